@@ -36,17 +36,14 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 	var w *site
 
 	BeforeEach(func(ctx context.Context) {
-		if !cluster.Local() || cluster.Integration != world.External {
-			Skip("the specs of this group break the installation; run them on a cluster of make local-up")
-		}
+		externalOnly("the specs of this group break the installation")
+		localOnly("the specs of this group break the installation")
 		w = newPools(ctx, "16", "16")
 		w.eventuallyInOrder(ctx)
 	})
 
 	It("finds nothing on a healthy cluster, and the commands of its page work", func(ctx context.Context) {
-		for _, block := range docsCommands("docs/doctor.md") {
-			shell(ctx, block)
-		}
+		shell(ctx, docsCommands("docs/doctor.md")...)
 		stdout, _, code := plugin(ctx, "doctor", "-o", "wide")
 		Expect(code).To(BeZero())
 		Expect(stdout).To(And(ContainSubstring("Kueue is v0.19.2."), ContainSubstring("Trainer is of generation "+trainerOf(ctx)),
@@ -160,7 +157,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			w.stopManager(ctx)
 			w.removeWebhooks(ctx)
 			w.eventuallyFinds(ctx, "error", "NoIntegration", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
-			w.paste(ctx, w.eventuallyFinds(ctx, "error", "GatesLeft", "Namespace "+w.Namespace).Commands...)
+			shell(ctx, w.eventuallyFinds(ctx, "error", "GatesLeft", "Namespace "+w.Namespace).Commands...)
 			w.eventuallyLost(ctx, "GatesLeft")
 			Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 			w.eventuallyLost(ctx, "NoIntegration")
@@ -280,7 +277,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 			Expect(cluster.HandOver(ctx, world.Both, GinkgoWriter)).To(Succeed())
 			found := w.eventuallyFinds(ctx, "error", "BothIntegrations", "Kueue")
-			w.paste(ctx, found.Commands[0])
+			shell(ctx, found.Commands[0])
 			w.eventuallyFinds(ctx, "error", "KueueNotRestarted", kueueConfig)
 			// What its second command does where Kueue is a Deployment.
 			Expect(cluster.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
@@ -395,7 +392,7 @@ func (w *site) mend(ctx context.Context, undo func(context.Context)) {
 // fix pastes the commands of a finding, after which nothing is to be found any more.
 func (w *site) fix(ctx context.Context, found finding) {
 	GinkgoHelper()
-	w.paste(ctx, found.Commands...)
+	shell(ctx, found.Commands...)
 	w.eventuallyInOrder(ctx)
 }
 
@@ -407,13 +404,6 @@ func (w *site) fixConfig(ctx context.Context, found finding) {
 	Expect(found.Commands[1]).To(ContainSubstring("rollout restart deployment"))
 	found.Commands = found.Commands[:1]
 	w.fix(ctx, found)
-}
-
-func (w *site) paste(ctx context.Context, commands ...string) {
-	GinkgoHelper()
-	for _, command := range commands {
-		shell(ctx, command)
-	}
 }
 
 // makeWorkload makes a Workload of no TrainJob, which goes before the spec's namespace does.

@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 )
@@ -51,8 +50,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		w.eventuallyListed(ctx, "runs", explain.Stopping)
 		w.EventuallyRuns(ctx, "next", 1, onH100)
 		w.eventuallyListed(ctx, "runs", explain.Held)
-		w.Finish(ctx, "next", "succeeded")
-		w.EventuallyCondition(ctx, "next", kueue.WorkloadFinished)
+		w.Succeed(ctx, "next")
 		w.EventuallyCaughtUp(ctx)
 		Consistently(ctx, func() []corev1.Pod { return w.Pods(ctx, "runs") }).Should(BeEmpty())
 

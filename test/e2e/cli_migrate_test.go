@@ -56,9 +56,7 @@ var _ = Describe("kubectl trainjob migrate", func() {
 	})
 
 	It("does what its page says", since(world.Trainer22), func(ctx context.Context) {
-		for _, block := range docsCommands("docs/migrate.md") {
-			shell(ctx, block)
-		}
+		shell(ctx, docsCommands("docs/migrate.md")...)
 	})
 })
 

@@ -121,9 +121,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 	})
 
 	It("does what its page says", Serial, docsPage, core, func(ctx context.Context) {
-		for _, block := range docsCommands("docs/submit.md") {
-			shell(ctx, block)
-		}
+		shell(ctx, docsCommands("docs/submit.md")...)
 		kubectl(ctx, "", "delete", "-k", "config/samples", "--ignore-not-found")
 	})
 })

@@ -8,7 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/timeline"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -21,8 +20,7 @@ var _ = Describe("kubectl trainjob timeline", func() {
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
 		w.Finish(ctx, "urgent", "succeeded")
 		w.EventuallyRuns(ctx, "llm", 1, onH100)
-		w.Finish(ctx, "llm", "succeeded")
-		w.EventuallyCondition(ctx, "llm", kueue.WorkloadFinished)
+		w.Succeed(ctx, "llm")
 
 		var t timeline.Timeline
 		Eventually(ctx, func(g Gomega) {

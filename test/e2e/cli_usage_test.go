@@ -39,8 +39,7 @@ var _ = Describe("kubectl trainjob usage", func() {
 		Expect(running.Held).To(BeNumerically("~", running.Waiting+running.Running+running.Stopping, 1e-9))
 		Expect(running.Useful).To(BeZero(), "it runs yet")
 
-		w.Finish(ctx, "llm", "succeeded")
-		w.EventuallyCondition(ctx, "llm", kueue.WorkloadFinished)
+		w.Succeed(ctx, "llm")
 		done := w.usage(ctx, Default).Lines[0]
 		Expect(done.Useful).To(BeNumerically("~", done.Running, 1e-9))
 		Expect(done.Useful).To(BeNumerically(">=", running.Running-second))

@@ -114,9 +114,7 @@ var _ = Describe("kubectl trainjob validate", func() {
 	})
 
 	It("does what its page says", core, func(ctx context.Context) {
-		for _, block := range docsCommands("docs/validate.md") {
-			shell(ctx, block)
-		}
+		shell(ctx, docsCommands("docs/validate.md")...)
 	})
 })
 

@@ -33,8 +33,6 @@ var _ = Describe("kubectl trainjob version", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", func(ctx context.Context) {
-		for _, block := range docsCommands("docs/version.md") {
-			shell(ctx, block)
-		}
+		shell(ctx, docsCommands("docs/version.md")...)
 	}, SpecTimeout(specTimeout))
 })

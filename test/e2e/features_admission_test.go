@@ -89,8 +89,7 @@ var _ = Describe("With concurrent admission", Label("control"), Serial, Ordered,
 		w.SetQuota(ctx, w.Name("gpus"), "8")
 		pod := w.eventuallyRunsOn(ctx, "llm", onH100)
 		Expect(pod.Spec.NodeSelector).To(Equal(onH100))
-		w.Finish(ctx, "llm", "succeeded")
-		w.EventuallyCondition(ctx, "llm", kueue.WorkloadFinished)
+		w.Succeed(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 })
 

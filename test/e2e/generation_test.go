@@ -106,8 +106,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 			w.EventuallyRuns(ctx, job, 2, nil)
 			w.Finish(ctx, job, "succeeded")
 			w.eventuallyStage(ctx, job)
-			w.Finish(ctx, job, "succeeded")
-			w.EventuallyCondition(ctx, job, kueue.WorkloadFinished)
+			w.Succeed(ctx, job)
 		}
 		w.EventuallyAtTheGate(ctx, "waits")
 		for job, pods := range running {

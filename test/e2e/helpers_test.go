@@ -11,10 +11,20 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // specTimeout ends a spec that hangs; none is made to need it.
 const specTimeout = 3 * time.Minute
+
+// externalOnly skips specs of what comes with kueue-trainer, and says why.
+func externalOnly(why string) {
+	GinkgoHelper()
+	if cluster.Integration != world.External {
+		Skip(why)
+	}
+}
 
 // Activate sets spec.active of a TrainJob's Workload; the ledger then tolerates what Kueue
 // makes of that.

@@ -24,9 +24,8 @@ const ourEntry = "/spec/runtimePatches/0/trainingRuntimeSpec/template/spec/repli
 // controllers of others that know nothing of our entry.
 var _ = Describe("Where somebody's admission undoes what the manager writes", Label("control"), Serial, func() {
 	BeforeEach(func() {
-		if !cluster.Local() || cluster.Integration != world.External {
-			Skip("the specs of this group read the audit log; run them on a cluster of make local-up")
-		}
+		externalOnly("the specs of this group read the audit log")
+		localOnly("the specs of this group read the audit log")
 	})
 
 	DescribeTable("the write is repeated less and less often, and the user is told", since(world.Trainer22), Label("invariant", "nothing-waits-in-silence"),

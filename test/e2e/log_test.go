@@ -14,8 +14,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // logLine is what docs/logging.md says that a line about a TrainJob has.
@@ -28,9 +26,7 @@ type logLine struct {
 var _ = Describe("The manager's log", Label("control"), func() {
 	It("has a line for each decision about a TrainJob, and nothing of its environment", func(ctx context.Context) {
 		localOnly("the spec reads the manager's log")
-		if cluster.Integration != world.External {
-			Skip("Kueue's in-tree integration writes another log")
-		}
+		externalOnly("Kueue's in-tree integration writes another log")
 		w := newPools(ctx, "8", "0")
 		job := w.Job("llm").GPUs("8").Obj()
 		job.Spec.Trainer.Env = []corev1.EnvVar{{Name: "TOKEN", Value: "s3cret-" + w.Suffix}}

@@ -54,8 +54,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 		w.EventuallyAtTheGate(ctx, "waiting")
 		Consistently(ctx, func() []corev1.Pod { return w.Pods(ctx, "waiting") }).Should(BeEmpty())
 
-		w.Finish(ctx, "running", "succeeded")
-		w.EventuallyCondition(ctx, "running", kueue.WorkloadFinished)
+		w.Succeed(ctx, "running")
 		w.EventuallyRuns(ctx, "waiting", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
@@ -116,8 +115,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 			g.Expect(node[0].Status.Phase).To(Equal(corev1.PodRunning))
 			g.Expect(node[0].Spec.NodeSelector).To(Equal(onH100))
 		}).Should(Succeed())
-		w.Finish(ctx, "tune", "succeeded")
-		w.EventuallyCondition(ctx, "tune", kueue.WorkloadFinished)
+		w.Succeed(ctx, "tune")
 	}, SpecTimeout(specTimeout))
 
 	It("finishes its Workload as failed when it fails, with its own message, and frees the quota", core, func(ctx context.Context) {

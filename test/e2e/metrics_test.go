@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,10 +22,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -164,25 +161,12 @@ var _ = Describe("The metrics of a manager that does not lead", Label("control",
 // configuration set, and returns where its metrics are.
 func (w *site) secondManager(ctx context.Context, set map[string]any) string {
 	GinkgoHelper()
-	data, err := os.ReadFile(filepath.Join(cluster.LocalDir(), "config", "kueue-trainer.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	config := map[string]any{}
-	Expect(yaml.Unmarshal(data, &config)).To(Succeed())
-	address := freeAddress(ctx)
-	for field, value := range set {
-		Expect(unstructured.SetNestedField(config, value, "metrics", field)).To(Succeed())
-	}
-	Expect(unstructured.SetNestedField(config, address, "metrics", "bindAddress")).To(Succeed())
-	Expect(unstructured.SetNestedField(config, "0", "health", "healthProbeBindAddress")).To(Succeed())
-	_, port, err := net.SplitHostPort(freeAddress(ctx))
-	Expect(err).NotTo(HaveOccurred())
-	webhookPort, err := strconv.ParseInt(port, 10, 64)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(unstructured.SetNestedField(config, webhookPort, "webhook", "port")).To(Succeed())
-	data, err = yaml.Marshal(config)
-	Expect(err).NotTo(HaveOccurred())
+	address := fmt.Sprintf("127.0.0.1:%d", world.FreePort())
+	set["bindAddress"] = address
 	file := filepath.Join(GinkgoT().TempDir(), "configuration.yaml")
-	Expect(os.WriteFile(file, data, 0o600)).To(Succeed())
+	Expect(cluster.WriteConfig("kueue-trainer", file, map[string]any{
+		"metrics": set, "health": map[string]any{"healthProbeBindAddress": "0"}, "webhook": map[string]any{"port": world.FreePort()},
+	})).To(Succeed())
 
 	manager := exec.Command(filepath.Join(root(), "bin", "kueue-trainer"), "--config="+file)
 	manager.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(cluster.LocalDir(), "kubeconfigs", "kueue-trainer"))
@@ -193,16 +177,6 @@ func (w *site) secondManager(ctx context.Context, set map[string]any) string {
 		_ = manager.Wait()
 	})
 	return address
-}
-
-// freeAddress returns one of this machine that nobody listens at.
-func freeAddress(ctx context.Context) string {
-	GinkgoHelper()
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // queueLabels returns the labels of metrics of the spec's queue, and more by name and value.

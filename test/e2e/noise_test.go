@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
-	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const (
@@ -31,9 +30,8 @@ const (
 // configuration and read its log, which only a local control plane lets them do.
 var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", Label("control"), Serial, Ordered, ContinueOnFailure, func() {
 	BeforeAll(func() {
-		if !cluster.Local() || cluster.Integration != world.External {
-			Skip("the specs of this group change Kueue's configuration; run them on a cluster of make local-up")
-		}
+		externalOnly("the specs of this group change Kueue's configuration")
+		localOnly("the specs of this group change Kueue's configuration")
 		// Each spec puts the configuration back; the last one's is what Kueue runs with.
 		DeferCleanup(func(ctx context.Context) {
 			Expect(cluster.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
@@ -45,8 +43,7 @@ var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", 
 		w.kueueWithout(ctx, without...)
 		log := openLog("kueue")
 		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
-		w.Finish(ctx, "runs", "succeeded")
-		w.EventuallyCondition(ctx, "runs", kueue.WorkloadFinished)
+		w.Succeed(ctx, "runs")
 		Expect(w.workloadOwners(ctx)).To(ConsistOf("TrainJob"))
 		Expect(ownerErrors(log)).To(ConsistOf(loggers))
 	},

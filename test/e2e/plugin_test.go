@@ -82,12 +82,16 @@ func runShell(ctx context.Context, block string) (stdout, stderr string, code in
 	return run(cmd, "")
 }
 
-// shell is runShell of a block that succeeds; it gives what it printed.
-func shell(ctx context.Context, block string) string {
+// shell runs blocks that succeed; it gives what they printed.
+func shell(ctx context.Context, blocks ...string) string {
 	GinkgoHelper()
-	stdout, stderr, code := runShell(ctx, block)
-	Expect(code).To(BeZero(), "%s\n%s", block, stderr)
-	return stdout
+	all := ""
+	for _, block := range blocks {
+		stdout, stderr, code := runShell(ctx, block)
+		Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+		all += stdout
+	}
+	return all
 }
 
 func runBinary(ctx context.Context, stdin, name string, args ...string) (stdout, stderr string, code int) {
@@ -116,9 +120,7 @@ func runsPage(ctx context.Context, page string) {
 	blocks := docsCommands(page)
 	last := len(blocks) - 1
 	DeferCleanup(func(ctx context.Context) { shell(ctx, blocks[last]) })
-	for _, block := range blocks[:last] {
-		shell(ctx, block)
-	}
+	shell(ctx, blocks[:last]...)
 }
 
 // docsCommands returns the sh blocks of a page below the repository's root, in their order.

@@ -67,111 +67,85 @@ func (orphanDependents) ApplyToDelete(o *client.DeleteOptions) {
 	o.Raw = &metav1.DeleteOptions{OrphanDependents: new(true)} //nolint:staticcheck // what is deprecated is what is tried
 }
 
-// attempts are what a hostile tenant may try, and what a careless one may do.
-var attempts = map[string]prohibited{
-	"orphan a running TrainJob": {policy: ofTrainJobs, words: "delete it with propagationPolicy Background or Foreground",
-		ask: deletes(&trainer.TrainJob{}, "runs", orphaning)},
-	"orphan a waiting TrainJob": {policy: ofTrainJobs, words: "its pods would run on without quota",
-		ask: deletes(&trainer.TrainJob{}, "waits", orphaning)},
-	"orphan a TrainJob with orphanDependents": {policy: ofTrainJobs, words: "its pods would run on without quota",
-		ask: deletes(&trainer.TrainJob{}, "runs", orphanDependents{})},
-	"orphan all TrainJobs": {policy: ofTrainJobs, words: "its pods would run on without quota",
-		ask: deletesAll(&trainer.TrainJob{}, metav1.DeletePropagationOrphan)},
-	"give a TrainJob finalizer orphan": {policy: ofTrainJobs, words: "leave the finalizer out",
-		ask: patches(&trainer.TrainJob{}, "runs", addOrphan)},
-	"create a TrainJob with finalizer orphan": {policy: ofTrainJobs, words: "leave the finalizer out",
-		ask: func(ctx context.Context, s *scene, c client.Client) error {
+// attempts are what a hostile tenant may try, and what a careless one may do, by the policy that refuses it.
+var attempts = byPolicy(map[string]map[string]prohibited{
+	ofTrainJobs: {
+		"orphan a running TrainJob": {words: "delete it with propagationPolicy Background or Foreground", ask: deletes(&trainer.TrainJob{}, "runs", orphaning)},
+		"orphan a waiting TrainJob": {words: "its pods would run on without quota", ask: deletes(&trainer.TrainJob{}, "waits", orphaning)},
+		"orphan a TrainJob with orphanDependents": {words: "its pods would run on without quota",
+			ask: deletes(&trainer.TrainJob{}, "runs", orphanDependents{})},
+		"orphan all TrainJobs":             {words: "its pods would run on without quota", ask: deletesAll(&trainer.TrainJob{}, metav1.DeletePropagationOrphan)},
+		"give a TrainJob finalizer orphan": {words: "leave the finalizer out", ask: patches(&trainer.TrainJob{}, "runs", addOrphan)},
+		"create a TrainJob with finalizer orphan": {words: "leave the finalizer out", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			job := s.Job("born").Obj()
 			job.Finalizers = []string{metav1.FinalizerOrphanDependents}
 			return c.Create(ctx, job)
 		}},
-
-	"edit a snapshot": {policy: ofSnapshots, words: "only Trainer writes it", since: world.Trainer23,
-		ask: patches(&corev1.ConfigMap{}, "waits-runtime-snapshot", `{"data":{"runtime":"{}"}}`)},
-	"delete a snapshot": {policy: ofSnapshots, words: "only Trainer writes it", since: world.Trainer23,
-		ask: deletes(&corev1.ConfigMap{}, "waits-runtime-snapshot")},
-	"take a snapshot from its TrainJob": {policy: ofSnapshots, words: "only Trainer writes it", since: world.Trainer23,
-		ask: patches(&corev1.ConfigMap{}, "waits-runtime-snapshot", dropOwner)},
-	"plant a snapshot": {policy: ofSnapshots, words: "only Trainer writes it",
-		ask: func(ctx context.Context, s *scene, c client.Client) error {
+	},
+	ofSnapshots: {
+		"edit a snapshot": {words: "only Trainer writes it", since: world.Trainer23,
+			ask: patches(&corev1.ConfigMap{}, "waits-runtime-snapshot", `{"data":{"runtime":"{}"}}`)},
+		"delete a snapshot": {words: "only Trainer writes it", since: world.Trainer23, ask: deletes(&corev1.ConfigMap{}, "waits-runtime-snapshot")},
+		"take a snapshot from its TrainJob": {words: "only Trainer writes it", since: world.Trainer23,
+			ask: patches(&corev1.ConfigMap{}, "waits-runtime-snapshot", dropOwner)},
+		"plant a snapshot": {words: "only Trainer writes it", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: s.meta("planted-runtime-snapshot", s.ownedBy(ctx, "waits"))})
 		}},
-	"plant a snapshot whose owner has another kind and the same UID": {policy: ofSnapshots, words: "only Trainer writes it",
-		ask: func(ctx context.Context, s *scene, c client.Client) error {
+		"plant a snapshot whose owner has another kind and the same UID": {words: "only Trainer writes it", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			owner := s.ownedBy(ctx, "waits")
 			owner.APIVersion, owner.Kind = "v1", "ConfigMap"
 			return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: s.meta("planted-runtime-snapshot", owner)})
 		}},
-	"make a ConfigMap a snapshot": {policy: ofSnapshots, words: "only Trainer writes it",
-		ask: adopts(&corev1.ConfigMap{}, "bare-runtime-snapshot", "waits")},
-
-	"create a JobSet for a TrainJob": {policy: ofJobSets, words: "leave the ownerReference out",
-		ask: func(ctx context.Context, s *scene, c client.Client) error {
+		"make a ConfigMap a snapshot": {words: "only Trainer writes it", ask: adopts(&corev1.ConfigMap{}, "bare-runtime-snapshot", "waits")},
+	},
+	ofJobSets: {
+		"create a JobSet for a TrainJob": {words: "leave the ownerReference out", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			return c.Create(ctx, s.jobSet("planted", s.ownedBy(ctx, "waits")))
 		}},
-	"give a JobSet to a TrainJob": {policy: ofJobSets, words: "delete the JobSet",
-		ask: adopts(&jobsetapi.JobSet{}, "bare", "waits")},
-	"take a JobSet from its TrainJob": {policy: ofJobSets, words: "change TrainJob",
-		ask: patches(&jobsetapi.JobSet{}, "runs", dropOwner)},
-	"resume the JobSet of a waiting TrainJob": {policy: ofJobSets, words: "change TrainJob",
-		ask: patches(&jobsetapi.JobSet{}, "waits", `{"spec":{"suspend":false}}`)},
-	"suspend the JobSet of a running TrainJob": {policy: ofJobSets, words: "change TrainJob",
-		ask: patches(&jobsetapi.JobSet{}, "runs", `{"spec":{"suspend":true}}`)},
-	"have the JobSet of a running TrainJob delete itself": {policy: ofJobSets, words: "change TrainJob",
-		ask: patches(&jobsetapi.JobSet{}, "runs", `{"spec":{"ttlSecondsAfterFinished":1}}`)},
-	"take the gate off a JobSet": {policy: ofJobSets, words: "change TrainJob",
-		ask: changes(&jobsetapi.JobSet{}, "waits", `[{"op":"remove","path":"/spec/replicatedJobs/0/template/spec/template/spec/schedulingGates"}]`)},
-	"place the pods of a JobSet elsewhere": {policy: ofJobSets, words: "change TrainJob",
-		ask: changes(&jobsetapi.JobSet{}, "waits", `[{"op":"add","path":"/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector","value":{"a":"b"}}]`)},
-	"orphan a JobSet": {policy: ofJobSets, words: "delete it with propagationPolicy Foreground",
-		ask: deletes(&jobsetapi.JobSet{}, "runs", orphaning)},
-	"give a JobSet finalizer orphan": {policy: ofJobSets, words: "leave the finalizer out",
-		ask: patches(&jobsetapi.JobSet{}, "runs", addOrphan)},
-	"give a JobSet a finalizer of one's own": {policy: ofJobSets, words: `with finalizer "example.com/mine" its pods would run on`,
-		ask: patches(&jobsetapi.JobSet{}, "runs", addOwn)},
-	"have a JobSet replaced beside its pods": {policy: ofJobSets, words: "--cascade=foreground",
-		ask: deletes(&jobsetapi.JobSet{}, "runs", inBackground)},
-	"create a JobSet with the gate": {policy: ofJobSets, words: "leave the gate out",
-		ask: func(ctx context.Context, s *scene, c client.Client) error {
+		"give a JobSet to a TrainJob":              {words: "delete the JobSet", ask: adopts(&jobsetapi.JobSet{}, "bare", "waits")},
+		"take a JobSet from its TrainJob":          {words: "change TrainJob", ask: patches(&jobsetapi.JobSet{}, "runs", dropOwner)},
+		"resume the JobSet of a waiting TrainJob":  {words: "change TrainJob", ask: patches(&jobsetapi.JobSet{}, "waits", `{"spec":{"suspend":false}}`)},
+		"suspend the JobSet of a running TrainJob": {words: "change TrainJob", ask: patches(&jobsetapi.JobSet{}, "runs", `{"spec":{"suspend":true}}`)},
+		"have the JobSet of a running TrainJob delete itself": {words: "change TrainJob",
+			ask: patches(&jobsetapi.JobSet{}, "runs", `{"spec":{"ttlSecondsAfterFinished":1}}`)},
+		"take the gate off a JobSet": {words: "change TrainJob",
+			ask: changes(&jobsetapi.JobSet{}, "waits", `[{"op":"remove","path":"/spec/replicatedJobs/0/template/spec/template/spec/schedulingGates"}]`)},
+		"place the pods of a JobSet elsewhere": {words: "change TrainJob",
+			ask: changes(&jobsetapi.JobSet{}, "waits", `[{"op":"add","path":"/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector","value":{"a":"b"}}]`)},
+		"orphan a JobSet":                {words: "delete it with propagationPolicy Foreground", ask: deletes(&jobsetapi.JobSet{}, "runs", orphaning)},
+		"give a JobSet finalizer orphan": {words: "leave the finalizer out", ask: patches(&jobsetapi.JobSet{}, "runs", addOrphan)},
+		"give a JobSet a finalizer of one's own": {words: `with finalizer "example.com/mine" its pods would run on`,
+			ask: patches(&jobsetapi.JobSet{}, "runs", addOwn)},
+		"have a JobSet replaced beside its pods": {words: "--cascade=foreground", ask: deletes(&jobsetapi.JobSet{}, "runs", inBackground)},
+		"create a JobSet with the gate": {words: "leave the gate out", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			js := s.jobSet("gated")
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
 			return c.Create(ctx, js)
 		}},
-	"put the gate into a JobSet": {policy: ofJobSets, words: "leave the gate out",
-		ask: changes(&jobsetapi.JobSet{}, "bare", `[{"op":"add","path":"/spec/replicatedJobs/0/template/spec/template/spec/schedulingGates","value":[{"name":"kueue-trainer.dev/admission"}]}]`)},
-
-	"resume a child Job that waits": {policy: ofJobs, words: "change the TrainJob",
-		ask: patches(&batchv1.Job{}, "waits-node-0", `{"spec":{"suspend":false}}`)},
-	"suspend a child Job that runs": {policy: ofJobs, words: "change the TrainJob",
-		ask: patches(&batchv1.Job{}, "runs-node-0", `{"spec":{"suspend":true}}`)},
-	"take the gate off a child Job": {policy: ofJobs, words: "change the TrainJob",
-		ask: changes(&batchv1.Job{}, "waits-node-0", `[{"op":"remove","path":"/spec/template/spec/schedulingGates"}]`)},
-	"place the pods of a child Job elsewhere": {policy: ofJobs, words: "change the TrainJob",
-		ask: patches(&batchv1.Job{}, "waits-node-0", `{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`)},
-	"give a child Job more pods": {policy: ofJobs, words: "change the TrainJob",
-		ask: patches(&batchv1.Job{}, "runs-node-0", `{"spec":{"parallelism":3,"completions":3}}`)},
-	"have a child Job delete itself": {policy: ofJobs, words: "change the TrainJob",
-		ask: patches(&batchv1.Job{}, "runs-side-0", `{"spec":{"ttlSecondsAfterFinished":1}}`)},
-	"take a child Job from its JobSet": {policy: ofJobs, words: "change the TrainJob",
-		ask: patches(&batchv1.Job{}, "runs-node-0", dropOwner)},
-	"give a child Job to another JobSet by its labels": {policy: ofJobs, words: "change the TrainJob",
-		ask: patches(&batchv1.Job{}, "runs-node-0", `{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-name":null}}}`)},
-	"orphan a child Job": {policy: ofJobs, words: "delete it with propagationPolicy Foreground",
-		ask: deletes(&batchv1.Job{}, "runs-node-0", orphaning)},
-	"orphan a child Job by saying nothing": {policy: ofJobs, words: "delete it with propagationPolicy Foreground",
-		ask: deletes(&batchv1.Job{}, "runs-node-0")},
-	"orphan all child Jobs": {policy: ofJobs, words: "delete it with propagationPolicy Foreground",
-		ask: deletesAll(&batchv1.Job{}, metav1.DeletePropagationOrphan)},
-	"give a child Job finalizer orphan": {policy: ofJobs, words: "leave the finalizer out",
-		ask: patches(&batchv1.Job{}, "runs-node-0", addOrphan)},
-	"give a child Job a finalizer of one's own": {policy: ofJobs, words: `with finalizer "example.com/mine" its pods would run on`,
-		ask: patches(&batchv1.Job{}, "runs-node-0", addOwn)},
-	"have a child Job replaced beside its pods": {policy: ofJobs, words: "--cascade=foreground",
-		ask: deletes(&batchv1.Job{}, "runs-node-0", inBackground)},
-	"have a finished child Job run again": {policy: ofJobs, words: "delete the TrainJob instead",
-		ask: deletes(&batchv1.Job{}, "runs-side-0", inForeground)},
-	"create a child Job": {policy: ofJobs, words: "only JobSet and kueue-trainer change it",
-		ask: func(ctx context.Context, s *scene, c client.Client) error {
+		"put the gate into a JobSet": {words: "leave the gate out",
+			ask: changes(&jobsetapi.JobSet{}, "bare", `[{"op":"add","path":"/spec/replicatedJobs/0/template/spec/template/spec/schedulingGates","value":[{"name":"kueue-trainer.dev/admission"}]}]`)},
+	},
+	ofJobs: {
+		"resume a child Job that waits": {words: "change the TrainJob", ask: patches(&batchv1.Job{}, "waits-node-0", `{"spec":{"suspend":false}}`)},
+		"suspend a child Job that runs": {words: "change the TrainJob", ask: patches(&batchv1.Job{}, "runs-node-0", `{"spec":{"suspend":true}}`)},
+		"take the gate off a child Job": {words: "change the TrainJob",
+			ask: changes(&batchv1.Job{}, "waits-node-0", `[{"op":"remove","path":"/spec/template/spec/schedulingGates"}]`)},
+		"place the pods of a child Job elsewhere": {words: "change the TrainJob",
+			ask: patches(&batchv1.Job{}, "waits-node-0", `{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`)},
+		"give a child Job more pods":       {words: "change the TrainJob", ask: patches(&batchv1.Job{}, "runs-node-0", `{"spec":{"parallelism":3,"completions":3}}`)},
+		"have a child Job delete itself":   {words: "change the TrainJob", ask: patches(&batchv1.Job{}, "runs-side-0", `{"spec":{"ttlSecondsAfterFinished":1}}`)},
+		"take a child Job from its JobSet": {words: "change the TrainJob", ask: patches(&batchv1.Job{}, "runs-node-0", dropOwner)},
+		"give a child Job to another JobSet by its labels": {words: "change the TrainJob",
+			ask: patches(&batchv1.Job{}, "runs-node-0", `{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-name":null}}}`)},
+		"orphan a child Job":                   {words: "delete it with propagationPolicy Foreground", ask: deletes(&batchv1.Job{}, "runs-node-0", orphaning)},
+		"orphan a child Job by saying nothing": {words: "delete it with propagationPolicy Foreground", ask: deletes(&batchv1.Job{}, "runs-node-0")},
+		"orphan all child Jobs":                {words: "delete it with propagationPolicy Foreground", ask: deletesAll(&batchv1.Job{}, metav1.DeletePropagationOrphan)},
+		"give a child Job finalizer orphan":    {words: "leave the finalizer out", ask: patches(&batchv1.Job{}, "runs-node-0", addOrphan)},
+		"give a child Job a finalizer of one's own": {words: `with finalizer "example.com/mine" its pods would run on`,
+			ask: patches(&batchv1.Job{}, "runs-node-0", addOwn)},
+		"have a child Job replaced beside its pods": {words: "--cascade=foreground", ask: deletes(&batchv1.Job{}, "runs-node-0", inBackground)},
+		"have a finished child Job run again":       {words: "delete the TrainJob instead", ask: deletes(&batchv1.Job{}, "runs-side-0", inForeground)},
+		"create a child Job": {words: "only JobSet and kueue-trainer change it", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			like := get(ctx, s.site, &batchv1.Job{}, "waits-node-0")
 			child := &batchv1.Job{ObjectMeta: s.meta("waits-node-1", like.OwnerReferences...)}
 			child.Labels = like.Labels
@@ -179,43 +153,51 @@ var attempts = map[string]prohibited{
 			child.Spec.Template.Spec = anyPod().Spec
 			return c.Create(ctx, child)
 		}},
-
-	"take the gate off a pod": {policy: ofPods, words: "waits for quota",
-		ask: changes(&corev1.Pod{}, "gated", dropPodGate)},
-	"take the gate off a pod with its mark": {policy: ofPods, words: "waits for quota",
-		ask: changes(&corev1.Pod{}, "gated", `[{"op":"remove","path":"/spec/schedulingGates"},{"op":"remove","path":"/metadata/labels"}]`)},
-	"take the mark off a gated pod": {policy: ofPods, words: "stay as they are",
-		ask: patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":null}}`)},
-	"have a gated pod freed with another TrainJob": {policy: ofPods, words: "stay as they are",
-		ask: patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-name":"runs"}}}`)},
-	"create a gated pod": {policy: ofPods, words: "leave the gate out",
-		ask: func(ctx context.Context, s *scene, c client.Client) error { return c.Create(ctx, s.gatedPod("other")) }},
-
-	"take the finalizer off a Workload": {policy: ofWorkloads, words: "delete the Workload",
-		ask: ofWorkload("runs", `{"metadata":{"finalizers":null}}`)},
-	"give away the quota of pods that are left": {policy: ofWorkloads, words: "goes with the last of them",
-		ask: deletes(&kueue.Workload{}, "remainder")},
-	"deactivate a Workload of pods that are left": {policy: ofWorkloads, words: "goes with the last of them",
-		ask: patches(&kueue.Workload{}, "remainder", `{"spec":{"active":false}}`)},
-	"limit the time of a Workload of pods that are left": {policy: ofWorkloads, words: "goes with the last of them",
-		ask: patches(&kueue.Workload{}, "remainder", `{"spec":{"maximumExecutionTimeSeconds":1}}`)},
-	"take the pods that are left from a Workload": {policy: ofWorkloads, words: "goes with the last of them",
-		ask: patches(&kueue.Workload{}, "remainder", `{"metadata":{"labels":null}}`)},
-	"have a Workload of pods that are left stay with others": {policy: ofWorkloads, words: "goes with the last of them",
-		ask: patches(&kueue.Workload{}, "remainder", `{"metadata":{"annotations":{"kueue-trainer.dev/jobset-uids":"other"}}}`)},
-	"take a Workload for one of pods that are left": {policy: ofWorkloads, words: "change its podSets, owner",
-		ask: ofWorkload("runs", `{"metadata":{"labels":{"kueue-trainer.dev/remainder-of":"runs"}}}`)},
-	"take a Workload from its TrainJob": {policy: ofWorkloads, words: "change the TrainJob",
-		ask: ofWorkload("runs", dropOwner)},
-	"have a TrainJob charged for less": {policy: ofWorkloads, words: "change the TrainJob",
-		ask: func(ctx context.Context, s *scene, c client.Client) error {
+	},
+	ofPods: {
+		"take the gate off a pod": {words: "waits for quota", ask: changes(&corev1.Pod{}, "gated", dropPodGate)},
+		"take the gate off a pod with its mark": {words: "waits for quota",
+			ask: changes(&corev1.Pod{}, "gated", `[{"op":"remove","path":"/spec/schedulingGates"},{"op":"remove","path":"/metadata/labels"}]`)},
+		"take the mark off a gated pod": {words: "stay as they are", ask: patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":null}}`)},
+		"have a gated pod freed with another TrainJob": {words: "stay as they are",
+			ask: patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-name":"runs"}}}`)},
+		"create a gated pod": {words: "leave the gate out",
+			ask: func(ctx context.Context, s *scene, c client.Client) error { return c.Create(ctx, s.gatedPod("other")) }},
+	},
+	ofWorkloads: {
+		"take the finalizer off a Workload":         {words: "delete the Workload", ask: ofWorkload("runs", `{"metadata":{"finalizers":null}}`)},
+		"give away the quota of pods that are left": {words: "goes with the last of them", ask: deletes(&kueue.Workload{}, "remainder")},
+		"deactivate a Workload of pods that are left": {words: "goes with the last of them",
+			ask: patches(&kueue.Workload{}, "remainder", `{"spec":{"active":false}}`)},
+		"limit the time of a Workload of pods that are left": {words: "goes with the last of them",
+			ask: patches(&kueue.Workload{}, "remainder", `{"spec":{"maximumExecutionTimeSeconds":1}}`)},
+		"take the pods that are left from a Workload": {words: "goes with the last of them",
+			ask: patches(&kueue.Workload{}, "remainder", `{"metadata":{"labels":null}}`)},
+		"have a Workload of pods that are left stay with others": {words: "goes with the last of them",
+			ask: patches(&kueue.Workload{}, "remainder", `{"metadata":{"annotations":{"kueue-trainer.dev/jobset-uids":"other"}}}`)},
+		"take a Workload for one of pods that are left": {words: "change its podSets, owner",
+			ask: ofWorkload("runs", `{"metadata":{"labels":{"kueue-trainer.dev/remainder-of":"runs"}}}`)},
+		"take a Workload from its TrainJob": {words: "change the TrainJob", ask: ofWorkload("runs", dropOwner)},
+		"have a TrainJob charged for less": {words: "change the TrainJob", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			return s.send(ctx, c, &kueue.Workload{}, s.Workload(ctx, "waits").Name, types.JSONPatchType,
 				`[{"op":"remove","path":"/spec/podSets/0/template/spec/containers/0/resources"}]`)
 		}},
-	"create the Workload of a TrainJob": {policy: ofWorkloads, words: "only Kueue and kueue-trainer make it",
-		ask: func(ctx context.Context, s *scene, c client.Client) error {
+		"create the Workload of a TrainJob": {words: "only Kueue and kueue-trainer make it", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			return c.Create(ctx, s.plantedWorkload(s.ownedBy(ctx, "waits")))
 		}},
+	},
+})
+
+// byPolicy notes which policy refuses what.
+func byPolicy(groups map[string]map[string]prohibited) map[string]prohibited {
+	all := map[string]prohibited{}
+	for policy, attempts := range groups {
+		for name, a := range attempts {
+			a.policy = policy
+			all[name] = a
+		}
+	}
+	return all
 }
 
 // tenantsFlows are what people do all day.
@@ -274,8 +256,7 @@ var systemFlows = map[string]flow{
 		ask: deletesAll(&trainer.TrainJob{}, metav1.DeletePropagationBackground)},
 	"the namespace controller delete all JobSets": {account: namespaceController,
 		ask: deletesAll(&jobsetapi.JobSet{}, metav1.DeletePropagationBackground)},
-	"the namespace controller delete all Jobs": {account: namespaceController,
-		ask: deletesAll(&batchv1.Job{}, metav1.DeletePropagationBackground)},
+	"the namespace controller delete all Jobs": {account: namespaceController, ask: deletesAll(&batchv1.Job{}, metav1.DeletePropagationBackground)},
 	"the namespace controller delete all ConfigMaps": {account: namespaceController,
 		ask: deletesAll(&corev1.ConfigMap{}, metav1.DeletePropagationBackground)},
 	"the TTL controller delete a finished child Job": {account: ttlController, ask: deletes(&batchv1.Job{}, "runs-side-0", inForeground)},

@@ -25,9 +25,7 @@ var _ = Describe("The policies at the API server", Label("invariant", "policies"
 	var s *scene
 
 	BeforeAll(func(ctx context.Context) {
-		if cluster.Integration != world.External {
-			Skip("the policies come with kueue-trainer")
-		}
+		externalOnly("the policies come with kueue-trainer")
 		s = newScene(ctx)
 		bind := unbindPolicies(ctx)
 		for name, a := range attempts {
@@ -79,11 +77,7 @@ var _ = Describe("The policies at the API server", Label("invariant", "policies"
 })
 
 var _ = Describe("With the policies at the API server", Label("policies"), core, func() {
-	BeforeEach(func() {
-		if cluster.Integration != world.External {
-			Skip("the policies come with kueue-trainer")
-		}
-	})
+	BeforeEach(func() { externalOnly("the policies come with kueue-trainer") })
 
 	It("Trainer takes over no JobSet that was planted, and its TrainJob runs when that is gone", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")

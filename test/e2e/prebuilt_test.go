@@ -29,8 +29,7 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 		Expect(world.Tolerations(&pods[0])).To(ContainElement(gpuToleration))
 		Expect(w.Workload(ctx, "llm").Name).To(Equal("made-before"))
 		Expect(w.Workload(ctx, "llm").Spec.PodSets[0].Template.Spec.Tolerations).To(BeEmpty(), "it is not ours to change")
-		w.Finish(ctx, "llm", "succeeded")
-		w.EventuallyCondition(ctx, "llm", kueue.WorkloadFinished)
+		w.Succeed(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 
 	It("is told that the Workload is missing, without an error in the log, and runs when it is made", core, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {

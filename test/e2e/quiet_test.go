@@ -18,9 +18,8 @@ import (
 // lets them do.
 var _ = Describe("Before it is known whether the in-tree integration is active", Label("control"), Serial, func() {
 	BeforeEach(func() {
-		if !cluster.Local() || cluster.Integration != world.External {
-			Skip("the specs of this group stop components and read the audit log; run them on a cluster of make local-up")
-		}
+		externalOnly("the specs of this group stop components and read the audit log")
+		localOnly("the specs of this group stop components and read the audit log")
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 	})
 

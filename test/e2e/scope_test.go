@@ -13,18 +13,13 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
-	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // every TrainJob is in the scope of the webhooks.
 const every = "every"
 
 var _ = Describe("The scope of the manager's webhooks", Serial, func() {
-	BeforeEach(func() {
-		if cluster.Integration != world.External {
-			Skip("the manager has to be the one who integrates TrainJobs")
-		}
-	})
+	BeforeEach(func() { externalOnly("the manager has to be the one who integrates TrainJobs") })
 
 	It("is every TrainJob while a namespace has a LocalQueue that its TrainJobs get without asking", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")

@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/options"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -56,8 +55,7 @@ var _ = Describe("A TrainJob of the Python SDK", since(world.Trainer22), func() 
 		sdkPlaced(w.EventuallyRuns(ctx, "finetune-bert", 2, onA100), onA100)
 
 		By("finishing it")
-		w.Finish(ctx, "finetune-bert", "succeeded")
-		w.EventuallyCondition(ctx, "finetune-bert", kueue.WorkloadFinished)
+		w.Succeed(ctx, "finetune-bert")
 		Expect(w.sdkParts(ctx, "finetune-bert")).To(Equal(stored))
 	}, SpecTimeout(specTimeout))
 })

@@ -29,9 +29,8 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 	var w *site
 
 	BeforeAll(func(ctx context.Context) {
-		if !cluster.Local() || cluster.Integration != world.External {
-			Skip("the specs of this group change Kueue's configuration; run them on a cluster of make local-up")
-		}
+		externalOnly("the specs of this group change Kueue's configuration")
+		localOnly("the specs of this group change Kueue's configuration")
 	})
 
 	BeforeEach(func(ctx context.Context) {

@@ -6,8 +6,6 @@ package e2e
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,9 +21,8 @@ import (
 // repository's root. A cluster of `make local-up` is left alone.
 const localDir = ".local-e2e"
 
-// cluster is what the specs of this process talk to. started is the one that the suite brought
-// up, in the process that did.
-var cluster, started *world.Cluster
+// cluster is what the specs of this process talk to. opened is the same in the process that opened it.
+var cluster, opened *world.Cluster
 
 func TestE2E(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -42,15 +39,11 @@ func TestE2E(t *testing.T) {
 // Specs run in several processes on one cluster, but for those that are Serial. Each process has
 // as many nodes as a cluster of `make local-up`, so that no spec waits for another's pods.
 var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
-	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		return []byte(kubeconfig)
-	}
-	root, err := world.Root()
-	Expect(err).NotTo(HaveOccurred())
+	var err error
 	processes, _ := GinkgoConfiguration()
-	started, err = world.Start(ctx, filepath.Join(root, localDir), GinkgoWriter, "--nodes", strconv.Itoa(8*processes.ParallelTotal))
+	opened, err = world.Open(ctx, localDir, GinkgoWriter, "--nodes", strconv.Itoa(8*processes.ParallelTotal))
 	Expect(err).NotTo(HaveOccurred())
-	return []byte(started.Kubeconfig)
+	return []byte(opened.Kubeconfig)
 }, func(kubeconfig []byte) {
 	var err error
 	cluster, err = world.Use(string(kubeconfig))
@@ -116,7 +109,7 @@ func trainerOf(ctx context.Context) string {
 }
 
 var _ = SynchronizedAfterSuite(func() {}, func(ctx context.Context) {
-	if started != nil {
-		Expect(started.Stop(ctx, GinkgoWriter)).To(Succeed())
+	if opened != nil {
+		Expect(opened.Stop(ctx, GinkgoWriter)).To(Succeed())
 	}
 })

@@ -7,12 +7,16 @@ import (
 	"sync"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/record"
@@ -100,10 +104,11 @@ func (b *bookkeeper) truth() []*holding {
 	for _, v := range record.InOrder(b.versions) {
 		switch v.Object.GetKind() {
 		case "TrainJob":
-			h := all.open[v.Object.GetName()]
-			h.stop(trueSince(v.Object, "Complete"), "useful")
-			h.stop(trueSince(v.Object, "Failed"), "failed")
-			h.stop(deletion(v.Object), "deleted")
+			job := read[trainer.TrainJob](v.Object)
+			h := all.open[job.Name]
+			h.stop(trueSince(job.Status.Conditions, trainer.TrainJobComplete), "useful")
+			h.stop(trueSince(job.Status.Conditions, trainer.TrainJobFailed), "failed")
+			h.stop(deletion(job), "deleted")
 		case "Workload":
 			all.workload(v)
 		}
@@ -113,31 +118,32 @@ func (b *bookkeeper) truth() []*holding {
 }
 
 func (a *accounts) workload(v record.Version) {
-	name := metav1.GetControllerOf(v.Object).Name
-	reserved := trueSince(v.Object, kueue.WorkloadQuotaReserved)
-	finished := trueSince(v.Object, kueue.WorkloadFinished)
+	wl := read[kueue.Workload](v.Object)
+	name, conditions := metav1.GetControllerOf(wl).Name, wl.Status.Conditions
+	reserved := trueSince(conditions, kueue.WorkloadQuotaReserved)
+	finished := trueSince(conditions, kueue.WorkloadFinished)
 	if a.open[name] == nil && !reserved.IsZero() && finished.IsZero() && !v.Deleted {
-		a.open[name] = &holding{pods: podsOf(v.Object), reserved: reserved, outcome: "lost"}
+		a.open[name] = &holding{pods: podsOf(wl), reserved: reserved, outcome: "lost"}
 	}
 	h := a.open[name]
 	if h == nil {
 		return
 	}
-	if ready := trueSince(v.Object, kueue.WorkloadPodsReady); h.ran.IsZero() && !ready.Before(h.reserved) {
+	if ready := trueSince(conditions, kueue.WorkloadPodsReady); h.ran.IsZero() && !ready.Before(h.reserved) {
 		h.ran = ready
 	}
-	h.stop(trueSince(v.Object, kueue.WorkloadEvicted), "lost")
-	h.stop(deletion(v.Object), "deleted")
+	h.stop(trueSince(conditions, kueue.WorkloadEvicted), "lost")
+	h.stop(deletion(wl), "deleted")
 	switch {
 	case !finished.IsZero():
 		h.ended, h.outcome = finished, "failed"
-		if becauseOf(v.Object, kueue.WorkloadFinished) == kueue.WorkloadFinishedReasonSucceeded {
+		if apimeta.FindStatusCondition(conditions, kueue.WorkloadFinished).Reason == kueue.WorkloadFinishedReasonSucceeded {
 			h.outcome = "useful"
 		}
 	case v.Deleted:
 		h.ended, h.vanished = v.At, true
 	case reserved.IsZero():
-		h.ended, _ = storedCondition(v.Object, kueue.WorkloadQuotaReserved, "False")
+		h.ended = heldSince(conditions, kueue.WorkloadQuotaReserved, metav1.ConditionFalse)
 	default:
 		Expect(reserved).To(Equal(h.reserved), "no version is missing")
 		return
@@ -147,20 +153,23 @@ func (a *accounts) workload(v record.Version) {
 }
 
 // podsOf returns how many pods a Workload describes.
-func podsOf(wl *unstructured.Unstructured) float64 {
-	GinkgoHelper()
-	podSets, _, err := unstructured.NestedSlice(wl.Object, "spec", "podSets")
-	Expect(err).NotTo(HaveOccurred())
-	sum := int64(0)
-	for i := range podSets {
-		count, _, err := unstructured.NestedInt64(podSets[i].(map[string]any), "count")
-		Expect(err).NotTo(HaveOccurred())
-		sum += count
+func podsOf(wl *kueue.Workload) float64 {
+	sum := int32(0)
+	for _, ps := range wl.Spec.PodSets {
+		sum += ps.Count
 	}
 	return float64(sum)
 }
 
-func deletion(obj *unstructured.Unstructured) time.Time {
+// read reads a stored object in its type.
+func read[T any](obj *unstructured.Unstructured) *T {
+	GinkgoHelper()
+	into := new(T)
+	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, into)).To(Succeed())
+	return into
+}
+
+func deletion(obj client.Object) time.Time {
 	if at := obj.GetDeletionTimestamp(); at != nil {
 		return at.Time
 	}
@@ -168,28 +177,14 @@ func deletion(obj *unstructured.Unstructured) time.Time {
 }
 
 // trueSince returns since when a condition is true, zero where it is not.
-func trueSince(obj *unstructured.Unstructured, condition string) time.Time {
-	at, _ := storedCondition(obj, condition, "True")
-	return at
+func trueSince(conditions []metav1.Condition, name string) time.Time {
+	return heldSince(conditions, name, metav1.ConditionTrue)
 }
 
-func becauseOf(obj *unstructured.Unstructured, condition string) string {
-	_, reason := storedCondition(obj, condition, "True")
-	return reason
-}
-
-// storedCondition returns since when a condition has a status, and why.
-func storedCondition(obj *unstructured.Unstructured, condition, status string) (time.Time, string) {
-	GinkgoHelper()
-	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
-	for _, c := range conditions {
-		c, ok := c.(map[string]any)
-		if !ok || c["type"] != condition || c["status"] != status {
-			continue
-		}
-		at, err := time.Parse(time.RFC3339, c["lastTransitionTime"].(string))
-		Expect(err).NotTo(HaveOccurred())
-		return at, c["reason"].(string)
+// heldSince returns since when a condition has a status, zero where it has another.
+func heldSince(conditions []metav1.Condition, name string, status metav1.ConditionStatus) time.Time {
+	if c := apimeta.FindStatusCondition(conditions, name); c != nil && c.Status == status {
+		return c.LastTransitionTime.Time
 	}
-	return time.Time{}, ""
+	return time.Time{}
 }

@@ -61,6 +61,9 @@ func inPods(job, podSpec string) list {
 	}
 }
 
+// patching is a new TrainJob that patches the pods of a replicated job.
+func patching(job, podSpec string) attempt { return attempt{now: inPods(job, podSpec)} }
+
 // ruling is what both the rules and Trainer have to say.
 type ruling struct {
 	// refused by both, or taken by both.

@@ -4,16 +4,21 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const (
@@ -29,114 +34,110 @@ const (
 // harnessFault is what a plan could not do; the run says nothing then.
 const harnessFault history.Invariant = "harness"
 
-func crashBeforeSend(r *run, e *apiproxy.Exchange) {
-	r.crash()
-	e.Lose()
+// action is what is done to a write, and how the exchange ends.
+type action struct {
+	do  func(context.Context, *run, *apiproxy.Exchange) error
+	end func(*apiproxy.Exchange)
 }
 
-func crashAfterCommit(r *run, e *apiproxy.Exchange) {
-	r.forward(e)
-	r.crash()
-	e.Lose()
+var (
+	pass, lose = (*apiproxy.Exchange).Pass, (*apiproxy.Exchange).Lose
+
+	crashBeforeSend = action{do: crash, end: lose}
+	loseResponse    = action{do: forward, end: lose}
+
+	crashAfterCommit = action{end: lose, do: func(_ context.Context, r *run, e *apiproxy.Exchange) error {
+		defer r.child.crash()
+		return e.Forward()
+	}}
+)
+
+func crash(_ context.Context, r *run, _ *apiproxy.Exchange) error {
+	r.child.crash()
+	return nil
 }
 
-func loseResponse(r *run, e *apiproxy.Exchange) {
-	r.forward(e)
-	e.Lose()
-}
-
-func (r *run) crash() {
-	if err := r.child.crash(); err != nil {
-		r.fail(harnessFault, "killing the manager: %v", err)
-	}
-}
-
-func (r *run) forward(e *apiproxy.Exchange) {
-	if _, err := e.Forward(); err != nil {
-		r.fail(harnessFault, "forwarding: %v", err)
-	}
-}
+func forward(_ context.Context, _ *run, e *apiproxy.Exchange) error { return e.Forward() }
 
 // arriveLate lets the manager die with the write under way, and the write arrive when
 // the next process has written something, or has had nothing to write.
-func arriveLate(r *run, e *apiproxy.Exchange) {
+func arriveLate(_ context.Context, r *run, e *apiproxy.Exchange) error {
 	before := len(r.writes())
-	r.crash()
-	r.background.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), holdFor)
-		defer cancel()
-		_ = wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+	r.child.crash()
+	r.inBackground(func() error {
+		_ = wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, holdFor, true, func(context.Context) (bool, error) {
 			return len(r.writes()) > before, nil
 		})
-		r.forward(e)
+		return e.Forward()
 	})
-	e.Lose()
+	return nil
 }
 
-// apiAnswer is an error in the place of an answer.
-type apiAnswer struct {
-	name   string
-	action action
+// inBackground does something beside the run, which does not end before.
+func (r *run) inBackground(do func() error) {
+	r.background.Go(func() {
+		if err := do(); err != nil {
+			r.fail(harnessFault, "%v", err)
+		}
+	})
 }
 
-var apiAnswers = []apiAnswer{
-	{"409", reply(metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "the object has been modified"})},
-	{"429", reply(metav1.Status{
-		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many requests",
-		Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
-	})},
-	{"500", reply(metav1.Status{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "etcdserver: request timed out"})},
-	{"403", reply(metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "forbidden: not allowed"})},
-	{"webhook refusal", reply(metav1.Status{
-		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "policy.example.com" denied the request: not now`,
-	})},
-	{"namespace terminating", reply(metav1.Status{
-		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "forbidden: unable to create new content because the namespace is being terminated",
-		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: "NamespaceTerminating", Message: "the namespace is being terminated"}}},
-	})},
-	{"time-out after commit", func(r *run, e *apiproxy.Exchange) {
-		r.forward(e)
-		e.Reply(metav1.Status{Code: http.StatusGatewayTimeout, Reason: metav1.StatusReasonTimeout, Message: "request did not complete within the allotted timeout"})
+// later does something after holdFor.
+func (r *run) later(do func() error) {
+	r.inBackground(func() error {
+		// The delay is the fault.
+		time.Sleep(holdFor)
+		return do()
+	})
+}
+
+var (
+	something   schema.GroupResource
+	notNow      = &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "not now"}
+	terminating = errors.New("unable to create new content because the namespace is being terminated")
+)
+
+// apiAnswers are errors in the place of an answer.
+var apiAnswers = []plan{
+	{name: "409", action: reply(apierrors.NewConflict(something, "", errors.New("the object has been modified")))},
+	{name: "429", action: reply(apierrors.NewTooManyRequests("too many requests", 1))},
+	{name: "500", action: reply(apierrors.NewInternalError(errors.New("etcdserver: request timed out")))},
+	{name: "403", action: reply(apierrors.NewForbidden(something, "", errors.New("not allowed")))},
+	{name: "webhook refusal", action: reply(webhookerrors.ToStatusErr("policy.example.com", notNow))},
+	{name: "namespace terminating", action: reply(because(corev1.NamespaceTerminatingCause, apierrors.NewForbidden(something, "", terminating)))},
+	{name: "time-out after commit", action: action{
+		do:  forward,
+		end: reply(apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)).end,
 	}},
 }
 
-func reply(status metav1.Status) action {
-	return func(_ *run, e *apiproxy.Exchange) { e.Reply(status) }
+func because(cause metav1.CauseType, err *apierrors.StatusError) *apierrors.StatusError {
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: cause, Message: "the namespace is being terminated"}}
+	return err
+}
+
+func reply(status *apierrors.StatusError) action {
+	return action{
+		do:  func(context.Context, *run, *apiproxy.Exchange) error { return nil },
+		end: func(e *apiproxy.Exchange) { e.Reply(status) },
+	}
 }
 
 // editFirst lets a user change the TrainJob while our write is on its way.
-func editFirst(edit func(context.Context, *run) error) action {
-	return func(r *run, e *apiproxy.Exchange) {
-		ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
-		defer cancel()
-		if err := edit(ctx, r); err != nil {
-			r.fail(harnessFault, "the user's edit: %v", err)
-		}
-		e.Pass()
-	}
+func editFirst(edit hook) action {
+	return action{end: pass, do: func(ctx context.Context, r *run, _ *apiproxy.Exchange) error { return edit(ctx, r) }}
 }
 
 // disturbWebhooks makes webhooks down or slow from just before the write on.
 func disturbWebhooks(owner webhookOwner, fault webhookFault) action {
-	return func(r *run, e *apiproxy.Exchange) {
-		ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
-		defer cancel()
+	return action{end: pass, do: func(ctx context.Context, r *run, _ *apiproxy.Exchange) error {
 		restore, err := r.webhooks.disturb(ctx, owner, fault)
 		if err != nil {
-			r.fail(harnessFault, "disturbing the webhooks of %s: %v", owner, err)
-			e.Pass()
-			return
+			return err
 		}
-		if err := r.probe(ctx, owner); err != nil {
-			r.fail(harnessFault, "the API server takes no note of the webhooks: %v", err)
-		}
-		r.later(func() {
-			if err := restore(); err != nil {
-				r.fail(harnessFault, "putting webhooks back: %v", err)
-			}
-		})
-		e.Pass()
-	}
+		defer r.later(restore)
+		return r.probe(ctx, owner)
+	}}
 }
 
 // probe waits until a request of the kind that the webhooks are about reaches them.
@@ -144,22 +145,13 @@ func (r *run) probe(ctx context.Context, owner webhookOwner) error {
 	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		defer cancel()
-		var obj client.Object = kit.TrainJob(r.namespace, low).Obj()
+		var obj client.Object = r.Job(low).Obj()
 		if owner == jobSetsWebhooks {
-			obj = jobSet(r.namespace, low)
+			obj = r.jobSet()
 		}
 		// What comes of it does not matter.
-		_ = r.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/probe":"yes"}}}`)), client.DryRunAll)
-		return r.webhooks.called(), nil
-	})
-}
-
-// later does something after holdFor; the run does not end before.
-func (r *run) later(do func()) {
-	r.background.Go(func() {
-		// The delay is the fault.
-		time.Sleep(holdFor)
-		do()
+		_ = r.merge(ctx, obj, `{"metadata":{"annotations":{"example.com/probe":"yes"}}}`, client.DryRunAll)
+		return r.webhooks.calls.Load() > 0, nil
 	})
 }
 
@@ -172,7 +164,10 @@ func hold(view string) hook {
 
 func releaseLater(view string) hook {
 	return func(_ context.Context, r *run) error {
-		r.later(func() { r.proxy.Release(view) })
+		r.later(func() error {
+			r.proxy.Release(view)
+			return nil
+		})
 		return nil
 	}
 }
@@ -197,73 +192,53 @@ func restartWithOldList(view string) hooks {
 		},
 		after: func(ctx context.Context, r *run) error {
 			r.proxy.ServeOld(view, list)
-			if err := r.child.crash(); err != nil {
-				return err
-			}
-			if err := r.harness.ready(ctx); err != nil {
-				return err
-			}
-			r.later(func() { r.proxy.Release(view) })
-			r.background.Wait()
-			return nil
+			r.child.crash()
+			defer r.background.Wait()
+			return errors.Join(r.child.serves(ctx), releaseLater(view)(ctx, r))
 		},
 	}
 }
 
 // unobserved cuts the watch of a view while something changes and changes back.
-func unobserved(view string, there, back hook) hook {
-	return func(ctx context.Context, r *run) error {
+func unobserved(view string, there, back hook) hooks {
+	return hooks{after: func(ctx context.Context, r *run) error {
 		r.proxy.Cut(view)
 		defer r.proxy.Release(view)
-		if err := there(ctx, r); err != nil {
-			return err
-		}
-		return back(ctx, r)
-	}
+		return both(there, back)(ctx, r)
+	}}
 }
 
 // secondManager starts another process beside the first, each with its writes delayed.
 func secondManager(firstDelay, secondDelay time.Duration) hook {
 	return func(ctx context.Context, r *run) error {
-		proxy, err := r.newProxy()
+		proxy, err := apiproxy.New(r.cluster.Config)
 		if err != nil {
 			return err
 		}
-		second, err := newChild(r.cluster.LocalDir(), r.cluster.Manager(), r.launch, proxy, true)
+		second, err := newChild(r.cluster, r.launch, proxy, true)
 		if err != nil {
 			return err
 		}
-		if err := second.start(); err != nil {
-			return err
-		}
+		second.start()
 		r.t.Cleanup(func() {
-			if err := second.kill(); err != nil {
-				r.t.Errorf("killing the second manager: %v", err)
-			}
+			second.kill()
 			proxy.Close()
 		})
 		r.second = proxy
-		proxy.Intercept(r.namespace, delayed(secondDelay))
-		r.proxy.Intercept(r.namespace, delayed(firstDelay))
-		return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, settleTimeout, true, func(ctx context.Context) (bool, error) {
-			return second.ready(ctx) == nil, nil
-		})
+		proxy.Intercept(r.Namespace, delayed(secondDelay))
+		r.proxy.Intercept(r.Namespace, delayed(firstDelay))
+		return second.serves(ctx)
 	}
 }
 
 // delayed passes every write on late; the delay is the fault.
 func delayed(by time.Duration) apiproxy.Interceptor {
-	return func(e *apiproxy.Exchange) bool {
+	return func(e *apiproxy.Exchange) {
 		time.Sleep(by)
 		e.Pass()
-		return true
 	}
 }
 
-func jobSet(namespace, name string) client.Object {
-	obj := &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-	}
-	return obj
+func (r *run) jobSet() *jobsetapi.JobSet {
+	return &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: low}}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 )
@@ -47,37 +48,31 @@ func somePlans() []plan {
 		written("patch", "trainjobs.trainer.kubeflow.org", "", "low"),
 		written("patch", "trainjobs.trainer.kubeflow.org", "", "low"),
 	})
-	var plans []plan
-	for _, some := range [][]plan{
-		crashes(writes), answers(writes), otherWriters(writes), lateWrites(writes), webhookFaults(writes),
-		heldWatches(), flavorChanges(), cutWatches(), twoManagers(),
-	} {
-		plans = append(plans, some...)
+	return append(atWrites(writes), atSteps(func(string) bool { return true })...)
+}
+
+func names(plans []plan) (names []string) {
+	for _, p := range plans {
+		names = append(names, p.String())
 	}
-	return plans
+	return names
+}
+
+func families(plans []plan) sets.Set[string] {
+	families := sets.New[string]()
+	for _, p := range plans {
+		families.Insert(p.family)
+	}
+	return families
 }
 
 func TestSampleHasEveryFamilyAndFollowsTheSeed(t *testing.T) {
 	plans := somePlans()
-	all := map[string]bool{}
-	for _, p := range plans {
-		all[p.family] = true
-	}
+	all := families(plans)
 	for seed := range uint64(20) {
-		got := map[string]bool{}
-		for _, p := range sample(plans, len(all), seed) {
-			got[p.family] = true
-		}
-		if diff := cmp.Diff(all, got); diff != "" {
+		if diff := cmp.Diff(all, families(sample(plans, len(all), seed))); diff != "" {
 			t.Errorf("seed %d: unexpected families (-want +got):\n%s", seed, diff)
 		}
-	}
-	names := func(plans []plan) string {
-		var out []string
-		for _, p := range plans {
-			out = append(out, p.String())
-		}
-		return strings.Join(out, "\n")
 	}
 	if diff := cmp.Diff(names(sample(plans, 12, 5)), names(sample(plans, 12, 5))); diff != "" {
 		t.Errorf("the same seed chooses other plans:\n%s", diff)
@@ -88,12 +83,9 @@ func TestSampleHasEveryFamilyAndFollowsTheSeed(t *testing.T) {
 func TestPatternSelectsOnePlan(t *testing.T) {
 	plans := somePlans()
 	for _, p := range plans {
-		var selected []string
-		for _, other := range plans {
-			if selects(p.pattern(), "TestFaults/"+strings.ReplaceAll(other.String(), " ", "_")) {
-				selected = append(selected, other.String())
-			}
-		}
+		selected := slices.DeleteFunc(names(plans), func(name string) bool {
+			return !selects(p.pattern(), "TestFaults/"+strings.ReplaceAll(name, " ", "_"))
+		})
 		if !selects(p.pattern(), "TestFaults/clean/low_and_high,_run_1") {
 			t.Errorf("%s leaves out the clean runs", p.pattern())
 		}
@@ -104,18 +96,13 @@ func TestPatternSelectsOnePlan(t *testing.T) {
 }
 
 func selects(pattern, name string) bool {
-	return slices.ContainsFunc(strings.Split(pattern, "|"), func(alternative string) bool { return selectsOne(alternative, name) })
-}
-
-func selectsOne(pattern, name string) bool {
-	patterns, parts := strings.Split(pattern, "/"), strings.Split(name, "/")
-	for i, part := range parts {
-		if i >= len(patterns) {
-			return true
+	parts := strings.Split(name, "/")
+	return slices.ContainsFunc(strings.Split(pattern, "|"), func(alternative string) bool {
+		for i, p := range strings.Split(alternative, "/") {
+			if i < len(parts) && !regexp.MustCompile(p).MatchString(parts[i]) {
+				return false
+			}
 		}
-		if !regexp.MustCompile(patterns[i]).MatchString(part) {
-			return false
-		}
-	}
-	return true
+		return true
+	})
 }

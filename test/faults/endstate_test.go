@@ -3,29 +3,20 @@
 package faults
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
-
-// lasting are the kinds that an end state is made of.
-var lasting = []schema.GroupVersionResource{
-	{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"},
-	{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"},
-	{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"},
-	{Group: "batch", Version: "v1", Resource: "jobs"},
-	{Version: "v1", Resource: "pods"},
-}
 
 // endState is what a run leaves behind, in sections like "low/workload/conditions", with
 // names that every run has in common.
@@ -34,82 +25,71 @@ type endState map[string]string
 // workloadHash is the part of a Workload's name that differs from run to run.
 var workloadHash = regexp.MustCompile(`trainjob-(low|high|staged)-[a-z0-9]+`)
 
-func (r *run) endState(ctx context.Context) (endState, error) {
+// endOf returns what versions end in, by kind and name.
+func (r *run) endOf(versions []record.Version) endState {
+	last := map[string]record.Version{}
+	for _, v := range versions {
+		last[fmt.Sprintf("%s/%s/%s", v.Object.GetKind(), v.Object.GetName(), v.Object.GetUID())] = v
+	}
 	end := endState{}
-	for _, gvr := range lasting {
-		list, err := r.api.Resource(gvr).Namespace(r.namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			r.describe(end, &list.Items[i])
+	for _, key := range slices.Sorted(maps.Keys(last)) {
+		if v := last[key]; !v.Deleted {
+			r.describe(end, v.Object)
 		}
 	}
-	return end, nil
+	return end
+}
+
+// described are the fields of each kind that an end state is made of.
+var described = map[string]map[string][]string{
+	"TrainJob": {"suspend": {"spec", "suspend"}, "labels": {"metadata", "labels"}},
+	"Workload": {
+		"podsets": {"spec", "podSets"}, "queue": {"spec", "queueName"},
+		"admission": {"status", "admission"}, "finalizers": {"metadata", "finalizers"},
+	},
+	"JobSet": {"suspend": {"spec", "suspend"}},
+	"Job":    {"suspend": {"spec", "suspend"}},
+	"Pod":    {"selector": {"spec", "nodeSelector"}, "gates": {"spec", "schedulingGates"}, "phase": {"status", "phase"}},
 }
 
 // describe adds the sections of one object.
 func (r *run) describe(end endState, obj *unstructured.Unstructured) {
+	fields, lasts := described[obj.GetKind()]
 	job := jobInName.FindStringSubmatch(obj.GetName())
-	if job == nil {
+	if job == nil || !lasts {
 		return
 	}
 	section := func(name string, value any) {
 		key := fmt.Sprintf("%s/%s/%s", job[1], strings.ToLower(obj.GetKind()), name)
-		data, err := json.Marshal(value)
-		if err != nil {
-			data = []byte(err.Error())
-		}
-		text := workloadHash.ReplaceAllString(strings.ReplaceAll(string(data), r.suffix, "SUFFIX"), "trainjob-$1-HASH")
-		end[key] += text
+		// What came as JSON goes as JSON.
+		data, _ := json.Marshal(value)
+		end[key] += workloadHash.ReplaceAllString(strings.ReplaceAll(string(data), r.Suffix, "SUFFIX"), "trainjob-$1-HASH")
 	}
-	get := func(path ...string) any {
+	for name, path := range fields {
 		value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
-		return value
+		section(name, value)
 	}
 	switch obj.GetKind() {
 	case "TrainJob":
-		section("suspend", get("spec", "suspend"))
-		_, entries := history.Entries(obj)
-		section("patches", withoutTime(entries))
-		section("labels", obj.GetLabels())
+		_, entries := history.Entries(obj.DeepCopy())
+		section("patches", history.WithoutTime(entries))
 		section("conditions", conditions(obj))
 	case "Workload":
-		section("podsets", get("spec", "podSets"))
-		section("queue", get("spec", "queueName"))
-		section("admission", get("status", "admission"))
 		section("conditions", conditions(obj))
-		section("finalizers", obj.GetFinalizers())
-	case "JobSet", "Job":
-		section("suspend", get("spec", "suspend"))
 	case "Pod":
-		section("selector", get("spec", "nodeSelector"))
-		section("tolerations", sorted(get("spec", "tolerations")))
-		section("gates", get("spec", "schedulingGates"))
-		section("labels", kueueKeys(obj.GetLabels()))
-		section("annotations", kueueKeys(obj.GetAnnotations()))
-		section("phase", get("status", "phase"))
+		tolerations, _, _ := unstructured.NestedSlice(obj.Object, "spec", "tolerations")
+		section("tolerations", sorted(tolerations))
+		section("labels", history.KueueKeys(obj.GetLabels()))
+		section("annotations", history.KueueKeys(obj.GetAnnotations()))
 	}
-}
-
-// withoutTime leaves out what Trainer stamps into patch entries.
-func withoutTime(entries []any) []any {
-	for _, e := range entries {
-		if entry, ok := e.(map[string]any); ok {
-			delete(entry, "time")
-		}
-	}
-	return entries
 }
 
 // sorted returns a list in an order of its own: that of a pod's tolerations depends on
 // whether its Job was there before the admission, and means nothing.
-func sorted(list any) []string {
-	items, _ := list.([]any)
+func sorted(items []any) []string {
 	var out []string
 	for _, item := range items {
-		data, err := json.Marshal(item)
-		out = append(out, fmt.Sprintf("%s%v", data, err))
+		out = append(out, fmt.Sprint(item))
 	}
 	slices.Sort(out)
 	return out
@@ -119,38 +99,22 @@ func sorted(list any) []string {
 // and so does whether anybody saw the pods ready before they ended.
 func conditions(obj *unstructured.Unstructured) []string {
 	list, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
-	var out []string
+	out := sets.New[string]()
 	for _, c := range list {
 		if c, ok := c.(map[string]any); ok && c["type"] != "PodsReady" {
-			out = append(out, fmt.Sprintf("%v=%v", c["type"], c["status"]))
+			out.Insert(fmt.Sprintf("%v=%v", c["type"], c["status"]))
 		}
 	}
-	slices.Sort(out)
-	return out
-}
-
-func kueueKeys(all map[string]string) map[string]string {
-	out := map[string]string{}
-	for key, value := range all {
-		if strings.Contains(key, "kueue") {
-			out[key] = value
-		}
-	}
-	return out
+	return sets.List(out)
 }
 
 // compareEnd: whatever happened in between, the run leaves behind what the clean one did.
-func (r *run) compareEnd(ctx context.Context, c *clean) {
-	end, err := r.endState(ctx)
-	if err != nil {
-		r.fail(sameEnd, "%v", err)
-		return
-	}
+func (r *run) compareEnd(c *clean) {
 	ignore := cmp.FilterPath(func(p cmp.Path) bool {
 		key, ok := p.Last().(cmp.MapIndex)
 		return ok && slices.ContainsFunc(r.plan.differs, func(d string) bool { return strings.HasPrefix(key.Key().String(), d) })
 	}, cmp.Ignore())
-	if diff := cmp.Diff(c.end, end, ignore); diff != "" {
+	if diff := cmp.Diff(c.end, r.end, ignore); diff != "" {
 		r.fail(sameEnd, "(-clean +run)\n%s", diff)
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -26,6 +26,7 @@ var (
 // clean is what a run without faults does.
 type clean struct {
 	scenario *scenario
+	runs     int
 	// writes that every clean run makes.
 	writes []writeRef
 	// counts are the most writes of a kind, events the most events, of any clean run.
@@ -39,24 +40,21 @@ type clean struct {
 const cleanRuns = 2
 
 func TestFaults(t *testing.T) {
-	ctx := t.Context()
-	h, err := newHarness(ctx, os.Stderr)
+	h, err := newHarness(t.Context(), os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx = context.WithoutCancel(ctx)
+	ctx := context.WithoutCancel(t.Context())
 	t.Cleanup(func() {
 		if err := h.close(ctx); err != nil {
 			t.Error(err)
 		}
 	})
-	results := &report{integration: h.cluster.Integration, families: map[string]*tally{}}
+	results := &report{integration: h.cluster.Integration, counts: map[string]map[string]int{}}
 	var plans []plan
-	for _, s := range []*scenario{preemption, dependencies} {
-		if c := learn(t, h, s, results); c != nil {
-			t.Logf("writes of a clean run: %v", c.writes)
-			plans = append(plans, plansFor(h, c)...)
-		}
+	for _, c := range learn(t, h, results) {
+		t.Logf("writes of a clean run: %v", c.writes)
+		plans = append(plans, plansFor(h, c)...)
 	}
 	// Those that run together go on after this function.
 	t.Cleanup(func() {
@@ -72,12 +70,7 @@ func TestFaults(t *testing.T) {
 			if p.together {
 				t.Parallel()
 			}
-			r := h.newRun(t, p)
-			defer func() {
-				r.judge(ctx)
-				results.add(r)
-			}()
-			r.play(t.Context())
+			h.carryOut(t, p, results)
 		})
 	}
 }
@@ -94,49 +87,42 @@ func choose(t *testing.T, plans []plan) []plan {
 	return sample(plans, *sampleSize, *seed)
 }
 
-// learn runs a scenario without faults. What it violates even so is counted; one that
-// does not come to its end gives nil.
-func learn(t *testing.T, h *harness, s *scenario, results *report) *clean {
-	c := &clean{scenario: s, counts: map[writeKind]int{}}
+// learn runs the scenarios without faults, all at once. What they violate even so is counted; one
+// that does not come to its end makes no plans.
+func learn(t *testing.T, h *harness, results *report) []*clean {
+	var mu sync.Mutex
 	selected := false
-	for n := range cleanRuns {
-		p := plan{family: "clean", name: fmt.Sprintf("%s, run %d", strings.Join(s.jobs, " and "), n+1), scenario: s}
-		ended := false
-		t.Run(p.String(), func(t *testing.T) {
-			selected = true
-			r := h.newRun(t, p)
-			r.reached = true
-			defer func() {
-				r.judge(context.WithoutCancel(t.Context()))
-				results.add(r)
-			}()
-			r.play(t.Context())
-			end, err := r.endState(t.Context())
-			if err != nil {
-				t.Fatal(err)
+	learned := []*clean{{scenario: preemption}, {scenario: dependencies}}
+	t.Run("clean", func(t *testing.T) {
+		selected = true
+		for _, c := range learned {
+			for n := range cleanRuns {
+				p := plan{family: "clean", name: fmt.Sprintf("%s, run %d", strings.Join(c.scenario.jobs, " and "), n+1), scenario: c.scenario, together: true}
+				t.Run(p.name, func(t *testing.T) {
+					t.Parallel()
+					r := h.carryOut(t, p, results)
+					mu.Lock()
+					defer mu.Unlock()
+					c.add(r)
+				})
 			}
-			c.add(n, r, end)
-			ended = true
-		})
-		if !selected {
-			t.Fatal("Plans are made from clean runs: select them as well, -run 'TestFaults/^clean$|TestFaults/...'")
 		}
-		if !ended {
-			return nil
-		}
+	})
+	if !selected {
+		t.Fatal("Plans are made from clean runs: select them as well, -run 'TestFaults/^clean$|TestFaults/...'")
 	}
-	return c
+	return slices.DeleteFunc(learned, func(c *clean) bool { return c.runs < cleanRuns })
 }
 
-func (c *clean) add(n int, r *run, end endState) {
+func (c *clean) add(r *run) {
 	writes := refs(r.writes())
-	if n == 0 {
-		c.writes = writes
+	if c.runs++; c.runs == 1 {
+		c.writes, c.counts = writes, map[writeKind]int{}
 	}
 	c.writes = slices.DeleteFunc(c.writes, func(w writeRef) bool { return !slices.Contains(writes, w) })
-	for kind, count := range countKinds(r.writes()) {
+	for kind, count := range countKinds(writes) {
 		c.counts[kind] = max(count, c.counts[kind])
 	}
-	c.events = max(c.events, r.proxy.Events(r.namespace))
-	c.end = maps.Clone(end)
+	c.events = max(c.events, r.proxy.Events(r.Namespace))
+	c.end = r.end
 }

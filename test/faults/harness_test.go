@@ -7,15 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
-	"path/filepath"
+	"strings"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
@@ -35,7 +35,7 @@ type harness struct {
 	cluster  *world.Cluster
 	api      dynamic.Interface
 	progress io.Writer
-	launch   launch
+	launch   world.Process
 	proxy    *apiproxy.Proxy
 	child    *child
 	webhooks *interposer
@@ -44,9 +44,12 @@ type harness struct {
 // newHarness puts the manager of the cluster of KUBECONFIG behind a proxy, or that of a
 // local control plane which it brings up.
 func newHarness(ctx context.Context, progress io.Writer) (*harness, error) {
-	cluster, err := useCluster(ctx, progress)
+	cluster, err := world.Open(ctx, localDir, progress)
 	if err != nil {
 		return nil, err
+	}
+	if !cluster.Local() {
+		return nil, fmt.Errorf("%s is not that of a local control plane: these tests kill processes", cluster.Kubeconfig)
 	}
 	h := &harness{cluster: cluster, progress: progress}
 	if err := h.setUp(ctx); err != nil {
@@ -55,46 +58,29 @@ func newHarness(ctx context.Context, progress io.Writer) (*harness, error) {
 	return h, nil
 }
 
-func useCluster(ctx context.Context, progress io.Writer) (*world.Cluster, error) {
-	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		cluster, err := world.Use(kubeconfig)
-		if err == nil && !cluster.Local() {
-			err = fmt.Errorf("%s is not that of a local control plane: these tests kill processes", kubeconfig)
-		}
-		return cluster, err
-	}
-	root, err := world.Root()
-	if err != nil {
-		return nil, err
-	}
-	return world.Start(ctx, filepath.Join(root, localDir), progress)
-}
-
 func (h *harness) setUp(ctx context.Context) error {
 	var err error
 	if h.api, err = dynamic.NewForConfig(h.cluster.Config); err != nil {
 		return err
 	}
-	if h.launch, err = readLaunch(h.cluster.LocalDir(), h.cluster.Manager()); err != nil {
+	if h.launch, err = h.cluster.Process(h.cluster.Manager()); err != nil {
 		return err
 	}
 	h.webhooks = newInterposer(h)
 	if err := extendCRD(ctx, h.cluster.Client, true); err != nil {
 		return err
 	}
-	if h.proxy, err = h.newProxy(); err != nil {
+	if h.proxy, err = apiproxy.New(h.cluster.Config); err != nil {
 		return err
 	}
-	if h.child, err = newChild(h.cluster.LocalDir(), h.cluster.Manager(), h.launch, h.proxy, false); err != nil {
+	if h.child, err = newChild(h.cluster, h.launch, h.proxy, false); err != nil {
 		return err
 	}
 	if err := h.cluster.Control(ctx, "stop", h.cluster.Manager(), h.progress); err != nil {
 		return err
 	}
-	if err := h.child.start(); err != nil {
-		return err
-	}
-	if err := h.ready(ctx); err != nil {
+	h.child.start()
+	if err := h.child.serves(ctx); err != nil {
 		return err
 	}
 	return h.forgetInterrupted(ctx)
@@ -104,44 +90,23 @@ func (h *harness) setUp(ctx context.Context) error {
 // would keep the nodes.
 func (h *harness) forgetInterrupted(ctx context.Context) error {
 	var namespaces corev1.NamespaceList
-	if err := h.cluster.Client.List(ctx, &namespaces, client.HasLabels{runLabel}); err != nil {
+	if err := h.cluster.Client.List(ctx, &namespaces); err != nil {
 		return err
 	}
+	var err error
 	for _, ns := range namespaces.Items {
-		if err := h.cluster.Client.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(ns.Name)); err != nil {
-			return err
-		}
-		if err := client.IgnoreNotFound(h.cluster.Client.Delete(ctx, &ns)); err != nil {
-			return err
+		if strings.HasPrefix(ns.Name, "faults-") {
+			err = errors.Join(err, h.cluster.Client.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(ns.Name)),
+				client.IgnoreNotFound(h.cluster.Client.Delete(ctx, &ns)))
 		}
 	}
-	return nil
-}
-
-func (h *harness) newProxy() (*apiproxy.Proxy, error) {
-	target, err := url.Parse(h.cluster.Config.Host)
-	if err != nil {
-		return nil, err
-	}
-	return apiproxy.New(target, h.cluster.Config.CAData)
-}
-
-// ready waits until the manager says that it serves.
-func (h *harness) ready(ctx context.Context) error {
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, settleTimeout, true, func(ctx context.Context) (bool, error) {
-		return h.child.ready(ctx) == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("%s is not ready: %w\n%s", h.cluster.Manager(), err, h.child.lastLines(20))
-	}
-	return nil
+	return err
 }
 
 // close starts the cluster's own manager again, or takes down what was brought up.
 func (h *harness) close(ctx context.Context) error {
-	var err error
-	if h.child != nil && h.child.cmd != nil {
-		err = h.child.kill()
+	if h.child != nil && h.child.kill != nil {
+		h.child.kill()
 	}
 	if h.webhooks != nil {
 		h.webhooks.server.Close()
@@ -149,9 +114,31 @@ func (h *harness) close(ctx context.Context) error {
 	if h.proxy != nil {
 		h.proxy.Close()
 	}
-	err = errors.Join(err, extendCRD(ctx, h.cluster.Client, false))
+	err := extendCRD(ctx, h.cluster.Client, false)
 	if os.Getenv("KUBECONFIG") != "" {
 		return errors.Join(err, h.cluster.Control(ctx, "start", h.cluster.Manager(), h.progress))
 	}
 	return errors.Join(err, h.cluster.Stop(ctx, h.progress))
+}
+
+// extendCRD makes the API server keep a field of patch entries that no Go type has, as
+// a later release of Trainer might bring one, or takes it out again.
+func extendCRD(ctx context.Context, c client.Client, extended bool) error {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := c.Get(ctx, client.ObjectKey{Name: "trainjobs.trainer.kubeflow.org"}, crd); err != nil {
+		return err
+	}
+	before := crd.DeepCopy()
+	for i := range crd.Spec.Versions {
+		spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
+		for _, name := range []string{"podTemplateOverrides", "runtimePatches"} {
+			if list, ok := spec.Properties[name]; ok {
+				delete(list.Items.Schema.Properties, "future")
+				if extended {
+					list.Items.Schema.Properties["future"] = apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
+				}
+			}
+		}
+	}
+	return c.Patch(ctx, crd, client.MergeFrom(before))
 }

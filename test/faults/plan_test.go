@@ -9,8 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 )
 
 // plan is one fault put into one run of the scenario.
@@ -22,7 +20,8 @@ type plan struct {
 	// at is the write that action is done to; around is what is done around a step.
 	at     writeRef
 	action action
-	around map[int]hooks
+	step   int
+	around hooks
 
 	// together: the fault touches this run's objects alone, so that others may go on
 	// beside it.
@@ -39,9 +38,6 @@ type plan struct {
 	// differs are sections of the end state that what the plan's user does changes.
 	differs []string
 }
-
-// action deals with a write. It ends the exchange.
-type action func(*run, *apiproxy.Exchange)
 
 // hook is done around a step.
 type hook func(context.Context, *run) error
@@ -65,10 +61,9 @@ const retrySlack = 3
 // plansFor makes all plans from what a clean run writes: every fault for preemption, and
 // those of single writes for what comes about in other ways.
 func plansFor(h *harness, c *clean) []plan {
-	plans := slices.Concat(crashes(c.writes), lateWrites(c.writes))
+	plans := atWrites(c.writes)
 	if c.scenario == preemption {
-		plans = slices.Concat(plans, answers(c.writes), otherWriters(c.writes), webhookFaults(c.writes),
-			heldWatches(), oldLists(h), flavorChanges(), cutWatches(), twoManagers())
+		plans = append(plans, atSteps(h.proxy.Watched)...)
 	}
 	for i := range plans {
 		plans[i].scenario, plans[i].clean = c.scenario, c
@@ -96,174 +91,123 @@ func sample(plans []plan, n int, seed uint64) []plan {
 	return chosen[:min(n, len(chosen))]
 }
 
-func crashes(writes []writeRef) []plan {
-	var plans []plan
-	for _, w := range writes {
-		plans = append(plans,
-			plan{family: "crash before send", name: w.String(), at: w, action: crashBeforeSend},
-			plan{family: "crash after commit", name: w.String(), at: w, action: crashAfterCommit},
-			plan{family: "response lost", name: w.String(), at: w, action: loseResponse, together: true})
-	}
-	return plans
+// writeFaults are the faults of single writes: what is done to which of them. A plan's name is
+// made of that of what is done and of the write.
+var writeFaults = []struct {
+	family, name string
+	together     bool
+	// of picks the writes; nil means all.
+	of   func(writeRef) bool
+	done []plan
+}{
+	{family: "crash before send", name: "%s%s", done: []plan{{action: crashBeforeSend}}},
+	{family: "crash after commit", name: "%s%s", done: []plan{{action: crashAfterCommit}}},
+	{family: "response lost", name: "%s%s", done: []plan{{action: loseResponse}}, together: true},
+	// The write of a manager that lost its lease arrives when its successor has gone on already.
+	{family: "two leaders", name: "%s %s", done: []plan{{name: "late", action: action{do: arriveLate, end: lose}}}},
+	// The first write of each kind, and every write of a TrainJob, meets every answer.
+	{family: "answers", name: "%s to %s", of: firstOrOfTrainJob, done: apiAnswers, together: true},
+	// A user changes the TrainJob just before our write arrives.
+	{family: "other writers", name: "%s before %s", of: aboutLow, done: userEdits, together: true},
+	{family: "webhooks", name: "%s at %s", of: ofLow, done: webhookFaults()},
 }
 
-// answers: the first write of each kind, and every write of a TrainJob, meets every answer.
-func answers(writes []writeRef) []plan {
-	var plans []plan
-	for _, w := range writes {
-		if w.n > 1 && w.resource != "trainjobs" {
-			continue
-		}
-		for _, a := range apiAnswers {
-			plans = append(plans, plan{family: "answers", name: a.name + " to " + w.String(), at: w, action: a.action, together: true})
-		}
-	}
-	return plans
+func firstOrOfTrainJob(w writeRef) bool {
+	return w.job != staged && (w.n == 1 || w.resource == "trainjobs")
 }
 
-// otherWriters: a user changes the TrainJob just before our write arrives.
-func otherWriters(writes []writeRef) []plan {
-	var plans []plan
-	for _, w := range writes {
-		if w.job != low || !(w.resource == "trainjobs" || w.verb == "create") {
-			continue
-		}
-		for _, u := range userEdits {
-			plans = append(plans, plan{
-				family: "other writers", name: u.name + " before " + w.String(), at: w, action: editFirst(u.edit),
-				slack: u.slack, restarts: u.restarts, differs: u.differs, together: true,
-			})
-		}
-	}
-	return plans
-}
+func ofLow(w writeRef) bool { return w.job == low && w.resource == "trainjobs" }
 
-// lateWrites: the write of a manager that lost its lease arrives when its successor has
-// gone on already.
-func lateWrites(writes []writeRef) []plan {
-	var plans []plan
-	for _, w := range writes {
-		plans = append(plans, plan{family: "two leaders", name: "late " + w.String(), at: w, action: arriveLate})
-	}
-	return plans
-}
+func aboutLow(w writeRef) bool { return ofLow(w) || w.job == low && w.verb == "create" }
 
-func webhookFaults(writes []writeRef) []plan {
+// atWrites makes the plans of single writes.
+func atWrites(writes []writeRef) []plan {
 	var plans []plan
-	for _, w := range writes {
-		if w.job != low || w.resource != "trainjobs" {
-			continue
-		}
-		for _, owner := range []webhookOwner{ourWebhooks, trainersWebhooks, jobSetsWebhooks} {
-			for _, fault := range []webhookFault{webhookDown, webhookSlow} {
-				plans = append(plans, plan{
-					family: "webhooks", name: fmt.Sprintf("%s of %s at %s", fault, owner, w), at: w, action: disturbWebhooks(owner, fault),
-					// Retries from 5 ms on, each twice as late, reach holdFor at the tenth.
-					slack: 10,
-				})
+	for _, fault := range writeFaults {
+		for _, w := range writes {
+			for _, p := range fault.done {
+				p.family, p.name, p.at, p.together = fault.family, fmt.Sprintf(fault.name, p.name, w), w, fault.together
+				if fault.of == nil || fault.of(w) {
+					plans = append(plans, p)
+				}
 			}
 		}
 	}
 	return plans
 }
+
+func webhookFaults() []plan {
+	var plans []plan
+	for _, owner := range []webhookOwner{ourWebhooks, trainersWebhooks, jobSetsWebhooks} {
+		for _, fault := range []webhookFault{webhookDown, webhookSlow} {
+			// Retries from 5 ms on, each twice as late, reach holdFor at the tenth.
+			plans = append(plans, plan{name: fmt.Sprintf("%s of %s", fault, owner), action: disturbWebhooks(owner, fault), slack: 10})
+		}
+	}
+	return plans
+}
+
+const trainJobs, workloads, resourceFlavors = "trainjobs.trainer.kubeflow.org", "workloads.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"
 
 // views are the resources that an integration may look at.
-var views = []string{
-	"trainjobs.trainer.kubeflow.org", "workloads.kueue.x-k8s.io", "jobsets.jobset.x-k8s.io",
-	"jobs.batch", "resourceflavors.kueue.x-k8s.io", "configmaps",
+var views = []string{trainJobs, workloads, "jobsets.jobset.x-k8s.io", "jobs.batch", resourceFlavors, "configmaps"}
+
+// changes are the steps of preemption that change what the manager sees.
+var changes = []int{lowStarts, highPreempts, flavorOpens}
+
+// aroundSteps are the plans of what goes on around one step of preemption.
+var aroundSteps = []plan{
+	{
+		family: "stale watch", name: "labels of a flavor change, resourceflavors held while " + preemption.steps[flavorOpens].name, step: flavorOpens,
+		around:           hooks{before: both(hold(resourceFlavors), changeFlavor(`"8"`)), during: releaseLater(resourceFlavors)},
+		anyFlavorVersion: true, differs: []string{"low/trainjob/patches", "low/pod/"},
+	},
+	{
+		family: "stale watch", name: "labels of a flavor change before " + preemption.steps[flavorOpens].name, step: flavorOpens,
+		around: hooks{before: changeFlavor(`"8"`)}, differs: []string{"low/trainjob/patches", "low/pod/"},
+	},
+	{
+		family: "unobserved", name: "a running Workload is deactivated and activated",
+		step: lowStarts, around: unobserved(workloads, activate(false), activate(true)),
+		// Kueue may or may not have evicted it in between.
+		differs: []string{"low/workload/conditions"}, slack: 3,
+	},
+	{
+		family: "unobserved", name: "a waiting Workload is deactivated and activated",
+		step: highPreempts, around: unobserved(workloads, activate(false), activate(true)), differs: []string{"low/workload/conditions"},
+	},
+	{
+		family: "unobserved", name: "a waiting TrainJob changes queues and back",
+		step: highPreempts, around: unobserved(trainJobs, setQueue("other"), setQueue("queue")),
+	},
+	{
+		family: "unobserved", name: "labels of a flavor change and back",
+		step: highPreempts, around: unobserved(resourceFlavors, changeFlavor(`"8"`), changeFlavor("null")),
+	},
+	{family: "two leaders", name: "two processes, the second one slow", around: hooks{before: secondManager(0, managerDelay)}, managers: 2},
+	{family: "two leaders", name: "two processes, the first one slow", around: hooks{before: secondManager(managerDelay, 0)}, managers: 2},
 }
 
-func short(resource string) string {
-	name, _, _ := strings.Cut(resource, ".")
-	return name
-}
-
-func heldWatches() []plan {
-	var plans []plan
+// atSteps makes all plans of what goes on around a step.
+func atSteps(watched func(view string) bool) []plan {
+	plans := slices.Clone(aroundSteps)
 	for _, view := range views {
-		for _, n := range []int{lowStarts, highPreempts, flavorOpens} {
-			around := hooks{before: hold(view), during: releaseLater(view)}
-			if view == "configmaps" {
-				// Read one by one, also by the webhook that the step's own request waits for.
-				around = hooks{before: both(hold(view), releaseLater(view))}
+		short, _, _ := strings.Cut(view, ".")
+		around := hooks{before: hold(view), during: releaseLater(view)}
+		if view == "configmaps" {
+			// Read one by one, also by the webhook that the step's own request waits for.
+			around = hooks{before: both(hold(view), releaseLater(view))}
+		}
+		for _, n := range changes {
+			step := preemption.steps[n].name
+			// While the own write is not seen: a retry per second, and one for each event of a job that starts.
+			plans = append(plans, plan{family: "stale watch", name: short + " held while " + step, step: n, around: around, slack: 5})
+			// What is not watched is read one by one, never from an old list. Of the ConfigMaps one
+			// is watched, by its name, and it is Kueue's.
+			if watched(view) && view != "configmaps" {
+				plans = append(plans, plan{family: "old list", name: short + " from before " + step, step: n, around: restartWithOldList(view)})
 			}
-			plans = append(plans, plan{
-				family: "stale watch", name: fmt.Sprintf("%s held while %s", short(view), preemption.steps[n].name),
-				around: map[int]hooks{n: around},
-				// While the own write is not seen: a retry per second, and one for each
-				// event of a job that starts.
-				slack: 5,
-			})
 		}
 	}
 	return plans
-}
-
-// oldLists: the manager is started again with a list from before a step.
-func oldLists(h *harness) []plan {
-	var plans []plan
-	for _, view := range views {
-		// What is not watched is read one by one, never from an old list. Of the ConfigMaps one
-		// is watched, by its name, and it is Kueue's.
-		if !h.proxy.Watched(view) || view == "configmaps" {
-			continue
-		}
-		for _, n := range []int{lowStarts, highPreempts, flavorOpens} {
-			plans = append(plans, plan{
-				family: "old list", name: fmt.Sprintf("%s from before %s", short(view), preemption.steps[n].name),
-				around: map[int]hooks{n: restartWithOldList(view)},
-			})
-		}
-	}
-	return plans
-}
-
-func flavorChanges() []plan {
-	const view = "resourceflavors.kueue.x-k8s.io"
-	differs := []string{"low/trainjob/patches", "low/pod/"}
-	return []plan{
-		{
-			family: "stale watch", name: "labels of a flavor change, resourceflavors held while " + preemption.steps[flavorOpens].name,
-			around:           map[int]hooks{flavorOpens: {before: both(hold(view), changeFlavor("b", true)), during: releaseLater(view)}},
-			anyFlavorVersion: true, differs: differs,
-		},
-		{
-			family: "stale watch", name: "labels of a flavor change before " + preemption.steps[flavorOpens].name,
-			around:  map[int]hooks{flavorOpens: {before: changeFlavor("b", true)}},
-			differs: differs,
-		},
-	}
-}
-
-// cutWatches: something changes and changes back while nobody sees it.
-func cutWatches() []plan {
-	const workloads, trainJobs, resourceFlavors = "workloads.kueue.x-k8s.io", "trainjobs.trainer.kubeflow.org", "resourceflavors.kueue.x-k8s.io"
-	return []plan{
-		{
-			family: "unobserved", name: "a running Workload is deactivated and activated",
-			around: map[int]hooks{lowStarts: {after: unobserved(workloads, activate(false), activate(true))}},
-			// Kueue may or may not have evicted it in between.
-			differs: []string{"low/workload/conditions"}, slack: 3,
-		},
-		{
-			family: "unobserved", name: "a waiting Workload is deactivated and activated",
-			around:  map[int]hooks{highPreempts: {after: unobserved(workloads, activate(false), activate(true))}},
-			differs: []string{"low/workload/conditions"},
-		},
-		{
-			family: "unobserved", name: "a waiting TrainJob changes queues and back",
-			around: map[int]hooks{highPreempts: {after: unobserved(trainJobs, setQueue("other"), setQueue("queue"))}},
-		},
-		{
-			family: "unobserved", name: "labels of a flavor change and back",
-			around: map[int]hooks{highPreempts: {after: unobserved(resourceFlavors, changeFlavor("b", true), changeFlavor("b", false))}},
-		},
-	}
-}
-
-func twoManagers() []plan {
-	return []plan{
-		{family: "two leaders", name: "two processes, the second one slow", around: map[int]hooks{lowStarts: {before: secondManager(0, managerDelay)}}, managers: 2},
-		{family: "two leaders", name: "two processes, the first one slow", around: map[int]hooks{lowStarts: {before: secondManager(managerDelay, 0)}}, managers: 2},
-	}
 }

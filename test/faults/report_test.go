@@ -4,73 +4,67 @@ package faults
 
 import (
 	"fmt"
-	"maps"
-	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"text/tabwriter"
 
-	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// tally is what became of the plans of one family.
-type tally struct {
-	run, held, violated int
-	// unreached are plans whose write did not come; they held, but say little.
-	unreached int
-	oracles   map[history.Invariant]int
-}
+// columns of the table. Plans whose write did not come held, but say little.
+var columns = []string{"PLANS", "HELD", "VIOLATED", "NOT REACHED"}
+
+// total is the family of all plans.
+const total = "all"
 
 // report adds the plans up by family.
 type report struct {
 	integration string
 
-	mu       sync.Mutex
-	families map[string]*tally
+	mu sync.Mutex
+	// counts are those of the columns and of what was violated, by family.
+	counts map[string]map[string]int
 }
 
 func (r *report) add(done *run) {
+	of := sets.New("PLANS", "HELD")
+	if !done.reached.Load() {
+		of.Insert("NOT REACHED")
+	}
+	for _, p := range done.problems {
+		of.Delete("HELD").Insert("VIOLATED", string(p.oracle))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.families[done.plan.family]
-	if t == nil {
-		t = &tally{oracles: map[history.Invariant]int{}}
-		r.families[done.plan.family] = t
-	}
-	t.run++
-	if !done.reached {
-		t.unreached++
-	}
-	if len(done.problems) == 0 {
-		t.held++
-		return
-	}
-	t.violated++
-	seen := map[history.Invariant]bool{}
-	for _, p := range done.problems {
-		if !seen[p.oracle] {
-			t.oracles[p.oracle]++
+	for _, family := range []string{done.plan.family, total} {
+		if r.counts[family] == nil {
+			r.counts[family] = map[string]int{}
 		}
-		seen[p.oracle] = true
+		for name := range of {
+			r.counts[family][name]++
+		}
 	}
 }
 
 // String returns the table: a line per family, and what was violated how often.
 func (r *report) String() string {
+	families := sets.KeySet(r.counts).Delete(total)
 	var out strings.Builder
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "FAMILY (%s)\tPLANS\tHELD\tVIOLATED\tNOT REACHED\tVIOLATIONS\n", r.integration)
-	total := tally{}
-	for _, family := range slices.Sorted(maps.Keys(r.families)) {
-		t := r.families[family]
-		total.run, total.held, total.violated, total.unreached = total.run+t.run, total.held+t.held, total.violated+t.violated, total.unreached+t.unreached
-		var violations []string
-		for _, oracle := range slices.Sorted(maps.Keys(t.oracles)) {
-			violations = append(violations, fmt.Sprintf("%s %d", oracle, t.oracles[oracle]))
+	fmt.Fprintf(table, "FAMILY (%s)\t%s\tVIOLATIONS\n", r.integration, strings.Join(columns, "\t"))
+	for _, family := range append(sets.List(families), total) {
+		counts := r.counts[family]
+		line := []string{family}
+		for _, column := range columns {
+			line = append(line, strconv.Itoa(counts[column]))
 		}
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%s\n", family, t.run, t.held, t.violated, t.unreached, strings.Join(violations, ", "))
+		var violations []string
+		for _, oracle := range sets.List(sets.KeySet(counts).Delete(columns...)) {
+			violations = append(violations, fmt.Sprintf("%s %d", oracle, counts[oracle]))
+		}
+		fmt.Fprintln(table, strings.Join(append(line, strings.Join(violations, ", ")), "\t"))
 	}
-	fmt.Fprintf(table, "all\t%d\t%d\t%d\t%d\t\n", total.run, total.held, total.violated, total.unreached)
 	_ = table.Flush()
 	return out.String()
 }

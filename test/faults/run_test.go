@@ -5,16 +5,17 @@ package faults
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,10 +24,10 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 	"github.com/kueue-trainer/kueue-trainer/test/ledger"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
-
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 	quiet = 300 * time.Millisecond
 	// steadyFor is how long nothing may be written after a touch that changes nothing;
 	// longer than every retry of the manager, of which the longest takes 2 s.
-	steadyFor = 3 * time.Second
+	steadyFor = 2500 * time.Millisecond
 	// eventSlack is how many events more than the clean run's are not yet noise.
 	eventSlack = 12
 )
@@ -58,39 +59,45 @@ type problem struct {
 // run is one pass through the scenario, in a namespace of its own.
 type run struct {
 	*harness
-	client.Client
+	*world.World
 	Gomega
 
-	t    *testing.T
-	plan plan
-
-	namespace, suffix string
-	made              []client.Object
-	recorder          *recorder
+	t        *testing.T
+	plan     plan
+	recorder *record.Recorder
 	// exits is what the manager's count of own exits was before.
-	exits int
+	exits int32
 	// second is the proxy of a second manager, if the plan has one.
 	second *apiproxy.Proxy
 	// background are the faults that end by themselves.
 	background sync.WaitGroup
+	reached    atomic.Bool
 
 	mu       sync.Mutex
+	versions []record.Version
 	seen     map[writeKind]int
-	reached  bool
 	problems []problem
 	// userWrites are the resource versions of TrainJobs that a user's edit made.
 	userWrites map[uint64]bool
+	end        endState
 }
 
-func (h *harness) newRun(t *testing.T, p plan) *run {
+// carryOut plays a plan and judges what came of it.
+func (h *harness) carryOut(t *testing.T, p plan, results *report) *run {
+	ctx := context.WithoutCancel(t.Context())
 	r := &run{
-		harness: h, Client: h.cluster.Client, t: t, plan: p, exits: h.child.ownExits(),
+		harness: h, t: t, plan: p, exits: h.child.exits.Load(),
 		seen: map[writeKind]int{}, userWrites: map[uint64]bool{},
 	}
+	r.reached.Store(p.clean == nil)
 	r.Gomega = NewGomega(func(message string, _ ...int) {
 		r.fail(converges, "%s", message)
-		t.FailNow()
+		t.Fatal(message)
 	})
+	r.World = world.New(ctx, r, h.progress, h.cluster, "faults", world.NewSuffix())
+	defer results.add(r)
+	defer r.judge(ctx)
+	r.play(t.Context())
 	return r
 }
 
@@ -107,23 +114,39 @@ func (r *run) eventually(ctx context.Context, check func(Gomega), description ..
 
 // play goes through the scenario with the plan's faults.
 func (r *run) play(ctx context.Context) {
-	r.eventually(ctx, func(g Gomega) { g.Expect(r.child.ready(ctx)).To(Succeed()) }, "the manager serves")
-	r.world(ctx)
-	var err error
-	r.recorder, err = startRecording(ctx, r.api, r.namespace, "-"+r.suffix)
-	r.Expect(err).NotTo(HaveOccurred())
-	r.proxy.Intercept(r.namespace, r.intercept)
-	for n, s := range r.plan.scenario.steps {
+	r.Expect(r.child.serves(ctx)).To(Succeed())
+	r.makePools(ctx)
+	r.record(ctx)
+	r.proxy.Intercept(r.Namespace, r.intercept)
+	for n := range r.plan.scenario.steps {
 		r.take(ctx, n)
-		if slices.Contains(r.plan.scenario.restsAfter, n) {
-			r.steady(ctx, s.name)
+	}
+}
+
+// record watches the objects of the run as an outsider: past the proxy.
+func (r *run) record(ctx context.Context) {
+	kinds := ledger.Kinds(r.Namespace)
+	for i := range kinds {
+		if kinds[i].Namespace == "" && kinds[i].Resource != "nodes" {
+			kinds[i].Ours = func(obj *unstructured.Unstructured) bool { return strings.HasSuffix(obj.GetName(), "-"+r.Suffix) }
 		}
 	}
+	var err error
+	r.recorder, err = record.Start(ctx, r.api, kinds, func(v record.Version) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.versions = append(r.versions, v)
+	})
+	r.Expect(err).NotTo(HaveOccurred())
 }
 
 // take takes one step of the scenario.
 func (r *run) take(ctx context.Context, n int) {
-	s, f := r.plan.scenario.steps[n], r.plan.around[n]
+	s, f := r.plan.scenario.steps[n], hooks{}
+	if n == r.plan.step {
+		f = r.plan.around
+	}
+	began := time.Now()
 	r.hook(ctx, f.before)
 	s.do(r, ctx)
 	r.hook(ctx, f.during)
@@ -133,6 +156,11 @@ func (r *run) take(ctx context.Context, n int) {
 		r.hook(ctx, f.after)
 		r.eventually(ctx, settled, "%s, still", s.name)
 	}
+	took := time.Since(began)
+	if s.rests {
+		r.steady(ctx, s.name)
+	}
+	r.t.Logf("%s: settled after %.1f s, at rest after %.1f s", s.name, took.Seconds(), time.Since(began).Seconds())
 }
 
 func (r *run) hook(ctx context.Context, f hook) {
@@ -140,9 +168,7 @@ func (r *run) hook(ctx context.Context, f hook) {
 		return
 	}
 	r.Expect(f(ctx, r)).To(Succeed())
-	r.mu.Lock()
-	r.reached = true
-	r.mu.Unlock()
+	r.reached.Store(true)
 }
 
 // steady: as soon as nothing is written any more, events that change nothing lead to no write.
@@ -151,7 +177,7 @@ func (r *run) steady(ctx context.Context, when string) {
 	for written := -1; written != len(refs(r.writes())); {
 		written = len(refs(r.writes()))
 		r.background.Wait()
-		r.eventually(ctx, func(g Gomega) { g.Expect(r.child.ready(ctx)).To(Succeed()) }, "the manager serves")
+		r.Expect(r.child.serves(ctx)).To(Succeed())
 		r.eventually(ctx, func(g Gomega) { r.allAreCounted(ctx, g) }, "Trainer has heard of the pods that run")
 	}
 	before := -1
@@ -166,11 +192,8 @@ func (r *run) steady(ctx context.Context, when string) {
 		return
 	}
 	r.touch(ctx)
-	select {
 	// That nothing happens can only be waited for.
-	case <-time.After(steadyFor):
-	case <-ctx.Done():
-	}
+	time.Sleep(steadyFor)
 	if more := refs(r.writes())[before:]; len(more) > 0 {
 		r.fail(steadyState, "after %q, an event that changes nothing made it write %v", when, more)
 	}
@@ -181,10 +204,10 @@ func (r *run) steady(ctx context.Context, when string) {
 // a manager that was killed as long to lead again, and it makes the integration write.
 func (r *run) allAreCounted(ctx context.Context, g Gomega) {
 	var jobs trainer.TrainJobList
-	g.Expect(r.List(ctx, &jobs, client.InNamespace(r.namespace))).To(Succeed())
+	g.Expect(r.List(ctx, &jobs, client.InNamespace(r.Namespace))).To(Succeed())
 	for _, job := range jobs.Items {
 		running, ready := 0, 0
-		for _, pod := range r.pods(ctx, g, job.Name) {
+		for _, pod := range r.Pods(ctx, job.Name) {
 			if pod.Status.Phase == corev1.PodRunning {
 				running++
 			}
@@ -193,7 +216,7 @@ func (r *run) allAreCounted(ctx context.Context, g Gomega) {
 			ready += int(ptr.Deref(status.Ready, 0))
 		}
 		g.Expect(ready).To(Equal(running), "ready Jobs of %s, which have one pod each", job.Name)
-		if wl := r.workload(ctx, g, job.Name); running > 0 && wl != nil && !workloadevict.IsEvicted(wl) {
+		if wl := r.Workload(ctx, job.Name); running > 0 && wl != nil && !workloadevict.IsEvicted(wl) {
 			g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady)).To(BeTrue(), "the pods of %s are reported ready", job.Name)
 		}
 	}
@@ -201,30 +224,36 @@ func (r *run) allAreCounted(ctx context.Context, g Gomega) {
 
 // writes returns those of all managers in this run.
 func (r *run) writes() []apiproxy.Write {
-	all := r.proxy.Writes(r.namespace)
+	all := r.proxy.Writes(r.Namespace)
 	if r.second != nil {
-		all = append(all, r.second.Writes(r.namespace)...)
+		all = append(all, r.second.Writes(r.Namespace)...)
 	}
 	return all
 }
 
 // intercept hands the write that the plan is for to its action.
-func (r *run) intercept(e *apiproxy.Exchange) bool {
+func (r *run) intercept(e *apiproxy.Exchange) {
 	kind := kindOf(e.Request)
 	r.mu.Lock()
 	r.seen[kind]++
-	hit := r.plan.action != nil && r.plan.at == writeRef{kind, r.seen[kind]}
-	r.reached = r.reached || hit
+	hit := r.plan.at == writeRef{kind, r.seen[kind]}
 	r.mu.Unlock()
-	if hit {
-		r.plan.action(r, e)
+	if !hit {
+		e.Pass()
+		return
 	}
-	return hit
+	r.reached.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
+	defer cancel()
+	if err := r.plan.action.do(ctx, r, e); err != nil {
+		r.fail(harnessFault, "%v", err)
+	}
+	r.plan.action.end(e)
 }
 
 // collect ends all faults and gives every version that there was.
 func (r *run) collect(ctx context.Context) []record.Version {
-	r.proxy.Intercept(r.namespace, nil)
+	r.proxy.Intercept(r.Namespace, nil)
 	r.background.Wait()
 	if !r.plan.together {
 		r.proxy.ReleaseAll()
@@ -241,31 +270,38 @@ func (r *run) collect(ctx context.Context) []record.Version {
 	if gaps := r.recorder.Gaps(); len(gaps) > 0 {
 		r.fail(converges, "recording: versions are missing: %v", gaps)
 	}
-	return r.recorder.all()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return record.InOrder(r.versions)
 }
 
 // judge holds the run against the clean one, if there is one yet, and says what it found.
 func (r *run) judge(ctx context.Context) {
-	c := r.plan.clean
 	versions := r.collect(ctx)
-	for _, v := range history.Check(versions, r.expectation()) {
+	for _, v := range history.Check(versions, history.Expectation{
+		NodeSelector: baseSelector, Tolerations: []corev1.Toleration{kit.GPUToleration()}, OwnEntry: "kueue.x-k8s.io/manager",
+		UserWrites: r.userWrites, Restarts: r.plan.restarts, AnyFlavorVersion: r.plan.anyFlavorVersion,
+	}) {
 		r.fail(v.Invariant, "%s: %s", v.Version, v.Message)
 	}
 	r.audit(versions)
-	if c != nil && !r.t.Failed() {
-		r.compareEnd(ctx, c)
-	}
-	if c != nil {
+	r.end = r.endOf(versions)
+	if c := r.plan.clean; c != nil {
+		if !r.t.Failed() {
+			r.compareEnd(c)
+		}
 		r.compareWrites(c)
 	}
-	if exits := r.child.ownExits() - r.exits; exits > 0 {
+	if exits := r.child.exits.Load() - r.exits; exits > 0 {
 		r.fail(staysUp, "the manager ended by itself %d times", exits)
 	}
-	r.leave(ctx)
 	if len(r.problems) > 0 {
 		r.tell(versions)
 		r.t.Fail()
 	}
+	// Nobody waits for its objects to be gone.
+	r.DeleteJobs(ctx)
+	r.Unmake(ctx)
 }
 
 // audit: the pods of a job never ask for more than Kueue counts for it. Of a Workload that
@@ -283,40 +319,15 @@ func (r *run) audit(versions []record.Version) {
 	}
 }
 
-func (r *run) expectation() history.Expectation {
-	return history.Expectation{
-		NodeSelector: baseSelector, Tolerations: []corev1.Toleration{gpuToleration},
-		OwnEntry:   "kueue.x-k8s.io/manager",
-		UserWrites: r.userWrites, Restarts: r.plan.restarts, AnyFlavorVersion: r.plan.anyFlavorVersion,
-	}
-}
-
 // compareWrites: a fault costs a constant number of writes more.
 func (r *run) compareWrites(c *clean) {
-	for kind, n := range countKinds(r.writes()) {
+	for kind, n := range countKinds(refs(r.writes())) {
 		if limit := c.counts[kind]*max(r.plan.managers, 1) + r.plan.slack; n > limit {
 			r.fail(fewWrites, "%d times %s; the clean run has %d, and the plan allows for %d", n, kind, c.counts[kind], limit)
 		}
 	}
-	if n := r.proxy.Events(r.namespace); n > c.events+eventSlack {
+	if n := r.proxy.Events(r.Namespace); n > c.events+eventSlack {
 		r.fail(fewWrites, "%d events, the clean run has %d", n, c.events)
-	}
-}
-
-// leave takes the run's objects away; nobody waits for them to be gone.
-func (r *run) leave(ctx context.Context) {
-	err := r.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(r.namespace))
-	slices.Reverse(r.made)
-	for _, obj := range r.made {
-		if err == nil {
-			err = client.IgnoreNotFound(r.Delete(ctx, obj))
-		}
-	}
-	if err == nil {
-		err = client.IgnoreNotFound(r.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}))
-	}
-	if err != nil {
-		r.t.Logf("taking %s away: %v", r.namespace, err)
 	}
 }
 
@@ -326,7 +337,7 @@ func (r *run) tell(versions []record.Version) {
 	for _, p := range r.problems {
 		fmt.Fprintf(&out, "VIOLATED %s: %s\n", p.oracle, p.message)
 	}
-	fmt.Fprintf(&out, "plan: %s\nwrites in namespace %s:\n", r.plan, r.namespace)
+	fmt.Fprintf(&out, "plan: %s\nwrites in namespace %s:\n", r.plan, r.Namespace)
 	for _, w := range r.writes() {
 		fmt.Fprintf(&out, "  %s %s %s/%s\n", w.At.Format("15:04:05.000"), w.Verb, kindOf(w.Request).resource, w.Name)
 	}

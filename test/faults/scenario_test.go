@@ -10,12 +10,10 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -25,18 +23,12 @@ import (
 )
 
 // The TrainJobs of the scenarios.
-const (
-	low    = "low"
-	high   = "high"
-	staged = "staged"
-)
+const low, high, staged = "low", "high", "staged"
 
 // scenario is what people do in a run, and what comes of it.
 type scenario struct {
 	jobs  []string
 	steps []step
-	// restsAfter are the steps after which nothing is left to do until the next.
-	restsAfter []int
 }
 
 // step is one thing that a user or an admin does, and what comes of it.
@@ -44,6 +36,8 @@ type step struct {
 	name    string
 	do      func(*run, context.Context)
 	settled func(*run, context.Context, Gomega)
+	// rests: nothing is left to do until the next step.
+	rests bool
 }
 
 // The steps of preemption by number.
@@ -59,93 +53,69 @@ const (
 var preemption = &scenario{
 	jobs: []string{low, high},
 	steps: []step{
-		lowStarts:    {"low starts on A", (*run).createLow, (*run).lowRunsOnA},
-		highPreempts: {"high preempts low", (*run).createHigh, (*run).highRunsLowWaits},
-		flavorOpens:  {"B opens and low resumes there", (*run).openB, (*run).bothRun},
-		bothFinish:   {"both finish", nothing, (*run).allIsOver},
+		lowStarts:    {name: "low starts on A", do: (*run).submitLow, settled: allRun(low)},
+		highPreempts: {name: "high preempts low", do: (*run).submitHigh, settled: (*run).highRunsLowWaits, rests: true},
+		flavorOpens:  {name: "B opens and low resumes there", do: (*run).openB, settled: allRun(high, low)},
+		bothFinish:   {name: "both finish", do: nothing, settled: (*run).allIsOver, rests: true},
 	},
-	restsAfter: []int{highPreempts, bothFinish},
 }
 
 // dependencies: a job whose training pod is made only when two downloads are done.
 var dependencies = &scenario{
 	jobs: []string{staged},
 	steps: []step{
-		{"the downloads start", (*run).createStaged, (*run).downloadsRun},
-		{"the downloads are done and the training starts", (*run).finishDownloads, (*run).trainingRuns},
-		{"the training ends", nothing, (*run).allIsOver},
+		{name: "the downloads start", do: (*run).submitStaged, settled: stagedRuns(downloads...), rests: true},
+		{name: "the downloads are done and the training starts", do: (*run).finishDownloads, settled: stagedRuns(training), rests: true},
+		{name: "the training ends", do: nothing, settled: (*run).allIsOver, rests: true},
 	},
-	restsAfter: []int{0, 1, 2},
 }
 
 func nothing(*run, context.Context) {}
 
-// userEntry is the manager of the entry that the jobs' user writes.
-const userEntry = "example.com/user"
+// baseSelector is that of the jobs' pods without an admission.
+var baseSelector = map[string]string{corev1.LabelOSStable: "linux"}
 
-var (
-	gpuToleration  = corev1.Toleration{Key: string(kit.GPU), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
-	spotToleration = corev1.Toleration{Key: "example.com/spot", Operator: corev1.TolerationOpExists}
-	// baseSelector is that of the jobs' pods without an admission.
-	baseSelector = map[string]string{corev1.LabelOSStable: "linux"}
-)
-
-// runLabel marks the namespaces of runs.
-const runLabel = "faults.kueue-trainer.dev/run"
-
-// world makes what the scenario takes place in. Flavor A has a label key that B lacks,
+// makePools makes what the scenario takes place in. Flavor A has a label key that B lacks,
 // and B a toleration that A lacks. B repeats the users' own toleration: in-tree's entry
 // drops the one that is not repeated, and no job would ever run there.
-func (r *run) world(ctx context.Context) {
-	r.suffix = rand.String(5)
-	r.namespace = "faults-" + r.suffix
-	r.Expect(r.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace, Labels: map[string]string{runLabel: "true"}}})).To(Succeed())
+func (r *run) makePools(ctx context.Context) {
 	labelsOfB := map[string]string{kit.ProductLabel: kit.A100}
 	if r.cluster.Integration == world.InTree {
 		// It cannot do without: child Jobs keep the keys that B lacks, and never run there.
 		labelsOfB[kit.FamilyLabel] = "ampere"
 	}
-	r.make(ctx,
-		kit.Flavor(r.named("a"), map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}),
-		kit.Flavor(r.named("b"), labelsOfB, gpuToleration, spotToleration),
-		kit.Priority(r.named(low), 1), kit.Priority(r.named(high), 100),
-		kit.ClusterQueue(r.named("gpus"), kit.Quota{Flavor: r.named("a"), GPUs: "8"}, kit.Quota{Flavor: r.named("b"), GPUs: "0"}),
-		kit.LocalQueue(r.namespace, "queue", r.named("gpus")),
-		kit.LocalQueue(r.namespace, "other", r.named("gpus")),
+	r.Make(ctx,
+		kit.Flavor(r.Name("a"), map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}),
+		kit.Flavor(r.Name("b"), labelsOfB, kit.GPUToleration(), corev1.Toleration{Key: "example.com/spot", Operator: corev1.TolerationOpExists}),
+		kit.Priority(r.Name(low), 1), kit.Priority(r.Name(high), 100),
+		kit.ClusterQueue(r.Name("gpus"), kit.Quota{Flavor: r.Name("a"), GPUs: "8"}, kit.Quota{Flavor: r.Name("b"), GPUs: "0"}),
+		r.LocalQueue(),
+		kit.LocalQueue(r.Namespace, "other", r.Name("gpus")),
 	)
 }
 
-// make creates objects that the run takes away at its end, again while a webhook is away.
-func (r *run) make(ctx context.Context, objs ...client.Object) {
-	for _, obj := range objs {
-		r.eventually(ctx, func(g Gomega) {
-			err := r.Create(ctx, obj)
-			if !apierrors.IsAlreadyExists(err) {
-				g.Expect(err).NotTo(HaveOccurred())
-			}
-		}, "creating %T %s", obj, obj.GetName())
-		r.made = append(r.made, obj)
-	}
-}
-
-func (r *run) named(name string) string { return name + "-" + r.suffix }
-
-func (r *run) job(name string) *trainer.TrainJob { return r.jobOf(name, low, "node") }
-
-// jobOf returns a job whose user patches the pods of some replicated jobs.
-func (r *run) jobOf(name, priority string, replicatedJobs ...string) *trainer.TrainJob {
-	job := kit.TrainJob(r.namespace, name).Queue("queue").Priority(r.named(priority)).GPUs("8")
+// job builds a job whose user patches the pods of some replicated jobs.
+func (r *run) job(name, priority string, replicatedJobs ...string) *kit.TrainJobBuilder {
+	job := r.Job(name).Priority(r.Name(priority)).GPUs("8")
 	for _, rj := range replicatedJobs {
-		job.PodPatch(userEntry+"-"+rj, rj, trainer.PodTemplatePatch{
+		job.PodPatch("example.com/user-"+rj, rj, trainer.PodTemplatePatch{
 			Metadata: &metav1.ObjectMeta{Annotations: map[string]string{"example.com/note": "keep"}},
-			Spec:     &trainer.PodSpecPatch{NodeSelector: baseSelector, Tolerations: []corev1.Toleration{gpuToleration}},
+			Spec:     &trainer.PodSpecPatch{NodeSelector: baseSelector, Tolerations: []corev1.Toleration{kit.GPUToleration()}},
 		})
 	}
-	return job.Obj()
+	return job
 }
 
-func (r *run) createLow(ctx context.Context)  { r.make(ctx, r.job(low)) }
-func (r *run) createHigh(ctx context.Context) { r.make(ctx, r.jobOf(high, high, "node")) }
+// submit creates a TrainJob, again while a webhook is away.
+func (r *run) submit(ctx context.Context, job *kit.TrainJobBuilder) {
+	r.eventually(ctx, func(g Gomega) {
+		g.Expect(client.IgnoreAlreadyExists(r.Create(ctx, job.Obj()))).To(Succeed())
+	}, "creating TrainJob %s", job.Name)
+}
+
+func (r *run) submitLow(ctx context.Context) { r.submit(ctx, r.job(low, low, training)) }
+
+func (r *run) submitHigh(ctx context.Context) { r.submit(ctx, r.job(high, high, training)) }
 
 // The replicated jobs of Trainer's torchtune runtimes.
 var (
@@ -153,37 +123,30 @@ var (
 	training  = "node"
 )
 
-func (r *run) createStaged(ctx context.Context) {
-	job := r.jobOf(staged, low, append(downloads, training)...)
-	job.Spec.RuntimeRef.Name = "torchtune-qwen2.5-1.5b"
-	needs, err := r.cluster.Needs(ctx, r.namespace, job.Spec.RuntimeRef.Name)
-	r.Expect(err).NotTo(HaveOccurred())
-	r.make(ctx, needs...)
-	job.Spec.Initializer = kit.TrainJob("", "").Initializers().Spec.Initializer
-	r.make(ctx, job)
+func (r *run) submitStaged(ctx context.Context) {
+	job := r.job(staged, low, append(downloads, training)...).Runtime("torchtune-qwen2.5-1.5b").Initializers()
+	r.MakeNeeds(ctx, job.Spec.RuntimeRef.Name)
+	r.submit(ctx, job)
 }
 
-func (r *run) downloadsRun(ctx context.Context, g Gomega) {
-	r.admitted(ctx, g, staged)
-	r.podsIn(ctx, g, corev1.PodRunning, downloads...)
+func stagedRuns(replicatedJobs ...string) func(*run, context.Context, Gomega) {
+	return func(r *run, ctx context.Context, g Gomega) {
+		r.has(ctx, g, staged, kueue.WorkloadAdmitted)
+		r.podsIn(ctx, g, corev1.PodRunning, replicatedJobs...)
+	}
 }
 
 func (r *run) finishDownloads(ctx context.Context) {
 	r.eventually(ctx, func(g Gomega) {
-		r.finish(ctx, g, staged)
+		r.Finish(ctx, staged, "succeeded")
 		r.podsIn(ctx, g, corev1.PodSucceeded, downloads...)
 	}, "the downloads end")
-}
-
-func (r *run) trainingRuns(ctx context.Context, g Gomega) {
-	r.admitted(ctx, g, staged)
-	r.podsIn(ctx, g, corev1.PodRunning, training)
 }
 
 // podsIn: there is one pod of each replicated job of staged, in that phase.
 func (r *run) podsIn(ctx context.Context, g Gomega, phase corev1.PodPhase, replicatedJobs ...string) {
 	phases := map[string][]corev1.PodPhase{}
-	for _, pod := range r.pods(ctx, g, staged) {
+	for _, pod := range r.Pods(ctx, staged) {
 		rj := pod.Labels[jobsetapi.ReplicatedJobNameKey]
 		phases[rj] = append(phases[rj], pod.Status.Phase)
 	}
@@ -192,8 +155,12 @@ func (r *run) podsIn(ctx context.Context, g Gomega, phase corev1.PodPhase, repli
 	}
 }
 
-func (r *run) lowRunsOnA(ctx context.Context, g Gomega) {
-	r.runs(ctx, g, low)
+func allRun(jobs ...string) func(*run, context.Context, Gomega) {
+	return func(r *run, ctx context.Context, g Gomega) {
+		for _, job := range jobs {
+			r.runs(ctx, g, job)
+		}
+	}
 }
 
 func (r *run) highRunsLowWaits(ctx context.Context, g Gomega) {
@@ -203,95 +170,61 @@ func (r *run) highRunsLowWaits(ctx context.Context, g Gomega) {
 
 // openB makes room on flavor B for one job.
 func (r *run) openB(ctx context.Context) {
-	r.eventually(ctx, func(g Gomega) {
-		var cq kueue.ClusterQueue
-		g.Expect(r.Get(ctx, client.ObjectKey{Name: r.named("gpus")}, &cq)).To(Succeed())
+	r.EditQueue(ctx, r.Name("gpus"), func(cq *kueue.ClusterQueue) {
 		cq.Spec.ResourceGroups[0].Flavors[1].Resources[0].NominalQuota = resource.MustParse("8")
-		g.Expect(r.Update(ctx, &cq)).To(Succeed())
-	}, "opening flavor B")
-}
-
-func (r *run) bothRun(ctx context.Context, g Gomega) {
-	r.runs(ctx, g, high)
-	r.runs(ctx, g, low)
+	})
 }
 
 // allIsOver ends the pods that are there, since a fault may have brought new ones.
 func (r *run) allIsOver(ctx context.Context, g Gomega) {
 	for _, name := range r.plan.scenario.jobs {
-		r.finish(ctx, g, name)
+		r.Finish(ctx, name, "succeeded")
 	}
 	for _, name := range r.plan.scenario.jobs {
-		wl := r.workload(ctx, g, name)
-		g.Expect(wl).NotTo(BeNil(), "the Workload of %s", name)
-		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)).To(BeTrue(), "the Workload of %s is finished", name)
+		wl := r.has(ctx, g, name, kueue.WorkloadFinished)
 		g.Expect(wl.Finalizers).To(BeEmpty(), "finalizers of the Workload of %s", name)
 	}
 	var cq kueue.ClusterQueue
-	g.Expect(r.Get(ctx, client.ObjectKey{Name: r.named("gpus")}, &cq)).To(Succeed())
+	r.Read(ctx, &cq, r.Name("gpus"))
 	g.Expect(cq.Status.ReservingWorkloads).To(BeZero(), "Workloads that hold quota")
-}
-
-// finish lets the pods of a job succeed.
-func (r *run) finish(ctx context.Context, g Gomega, job string) {
-	for _, pod := range r.pods(ctx, g, job) {
-		before := pod.DeepCopy()
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "localcluster/finish", "succeeded")
-		g.Expect(client.IgnoreNotFound(r.Patch(ctx, &pod, client.MergeFrom(before)))).To(Succeed())
-	}
 }
 
 // runs: exactly one pod, bound and running, and the job says so.
 func (r *run) runs(ctx context.Context, g Gomega, name string) {
-	pods := r.pods(ctx, g, name)
+	pods := r.Pods(ctx, name)
 	g.Expect(pods).To(HaveLen(1), "pods of %s", name)
 	g.Expect(pods[0].DeletionTimestamp).To(BeNil(), "pod of %s is going", name)
 	g.Expect(pods[0].Status.Phase).To(Equal(corev1.PodRunning), "pod of %s", name)
-	r.admitted(ctx, g, name)
+	r.has(ctx, g, name, kueue.WorkloadAdmitted)
 }
 
-func (r *run) admitted(ctx context.Context, g Gomega, name string) {
-	wl := r.workload(ctx, g, name)
+// has: the Workload of a job has a condition.
+func (r *run) has(ctx context.Context, g Gomega, name, condition string) *kueue.Workload {
+	wl := r.Workload(ctx, name)
 	g.Expect(wl).NotTo(BeNil(), "the Workload of %s", name)
-	g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)).To(BeTrue(), "the Workload of %s is admitted", name)
+	g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, condition)).To(BeTrue(), "the Workload of %s is %s", name, condition)
+	return wl
 }
 
 // waits: suspended, without quota and without pods.
 func (r *run) waits(ctx context.Context, g Gomega, name string) {
-	wl := r.workload(ctx, g, name)
+	wl := r.Workload(ctx, name)
 	g.Expect(wl).NotTo(BeNil(), "the Workload of %s", name)
 	g.Expect(wl.Status.Admission).To(BeNil(), "quota of %s", name)
-	g.Expect(r.pods(ctx, g, name)).To(BeEmpty(), "pods of %s", name)
+	g.Expect(r.Pods(ctx, name)).To(BeEmpty(), "pods of %s", name)
 	var job trainer.TrainJob
-	g.Expect(r.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: name}, &job)).To(Succeed())
-	g.Expect(ptr.Deref(job.Spec.Suspend, false)).To(BeTrue(), "%s is suspended", name)
-}
-
-func (r *run) pods(ctx context.Context, g Gomega, job string) []corev1.Pod {
-	var list corev1.PodList
-	g.Expect(r.List(ctx, &list, client.InNamespace(r.namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job})).To(Succeed())
-	return list.Items
-}
-
-// workload returns the Workload of a TrainJob, or nil.
-func (r *run) workload(ctx context.Context, g Gomega, job string) *kueue.Workload {
-	var list kueue.WorkloadList
-	g.Expect(r.List(ctx, &list, client.InNamespace(r.namespace))).To(Succeed())
-	for i := range list.Items {
-		if owner := metav1.GetControllerOf(&list.Items[i]); owner != nil && owner.Name == job {
-			return &list.Items[i]
-		}
-	}
-	return nil
+	r.Read(ctx, &job, name)
+	g.Expect(job.Spec.Suspend).To(HaveValue(BeTrue()), "%s is suspended", name)
 }
 
 // touch makes an event on every TrainJob that changes nothing.
 func (r *run) touch(ctx context.Context) {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":%q}}}`, time.Now().Format(time.StampMilli))
 	for _, name := range r.plan.scenario.jobs {
-		r.eventually(ctx, func(g Gomega) {
-			job := kit.TrainJob(r.namespace, name).Obj()
-			patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":%q}}}`, time.Now().Format(time.StampMilli))
-			g.Expect(r.Patch(ctx, job, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
-		}, "touching %s", name)
+		r.eventually(ctx, func(g Gomega) { g.Expect(r.merge(ctx, r.Job(name).Obj(), patch)).To(Succeed()) }, "touching %s", name)
 	}
+}
+
+func (r *run) merge(ctx context.Context, obj client.Object, patch string, opts ...client.PatchOption) error {
+	return r.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(patch)), opts...)
 }

@@ -9,45 +9,34 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-// userEdit is what a user does to TrainJob low at the wrong time.
-type userEdit struct {
-	name string
-	edit func(context.Context, *run) error
-	// slack, restarts and differs are what it rightly changes.
-	slack, restarts int
-	differs         []string
-}
-
-var userEdits = []userEdit{
+// userEdits are what a user does to TrainJob low at the wrong time, and what that rightly changes.
+var userEdits = []plan{
 	{
-		name: "an entry with unknown fields and zeros", edit: addEntry,
+		name: "an entry with unknown fields and zeros", action: editFirst(addEntry),
 		// Its containers change, so it gets another Workload or another version of it.
 		slack: 5, differs: []string{"low/trainjob/patches", "low/workload/"},
 	},
-	{name: "labels", edit: label, differs: []string{"low/trainjob/labels"}},
+	{name: "labels", action: editFirst(set("vision", "metadata", "labels", "example.com/team")), differs: []string{"low/trainjob/labels"}},
 	{
-		name: "a resume", edit: resume, slack: 3,
+		name: "a resume", action: editFirst(set(false, "spec", "suspend")), slack: 3,
 		// Its pod can be placed and bound before the suspension that answers it arrives.
 		restarts: 1,
 	},
 	{
-		name: "another job of the same name", edit: recreate,
+		name: "another job of the same name", action: editFirst(recreate),
 		// Everything is written once more, for another Workload that was never evicted.
 		slack: 5, differs: []string{"low/workload/conditions"},
 	},
@@ -86,24 +75,23 @@ func addEntry(ctx context.Context, r *run) error {
 	return err
 }
 
-func label(ctx context.Context, r *run) error {
-	return r.edit(ctx, func(job *unstructured.Unstructured) error {
-		return unstructured.SetNestedField(job.Object, "vision", "metadata", "labels", "example.com/team")
-	})
+// set sets a field of TrainJob low.
+func set(value any, fields ...string) hook {
+	return func(ctx context.Context, r *run) error {
+		return r.edit(ctx, func(job *unstructured.Unstructured) error {
+			return unstructured.SetNestedField(job.Object, value, fields...)
+		})
+	}
 }
 
-func resume(ctx context.Context, r *run) error {
-	return r.edit(ctx, func(job *unstructured.Unstructured) error {
-		return unstructured.SetNestedField(job.Object, false, "spec", "suspend")
-	})
-}
+func setQueue(queue string) hook { return set(queue, "metadata", "labels", kit.QueueLabel) }
 
 // edit changes TrainJob low as its user, without Go types that could lose a field.
 func (r *run) edit(ctx context.Context, change func(*unstructured.Unstructured) error) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		job := &unstructured.Unstructured{}
 		job.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
-		if err := r.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: low}, job); err != nil {
+		if err := r.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: low}, job); err != nil {
 			return err
 		}
 		if err := change(job); err != nil {
@@ -124,10 +112,10 @@ func (r *run) edit(ctx context.Context, change func(*unstructured.Unstructured) 
 // is left. Trainer calls the new one complete by the JobSet of the old one otherwise,
 // which is not what this is about.
 func recreate(ctx context.Context, r *run) error {
-	if err := r.Delete(ctx, kit.TrainJob(r.namespace, low).Obj()); err != nil {
+	if err := r.Delete(ctx, r.Job(low).Obj()); err != nil {
 		return err
 	}
-	left := []client.Object{jobSet(r.namespace, low), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: low + "-runtime-snapshot"}}}
+	left := []client.Object{r.jobSet(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: low + "-runtime-snapshot"}}}
 	for _, obj := range left {
 		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 			return apierrors.IsNotFound(r.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
@@ -136,43 +124,21 @@ func recreate(ctx context.Context, r *run) error {
 			return fmt.Errorf("%T %s is still there: %w", obj, obj.GetName(), err)
 		}
 	}
-	return r.Create(ctx, r.job(low))
+	return r.Create(ctx, r.job(low, low, training).Obj())
 }
 
 // activate sets spec.active of low's Workload.
 func activate(active bool) hook {
 	return func(ctx context.Context, r *run) error {
-		wl := r.workload(ctx, r, low)
-		before := wl.DeepCopy()
-		wl.Spec.Active = ptr.To(active)
-		return r.Patch(ctx, wl, client.MergeFrom(before))
+		r.Activate(ctx, low, active)
+		return nil
 	}
 }
 
-func setQueue(queue string) hook {
+// changeFlavor sets another node label of flavor B, which the GPU nodes of the local cluster carry,
+// or with null takes it away again.
+func changeFlavor(count string) hook {
 	return func(ctx context.Context, r *run) error {
-		return r.edit(ctx, func(job *unstructured.Unstructured) error {
-			return unstructured.SetNestedField(job.Object, queue, "metadata", "labels", kit.QueueLabel)
-		})
-	}
-}
-
-// countLabel is another one that the GPU nodes of the local cluster carry.
-const countLabel = "nvidia.com/gpu.count"
-
-// changeFlavor returns a flavor one more node label, or takes it away again.
-func changeFlavor(name string, more bool) hook {
-	return func(ctx context.Context, r *run) error {
-		var flavor kueue.ResourceFlavor
-		if err := r.Get(ctx, client.ObjectKey{Name: r.named(name)}, &flavor); err != nil {
-			return err
-		}
-		before := flavor.DeepCopy()
-		if more {
-			flavor.Spec.NodeLabels[countLabel] = "8"
-		} else {
-			delete(flavor.Spec.NodeLabels, countLabel)
-		}
-		return r.Patch(ctx, &flavor, client.MergeFrom(before))
+		return r.merge(ctx, kit.Flavor(r.Name("b"), nil), fmt.Sprintf(`{"spec":{"nodeLabels":{"nvidia.com/gpu.count":%s}}}`, count))
 	}
 }

@@ -15,14 +15,13 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -45,133 +44,91 @@ var insecure = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: 
 type interposer struct {
 	h      *harness
 	server *httptest.Server
-
-	mu    sync.Mutex
-	fault webhookFault
-	// targets are the endpoints of before; the first part of a path says which.
-	targets []*httputil.ReverseProxy
-	calls   int
+	// paths leads to the endpoints of before.
+	paths             http.ServeMux
+	redirected, calls atomic.Int32
 }
 
 func newInterposer(h *harness) *interposer {
 	i := &interposer{h: h}
-	i.server = httptest.NewUnstartedServer(http.HandlerFunc(i.serve))
+	i.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i.calls.Add(1)
+		i.paths.ServeHTTP(w, r)
+	}))
 	i.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	i.server.StartTLS()
 	return i
 }
 
-func (i *interposer) serve(w http.ResponseWriter, r *http.Request) {
-	first, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	number, err := strconv.Atoi(first)
-	i.mu.Lock()
-	i.calls++
-	fault, targets := i.fault, i.targets
-	i.mu.Unlock()
-	if err != nil || number >= len(targets) || fault == webhookDown {
-		http.Error(w, "out of order", http.StatusServiceUnavailable)
-		return
-	}
-	select {
-	case <-time.After(webhookDelay):
-	case <-r.Context().Done():
-		return
-	}
-	r.URL.Path = "/" + rest
-	targets[number].ServeHTTP(w, r)
-}
+// webhookOwner is whose webhooks are meant: by which configurations, and for which resource.
+type webhookOwner struct{ name, mutating, validating, resource string }
 
-// webhookOwner is whose webhooks are meant.
-type webhookOwner string
+func (o webhookOwner) String() string { return o.name }
 
-const (
-	ourWebhooks      webhookOwner = "the integration"
-	trainersWebhooks webhookOwner = "Trainer"
-	jobSetsWebhooks  webhookOwner = "JobSet"
+// The integration's configurations are named like its manager.
+var (
+	ourWebhooks      = webhookOwner{"the integration", "MANAGER-mutating-webhook-configuration", "MANAGER-validating-webhook-configuration", "trainjobs"}
+	trainersWebhooks = webhookOwner{"Trainer", "defaulter.trainer.kubeflow.org", "validator.trainer.kubeflow.org", "trainjobs"}
+	jobSetsWebhooks  = webhookOwner{"JobSet", "jobset-mutating-webhook-configuration", "jobset-validating-webhook-configuration", "jobsets"}
 )
 
 // disturb makes the webhooks of an owner down or slow, and gives what puts them back.
 func (i *interposer) disturb(ctx context.Context, owner webhookOwner, fault webhookFault) (restore func() error, err error) {
-	i.mu.Lock()
-	i.fault, i.targets, i.calls = fault, nil, 0
-	i.mu.Unlock()
+	i.calls.Store(0)
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := i.get(ctx, owner, mutating, validating); err != nil {
 		return nil, err
 	}
-	putBack := []client.Object{mutating.DeepCopy(), validating.DeepCopy()}
-	for n := range mutating.Webhooks {
-		if w := &mutating.Webhooks[n]; concerns(w.Rules, owner) {
-			err = errors.Join(err, i.redirect(&w.ClientConfig))
+	before, after := []client.Object{mutating.DeepCopy(), validating.DeepCopy()}, []client.Object{mutating, validating}
+	// Kueue has webhooks for much else.
+	concerns := func(r admissionregistrationv1.RuleWithOperations) bool {
+		return slices.Contains(r.Resources, owner.resource)
+	}
+	redirect := func(rules []admissionregistrationv1.RuleWithOperations, config *admissionregistrationv1.WebhookClientConfig) {
+		if slices.ContainsFunc(rules, concerns) {
+			err = errors.Join(err, i.redirect(config, fault))
 		}
 	}
+	for n := range mutating.Webhooks {
+		redirect(mutating.Webhooks[n].Rules, &mutating.Webhooks[n].ClientConfig)
+	}
 	for n := range validating.Webhooks {
-		if w := &validating.Webhooks[n]; concerns(w.Rules, owner) {
-			err = errors.Join(err, i.redirect(&w.ClientConfig))
-		}
+		redirect(validating.Webhooks[n].Rules, &validating.Webhooks[n].ClientConfig)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := i.put(ctx, mutating, validating); err != nil {
+	if err := i.change(ctx, before, after); err != nil {
 		return nil, err
 	}
-	return func() error { return i.put(context.WithoutCancel(ctx), putBack...) }, nil
+	return func() error { return i.change(context.WithoutCancel(ctx), after, before) }, nil
 }
 
-// names of the configurations of an owner: mutating, validating.
-func (i *interposer) names(owner webhookOwner) (mutating, validating string) {
-	switch owner {
-	case trainersWebhooks:
-		return "defaulter.trainer.kubeflow.org", "validator.trainer.kubeflow.org"
-	case jobSetsWebhooks:
-		return "jobset-mutating-webhook-configuration", "jobset-validating-webhook-configuration"
-	}
-	return i.h.cluster.Manager() + "-mutating-webhook-configuration", i.h.cluster.Manager() + "-validating-webhook-configuration"
-}
-
-// get reads the configurations; Trainer 2.1 has no mutating one, which stays empty.
+// get reads the configurations of an owner; Trainer 2.1 has no mutating one, which stays empty.
 func (i *interposer) get(ctx context.Context, owner webhookOwner, mutating, validating client.Object) error {
-	m, v := i.names(owner)
-	err := i.h.cluster.Client.Get(ctx, client.ObjectKey{Name: m}, mutating)
+	key := func(name string) client.ObjectKey {
+		return client.ObjectKey{Name: strings.Replace(name, "MANAGER", i.h.cluster.Manager(), 1)}
+	}
+	err := i.h.cluster.Client.Get(ctx, key(owner.mutating), mutating)
 	if err != nil && (owner != trainersWebhooks || !apierrors.IsNotFound(err)) {
 		return err
 	}
-	return i.h.cluster.Client.Get(ctx, client.ObjectKey{Name: v}, validating)
+	return i.h.cluster.Client.Get(ctx, key(owner.validating), validating)
 }
 
-// put writes the configurations that there are, whatever stood there in between.
-func (i *interposer) put(ctx context.Context, configurations ...client.Object) error {
-	for _, c := range configurations {
-		if c.GetName() == "" {
-			continue
-		}
-		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			present := c.DeepCopyObject().(client.Object)
-			if err := i.h.cluster.Client.Get(ctx, client.ObjectKeyFromObject(c), present); err != nil {
-				return err
-			}
-			c.SetResourceVersion(present.GetResourceVersion())
-			return i.h.cluster.Client.Update(ctx, c)
-		})
-		if err != nil {
-			return fmt.Errorf("writing %s: %w", c.GetName(), err)
+// change writes the configurations that there are, whatever stood there in between.
+func (i *interposer) change(ctx context.Context, from, to []client.Object) error {
+	var err error
+	for n, c := range to {
+		if c.GetName() != "" {
+			err = errors.Join(err, i.h.cluster.Client.Patch(ctx, c.DeepCopyObject().(client.Object), client.MergeFrom(from[n])))
 		}
 	}
-	return nil
+	return err
 }
 
-// concerns reports whether a webhook is about what its owner makes of TrainJobs; Kueue
-// has webhooks for much else.
-func concerns(rules []admissionregistrationv1.RuleWithOperations, owner webhookOwner) bool {
-	resource := "trainjobs"
-	if owner == jobSetsWebhooks {
-		resource = "jobsets"
-	}
-	return slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool { return slices.Contains(r.Resources, resource) })
-}
-
-func (i *interposer) redirect(config *admissionregistrationv1.WebhookClientConfig) error {
+// redirect has a webhook go by a path of its own, where it fares ill.
+func (i *interposer) redirect(config *admissionregistrationv1.WebhookClientConfig, fault webhookFault) error {
 	if config.URL == nil {
 		return errors.New("the webhook has no URL")
 	}
@@ -180,22 +137,25 @@ func (i *interposer) redirect(config *admissionregistrationv1.WebhookClientConfi
 		return err
 	}
 	proxy := &httputil.ReverseProxy{
-		Rewrite:   func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.URL.Path = target.Scheme, target.Host, target.Path
+		},
 		Transport: insecure,
 		ErrorLog:  i.server.Config.ErrorLog,
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	address := fmt.Sprintf("%s/%d%s", i.server.URL, len(i.targets), target.Path)
-	i.targets = append(i.targets, proxy)
-	config.URL = &address
+	path := fmt.Sprintf("/%d", i.redirected.Add(1))
+	i.paths.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		if fault == webhookDown {
+			http.Error(w, "out of order", http.StatusServiceUnavailable)
+			return
+		}
+		select {
+		case <-time.After(webhookDelay):
+			proxy.ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
+	})
+	config.URL = ptr.To(i.server.URL + path)
 	config.CABundle = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.server.Certificate().Raw})
 	return nil
-}
-
-// called reports whether the API server has taken note of the redirection.
-func (i *interposer) called() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.calls > 0
 }

@@ -57,9 +57,10 @@ func refs(writes []apiproxy.Write) []writeRef {
 	return out
 }
 
-func countKinds(writes []apiproxy.Write) map[writeKind]int {
+// countKinds returns how many writes of each kind there are.
+func countKinds(writes []writeRef) map[writeKind]int {
 	counts := map[writeKind]int{}
-	for _, ref := range refs(writes) {
+	for _, ref := range writes {
 		counts[ref.writeKind] = ref.n
 	}
 	return counts

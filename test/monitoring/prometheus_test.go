@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -26,6 +25,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // These are short: what takes minutes in production takes seconds here. The API server has ten thousand
@@ -55,10 +56,7 @@ func startPrometheus(ctx context.Context) *server {
 	Expect(os.WriteFile(filepath.Join(dir, "token"), []byte(readerToken(ctx)), 0o600)).To(Succeed())
 	write("prometheus.yaml", scrapes(ctx))
 
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	address := listener.Addr().String()
-	Expect(listener.Close()).To(Succeed())
+	address := fmt.Sprintf("127.0.0.1:%d", world.FreePort())
 	log, err := os.Create(filepath.Join(cluster.LocalDir(), "logs", "prometheus.log"))
 	Expect(err).NotTo(HaveOccurred())
 	process := exec.Command(filepath.Join(root, "bin", "prometheus"), "--config.file=prometheus.yaml", "--storage.tsdb.path=data", "--web.listen-address="+address)

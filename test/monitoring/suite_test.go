@@ -7,8 +7,6 @@ package monitoring
 import (
 	"context"
 	"flag"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -44,14 +42,9 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
 	root, err = world.Root()
 	Expect(err).NotTo(HaveOccurred())
-	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		cluster, err = world.Use(kubeconfig)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(cluster.Local()).To(BeTrue(), "the managers of %s are no processes of make local-up", kubeconfig)
-		return
-	}
-	cluster, err = world.Start(ctx, filepath.Join(root, localDir), GinkgoWriter)
+	cluster, err = world.Open(ctx, localDir, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
+	Expect(cluster.Local()).To(BeTrue(), "the managers of %s are no processes of make local-up", cluster.Kubeconfig)
 })
 
 var _ = AfterSuite(func(ctx context.Context) {

@@ -35,6 +35,13 @@ func (w *World) Finish(ctx context.Context, job, how string, replicatedJob ...st
 	}
 }
 
+// Succeed ends all pods of a TrainJob, and waits until its Workload is finished.
+func (w *World) Succeed(ctx context.Context, job string) {
+	types.MarkAsHelper()
+	w.Finish(ctx, job, "succeeded")
+	w.EventuallyCondition(ctx, job, kueue.WorkloadFinished)
+}
+
 // Edit changes a TrainJob as the admin.
 func (w *World) Edit(ctx context.Context, name string, change func(*trainer.TrainJob)) {
 	types.MarkAsHelper()

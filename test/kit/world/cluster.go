@@ -88,10 +88,15 @@ type state struct {
 	Settings struct {
 		Integration string `json:"integration"`
 	} `json:"settings"`
-	Ports     map[string]int `json:"ports"`
-	Processes map[string]struct {
-		PID int `json:"pid"`
-	} `json:"processes"`
+	Ports     map[string]int     `json:"ports"`
+	Processes map[string]Process `json:"processes"`
+}
+
+// Process is how localcluster runs a component.
+type Process struct {
+	PID  int      `json:"pid"`
+	Argv []string `json:"argv"`
+	Env  []string `json:"env"`
 }
 
 func (c *Cluster) state() (state, error) {
@@ -127,6 +132,16 @@ func (c *Cluster) PIDs() (map[string]int, error) {
 	return pids, err
 }
 
+// Process returns how a component of a local control plane runs.
+func (c *Cluster) Process(component string) (Process, error) {
+	s, err := c.state()
+	p, ok := s.Processes[component]
+	if err == nil && !ok {
+		err = fmt.Errorf("component %s has no process", component)
+	}
+	return p, err
+}
+
 // localDir returns the directory of a kubeconfig that localcluster wrote: its state lies
 // beside it.
 func localDir(kubeconfig string) string {
@@ -146,6 +161,19 @@ func (c *Cluster) As(contextName string) (client.Client, error) {
 		return nil, fmt.Errorf("context %q of %s: %w", contextName, c.Kubeconfig, err)
 	}
 	return client.New(config, client.Options{Scheme: c.Client.Scheme()})
+}
+
+// Open connects to the cluster of KUBECONFIG, or starts one in dir, below the repository's root,
+// with the flags of Start.
+func Open(ctx context.Context, dir string, progress io.Writer, flags ...string) (*Cluster, error) {
+	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
+		return Use(kubeconfig)
+	}
+	root, err := Root()
+	if err != nil {
+		return nil, err
+	}
+	return Start(ctx, filepath.Join(root, dir), progress, flags...)
 }
 
 // Start brings a local control plane up in dir, which progress is told of, and

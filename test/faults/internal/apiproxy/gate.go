@@ -5,17 +5,15 @@ package apiproxy
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// gate is what stands between a manager and its view of one resource.
+// gate is what stands between a manager and its view of one resource. The proxy's lock
+// guards it.
 type gate struct {
-	mu sync.Mutex
 	// shut is open while streams are held back; nil when they flow.
 	shut chan struct{}
 	// isCut makes new requests wait, too.
@@ -30,218 +28,164 @@ type gate struct {
 	last *http.Request
 }
 
-func (p *Proxy) gate(resource string) *gate {
+// at does something with the gate of a resource.
+func (p *Proxy) at(resource string, do func(*gate)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gates[resource] == nil {
-		p.gates[resource] = &gate{streams: map[*http.Request]context.CancelFunc{}}
+	g := p.gates[resource]
+	if g == nil {
+		g = &gate{streams: map[*http.Request]context.CancelFunc{}}
+		p.gates[resource] = g
 	}
-	return p.gates[resource]
+	do(g)
 }
 
 // Watched reports whether a manager watches a resource through this proxy.
-func (p *Proxy) Watched(resource string) bool {
-	g := p.gate(resource)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.streams) > 0
+func (p *Proxy) Watched(resource string) (watched bool) {
+	p.at(resource, func(g *gate) { watched = len(g.streams) > 0 })
+	return watched
 }
 
 // Hold keeps back what the watches of a resource bring; where nobody watches it, the
 // answers to reads of its single objects.
-func (p *Proxy) Hold(resource string) {
-	g := p.gate(resource)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.close()
-}
+func (p *Proxy) Hold(resource string) { p.at(resource, (*gate).close) }
 
 // Cut breaks the watches of a resource off and lets nobody see it until Release; who
 // then wants to go on where it was is told to list again.
 func (p *Proxy) Cut(resource string) {
-	g := p.gate(resource)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.close()
-	g.isCut, g.expired = true, len(g.streams)
-	for _, end := range g.streams {
-		end()
-	}
+	p.at(resource, func(g *gate) {
+		g.close()
+		g.isCut, g.expired = true, len(g.streams)
+		for _, end := range g.streams {
+			end()
+		}
+	})
 }
 
 // ServeOld answers lists of a resource that may be old with one of before, and holds
 // back what happened since, until Release.
 func (p *Proxy) ServeOld(resource string, list []byte) {
-	g := p.gate(resource)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.close()
-	g.old = list
+	p.at(resource, func(g *gate) {
+		g.close()
+		g.old = list
+	})
 }
 
 // Release lets everything of a resource flow again.
-func (p *Proxy) Release(resource string) {
-	g := p.gate(resource)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.shut != nil {
-		close(g.shut)
-	}
-	g.shut, g.isCut, g.old = nil, false, nil
-}
+func (p *Proxy) Release(resource string) { p.at(resource, (*gate).open) }
 
 // ReleaseAll lets everything flow again.
 func (p *Proxy) ReleaseAll() {
 	p.mu.Lock()
-	var resources []string
-	for resource := range p.gates {
-		resources = append(resources, resource)
-	}
-	p.mu.Unlock()
-	for _, resource := range resources {
-		p.Release(resource)
+	defer p.mu.Unlock()
+	for _, g := range p.gates {
+		g.open()
 	}
 }
 
-// List returns the list that a manager which watches a resource would get now, as JSON.
-func (p *Proxy) List(ctx context.Context, resource string) ([]byte, error) {
-	g := p.gate(resource)
-	g.mu.Lock()
-	last := g.last
-	g.mu.Unlock()
-	if last == nil {
-		return nil, fmt.Errorf("nobody watches %s", resource)
-	}
-	query := url.Values{}
-	for _, selector := range []string{"labelSelector", "fieldSelector"} {
-		if value := last.URL.Query().Get(selector); value != "" {
-			query.Set(selector, value)
-		}
-	}
-	list := p.target.JoinPath(last.URL.Path)
-	list.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, list.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Authorization", last.Header.Get("Authorization"))
-	req.Header.Set("Accept", "application/json")
-	resp, err := p.transport.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("listing %s: %s", resource, resp.Status)
-	}
-	return io.ReadAll(resp.Body)
-}
-
-// close shuts the gate. The caller holds the lock.
 func (g *gate) close() {
 	if g.shut == nil {
 		g.shut = make(chan struct{})
 	}
 }
 
-// wait blocks while the gate is shut. It gives false when ctx ended first.
-func (g *gate) wait(ctx context.Context) bool {
-	g.mu.Lock()
-	shut := g.shut
-	g.mu.Unlock()
+func (g *gate) open() {
+	if g.shut != nil {
+		close(g.shut)
+	}
+	g.shut, g.isCut, g.old = nil, false, nil
+}
+
+// pastGate blocks while the gate of a resource is shut. It fails when ctx ends first.
+func (p *Proxy) pastGate(ctx context.Context, resource string) error {
+	var shut chan struct{}
+	p.at(resource, func(g *gate) { shut = g.shut })
 	if shut == nil {
-		return true
+		return nil
 	}
 	select {
 	case <-shut:
-		return true
+		return nil
 	case <-ctx.Done():
-		return false
+		return ctx.Err()
 	}
+}
+
+// List returns the list that a manager which watches a resource would get now, as JSON.
+func (p *Proxy) List(ctx context.Context, resource string) ([]byte, error) {
+	var last *http.Request
+	p.at(resource, func(g *gate) { last = g.last })
+	if last == nil {
+		return nil, fmt.Errorf("nobody watches %s", resource)
+	}
+	list := last.Clone(ctx)
+	list.Header.Set("Accept", "application/json")
+	query := list.URL.Query()
+	list.URL.RawQuery = url.Values{"labelSelector": query["labelSelector"], "fieldSelector": query["fieldSelector"]}.Encode()
+	code, body, err := p.ask(list)
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("listing %s: %d %s", resource, code, body)
+	}
+	return body, err
 }
 
 // serveRead answers reads as the gate of their resource says.
 func (p *Proxy) serveRead(w http.ResponseWriter, r *http.Request, req Request) {
-	g := p.gate(req.Resource)
-	g.mu.Lock()
-	old, late := g.old, g.isCut || (req.Verb == "get" && len(g.streams) == 0)
-	g.mu.Unlock()
-	initial := r.URL.Query().Get("sendInitialEvents") == "true"
+	var old []byte
+	late := false
+	p.at(req.Resource, func(g *gate) { old, late = g.old, g.isCut || (req.Verb == "get" && len(g.streams) == 0) })
+	query := r.URL.Query()
+	initial := query.Get("sendInitialEvents") == "true"
 	switch {
 	// Resource version 0 takes any state that there ever was; without one, the API
 	// server owes the present.
-	case old != nil && req.Verb == "list" && r.URL.Query().Get("resourceVersion") == "0":
+	case old != nil && req.Verb == "list" && query.Get("resourceVersion") == "0":
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(old)
-		return
 	case old != nil && initial:
 		// The client falls back to a list.
-		writeStatus(w, metav1.Status{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: "no streaming lists here"})
-		return
-	case late && !g.wait(r.Context()):
-		return
-	case req.Verb == "watch" && !initial && g.takeExpired():
-		writeStatus(w, metav1.Status{Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"})
-		return
-	}
-	if req.Verb != "watch" {
+		writeStatus(w, apierrors.NewBadRequest("no streaming lists here"))
+	case late && p.pastGate(r.Context(), req.Resource) != nil:
+		// Nobody waits for the answer any more.
+	case req.Verb == "watch" && !initial && p.takeExpired(req.Resource):
+		writeStatus(w, apierrors.NewResourceExpired("too old resource version"))
+	case req.Verb == "watch":
+		p.serveWatch(w, r, req.Resource)
+	default:
 		p.pass.ServeHTTP(w, r)
-		return
 	}
+}
+
+func (p *Proxy) takeExpired(resource string) (expired bool) {
+	p.at(resource, func(g *gate) { expired, g.expired = g.expired > 0, max(0, g.expired-1) })
+	return expired
+}
+
+func (p *Proxy) serveWatch(w http.ResponseWriter, r *http.Request, resource string) {
 	ctx, end := context.WithCancel(r.Context())
 	defer end()
-	r = r.WithContext(context.WithValue(ctx, gateKey{}, g))
-	g.opened(r, end)
-	defer g.closed(r)
-	p.pass.ServeHTTP(w, r)
+	r = r.WithContext(ctx)
+	p.at(resource, func(g *gate) { g.streams[r], g.last = end, r })
+	defer p.at(resource, func(g *gate) { delete(g.streams, r) })
+	past := func() error { return p.pastGate(ctx, resource) }
+	p.pass.ServeHTTP(&gatedWriter{w, past}, r)
 }
 
-func (g *gate) takeExpired() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.expired == 0 {
-		return false
-	}
-	g.expired--
-	return true
-}
-
-func (g *gate) opened(r *http.Request, end context.CancelFunc) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.streams[r], g.last = end, r
-}
-
-func (g *gate) closed(r *http.Request) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.streams, r)
-}
-
-type gateKey struct{}
-
-// gateBody makes a watch's stream pass its gate.
-func (p *Proxy) gateBody(response *http.Response) error {
-	ctx := response.Request.Context()
-	if g, ok := ctx.Value(gateKey{}).(*gate); ok {
-		response.Body = &gatedBody{ReadCloser: response.Body, gate: g, ctx: ctx}
-	}
-	return nil
-}
-
-// gatedBody is a stream whose data waits for the gate after it has arrived: nothing
+// gatedWriter takes a stream whose data waits for the gate after it has arrived: nothing
 // that comes while the gate is shut gets through.
-type gatedBody struct {
-	io.ReadCloser
-	gate *gate
-	ctx  context.Context
+type gatedWriter struct {
+	http.ResponseWriter
+
+	pastGate func() error
 }
 
-// Read implements io.Reader.
-func (b *gatedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if !b.gate.wait(b.ctx) {
-		return 0, b.ctx.Err()
+// Write implements io.Writer.
+func (w *gatedWriter) Write(data []byte) (int, error) {
+	if err := w.pastGate(); err != nil {
+		return 0, err
 	}
-	return n, err
+	return w.ResponseWriter.Write(data)
 }
+
+// Unwrap lets the stream be flushed.
+func (w *gatedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -6,28 +6,32 @@ package apiproxy
 
 import (
 	"bytes"
-	"crypto/tls"
-	"crypto/x509"
+	"context"
+	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 )
 
-// Interceptor may take a write over; it says whether it did. It runs in the goroutine
-// of the request and may take as long as it likes.
-type Interceptor func(*Exchange) bool
+// Interceptor deals with a write. It runs in the goroutine of the request and may take as
+// long as it likes.
+type Interceptor func(*Exchange)
 
 // Proxy passes requests on and keeps a record of the writes among them.
 type Proxy struct {
 	target    *url.URL
-	transport *http.Transport
+	transport http.RoundTripper
 	server    *httptest.Server
 	pass      *httputil.ReverseProxy
 
@@ -45,31 +49,29 @@ type Write struct {
 	At time.Time
 }
 
-// New starts a proxy for the API server at target, whose certificate ca has signed.
-func New(target *url.URL, ca []byte) (*Proxy, error) {
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("no certificate in the authority of %s", target)
+// New starts a proxy for the API server of config. Who asks shows its own credentials.
+func New(config *rest.Config) (*Proxy, error) {
+	target, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
 	}
+	transport, err := rest.TransportFor(rest.AnonymousClientConfig(config))
+	if err != nil {
+		return nil, err
+	}
+	// A manager that was killed leaves broken streams behind; they are no news.
+	noNews := log.New(io.Discard, "", 0)
 	p := &Proxy{
-		target:    target,
-		transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true},
-		gates:     map[string]*gate{},
-		events:    map[string]int{},
-
-		interceptors: map[string]Interceptor{},
-	}
-	p.pass = &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:      p.transport,
-		FlushInterval:  -1,
-		ModifyResponse: p.gateBody,
-		// A manager that was killed leaves broken streams behind; they are no news.
-		ErrorLog: log.New(io.Discard, "", 0),
+		target: target, transport: transport,
+		pass: &httputil.ReverseProxy{
+			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+			Transport: transport, FlushInterval: -1, ErrorLog: noNews,
+		},
+		interceptors: map[string]Interceptor{}, events: map[string]int{}, gates: map[string]*gate{},
 	}
 	p.server = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
 	p.server.EnableHTTP2 = true
-	p.server.Config.ErrorLog = p.pass.ErrorLog
+	p.server.Config.ErrorLog = noNews
 	p.server.StartTLS()
 	return p, nil
 }
@@ -79,7 +81,6 @@ func (p *Proxy) Close() {
 	p.ReleaseAll()
 	p.server.CloseClientConnections()
 	p.server.Close()
-	p.transport.CloseIdleConnections()
 }
 
 // URL is where managers find the proxy.
@@ -101,13 +102,7 @@ func (p *Proxy) Intercept(namespace string, i Interceptor) {
 func (p *Proxy) Writes(namespace string) []Write {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var out []Write
-	for _, w := range p.writes {
-		if w.Namespace == namespace {
-			out = append(out, w)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(p.writes), func(w Write) bool { return w.Namespace != namespace })
 }
 
 // Events returns the number of events written in a namespace.
@@ -115,6 +110,19 @@ func (p *Proxy) Events(namespace string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.events[namespace]
+}
+
+// ask passes a request on and reads the whole answer.
+func (p *Proxy) ask(r *http.Request) (code int, body []byte, err error) {
+	r.RequestURI = ""
+	r.URL.Scheme, r.URL.Host, r.Host = p.target.Scheme, p.target.Host, p.target.Host
+	answer, err := p.transport.RoundTrip(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer answer.Body.Close()
+	body, err = io.ReadAll(answer.Body)
+	return answer.StatusCode, body, err
 }
 
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
@@ -127,22 +135,18 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	req := Classify(r, body)
+	if req.IsEvent() {
+		p.mu.Lock()
+		p.events[req.Namespace]++
+		p.mu.Unlock()
+	}
 	switch {
 	case req.IsWrite():
-		p.serveWrite(&Exchange{Request: req, proxy: p, w: w, r: r, body: body})
+		p.serveWrite(&Exchange{Request: req, proxy: p, w: w, r: r})
 	case req.Verb == "list" || req.Verb == "watch" || req.Verb == "get":
 		p.serveRead(w, r, req)
 	default:
-		p.countEvent(req)
 		p.pass.ServeHTTP(w, r)
-	}
-}
-
-func (p *Proxy) countEvent(req Request) {
-	if req.IsEvent() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.events[req.Namespace]++
 	}
 }
 
@@ -151,8 +155,45 @@ func (p *Proxy) serveWrite(e *Exchange) {
 	p.writes = append(p.writes, Write{Request: e.Request, At: time.Now()})
 	intercept := p.interceptors[e.Namespace]
 	p.mu.Unlock()
-	if intercept != nil && intercept(e) {
-		return
+	if intercept == nil {
+		intercept = (*Exchange).Pass
 	}
-	p.pass.ServeHTTP(e.w, e.r)
+	intercept(e)
+}
+
+// Exchange is one write, for an interceptor to deal with. It ends by Pass, Reply or Lose.
+type Exchange struct {
+	Request
+
+	proxy *Proxy
+	w     http.ResponseWriter
+	r     *http.Request
+}
+
+// Forward sends the write to the API server, be the one who asked still there or not.
+func (e *Exchange) Forward() error {
+	_, _, err := e.proxy.ask(e.r.Clone(context.WithoutCancel(e.r.Context())))
+	return err
+}
+
+// Pass forwards the write and answers with what comes back.
+func (e *Exchange) Pass() { e.proxy.pass.ServeHTTP(e.w, e.r) }
+
+// Reply answers with an error in the API server's place.
+func (e *Exchange) Reply(err *apierrors.StatusError) { writeStatus(e.w, err) }
+
+// Lose breaks the stream off, so that the one who asked does not know what became of it.
+func (e *Exchange) Lose() {
+	panic(http.ErrAbortHandler)
+}
+
+func writeStatus(w http.ResponseWriter, err *apierrors.StatusError) {
+	status := err.Status()
+	status.Kind, status.APIVersion = "Status", "v1"
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(int(status.Code))
+	_ = json.NewEncoder(w).Encode(status)
 }

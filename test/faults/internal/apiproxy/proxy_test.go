@@ -4,17 +4,16 @@ package apiproxy
 
 import (
 	"bufio"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 const podsPath = "/api/v1/pods"
@@ -48,131 +47,131 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// start returns a proxy before an API server, and a client of it.
-func start(t *testing.T) (*apiServer, *Proxy, *http.Client) {
+// scene is a proxy before an API server, and a client of it.
+type scene struct {
+	*Proxy
+
+	t      *testing.T
+	api    *apiServer
+	client *http.Client
+}
+
+func start(t *testing.T) *scene {
 	t.Helper()
 	api := &apiServer{events: make(chan string)}
 	server := httptest.NewTLSServer(api)
 	t.Cleanup(server.Close)
-	target, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy, err := New(target, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	proxy, err := New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(proxy.CA())
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
-	t.Cleanup(client.CloseIdleConnections)
-	return api, proxy, client
+	client := proxy.server.Client()
+	// What waits for ever fails.
+	client.Timeout = 10 * time.Second
+	return &scene{proxy, t, api, client}
 }
 
-func get(t *testing.T, client *http.Client, url string) (int, string) {
-	t.Helper()
-	resp, err := client.Get(url)
+func (s *scene) ask(query string) *http.Response {
+	s.t.Helper()
+	resp, err := s.client.Get(s.URL() + podsPath + query)
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	s.t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// wantAnswer asks, and wants a code and, unless want is empty, a body.
+func (s *scene) wantAnswer(query string, code int, want string) {
+	s.t.Helper()
+	resp := s.ask(query)
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	return resp.StatusCode, string(body)
+	if resp.StatusCode != code || want != "" && string(body) != want {
+		s.t.Errorf("%q is answered with %d %q, want %d %q", query, resp.StatusCode, body, code, want)
+	}
 }
 
 // watch returns the lines of a watch; the channel closes when it breaks off.
-func watch(t *testing.T, client *http.Client, url string) <-chan string {
-	t.Helper()
-	resp, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { resp.Body.Close() })
+func (s *scene) watch() <-chan string {
+	s.t.Helper()
+	body := s.ask("?watch=true").Body
 	lines := make(chan string, 10)
 	go func() {
 		defer close(lines)
-		for scanner := bufio.NewScanner(resp.Body); scanner.Scan(); {
+		for scanner := bufio.NewScanner(body); scanner.Scan(); {
 			lines <- scanner.Text()
 		}
 	}()
 	return lines
 }
 
-func TestHeldWatchBringsNothingUntilItIsReleased(t *testing.T) {
-	api, proxy, client := start(t)
-	lines := watch(t, client, proxy.URL()+podsPath+"?watch=true")
-	api.events <- "first"
-	if got := <-lines; got != "first" {
-		t.Fatalf("got %q", got)
+func (s *scene) wantLine(lines <-chan string, want string) {
+	s.t.Helper()
+	if got := <-lines; got != want {
+		s.t.Fatalf("got %q, want %q", got, want)
 	}
-	proxy.Hold("pods")
-	api.events <- "second"
+}
+
+func TestHeldWatchBringsNothingUntilItIsReleased(t *testing.T) {
+	s := start(t)
+	lines := s.watch()
+	s.api.events <- "first"
+	s.wantLine(lines, "first")
+	s.Hold("pods")
+	s.api.events <- "second"
 	select {
 	case got := <-lines:
 		t.Fatalf("%q came through", got)
 	case <-time.After(100 * time.Millisecond):
 	}
-	proxy.Release("pods")
-	if got := <-lines; got != "second" {
-		t.Fatalf("got %q", got)
-	}
+	s.Release("pods")
+	s.wantLine(lines, "second")
 }
 
 func TestCutWatchHasToListAnew(t *testing.T) {
-	_, proxy, client := start(t)
-	lines := watch(t, client, proxy.URL()+podsPath+"?watch=true")
-	proxy.Cut("pods")
+	s := start(t)
+	lines := s.watch()
+	s.Cut("pods")
 	if line, open := <-lines; open {
 		t.Fatalf("the stream goes on with %q", line)
 	}
-	time.AfterFunc(50*time.Millisecond, func() { proxy.Release("pods") })
-	if code, _ := get(t, client, proxy.URL()+podsPath+"?watch=true&resourceVersion=5"); code != http.StatusGone {
-		t.Errorf("the reconnect is answered with %d", code)
-	}
-	if _, body := get(t, client, proxy.URL()+podsPath); body != "now" {
-		t.Errorf("the list is %q", body)
-	}
+	time.AfterFunc(50*time.Millisecond, func() { s.Release("pods") })
+	s.wantAnswer("?watch=true&resourceVersion=5", http.StatusGone, "")
+	s.wantAnswer("", http.StatusOK, "now")
 }
 
 func TestOldListIsServedUntilItIsReleased(t *testing.T) {
-	_, proxy, client := start(t)
-	proxy.ServeOld("pods", []byte("then"))
-	if _, body := get(t, client, proxy.URL()+podsPath+"?resourceVersion=0"); body != "then" {
-		t.Errorf("the list is %q", body)
-	}
-	if _, body := get(t, client, proxy.URL()+podsPath); body != "now" {
-		t.Errorf("a list that must not be old is %q", body)
-	}
-	if code, _ := get(t, client, proxy.URL()+podsPath+"?watch=true&sendInitialEvents=true"); code != http.StatusBadRequest {
-		t.Errorf("a streaming list is answered with %d", code)
-	}
-	proxy.Release("pods")
-	if _, body := get(t, client, proxy.URL()+podsPath+"?resourceVersion=0"); body != "now" {
-		t.Errorf("the list is %q", body)
-	}
+	s := start(t)
+	s.ServeOld("pods", []byte("then"))
+	s.wantAnswer("?resourceVersion=0", http.StatusOK, "then")
+	// A list that must not be old.
+	s.wantAnswer("", http.StatusOK, "now")
+	s.wantAnswer("?watch=true&sendInitialEvents=true", http.StatusBadRequest, "")
+	s.Release("pods")
+	s.wantAnswer("?resourceVersion=0", http.StatusOK, "now")
 }
 
 func TestLostResponseWasCommitted(t *testing.T) {
-	api, proxy, client := start(t)
-	proxy.Intercept("team", func(e *Exchange) bool {
-		if _, err := e.Forward(); err != nil {
+	s := start(t)
+	s.Intercept("team", func(e *Exchange) {
+		if err := e.Forward(); err != nil {
 			t.Error(err)
 		}
 		e.Lose()
-		return true
 	})
-	if resp, err := client.Post(proxy.URL()+"/api/v1/namespaces/team/pods", "", strings.NewReader("{}")); err == nil {
+	if resp, err := s.client.Post(s.URL()+"/api/v1/namespaces/team/pods", "", strings.NewReader("{}")); err == nil {
 		_ = resp.Body.Close()
 		t.Errorf("answered with %s", resp.Status)
 	}
-	if api.writes != 1 {
-		t.Errorf("%d writes arrived", api.writes)
+	if s.api.writes != 1 {
+		t.Errorf("%d writes arrived", s.api.writes)
 	}
-	if got := len(proxy.Writes("team")); got != 1 {
+	if got := len(s.Writes("team")); got != 1 {
 		t.Errorf("%d writes are on record", got)
 	}
 }

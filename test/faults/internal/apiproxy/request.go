@@ -6,7 +6,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // Request says what a request to the API server is about.
@@ -24,11 +28,14 @@ type Request struct {
 	DryRun bool
 }
 
+// events are the resources by which a manager tells people something.
+var events = []string{"events", "events.events.k8s.io"}
+
 // notWrites are resources that a manager posts to without changing what jobs do.
-var notWrites = []string{
-	"events", "events.events.k8s.io", "leases.coordination.k8s.io",
+var notWrites = append([]string{
+	"leases.coordination.k8s.io",
 	"tokenreviews.authentication.k8s.io", "subjectaccessreviews.authorization.k8s.io", "selfsubjectreviews.authentication.k8s.io",
-}
+}, events...)
 
 // IsWrite reports whether the request is made to change an object.
 func (r Request) IsWrite() bool {
@@ -38,76 +45,28 @@ func (r Request) IsWrite() bool {
 
 // IsEvent reports whether the request writes an event for people.
 func (r Request) IsEvent() bool {
-	return (r.Resource == "events" || r.Resource == "events.events.k8s.io") && (r.Verb == "create" || r.Verb == "patch")
+	return slices.Contains(events, r.Resource) && (r.Verb == "create" || r.Verb == "patch")
 }
+
+// paths reads them as the API server does.
+var paths = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
 // Classify reads a request's path and query, and the name from the body of a create.
 // A path that is not a resource's gives a Request without Resource.
 func Classify(r *http.Request, body []byte) Request {
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	group := ""
-	switch {
-	case parts[0] == "api" && len(parts) > 2:
-		parts = parts[2:]
-	case parts[0] == "apis" && len(parts) > 3:
-		group, parts = parts[1], parts[3:]
-	default:
+	info, err := paths.NewRequestInfo(r)
+	if err != nil || !info.IsResourceRequest {
 		return Request{}
 	}
-	req := Request{DryRun: r.URL.Query().Has("dryRun")}
-	// /namespaces/NAME alone is the namespace itself.
-	if parts[0] == "namespaces" && len(parts) > 2 {
-		req.Namespace, parts = parts[1], parts[2:]
+	req := Request{
+		Verb: info.Verb, Resource: schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}.String(), Subresource: info.Subresource,
+		Namespace: info.Namespace, Name: info.Name, DryRun: r.URL.Query().Has("dryRun"),
 	}
-	req.Resource = parts[0]
-	if group != "" {
-		req.Resource += "." + group
-	}
-	if len(parts) > 1 {
-		req.Name = parts[1]
-	}
-	if len(parts) > 2 {
-		req.Subresource = parts[2]
-	}
-	req.Verb = verb(r, req.Name != "")
 	if req.Verb == "create" && req.Name == "" {
-		req.Name = nameIn(body)
+		var obj metav1.PartialObjectMetadata
+		// Other encodings than JSON keep their names.
+		_ = json.Unmarshal(body, &obj)
+		req.Name = obj.Name
 	}
 	return req
-}
-
-func verb(r *http.Request, named bool) string {
-	switch r.Method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		if named {
-			return "delete"
-		}
-		return "deletecollection"
-	}
-	switch {
-	case r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1":
-		return "watch"
-	case named:
-		return "get"
-	}
-	return "list"
-}
-
-// nameIn returns the name of the object in a JSON body; other encodings keep theirs.
-func nameIn(body []byte) string {
-	var obj struct {
-		Metadata struct {
-			Name string `json:"name"`
-		} `json:"metadata"`
-	}
-	if json.Unmarshal(body, &obj) != nil {
-		return ""
-	}
-	return obj.Metadata.Name
 }

@@ -9,10 +9,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
@@ -57,42 +64,92 @@ type Expectation struct {
 // checker goes through a history once.
 type checker struct {
 	Expectation
-	*state
 	found []Violation
+
+	// What there is at one resource version.
+	pods      map[types.UID]*corev1.Pod
+	workloads map[types.UID]*kueue.Workload
+	// trainJobs are without Go types, which could lose a field.
+	trainJobs map[types.UID]*unstructured.Unstructured
+	// flavors holds all node labels and tolerations that a flavor ever had, the
+	// present ones last.
+	flavors map[string][]*kueue.ResourceFlavor
+	// owners maps a JobSet to its TrainJob; it outlives both.
+	owners map[types.UID]types.UID
+	// freed is since when a pod has no gate, stopped since when a Workload must not start
+	// any, as resource versions.
+	freed, stopped map[types.UID]uint64
+
 	// entries are those of other managers as users last wrote them, by TrainJob.
 	entries map[types.UID]string
 	// starts counts the pods that had a node, by TrainJob and place in it.
-	starts map[types.UID]map[string]int
-	// evictions by Workload, and the TrainJob each belongs to.
-	evictions map[types.UID]int64
+	starts map[started]int
+	// evictions are those of each Workload, jobs the TrainJobs of these.
+	evictions map[types.UID]int32
 	jobs      map[types.UID]types.UID
+	// last is the latest version of each object.
+	last map[types.UID]record.Version
+}
+
+type started struct {
+	job   types.UID
+	place string
 }
 
 // Check goes through versions in the order of their resource versions and gives
 // everything that should not have been.
 func Check(versions []record.Version, want Expectation) []Violation {
-	versions = record.InOrder(versions)
 	c := &checker{
-		Expectation: want, state: newState(),
-		entries: map[types.UID]string{}, starts: map[types.UID]map[string]int{},
-		evictions: map[types.UID]int64{}, jobs: map[types.UID]types.UID{},
+		Expectation: want,
+		pods:        map[types.UID]*corev1.Pod{}, workloads: map[types.UID]*kueue.Workload{}, trainJobs: map[types.UID]*unstructured.Unstructured{},
+		flavors: map[string][]*kueue.ResourceFlavor{}, owners: map[types.UID]types.UID{}, last: map[types.UID]record.Version{},
+		freed: map[types.UID]uint64{}, stopped: map[types.UID]uint64{},
+		entries: map[types.UID]string{}, starts: map[started]int{}, evictions: map[types.UID]int32{}, jobs: map[types.UID]types.UID{},
 	}
-	for _, v := range versions {
-		before := c.apply(v)
-		switch v.Object.GetKind() {
-		case "TrainJob":
-			c.checkEntries(v, before)
-			c.checkOrder(v, before)
-		case "Workload":
-			c.countEvictions(v)
-			c.checkRelease(v, before)
-		case "Pod":
-			if !v.Deleted && bound(v.Object) && (before == nil || !bound(before)) {
-				c.checkBinding(v)
-			}
+	for _, v := range record.InOrder(versions) {
+		c.last[v.Object.GetUID()] = v
+		if err := c.check(v); err != nil {
+			c.report(Exact, v, "%v", err)
 		}
 	}
-	return append(c.found, c.tooManyStarts(versions)...)
+	c.checkStarts()
+	return c.found
+}
+
+// check goes on to the next version.
+func (c *checker) check(v record.Version) error {
+	read := func(into any) error {
+		return runtime.DefaultUnstructuredConverter.FromUnstructured(v.Object.Object, into)
+	}
+	switch v.Object.GetKind() {
+	case "ResourceFlavor":
+		flavor := &kueue.ResourceFlavor{}
+		c.flavors[v.Object.GetName()] = append(c.flavors[v.Object.GetName()], flavor)
+		return read(flavor)
+	case "JobSet":
+		if owner := metav1.GetControllerOf(v.Object); owner != nil {
+			c.owners[v.Object.GetUID()] = owner.UID
+		}
+	case "TrainJob":
+		if before := replace(c.trainJobs, v, v.Object); !v.Deleted {
+			c.checkEntries(v, before)
+			c.checkOrder(v, before)
+		}
+	case "Workload":
+		wl := &kueue.Workload{}
+		err := read(wl)
+		c.checkWorkload(v, wl, replace(c.workloads, v, wl))
+		return err
+	case "Pod":
+		pod := &corev1.Pod{}
+		err := read(pod)
+		since(c.freed, v, len(pod.Spec.SchedulingGates) == 0)
+		if before := replace(c.pods, v, pod); !v.Deleted && bound(pod) && !bound(before) {
+			c.checkBinding(v, pod)
+		}
+		return err
+	}
+	return nil
 }
 
 func (c *checker) report(i Invariant, v record.Version, format string, args ...any) {
@@ -101,10 +158,7 @@ func (c *checker) report(i Invariant, v record.Version, format string, args ...a
 
 // checkEntries: what others wrote into a TrainJob stays as they wrote it.
 func (c *checker) checkEntries(v record.Version, before *unstructured.Unstructured) {
-	if v.Deleted {
-		return
-	}
-	entries := OtherEntries(v.Object, c.OwnEntry)
+	entries := c.otherEntries(v.Object)
 	if before == nil || c.UserWrites[v.RV] {
 		c.entries[v.Object.GetUID()] = entries
 		return
@@ -117,36 +171,29 @@ func (c *checker) checkEntries(v record.Version, before *unstructured.Unstructur
 // checkOrder: our entry is the last, so that no other has its way over the admission. What
 // a user writes past the webhook is the user's; a start with it is not.
 func (c *checker) checkOrder(v record.Version, before *unstructured.Unstructured) {
-	if v.Deleted || c.UserWrites[v.RV] || c.ownIsLast(v.Object) {
+	if c.UserWrites[v.RV] || c.ownIsLast(v.Object) {
 		return
 	}
 	starts := field(v.Object, "spec", "suspend") == false && (before == nil || field(before, "spec", "suspend") != false)
 	if starts || before == nil || c.ownIsLast(before) {
-		c.report(Exact, v, "our patch entry is not the last: %s", toJSON(entriesOf(v.Object)))
+		_, entries := Entries(v.Object)
+		c.report(Exact, v, "our patch entry is not the last: %s", toJSON(entries))
 	}
 }
 
-// ownIsLast reports whether no entry comes after ours.
+// ownIsLast reports whether no entry comes after ours. On Trainer 2.1 there is one of ours per
+// replicated job.
 func (c *checker) ownIsLast(job *unstructured.Unstructured) bool {
-	entries := entriesOf(job)
-	own := slices.IndexFunc(entries, func(e any) bool {
-		entry, ok := e.(map[string]any)
-		return ok && owner(entry) == c.OwnEntry
-	})
-	return own < 0 || c.allOwn(entries[own:])
-}
-
-// allOwn reports whether all entries are ours: on Trainer 2.1 there is one per replicated job.
-func (c *checker) allOwn(entries []any) bool {
-	return !slices.ContainsFunc(entries, func(e any) bool {
-		entry, ok := e.(map[string]any)
-		return !ok || owner(entry) != c.OwnEntry
-	})
-}
-
-func entriesOf(job *unstructured.Unstructured) []any {
 	_, entries := Entries(job)
-	return entries
+	seen := false
+	for _, entry := range entries {
+		own := c.owns(entry)
+		if seen && !own {
+			return false
+		}
+		seen = own
+	}
+	return true
 }
 
 // Entries returns the field of spec that holds the patch entries of a TrainJob, which
@@ -160,75 +207,71 @@ func Entries(job *unstructured.Unstructured) (string, []any) {
 	return "runtimePatches", nil
 }
 
-// owner is the manager of an entry; an override of Trainer 2.1 has it in an annotation.
-func owner(entry map[string]any) any {
-	if manager, ok := entry["manager"]; ok {
-		return manager
+// owns reports whether an entry is ours; an override of Trainer 2.1 has its manager in an annotation.
+func (c *checker) owns(entry any) bool {
+	fields, _ := entry.(map[string]any)
+	manager, ok := fields["manager"]
+	if !ok {
+		manager = field(&unstructured.Unstructured{Object: fields}, "metadata", "annotations", patch.ManagerAnnotation)
 	}
-	return field(&unstructured.Unstructured{Object: entry}, "metadata", "annotations", patch.ManagerAnnotation)
+	return manager == c.OwnEntry
 }
 
-// OtherEntries returns the patch entries of a TrainJob that are not manager's, as JSON.
-// The time in each is Trainer's to write and left out.
-func OtherEntries(job *unstructured.Unstructured, manager string) string {
-	_, entries := Entries(job)
-	others := []any{}
+// otherEntries returns the patch entries of a TrainJob that are not ours, as JSON. The time in
+// each is Trainer's to write and left out.
+func (c *checker) otherEntries(job *unstructured.Unstructured) string {
+	_, entries := Entries(job.DeepCopy())
+	entries = slices.DeleteFunc(entries, c.owns)
+	return toJSON(WithoutTime(entries))
+}
+
+// WithoutTime leaves out what Trainer stamps into patch entries.
+func WithoutTime(entries []any) []any {
 	for _, e := range entries {
-		entry, ok := e.(map[string]any)
-		if !ok || owner(entry) == manager {
-			continue
+		if entry, ok := e.(map[string]any); ok {
+			delete(entry, "time")
 		}
-		entry = maps.Clone(entry)
-		delete(entry, "time")
-		others = append(others, entry)
 	}
-	return toJSON(others)
+	return entries
 }
 
 // checkBinding: a pod that gets a node belongs to an admitted Workload, looks as that
 // says, and is the only one at its place.
-func (c *checker) checkBinding(v record.Version) {
-	pod := v.Object
+func (c *checker) checkBinding(v record.Version, pod *corev1.Pod) {
 	job := c.trainJobOf(pod)
-	if c.starts[job] == nil {
-		c.starts[job] = map[string]int{}
-	}
-	c.starts[job][place(pod)]++
-	for _, other := range c.of("Pod", job) {
-		if other.GetUID() != pod.GetUID() && bound(other) && place(other) == place(pod) {
+	c.starts[started{job, place(pod)}]++
+	for _, other := range of(c, c.pods, job) {
+		if other != pod && bound(other) && place(other) == place(pod) {
 			c.report(OneIncarnation, v, "pod %s is still there at the same place", other.GetName())
 		}
 	}
-	workloads := slices.DeleteFunc(c.of("Workload", job), func(wl *unstructured.Unstructured) bool { return !admitted(wl) })
-	if len(workloads) == 0 {
-		c.report(NoQuotaNoPod, v, "bound to %s while no Workload of TrainJob %q is admitted", text(pod, "spec", "nodeName"), c.names[job])
+	workloads := of(c, c.workloads, job)
+	running := slices.IndexFunc(workloads, mayRun)
+	if running < 0 {
+		c.report(NoQuotaNoPod, v, "bound to %s while no Workload of TrainJob %q is admitted", pod.Spec.NodeName, c.lastOf(job).Object.GetName())
 		return
 	}
-	if stopped := c.stopped[workloads[0].GetUID()]; stopped > 0 && c.freed[pod.GetUID()] > stopped {
+	wl := workloads[running]
+	if stopped := c.stopped[wl.UID]; stopped > 0 && c.freed[pod.UID] > stopped {
 		c.report(NoQuotaNoPod, v, "its gate went at resourceVersion %d, after Workload %s was evicted or deactivated at %d",
-			c.freed[pod.GetUID()], workloads[0].GetName(), stopped)
+			c.freed[pod.UID], wl.Name, stopped)
 	}
-	c.checkExact(v, workloads[0])
+	c.checkExact(v, pod, wl)
 }
 
 // place is what only one pod of a job may have at a time.
-func place(pod *unstructured.Unstructured) string {
-	l := pod.GetLabels()
-	return fmt.Sprintf("%s/%s/%s", l["jobset.sigs.k8s.io/replicatedjob-name"], l["jobset.sigs.k8s.io/job-index"], l["batch.kubernetes.io/job-completion-index"])
+func place(pod *corev1.Pod) string {
+	return fmt.Sprintf("%s/%s/%s", replicatedJob(pod), pod.Labels[jobsetapi.JobIndexKey], pod.Labels[batchv1.JobCompletionIndexAnnotation])
 }
 
-func (c *checker) checkExact(v record.Version, wl *unstructured.Unstructured) {
-	var got corev1.PodSpec
-	spec, _ := field(v.Object, "spec").(map[string]any)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &got); err != nil {
-		c.report(Exact, v, "%v", err)
-		return
+func replicatedJob(pod *corev1.Pod) string { return pod.Labels[jobsetapi.ReplicatedJobNameKey] }
+
+func (c *checker) checkExact(v record.Version, pod *corev1.Pod, wl *kueue.Workload) {
+	if gates := pod.Spec.SchedulingGates; len(gates) > 0 {
+		c.report(Exact, v, "bound with gates %v", gates)
 	}
-	if len(got.SchedulingGates) > 0 {
-		c.report(Exact, v, "bound with gates %v", got.SchedulingGates)
-	}
-	c.checkMarks(v, wl)
-	flavors := assignedFlavors(wl, replicatedJob(v.Object))
+	c.checkMarks(v, pod, wl)
+	flavors := assignedFlavors(wl, replicatedJob(pod))
 	for _, flavor := range flavors {
 		if len(c.flavors[flavor]) == 0 {
 			c.report(Exact, v, "admitted to flavor %q, which nobody has seen", flavor)
@@ -236,57 +279,52 @@ func (c *checker) checkExact(v record.Version, wl *unstructured.Unstructured) {
 		}
 	}
 	var differences []string
-	for _, placement := range c.placements(flavors) {
-		difference := c.differs(&got, placement)
+	got := placement{pod.Spec.NodeSelector, tolerationSet(pod.Spec.Tolerations)}
+	for _, want := range c.placements(flavors) {
+		difference := cmp.Diff(want, got, cmpopts.EquateEmpty())
 		if difference == "" {
 			return
 		}
 		differences = append(differences, difference)
 	}
-	c.report(Exact, v, "admitted to flavors %v: %s", flavors, strings.Join(differences, "; nor as before: "))
-}
-
-func replicatedJob(pod *unstructured.Unstructured) string {
-	return pod.GetLabels()["jobset.sigs.k8s.io/replicatedjob-name"]
+	c.report(Exact, v, "admitted to flavors %v (-want +got):\n%s", flavors, strings.Join(differences, "nor as before:\n"))
 }
 
 // checkMarks: a pod carries Kueue's labels and its annotation as its Workload has it, and
 // none besides.
-func (c *checker) checkMarks(v record.Version, wl *unstructured.Unstructured) {
+func (c *checker) checkMarks(v record.Version, pod *corev1.Pod, wl *kueue.Workload) {
 	want := map[string]string{
-		"kueue.x-k8s.io/podset":             replicatedJob(v.Object),
-		"kueue.x-k8s.io/local-queue-name":   text(wl, "spec", "queueName"),
-		"kueue.x-k8s.io/cluster-queue-name": text(wl, "status", "admission", "clusterQueue"),
+		"kueue.x-k8s.io/podset":             replicatedJob(pod),
+		"kueue.x-k8s.io/local-queue-name":   string(wl.Spec.QueueName),
+		"kueue.x-k8s.io/cluster-queue-name": string(wl.Status.Admission.ClusterQueue),
 	}
-	if got := kueueKeys(v.Object.GetLabels()); !maps.Equal(got, want) {
+	if got := KueueKeys(pod.Labels); !maps.Equal(got, want) {
 		c.report(Exact, v, "Kueue's labels are %v, want %v", got, want)
 	}
-	want = map[string]string{"kueue.x-k8s.io/workload": wl.GetName()}
-	if got := kueueKeys(v.Object.GetAnnotations()); !maps.Equal(got, want) {
+	want = map[string]string{"kueue.x-k8s.io/workload": wl.Name}
+	if got := KueueKeys(pod.Annotations); !maps.Equal(got, want) {
 		c.report(Exact, v, "Kueue's annotations are %v, want %v", got, want)
 	}
 }
 
-func kueueKeys(all map[string]string) map[string]string {
+// KueueKeys picks the labels or annotations that are Kueue's, or an integration's.
+func KueueKeys(all map[string]string) map[string]string {
 	out := map[string]string{}
-	for key, value := range all {
-		if strings.Contains(key, "kueue") {
-			out[key] = value
-		}
-	}
+	maps.Copy(out, all)
+	maps.DeleteFunc(out, func(key, _ string) bool { return !strings.Contains(key, "kueue") })
 	return out
 }
 
-// placement is what flavors add to a pod.
+// placement is where a pod may go.
 type placement struct {
-	NodeLabels  map[string]string   `json:"nodeLabels"`
-	Tolerations []corev1.Toleration `json:"tolerations"`
+	NodeSelector map[string]string
+	Tolerations  sets.Set[string]
 }
 
-// placements are what all flavors of a pod add together: one, or with AnyFlavorVersion one
-// for each combination of their versions, the present ones first.
+// placements are what all flavors of a pod add together to what it has without an admission:
+// one, or with AnyFlavorVersion one for each combination of their versions, the present ones first.
 func (c *checker) placements(flavors []string) []placement {
-	all := []placement{{}}
+	all := []placement{{c.NodeSelector, tolerationSet(c.Tolerations)}}
 	for _, flavor := range flavors {
 		versions := c.flavors[flavor]
 		if !c.AnyFlavorVersion {
@@ -303,125 +341,86 @@ func (c *checker) placements(flavors []string) []placement {
 	return all
 }
 
-func (p placement) with(flavor *unstructured.Unstructured) placement {
-	var own placement
-	spec, _ := field(flavor, "spec").(map[string]any)
-	if err := json.Unmarshal([]byte(toJSON(spec)), &own); err != nil {
-		own.NodeLabels = map[string]string{"unreadable": err.Error()}
-	}
-	sum := placement{NodeLabels: maps.Clone(p.NodeLabels), Tolerations: append(slices.Clone(p.Tolerations), own.Tolerations...)}
-	if sum.NodeLabels == nil {
-		sum.NodeLabels = map[string]string{}
-	}
-	maps.Copy(sum.NodeLabels, own.NodeLabels)
+func (p placement) with(flavor *kueue.ResourceFlavor) placement {
+	sum := placement{map[string]string{}, p.Tolerations.Union(tolerationSet(flavor.Spec.Tolerations))}
+	maps.Copy(sum.NodeSelector, p.NodeSelector)
+	maps.Copy(sum.NodeSelector, flavor.Spec.NodeLabels)
 	return sum
 }
 
-// differs says in what a pod is not base + flavors, or nothing.
-func (c *checker) differs(pod *corev1.PodSpec, flavors placement) string {
-	selector := maps.Clone(c.NodeSelector)
-	if selector == nil {
-		selector = map[string]string{}
-	}
-	maps.Copy(selector, flavors.NodeLabels)
-	if !maps.Equal(selector, pod.NodeSelector) {
-		return fmt.Sprintf("node selector %v, want %v", pod.NodeSelector, selector)
-	}
-	want := tolerationSet(append(slices.Clone(c.Tolerations), flavors.Tolerations...))
-	if got := tolerationSet(pod.Tolerations); !slices.Equal(got, want) {
-		return fmt.Sprintf("tolerations %v, want %v", got, want)
-	}
-	return ""
-}
-
-// tolerationSet returns tolerations in an order of their own, without those that
-// Kubernetes adds to every pod.
-func tolerationSet(all []corev1.Toleration) []string {
-	var out []string
+// tolerationSet leaves out those that Kubernetes adds to every pod.
+func tolerationSet(all []corev1.Toleration) sets.Set[string] {
+	out := sets.New[string]()
 	for _, t := range all {
 		if !strings.HasPrefix(t.Key, "node.kubernetes.io/") {
-			out = append(out, toJSON(t))
+			out.Insert(toJSON(t))
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
 
 // assignedFlavors returns the flavors that a Workload was admitted to with a PodSet, for
 // all its resources.
-func assignedFlavors(wl *unstructured.Unstructured, podSet string) []string {
-	assignments, _ := field(wl, "status", "admission", "podSetAssignments").([]any)
-	var names []string
-	for _, a := range assignments {
-		assignment, ok := a.(map[string]any)
-		if !ok || assignment["name"] != podSet {
-			continue
-		}
-		flavors, _ := assignment["flavors"].(map[string]any)
-		for _, flavor := range flavors {
-			name, _ := flavor.(string)
-			names = append(names, name)
+func assignedFlavors(wl *kueue.Workload, podSet string) []string {
+	names := sets.New[string]()
+	for _, assignment := range wl.Status.Admission.PodSetAssignments {
+		for _, flavor := range assignment.Flavors {
+			if string(assignment.Name) == podSet {
+				names.Insert(string(flavor))
+			}
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return sets.List(names)
 }
 
-// checkRelease: quota is given back, by the end of the admission or of the Workload, when
+// checkWorkload: quota is given back, by the end of the admission or of the Workload, when
 // no pod is left, also of a job that its user deleted.
-func (c *checker) checkRelease(v record.Version, before *unstructured.Unstructured) {
-	if before == nil || field(before, "status", "admission") == nil || condition(before, "Finished") {
+func (c *checker) checkWorkload(v record.Version, wl, before *kueue.Workload) {
+	if !v.Deleted {
+		since(c.stopped, v, mustStop(wl))
+	}
+	job := c.trainJobOf(wl)
+	c.countEvictions(job, wl)
+	if !charged(before) || !v.Deleted && charged(wl) {
 		return
 	}
-	if !v.Deleted && field(v.Object, "status", "admission") != nil && !condition(v.Object, "Finished") {
-		return
-	}
-	job := c.trainJobOf(v.Object)
-	for _, pod := range c.of("Pod", job) {
+	for _, pod := range of(c, c.pods, job) {
 		if bound(pod) {
-			c.report(OneIncarnation, v, "its quota is given away while pod %s runs on %s", pod.GetName(), text(pod, "spec", "nodeName"))
+			c.report(OneIncarnation, v, "its quota is given away while pod %s runs on %s", pod.Name, pod.Spec.NodeName)
 		}
 	}
 }
 
-func (c *checker) countEvictions(v record.Version) {
-	c.jobs[v.Object.GetUID()] = c.trainJobOf(v.Object)
-	evictions, _ := field(v.Object, "status", "schedulingStats", "evictions").([]any)
-	total := int64(0)
-	for _, e := range evictions {
-		if e, ok := e.(map[string]any); ok {
-			count, _ := e["count"].(int64)
-			total += count
+func (c *checker) countEvictions(job types.UID, wl *kueue.Workload) {
+	total := int32(0)
+	if wl.Status.SchedulingStats != nil {
+		for _, eviction := range wl.Status.SchedulingStats.Evictions {
+			total += eviction.Count
 		}
 	}
-	c.evictions[v.Object.GetUID()] = max(total, c.evictions[v.Object.GetUID()])
+	c.jobs[wl.UID], c.evictions[wl.UID] = job, max(total, c.evictions[wl.UID])
 }
 
-// tooManyStarts: a job starts once, and once more after each eviction.
-func (c *checker) tooManyStarts(versions []record.Version) []Violation {
-	var found []Violation
-	for job, places := range c.starts {
+// checkStarts: a job starts once, and once more after each eviction.
+func (c *checker) checkStarts() {
+	for at, starts := range c.starts {
 		evictions := 0
-		for wl, owner := range c.jobs {
-			if owner == job {
-				evictions += int(c.evictions[wl])
+		for wl, count := range c.evictions {
+			if c.jobs[wl] == at.job {
+				evictions += int(count)
 			}
 		}
-		for place, starts := range places {
-			if starts > 1+evictions+c.Restarts {
-				found = append(found, Violation{NotOursToStop, lastOf(versions, job), fmt.Sprintf(
-					"%d pods were started at %s, with %d evictions and %d restarts of the user's", starts, place, evictions, c.Restarts)})
-			}
+		if starts > 1+evictions+c.Restarts {
+			c.report(NotOursToStop, c.lastOf(at.job), "%d pods were started at %s, with %d evictions and %d restarts of the user's",
+				starts, at.place, evictions, c.Restarts)
 		}
 	}
-	return found
 }
 
-func lastOf(versions []record.Version, uid types.UID) record.Version {
-	for _, v := range slices.Backward(versions) {
-		if v.Object.GetUID() == uid {
-			return v
-		}
+// lastOf returns the latest version of an object, or an empty one of what nobody has seen.
+func (c *checker) lastOf(uid types.UID) record.Version {
+	if v, seen := c.last[uid]; seen {
+		return v
 	}
 	return record.Version{Object: &unstructured.Unstructured{}}
 }

@@ -5,63 +5,29 @@ package history
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/workload"
+	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
+	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
-// state is the namespace at one resource version.
-type state struct {
-	objects map[types.UID]*unstructured.Unstructured
-	// flavors holds all node labels and tolerations that a flavor ever had, the
-	// present ones last.
-	flavors map[string][]*unstructured.Unstructured
-	// owners maps a JobSet to its TrainJob; it outlives both.
-	owners map[types.UID]types.UID
-	// names are those of the TrainJobs.
-	names map[types.UID]string
-	// freed is since when a pod has no gate, stopped since when a Workload must not start
-	// any, as resource versions.
-	freed, stopped map[types.UID]uint64
-}
-
-func newState() *state {
-	return &state{
-		objects: map[types.UID]*unstructured.Unstructured{},
-		flavors: map[string][]*unstructured.Unstructured{},
-		owners:  map[types.UID]types.UID{},
-		names:   map[types.UID]string{},
-		freed:   map[types.UID]uint64{},
-		stopped: map[types.UID]uint64{},
-	}
-}
-
-// apply goes on to the next version and gives the object as it was before, or nil.
-func (s *state) apply(v record.Version) *unstructured.Unstructured {
-	obj := v.Object
-	before := s.objects[obj.GetUID()]
+// replace notes the object of a version, and gives the one before.
+func replace[T metav1.Object](all map[types.UID]T, v record.Version, obj T) (before T) {
+	before = all[obj.GetUID()]
+	all[obj.GetUID()] = obj
 	if v.Deleted {
-		delete(s.objects, obj.GetUID())
-		return before
-	}
-	s.objects[obj.GetUID()] = obj
-	switch obj.GetKind() {
-	case "ResourceFlavor":
-		s.flavors[obj.GetName()] = append(s.flavors[obj.GetName()], obj)
-	case "TrainJob":
-		s.names[obj.GetUID()] = obj.GetName()
-	case "JobSet":
-		if owner := metav1.GetControllerOf(obj); owner != nil {
-			s.owners[obj.GetUID()] = owner.UID
-		}
-	case "Pod":
-		since(s.freed, v, field(obj, "spec", "schedulingGates") == nil)
-	case "Workload":
-		since(s.stopped, v, condition(obj, "Evicted") || !active(obj))
+		delete(all, obj.GetUID())
 	}
 	return before
 }
@@ -77,9 +43,9 @@ func since(versions map[types.UID]uint64, v record.Version, is bool) {
 }
 
 // trainJobOf returns the TrainJob that a pod or a Workload belongs to.
-func (s *state) trainJobOf(obj *unstructured.Unstructured) types.UID {
-	if obj.GetKind() == "Pod" {
-		return s.owners[types.UID(obj.GetLabels()["jobset.sigs.k8s.io/jobset-uid"])]
+func (c *checker) trainJobOf(obj metav1.Object) types.UID {
+	if jobSet, ok := obj.GetLabels()[jobsetapi.JobSetUIDKey]; ok {
+		return c.owners[types.UID(jobSet)]
 	}
 	if owner := metav1.GetControllerOf(obj); owner != nil {
 		return owner.UID
@@ -87,73 +53,54 @@ func (s *state) trainJobOf(obj *unstructured.Unstructured) types.UID {
 	return ""
 }
 
-// of returns the objects of one kind that belong to a TrainJob, by name.
-func (s *state) of(kind string, trainJob types.UID) []*unstructured.Unstructured {
-	var out []*unstructured.Unstructured
-	for _, obj := range s.objects {
-		if obj.GetKind() == kind && s.trainJobOf(obj) == trainJob {
-			out = append(out, obj)
-		}
-	}
-	slices.SortFunc(out, func(a, b *unstructured.Unstructured) int {
-		if a.GetName() < b.GetName() {
-			return -1
-		}
-		return 1
-	})
+// of returns the objects among all that belong to a TrainJob, by name.
+func of[T metav1.Object](c *checker, all map[types.UID]T, trainJob types.UID) []T {
+	out := slices.DeleteFunc(slices.Collect(maps.Values(all)), func(obj T) bool { return c.trainJobOf(obj) != trainJob })
+	slices.SortFunc(out, func(a, b T) int { return strings.Compare(a.GetName(), b.GetName()) })
 	return out
 }
 
 // bound reports whether a pod has a node and is not over.
-func bound(pod *unstructured.Unstructured) bool {
-	phase := text(pod, "status", "phase")
-	return text(pod, "spec", "nodeName") != "" && phase != "Succeeded" && phase != "Failed"
+func bound(pod *corev1.Pod) bool {
+	return pod != nil && pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// admitted reports whether a Workload holds quota and may run.
-func admitted(wl *unstructured.Unstructured) bool {
-	return field(wl, "status", "admission") != nil && condition(wl, "Admitted") && !condition(wl, "Finished")
+// charged reports whether a Workload holds quota.
+func charged(wl *kueue.Workload) bool {
+	return wl != nil && wl.Status.Admission != nil && !workloadfinish.IsFinished(wl)
 }
 
-func active(wl *unstructured.Unstructured) bool { return field(wl, "spec", "active") != false }
+// mayRun reports whether a Workload holds quota and may run.
+func mayRun(wl *kueue.Workload) bool { return charged(wl) && workload.IsAdmitted(wl) }
 
-func condition(obj *unstructured.Unstructured, name string) bool {
-	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
-	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == name {
-			return c["status"] == "True"
-		}
-	}
-	return false
-}
+// mustStop reports whether a Workload must not start any pod.
+func mustStop(wl *kueue.Workload) bool { return workloadevict.IsEvicted(wl) || !workload.IsActive(wl) }
 
 func field(obj *unstructured.Unstructured, path ...string) any {
 	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
 	return value
 }
 
-func text(obj *unstructured.Unstructured, path ...string) string {
-	value, _ := field(obj, path...).(string)
-	return value
+// told are the fields of each kind that matter to a person.
+var told = map[string][][]string{
+	"TrainJob": {{"spec", "suspend"}},
+	"JobSet":   {{"spec", "suspend"}},
+	"Job":      {{"spec", "suspend"}},
+	"Workload": {{"spec", "active"}, {"status", "admission", "clusterQueue"}},
+	"Pod":      {{"spec", "nodeName"}, {"status", "phase"}},
 }
 
 // Summary says in one line what matters of a version.
 func Summary(v record.Version) string {
-	obj := v.Object
-	line := v.String()
+	obj, line := v.Object, v.String()
 	if v.Deleted {
 		return line + ": deleted"
 	}
 	if obj.GetDeletionTimestamp() != nil {
 		line += ", going"
 	}
-	switch obj.GetKind() {
-	case "TrainJob", "JobSet", "Job":
-		line += fmt.Sprintf(": suspend=%v", field(obj, "spec", "suspend"))
-	case "Workload":
-		line += fmt.Sprintf(": active=%v admission=%v", field(obj, "spec", "active"), field(obj, "status", "admission") != nil)
-	case "Pod":
-		line += fmt.Sprintf(": node=%q phase=%s", text(obj, "spec", "nodeName"), text(obj, "status", "phase"))
+	for _, path := range told[obj.GetKind()] {
+		line += fmt.Sprintf(" %s=%v", path[len(path)-1], field(obj, path...))
 	}
 	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
 	for _, c := range conditions {
