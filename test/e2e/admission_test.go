@@ -80,7 +80,7 @@ var _ = Describe("The manager's entry", func() {
 	It("is reset when an exported TrainJob is created again", core, Label("invariant", "ours-only"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "8")
 		w.MakeRunning(ctx, w.Job("copied").GPUs("8"), 1, onH100)
-		exported := get(ctx, w, &trainer.TrainJob{}, "copied")
+		exported := w.TrainJob(ctx, "copied")
 		again := &trainer.TrainJob{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "again", Labels: exported.Labels},
 			Spec:       exported.Spec,
@@ -102,7 +102,7 @@ var _ = Describe("The manager's entry", func() {
 				kit.TrainJob(w.Namespace, "applied").PodAnnotation("example.com/late", "node", "c", "d").Spec.RuntimePatches...)
 		})
 		w.EventuallyAtTheGate(ctx, "applied")
-		Expect(get(ctx, w, &trainer.TrainJob{}, "applied").Spec.RuntimePatches).To(HaveLen(3))
+		Expect(w.TrainJob(ctx, "applied").Spec.RuntimePatches).To(HaveLen(3))
 	}, SpecTimeout(specTimeout))
 
 	It("comes with a queue, which a TrainJob cannot leave again", core, func(ctx context.Context) {
@@ -110,7 +110,7 @@ var _ = Describe("The manager's entry", func() {
 		job := kit.TrainJob(w.Namespace, "wanders").GPUs("1").Obj()
 		job.Spec.Suspend = ptr.To(true)
 		w.Make(ctx, job)
-		Expect(get(ctx, w, &trainer.TrainJob{}, "wanders").Spec.RuntimePatches).To(BeEmpty())
+		Expect(w.TrainJob(ctx, "wanders").Spec.RuntimePatches).To(BeEmpty())
 		w.Edit(ctx, "wanders", func(t *trainer.TrainJob) { metav1.SetMetaDataLabel(&t.ObjectMeta, kit.QueueLabel, "queue") })
 		w.EventuallyAtTheGate(ctx, "wanders")
 		Expect(w.TryEdit(ctx, "wanders", func(t *trainer.TrainJob) { delete(t.Labels, kit.QueueLabel) })).To(MatchError(SatisfyAll(

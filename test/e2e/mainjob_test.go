@@ -125,7 +125,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 		w.Finish(ctx, "fails", "failed")
 		wl := w.EventuallyCondition(ctx, "fails", kueue.WorkloadFinished)
 		finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-		failed := apimeta.FindStatusCondition(get(ctx, w, &trainer.TrainJob{}, "fails").Status.Conditions, trainer.TrainJobFailed)
+		failed := apimeta.FindStatusCondition(w.TrainJob(ctx, "fails").Status.Conditions, trainer.TrainJobFailed)
 		Expect(finished.Reason).To(Equal(kueue.WorkloadFinishedReasonFailed))
 		Expect(finished.Message).To(Equal(failed.Message))
 
@@ -224,12 +224,12 @@ var _ = Describe("A TrainJob without a queue", func() {
 		job := kit.TrainJob(w.Namespace, "free").Obj()
 		w.Make(ctx, job)
 		w.EventuallyRuns(ctx, "free", 1, nil)
-		stored := get(ctx, w, &trainer.TrainJob{}, "free")
+		stored := w.TrainJob(ctx, "free")
 		Expect(stored.Spec.RuntimePatches).To(BeEmpty())
 		Expect(stored.Spec.Suspend).To(HaveValue(BeFalse()))
 		Expect(w.Workload(ctx, "free")).To(BeNil())
 		w.Finish(ctx, "free", "succeeded")
-		Eventually(ctx, func() bool { return finished(get(ctx, w, &trainer.TrainJob{}, "free")) }).Should(BeTrue())
+		Eventually(ctx, func() bool { return finished(w.TrainJob(ctx, "free")) }).Should(BeTrue())
 	}, SpecTimeout(specTimeout))
 
 	It("runs although its exported manifest carries an entry of a former queue", since(world.Trainer22), func(ctx context.Context) {

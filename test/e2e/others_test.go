@@ -68,13 +68,7 @@ var _ = Describe("Entries of other managers", Serial, func() {
 
 // others returns the entries but ours.
 func others(entries []any) []any {
-	var out []any
-	for _, entry := range entries {
-		if entry.(map[string]any)["manager"] != patch.Manager {
-			out = append(out, entry)
-		}
-	}
-	return out
+	return slices.DeleteFunc(entries, func(entry any) bool { return entry.(map[string]any)["manager"] == patch.Manager })
 }
 
 // extendCRD makes the API server keep a field of patch entries that no Go type has, as
