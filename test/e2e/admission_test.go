@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -20,14 +19,7 @@ var _ = Describe("Bad input", func() {
 	DescribeTable("is refused when a TrainJob is created",
 		func(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {
 			w := newPools(ctx, "0", "0")
-			job := w.Job("bad").Nodes(2)
-			change(job)
-			err := w.Create(ctx, job.Obj())
-			Expect(err).To(HaveOccurred())
-			for _, part := range want {
-				part = strings.ReplaceAll(part, "spec.runtimePatches", "spec."+fieldOf[trainerOf(ctx)])
-				Expect(err.Error()).To(ContainSubstring(part))
-			}
+			w.expectRefused(ctx, change, want...)
 		},
 		Entry("for a runtime that does not exist", func(j *kit.TrainJobBuilder) { j.Runtime("no-such-runtime") },
 			"spec.runtimeRef", `ClusterTrainingRuntime "no-such-runtime"`, "create it"),

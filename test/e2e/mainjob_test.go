@@ -194,23 +194,8 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
   runtimePatches:
   - manager: example.com/user
     time: "2026-01-01T00:00:00Z" # given, so that Trainer's webhook leaves the entry alone at create
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
-            template:
-              spec:
-                template:
-                  spec:
-                    volumes:
-                    - name: scratch
-                      emptyDir: {sizeLimit: 2048Mi}
-                    containers:
-                    - name: node
-                      volumeMounts:
-                      - {name: scratch, mountPath: /scratch, readOnly: false}
-`)
+    `+ofNode(`{volumes: [{name: scratch, emptyDir: {sizeLimit: 2048Mi}}],
+      containers: [{name: node, volumeMounts: [{name: scratch, mountPath: /scratch, readOnly: false}]}]}`))
 		w.EventuallyRuns(ctx, "plain", 1, onH100)
 		Expect(w.raw(ctx, "plain", "spec", "runtimePatches")).To(ContainElement(SatisfyAll(
 			HaveKeyWithValue("manager", "example.com/user"),

@@ -23,10 +23,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -166,23 +164,20 @@ func (w *site) secondManager(ctx context.Context, set map[string]any) string {
 	GinkgoHelper()
 	data, err := os.ReadFile(filepath.Join(cluster.LocalDir(), "config", "kueue-trainer.yaml"))
 	Expect(err).NotTo(HaveOccurred())
-	config := map[string]any{}
-	Expect(yaml.Unmarshal(data, &config)).To(Succeed())
 	address := freeAddress(ctx)
-	for field, value := range set {
-		Expect(unstructured.SetNestedField(config, value, "metrics", field)).To(Succeed())
-	}
-	Expect(unstructured.SetNestedField(config, address, "metrics", "bindAddress")).To(Succeed())
-	Expect(unstructured.SetNestedField(config, "0", "health", "healthProbeBindAddress")).To(Succeed())
 	_, port, err := net.SplitHostPort(freeAddress(ctx))
 	Expect(err).NotTo(HaveOccurred())
-	webhookPort, err := strconv.ParseInt(port, 10, 64)
+	webhookPort, err := strconv.Atoi(port)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(unstructured.SetNestedField(config, webhookPort, "webhook", "port")).To(Succeed())
-	data, err = yaml.Marshal(config)
+	config, err := world.Configuration(string(data), map[string]any{"metrics": set})
+	Expect(err).NotTo(HaveOccurred())
+	config, err = world.Configuration(config, map[string]any{
+		"metrics": map[string]any{"bindAddress": address}, "webhook": map[string]any{"port": webhookPort},
+		"health": map[string]any{"healthProbeBindAddress": "0"},
+	})
 	Expect(err).NotTo(HaveOccurred())
 	file := filepath.Join(GinkgoT().TempDir(), "configuration.yaml")
-	Expect(os.WriteFile(file, data, 0o600)).To(Succeed())
+	Expect(os.WriteFile(file, []byte(config), 0o600)).To(Succeed())
 
 	manager := exec.Command(filepath.Join(root(), "bin", "kueue-trainer"), "--config="+file)
 	manager.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(cluster.LocalDir(), "kubeconfigs", "kueue-trainer"))

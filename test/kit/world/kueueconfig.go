@@ -19,7 +19,7 @@ import (
 func (c *Cluster) ConfigureKueue(ctx context.Context, set map[string]any) (before string, err error) {
 	err = c.changeConfig(ctx, kueueConfig, func(content string) (string, error) {
 		before = content
-		return merged(content, set)
+		return Configuration(content, set)
 	})
 	return before, err
 }
@@ -27,7 +27,7 @@ func (c *Cluster) ConfigureKueue(ctx context.Context, set map[string]any) (befor
 // ConfigureManager sets fields of kueue-trainer's configuration, below those that it has, which reads
 // it at its start.
 func (c *Cluster) ConfigureManager(ctx context.Context, set map[string]any) error {
-	return c.changeConfig(ctx, managerConfig, func(content string) (string, error) { return merged(content, set) })
+	return c.changeConfig(ctx, managerConfig, func(content string) (string, error) { return Configuration(content, set) })
 }
 
 // configFile is a configuration in a ConfigMap.
@@ -41,8 +41,8 @@ var (
 	managerConfig = configFile{client.ObjectKey{Namespace: "kueue-trainer-system", Name: "kueue-trainer-config"}, "configuration.yaml"}
 )
 
-// merged sets fields of a configuration.
-func merged(content string, set map[string]any) (string, error) {
+// Configuration is one with fields set, below those that it has.
+func Configuration(content string, set map[string]any) (string, error) {
 	fields := map[string]any{}
 	if err := yaml.Unmarshal([]byte(content), &fields); err != nil {
 		return "", fmt.Errorf("reading a configuration: %w", err)
