@@ -7,11 +7,9 @@ import (
 	"io"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -22,22 +20,6 @@ func newWorld(t *testing.T) *World {
 	scheme := kit.Scheme(trainer.AddToScheme)
 	cluster := &Cluster{Client: kit.Fake(scheme).Build(), Integration: External}
 	return New(t.Context(), gomega.NewWithT(t), io.Discard, cluster, "test", "1")
-}
-
-func TestChangeOfWhatIsStoredAlone(t *testing.T) {
-	w := newWorld(t)
-	stored := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}}
-	w.Make(t.Context(), stored)
-
-	w.EditQueue(t.Context(), "gpus", func(cq *kueue.ClusterQueue) { cq.Spec.CohortName = "team" })
-
-	var got kueue.ClusterQueue
-	if err := w.Get(t.Context(), client.ObjectKey{Name: "gpus"}, &got); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(kueue.ClusterQueueSpec{CohortName: "team"}, got.Spec); diff != "" {
-		t.Errorf("what the builder has filled in was written, too (-want +got):\n%s", diff)
-	}
 }
 
 func TestWorldIsEmptyWhenItIsUnmade(t *testing.T) {
