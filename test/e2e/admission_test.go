@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -20,14 +19,7 @@ var _ = Describe("Bad input", func() {
 	DescribeTable("is refused when a TrainJob is created",
 		func(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {
 			w := newPools(ctx, "0", "0")
-			job := w.Job("bad").Nodes(2)
-			change(job)
-			err := w.Create(ctx, job.Obj())
-			Expect(err).To(HaveOccurred())
-			for _, part := range want {
-				part = strings.ReplaceAll(part, "spec.runtimePatches", "spec."+fieldOf[trainerOf(ctx)])
-				Expect(err.Error()).To(ContainSubstring(part))
-			}
+			w.expectRefused(ctx, change, want...)
 		},
 		Entry("for a runtime that does not exist", func(j *kit.TrainJobBuilder) { j.Runtime("no-such-runtime") },
 			"spec.runtimeRef", `ClusterTrainingRuntime "no-such-runtime"`, "create it"),
@@ -80,7 +72,7 @@ var _ = Describe("The manager's entry", func() {
 	It("is reset when an exported TrainJob is created again", core, Label("invariant", "ours-only"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "8")
 		w.MakeRunning(ctx, w.Job("copied").GPUs("8"), 1, onH100)
-		exported := get(ctx, w, &trainer.TrainJob{}, "copied")
+		exported := w.TrainJob(ctx, "copied")
 		again := &trainer.TrainJob{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "again", Labels: exported.Labels},
 			Spec:       exported.Spec,
@@ -102,7 +94,7 @@ var _ = Describe("The manager's entry", func() {
 				kit.TrainJob(w.Namespace, "applied").PodAnnotation("example.com/late", "node", "c", "d").Spec.RuntimePatches...)
 		})
 		w.EventuallyAtTheGate(ctx, "applied")
-		Expect(get(ctx, w, &trainer.TrainJob{}, "applied").Spec.RuntimePatches).To(HaveLen(3))
+		Expect(w.TrainJob(ctx, "applied").Spec.RuntimePatches).To(HaveLen(3))
 	}, SpecTimeout(specTimeout))
 
 	It("comes with a queue, which a TrainJob cannot leave again", core, func(ctx context.Context) {
@@ -110,7 +102,7 @@ var _ = Describe("The manager's entry", func() {
 		job := kit.TrainJob(w.Namespace, "wanders").GPUs("1").Obj()
 		job.Spec.Suspend = ptr.To(true)
 		w.Make(ctx, job)
-		Expect(get(ctx, w, &trainer.TrainJob{}, "wanders").Spec.RuntimePatches).To(BeEmpty())
+		Expect(w.TrainJob(ctx, "wanders").Spec.RuntimePatches).To(BeEmpty())
 		w.Edit(ctx, "wanders", func(t *trainer.TrainJob) { metav1.SetMetaDataLabel(&t.ObjectMeta, kit.QueueLabel, "queue") })
 		w.EventuallyAtTheGate(ctx, "wanders")
 		Expect(w.TryEdit(ctx, "wanders", func(t *trainer.TrainJob) { delete(t.Labels, kit.QueueLabel) })).To(MatchError(SatisfyAll(

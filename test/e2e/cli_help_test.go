@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -48,7 +49,7 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		for _, cmd := range allCommands(cli.NewCommand(genericiooptions.NewTestIOStreamsDiscard())) {
 			Expect(cmd.Example).NotTo(BeEmpty(), "%s has no example", cmd.CommandPath())
 			for _, example := range commandsOf(cmd.Example) {
-				if containsAny(example, notRun) {
+				if slices.ContainsFunc(notRun, func(part string) bool { return strings.Contains(example, part) }) {
 					continue
 				}
 				ran++
@@ -117,15 +118,6 @@ func commandsOf(examples string) []string {
 		}
 	}
 	return all
-}
-
-func containsAny(text string, parts []string) bool {
-	for _, part := range parts {
-		if strings.Contains(text, part) {
-			return true
-		}
-	}
-	return false
 }
 
 // exampleShell is a place to run examples in: a directory with the files that they name, and

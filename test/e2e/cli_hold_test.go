@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
@@ -79,20 +80,14 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 
 	It("requeue a job behind those that wait", func(ctx context.Context) {
 		w, _ := newRunning(ctx, "runs")
-		w.MakePending(ctx, w.Job("next").GPUs("8"))
-		Expect(w.says(ctx, "requeue", "runs")).To(ContainSubstring("queued again in queue"))
-		w.EventuallyRuns(ctx, "next", 1, onH100)
-		w.eventuallyListed(ctx, "runs", explain.Waiting)
+		w.requeuesBehind(ctx, "runs", w.Job("next").GPUs("8"))
 		w.Finish(ctx, "next", "succeeded")
 		w.EventuallyRuns(ctx, "runs", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("requeue a job behind those of another shape that wait", func(ctx context.Context) {
 		w, _ := newRunning(ctx, "runs")
-		w.MakePending(ctx, w.Job("smaller").GPUs("4"))
-		Expect(w.says(ctx, "requeue", "runs")).To(ContainSubstring("queued again in queue"))
-		w.EventuallyRuns(ctx, "smaller", 1, onH100)
-		w.eventuallyListed(ctx, "runs", explain.Waiting)
+		w.requeuesBehind(ctx, "runs", w.Job("smaller").GPUs("4"))
 	}, SpecTimeout(specTimeout))
 
 	It("resume a deactivated job for who may, and tell others who can", func(ctx context.Context) {
@@ -119,6 +114,15 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		runsPage(ctx, "docs/hold.md")
 	}, SpecTimeout(specTimeout))
 })
+
+// requeuesBehind has a job that runs queue again behind another one, which runs then.
+func (w *site) requeuesBehind(ctx context.Context, job string, next *kit.TrainJobBuilder) {
+	GinkgoHelper()
+	w.MakePending(ctx, next)
+	Expect(w.says(ctx, "requeue", job)).To(ContainSubstring("queued again in queue"))
+	w.EventuallyRuns(ctx, next.Name, 1, onH100)
+	w.eventuallyListed(ctx, job, explain.Waiting)
+}
 
 // says runs the plugin in the spec's namespace, and returns what it printed.
 func (w *site) says(ctx context.Context, args ...string) string {

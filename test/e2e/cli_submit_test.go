@@ -29,7 +29,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 		Expect(container.Image).To(Equal("train:1"))
 		Expect(container.Command).To(Equal([]string{"torchrun", "train.py"}))
 		Expect(container.Args).To(Equal([]string{"--fast"}))
-		job := get(ctx, w, &trainer.TrainJob{}, "llama")
+		job := w.TrainJob(ctx, "llama")
 		Expect(job.Labels).To(HaveKeyWithValue("team", "a"))
 		Expect(job.Annotations).To(HaveKeyWithValue("note", "b"))
 	})

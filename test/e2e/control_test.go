@@ -60,14 +60,14 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	It("running TrainJobs run on, and nothing is written when it is back", core, long, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
 		w, pods := newRunning(ctx, "runs")
 		// The last words on the start, Trainer's and ours.
-		Eventually(ctx, func() []trainer.JobStatus { return get(ctx, w, &trainer.TrainJob{}, "runs").Status.JobsStatus }).
+		Eventually(ctx, func() []trainer.JobStatus { return w.TrainJob(ctx, "runs").Status.JobsStatus }).
 			Should(ContainElement(HaveField("Ready", HaveValue(BeEquivalentTo(1)))))
 		w.eventuallyReady(ctx, "runs", kueue.WorkloadStarted)
-		before, wl := get(ctx, w, &trainer.TrainJob{}, "runs"), w.Workload(ctx, "runs")
+		before, wl := w.TrainJob(ctx, "runs"), w.Workload(ctx, "runs")
 		w.stopManager(ctx)
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 		w.ConsistentlyKeeps(ctx, "runs", pods, wl)
-		Expect(get(ctx, w, &trainer.TrainJob{}, "runs").ResourceVersion).To(Equal(before.ResourceVersion))
+		Expect(w.TrainJob(ctx, "runs").ResourceVersion).To(Equal(before.ResourceVersion))
 		Expect(w.Workload(ctx, "runs").ResourceVersion).To(Equal(wl.ResourceVersion))
 	}, SpecTimeout(specTimeout))
 
@@ -93,11 +93,10 @@ var _ = Describe("On a local control plane", Label("control"), Serial, func() {
 	It("a preemption writes no error into the manager's log", core, Label("invariant", "quiet"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "8")
 		w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
-		before, err := cluster.ErrorLines(cluster.Manager())
-		Expect(err).NotTo(HaveOccurred())
+		before := w.errorLines()
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
 		w.EventuallyRuns(ctx, "patient", 1, onA100)
-		Expect(cluster.ErrorLines(cluster.Manager())).To(Equal(before))
+		Expect(w.errorLines()).To(Equal(before))
 	}, SpecTimeout(specTimeout))
 })
 

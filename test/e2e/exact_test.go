@@ -55,11 +55,7 @@ var _ = Describe("A waiting TrainJob", func() {
 		w.Touch(ctx, "frozen")
 		// Who comes after the edit is what it says.
 		w.Make(ctx, w.Job("later").Runtime(runtime.Name).GPUs("2").Obj())
-		Eventually(ctx, func(g Gomega) {
-			wl := w.Workload(ctx, "later")
-			g.Expect(wl).NotTo(BeNil())
-			g.Expect(wl.Spec.PodSets[0].Count).To(Equal(int32(4)))
-		}).Should(Succeed())
+		w.EventuallyWorkload(ctx, "later", HaveField("Spec.PodSets", ConsistOf(HaveField("Count", int32(4)))))
 		Consistently(ctx, func() int32 { return w.Workload(ctx, "frozen").Spec.PodSets[0].Count }).Should(Equal(int32(1)))
 	}, SpecTimeout(specTimeout))
 
@@ -69,8 +65,7 @@ var _ = Describe("A waiting TrainJob", func() {
 		w.MakeRunning(ctx, w.Job("holds").GPUs("8"), 1, onH100, runtime)
 		w.MakePending(ctx, w.Job("refrozen").Runtime(runtime.Name).GPUs("2"))
 		w.EditRuntime(ctx, runtime.Name, kit.OfNodes(4))
-		snapshot := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "refrozen-runtime-snapshot"}}
-		Expect(w.Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot)).To(Succeed())
+		snapshot := get(ctx, w, &corev1.ConfigMap{}, "refrozen-runtime-snapshot")
 		first := snapshot.UID
 		// Times of creation are whole seconds: the next snapshot has to be newer than the JobSet.
 		Eventually(ctx, func() time.Duration { return time.Since(snapshot.CreationTimestamp.Time) }).Should(BeNumerically(">", 2*time.Second))
@@ -92,16 +87,11 @@ var _ = Describe("A waiting TrainJob", func() {
 		w.runsOutside("Trainer makes the JobSet of a job that was resumed before it looked, from the edited runtime, and pods come before the manager sees that")
 		allow := w.refuseSnapshots(ctx)
 		w.Make(ctx, runtime, w.Job("late").Runtime(runtime.Name).GPUs("2").Obj())
-		Eventually(ctx, func() any { return get(ctx, w, &trainer.TrainJob{}, "late").Spec.Suspend }).Should(HaveValue(BeFalse()))
+		Eventually(ctx, func() any { return w.TrainJob(ctx, "late").Spec.Suspend }).Should(HaveValue(BeFalse()))
 		w.EditRuntime(ctx, runtime.Name, kit.OfNodes(4))
 		allow(ctx)
 		w.Touch(ctx, "late")
-		Eventually(ctx, func(g Gomega) {
-			wl := w.Workload(ctx, "late")
-			g.Expect(wl).NotTo(BeNil())
-			g.Expect(wl.Status.Admission).NotTo(BeNil())
-			g.Expect(wl.Status.Admission.PodSetAssignments[0].Count).To(HaveValue(Equal(int32(4))))
-		}).Should(Succeed())
+		w.EventuallyWorkload(ctx, "late", HaveField("Status.Admission.PodSetAssignments", ConsistOf(HaveField("Count", HaveValue(Equal(int32(4)))))))
 		w.EventuallyRuns(ctx, "late", 4, onH100)
 	}, SpecTimeout(specTimeout))
 })
@@ -176,12 +166,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 		w.Edit(ctx, "moves", func(t *trainer.TrainJob) {
 			t.Labels[kit.QueueLabel], t.Spec.Suspend = "other", ptr.To(true)
 		})
-		Eventually(ctx, func(g Gomega) {
-			wl := w.Workload(ctx, "moves")
-			g.Expect(wl).NotTo(BeNil())
-			g.Expect(wl.Status.Admission).NotTo(BeNil())
-			g.Expect(string(wl.Status.Admission.ClusterQueue)).To(Equal(w.Name("other")))
-		}).Should(Succeed())
+		w.EventuallyWorkload(ctx, "moves", HaveField("Status.Admission.ClusterQueue", BeEquivalentTo(w.Name("other"))))
 		w.EventuallyRuns(ctx, "moves", 1, onA100)
 	}, SpecTimeout(specTimeout))
 
@@ -193,7 +178,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 		w.SetQuota(ctx, w.Name("gpus"), "8")
 		w.EventuallyCondition(ctx, "eager", kueue.WorkloadAdmitted)
 		w.Edit(ctx, "eager", resume)
-		Expect(get(ctx, w, &trainer.TrainJob{}, "eager").Spec.Suspend).To(HaveValue(BeFalse()))
+		Expect(w.TrainJob(ctx, "eager").Spec.Suspend).To(HaveValue(BeFalse()))
 		allow(ctx)
 		for _, pod := range w.EventuallyRuns(ctx, "eager", 1, onH100) {
 			Expect(pod.Spec.NodeSelector).To(Equal(onH100))

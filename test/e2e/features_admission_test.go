@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/constants"
 
@@ -56,13 +55,9 @@ func (w *site) gatedBy(ctx context.Context, job, gates string) {
 // eventuallyGatedBy waits until a TrainJob's Workload says what gates its admission.
 func (w *site) eventuallyGatedBy(ctx context.Context, job, gates string) {
 	GinkgoHelper()
-	Eventually(ctx, func(g Gomega) {
-		wl := w.Workload(ctx, job)
-		g.Expect(wl).NotTo(BeNil())
-		g.Expect(wl.Annotations).To(HaveKeyWithValue(constants.AdmissionGatedByAnnotation, gates))
-		g.Expect(wl.Status.Conditions).To(ContainElement(And(
-			HaveField("Type", kueue.WorkloadQuotaReserved), HaveField("Status", metav1.ConditionFalse), HaveField("Reason", kueue.WorkloadAdmissionGated))))
-	}).Should(Succeed())
+	w.EventuallyWorkload(ctx, job,
+		HaveField("Annotations", HaveKeyWithValue(constants.AdmissionGatedByAnnotation, gates)),
+		condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, kueue.WorkloadAdmissionGated))
 }
 
 // Concurrent admission is alpha: it takes a feature gate, and a restart of Kueue.
@@ -99,10 +94,9 @@ func (w *site) eventuallyRunsOn(ctx context.Context, job string, nodeLabels map[
 	Eventually(ctx, func(g Gomega) {
 		pods := w.Pods(ctx, job)
 		g.Expect(pods).To(HaveLen(1))
-		var node corev1.Node
-		g.Expect(w.Get(ctx, client.ObjectKey{Name: pods[0].Spec.NodeName}, &node)).To(Succeed())
+		g.Expect(pods[0].Spec.NodeName).NotTo(BeEmpty())
 		for key, value := range nodeLabels {
-			g.Expect(node.Labels).To(HaveKeyWithValue(key, value))
+			g.Expect(w.Node(ctx, pods[0].Spec.NodeName).Labels).To(HaveKeyWithValue(key, value))
 		}
 	}).Should(Succeed())
 	return w.EventuallyRuns(ctx, job, 1, nodeLabels)[0]

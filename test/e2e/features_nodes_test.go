@@ -186,18 +186,14 @@ func (w *site) stopKubelet(ctx context.Context, pod corev1.Pod, ready corev1.Con
 	GinkgoHelper()
 	DeferCleanup(func(ctx context.Context) { w.forceDelete(ctx, &pod) })
 	// kwok goes on with the pods of a node that it had.
-	stays := pod.DeepCopy()
-	metav1.SetMetaDataAnnotation(&stays.ObjectMeta, "localcluster/terminate-after", "1h")
-	Expect(w.Patch(ctx, stays, client.MergeFrom(&pod))).To(Succeed())
+	w.PatchJSON(ctx, pod.DeepCopy(), `{"metadata":{"annotations":{"localcluster/terminate-after":"1h"}}}`)
 	node := w.Node(ctx, pod.Spec.NodeName)
-	before := node.DeepCopy()
-	delete(node.Annotations, kit.KwokAnnotation)
-	Expect(w.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
-	before = node.DeepCopy()
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			c.Status, c.Reason, c.LastTransitionTime = ready, "KubeletStopped", metav1.Now()
+	w.PatchJSON(ctx, node, fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, kit.KwokAnnotation))
+	w.ChangeStatus(ctx, node, func() {
+		for i := range node.Status.Conditions {
+			if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+				c.Status, c.Reason, c.LastTransitionTime = ready, "KubeletStopped", metav1.Now()
+			}
 		}
-	}
-	Expect(w.Status().Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+	})
 }

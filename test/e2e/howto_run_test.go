@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/gomega"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -30,10 +29,10 @@ var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
 		w := newPools(ctx, "8", "0")
 		w.MakePending(ctx, w.Job("waits").Nodes(2).GPUs("8"))
 		wl := w.Workload(ctx, "waits")
-		before := wl.DeepCopy()
-		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue,
-			Reason: "ByHand", Message: "it was in the way", LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))})
-		Expect(w.Status().Patch(ctx, wl, client.MergeFrom(before))).To(Succeed())
+		w.ChangeStatus(ctx, wl, func() {
+			apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue,
+				Reason: "ByHand", Message: "it was in the way", LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))})
+		})
 
 		state := w.eventuallyExplained(ctx, "waits", explain.Deactivated, "ByHand").State
 		Expect(state.Stuck).To(BeTrue())

@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -37,7 +36,7 @@ var _ = Describe("A job that is evicted while Trainer resumes it", Label("contro
 		resumed, letThrough := w.holdResumes(ctx)
 
 		w.SetQuota(ctx, w.Name("gpus"), "8")
-		Eventually(ctx, func() any { return get(ctx, w, &trainer.TrainJob{}, "late").Spec.Suspend }).WithPolling(20 * time.Millisecond).
+		Eventually(ctx, func() any { return w.TrainJob(ctx, "late").Spec.Suspend }).WithPolling(20 * time.Millisecond).
 			Should(HaveValue(BeFalse()))
 		w.SetStopPolicy(ctx, kit.ClusterQueue(w.Name("gpus")), kueue.HoldAndDrain)
 		w.eventuallyEvicted(ctx, "late", kueue.WorkloadEvictedByClusterQueueStopped)

@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -51,32 +50,21 @@ var _ = Describe("Where somebody's admission undoes what the manager writes", La
 // in the spec's namespace or, without an expression, refuse them.
 func (w *site) interfere(ctx context.Context, expression string) {
 	GinkgoHelper()
-	match := &admissionregistrationv1.MatchResources{
-		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.Namespace}},
-		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-			Rule: admissionregistrationv1.Rule{
-				APIGroups: []string{trainer.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"trainjobs"}},
-		}}},
-	}
-	conditions := []admissionregistrationv1.MatchCondition{{
+	refusal := w.policy("interferes", []string{trainer.GroupVersion.Group}, []string{"trainjobs"}, "false")
+	refusal.Spec.MatchConditions = []admissionregistrationv1.MatchCondition{{
 		Name: "ours", Expression: `request.userInfo.username == "kueue-trainer" && has(object.spec.runtimePatches)`,
 	}}
-	meta := metav1.ObjectMeta{Name: w.Name("interferes")}
 	if expression == "" {
-		w.Make(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: match, MatchConditions: conditions,
-			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "not in this cluster"}},
-		}}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: meta.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		}})
+		w.Make(ctx, refusal, bound(refusal))
 		return
 	}
-	w.Make(ctx, &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
-		MatchConstraints: match, MatchConditions: conditions, ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+	w.Make(ctx, &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: refusal.ObjectMeta, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+		MatchConstraints: refusal.Spec.MatchConstraints, MatchConditions: refusal.Spec.MatchConditions,
+		ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 		Mutations: []admissionregistrationv1.Mutation{{
 			PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{Expression: expression}}},
-	}}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name}})
+	}}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: refusal.ObjectMeta, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: refusal.Name}})
 }
 
 // trainJobWrites returns what the manager wrote of TrainJobs.

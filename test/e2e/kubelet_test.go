@@ -98,8 +98,8 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 	It("a pod of a drained node waits for one, with the job's quota", func(ctx context.Context) {
 		pod := w.MakeRunning(ctx, w.payload("drained").GPUs("8"), 1, onKubelet)[0]
 		w.MakePending(ctx, w.payload("next").GPUs("8"))
-		DeferCleanup(func(ctx context.Context) { cordon(ctx, node, false) })
-		cordon(ctx, node, true)
+		DeferCleanup(func(ctx context.Context) { w.cordon(ctx, node, false) })
+		w.cordon(ctx, node, true)
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: pod.Name}}
 		Expect(w.SubResource("eviction").Create(ctx, &pod, eviction)).To(Succeed())
 
@@ -111,7 +111,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 			g.Expect(pods[0].Spec.SchedulingGates).To(BeEmpty())
 		}).Should(Succeed())
 		w.ConsistentlyUnbound(ctx, "next")
-		cordon(ctx, node, false)
+		w.cordon(ctx, node, false)
 		w.EventuallyRuns(ctx, "drained", 1, onKubelet)
 		Expect(evictions(w.Workload(ctx, "drained"))).To(BeZero())
 	}, SpecTimeout(specTimeout))
@@ -192,10 +192,9 @@ func (w *site) restarting(ctx context.Context, times int32) *trainer.ClusterTrai
 	})
 }
 
-func cordon(ctx context.Context, node string, unschedulable bool) {
+func (w *site) cordon(ctx context.Context, node string, unschedulable bool) {
 	GinkgoHelper()
-	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable)
-	Expect(cluster.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
+	w.PatchJSON(ctx, kit.Node(node, nil), fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, unschedulable))
 }
 
 // onNode runs a command on a node of kind's, which is a container.

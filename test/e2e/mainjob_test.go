@@ -125,7 +125,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 		w.Finish(ctx, "fails", "failed")
 		wl := w.EventuallyCondition(ctx, "fails", kueue.WorkloadFinished)
 		finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-		failed := apimeta.FindStatusCondition(get(ctx, w, &trainer.TrainJob{}, "fails").Status.Conditions, trainer.TrainJobFailed)
+		failed := apimeta.FindStatusCondition(w.TrainJob(ctx, "fails").Status.Conditions, trainer.TrainJobFailed)
 		Expect(finished.Reason).To(Equal(kueue.WorkloadFinishedReasonFailed))
 		Expect(finished.Message).To(Equal(failed.Message))
 
@@ -194,23 +194,8 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
   runtimePatches:
   - manager: example.com/user
     time: "2026-01-01T00:00:00Z" # given, so that Trainer's webhook leaves the entry alone at create
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
-            template:
-              spec:
-                template:
-                  spec:
-                    volumes:
-                    - name: scratch
-                      emptyDir: {sizeLimit: 2048Mi}
-                    containers:
-                    - name: node
-                      volumeMounts:
-                      - {name: scratch, mountPath: /scratch, readOnly: false}
-`)
+    `+ofNode(`{volumes: [{name: scratch, emptyDir: {sizeLimit: 2048Mi}}],
+      containers: [{name: node, volumeMounts: [{name: scratch, mountPath: /scratch, readOnly: false}]}]}`))
 		w.EventuallyRuns(ctx, "plain", 1, onH100)
 		Expect(w.raw(ctx, "plain", "spec", "runtimePatches")).To(ContainElement(SatisfyAll(
 			HaveKeyWithValue("manager", "example.com/user"),
@@ -224,12 +209,12 @@ var _ = Describe("A TrainJob without a queue", func() {
 		job := kit.TrainJob(w.Namespace, "free").Obj()
 		w.Make(ctx, job)
 		w.EventuallyRuns(ctx, "free", 1, nil)
-		stored := get(ctx, w, &trainer.TrainJob{}, "free")
+		stored := w.TrainJob(ctx, "free")
 		Expect(stored.Spec.RuntimePatches).To(BeEmpty())
 		Expect(stored.Spec.Suspend).To(HaveValue(BeFalse()))
 		Expect(w.Workload(ctx, "free")).To(BeNil())
 		w.Finish(ctx, "free", "succeeded")
-		Eventually(ctx, func() bool { return finished(get(ctx, w, &trainer.TrainJob{}, "free")) }).Should(BeTrue())
+		Eventually(ctx, func() bool { return finished(w.TrainJob(ctx, "free")) }).Should(BeTrue())
 	}, SpecTimeout(specTimeout))
 
 	It("runs although its exported manifest carries an entry of a former queue", since(world.Trainer22), func(ctx context.Context) {

@@ -32,22 +32,8 @@ var _ = Describe("Entries of other managers", Serial, func() {
   - manager: example.com/z-first
     time: "2026-01-01T00:00:00Z"
     future: {zero: 0, empty: "", no: false, list: [], amount: 1024Mi}
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
-            template:
-              spec:
-                template:
-                  spec:
-                    volumes:
-                    - {name: scratch, emptyDir: {sizeLimit: 2048Mi}}
-                    securityContext: {runAsNonRoot: false}
-                    containers:
-                    - name: node
-                      volumeMounts:
-                      - {name: scratch, mountPath: /scratch, readOnly: false}
+    `+ofNode(`{volumes: [{name: scratch, emptyDir: {sizeLimit: 2048Mi}}], securityContext: {runAsNonRoot: false},
+      containers: [{name: node, volumeMounts: [{name: scratch, mountPath: /scratch, readOnly: false}]}]}`)+`
   - manager: example.com/a-second
     time: "2026-01-01T00:00:00Z"
     future: {answer: 42}
@@ -68,13 +54,7 @@ var _ = Describe("Entries of other managers", Serial, func() {
 
 // others returns the entries but ours.
 func others(entries []any) []any {
-	var out []any
-	for _, entry := range entries {
-		if entry.(map[string]any)["manager"] != patch.Manager {
-			out = append(out, entry)
-		}
-	}
-	return out
+	return slices.DeleteFunc(entries, func(entry any) bool { return entry.(map[string]any)["manager"] == patch.Manager })
 }
 
 // extendCRD makes the API server keep a field of patch entries that no Go type has, as

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,7 +50,7 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		w, _ := newRunning(ctx, "gone")
 		wl := w.Workload(ctx, "gone")
 		w.control(ctx, "stop", "kueue-trainer", "kueue")
-		Expect(w.Delete(ctx, get(ctx, w, &trainer.TrainJob{}, "gone"))).To(Succeed())
+		Expect(w.Delete(ctx, w.TrainJob(ctx, "gone"))).To(Succeed())
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(w.Get(ctx, client.ObjectKeyFromObject(wl), wl)).To(Succeed())
 			g.Expect(wl.DeletionTimestamp).NotTo(BeNil())
@@ -70,7 +69,7 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		w.control(ctx, "stop", "kueue-trainer")
 		// Without Kueue's webhook no pod could be changed.
 		w.Finish(ctx, "runs", "succeeded")
-		Eventually(ctx, func() bool { return finished(get(ctx, w, &trainer.TrainJob{}, "runs")) }).Should(BeTrue())
+		Eventually(ctx, func() bool { return finished(w.TrainJob(ctx, "runs")) }).Should(BeTrue())
 		w.control(ctx, "stop", "kueue")
 		log := openAuditLog()
 		w.control(ctx, "start", "kueue-trainer")

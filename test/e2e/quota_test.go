@@ -192,9 +192,7 @@ var _ = Describe("A job is charged for what its JobSet has", func() {
 		w, _ := newRunning(ctx, "first")
 		w.runsOutside(forbidden)
 		child := get(ctx, w, &batchv1.Job{}, "first-node-0")
-		before := child.DeepCopy()
-		child.Spec.Parallelism, child.Spec.Completions = ptr.To[int32](2), ptr.To[int32](2)
-		Expect(w.Patch(ctx, child, client.MergeFrom(before))).To(Succeed())
+		w.PatchJSON(ctx, child, `{"spec":{"parallelism":2,"completions":2}}`)
 		w.EventuallyTold(ctx, "first", "QueuedAgain", "has child Jobs with 2 pods instead of 1")
 	}, SpecTimeout(specTimeout))
 })
@@ -230,8 +228,14 @@ func extraJob(name string) jobsetapi.ReplicatedJob {
 // growSnapshot adds a replicated job of 8 GPUs to what Trainer has frozen for a job.
 func (w *site) growSnapshot(ctx context.Context, job string) {
 	GinkgoHelper()
-	w.updateSnapshot(ctx, job, func(spec *trainer.TrainingRuntimeSpec) {
-		spec.Template.Spec.ReplicatedJobs = append(spec.Template.Spec.ReplicatedJobs, extraJob("extra"))
+	w.editSnapshot(ctx, job, func(content string) string {
+		GinkgoHelper()
+		var runtime trainer.ClusterTrainingRuntime
+		Expect(yaml.Unmarshal([]byte(content), &runtime)).To(Succeed())
+		runtime.Spec.Template.Spec.ReplicatedJobs = append(runtime.Spec.Template.Spec.ReplicatedJobs, extraJob("extra"))
+		data, err := yaml.Marshal(&runtime)
+		Expect(err).NotTo(HaveOccurred())
+		return string(data)
 	})
 }
 
@@ -253,17 +257,17 @@ func (w *site) deleteJobSet(ctx context.Context, name string) {
 // eventuallyOtherJobSet waits until Trainer has made another JobSet of a job.
 func (w *site) eventuallyOtherJobSet(ctx context.Context, job string, than types.UID) {
 	GinkgoHelper()
-	Eventually(ctx, func(g Gomega) {
+	Eventually(ctx, func() (types.UID, error) {
 		var js jobsetapi.JobSet
-		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &js)).To(Succeed())
-		g.Expect(js.UID).NotTo(Equal(than))
-	}).Should(Succeed())
+		err := w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &js)
+		return js.UID, err
+	}).ShouldNot(Equal(than))
 }
 
 func (w *site) eventuallyTrainJob(ctx context.Context, name, condition string) {
 	GinkgoHelper()
 	Eventually(ctx, func() bool {
-		return apimeta.IsStatusConditionTrue(get(ctx, w, &trainer.TrainJob{}, name).Status.Conditions, condition)
+		return apimeta.IsStatusConditionTrue(w.TrainJob(ctx, name).Status.Conditions, condition)
 	}).Should(BeTrue(), condition)
 }
 
@@ -336,17 +340,4 @@ func (w *site) eventuallyChargedFor(ctx context.Context, job string, gpus int64)
 		}
 		g.Expect(charged).To(Equal(gpus))
 	}).Should(Succeed())
-}
-
-// updateSnapshot changes the runtime that Trainer has frozen for a job.
-func (w *site) updateSnapshot(ctx context.Context, job string, change func(*trainer.TrainingRuntimeSpec)) {
-	GinkgoHelper()
-	snapshot := get(ctx, w, &corev1.ConfigMap{}, job+"-runtime-snapshot")
-	var runtime trainer.ClusterTrainingRuntime
-	Expect(yaml.Unmarshal([]byte(snapshot.Data["runtime"]), &runtime)).To(Succeed())
-	change(&runtime.Spec)
-	data, err := yaml.Marshal(&runtime)
-	Expect(err).NotTo(HaveOccurred())
-	snapshot.Data["runtime"] = string(data)
-	Expect(w.Update(ctx, snapshot)).To(Succeed())
 }

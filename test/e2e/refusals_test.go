@@ -34,14 +34,7 @@ var _ = Describe("What cannot run", core, func() {
 	DescribeTable("gets no quota, because it is refused when it is created",
 		func(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {
 			w := newPools(ctx, "16", "0")
-			job := w.Job("bad").Nodes(2)
-			change(job)
-			err := w.Create(ctx, job.Obj())
-			Expect(err).To(HaveOccurred())
-			for _, part := range want {
-				part = strings.ReplaceAll(part, "spec.runtimePatches", "spec."+fieldOf[trainerOf(ctx)])
-				Expect(err.Error()).To(ContainSubstring(part))
-			}
+			w.expectRefused(ctx, change, want...)
 		},
 		Entry("for a name that leaves JobSet no room for those of pods", func(j *kit.TrainJobBuilder) { j.Name = strings.Repeat("a", 60) },
 			"metadata.name", "at most 48 characters"),
@@ -103,3 +96,15 @@ var _ = Describe("What cannot run", core, func() {
 		}, "container node", "requests[nvidia.com/gpu]"),
 	)
 })
+
+// expectRefused has the API server refuse a TrainJob as it was changed, with words that tell why.
+func (w *site) expectRefused(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {
+	GinkgoHelper()
+	job := w.Job("bad").Nodes(2)
+	change(job)
+	err := w.Create(ctx, job.Obj())
+	Expect(err).To(HaveOccurred())
+	for _, part := range want {
+		Expect(err.Error()).To(ContainSubstring(strings.ReplaceAll(part, "spec.runtimePatches", "spec."+fieldOf[trainerOf(ctx)])))
+	}
+}

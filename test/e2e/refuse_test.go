@@ -44,16 +44,21 @@ func (w *site) policy(name string, groups, resources []string, expression string
 	return policy
 }
 
-// enforce has the API server deny by a policy, which asked runs into, until allow or the spec's
-// end.
-func (w *site) enforce(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy, asked func(context.Context) error) (allow func(context.Context)) {
-	GinkgoHelper()
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+// bound has the API server deny what a policy refuses.
+func bound(policy *admissionregistrationv1.ValidatingAdmissionPolicy) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	}
+}
+
+// enforce has the API server deny by a policy, which asked runs into, until allow or the spec's
+// end.
+func (w *site) enforce(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy, asked func(context.Context) error) (allow func(context.Context)) {
+	GinkgoHelper()
+	binding := bound(policy)
 	allow = func(ctx context.Context) {
 		GinkgoHelper()
 		Expect(client.IgnoreNotFound(w.Delete(ctx, binding))).To(Succeed())

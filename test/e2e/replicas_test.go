@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -137,7 +136,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 		helm(ctx, "uninstall")
 		Eventually(ctx, func() []string { return w.gates(ctx, "waits") }).Should(BeEmpty())
 		Expect(jsonOf(w.raw(ctx, "waits", "spec", "runtimePatches"))).NotTo(ContainSubstring("kueue-trainer.dev/admission"))
-		Expect(get(ctx, w, &trainer.TrainJob{}, "waits").Spec.Suspend).To(HaveValue(BeTrue()))
+		Expect(w.TrainJob(ctx, "waits").Spec.Suspend).To(HaveValue(BeTrue()))
 		Expect(w.Workload(ctx, "waits")).To(BeNil())
 		Expect(w.Workload(ctx, "runs").Finalizers).To(BeEmpty())
 		Expect(world.UIDs(w.Pods(ctx, "runs"))).To(ConsistOf(world.UIDs(pods)))

@@ -34,14 +34,14 @@ var _ = Describe("The manager's entry on a running TrainJob", func() {
 func (w *site) entryComesBack(ctx context.Context, job string, applied func([]trainer.RuntimePatch) []trainer.RuntimePatch) {
 	GinkgoHelper()
 	pods, wl := w.EventuallyRuns(ctx, job, 1, onH100), w.Workload(ctx, job)
-	before := get(ctx, w, &trainer.TrainJob{}, job).Spec.RuntimePatches
+	before := w.TrainJob(ctx, job).Spec.RuntimePatches
 	Expect(withoutOurs(before)).To(HaveLen(len(before)-1), "the job runs with our entry")
 
 	w.Edit(ctx, job, func(t *trainer.TrainJob) {
 		metav1.SetMetaDataLabel(&t.ObjectMeta, "example.com/team", "vision")
 		t.Spec.RuntimePatches = applied(t.Spec.RuntimePatches)
 	})
-	after := get(ctx, w, &trainer.TrainJob{}, job)
+	after := w.TrainJob(ctx, job)
 	Expect(after.Labels).To(HaveKeyWithValue("example.com/team", "vision"))
 	Expect(after.Spec.RuntimePatches).To(Equal(before))
 	w.ConsistentlyKeeps(ctx, job, pods, wl)

@@ -56,20 +56,13 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 	It("is restored when somebody takes it out, beside conditions of others", func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.eventuallyInScope(ctx, webhookscope.Queued)
-		var mutating admissionregistrationv1.MutatingWebhookConfiguration
-		key := client.ObjectKey{Name: "kueue-trainer-mutating-webhook-configuration"}
-		Expect(w.Get(ctx, key, &mutating)).To(Succeed())
-		before := mutating.DeepCopy()
 		own := admissionregistrationv1.MatchCondition{Name: "mine", Expression: "true"}
-		mutating.Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{own}
-		Expect(w.Update(ctx, &mutating)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) {
-			Expect(w.Get(ctx, key, &mutating)).To(Succeed())
-			mutating.Webhooks = before.Webhooks
-			Expect(w.Update(ctx, &mutating)).To(Succeed())
+		const name = "kueue-trainer-mutating-webhook-configuration"
+		w.changeWebhook(ctx, name, func(webhook *admissionregistrationv1.MutatingWebhook) {
+			webhook.MatchConditions = []admissionregistrationv1.MatchCondition{own}
 		})
 		w.eventuallyInScope(ctx, webhookscope.Queued)
-		Expect(w.Get(ctx, key, &mutating)).To(Succeed())
+		mutating := get(ctx, w, &admissionregistrationv1.MutatingWebhookConfiguration{}, name)
 		Expect(mutating.Webhooks[0].MatchConditions).To(ContainElement(own))
 	}, SpecTimeout(specTimeout))
 })
@@ -84,10 +77,8 @@ func (w *site) eventuallyInScope(ctx context.Context, scope string) {
 // scope returns which TrainJobs the manager's webhooks are asked about, by configuration.
 func (w *site) scope(ctx context.Context) []string {
 	GinkgoHelper()
-	var mutating admissionregistrationv1.MutatingWebhookConfiguration
-	var validating admissionregistrationv1.ValidatingWebhookConfiguration
-	Expect(w.Get(ctx, client.ObjectKey{Name: "kueue-trainer-mutating-webhook-configuration"}, &mutating)).To(Succeed())
-	Expect(w.Get(ctx, client.ObjectKey{Name: "kueue-trainer-validating-webhook-configuration"}, &validating)).To(Succeed())
+	mutating := get(ctx, w, &admissionregistrationv1.MutatingWebhookConfiguration{}, "kueue-trainer-mutating-webhook-configuration")
+	validating := get(ctx, w, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "kueue-trainer-validating-webhook-configuration")
 	scopes := make([]string, 2)
 	for i, conditions := range [][]admissionregistrationv1.MatchCondition{mutating.Webhooks[0].MatchConditions, validating.Webhooks[0].MatchConditions} {
 		scopes[i] = every

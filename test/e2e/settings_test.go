@@ -6,7 +6,6 @@ import (
 	"context"
 	"time"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -62,8 +61,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 		})
 
 		It("a job whose pods are ready runs on, and the metrics tell how long that took", core, long, func(ctx context.Context) {
-			before, err := cluster.ErrorLines(cluster.Manager())
-			Expect(err).NotTo(HaveOccurred())
+			before := w.errorLines()
 			pods := w.MakeRunning(ctx, w.Job("ready").GPUs("8"), 1, onH100)
 			w.eventuallyReady(ctx, "ready", kueue.WorkloadStarted)
 			// They count once the condition is written.
@@ -74,7 +72,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 			))
 			w.consistentlyAdmitted(ctx, "ready")
 			Expect(world.UIDs(w.Pods(ctx, "ready"))).To(Equal(world.UIDs(pods)))
-			Expect(cluster.ErrorLines(cluster.Manager())).To(Equal(before))
+			Expect(w.errorLines()).To(Equal(before))
 		}, SpecTimeout(specTimeout))
 
 		It("a job whose download takes longer runs on", core, long, func(ctx context.Context) {
@@ -99,7 +97,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 			w.eventuallyEvicted(ctx, "stuck", kueue.WorkloadDeactivated+"DueToRequeuingLimitExceeded")
 			Expect(w.Workload(ctx, "stuck").Spec.Active).To(HaveValue(BeFalse()))
 			Eventually(ctx, func(g Gomega) {
-				g.Expect(get(ctx, w, &trainer.TrainJob{}, "stuck").Spec.Suspend).To(HaveValue(BeTrue()))
+				g.Expect(w.TrainJob(ctx, "stuck").Spec.Suspend).To(HaveValue(BeTrue()))
 				g.Expect(w.Pods(ctx, "stuck")).To(BeEmpty())
 			}).Should(Succeed())
 		}, SpecTimeout(specTimeout))
@@ -109,8 +107,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 			w.eventuallyReady(ctx, "loses", kueue.WorkloadStarted)
 			w.closeNodes(ctx, kit.H100)
 			Expect(w.Delete(ctx, &pods[0])).To(Succeed())
-			Eventually(ctx, func() *metav1.Condition { return w.podsReady(ctx, "loses") }).
-				Should(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", kueue.WorkloadWaitForRecovery))))
+			w.EventuallyWorkload(ctx, "loses", condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForRecovery))
 			w.eventuallyEvicted(ctx, "loses", kueue.WorkloadEvictedByPodsReadyTimeout)
 			Eventually(ctx, func() *metav1.Condition { return w.podsReady(ctx, "loses") }).
 				Should(HaveValue(HaveField("Reason", kueue.WorkloadWaitForStart)), "the next admission is a start")
@@ -130,8 +127,7 @@ func (w *site) podsReady(ctx context.Context, job string) *metav1.Condition {
 
 func (w *site) eventuallyReady(ctx context.Context, job, reason string) {
 	GinkgoHelper()
-	Eventually(ctx, func() *metav1.Condition { return w.podsReady(ctx, job) }).
-		Should(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
+	w.eventuallyTrue(ctx, job, kueue.WorkloadPodsReady, reason)
 }
 
 // consistentlyAdmitted watches that Kueue leaves a TrainJob alone for longer than it waits.
@@ -151,14 +147,14 @@ func (w *site) eventuallyEvicted(ctx context.Context, job, reason string) {
 }
 
 // eventuallyTrue waits until a condition of a TrainJob's Workload is true for a reason.
-func (w *site) eventuallyTrue(ctx context.Context, job, condition, reason string) {
+func (w *site) eventuallyTrue(ctx context.Context, job, name, reason string) {
 	GinkgoHelper()
-	Eventually(ctx, func(g Gomega) {
-		wl := w.Workload(ctx, job)
-		g.Expect(wl).NotTo(BeNil())
-		g.Expect(wl.Status.Conditions).To(ContainElement(And(
-			HaveField("Type", condition), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
-	}).Should(Succeed())
+	w.EventuallyWorkload(ctx, job, condition(name, metav1.ConditionTrue, reason))
+}
+
+// condition matches a Workload that has one.
+func condition(name string, status metav1.ConditionStatus, reason string) OmegaMatcher {
+	return HaveField("Status.Conditions", ContainElement(And(HaveField("Type", name), HaveField("Status", status), HaveField("Reason", reason))))
 }
 
 // closeNodes keeps new pods off the nodes of a GPU product until the spec is over.

@@ -86,7 +86,8 @@ func (k *walk) exact(ctx context.Context, g Gomega, job *trainer.TrainJob, wl *k
 	g.Expect(world.Tolerations(pod)).To(ConsistOf(want), "tolerations of %s", pod.Name)
 
 	g.Expect(pod.Spec.SchedulingGates).To(BeEmpty(), "gates of %s", pod.Name)
-	labels := kueueKeys(pod.Labels)
+	labels := maps.Clone(pod.Labels)
+	maps.DeleteFunc(labels, func(key, _ string) bool { return !strings.Contains(key, "kueue") })
 	g.Expect(labels).To(Equal(map[string]string{
 		"kueue.x-k8s.io/podset":             "node",
 		"kueue.x-k8s.io/local-queue-name":   string(wl.Spec.QueueName),
@@ -112,14 +113,4 @@ func (k *walk) baseTolerations(ctx context.Context, g Gomega, job *trainer.Train
 		g.Expect(k.Get(ctx, client.ObjectKey{Name: k.runtime}, &runtime)).To(Succeed())
 	}
 	return kit.RuntimePod(&runtime.Spec).Tolerations
-}
-
-func kueueKeys(all map[string]string) map[string]string {
-	out := map[string]string{}
-	for key, value := range all {
-		if strings.Contains(key, "kueue") {
-			out[key] = value
-		}
-	}
-	return out
 }

@@ -47,8 +47,12 @@ func entries(list string) list { return func(string) string { return list } }
 
 // entry is a runtime patch of the replicated job node.
 func entry(manager, podSpec string) string {
-	return `[{manager: ` + manager + `, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [` +
-		`{name: node, template: {spec: {template: {spec: ` + podSpec + `}}}}]}}}}]`
+	return `[{manager: ` + manager + `, ` + ofNode(podSpec) + `}]`
+}
+
+// ofNode is what a runtime patch of the replicated job node says.
+func ofNode(podSpec string) string {
+	return `trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: ` + podSpec + `}}}}]}}}`
 }
 
 // inPods patches the pods of a replicated job, in any generation.

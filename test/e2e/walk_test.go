@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -213,10 +213,6 @@ func withUserPatch(entries []trainer.RuntimePatch, spec *trainer.PodSpecPatch) [
 }
 
 func finished(t *trainer.TrainJob) bool {
-	for _, c := range t.Status.Conditions {
-		if (c.Type == trainer.TrainJobComplete || c.Type == trainer.TrainJobFailed) && c.Status == metav1.ConditionTrue {
-			return true
-		}
-	}
-	return false
+	return apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobComplete) ||
+		apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobFailed)
 }

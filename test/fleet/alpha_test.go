@@ -106,17 +106,14 @@ func letReadQueues(ctx context.Context, worker *world.Cluster) {
 // manageQuota sets who manages the quota of queues that lead to the workers.
 func manageQuota(ctx context.Context, mode kueue.MultiKueueConfigQuotaManagementMode) {
 	GinkgoHelper()
-	config := &kueue.MultiKueueConfig{}
-	Expect(fleet.Manager.Client.Get(ctx, client.ObjectKey{Name: check}, config)).To(Succeed())
-	before := config.DeepCopy()
-	config.Spec.QuotaManagement = &mode
-	Expect(fleet.Manager.Client.Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
+	config := &kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: check}}
+	Expect(world.TryChange(ctx, fleet.Manager.Client, config, func() { config.Spec.QuotaManagement = &mode })).To(Succeed())
 }
 
 // quota returns the GPUs of the spec's ClusterQueue.
 func (s *site) quota(ctx context.Context) string {
 	GinkgoHelper()
 	var cq kueue.ClusterQueue
-	Expect(s.Get(ctx, client.ObjectKey{Name: s.Name("gpus")}, &cq)).To(Succeed())
+	s.Read(ctx, &cq, s.Name("gpus"))
 	return cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].NominalQuota.String()
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand"
+	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -76,13 +77,7 @@ func (s *site) podsOfAll(ctx context.Context) []corev1.Pod {
 	GinkgoHelper()
 	var list corev1.PodList
 	Expect(s.List(ctx, &list, client.InNamespace(s.Namespace), client.HasLabels{jobsetapi.JobSetNameKey})).To(Succeed())
-	var running []corev1.Pod
-	for i := range list.Items {
-		if phase := list.Items[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
-			running = append(running, list.Items[i])
-		}
-	}
-	return running
+	return slices.DeleteFunc(list.Items, ended)
 }
 
 // ended counts the TrainJobs of the manager cluster that have ended.

@@ -82,6 +82,16 @@ func (s *site) accessFor(ctx context.Context, manager *site, name string, lasts 
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: name}, Data: map[string][]byte{kueue.MultiKueueConfigSecretKey: content}}
 }
 
+// reachedBy is a worker that Kueue gets into by a Secret.
+func reachedBy(name, secret string) *kueue.MultiKueueCluster {
+	return &kueue.MultiKueueCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: kueue.MultiKueueClusterSpec{ClusterSource: kueue.ClusterSource{
+			KubeConfig: &kueue.KubeConfig{LocationType: kueue.SecretLocationType, Location: secret},
+		}},
+	}
+}
+
 var _ = Describe("kubectl trainjob doctor in a manager cluster", Serial, func() {
 	It("finds no fault with the workers of a fleet that is in order", func(ctx context.Context) {
 		newRunning(ctx)
@@ -132,31 +142,23 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", Serial, func() 
 
 	It("finds a worker that Kueue does not reach", func(ctx context.Context) {
 		w := newWorld(ctx, "0", "0")
-		w.manager.Make(ctx, &kueue.MultiKueueCluster{
-			ObjectMeta: metav1.ObjectMeta{Name: w.manager.Name("nowhere")},
-			Spec: kueue.MultiKueueClusterSpec{ClusterSource: kueue.ClusterSource{
-				KubeConfig: &kueue.KubeConfig{LocationType: kueue.SecretLocationType, Location: "nowhere"},
-			}},
-		})
+		w.manager.Make(ctx, reachedBy(w.manager.Name("nowhere"), "nowhere"))
 		Expect(allContexts().eventuallyFinds(ctx, "WorkerNotConnected", "MultiKueueCluster "+w.manager.Name("nowhere")).Problem).To(ContainSubstring("nowhere"))
 	}, SpecTimeout(specTimeout))
 
 	It("finds what Kueue may not do in a worker, with the command that grants it", Serial, func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		var role rbacv1.ClusterRole
-		Expect(w.worker1.Get(ctx, client.ObjectKey{Name: "kueue-trainer-multikueue"}, &role)).To(Succeed())
-		complete := role.DeepCopy()
-		for i := range role.Rules {
-			if slices.Contains(role.Rules[i].Resources, "trainjobs") {
-				role.Rules[i].Verbs = slices.DeleteFunc(role.Rules[i].Verbs, func(verb string) bool { return verb == "delete" })
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-multikueue"}}
+		var complete *rbacv1.ClusterRole
+		w.worker1.Change(ctx, role, func() {
+			complete = role.DeepCopy()
+			for i := range role.Rules {
+				if slices.Contains(role.Rules[i].Resources, "trainjobs") {
+					role.Rules[i].Verbs = slices.DeleteFunc(role.Rules[i].Verbs, func(verb string) bool { return verb == "delete" })
+				}
 			}
-		}
-		DeferCleanup(func(ctx context.Context) {
-			Expect(w.worker1.Get(ctx, client.ObjectKeyFromObject(complete), &role)).To(Succeed())
-			role.Rules = complete.Rules
-			Expect(w.worker1.Update(ctx, &role)).To(Succeed())
 		})
-		Expect(w.worker1.Update(ctx, &role)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { w.worker1.Change(ctx, role, func() { role.Rules = complete.Rules }) })
 		c := allContexts()
 		found := c.eventuallyFinds(ctx, "WorkerRights", "ServiceAccount kueue-system/multikueue in worker cluster worker1")
 		Expect(found.Problem).To(HaveSuffix("lacks permissions: delete trainjobs.trainer.kubeflow.org."))
@@ -167,12 +169,7 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", Serial, func() 
 	It("finds a token of Kueue's that ends soon, with the commands that renew it", Serial, func(ctx context.Context) {
 		w := newWorld(ctx, "0", "0")
 		name := w.manager.Name("soon")
-		w.manager.Make(ctx, w.worker1.accessFor(ctx, w.manager, name, time.Hour), &kueue.MultiKueueCluster{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: kueue.MultiKueueClusterSpec{ClusterSource: kueue.ClusterSource{
-				KubeConfig: &kueue.KubeConfig{LocationType: kueue.SecretLocationType, Location: name},
-			}},
-		})
+		w.manager.Make(ctx, w.worker1.accessFor(ctx, w.manager, name, time.Hour), reachedBy(name, name))
 		c := renamed(map[string]string{"worker1": name})
 		found := c.eventuallyFinds(ctx, "WorkerTokenExpires", "Secret kueue-system/"+name)
 		Expect(found.Problem).To(HavePrefix("Its token, by which Kueue gets into worker cluster " + name + ", ends at "))

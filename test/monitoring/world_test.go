@@ -12,12 +12,10 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
@@ -65,15 +63,7 @@ func configure(ctx context.Context) {
 	GinkgoHelper()
 	_, err := cluster.ConfigureKueue(ctx, map[string]any{"metrics": map[string]any{"enableClusterQueueResources": true}})
 	Expect(err).NotTo(HaveOccurred())
-	var config corev1.ConfigMap
-	Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: "kueue-trainer-system", Name: "kueue-trainer-config"}, &config)).To(Succeed())
-	fields := map[string]any{}
-	Expect(yaml.Unmarshal([]byte(config.Data["configuration.yaml"]), &fields)).To(Succeed())
-	fields["metrics"].(map[string]any)["secureServing"] = true
-	content, err := yaml.Marshal(fields)
-	Expect(err).NotTo(HaveOccurred())
-	config.Data["configuration.yaml"] = string(content)
-	Expect(cluster.Client.Update(ctx, &config)).To(Succeed())
+	Expect(cluster.ConfigureManager(ctx, map[string]any{"metrics": map[string]any{"secureServing": true}})).To(Succeed())
 	for _, component := range []string{"kueue", "kueue-trainer"} {
 		control(ctx, "restart", component)
 	}

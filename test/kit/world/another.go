@@ -3,14 +3,10 @@
 package world
 
 import (
-	"encoding/json"
 	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-
-	jsonpatch "github.com/evanphx/json-patch/v5"
-	"sigs.k8s.io/yaml"
 )
 
 // FreePort returns one of loopback that nobody listens at.
@@ -27,17 +23,9 @@ func (c *Cluster) WriteConfig(component, file string, changes map[string]any) er
 	if err != nil {
 		return err
 	}
-	config, err := yaml.YAMLToJSON(data)
+	config, err := Configuration(string(data), changes)
 	if err != nil {
 		return err
 	}
-	merge, err := json.Marshal(changes)
-	if err != nil {
-		return err
-	}
-	// JSON is YAML.
-	if config, err = jsonpatch.MergePatch(config, merge); err != nil {
-		return err
-	}
-	return os.WriteFile(file, config, 0o600)
+	return os.WriteFile(file, []byte(config), 0o600)
 }

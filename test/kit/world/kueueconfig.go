@@ -17,17 +17,39 @@ import (
 // ConfigureKueue sets fields of Kueue's configuration, below those that it has, and returns what
 // it was. Kueue itself reads it at its start.
 func (c *Cluster) ConfigureKueue(ctx context.Context, set map[string]any) (before string, err error) {
-	err = c.changeKueueConfig(ctx, func(content string) (string, error) {
+	err = c.changeConfig(ctx, kueueConfig, func(content string) (string, error) {
 		before = content
-		fields := map[string]any{}
-		if err := yaml.Unmarshal([]byte(content), &fields); err != nil {
-			return "", fmt.Errorf("reading Kueue's configuration: %w", err)
-		}
-		merge(fields, set)
-		changed, err := yaml.Marshal(fields)
-		return string(changed), err
+		return Configuration(content, set)
 	})
 	return before, err
+}
+
+// ConfigureManager sets fields of kueue-trainer's configuration, below those that it has, which reads
+// it at its start.
+func (c *Cluster) ConfigureManager(ctx context.Context, set map[string]any) error {
+	return c.changeConfig(ctx, managerConfig, func(content string) (string, error) { return Configuration(content, set) })
+}
+
+// configFile is a configuration in a ConfigMap.
+type configFile struct {
+	client.ObjectKey
+	file string
+}
+
+var (
+	kueueConfig   = configFile{client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"}, "controller_manager_config.yaml"}
+	managerConfig = configFile{client.ObjectKey{Namespace: "kueue-trainer-system", Name: "kueue-trainer-config"}, "configuration.yaml"}
+)
+
+// Configuration is one with fields set, below those that it has.
+func Configuration(content string, set map[string]any) (string, error) {
+	fields := map[string]any{}
+	if err := yaml.Unmarshal([]byte(content), &fields); err != nil {
+		return "", fmt.Errorf("reading a configuration: %w", err)
+	}
+	merge(fields, set)
+	changed, err := yaml.Marshal(fields)
+	return string(changed), err
 }
 
 // RestartKueueWith sets fields of Kueue's configuration that hold from the next start of these
@@ -55,21 +77,20 @@ func (c *Cluster) RestartKueueWith(
 
 // RestoreKueueConfig writes Kueue's configuration as ConfigureKueue has found it.
 func (c *Cluster) RestoreKueueConfig(ctx context.Context, before string) error {
-	return c.changeKueueConfig(ctx, func(string) (string, error) { return before, nil })
+	return c.changeConfig(ctx, kueueConfig, func(string) (string, error) { return before, nil })
 }
 
-func (c *Cluster) changeKueueConfig(ctx context.Context, change func(string) (string, error)) error {
-	const key = "controller_manager_config.yaml"
+func (c *Cluster) changeConfig(ctx context.Context, of configFile, change func(string) (string, error)) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var config corev1.ConfigMap
-		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"}, &config); err != nil {
+		if err := c.Client.Get(ctx, of.ObjectKey, &config); err != nil {
 			return err
 		}
-		changed, err := change(config.Data[key])
-		if err != nil || changed == config.Data[key] {
+		changed, err := change(config.Data[of.file])
+		if err != nil || changed == config.Data[of.file] {
 			return err
 		}
-		config.Data[key] = changed
+		config.Data[of.file] = changed
 		return c.Client.Update(ctx, &config)
 	})
 }

@@ -159,6 +159,14 @@ func (w *World) Read(ctx context.Context, obj client.Object, name string) {
 	w.g.Expect(w.Get(ctx, key, obj)).To(gomega.Succeed(), "%T %s", obj, name)
 }
 
+// TrainJob returns a TrainJob.
+func (w *World) TrainJob(ctx context.Context, name string) *trainer.TrainJob {
+	types.MarkAsHelper()
+	var job trainer.TrainJob
+	w.Read(ctx, &job, name)
+	return &job
+}
+
 // Node returns a node.
 func (w *World) Node(ctx context.Context, name string) *corev1.Node {
 	types.MarkAsHelper()
