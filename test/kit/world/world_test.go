@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"testing"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/gomega"
@@ -36,6 +37,9 @@ func TestWorldIsEmptyWhenItIsUnmade(t *testing.T) {
 
 func TestEventuallyWorkloadWaitsForWhatIsNotThereYet(t *testing.T) {
 	w := newWorld(t)
+	// A Gomega that is given a context waits for as long as that.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
 	job := w.Job("llm").Obj()
 	w.Make(t.Context(), job)
 	go func() {
@@ -45,5 +49,5 @@ func TestEventuallyWorkloadWaitsForWhatIsNotThereYet(t *testing.T) {
 		wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"}
 		_ = w.Client.Update(context.Background(), wl)
 	}()
-	w.EventuallyWorkload(t.Context(), "llm", gomega.HaveField("Status.Admission.ClusterQueue", gomega.BeEquivalentTo("gpus")))
+	w.EventuallyWorkload(ctx, "llm", gomega.HaveField("Status.Admission.ClusterQueue", gomega.BeEquivalentTo("gpus")))
 }
