@@ -39,7 +39,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		}
 		w.EventuallyAtTheGate(ctx, "preempted")
 		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
-		w.EventuallyPending(ctx, "waits")
+		w.EventuallyWorkload(ctx, "waits", Not(BeNil()))
 		names := map[string]string{"preempted": w.Workload(ctx, "preempted").Name, "waits": w.Workload(ctx, "waits").Name}
 
 		handOver := func(integration string) {

@@ -87,6 +87,7 @@ const (
 type state struct {
 	Settings struct {
 		Integration string `json:"integration"`
+		Nodes       int    `json:"nodes"`
 	} `json:"settings"`
 	Ports     map[string]int     `json:"ports"`
 	Processes map[string]Process `json:"processes"`

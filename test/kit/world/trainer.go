@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +59,7 @@ func generation(crd *apiextensionsv1.CustomResourceDefinition) (string, error) {
 // Upgrade brings a newer Trainer and its JobSet to a local control plane. Everything
 // else, jobs and manager included, runs on meanwhile.
 func (c *Cluster) Upgrade(ctx context.Context, trainer string, progress io.Writer) error {
-	if err := localcluster(ctx, c.localDir, progress, "up", "--trainer", trainer); err != nil {
+	if err := c.change(ctx, progress, "up", "--trainer", trainer); err != nil {
 		return err
 	}
 	_, err := c.Trainer(ctx)
@@ -68,7 +69,7 @@ func (c *Cluster) Upgrade(ctx context.Context, trainer string, progress io.Write
 // UpgradeCRDs brings the CRDs of a newer Trainer to a local control plane, as the first
 // step of an upgrade that Upgrade completes.
 func (c *Cluster) UpgradeCRDs(ctx context.Context, trainer string, progress io.Writer) error {
-	if err := localcluster(ctx, c.localDir, progress, "crds", "--trainer", trainer); err != nil {
+	if err := c.change(ctx, progress, "crds", "--trainer", trainer); err != nil {
 		return err
 	}
 	_, err := c.Trainer(ctx)
@@ -82,5 +83,15 @@ func (c *Cluster) up(ctx context.Context, progress io.Writer, args ...string) er
 	if err != nil {
 		return err
 	}
-	return localcluster(ctx, c.localDir, progress, append([]string{"up", "--trainer", trainer}, args...)...)
+	return c.change(ctx, progress, append([]string{"up", "--trainer", trainer}, args...)...)
+}
+
+// change has localcluster change the cluster but for its nodes, which NODES of the environment need
+// not be the number of.
+func (c *Cluster) change(ctx context.Context, progress io.Writer, args ...string) error {
+	s, err := c.state()
+	if err != nil {
+		return err
+	}
+	return localcluster(ctx, c.localDir, progress, append(args, "--nodes", strconv.Itoa(s.Settings.Nodes))...)
 }
