@@ -95,7 +95,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		Eventually(ctx, watching.Interrupt()).Should(gexec.Exit(0))
 	}, SpecTimeout(specTimeout))
 
-	It("does what its page in the docs says", func(ctx context.Context) {
+	It("does what its page in the docs says", docsPage, func(ctx context.Context) {
 		DeferCleanup(eventuallyNothingGenerated)
 		runsPage(ctx, "docs/pools.md")
 		Eventually(ctx, func() string {
