@@ -191,7 +191,7 @@ func TestTroubleOfNotices(t *testing.T) {
 			stored, _ := suspendedJob()
 			cq := inttest.ClusterQueue()
 			cq.Spec.StopPolicy = &tc.policy
-			r, recorder := newReconciler(t, inttest.WorkloadOf(stored, tc.says), kit.MakeLocalQueue("ns", "q", "cq"), cq)
+			r, recorder := newReconciler(t, inttest.WorkloadOf(stored, tc.says), kit.LocalQueue("ns", "q", "cq"), cq)
 			inttest.Must(t, r.tellNotice(t.Context(), jobOf(r, stored)))
 			r.env.Recorder.Looked(stored.UID)
 			if got := r.env.Recorder.Trouble(stored.UID); got != tc.want {

@@ -138,7 +138,7 @@ func TestTell(t *testing.T) {
 	objects := []client.Object{
 		jobOf("a"), jobOf("b"), jobOf("c"), free, madeUp,
 		former, workloadOf(jobOf("a")), moved,
-		kit.MakeLocalQueue("team", "queue", "gpus"),
+		kit.LocalQueue("team", "queue", "gpus"),
 		gated("at-the-gate", patch.AdmissionGate), gated("freed"), gated("of-another", "example.com/gate"),
 	}
 	trouble := func(uid types.UID) string {

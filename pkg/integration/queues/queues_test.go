@@ -22,7 +22,7 @@ import (
 
 // The queue of the jobs, and its ClusterQueue behind MultiKueue and not.
 var (
-	queue  = kit.MakeLocalQueue("ns", "q", "cq")
+	queue  = kit.LocalQueue("ns", "q", "cq")
 	behind = inttest.ClusterQueue("remote")
 	here   = inttest.ClusterQueue()
 	check  = inttest.Check("remote", kueue.MultiKueueControllerName)

@@ -28,7 +28,7 @@ import (
 )
 
 // queue leads to ClusterQueue "cq".
-var queue = kit.MakeLocalQueue("ns", "q", "cq")
+var queue = kit.LocalQueue("ns", "q", "cq")
 
 const self = "system:serviceaccount:kueue-trainer-system:kueue-trainer-controller-manager"
 
