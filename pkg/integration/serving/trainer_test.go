@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestServedTrainer(t *testing.T) {
@@ -18,19 +19,13 @@ func TestServedTrainer(t *testing.T) {
 	if err := served.Check(nil); !errors.Is(err, unknown) {
 		t.Errorf("The readiness check says %v while the generation is unknown", err)
 	}
-	if !served.First(types.UID("job")) || served.First(types.UID("job")) {
-		t.Error("A TrainJob must be told once")
-	}
+	expect.That(t, served.First(types.UID("job")) && !served.First(types.UID("job")), "A TrainJob must be told once")
 	for _, generation := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23} {
 		served.Set(t.Context(), generation, nil)
-		if got, err := served.Served(); got != generation || err != nil {
-			t.Errorf("Served() = %v, %v; want %v", got, err, generation)
-		}
-		if err := served.Check(nil); err != nil {
-			t.Errorf("Not ready with %v: %v", generation, err)
-		}
+		got, err := served.Served()
+		expect.That(t, got == generation && err == nil, "Served() = %v, %v; want %v", got, err, generation)
+		err = served.Check(nil)
+		expect.That(t, err == nil, "Not ready with %v: %v", generation, err)
 	}
-	if !served.First(types.UID("job")) {
-		t.Error("The next time it must be told again")
-	}
+	expect.That(t, served.First(types.UID("job")), "The next time it must be told again")
 }
