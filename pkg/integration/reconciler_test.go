@@ -58,8 +58,8 @@ func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
 	expect.Must((&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest))(t)
 	expect.That(t, !inttest.Exists(t, r.env.client, wl), "The former job's Workload is still there")
 	var left kueue.WorkloadList
-	err := r.env.client.List(t.Context(), &left)
-	expect.That(t, err == nil && len(left.Items) == 0, "The new job queues before its child Jobs are there: %v, %v", left.Items, err)
+	expect.NoError(t, r.env.client.List(t.Context(), &left))
+	expect.That(t, len(left.Items) == 0, "The new job queues before its child Jobs are there: %v", left.Items)
 }
 
 // A start is told by one event, with the flavors, and one that repeats another is told, too.

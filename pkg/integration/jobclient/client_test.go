@@ -75,11 +75,8 @@ func TestGuardedPatch(t *testing.T) {
 				return
 			}
 			tc.known.UID, tc.known.Generation = "uid", 3
-			patch, err := guardedPatch(changes, &tc.known)
-			expect.NoError(t, err)
-			data, err := patch.Data(nil)
-			expect.NoError(t, err)
-			expect.Same(t, "Unexpected patch", tc.want, string(data))
+			patch := expect.Must(guardedPatch(changes, &tc.known))(t)
+			expect.Same(t, "Unexpected patch", tc.want, string(expect.Must(patch.Data(nil))(t)))
 		})
 	}
 }

@@ -3,7 +3,6 @@
 package jobclient
 
 import (
-	"encoding/json"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,12 +53,7 @@ func TestDecisionTests(t *testing.T) {
 // applied returns what the API server's library says to the tests made of known on an object.
 func applied(t *testing.T, known, live *metav1.ObjectMeta) error {
 	t.Helper()
-	ops, err := json.Marshal(decisionTests(known))
-	expect.NoError(t, err)
-	patch, err := jsonpatch.DecodePatch(ops)
-	expect.NoError(t, err)
-	object, err := json.Marshal(map[string]any{"metadata": live})
-	expect.NoError(t, err)
-	_, err = patch.Apply(object)
+	patch := expect.Must(jsonpatch.DecodePatch([]byte(expect.JSON(t, decisionTests(known)))))(t)
+	_, err := patch.Apply([]byte(expect.JSON(t, map[string]any{"metadata": live})))
 	return err
 }

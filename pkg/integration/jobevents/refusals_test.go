@@ -94,29 +94,25 @@ func TestRefusalsAreReadForAllJobsAtATime(t *testing.T) {
 			go ask(time.Time{})
 		}
 		synctest.Wait()
-		if _, again := ask(time.Time{}); again == 0 {
-			t.Error("Somebody has an answer before the events were read")
-		}
+		_, again := ask(time.Time{})
+		expect.That(t, again != 0, "Somebody has an answer before the events were read")
 		time.Sleep(takes)
 		synctest.Wait()
 		told = []eventsv1.Event{*inttest.Refusal(time.Now(), job, "denied")}
-		if note, again := ask(time.Time{}); note != "" || again > 0 || reads != 1 {
-			t.Errorf("It says %q, again %s after %d reads; want an answer of before the refusal after 1", note, again, reads)
-		}
-		_, again := ask(time.Now())
-		want := pageRatio * takes
-		expect.That(t, again == want, "Who has to know of now asks again after %s, want %s", again, want)
+		note, again := ask(time.Time{})
+		expect.That(t, note == "" && again <= 0 && reads == 1,
+			"It says %q, again %s after %d reads; want an answer of before the refusal after 1", note, again, reads)
+		_, again = ask(time.Now())
+		expect.Same(t, "Unexpected wait of who has to know of now", pageRatio*takes, again)
 		time.Sleep(again)
-		if note, _ := ask(time.Now()); note != "denied" || reads != 2 {
-			t.Errorf("Then it says %q after %d reads, want denied after 2", note, reads)
-		}
+		note, _ = ask(time.Now())
+		expect.That(t, note == "denied" && reads == 2, "Then it says %q after %d reads, want denied after 2", note, reads)
 		// What it said an hour ago is no answer, also while somebody else reads.
 		time.Sleep(time.Hour)
 		go ask(time.Time{})
 		synctest.Wait()
-		if note, again := ask(time.Time{}); note != "" || again == 0 || reads != 3 {
-			t.Errorf("While events are read it says %q, again %s; want to be asked again", note, again)
-		}
+		note, again = ask(time.Time{})
+		expect.That(t, note == "" && again != 0 && reads == 3, "While events are read it says %q, again %s; want to be asked again", note, again)
 		time.Sleep(takes)
 	})
 }

@@ -41,14 +41,12 @@ func TestWorkloadDefaultsStayTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var w Defaults
 			w.look(crd("a", 1, "1"))
-			before, err := w.get()
-			expect.NoError(t, err)
+			before := expect.Must(w.get())(t)
 			if tc.gone {
 				w.gone()
 			}
 			w.look(tc.next)
-			after, err := w.get()
-			expect.That(t, err == nil && (before == after) == tc.want, "The same defaults: %t, %v; want %t", before == after, err, tc.want)
+			expect.Same(t, "They are the same defaults", tc.want, before == expect.Must(w.get())(t))
 		})
 	}
 }

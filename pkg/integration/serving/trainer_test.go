@@ -16,16 +16,13 @@ func TestServedTrainer(t *testing.T) {
 	served := NewTrainer(NewTrainJobs(nil))
 	unknown := errors.New("no generation that we know")
 	served.Set(t.Context(), 0, unknown)
-	if err := served.Check(nil); !errors.Is(err, unknown) {
-		t.Errorf("The readiness check says %v while the generation is unknown", err)
-	}
+	err := served.Check(nil)
+	expect.That(t, errors.Is(err, unknown), "The readiness check says %v while the generation is unknown", err)
 	expect.That(t, served.First(types.UID("job")) && !served.First(types.UID("job")), "A TrainJob must be told once")
 	for _, generation := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23} {
 		served.Set(t.Context(), generation, nil)
-		got, err := served.Served()
-		expect.That(t, got == generation && err == nil, "Served() = %v, %v; want %v", got, err, generation)
-		err = served.Check(nil)
-		expect.That(t, err == nil, "Not ready with %v: %v", generation, err)
+		expect.Same(t, "Unexpected Served", generation, expect.Must(served.Served())(t))
+		expect.NoError(t, served.Check(nil))
 	}
 	expect.That(t, served.First(types.UID("job")), "The next time it must be told again")
 }

@@ -59,8 +59,6 @@ func TestOnce(t *testing.T) {
 		clear(workloads)
 		clear(jobs)
 	}
-	if _, err := state.Latest(r).JobSet(t.Context(), name); err != nil || c.asked["JobSet"] != 3 {
-		t.Errorf("Latest is no newer: asked %d times, error %v", c.asked["JobSet"], err)
-	}
+	expect.Must(state.Latest(r).JobSet(t.Context(), name))(t)
 	expect.Same(t, "Unexpected reads", map[string]int{"Workloads": 2, "JobSet": 3, "Jobs": 2}, c.asked)
 }

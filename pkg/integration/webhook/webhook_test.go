@@ -166,11 +166,8 @@ func wantDefaulted(t *testing.T, d *defaulter, user, queue, oldSpec, spec, want 
 
 func patched(t *testing.T, object string, response admission.Response) string {
 	t.Helper()
-	data, err := json.Marshal(response.Patches)
-	expect.NoError(t, err)
-	patch, err := jsonpatch.DecodePatch(data)
-	expect.NoError(t, err)
-	out, err := patch.Apply([]byte(object))
+	data := expect.Must(json.Marshal(response.Patches))(t)
+	out, err := expect.Must(jsonpatch.DecodePatch(data))(t).Apply([]byte(object))
 	expect.Need(t, err == nil, "Patch %s does not apply: %v", data, err)
 	return string(out)
 }
