@@ -31,20 +31,15 @@ func TestDraining(t *testing.T) {
 		began := time.Now()
 		ended := make(chan time.Duration)
 		go func() {
-			if err := s.Start(ctx); err != nil {
-				t.Error(err)
-			}
+			err := s.Start(ctx)
+			expect.That(t, err == nil, "%v", err)
 			ended <- time.Since(began)
 		}()
 		synctest.Wait()
-		if closes() {
-			t.Error("A connection is closed before the server is to stop")
-		}
+		expect.That(t, !closes(), "A connection is closed before the server is to stop")
 		stop()
 		synctest.Wait()
-		if !closes() {
-			t.Error("A connection stays open though the server is about to stop")
-		}
+		expect.That(t, closes(), "A connection stays open though the server is about to stop")
 		expect.Same(t, "Unexpected time until it stopped", drainPeriod, <-ended)
 	})
 }

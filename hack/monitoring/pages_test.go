@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // Every alert has a page that says what it means, what follows, how to find out and what to do.
@@ -25,25 +27,17 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 			continue
 		}
 		for _, heading := range []string{"# " + a.name, "## Meaning", "## Impact", "## Diagnosis", "## Remedy"} {
-			if !strings.Contains(string(page), heading+"\n") {
-				t.Errorf("%s.md has no heading %q", a.name, heading)
-			}
+			expect.That(t, strings.Contains(string(page), heading+"\n"), "%s.md has no heading %q", a.name, heading)
 		}
 	}
 }
 
 // Every alert has a test of promtool in which it fires, and one in which it does not.
 func TestEveryAlertHasTests(t *testing.T) {
-	suites, err := filepath.Glob(filepath.Join("..", "..", "config", "monitoring", "tests", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	suites := expect.Must(filepath.Glob(filepath.Join("..", "..", "config", "monitoring", "tests", "*.yaml")))(t)
 	fires, silent := map[string]int{}, map[string]int{}
 	for _, file := range suites {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := expect.Must(os.ReadFile(file))(t)
 		var suite struct {
 			Tests []struct {
 				Alerts []struct {
@@ -66,8 +60,6 @@ func TestEveryAlertHasTests(t *testing.T) {
 		}
 	}
 	for _, a := range alerts() {
-		if fires[a.name] == 0 || silent[a.name] == 0 {
-			t.Errorf("%s fires in %d tests and is silent in %d", a.name, fires[a.name], silent[a.name])
-		}
+		expect.That(t, fires[a.name] != 0 && silent[a.name] != 0, "%s fires in %d tests and is silent in %d", a.name, fires[a.name], silent[a.name])
 	}
 }

@@ -26,6 +26,7 @@ import (
 	_ "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // Labels that Prometheus gives to what it scrapes.
@@ -57,9 +58,7 @@ func known(t *testing.T) map[string][]string {
 	}
 	for _, rule := range records() {
 		parsed, err := newParser().ParseExpr(rule.Expr)
-		if err != nil {
-			t.Fatalf("%s: %v", rule.Record, err)
-		}
+		expect.Need(t, err == nil, "%s: %v", rule.Record, err)
 		if aggregate, ok := parsed.(*parser.AggregateExpr); ok {
 			add(all, rule.Record, false, aggregate.Grouping)
 			continue
@@ -141,12 +140,9 @@ func unknownFound(t *testing.T, all map[string][]string) {
 		`max by (state) (kueue_trainer:held_resources:max)`:                "nothing below has label state",
 	} {
 		parsed, err := newParser().ParseExpr(expr)
-		if err != nil {
-			t.Fatalf("%s: %v", expr, err)
-		}
-		if unknown := unknownIn(parsed, all); !slices.Contains(unknown, want) {
-			t.Errorf("%s: %q do not have %q", expr, unknown, want)
-		}
+		expect.Need(t, err == nil, "%s: %v", expr, err)
+		unknown := unknownIn(parsed, all)
+		expect.That(t, slices.Contains(unknown, want), "%s: %q do not have %q", expr, unknown, want)
 	}
 }
 
@@ -202,18 +198,14 @@ func expressions(t *testing.T) map[string]string {
 			all[rule.Record+rule.Alert] = rule.Expr
 		}
 	}
-	files, err := generated()
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := expect.Must(generated())(t)
 	for file, content := range files {
 		if filepath.Ext(file) != ".json" {
 			continue
 		}
 		var board any
-		if err := json.Unmarshal(content, &board); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		err := json.Unmarshal(content, &board)
+		expect.Need(t, err == nil, "%s: %v", file, err)
 		for _, found := range fieldsNamed("expr", board) {
 			all[file+": "+found] = withValues(found)
 		}
@@ -265,27 +257,19 @@ func TestAllExpressionsAreTested(t *testing.T) {
 		}
 		want += len(distinct)
 	}
-	if got := len(expressions(t)); got != want {
-		t.Errorf("%d expressions are tested, %d exist", got, want)
-	}
+	got := len(expressions(t))
+	expect.That(t, got == want, "%d expressions are tested, %d exist", got, want)
 }
 
 // The files that lie in config/monitoring and the page are those that would be made.
 func TestFilesAreUpToDate(t *testing.T) {
 	root := filepath.Join("..", "..")
-	files, err := generated()
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := expect.Must(generated())(t)
 	for name, want := range files {
-		if got, err := os.ReadFile(filepath.Join(root, name)); err != nil || string(got) != string(want) {
-			t.Errorf("%s is not what make generate makes (%v)", name, err)
-		}
+		got, err := os.ReadFile(filepath.Join(root, name))
+		expect.That(t, err == nil && string(got) == string(want), "%s is not what make generate makes (%v)", name, err)
 	}
-	page, err := os.ReadFile(filepath.Join(root, "docs", "monitoring.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := expect.Must(os.ReadFile(filepath.Join(root, "docs", "monitoring.md")))(t)
 	if want, err := withTable(page); err != nil || string(page) != string(want) {
 		t.Errorf("docs/monitoring.md is not what make generate makes (%v)", err)
 	}
@@ -293,15 +277,9 @@ func TestFilesAreUpToDate(t *testing.T) {
 
 // Prometheus takes the rules.
 func TestRulesAreValid(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join("..", "..", "config", "monitoring", "rules.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := expect.Must(os.ReadFile(filepath.Join("..", "..", "config", "monitoring", "rules.yaml")))(t)
 	groups, errs := rulefmt.Parse(content, false, model.UTF8Validation, newParser(), slog.New(slog.DiscardHandler))
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
-	if got, want := len(groups.Groups), len(ruleGroups().Groups); got != want {
-		t.Errorf("%d groups in rules.yaml, want %d", got, want)
-	}
+	expect.Need(t, len(errs) == 0, "%v", errs)
+	got, want := len(groups.Groups), len(ruleGroups().Groups)
+	expect.That(t, got == want, "%d groups in rules.yaml, want %d", got, want)
 }

@@ -183,9 +183,8 @@ func TestLoadErrors(t *testing.T) {
 func TestLoadOfAMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nowhere.yaml")
 	_, err := Load(path)
-	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
-		t.Errorf("Load = %v, want an error that names %s and wraps fs.ErrNotExist", err, path)
-	}
+	expect.That(t, errors.Is(err, fs.ErrNotExist) && strings.Contains(err.Error(), path),
+		"Load = %v, want an error that names %s and wraps fs.ErrNotExist", err, path)
 }
 
 func TestDefaultIsIdempotent(t *testing.T) {

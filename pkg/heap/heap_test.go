@@ -53,9 +53,8 @@ func TestScarce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			told := false
 			scarce := Scarce(tc.limit, func(scarce bool) { told = scarce })
-			if got := scarce(); got != tc.want || told != tc.want {
-				t.Errorf("scarce = %t and told %t with %d bytes in use, want %t", got, told, inUse(), tc.want)
-			}
+			got := scarce()
+			expect.That(t, got == tc.want && told == tc.want, "scarce = %t and told %t with %d bytes in use, want %t", got, told, inUse(), tc.want)
 		})
 	}
 	runtime.KeepAlive(held)

@@ -2,13 +2,15 @@
 
 package held
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
 
 func TestFrom(t *testing.T) {
 	for name, want := range map[string]string{Queue("gpus"): "gpus", "a.b.held": "a.b", "gpus": "", ".held": "", "": ""} {
 		queue, is := From(name)
-		if is != (want != "") || is && queue != want {
-			t.Errorf("From(%q) = %q, %t, want %q", name, queue, is, want)
-		}
+		expect.That(t, is == (want != "") && (!is || queue == want), "From(%q) = %q, %t, want %q", name, queue, is, want)
 	}
 }

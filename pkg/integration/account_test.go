@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var accountedStart = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -70,15 +70,13 @@ func TestAccountFacts(t *testing.T) {
 			r, job, wl := accountScene(t)
 			if tc.change != nil {
 				tc.change(job, wl)
-				inttest.Must(t, r.env.client.Update(t.Context(), job))
+				expect.NoError(t, r.env.client.Update(t.Context(), job))
 			}
 			if tc.waits {
 				r.env.kueue = testenv.Kueue(testenv.WaitsForPods)
 			}
 			got := accountFacts{client: r.env.client, env: r.env, userLabel: "example.com/user"}.of(t.Context(), wl)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected facts (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected facts", tc.want, got)
 		})
 	}
 }
@@ -105,18 +103,14 @@ func TestQuotaIsKeptUntilItIsAccountedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, stored, wl := accountScene(t)
 			tc.change(stored, wl)
-			inttest.Must(t, r.env.client.Update(t.Context(), wl))
+			expect.NoError(t, r.env.client.Update(t.Context(), wl))
 			if !tc.nobody {
 				r.env.ledger = unreadLedger(r)
 			}
 			j := jobOf(r, stored)
-			got, err := j.accountedHolding(t.Context(), false)
-			if err != nil || got != tc.want {
-				t.Errorf("accountedHolding() = %t, %v; want %t", got, err, tc.want)
-			}
-			if again := j.unaccounted > 0; again == tc.want {
-				t.Errorf("It looks again after %s, accounted for: %t", j.unaccounted, tc.want)
-			}
+			expect.Same(t, "Unexpected accountedHolding", tc.want, expect.Must(j.accountedHolding(t.Context(), false))(t))
+			again := j.unaccounted > 0
+			expect.That(t, again != tc.want, "It looks again after %s, accounted for: %t", j.unaccounted, tc.want)
 		})
 	}
 }
@@ -132,16 +126,12 @@ func TestStopSetsTheGateBeforeItIsAccountedFor(t *testing.T) {
 	r, stored, wl := accountScene(t)
 	inttest.Isnt(kueue.WorkloadAdmitted, "")(wl)
 	inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)(wl)
-	inttest.Must(t, r.env.client.Update(t.Context(), wl))
-	inttest.Must(t, r.env.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("ns")))
+	expect.NoError(t, r.env.client.Update(t.Context(), wl))
+	expect.NoError(t, r.env.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("ns")))
 	r.env.ledger = unreadLedger(r)
 	j := jobOf(r, stored)
-	_, err := j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, "")
-	inttest.Must(t, err)
-	if !j.IsSuspended() || !r.env.Field.HoldsGate(&j.Spec) {
-		t.Errorf("Stop left the TrainJob with suspend: %t, entry with the gate: %t", j.IsSuspended(), r.env.Field.HoldsGate(&j.Spec))
-	}
-	if !j.IsActive() {
-		t.Error("The quota goes before it is accounted for")
-	}
+	expect.Must(j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
+	expect.That(t, j.IsSuspended() && r.env.Field.HoldsGate(&j.Spec),
+		"Stop left the TrainJob with suspend: %t, entry with the gate: %t", j.IsSuspended(), r.env.Field.HoldsGate(&j.Spec))
+	expect.That(t, j.IsActive(), "The quota goes before it is accounted for")
 }

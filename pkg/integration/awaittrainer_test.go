@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestAwaitTrainer(t *testing.T) {
@@ -45,9 +46,8 @@ func TestAwaitTrainer(t *testing.T) {
 				r.env.expectations.Satisfied(stored)
 			}
 			wait, err := r.awaitTrainer(t.Context(), jobOf(r, stored))
-			if err != nil || (wait > 0) != tc.wantWait || wait > trainerSilent {
-				t.Errorf("awaitTrainer() = %s, %v; want to wait: %t", wait, err, tc.wantWait)
-			}
+			expect.That(t, err == nil && (wait > 0) == tc.wantWait && wait <= trainerSilent,
+				"awaitTrainer() = %s, %v; want to wait: %t", wait, err, tc.wantWait)
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
 		})
 	}

@@ -6,13 +6,13 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // The cache lacks most of what JobSet wrote on a Job; the write must not take it away.
@@ -22,18 +22,13 @@ func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
 	stored.Spec.Template.Annotations = withKey(counted, "kueue.x-k8s.io/workload", "former")
 	stored.Spec.Template.Labels = withKey(counted, "kueue.x-k8s.io/podset", "node")
 	c := inttest.Fake(stored).Build()
-	cached, err := caches.TrimJob(stored.DeepCopy())
-	inttest.Must(t, err)
+	cached := expect.Must(caches.TrimJob(stored.DeepCopy()))(t)
 	want := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "h100"}}}
-	inttest.Must(t, placeChildJob(t.Context(), c, cached.(*batchv1.Job), want))
+	expect.NoError(t, placeChildJob(t.Context(), c, cached.(*batchv1.Job), want))
 	inttest.Reload(t, c, stored)
 	want.Labels, want.Annotations = counted, counted
-	if diff := cmp.Diff(*want, stored.Spec.Template); diff != "" {
-		t.Errorf("template (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(counted, stored.Annotations); diff != "" {
-		t.Errorf("annotations (-want +got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected template", *want, stored.Spec.Template)
+	expect.Same(t, "Unexpected annotations", counted, stored.Annotations)
 }
 
 func withKey(of map[string]string, key, value string) map[string]string {

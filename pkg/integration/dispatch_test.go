@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -21,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // dispatched returns a reconciler for a TrainJob that MultiKueue runs in another cluster.
@@ -41,7 +41,7 @@ func dispatched(t *testing.T, change func(*trainjob.TrainJob)) *attempt {
 func reconciled(t *testing.T, r *attempt) *trainjob.TrainJob {
 	t.Helper()
 	_, err := r.reconcile(t.Context(), jobRequest, &job{env: r.env})
-	inttest.Must(t, client.IgnoreNotFound(err))
+	expect.NoError(t, client.IgnoreNotFound(err))
 	return storedJob(t, r)
 }
 
@@ -73,12 +73,8 @@ func TestJobOfAnotherClusterGetsNoEntry(t *testing.T) {
 			changeWorkload(t, r.env.client, step.change)
 		}
 		stored := reconciled(t, r)
-		if r.env.Field.Has(&stored.Spec) {
-			t.Errorf("%s: it has an entry of ours: %v", step.what, stored.Spec.RuntimePatches)
-		}
-		if stored.Suspended() != step.suspended {
-			t.Errorf("%s: it is suspended: %t, want %t", step.what, stored.Suspended(), step.suspended)
-		}
+		expect.That(t, !r.env.Field.Has(&stored.Spec), "%s: it has an entry of ours: %v", step.what, stored.Spec.RuntimePatches)
+		expect.That(t, stored.Suspended() == step.suspended, "%s: it is suspended: %t, want %t", step.what, stored.Suspended(), step.suspended)
 	}
 }
 
@@ -92,9 +88,8 @@ func TestJobOfAnotherClusterKeepsTheEntryThatItHas(t *testing.T) {
 	reconciled(t, r)
 	changeWorkload(t, r.env.client, admittedOn("west"))
 	started := reconciled(t, r)
-	if !r.env.Field.Same(&before, &started.Spec) || started.Suspended() {
-		t.Errorf("It is suspended: %t, and its patches are %v, want %v", started.Suspended(), started.Spec.RuntimePatches, before.RuntimePatches)
-	}
+	expect.That(t, r.env.Field.Same(&before, &started.Spec) && !started.Suspended(),
+		"It is suspended: %t, and its patches are %v, want %v", started.Suspended(), started.Spec.RuntimePatches, before.RuntimePatches)
 }
 
 // Its user resumes it without quota: Trainer makes nothing of it, and there is no gate to write.
@@ -102,10 +97,10 @@ func TestJobOfAnotherClusterIsSuspendedWithoutQuota(t *testing.T) {
 	r := dispatched(t, nil)
 	stored := reconciled(t, r)
 	stored.Spec.Suspend = ptr.To(false)
-	inttest.Must(t, r.env.client.Update(t.Context(), stored))
-	if stopped := reconciled(t, r); !stopped.Suspended() || r.env.Field.Has(&stopped.Spec) {
-		t.Errorf("It is suspended: %t, with patches %v", stopped.Suspended(), stopped.Spec.RuntimePatches)
-	}
+	expect.NoError(t, r.env.client.Update(t.Context(), stored))
+	stopped := reconciled(t, r)
+	expect.That(t, stopped.Suspended() && !r.env.Field.Has(&stopped.Spec),
+		"It is suspended: %t, with patches %v", stopped.Suspended(), stopped.Spec.RuntimePatches)
 }
 
 func TestDispatchIsTold(t *testing.T) {
@@ -120,9 +115,7 @@ func TestDispatchIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wl := &kueue.Workload{Spec: kueue.WorkloadSpec{QueueName: "team"},
 				Status: kueue.WorkloadStatus{ClusterName: tc.cluster, Admission: &kueue.Admission{ClusterQueue: "gpus"}}}
-			if diff := cmp.Diff(tc.want, dispatchedMessage(wl)); diff != "" {
-				t.Errorf("(-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected message", tc.want, dispatchedMessage(wl))
 		})
 	}
 }
@@ -154,9 +147,8 @@ func TestJobSentAgainWaitsForThePodsOfItsFormerRun(t *testing.T) {
 			}
 			r, _ := newReconciler(t, objects...)
 			j := jobOf(r, stored)
-			if o := j.awaitPodsOfFormer(t.Context()); o.err != nil || o.done != tc.want || (o.again > 0) != tc.want {
-				t.Errorf("awaitPodsOfFormer() = %+v, want to wait: %t", o, tc.want)
-			}
+			o := j.awaitPodsOfFormer(t.Context())
+			expect.That(t, o.err == nil && o.done == tc.want && (o.again > 0) == tc.want, "awaitPodsOfFormer() = %+v, want to wait: %t", o, tc.want)
 		})
 	}
 }
@@ -202,15 +194,10 @@ func TestJobThatNoClusterIsAskedForIsLookedAtAgain(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r, j, before := dispatchedOn(t, tc.workload)
-			wait, err := r.ensureDispatched(t.Context(), j)
-			inttest.Must(t, err)
-			if again := math.Round(wait.Minutes()*10) / 10; again != tc.again {
-				t.Errorf("Looks again in %v min, want %v", again, tc.again)
-			}
+			wait := expect.Must(r.ensureDispatched(t.Context(), j))(t)
+			expect.Same(t, "Unexpected minutes after which it looks again", tc.again, math.Round(wait.Minutes()*10)/10)
 			wl := theWorkload(t, r.env.client)
-			if asks := wl.Annotations[askedAgainAnnotation] != before.Annotations[askedAgainAnnotation]; asks != tc.asks {
-				t.Errorf("Kueue looks again: %t, want %t", asks, tc.asks)
-			}
+			expect.Same(t, "Kueue looks again", tc.asks, wl.Annotations[askedAgainAnnotation] != before.Annotations[askedAgainAnnotation])
 		})
 	}
 }
@@ -241,12 +228,8 @@ func TestJobThatWasTakenForGoneQueuesAgain(t *testing.T) {
 				j.Labels = map[string]string{kueueconstants.PrebuiltWorkloadLabel: wl.Name}
 			}
 			wait, err := r.ensureDispatched(t.Context(), j)
-			if err != nil || (wait > 0) != (tc.age == 0) {
-				t.Fatalf("ensureDispatched() = %v, %v", wait, err)
-			}
-			if gone := !inttest.Exists(t, r.env.client, wl); gone != tc.want {
-				t.Errorf("The Workload is gone: %t, want %t", gone, tc.want)
-			}
+			expect.Need(t, err == nil && (wait > 0) == (tc.age == 0), "ensureDispatched() = %v, %v", wait, err)
+			expect.Same(t, "The Workload is gone", tc.want, !inttest.Exists(t, r.env.client, wl))
 		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // What Kueue decided comes before what came earlier.
@@ -47,9 +48,8 @@ func TestDecidedFirst(t *testing.T) {
 			tc.before.ResourceVersion, tc.after.ResourceVersion = "1", "2"
 			ofOwner := handler.EnqueueRequestForOwner(inttest.Scheme, mapper, &trainjob.TrainJob{}, handler.OnlyControllerOwner())
 			decidedFirst(ofOwner).Update(t.Context(), event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}, queue)
-			if got, _ := queue.Get(); got.Name != tc.want {
-				t.Errorf("looked first at %s, want %s", got.Name, tc.want)
-			}
+			got, _ := queue.Get()
+			expect.That(t, got.Name == tc.want, "looked first at %s, want %s", got.Name, tc.want)
 		})
 	}
 }
@@ -79,9 +79,7 @@ func TestBatched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := &addedTo{}
 			tc.send(q)
-			if q.added != 1 || q.opts.After != tc.want {
-				t.Errorf("added %d times after %s, want once after %s", q.added, q.opts.After, tc.want)
-			}
+			expect.That(t, q.added == 1 && q.opts.After == tc.want, "added %d times after %s, want once after %s", q.added, q.opts.After, tc.want)
 		})
 	}
 }
@@ -103,14 +101,12 @@ func TestStatusOnly(t *testing.T) {
 			before := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Name: "llm", Generation: 1}}
 			after := before.DeepCopy()
 			tc.change(after)
-			if got := statusOnly().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
-				t.Errorf("it is %t that the status alone has changed, want %t", got, tc.want)
-			}
+			expect.Same(t, "The status alone has changed", tc.want, statusOnly().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
-	if job := (&trainjob.TrainJob{}); statusOnly().Create(event.CreateEvent{Object: job}) || statusOnly().Delete(event.DeleteEvent{Object: job}) {
-		t.Error("one that is made or gone passes")
-	}
+	job := (&trainjob.TrainJob{})
+	expect.That(t, !statusOnly().Create(event.CreateEvent{Object: job}) && !statusOnly().Delete(event.DeleteEvent{Object: job}),
+		"one that is made or gone passes")
 }
 
 // addedTo is a queue that remembers what was added last.

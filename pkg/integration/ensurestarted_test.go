@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func refusalOf(uid types.UID, ago time.Duration) *eventsv1.Event {
@@ -89,7 +90,7 @@ func TestEnsureStarted(t *testing.T) {
 			}
 			r, recorder := newReconciler(t, stored, wl)
 			if tc.refusal != nil {
-				inttest.Must(t, r.env.client.Create(t.Context(), tc.refusal))
+				expect.NoError(t, r.env.client.Create(t.Context(), tc.refusal))
 			}
 			r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, tc.reading))
 			r.env.starts = newStarts(0)
@@ -102,12 +103,8 @@ func TestEnsureStarted(t *testing.T) {
 			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
 				uid: stored.UID, admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
 			wait, err := r.ensureStarted(t.Context(), jobOf(r, stored), tc.start)
-			if (err != nil) != tc.wantErr || (wait > 0) != tc.wantWait {
-				t.Errorf("ensureStarted() = %s, %v", wait, err)
-			}
-			if kept := inttest.Exists(t, r.env.client, wl); kept != tc.wantKept {
-				t.Errorf("The job keeps its Workload: %t, want %t", kept, tc.wantKept)
-			}
+			expect.That(t, (err != nil) == tc.wantErr && (wait > 0) == tc.wantWait, "ensureStarted() = %s, %v", wait, err)
+			expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.env.client, wl))
 			wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)
 		})
 	}
@@ -136,17 +133,15 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 			r.env.starts = newStarts(0)
 			for i := range 2 {
 				got := jobOf(r, stored).awaitJobSet(t.Context())
-				if got.err != nil || got.ends() != tc.want || (got.again > 0) != tc.want {
-					t.Errorf("%d: awaitJobSet() = %+v, want it to wait: %t", i, got, tc.want)
-				}
+				expect.That(t, got.err == nil && got.ends() == tc.want && (got.again > 0) == tc.want,
+					"%d: awaitJobSet() = %+v, want it to wait: %t", i, got, tc.want)
 				r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, errors.New("it is not asked again at once")))
 				if !tc.want {
 					break
 				}
 			}
-			if told := eventsSoFar(recorder, "Warning CannotStart does not queue, because Trainer could not make JobSet job: denied by policy"); (len(told) == 1) != tc.want {
-				t.Errorf("The user is told %q", told)
-			}
+			told := eventsSoFar(recorder, "Warning CannotStart does not queue, because Trainer could not make JobSet job: denied by policy")
+			expect.That(t, (len(told) == 1) == tc.want, "The user is told %q", told)
 		})
 	}
 }
@@ -155,18 +150,15 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 func TestLateJobWaitsForNewsOfItsTime(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored)
-	if _, again, err := r.env.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{}); again > 0 || err != nil {
-		t.Fatalf("Reading for another job: again %s, %v", again, err)
-	}
+	_, again, err := r.env.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{})
+	expect.Need(t, again <= 0 && err == nil, "Reading for another job: again %s, %v", again, err)
 	j := jobOf(r, stored)
 	r.env.memory.waits = map[types.NamespacedName]*waiting{
 		client.ObjectKeyFromObject(stored): {uid: stored.UID, began: time.Now().Add(-awaited.JobSet)},
 	}
-	if got := j.awaitJobSet(t.Context()); got.err != nil || !got.unqueued || got.again <= 0 {
-		t.Errorf("awaitJobSet() = %+v, want it to ask again", got)
-	}
+	got := j.awaitJobSet(t.Context())
+	expect.That(t, got.err == nil && got.unqueued && got.again > 0, "awaitJobSet() = %+v, want it to ask again", got)
 	r.env.memory.waits[client.ObjectKeyFromObject(stored)].began = time.Now().Add(-time.Minute)
-	if got := j.awaitJobSet(t.Context()); got.err != nil || got.ends() {
-		t.Errorf("awaitJobSet() = %+v for one that waited before that was read, want it to queue", got)
-	}
+	got = j.awaitJobSet(t.Context())
+	expect.That(t, got.err == nil && !got.ends(), "awaitJobSet() = %+v for one that waited before that was read, want it to queue", got)
 }

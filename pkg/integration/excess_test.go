@@ -11,6 +11,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // Somebody's webhook may have every JobSet ask for more than its TrainJob does.
@@ -31,13 +32,9 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			r, recorder := newReconciler(t, js, wl)
 			r.env.starts = newStarts(time.Minute)
-			inttest.Must(t, r.renewExceeding(t.Context(), &job{TrainJob: *stored, env: r.env, start: start{excess: "replicated job node has 2 pods instead of 1"}}))
-			if kept := inttest.Exists(t, r.env.client, js); kept != tc.wantJobSet {
-				t.Errorf("The JobSet is kept: %t, want %t", kept, tc.wantJobSet)
-			}
-			if kept := inttest.Exists(t, r.env.client, wl); kept != tc.wantQuota {
-				t.Errorf("The quota is kept: %t, want %t", kept, tc.wantQuota)
-			}
+			expect.NoError(t, r.renewExceeding(t.Context(), &job{TrainJob: *stored, env: r.env, start: start{excess: "replicated job node has 2 pods instead of 1"}}))
+			expect.Same(t, "The JobSet is kept", tc.wantJobSet, inttest.Exists(t, r.env.client, js))
+			expect.Same(t, "The quota is kept", tc.wantQuota, inttest.Exists(t, r.env.client, wl))
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestEndOfAJob(t *testing.T) {
@@ -44,25 +45,20 @@ func TestEndOfAJob(t *testing.T) {
 			}
 			r, _ := newReconciler(t, stored, wl)
 			if tc.pod {
-				inttest.Must(t, r.env.client.Create(t.Context(), inttest.PodOf("ns", "job")))
+				expect.NoError(t, r.env.client.Create(t.Context(), inttest.PodOf("ns", "job")))
 			}
 			r.env.client = withStatus(r.env.client)
 			// A write is not seen again before the next reconcile.
 			for range 2 {
-				_, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
-				inttest.Must(t, err)
+				expect.Must((&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest))(t)
 			}
 			inttest.Reload(t, r.env.client, wl)
-			if finished := apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished); finished != tc.wantFinished {
-				t.Errorf("The Workload is finished: %t, want %t", finished, tc.wantFinished)
-			}
+			expect.Same(t, "The Workload is finished", tc.wantFinished, apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished))
 			after := storedJob(t, r)
-			if failed := tc.condition == trainer.TrainJobFailed; after.Suspended() != failed {
-				t.Errorf("The job is suspended: %t, want %t", after.Suspended(), failed)
-			}
-			if gated := r.env.Field.HoldsGate(&after.Spec); tc.wantGated && !gated {
-				t.Errorf("The job is at the gate: %t, want %t", gated, tc.wantGated)
-			}
+			failed := tc.condition == trainer.TrainJobFailed
+			expect.That(t, after.Suspended() == failed, "The job is suspended: %t, want %t", after.Suspended(), failed)
+			gated := r.env.Field.HoldsGate(&after.Spec)
+			expect.That(t, !tc.wantGated || gated, "The job is at the gate: %t, want %t", gated, tc.wantGated)
 		})
 	}
 }

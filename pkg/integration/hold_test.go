@@ -13,6 +13,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestEnsureHeld(t *testing.T) {
@@ -46,11 +47,9 @@ func TestEnsureHeld(t *testing.T) {
 			}
 			c := inttest.Fake(wl).Build()
 			there := []kueue.Workload{*theWorkload(t, c)}
-			inttest.Must(t, (&attempt{env: &environment{client: c}}).ensureHeld(t.Context(), &job{TrainJob: *trainJob}, there))
+			expect.NoError(t, (&attempt{env: &environment{client: c}}).ensureHeld(t.Context(), &job{TrainJob: *trainJob}, there))
 			inttest.Reload(t, c, wl)
-			if held := controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName); held != tc.want {
-				t.Errorf("The Workload has the finalizer: %t, want %t", held, tc.want)
-			}
+			expect.Same(t, "The Workload has the finalizer", tc.want, controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName))
 		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/ungater"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // While nobody knows who looks after TrainJobs, none of them is written, nor told before
@@ -32,7 +33,7 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	r, recorder := newReconciler(t, stored, pod)
 	refused := errors.New("refused")
 	all, queue := serving.NewTrainJobs(r.env.client), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	inttest.Must(t, all.Source().Start(t.Context(), queue))
+	expect.NoError(t, all.Source().Start(t.Context(), queue))
 	writes := 0
 	count := func(...any) error { writes++; return nil }
 	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
@@ -46,10 +47,8 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	look := func(since time.Time) ctrl.Result {
 		t.Helper()
 		r.env.inTree = serving.NewInTree(nil, "ours", all)
-		inttest.Must(t, r.env.inTree.Observe(t.Context(), since, false, refused))
-		result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
-		inttest.Must(t, err)
-		return result
+		expect.NoError(t, r.env.inTree.Observe(t.Context(), since, false, refused))
+		return expect.Must((&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest))(t)
 	}
 	look(time.Now())
 	if len(recorder.Events) > 0 {
@@ -59,25 +58,17 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 		Client: r.env.client, InTree: r.env.inTree, Trainer: r.env.trainer,
 		Describer: r.env.Describer, Recorder: r.env.Recorder, Metrics: r.env.metrics,
 	}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
-	if err != nil || freed.RequeueAfter == 0 {
-		t.Errorf("Ungater: %+v, %v; want a time after which it looks again", freed, err)
-	}
+	expect.That(t, err == nil && freed.RequeueAfter != 0, "Ungater: %+v, %v; want a time after which it looks again", freed, err)
 	look(time.Now().Add(-time.Minute))
-	if event := <-recorder.Events; !strings.Contains(event, "Warning InTreeUnknown") || !strings.Contains(event, "refused") {
-		t.Errorf("Unexpected event: %s", event)
-	}
-	if queue.Len() != 1 || r.env.inTree.CheckKnown(nil) == nil {
-		t.Error("After the time every TrainJob must be looked at, and the manager not be ready")
-	}
-	if writes > 0 {
-		t.Errorf("%d writes before it was known who looks after TrainJobs", writes)
-	}
+	event := <-recorder.Events
+	expect.That(t, strings.Contains(event, "Warning InTreeUnknown") && strings.Contains(event, "refused"), "Unexpected event: %s", event)
+	expect.That(t, queue.Len() == 1 && r.env.inTree.CheckKnown(nil) != nil,
+		"After the time every TrainJob must be looked at, and the manager not be ready")
+	expect.That(t, writes == 0, "%d writes before it was known who looks after TrainJobs", writes)
 	for _, answer := range []bool{false, true, false} {
 		drain(queue)
-		inttest.Must(t, r.env.inTree.Observe(t.Context(), time.Now(), answer, nil))
-		if queue.Len() != 1 || r.env.inTree.CheckKnown(nil) != nil {
-			t.Errorf("Active %v, and the TrainJob is not looked at", answer)
-		}
+		expect.NoError(t, r.env.inTree.Observe(t.Context(), time.Now(), answer, nil))
+		expect.That(t, queue.Len() == 1 && r.env.inTree.CheckKnown(nil) == nil, "Active %v, and the TrainJob is not looked at", answer)
 	}
 }
 

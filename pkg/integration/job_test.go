@@ -10,6 +10,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
@@ -23,12 +24,11 @@ func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
 			r, recorder := newReconciler(t)
 			r.env.Field = patch.Of(trainjob.Trainer21)
 			j := &job{env: r.env}
-			inttest.Must(t, json.Unmarshal([]byte(inttest.Manifest(inttest.Queued, tc.spec)), &j.TrainJob))
+			expect.NoError(t, json.Unmarshal([]byte(inttest.Manifest(inttest.Queued, tc.spec)), &j.TrainJob))
 			j.Namespace = "ns"
 			j.Suspend()
-			if podSets, err := j.PodSets(t.Context(), r.env.client); err == nil {
-				t.Errorf("PodSets returned %v", podSets)
-			}
+			podSets, err := j.PodSets(t.Context(), r.env.client)
+			expect.That(t, err != nil, "PodSets returned %v", podSets)
 			wantTold(t, eventsSoFar(recorder, jobevents.ReasonNotDescribed), tc.want)
 		})
 	}
@@ -41,11 +41,8 @@ func TestPodSetsTellsAgainWhatWasMended(t *testing.T) {
 	for _, runtime := range []string{"none", "none", "torch", "none"} {
 		j := jobOf(r, stored)
 		j.Spec.RuntimeRef.Name = runtime
-		if _, err := j.PodSets(t.Context(), r.env.client); (err == nil) != (runtime == "torch") {
-			t.Fatalf("PodSets with runtime %s: %v", runtime, err)
-		}
+		_, err := j.PodSets(t.Context(), r.env.client)
+		expect.Need(t, (err == nil) == (runtime == "torch"), "PodSets with runtime %s: %v", runtime, err)
 	}
-	if got := len(recorder.Events); got != 2 {
-		t.Errorf("%d events, want 2", got)
-	}
+	expect.Same(t, "Unexpected number of events", 2, len(recorder.Events))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // Quota must not hang on a ConfigMap that every tenant can break.
@@ -40,20 +41,17 @@ func TestStopNeedsNoRuntime(t *testing.T) {
 			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node"}}
 			r, recorder := newReconciler(t, stored, snapshotFor(stored, tc.snapshot))
 			if tc.jobSet {
-				inttest.Must(t, r.env.client.Create(t.Context(), js))
+				expect.NoError(t, r.env.client.Create(t.Context(), js))
 			}
 			for range 2 {
-				_, err := jobOf(r, storedJob(t, r)).Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, "")
-				inttest.Must(t, err)
+				expect.Must(jobOf(r, storedJob(t, r)).Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
 			}
 			stored = storedJob(t, r)
-			if !stored.Suspended() || r.env.Field.HoldsGate(&stored.Spec) != tc.wantGate {
-				t.Errorf("suspended: %t, at the gate: %t, want %t", stored.Suspended(), r.env.Field.HoldsGate(&stored.Spec), tc.wantGate)
-			}
+			expect.That(t, stored.Suspended() && r.env.Field.HoldsGate(&stored.Spec) == tc.wantGate,
+				"suspended: %t, at the gate: %t, want %t", stored.Suspended(), r.env.Field.HoldsGate(&stored.Spec), tc.wantGate)
 			told := eventsSoFar(recorder, "Warning "+jobevents.ReasonNotDescribed)
-			if (len(told) == 1 && strings.Contains(told[0], "job-runtime-snapshot")) != tc.wantTold {
-				t.Errorf("The user is told %q, want: %t", told, tc.wantTold)
-			}
+			expect.That(t, (len(told) == 1 && strings.Contains(told[0], "job-runtime-snapshot")) == tc.wantTold,
+				"The user is told %q, want: %t", told, tc.wantTold)
 		})
 	}
 }

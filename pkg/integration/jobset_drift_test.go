@@ -16,10 +16,12 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestCorrectDrift(t *testing.T) {
-	long, now := time.Now().Add(-time.Minute), time.Now()
+	// Now is still to come, however long a busy machine takes for the cases before.
+	long, now := time.Now().Add(-time.Minute), time.Now().Add(time.Minute)
 	volumes := func(retention *jobsetapi.VolumeRetentionPolicy) func(*trainjob.TrainJob, *jobsetapi.JobSet) {
 		return func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) {
 			js.Spec.VolumeClaimPolicies = []jobsetapi.VolumeClaimPolicy{{RetentionPolicy: retention}}
@@ -72,19 +74,14 @@ func TestCorrectDrift(t *testing.T) {
 			}
 			r, recorder := newReconciler(t, stored, js)
 			if tc.done {
-				inttest.Must(t, r.env.client.Create(t.Context(), doneJob(js)))
+				expect.NoError(t, r.env.client.Create(t.Context(), doneJob(js)))
 			}
 			if tc.stale {
 				stored.ResourceVersion = "0"
 			}
 			r.env.Describer = r.env.For(cmp.Or(tc.served, trainjob.Trainer22))
-			wait, err := r.correctDrift(t.Context(), jobOf(r, stored))
-			if err != nil || (wait > 0) != tc.wantWait {
-				t.Errorf("correctDrift returned %s, %v; want to wait: %t", wait, err, tc.wantWait)
-			}
-			if got := jobSetState(t, r.env.client, js); got != tc.wantJobSet {
-				t.Errorf("The JobSet is %s, want %s", got, tc.wantJobSet)
-			}
+			expect.Same(t, "correctDrift waits", tc.wantWait, expect.Must(r.correctDrift(t.Context(), jobOf(r, stored)))(t) > 0)
+			expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, r.env.client, js))
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
 		})
 	}
@@ -107,12 +104,12 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: tc.admitted}}
 			r, recorder := newReconciler(t, stored, js, wl)
 			r.env.Describer = r.env.For(trainjob.Trainer22)
-			inttest.Must(t, r.env.Remember(t.Context(), stored, []kueue.PodSet{{Name: "node", Count: 1}}))
+			expect.NoError(t, r.env.Remember(t.Context(), stored, []kueue.PodSet{{Name: "node", Count: 1}}))
 			j := jobOf(r, stored)
-			inttest.Must(t, r.restart(t.Context(), j, js))
-			if got := jobSetState(t, r.env.client, js); got != tc.wantJobSet || j.IsSuspended() != tc.wantSuspended {
-				t.Errorf("The JobSet is %s, the job suspended: %t; want %s, %t", got, j.IsSuspended(), tc.wantJobSet, tc.wantSuspended)
-			}
+			expect.NoError(t, r.restart(t.Context(), j, js))
+			got := jobSetState(t, r.env.client, js)
+			expect.That(t, got == tc.wantJobSet && j.IsSuspended() == tc.wantSuspended,
+				"The JobSet is %s, the job suspended: %t; want %s, %t", got, j.IsSuspended(), tc.wantJobSet, tc.wantSuspended)
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestStillAdmitted(t *testing.T) {
@@ -33,9 +34,7 @@ func TestStillAdmitted(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := stillAdmitted(t.Context(), inttest.Fake(some(tc.live)...).Build(), inttest.Job("a"))
-			if err != nil || got != tc.want {
-				t.Errorf("stillAdmitted() = %t, %v; want %t", got, err, tc.want)
-			}
+			expect.That(t, err == nil && got == tc.want, "stillAdmitted() = %t, %v; want %t", got, err, tc.want)
 		})
 	}
 }
@@ -54,9 +53,8 @@ func TestConfirm(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			live := inttest.Fake(some(tc.live)...).Build()
-			if got := confirm(t.Context(), live, tc.cached); !errors.Is(got, tc.want) {
-				t.Errorf("confirm() = %v, want %v", got, tc.want)
-			}
+			got := confirm(t.Context(), live, tc.cached)
+			expect.That(t, errors.Is(got, tc.want), "confirm() = %v, want %v", got, tc.want)
 		})
 	}
 }

@@ -5,11 +5,11 @@ package integration
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -25,6 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // said is what admins look for in a line.
@@ -47,16 +48,13 @@ func (l *logged) look(t *testing.T) []said {
 	log := logging.ForController(logging.New(zap.WriteTo(&l.out)), "trainjob", "trainJob")(&req)
 	_, err := (&reconciler{env: l.env}).Reconcile(ctrl.LoggerInto(t.Context(), log), req)
 	// The fake client has no status of Workloads to patch.
-	inttest.Must(t, client.IgnoreNotFound(err))
-	if strings.Contains(l.out.String(), "s3cret") {
-		t.Errorf("The job's environment is in the log:\n%s", l.out.String())
-	}
+	expect.NoError(t, client.IgnoreNotFound(err))
+	expect.That(t, !strings.Contains(l.out.String(), "s3cret"), "The job's environment is in the log:\n%s", l.out.String())
 	var lines []said
 	for line := range strings.Lines(l.out.String()) {
 		var one said
-		if err := json.Unmarshal([]byte(line), &one); err != nil {
-			t.Fatalf("%v:\n%s", err, line)
-		}
+		err := json.Unmarshal([]byte(line), &one)
+		expect.Need(t, err == nil, "%v:\n%s", err, line)
 		lines = append(lines, one)
 	}
 	return lines
@@ -72,7 +70,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 	// Trainer and JobSet follow the TrainJob.
 	follow := func(suspend bool) {
 		js.Spec.Suspend = &suspend
-		inttest.Must(t, c.Update(t.Context(), js))
+		expect.NoError(t, c.Update(t.Context(), js))
 		changeJob(t, r, func(job *trainjob.TrainJob) {
 			apimeta.SetStatusCondition(&job.Status.Conditions, metav1.Condition{
 				Type: trainer.TrainJobSuspended, Status: map[bool]metav1.ConditionStatus{true: "True", false: "False"}[suspend]})
@@ -106,9 +104,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 			step.want[i].Workload = workload
 		}
 		workload = client.ObjectKeyFromObject(theWorkload(t, c))
-		if diff := cmp.Diff(step.want, got); diff != "" {
-			t.Errorf("When %s, the log has (-want +got):\n%s", step.what, diff)
-		}
+		expect.Same(t, fmt.Sprintf("When %s, the log has", step.what), step.want, got)
 	}
 }
 
@@ -119,10 +115,7 @@ func TestStandingAsideIsLogged(t *testing.T) {
 	l := &logged{attempt: r}
 	r.env.inTree = testenv.InTree(t, true)
 	want := []said{{Msg: "Stood aside from TrainJob for Kueue's in-tree integration", Reason: "InTreeActive", TrainJob: jobKey}}
-	if diff := cmp.Diff(want, l.look(t)); diff != "" {
-		t.Errorf("The log has (-want +got):\n%s", diff)
-	}
-	if again := l.look(t); len(again) > 0 {
-		t.Errorf("At the next look, the log has %v", again)
-	}
+	expect.Same(t, "The log has", want, l.look(t))
+	again := l.look(t)
+	expect.That(t, len(again) == 0, "At the next look, the log has %v", again)
 }

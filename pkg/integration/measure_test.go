@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // recorded returns what a registry has by kind or reason. Of pods that were freed it tells before the first.
@@ -145,9 +145,7 @@ func TestMeasured(t *testing.T) {
 			for _, do := range tc.do {
 				do(m)
 			}
-			if diff := cmp.Diff(tc.want, recorded(t, m.registry)); diff != "" {
-				t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected metrics", tc.want, recorded(t, m.registry))
 		})
 	}
 }
@@ -186,14 +184,10 @@ func TestStopsOfTheManager(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			r.env.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
 			j := jobOf(r, stored)
-			inttest.Must(t, tc.stop(r, j))
-			if !j.IsSuspended() {
-				t.Error("It is not suspended")
-			}
+			expect.NoError(t, tc.stop(r, j))
+			expect.That(t, j.IsSuspended(), "It is not suspended")
 			j.measureStopped(t.Context())
-			if diff := cmp.Diff(tc.want, recorded(t, registry)); diff != "" {
-				t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected metrics", tc.want, recorded(t, registry))
 		})
 	}
 }
@@ -202,13 +196,11 @@ func TestResumedAt(t *testing.T) {
 	admitted, resumed := time.Unix(100, 0), time.Unix(200, 0)
 	wl, job := inttest.AdmittedOf("a"), inttest.Job("a")
 	apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime = metav1.NewTime(admitted)
-	if got := resumedAt(job, wl); !got.Equal(admitted) {
-		t.Errorf("Trainer says nothing: resumed at %s, want %s", got, admitted)
-	}
+	got := resumedAt(job, wl)
+	expect.That(t, got.Equal(admitted), "Trainer says nothing: resumed at %s, want %s", got, admitted)
 	job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobSuspended, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(resumed)}}
-	if got := resumedAt(job, wl); !got.Equal(resumed) {
-		t.Errorf("resumed at %s, want %s", got, resumed)
-	}
+	got = resumedAt(job, wl)
+	expect.That(t, got.Equal(resumed), "resumed at %s, want %s", got, resumed)
 }
 
 func TestMeasureGone(t *testing.T) {
@@ -235,12 +227,9 @@ func TestMeasureGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before, after := inttest.AdmittedOf("a", tc.before), inttest.AdmittedOf("a", tc.after)
 			registry := prometheus.NewRegistry()
-			if !measureGone(metrics.NewRecorder(registry, metrics.QueueLabels{})).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
-				t.Error("the event is kept from the controller")
-			}
-			if got := recorded(t, registry)["kueue_trainer_evicted_until_stopped_seconds"]; got != tc.want {
-				t.Errorf("%v are recorded, want %v", got, tc.want)
-			}
+			expect.That(t, measureGone(metrics.NewRecorder(registry, metrics.QueueLabels{})).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}),
+				"the event is kept from the controller")
+			expect.Same(t, "Unexpected number of records", tc.want, recorded(t, registry)["kueue_trainer_evicted_until_stopped_seconds"])
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -16,13 +15,13 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestFollowQueues(t *testing.T) {
 	queues := &informertest.FakeInformers{Scheme: inttest.Scheme}
 	teams := map[string]string{}
-	err := followQueues(t.Context(), queues, func(queue client.Object) { teams[queue.GetName()] = queue.GetLabels()["team"] })
-	inttest.Must(t, err)
+	expect.NoError(t, followQueues(t.Context(), queues, func(queue client.Object) { teams[queue.GetName()] = queue.GetLabels()["team"] }))
 	queue := func(name, team string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": team}}
 	}
@@ -31,16 +30,14 @@ func TestFollowQueues(t *testing.T) {
 	clusterQueues.Add(&kueue.ClusterQueue{ObjectMeta: queue("gpus", "vision")})
 	clusterQueues.Add(&kueue.ClusterQueue{ObjectMeta: queue("cpus", "vision")})
 	clusterQueues.Update(&kueue.ClusterQueue{ObjectMeta: queue("cpus", "vision")}, &kueue.ClusterQueue{ObjectMeta: queue("cpus", "language")})
-	if diff := cmp.Diff(map[string]string{"local": "ocr", "gpus": "vision", "cpus": "language"}, teams); diff != "" {
-		t.Errorf("Unexpected labels of queues (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected labels of queues", map[string]string{"local": "ocr", "gpus": "vision", "cpus": "language"}, teams)
 }
 
 func TestForgetQueues(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	recorder := metrics.NewRecorder(registry, metrics.QueueLabels{LocalQueues: true})
 	queues := &informertest.FakeInformers{Scheme: inttest.Scheme}
-	inttest.Must(t, forgetQueues(t.Context(), queues, recorder))
+	expect.NoError(t, forgetQueues(t.Context(), queues, recorder))
 	for _, queue := range []metrics.Queue{
 		{ClusterQueue: "gpus", Namespace: "ocr", LocalQueue: "q"}, {ClusterQueue: "gpus", Namespace: "ocr", LocalQueue: "r"},
 		{ClusterQueue: "gpus", Namespace: "vision", LocalQueue: "q"}, {ClusterQueue: "cpus", Namespace: "vision", LocalQueue: "s"},
@@ -60,9 +57,7 @@ func TestForgetQueues(t *testing.T) {
 			"kueue_trainer_admitted_until_started_seconds": left, "kueue_trainer_started_until_ready_seconds": left,
 			"kueue_trainer_evicted_until_stopped_seconds": left,
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want,+got):\n%s", when, diff)
-		}
+		expect.Same(t, when, want, got)
 	}
 	wants("Nothing is gone", 4)
 	local.Update(&kueue.LocalQueue{}, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ocr", Name: "q"}})
@@ -75,7 +70,5 @@ func TestForgetQueues(t *testing.T) {
 
 func informerOf(t *testing.T, queues *informertest.FakeInformers, obj client.Object) *controllertest.FakeInformer {
 	t.Helper()
-	informer, err := queues.FakeInformerFor(t.Context(), obj)
-	inttest.Must(t, err)
-	return informer
+	return expect.Must(queues.FakeInformerFor(t.Context(), obj))(t)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestNoticeOf(t *testing.T) {
@@ -142,9 +143,7 @@ func TestNoticeOf(t *testing.T) {
 			for _, change := range tc.workload {
 				change(wl)
 			}
-			if diff := cmp.Diff(tc.want, noticeOf(wl), cmp.AllowUnexported(notice{})); diff != "" {
-				t.Errorf("Unexpected notice (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected notice", tc.want, noticeOf(wl), cmp.AllowUnexported(notice{}))
 		})
 	}
 }
@@ -159,9 +158,7 @@ func TestNoticeIsToldOncePerChange(t *testing.T) {
 		r.env.Recorder.Eventf(stored, nil, "Normal", "Else", "Else", "something else")
 	}
 	want := []string{"Warning NotAdmissible stopped", "Warning NotAdmissible stopped", "Warning NotAdmissible missing"}
-	if diff := cmp.Diff(want, eventsSoFar(recorder, "Warning")); diff != "" {
-		t.Errorf("Unexpected events (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected events", want, eventsSoFar(recorder, "Warning"))
 }
 
 // What somebody means is told, and is no trouble. Kueue's words for a queue that is stopped are those
@@ -191,15 +188,11 @@ func TestTroubleOfNotices(t *testing.T) {
 			stored, _ := suspendedJob()
 			cq := inttest.ClusterQueue()
 			cq.Spec.StopPolicy = &tc.policy
-			r, recorder := newReconciler(t, inttest.WorkloadOf(stored, tc.says), kit.MakeLocalQueue("ns", "q", "cq"), cq)
-			inttest.Must(t, r.tellNotice(t.Context(), jobOf(r, stored)))
+			r, recorder := newReconciler(t, inttest.WorkloadOf(stored, tc.says), kit.LocalQueue("ns", "q", "cq"), cq)
+			expect.NoError(t, r.tellNotice(t.Context(), jobOf(r, stored)))
 			r.env.Recorder.Looked(stored.UID)
-			if got := r.env.Recorder.Trouble(stored.UID); got != tc.want {
-				t.Errorf("The trouble is %q, want %q", got, tc.want)
-			}
-			if told := len(recorder.Events) > 0; told != (name != "nothing") {
-				t.Errorf("It is told: %t", told)
-			}
+			expect.Same(t, "Unexpected trouble", tc.want, r.env.Recorder.Trouble(stored.UID))
+			expect.Same(t, "It is told", name != "nothing", len(recorder.Events) > 0)
 		})
 	}
 }

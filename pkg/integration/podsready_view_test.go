@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // What says that the pods are ready is reset first, and the quota of an evicted job follows
@@ -48,16 +48,13 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 		// The second one has the same view as the first.
 		reconcileOnce(t, r)
 	}
-	if diff := cmp.Diff([]string{kueue.WorkloadPodsReady}, written); diff != "" {
-		t.Errorf("Unexpected writes (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected writes", []string{kueue.WorkloadPodsReady}, written)
 	written = nil
 	inttest.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForStart)(wl)
-	inttest.Must(t, r.env.client.Update(t.Context(), wl))
+	expect.NoError(t, r.env.client.Update(t.Context(), wl))
 	reconcileOnce(t, r)
-	if !slices.Contains(written, kueue.WorkloadQuotaReserved) {
-		t.Errorf("The next view of the Workload has %v written, want its quota to be given back", written)
-	}
+	expect.That(t, slices.Contains(written, kueue.WorkloadQuotaReserved),
+		"The next view of the Workload has %v written, want its quota to be given back", written)
 }
 
 // A view without what was just written must not have it written again.
@@ -75,11 +72,9 @@ func TestPodsReadyIsWrittenOnceByAnOldView(t *testing.T) {
 	})
 	r.env.kueue = testenv.Kueue(testenv.WaitsForPods)
 	for range 2 {
-		inttest.Must(t, r.reportPodsReady(t.Context(), jobOf(r, stored)))
+		expect.NoError(t, r.reportPodsReady(t.Context(), jobOf(r, stored)))
 	}
-	if written != 1 {
-		t.Errorf("PodsReady is written %d times, want once", written)
-	}
+	expect.Same(t, "Unexpected number of times that PodsReady is written", 1, written)
 }
 
 // Trainer tells of the counts of pods when it comes by: until it has resumed a job, they are those of
@@ -103,9 +98,7 @@ func TestPodsAreNotReadyBeforeTrainerHasResumed(t *testing.T) {
 			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
 			stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
 			r, _ := newReconciler(t, js)
-			if got := jobOf(r, stored).PodsReady(t.Context(), nil); got != tc.want {
-				t.Errorf("PodsReady() = %t, want %t", got, tc.want)
-			}
+			expect.Same(t, "Unexpected PodsReady", tc.want, jobOf(r, stored).PodsReady(t.Context(), nil))
 		})
 	}
 }

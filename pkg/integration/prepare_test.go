@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +17,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestNotYet(t *testing.T) {
@@ -87,12 +87,9 @@ func TestNotYet(t *testing.T) {
 				r.env.expectations.Queued(j.key, j.UID)
 			}
 			got := j.notYet(t.Context())
-			if told := len(recorder.Events) > 0; told != tc.wantTold {
-				t.Errorf("The user is told: %t, want %t", told, tc.wantTold)
-			}
-			if got.err != nil || got.ends() != tc.want || got.unqueued != tc.want || (got.again > 0) != tc.want {
-				t.Errorf("notYet() = %+v (%v), want it to end here, and come again: %t", got, got.err, tc.want)
-			}
+			expect.Same(t, "The user is told", tc.wantTold, len(recorder.Events) > 0)
+			expect.That(t, got.err == nil && got.ends() == tc.want && got.unqueued == tc.want && (got.again > 0) == tc.want,
+				"notYet() = %+v (%v), want it to end here, and come again: %t", got, got.err, tc.want)
 		})
 	}
 }
@@ -123,29 +120,25 @@ func TestWaitForJobSet(t *testing.T) {
 				r, recorder := newReconciler(t, stored)
 				r.env.memory.waitForJobSet = tc.wait
 				if tc.refused {
-					inttest.Must(t, r.env.client.Create(t.Context(), refusalOf(stored.UID, 0)))
+					expect.NoError(t, r.env.client.Create(t.Context(), refusalOf(stored.UID, 0)))
 				}
 				if tc.asked {
 					_, _, err := r.env.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{})
-					inttest.Must(t, err)
+					expect.NoError(t, err)
 					time.Sleep(time.Millisecond)
 				}
 				var got []time.Duration
 				for len(got) < 3 {
 					o := jobOf(r, stored).notYet(t.Context())
-					inttest.Must(t, o.err)
+					expect.NoError(t, o.err)
 					if !o.ends() {
 						break
 					}
 					got = append(got, o.again)
 					time.Sleep(o.again)
 				}
-				if diff := cmp.Diff(tc.want, got); diff != "" {
-					t.Errorf("Unexpected waits (-want,+got):\n%s", diff)
-				}
-				if diff := cmp.Diff(tc.wantTold, eventsSoFar(recorder, "NotPrepared")); diff != "" {
-					t.Errorf("Unexpected events (-want,+got):\n%s", diff)
-				}
+				expect.Same(t, "Unexpected waits", tc.want, got)
+				expect.Same(t, "Unexpected events", tc.wantTold, eventsSoFar(recorder, "NotPrepared"))
 			})
 		})
 	}

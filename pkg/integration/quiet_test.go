@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestExpectedRetry(t *testing.T) {
@@ -41,11 +42,7 @@ func TestExpectedRetry(t *testing.T) {
 		"a text that only looks so": {err: errors.New("it is still active")},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := expectedRetry(tc.err); got != tc.want {
-				t.Errorf("expectedRetry(%v) = %t, want %t", tc.err, got, tc.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected expectedRetry", tc.want, expectedRetry(tc.err)) })
 	}
 }
 
@@ -65,12 +62,9 @@ func TestQuiet(t *testing.T) {
 			var out bytes.Buffer
 			log := quiet(funcr.NewJSON(func(line string) { out.WriteString(line + "\n") }, funcr.Options{Verbosity: 2}))
 			log.WithName("controller").WithValues("a", "b").Error(tc.err, "Reconciling")
-			if got := !strings.Contains(out.String(), `"level":2`); got != tc.wantError {
-				t.Errorf("Logged as an error: %t, want %t:\n%s", got, tc.wantError, out.String())
-			}
-			if !strings.Contains(out.String(), `"a":"b"`) {
-				t.Errorf("The values are lost:\n%s", out.String())
-			}
+			got := !strings.Contains(out.String(), `"level":2`)
+			expect.That(t, got == tc.wantError, "Logged as an error: %t, want %t:\n%s", got, tc.wantError, out.String())
+			expect.That(t, strings.Contains(out.String(), `"a":"b"`), "The values are lost:\n%s", out.String())
 		})
 	}
 }

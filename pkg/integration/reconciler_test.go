@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // A TrainJob that was made while the webhook was away must not get child Jobs without the gate.
@@ -37,13 +37,12 @@ func TestGateComesBeforeTheQueue(t *testing.T) {
 		},
 	})
 	result, gated := reconcileOnce(t, r)
-	if !r.env.Field.HoldsGate(&gated.Spec) || result.RequeueAfter == 0 {
-		t.Errorf("The TrainJob has patches %v and is looked at again in %s, want the gate and to wait", gated.Spec.RuntimePatches, result.RequeueAfter)
-	}
+	expect.That(t, r.env.Field.HoldsGate(&gated.Spec) && result.RequeueAfter != 0,
+		"The TrainJob has patches %v and is looked at again in %s, want the gate and to wait", gated.Spec.RuntimePatches, result.RequeueAfter)
 	reads = 0
-	if _, again := reconcileOnce(t, r); again.ResourceVersion != gated.ResourceVersion || reads > 0 {
-		t.Errorf("A TrainJob that has the gate is written, or its runtime read %d times", reads)
-	}
+	_, again := reconcileOnce(t, r)
+	expect.That(t, again.ResourceVersion == gated.ResourceVersion && reads == 0,
+		"A TrainJob that has the gate is written, or its runtime read %d times", reads)
 }
 
 // kubectl replace --force deletes a TrainJob and makes it again at once.
@@ -55,16 +54,12 @@ func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
 	wl := inttest.WorkloadOf(former, inttest.Admitted)
 	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 	r, _ := newReconciler(t, stored, wl)
-	inttest.Must(t, r.env.client.Delete(t.Context(), wl))
-	_, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
-	inttest.Must(t, err)
-	if inttest.Exists(t, r.env.client, wl) {
-		t.Error("The former job's Workload is still there")
-	}
+	expect.NoError(t, r.env.client.Delete(t.Context(), wl))
+	expect.Must((&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest))(t)
+	expect.That(t, !inttest.Exists(t, r.env.client, wl), "The former job's Workload is still there")
 	var left kueue.WorkloadList
-	if err := r.env.client.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
-		t.Errorf("The new job queues before its child Jobs are there: %v, %v", left.Items, err)
-	}
+	expect.NoError(t, r.env.client.List(t.Context(), &left))
+	expect.That(t, len(left.Items) == 0, "The new job queues before its child Jobs are there: %v", left.Items)
 }
 
 // A start is told by one event, with the flavors, and one that repeats another is told, too.
@@ -75,16 +70,12 @@ func TestEveryStartIsToldOnce(t *testing.T) {
 	reconcileOnce(t, r)
 	changeWorkload(t, r.env.client, giveQuota)
 	_, started := reconcileOnce(t, r)
-	if started.Suspended() {
-		t.Fatal("An admitted job was not started")
-	}
+	expect.Need(t, !started.Suspended(), "An admitted job was not started")
 	// The user suspends it, which holds no job that is admitted.
 	changeJob(t, r, func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(true) })
 	reconcileOnce(t, r)
 	const start = "Normal Started Admitted from queue q by ClusterQueue gpus: node 1 pod on no flavor, it requests nothing"
-	if diff := cmp.Diff([]string{start, start}, eventsSoFar(recorder, " Started ")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected events", []string{start, start}, eventsSoFar(recorder, " Started "))
 }
 
 // A job that waits for something is looked at when its time comes, and not before those
@@ -93,9 +84,8 @@ func TestWhatWaitsIsNotFirst(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored)
 	result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
-	if err != nil || result.RequeueAfter == 0 || ptr.Deref(result.Priority, decidedPriority) != 0 {
-		t.Errorf("Reconcile() = %+v, %v; want to come again with priority 0", result, err)
-	}
+	expect.That(t, err == nil && result.RequeueAfter != 0 && ptr.Deref(result.Priority, decidedPriority) == 0,
+		"Reconcile() = %+v, %v; want to come again with priority 0", result, err)
 }
 
 // A job that runs is what its JobSet and that one's Jobs have, whenever they were made.
@@ -130,10 +120,8 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 				now.Spec.Parallelism = ptr.To[int32](1)
 				r.env.live = inttest.Fake(js, now).Build()
 			}
-			inttest.Must(t, r.ensureWithinQuota(t.Context(), jobOf(r, stored)))
-			if kept := inttest.Exists(t, r.env.client, wl); kept != tc.kept {
-				t.Errorf("The job keeps its Workload: %t, want %t", kept, tc.kept)
-			}
+			expect.NoError(t, r.ensureWithinQuota(t.Context(), jobOf(r, stored)))
+			expect.Same(t, "The job keeps its Workload", tc.kept, inttest.Exists(t, r.env.client, wl))
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // copyOf makes the Workload of a TrainJob "llm" that MultiKueue made, with quota.
@@ -73,17 +73,15 @@ func newWorker(t *testing.T, objects ...client.Object) *worker {
 // delete deletes an object, and leaves ours as it is.
 func (w *worker) delete(t *testing.T, obj client.Object) {
 	t.Helper()
-	inttest.Must(t, w.Delete(t.Context(), obj.DeepCopyObject().(client.Object)))
+	expect.NoError(t, w.Delete(t.Context(), obj.DeepCopyObject().(client.Object)))
 }
 
 // look has the manager look at the Workloads of the job once, and returns whether it comes again.
 func (w *worker) look(t *testing.T) bool {
 	t.Helper()
 	key := client.ObjectKeyFromObject(inttest.Job("a"))
-	workloads, err := w.env.state.Workloads(t.Context(), key)
-	inttest.Must(t, err)
-	wait, err := releaseCopies(t.Context(), w.env, key, workloads)
-	inttest.Must(t, err)
+	workloads := expect.Must(w.env.state.Workloads(t.Context(), key))(t)
+	wait := expect.Must(releaseCopies(t.Context(), w.env, key, workloads))(t)
 	return wait > 0
 }
 
@@ -95,9 +93,7 @@ func (w *worker) get(t *testing.T, name string) *kueue.Workload {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return wl
 }
 
@@ -142,17 +138,13 @@ func TestReleaseCopies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorker(t, append([]client.Object{tc.wl.DeepCopy()}, tc.there...)...)
-			if w.look(t) || w.get(t, tc.wl.Name) == nil {
-				t.Fatal("The Workload is touched before it is deleted")
-			}
+			expect.Need(t, !w.look(t) && w.get(t, tc.wl.Name) != nil, "The Workload is touched before it is deleted")
 			w.delete(t, tc.wl)
 			again := w.look(t)
-			if kept := w.get(t, tc.wl.Name) != nil; kept != tc.kept {
-				t.Errorf("The Workload is there: %t, want %t", kept, tc.kept)
-			}
-			if rest := w.get(t, "remainder-wl"); (rest != nil) != tc.charged || again != tc.charged {
-				t.Errorf("There is a remainder: %t, and the manager comes again: %t; want %t", rest != nil, again, tc.charged)
-			}
+			expect.Same(t, "The Workload is there", tc.kept, w.get(t, tc.wl.Name) != nil)
+			rest := w.get(t, "remainder-wl")
+			expect.That(t, (rest != nil) == tc.charged && again == tc.charged,
+				"There is a remainder: %t, and the manager comes again: %t; want %t", rest != nil, again, tc.charged)
 		})
 	}
 }
@@ -163,30 +155,24 @@ func TestRemainderIsChargedOnceKueueHasJudgedIt(t *testing.T) {
 	w := newWorker(t, wl.DeepCopy(), podLeft())
 	w.delete(t, wl)
 	for _, reason := range []string{"", kueue.WorkloadQuotaReservedReasonPendingEvaluation, ""} {
-		if !w.look(t) || w.get(t, "remainder-wl").Status.Admission != nil {
-			t.Fatal("The remainder is charged before Kueue has looked at it")
-		}
+		expect.Need(t, w.look(t) && w.get(t, "remainder-wl").Status.Admission == nil, "The remainder is charged before Kueue has looked at it")
 		rest := w.get(t, "remainder-wl")
 		rest.CreationTimestamp = metav1.Now()
-		inttest.Must(t, w.Update(t.Context(), rest))
+		expect.NoError(t, w.Update(t.Context(), rest))
 		if reason != "" {
 			inttest.Isnt(kueue.WorkloadQuotaReserved, reason)(rest)
-			inttest.Must(t, w.Status().Update(t.Context(), rest))
+			expect.NoError(t, w.Status().Update(t.Context(), rest))
 		}
 	}
 	rest := w.get(t, "remainder-wl")
 	inttest.Isnt(kueue.WorkloadQuotaReserved, "Pending")(rest)
-	inttest.Must(t, w.Status().Update(t.Context(), rest))
+	expect.NoError(t, w.Status().Update(t.Context(), rest))
 
-	if w.look(t) || w.get(t, wl.Name) != nil {
-		t.Error("The Workload stays though its remainder is charged")
-	}
+	expect.That(t, !w.look(t) && w.get(t, wl.Name) == nil, "The Workload stays though its remainder is charged")
 	if rest = w.get(t, "remainder-wl"); !kueuelib.HasQuotaReservation(rest) {
 		t.Error("The remainder has no quota")
 	}
-	if diff := cmp.Diff(wl.Status.Admission, rest.Status.Admission); diff != "" {
-		t.Errorf("What the remainder is charged differs (-want +got):\n%s", diff)
-	}
+	expect.Same(t, "What the remainder is charged differs", wl.Status.Admission, rest.Status.Admission)
 }
 
 // A namespace that is deleted takes no new objects, and the pods in it may take their time.
@@ -199,13 +185,9 @@ func TestWorkloadStaysWhereItsRemainderIsRefused(t *testing.T) {
 		},
 	})
 	w.delete(t, wl)
-	if !w.look(t) || w.get(t, wl.Name) == nil {
-		t.Error("The Workload goes before its pods, or nobody looks at it again")
-	}
+	expect.That(t, w.look(t) && w.get(t, wl.Name) != nil, "The Workload goes before its pods, or nobody looks at it again")
 	w.delete(t, podLeft())
-	if w.look(t) || w.get(t, wl.Name) != nil {
-		t.Error("The Workload stays when its pods are gone")
-	}
+	expect.That(t, !w.look(t) && w.get(t, wl.Name) == nil, "The Workload stays when its pods are gone")
 }
 
 // In a queue whose head waits, Kueue does not look at what comes after it.
@@ -215,12 +197,9 @@ func TestRemainderThatKueueDoesNotJudgeIsChargedAndSeenToStay(t *testing.T) {
 	rest.CreationTimestamp = metav1.NewTime(time.Now().Add(-judgedWithin - time.Second))
 	w := newWorker(t, wl.DeepCopy(), podLeft(), rest)
 	w.delete(t, wl)
-	if !w.look(t) || w.get(t, wl.Name) == nil || !kueuelib.HasQuotaReservation(w.get(t, rest.Name)) {
-		t.Error("The remainder is not charged, or the Workload goes before it is seen to be")
-	}
-	if w.look(t) || w.get(t, wl.Name) != nil {
-		t.Error("The Workload stays though its remainder is charged")
-	}
+	expect.That(t, w.look(t) && w.get(t, wl.Name) != nil && kueuelib.HasQuotaReservation(w.get(t, rest.Name)),
+		"The remainder is not charged, or the Workload goes before it is seen to be")
+	expect.That(t, !w.look(t) && w.get(t, wl.Name) == nil, "The Workload stays though its remainder is charged")
 }
 
 // Kueue deactivates what its manager cluster evicts, at any moment.
@@ -238,12 +217,8 @@ func TestRemainderOfADeactivatedWorkloadGoes(t *testing.T) {
 			rest.Status = tc.status
 			w := newWorker(t, wl.DeepCopy(), podLeft(), rest)
 			w.delete(t, wl)
-			if w.look(t) || w.get(t, wl.Name) != nil {
-				t.Error("The Workload stays")
-			}
-			if left := w.get(t, rest.Name) != nil; left != tc.want {
-				t.Errorf("Its remainder is there: %t, want %t", left, tc.want)
-			}
+			expect.That(t, !w.look(t) && w.get(t, wl.Name) == nil, "The Workload stays")
+			expect.Same(t, "Its remainder is there", tc.want, w.get(t, rest.Name) != nil)
 		})
 	}
 }
@@ -278,11 +253,10 @@ func TestRemainderGoesWithItsLastPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorker(t, append(tc.there, tc.rest)...)
-			result, err := (&remainders{env: w.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.rest)})
-			inttest.Must(t, err)
-			if kept := w.get(t, tc.rest.Name) != nil; kept != tc.kept || (result.RequeueAfter > 0) != tc.again {
-				t.Errorf("The remainder is there: %t, want %t; the manager comes again in %s, want that: %t", kept, tc.kept, result.RequeueAfter, tc.again)
-			}
+			result := expect.Must((&remainders{env: w.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.rest)}))(t)
+			kept := w.get(t, tc.rest.Name) != nil
+			expect.That(t, kept == tc.kept && (result.RequeueAfter > 0) == tc.again,
+				"The remainder is there: %t, want %t; the manager comes again in %s, want that: %t", kept, tc.kept, result.RequeueAfter, tc.again)
 		})
 	}
 }
@@ -304,11 +278,10 @@ func TestWorkloadGoesBeforeADeletedJobThatStays(t *testing.T) {
 			stays.Finalizers, stays.Spec.Suspend = []string{"example.com/mine"}, new(true)
 			w := newWorker(t, append(tc.there, stays, tc.wl)...)
 			w.delete(t, stays)
-			result, err := w.reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stays)}, &job{env: w.env})
-			inttest.Must(t, err)
-			if deleted := !w.get(t, copyOf().Name).DeletionTimestamp.IsZero(); deleted != tc.want || (result.RequeueAfter > 0) != tc.again {
-				t.Errorf("The Workload is deleted: %t, and the manager comes again in %s; want it deleted: %t", deleted, result.RequeueAfter, tc.want)
-			}
+			result := expect.Must(w.reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stays)}, &job{env: w.env}))(t)
+			deleted := !w.get(t, copyOf().Name).DeletionTimestamp.IsZero()
+			expect.That(t, deleted == tc.want && (result.RequeueAfter > 0) == tc.again,
+				"The Workload is deleted: %t, and the manager comes again in %s; want it deleted: %t", deleted, result.RequeueAfter, tc.want)
 		})
 	}
 }
@@ -324,11 +297,8 @@ func TestCopyOfDeletedTrainJobIsNotFinished(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorker(t, tc.wl.DeepCopy())
-			_, err := w.reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(inttest.Job("a"))}, &job{env: w.env})
-			inttest.Must(t, err)
-			if finished := kueuelib.IsFinished(w.get(t, tc.wl.Name)); finished != tc.want {
-				t.Errorf("The Workload is finished: %t, want %t", finished, tc.want)
-			}
+			expect.Must(w.reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(inttest.Job("a"))}, &job{env: w.env}))(t)
+			expect.Same(t, "The Workload is finished", tc.want, kueuelib.IsFinished(w.get(t, tc.wl.Name)))
 		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestMovedOn(t *testing.T) {
@@ -34,9 +36,8 @@ func TestMovedOn(t *testing.T) {
 			j := &job{}
 			j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"}
 			maps.Copy(j.Labels, tc.labels)
-			if got := j.movedOn(&kueue.Workload{Spec: tc.wl}); !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
-				t.Errorf("movedOn = %q, want %q", got, tc.want)
-			}
+			got := j.movedOn(&kueue.Workload{Spec: tc.wl})
+			expect.That(t, strings.Contains(got, tc.want) && (got == "") == (tc.want == ""), "movedOn = %q, want %q", got, tc.want)
 		})
 	}
 }

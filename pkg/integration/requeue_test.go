@@ -5,11 +5,11 @@ package integration
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // A Workload that is not replaced while it gives its quota back stays deactivated.
@@ -32,16 +32,11 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 			j := jobOf(r, inttest.Job("a"))
 			j.Suspend()
 			got := j.follow(t.Context())
-			if got.err != nil || got.ends() != tc.wantSkip {
-				t.Errorf("follow() = %+v, want it to end here: %t", got, tc.wantSkip)
-			}
+			expect.That(t, got.err == nil && got.ends() == tc.wantSkip, "follow() = %+v, want it to end here: %t", got, tc.wantSkip)
 			if got.ends() {
 				return
 			}
-			podSets, err := j.PodSets(t.Context(), nil)
-			if diff := cmp.Diff(wl.Spec.PodSets, podSets); err != nil || diff != "" {
-				t.Errorf("Unexpected PodSets (-want,+got), error %v:\n%s", err, diff)
-			}
+			expect.Same(t, "Unexpected PodSets", wl.Spec.PodSets, expect.Must(j.PodSets(t.Context(), nil))(t))
 		})
 	}
 }
@@ -52,12 +47,9 @@ func TestDeletedWorkloadDescribesTheJob(t *testing.T) {
 	wl := inttest.AdmittedOf("a")
 	wl.Spec.PodSets, wl.Finalizers = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}, []string{kueue.ResourceInUseFinalizerName}
 	r, _ := newReconciler(t, wl)
-	inttest.Must(t, r.env.client.Delete(t.Context(), wl))
+	expect.NoError(t, r.env.client.Delete(t.Context(), wl))
 	j := jobOf(r, inttest.Job("a"))
 	j.Suspend()
 	j.active, j.described = ptr.To(false), []kueue.PodSet{{Name: "as-it-would-run", Count: 2}}
-	podSets, err := j.PodSets(t.Context(), nil)
-	if diff := cmp.Diff(wl.Spec.PodSets, podSets); err != nil || diff != "" {
-		t.Errorf("Unexpected PodSets (-want,+got), error %v:\n%s", err, diff)
-	}
+	expect.Same(t, "Unexpected PodSets", wl.Spec.PodSets, expect.Must(j.PodSets(t.Context(), nil))(t))
 }

@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestAwaitReading(t *testing.T) {
@@ -40,19 +39,14 @@ func TestAwaitReading(t *testing.T) {
 			}
 			r, recorder := newReconciler(t, stored, js)
 			r.env.expectations, r.env.trainer = testenv.LedSince(tc.written), testenv.Served(t, trainjob.Trainer22)
-			env, err := r.env.now()
-			inttest.Must(t, err)
-			inttest.Must(t, (&attempt{env: env}).awaitRollout(t.Context(), &job{TrainJob: *stored, env: env}))
-			if got := jobSetState(t, env.client, js); got != tc.wantJobSet {
-				t.Errorf("The JobSet is %s, want %s", got, tc.wantJobSet)
-			}
+			env := expect.Must(r.env.now())(t)
+			expect.NoError(t, (&attempt{env: env}).awaitRollout(t.Context(), &job{TrainJob: *stored, env: env}))
+			expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, env.client, js))
 			var got []string
 			for _, event := range eventsSoFar(recorder, "") {
 				got = append(got, strings.Fields(event)[1])
 			}
-			if diff := gocmp.Diff(tc.wantEvents, got); diff != "" {
-				t.Errorf("Unexpected events (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected events", tc.wantEvents, got)
 		})
 	}
 }

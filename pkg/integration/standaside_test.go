@@ -11,6 +11,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // Whoever was told that the manager stands aside is told again the next time it does.
@@ -20,14 +21,11 @@ func TestStandAsideIsToldEachTime(t *testing.T) {
 	var reasons serving.Told
 	for range 2 {
 		for range 2 {
-			_, err := (&reconciler{env: r.env}).standAside(t.Context(), jobRequest, &reasons, jobevents.ReasonNotAlone, serving.InTreeRemedy)
-			inttest.Must(t, err)
+			expect.Must((&reconciler{env: r.env}).standAside(t.Context(), jobRequest, &reasons, jobevents.ReasonNotAlone, serving.InTreeRemedy))(t)
 		}
 		reasons.Drop(stored.UID)
 	}
-	if got := len(recorder.Events); got != 2 {
-		t.Errorf("%d events for two times, want 2", got)
-	}
+	expect.Same(t, "Unexpected number of events for two times", 2, len(recorder.Events))
 }
 
 // Nothing brings a TrainJob here again that is gone, and its Workload still has quota.
@@ -45,9 +43,8 @@ func TestStandAsideComesBackForWorkloadsLeft(t *testing.T) {
 			r, _ := newReconciler(t, tc.there...)
 			r.env.inTree = serving.NewInTree(nil, "ours", serving.NewTrainJobs(r.env.client))
 			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
-			if again := result.RequeueAfter > 0; err != nil || again != tc.again {
-				t.Errorf("Comes again: %t (%v), want %t", again, err, tc.again)
-			}
+			again := result.RequeueAfter > 0
+			expect.That(t, err == nil && again == tc.again, "Comes again: %t (%v), want %t", again, err, tc.again)
 		})
 	}
 }

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // child makes a child Job of a replicated job that runs n pods.
@@ -88,9 +90,7 @@ func TestLackOf(t *testing.T) {
 			if tc.none {
 				js = nil
 			}
-			if diff := cmp.Diff(tc.want, lackOf(job, js, tc.jobs), cmp.AllowUnexported(lack{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected lack", tc.want, lackOf(job, js, tc.jobs), cmp.AllowUnexported(lack{}))
 		})
 	}
 }
@@ -111,9 +111,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := (&lack{pods: tc.pods}).decide(tc.lacking, time.Minute, tc.refusal); got != tc.want {
-				t.Errorf("decide() = %d, want %d", got, tc.want)
-			}
+			expect.Same(t, "Unexpected decide", tc.want, (&lack{pods: tc.pods}).decide(tc.lacking, time.Minute, tc.refusal))
 		})
 	}
 }
@@ -123,21 +121,15 @@ func TestHoldBackCountsFromTheEndOfTheQuota(t *testing.T) {
 		field := patch.Of(trainjob.Trainer23)
 		job, s := inttest.Job("uid"), newStarts(0)
 		s.quotaGoes(job, "wl")
-		if wait := s.heldBack(job, field); wait != 0 {
-			t.Errorf("A job that was evicted waits for %s", wait)
-		}
+		expect.Same(t, "Unexpected wait of a job that was evicted", 0, s.heldBack(job, field))
 		s.holdBack(job, "wl", field)
 		// Its last pod takes longer to end than the job is held back.
 		time.Sleep(10 * time.Minute)
 		s.quotaGoes(job, "wl")
-		if wait := s.heldBack(job, field); wait != time.Minute {
-			t.Errorf("Held back for %s after its quota was given back, want a minute", wait)
-		}
+		expect.Same(t, "Unexpected time that it is held back after its quota was given back", time.Minute, s.heldBack(job, field))
 		time.Sleep(time.Minute)
 		s.quotaGoes(job, "admitted again")
-		if wait := s.heldBack(job, field); wait != 0 {
-			t.Errorf("A job that was preempted before it started waits for %s", wait)
-		}
+		expect.Same(t, "Unexpected wait of a job that was preempted before it started", 0, s.heldBack(job, field))
 	})
 }
 
@@ -147,59 +139,41 @@ func TestLacksBeginsWithEachAdmission(t *testing.T) {
 		job, s, first, second := inttest.Job("uid"), newStarts(time.Minute), admission{"wl", 1}, admission{"wl", 2}
 		s.lacks(job, first)
 		time.Sleep(time.Hour)
-		if lacking, wait, complete := s.lacks(job, first); lacking != time.Hour || wait != 0 || complete {
-			t.Errorf("In the first admission: lacking %s, wait %s, complete %t", lacking, wait, complete)
-		}
-		if lacking, wait, _ := s.lacks(job, second); lacking != 0 || wait != time.Minute {
-			t.Errorf("In the second one: lacking %s, wait %s", lacking, wait)
-		}
+		lacking, wait, complete := s.lacks(job, first)
+		expect.That(t, lacking == time.Hour && wait == 0 && !complete,
+			"In the first admission: lacking %s, wait %s, complete %t", lacking, wait, complete)
+		lacking, wait, _ = s.lacks(job, second)
+		expect.That(t, lacking == 0 && wait == time.Minute, "In the second one: lacking %s, wait %s", lacking, wait)
 		s.lacksNothing(job, second)
-		if _, _, complete := s.lacks(job, second); !complete {
-			t.Error("That it was complete is forgotten")
-		}
-		if _, _, complete := s.lacks(job, admission{"wl", 3}); complete {
-			t.Error("It is complete before it has started again")
-		}
+		_, _, complete = s.lacks(job, second)
+		expect.That(t, complete, "That it was complete is forgotten")
+		_, _, complete = s.lacks(job, admission{"wl", 3})
+		expect.That(t, !complete, "It is complete before it has started again")
 	})
 }
 
 func TestHoldBack(t *testing.T) {
 	field := patch.Of(trainjob.Trainer23)
 	job, s := inttest.Job("uid"), newStarts(0)
-	if wait := s.heldBack(job, field); wait != 0 {
-		t.Errorf("A job that never started waits for %s", wait)
-	}
+	expect.Same(t, "Unexpected wait of a job that never started", 0, s.heldBack(job, field))
 	for i, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
-		if got := s.holdBack(job, "wl", field); got != want {
-			t.Errorf("%d: held back for %s, want %s", i, got, want)
-		}
+		expect.Same(t, fmt.Sprintf("%d: unexpected time that it is held back", i), want, s.holdBack(job, "wl", field))
 	}
 	for range 10 {
 		s.holdBack(job, "wl", field)
 	}
-	if wait := s.heldBack(job, field); wait > time.Hour || wait < 59*time.Minute {
-		t.Errorf("held back for %s, want an hour at the most", wait)
-	}
+	wait := s.heldBack(job, field)
+	expect.That(t, wait <= time.Hour && wait >= 59*time.Minute, "held back for %s, want an hour at the most", wait)
 	ours := *job.DeepCopy()
 	place(t, &ours, patch.Gated("node"))
 	ours.Spec.Suspend = ptr.To(true)
-	if s.heldBack(&ours, field) == 0 {
-		t.Error("Our own write frees the job")
-	}
+	expect.That(t, s.heldBack(&ours, field) != 0, "Our own write frees the job")
 	changed := *job.DeepCopy()
 	changed.Annotations = map[string]string{"try": "again"}
-	if wait := s.heldBack(&changed, field); wait != 0 {
-		t.Errorf("A changed job waits for %s", wait)
-	}
-	if got := s.holdBack(&changed, "wl", field); got != time.Minute {
-		t.Errorf("A changed job is held back for %s, want a minute", got)
-	}
+	expect.Same(t, "Unexpected wait of a changed job", 0, s.heldBack(&changed, field))
+	expect.Same(t, "Unexpected time that a changed job is held back", time.Minute, s.holdBack(&changed, "wl", field))
 	s.lacksNothing(&changed, admission{workload: "wl"})
-	if got := s.holdBack(&changed, "wl", field); got != time.Minute {
-		t.Errorf("A job that has started since is held back for %s, want a minute", got)
-	}
+	expect.Same(t, "Unexpected time that a job is held back that has started since", time.Minute, s.holdBack(&changed, "wl", field))
 	s.forget(client.ObjectKeyFromObject(job))
-	if len(s.jobs) > 0 {
-		t.Error("A job that is gone is remembered")
-	}
+	expect.That(t, len(s.jobs) == 0, "A job that is gone is remembered")
 }

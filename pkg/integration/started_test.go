@@ -5,11 +5,12 @@ package integration
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestPlacedMessage(t *testing.T) {
@@ -31,7 +32,5 @@ func TestPlacedMessage(t *testing.T) {
 	}
 	want := "Admitted from queue team by ClusterQueue gpus: dataset-initializer 1 pod on no flavor, it requests nothing; " +
 		"node 2 pods on flavor cpus (64Gi memory, 8 cpu), flavor h100 (16 nvidia.com/gpu)"
-	if diff := cmp.Diff(want, placedMessage(wl)); diff != "" {
-		t.Errorf("Unexpected message (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected message", want, placedMessage(wl))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestLongStopIsTold(t *testing.T) {
@@ -58,9 +59,7 @@ func TestLongStopIsTold(t *testing.T) {
 				deletedLongAgo(t, r, wl)
 			}
 			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
-			if err != nil || (tc.deleted || tc.want == "") && result.RequeueAfter == 0 {
-				t.Errorf("Reconcile returned %v, %v", result, err)
-			}
+			expect.That(t, err == nil && (!tc.deleted && tc.want != "" || result.RequeueAfter != 0), "Reconcile returned %v, %v", result, err)
 			wantTold(t, eventsSoFar(recorder, ""), tc.want)
 		})
 	}
@@ -106,12 +105,10 @@ func TestLagOfTrainerIsToldInTheEnd(t *testing.T) {
 				},
 			})
 			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
-			if (err != nil) != tc.wantTold || (result.RequeueAfter == retrySlowly) == tc.wantTold {
-				t.Errorf("Reconcile returned %v, %v", result, err)
-			}
-			if told := eventsSoFar(recorder, jobevents.ReasonRefused); (len(told) > 0) != tc.wantTold {
-				t.Errorf("The user is told %q, want to be told: %t", told, tc.wantTold)
-			}
+			expect.That(t, (err != nil) == tc.wantTold && (result.RequeueAfter == retrySlowly) != tc.wantTold,
+				"Reconcile returned %v, %v", result, err)
+			told := eventsSoFar(recorder, jobevents.ReasonRefused)
+			expect.That(t, (len(told) > 0) == tc.wantTold, "The user is told %q, want to be told: %t", told, tc.wantTold)
 		})
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // The job of most tests.
@@ -62,7 +63,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*attempt, *events.Fa
 	env, recorder := environmentOn(t, c, testenv.Describer(t, c)), events.NewFakeRecorder(10)
 	env.live, env.Recorder, env.refusals = inttest.PodsByPhase(c), jobevents.New(recorder), jobevents.NewRefusals(liveEvents(c, nil))
 	for _, obj := range objects {
-		inttest.Must(t, c.Create(t.Context(), obj))
+		expect.NoError(t, c.Create(t.Context(), obj))
 	}
 	r := &attempt{env: env}
 	r.framework = frameworkOf(r)
@@ -82,7 +83,7 @@ func reconcileOnce(t *testing.T, r *attempt) (ctrl.Result, *trainjob.TrainJob) {
 	t.Helper()
 	result, err := r.reconcile(t.Context(), jobRequest, &job{env: r.env})
 	if !errors.Is(err, errOldView) {
-		inttest.Must(t, err)
+		expect.NoError(t, err)
 	}
 	return result, storedJob(t, r)
 }
@@ -91,7 +92,7 @@ func reconcileOnce(t *testing.T, r *attempt) (ctrl.Result, *trainjob.TrainJob) {
 func storedJob(t *testing.T, r *attempt) *trainjob.TrainJob {
 	t.Helper()
 	stored := &trainjob.TrainJob{}
-	inttest.Must(t, r.env.client.Get(t.Context(), jobKey, stored))
+	expect.NoError(t, r.env.client.Get(t.Context(), jobKey, stored))
 	return stored
 }
 
@@ -121,8 +122,7 @@ func suspendedJob() (*trainjob.TrainJob, *jobsetapi.JobSet) {
 // place gives a TrainJob our entry.
 func place(tb testing.TB, job *trainjob.TrainJob, placements ...patch.Placement) {
 	tb.Helper()
-	_, err := patch.Of(trainjob.Trainer23).Set(&job.Spec, placements)
-	inttest.Must(tb, err)
+	expect.Must(patch.Of(trainjob.Trainer23).Set(&job.Spec, placements))(tb)
 }
 
 // doneJob returns a child Job of the JobSet that has succeeded.
@@ -151,16 +151,15 @@ func changeJob(t *testing.T, r *attempt, change func(*trainjob.TrainJob)) {
 	t.Helper()
 	stored := storedJob(t, r)
 	change(stored)
-	inttest.Must(t, r.env.client.Update(t.Context(), stored))
+	expect.NoError(t, r.env.client.Update(t.Context(), stored))
 }
 
 // theWorkload returns the one Workload.
 func theWorkload(t *testing.T, c client.Client) *kueue.Workload {
 	t.Helper()
 	var list kueue.WorkloadList
-	if err := c.List(t.Context(), &list); err != nil || len(list.Items) != 1 {
-		t.Fatalf("there are %d Workloads, want one; error: %v", len(list.Items), err)
-	}
+	err := c.List(t.Context(), &list)
+	expect.Need(t, err == nil && len(list.Items) == 1, "there are %d Workloads, want one; error: %v", len(list.Items), err)
 	return &list.Items[0]
 }
 
@@ -169,7 +168,7 @@ func changeWorkload(t *testing.T, c client.Client, change func(*kueue.Workload))
 	t.Helper()
 	wl := theWorkload(t, c)
 	change(wl)
-	inttest.Must(t, c.Update(t.Context(), wl))
+	expect.NoError(t, c.Update(t.Context(), wl))
 }
 
 // giveQuota admits a Workload by ClusterQueue gpus.
@@ -193,16 +192,12 @@ func eventsSoFar(recorder *events.FakeRecorder, text string) []string {
 // anything was told.
 func wantTold(t *testing.T, told []string, want string) {
 	t.Helper()
-	if (len(told) > 0) != (want != "") || len(told) > 0 && !strings.Contains(told[0], want) {
-		t.Errorf("The user is told %q, want %q", told, want)
-	}
+	expect.That(t, (len(told) > 0) == (want != "") && (len(told) == 0 || strings.Contains(told[0], want)), "The user is told %q, want %q", told, want)
 }
 
 // servedDefaults are those of Kueue's Workload CRD. Without a schema, PodSets are empty.
 func servedDefaults(tb testing.TB) *podset.Defaults {
 	tb.Helper()
 	crd := moduleYAML(tb, "sigs.k8s.io/kueue", "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml", &apiextensionsv1.CustomResourceDefinition{})
-	defaults, err := podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version)
-	inttest.Must(tb, err)
-	return defaults
+	return expect.Must(podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version))(tb)
 }

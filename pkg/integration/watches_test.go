@@ -5,7 +5,6 @@ package integration
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestTrainJobsOf(t *testing.T) {
@@ -53,9 +53,7 @@ func TestTrainJobsOf(t *testing.T) {
 			for _, request := range m.trainJobsOf(t.Context(), tc.runtime) {
 				got = append(got, request.String())
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected TrainJobs (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected TrainJobs", tc.want, got)
 		})
 	}
 }

@@ -48,9 +48,7 @@ func customLabels(t *testing.T) map[string]string {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(JobMetrics()...)
 	families := expect.Must(registry.Gather())(t)
-	if len(families) == 0 {
-		t.Fatal("Nothing was recorded")
-	}
+	expect.Need(t, len(families) != 0, "Nothing was recorded")
 	values := map[string]string{}
 	for _, family := range families {
 		for _, label := range family.GetMetric()[0].GetLabel() {

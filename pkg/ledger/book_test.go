@@ -241,9 +241,8 @@ func TestBookCountsWhatEndedLongBeforeItWasSaved(t *testing.T) {
 	}
 	want := seconds{"running": 16 * 10, "useful": 16 * 10}
 	expect.Same(t, "Unexpected GPU seconds", want, sums(b, late))
-	if ahead := (checkpoint{Began: noon, Saved: late}).book(at(20)); ahead.assumed.After(noon) {
-		t.Errorf("Of a clock that is ahead, all until %s is taken for counted", ahead.assumed)
-	}
+	ahead := (checkpoint{Began: noon, Saved: late}).book(at(20))
+	expect.That(t, !ahead.assumed.After(noon), "Of a clock that is ahead, all until %s is taken for counted", ahead.assumed)
 }
 
 func TestBookForgetsWhatIsGone(t *testing.T) {
@@ -275,9 +274,8 @@ func TestBookBoundsUsers(t *testing.T) {
 			t.Errorf("A user of another namespace is called %s", s.User)
 		}
 	}
-	if len(users) != maxUsers+1 || !users[otherUsers] {
-		t.Errorf("There are %d users, others among them: %t; want %d and others", len(users), users[otherUsers], maxUsers)
-	}
+	expect.That(t, len(users) == maxUsers+1 && users[otherUsers],
+		"There are %d users, others among them: %t; want %d and others", len(users), users[otherUsers], maxUsers)
 }
 
 // A tenant may change labels as often as it likes.
@@ -317,9 +315,8 @@ func TestCheckpointFits(t *testing.T) {
 	stopping := newObject(uid()).reserve(10).evict(20)
 	b.Observe(Read(stopping.Workload, Facts{}), at(11), time.Time{})
 	again := reloaded(t, b, at(12))
-	if len(again.open) != 1 || again.open[stopping.UID] == nil {
-		t.Errorf("A checkpoint that is too large has %d holdings, want the one that ends", len(again.open))
-	}
+	expect.That(t, len(again.open) == 1 && again.open[stopping.UID] != nil,
+		"A checkpoint that is too large has %d holdings, want the one that ends", len(again.open))
 	for range 80_000 {
 		b.held[slot{Series{ClusterQueue: "gpus", User: string(uid())}, metrics.PhaseRunning}] = 2
 	}

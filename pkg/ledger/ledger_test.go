@@ -79,9 +79,7 @@ func lead(t *testing.T, l *Ledger) func() {
 	synctest.Wait()
 	return func() {
 		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		expect.NoError(t, <-done)
 	}
 }
 
@@ -201,9 +199,9 @@ func TestLedgerIsNotWorthAnIdleGPU(t *testing.T) {
 		for l.Keep(t.Context(), wl, func() { asked <- struct{}{} }) > 0 {
 			<-asked
 		}
-		if waited := time.Since(began); waited < patience || waited > patience+2*soonest {
-			t.Errorf("Quota waits %s for a ledger that cannot be saved, want %s", waited, patience)
-		}
+		waited := time.Since(began)
+		expect.That(t, waited >= patience && waited <= patience+2*soonest,
+			"Quota waits %s for a ledger that cannot be saved, want %s", waited, patience)
 	})
 }
 
@@ -235,9 +233,9 @@ func TestLedgerThatIsNeverReadDoesNotHoldQuota(t *testing.T) {
 				expect.Same(t, "Quota waits for a ledger that cannot be read", patience, time.Since(began))
 				pass(soonest + saveTimeout)
 				expect.That(t, told != 0 && reads >= 2, "Who waits is told %d times after %d reads, want to be told at every one", told, reads)
-				if unsaved, tries := l.unsaved(); !tries || unsaved < patience {
-					t.Errorf("It tells for %s, leading: %t, that it cannot be saved; want %s or longer", unsaved, tries, patience)
-				}
+				unsaved, tries := l.unsaved()
+				expect.That(t, tries && unsaved >= patience,
+					"It tells for %s, leading: %t, that it cannot be saved; want %s or longer", unsaved, tries, patience)
 				stop()
 			})
 		})
@@ -281,9 +279,8 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 		pass(2 * soonest)
 		latter.mu.Lock()
 		defer latter.mu.Unlock()
-		if latter.book == nil || latter.book.open["there"] == nil || latter.book.open["gone"] != nil {
-			t.Error("Want the holding of the Workload that is there, and none of the other one")
-		}
+		expect.That(t, latter.book != nil && latter.book.open["there"] != nil && latter.book.open["gone"] == nil,
+			"Want the holding of the Workload that is there, and none of the other one")
 	})
 }
 
@@ -325,9 +322,9 @@ func TestLedgerOfAnotherLeaderIsNotOverwritten(t *testing.T) {
 		stopFormer()
 
 		saved, found, err := latter.store.load(t.Context())
-		if err != nil || !found || saved.Writer != latter.store.self || len(saved.Open) != 0 {
-			t.Errorf("The latter leader's ledger was overwritten: written by it: %t, %d holdings, %v", saved.Writer == latter.store.self, len(saved.Open), err)
-		}
+		expect.Need(t, err == nil && found, "The latter leader's ledger is there: %t, %v", found, err)
+		expect.That(t, saved.Writer == latter.store.self && len(saved.Open) == 0,
+			"The latter leader's ledger was overwritten: written by it: %t, %d holdings", saved.Writer == latter.store.self, len(saved.Open))
 	})
 }
 
@@ -343,9 +340,9 @@ func TestLedgerSurvivesAnEditedLabel(t *testing.T) {
 		expect.NoError(t, s.Update(t.Context(), &cm))
 		pass(2*savePeriod + time.Second)
 		stop()
-		if saved, _, err := l.store.load(t.Context()); err != nil || len(saved.Open) != 1 {
-			t.Errorf("What was not saved before somebody edited a label is lost: %d holdings, %v", len(saved.Open), err)
-		}
+		saved, _, err := l.store.load(t.Context())
+		expect.That(t, err == nil && len(saved.Open) == 1,
+			"What was not saved before somebody edited a label is lost: %d holdings, %v", len(saved.Open), err)
 	})
 }
 
@@ -355,9 +352,8 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 		l, recorder := s.ledger()
 		stop := lead(t, l)
 		account, leads := l.tell()
-		if !leads || account.began.IsZero() || len(account.held) != 0 {
-			t.Errorf("It leads: %t, began %s with %d totals; want it to begin at 0", leads, account.began, len(account.held))
-		}
+		expect.That(t, leads && !account.began.IsZero() && len(account.held) == 0,
+			"It leads: %t, began %s with %d totals; want it to begin at 0", leads, account.began, len(account.held))
 		stop()
 		told := <-recorder.Events
 		expect.That(t, strings.Contains(told, "LedgerUnreadable"), "People are told %q", told)
@@ -365,9 +361,8 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 		expect.NoError(t, err)
 		var kept corev1.ConfigMap
 		key := client.ObjectKey{Namespace: "kueue-trainer-system", Name: unreadableName}
-		if err := s.Get(t.Context(), key, &kept); err != nil || string(kept.BinaryData[configMapKey]) != "nonsense" {
-			t.Errorf("The copy of what cannot be read has %q, %v", kept.BinaryData[configMapKey], err)
-		}
+		expect.NoError(t, s.Get(t.Context(), key, &kept))
+		expect.Same(t, "Unexpected copy of what cannot be read", "nonsense", string(kept.BinaryData[configMapKey]))
 	})
 }
 
@@ -411,9 +406,8 @@ func TestCollectorTellsForHowLongNothingIsSaved(t *testing.T) {
 	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		tells := func(want time.Duration) {
 			t.Helper()
-			if got, tries := l.unsaved(); !tries || got != want {
-				t.Errorf("Nothing has been saved for %s, leading: %t; want %s", got, tries, want)
-			}
+			got, tries := l.unsaved()
+			expect.That(t, tries && got == want, "Nothing has been saved for %s, leading: %t; want %s", got, tries, want)
 		}
 		tells(0)
 		s.refusing = errors.New("no")

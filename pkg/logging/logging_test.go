@@ -119,9 +119,9 @@ func TestBodiesAreNotLogged(t *testing.T) {
 	for level, want := range map[int]bool{0: true, 7: true, 8: false, 9: false, 10: false} {
 		out.Reset()
 		log.V(level).Info("Response Body")
-		if told := out.Len() > 0; log.V(level).Enabled() != want || told != want {
-			t.Errorf("Level %d is enabled: %t, and told: %t; want %t", level, log.V(level).Enabled(), told, want)
-		}
+		told := out.Len() > 0
+		expect.That(t, log.V(level).Enabled() == want && told == want,
+			"Level %d is enabled: %t, and told: %t; want %t", level, log.V(level).Enabled(), told, want)
 	}
 }
 

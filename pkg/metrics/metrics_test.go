@@ -122,12 +122,10 @@ func TestHistograms(t *testing.T) {
 			continue
 		}
 		histogram := family.Metric[0].GetHistogram()
-		if len(histogram.Bucket) != len(buckets) || histogram.Schema == nil {
-			t.Errorf("it has %d classic buckets, and schema %v of native ones", len(histogram.Bucket), histogram.Schema)
-		}
-		if histogram.GetSampleSum() != 0 || histogram.GetSampleCount() != 1 {
-			t.Errorf("a clock that is behind makes a time of %f", histogram.GetSampleSum())
-		}
+		expect.That(t, len(histogram.Bucket) == len(buckets) && histogram.Schema != nil,
+			"it has %d classic buckets, and schema %v of native ones", len(histogram.Bucket), histogram.Schema)
+		expect.That(t, histogram.GetSampleSum() == 0 && histogram.GetSampleCount() == 1,
+			"a clock that is behind makes a time of %f", histogram.GetSampleSum())
 		return
 	}
 	t.Error("nothing is recorded")

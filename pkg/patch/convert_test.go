@@ -27,13 +27,13 @@ func TestOurPartStaysOursWhenConverted(t *testing.T) {
 			in21.PodTemplateOverrides = append(in21.PodTemplateOverrides, in21.PodTemplateOverrides[0])
 
 			patches, _, errs := convert.ToRuntimePatches(in21.PodTemplateOverrides, convert.DefaultOwner)
-			if to23 := (&trainjob.Spec{RuntimePatches: patches}); !newer.Last(to23) || !newer.Same(to23, in23) {
-				t.Errorf("From overrides to patches, ours is another one: %s, %v", expect.JSON(t, to23), errs.ToAggregate())
-			}
+			to23 := (&trainjob.Spec{RuntimePatches: patches})
+			expect.That(t, newer.Last(to23) && newer.Same(to23, in23),
+				"From overrides to patches, ours is another one: %s, %v", expect.JSON(t, to23), errs.ToAggregate())
 			overrides, _, _, errs := convert.ToPodTemplateOverrides(in23.RuntimePatches)
-			if to21 := (&trainjob.Spec{PodTemplateOverrides: overrides}); !older.Last(to21) || !older.Same(to21, in21) {
-				t.Errorf("From patches to overrides, ours is another one: %s, %v", expect.JSON(t, to21), errs.ToAggregate())
-			}
+			to21 := (&trainjob.Spec{PodTemplateOverrides: overrides})
+			expect.That(t, older.Last(to21) && older.Same(to21, in21),
+				"From patches to overrides, ours is another one: %s, %v", expect.JSON(t, to21), errs.ToAggregate())
 		})
 	}
 }

@@ -54,9 +54,7 @@ func specOf(t *testing.T, data string) *trainjob.Spec {
 func one(t *testing.T) func([]trainjob.RuntimePatch, error) trainjob.RuntimePatch {
 	return func(patches []trainjob.RuntimePatch, err error) trainjob.RuntimePatch {
 		t.Helper()
-		if err != nil || len(patches) != 1 {
-			t.Fatalf("There are %v, %v", patches, err)
-		}
+		expect.Need(t, err == nil && len(patches) == 1, "There are %v, %v", patches, err)
 		return patches[0]
 	}
 }
@@ -144,9 +142,8 @@ func TestFieldForRendering(t *testing.T) {
 	expect.Same(t, "Unexpected jobs of others", []string{"node", "launcher"}, expect.Must(Jobs(others))(t))
 	all := one(t)(f.All(spec))
 	expect.That(t, strings.Contains(expect.JSON(t, all), `"pool":"h100"`), "Ours is missing: %v", all)
-	if _, err := f.All(specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"tolerations":"x"}}]}`)); !errors.Is(err, ErrInvalidPatches) || !strings.Contains(err.Error(), "tolerations") {
-		t.Errorf("What cannot be rendered is %v", err)
-	}
+	_, err := f.All(specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"tolerations":"x"}}]}`))
+	expect.That(t, errors.Is(err, ErrInvalidPatches) && strings.Contains(err.Error(), "tolerations"), "What cannot be rendered is %v", err)
 }
 
 func TestUnknownTargets(t *testing.T) {

@@ -86,9 +86,7 @@ func TestChanged(t *testing.T) {
 			spec := func(patches []string) *trainjob.Spec { return &trainjob.Spec{RuntimePatches: entries(t, patches...)} }
 			errs := Changed(Of(trainjob.Trainer23), spec(tc.before), spec(tc.after), spec(tc.allowed))
 			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(errs))
-			if len(errs) > 0 && !strings.Contains(errs[0].Detail, "another manager name") {
-				t.Errorf("Error %q does not say what to do", errs[0])
-			}
+			expect.That(t, len(errs) == 0 || strings.Contains(errs[0].Detail, "another manager name"), "Errors %q do not say what to do", errs)
 		})
 	}
 }

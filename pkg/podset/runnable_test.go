@@ -115,9 +115,9 @@ func TestRunnable(t *testing.T) {
 				got = append(got, [2]string{err.Field, detail})
 			}
 			expect.Same(t, "Unexpected refusals", tc.want, got)
-			if _, err := Describe(t.Context(), renderer, job, rt, field); errors.Is(err, ErrCannotRun) != (len(tc.want) > 0) || (err != nil) != (len(tc.want) > 0) {
-				t.Errorf("Describe returned %v", err)
-			}
+			_, err := Describe(t.Context(), renderer, job, rt, field)
+			refused := len(tc.want) > 0
+			expect.That(t, errors.Is(err, ErrCannotRun) == refused && (err != nil) == refused, "Describe returned %v", err)
 		})
 	}
 }

@@ -20,9 +20,8 @@ func TestShippedRuntimesAreInOrder(t *testing.T) {
 	for _, release := range all {
 		manifest := expect.Must(Runtimes(release))(t)
 		schema := expect.Must(NewSchema(release, Runtime))(t)
-		if !bytes.Contains(manifest, []byte("# Copyright The Kubeflow Authors.\n# SPDX-License-Identifier: Apache-2.0\n")) {
-			t.Errorf("Nothing says whose the runtimes of Trainer %s are", release)
-		}
+		expect.That(t, bytes.Contains(manifest, []byte("# Copyright The Kubeflow Authors.\n# SPDX-License-Identifier: Apache-2.0\n")),
+			"Nothing says whose the runtimes of Trainer %s are", release)
 		documents := bytes.Split(manifest, []byte("\n---\n"))
 		expect.That(t, len(documents) >= 5, "Trainer %s ships %d runtimes", release, len(documents))
 		for _, document := range documents {

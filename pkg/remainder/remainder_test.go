@@ -101,9 +101,8 @@ func TestHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			expect.That(t, Hold(tc.wl) && !Hold(tc.wl), "Hold does not report whether it changed something")
 			expect.Same(t, "Finalizers differ", tc.want, tc.wl.Finalizers)
-			if !Release(tc.wl) || Release(tc.wl) || len(tc.wl.Finalizers) > 0 {
-				t.Errorf("Release leaves %v, or does not report whether it changed something", tc.wl.Finalizers)
-			}
+			expect.That(t, Release(tc.wl) && !Release(tc.wl) && len(tc.wl.Finalizers) == 0,
+				"Release leaves %v, or does not report whether it changed something", tc.wl.Finalizers)
 		})
 	}
 }

@@ -104,9 +104,7 @@ func podSpecPatch(t testing.TB, manager, job, podSpec string) RuntimePatch {
 func replicatedJob(t testing.TB, js *jobsetapi.JobSet, name string) *jobsetapi.ReplicatedJob {
 	t.Helper()
 	at := slices.IndexFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return rj.Name == name })
-	if at < 0 {
-		t.Fatalf("There is no replicated job %q", name)
-	}
+	expect.Need(t, at >= 0, "There is no replicated job %q", name)
 	return &js.Spec.ReplicatedJobs[at]
 }
 
@@ -321,9 +319,7 @@ func shippedRuntimes(t *testing.T) map[string]*trainer.TrainingRuntime {
 		}
 		return nil
 	})
-	if err != nil || len(runtimes) == 0 {
-		t.Fatalf("Found %d runtimes below %s: %v", len(runtimes), root, err)
-	}
+	expect.Need(t, err == nil && len(runtimes) != 0, "Found %d runtimes below %s: %v", len(runtimes), root, err)
 	return runtimes
 }
 

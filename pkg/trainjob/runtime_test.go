@@ -197,9 +197,9 @@ func TestRuntimesAwaitTrainer(t *testing.T) {
 		t.Helper()
 		return *expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t).MLPolicy.NumNodes
 	}
-	if first, second := nodes(), nodes(); first != 1 || second != 1 || reads != 2 {
-		t.Errorf("%d and %d nodes after %d live reads, want the runtime's 1, and one read of the watch cache and the storage", first, second, reads)
-	}
+	first, second := nodes(), nodes()
+	expect.That(t, first == 1 && second == 1 && reads == 2,
+		"%d and %d nodes after %d live reads, want the runtime's 1, and one read of the watch cache and the storage", first, second, reads)
 	expect.NoError(t, live.Create(t.Context(), frozen(testUID)))
 	seen = true
 	expect.Same(t, "Not the snapshot's nodes once Trainer has looked", 8, nodes())
@@ -258,13 +258,12 @@ func TestRuntimesFollowReplacedSnapshot(t *testing.T) {
 			runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 4)), server(t, frozenAs("first", 1)))
 			before := expect.Must(runtimes.Of(t.Context(), jobOf("uid", nil)))(t)
 			runtimes.Live = server(t, tc.second)
-			if taken, err := runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil)); err != nil || taken.IsZero() != (tc.second == nil) {
-				t.Errorf("SnapshotTaken returned %s, %v", taken, err)
-			}
+			taken, err := runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil))
+			expect.That(t, err == nil && taken.IsZero() == (tc.second == nil), "SnapshotTaken returned %s, %v", taken, err)
 			after := expect.Must(runtimes.Of(t.Context(), jobOf("uid", nil)))(t)
-			if got := *after.Spec.MLPolicy.NumNodes; got != tc.wantNodes || (before.Version == after.Version) != tc.wantVersion {
-				t.Errorf("%d nodes in version %s after %s, want %d", got, after.Version, before.Version, tc.wantNodes)
-			}
+			got := *after.Spec.MLPolicy.NumNodes
+			expect.That(t, got == tc.wantNodes && (before.Version == after.Version) == tc.wantVersion,
+				"%d nodes in version %s after %s, want %d", got, after.Version, before.Version, tc.wantNodes)
 		})
 	}
 }

@@ -178,9 +178,7 @@ func TestDeepCopy(t *testing.T) {
 	job := fullJob()
 	spec := reflect.ValueOf(job.Spec)
 	for i := range spec.NumField() {
-		if spec.Field(i).IsZero() {
-			t.Fatalf("This test does not set spec field %s", spec.Type().Field(i).Name)
-		}
+		expect.Need(t, !spec.Field(i).IsZero(), "This test does not set spec field %s", spec.Type().Field(i).Name)
 	}
 	list := &List{Items: []TrainJob{*job}}
 	for name, copied := range map[string]*TrainJob{

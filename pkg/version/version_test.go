@@ -9,9 +9,8 @@ import (
 )
 
 func TestInfo(t *testing.T) {
-	if got := Get(); got.Version == "" || got.Go == "" {
-		t.Errorf("Get() = %+v, want a version, if only devel, and Go's", got)
-	}
+	got := Get()
+	expect.That(t, got.Version != "" && got.Go != "", "Get() = %+v, want a version, if only devel, and Go's", got)
 	cases := map[string]struct {
 		info Info
 		want string

@@ -6,24 +6,20 @@ import (
 	"errors"
 	"io"
 	"testing"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestTo(t *testing.T) {
-	if err := To(func() { Succeed(nil, "nothing") }); err != nil {
-		t.Errorf("steps that succeed end with %v", err)
-	}
+	expect.NoError(t, To(func() { Succeed(nil, "nothing") }))
 	err := To(func() {
 		Must(1, nil)
 		Succeed(io.EOF, "reading %s", "a log")
 		t.Error("goes on")
 	})
-	if !errors.Is(err, io.EOF) || err.Error() != "reading a log: EOF" {
-		t.Errorf("a step that fails ends with %v", err)
-	}
+	expect.That(t, errors.Is(err, io.EOF) && err.Error() == "reading a log: EOF", "a step that fails ends with %v", err)
 	defer func() {
-		if recover() == nil {
-			t.Error("a bug is taken for a failure")
-		}
+		expect.That(t, recover() != nil, "a bug is taken for a failure")
 	}()
 	_ = To(func() { panic("bug") })
 }

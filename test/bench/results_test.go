@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/audit"
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/usage"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestPercentiles(t *testing.T) {
@@ -32,9 +31,7 @@ func TestPercentiles(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, percentiles(slices.Clone(tc.times))); diff != "" {
-				t.Errorf("percentiles() (-want +got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected percentiles", tc.want, percentiles(slices.Clone(tc.times)))
 		})
 	}
 }
@@ -43,32 +40,23 @@ func TestCurve(t *testing.T) {
 	from := time.Unix(100, 0)
 	times := []time.Time{from.Add(20 * time.Second), from.Add(10 * time.Second)}
 	want := []float64{10, 10, 10, 10, 10, 20, 20, 20, 20, 20}
-	if diff := cmp.Diff(want, curve(times, from)); diff != "" {
-		t.Errorf("curve() (-want +got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected curve", want, curve(times, from))
 }
 
 func TestParseBenchmarks(t *testing.T) {
 	out := "goos: linux\nBenchmarkPodSets/in-tree/local_API_server-2 \t 300\t 271269.5 ns/op\t 96597 B/op\t 981 allocs/op\nPASS\n"
 	got := parseBenchmarks(out)
 	want := []*Function{{Name: "PodSets/in-tree/local API server", NsPerOp: 271269.5, BytesPerOp: 96597, AllocsPerOp: 981}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("parseBenchmarks() (-want +got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected parseBenchmarks", want, got)
 }
 
 func TestParsePlan(t *testing.T) {
-	p, err := parsePlan([]string{"-jobs", "20,50", "-columns", "external,in-tree", "-parts", "burst"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]int{20, 50}, p.jobs); diff != "" || names(p.columns) != "in-tree,external" {
-		t.Errorf("jobs %v, columns %s", p.jobs, names(p.columns))
-	}
+	p := expect.Must(parsePlan([]string{"-jobs", "20,50", "-columns", "external,in-tree", "-parts", "burst"}))(t)
+	expect.Same(t, "Unexpected jobs", []int{20, 50}, p.jobs)
+	expect.Same(t, "Unexpected columns", "in-tree,external", names(p.columns))
 	for _, args := range [][]string{{"-jobs", "0"}, {"-columns", "other"}, {"-again", "-parts", "growth"}, {"-again", "-parts", "burst"}} {
-		if _, err := parsePlan(args); err == nil {
-			t.Errorf("%v is taken", args)
-		}
+		_, err := parsePlan(args)
+		expect.That(t, err != nil, "%v is taken", args)
 	}
 }
 
@@ -102,44 +90,33 @@ func TestTables(t *testing.T) {
 		"| one by one: admitted to started, p50, ms | 30 |",
 		"| all at once: evicted to last pod gone, p99, ms | |",
 	} {
-		if !strings.Contains(got, want+"\n") {
-			t.Errorf("no line %q in\n%s", want, got)
-		}
+		expect.That(t, strings.Contains(got, want+"\n"), "no line %q in\n%s", want, got)
 	}
 }
 
 // What was not measured is left out of goals, and is an empty cell.
 func TestNothingIsToldOfWhatWasNotMeasured(t *testing.T) {
-	if got := summary(measured()) + tables(measured()); strings.Contains(got, "NaN") {
-		t.Errorf("NaN in\n%s", got)
-	}
+	got := summary(measured()) + tables(measured())
+	expect.That(t, !strings.Contains(got, "NaN"), "NaN in\n%s", got)
 }
 
 func TestPlots(t *testing.T) {
 	results := measured()
 	results.Runs[1].Starts = []float64{1, 2, 3}
 	results.Runs = append(results.Runs, &Run{Column: "in-tree", Shape: burst, Jobs: 100}, &Run{Column: "external", Shape: burst, Jobs: 100})
-	files, err := plots(results)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := expect.Must(plots(results))(t)
 	for name, wants := range map[string][]string{
 		"starts.svg": {"A burst of 200 TrainJobs", "in-tree as shipped", "kueue-trainer"},
 		"cpu.svg":    {"API server", ">10<", "kueue-trainer"},
 		"growth.svg": {"TrainJobs in a burst", "kueue-trainer"},
 	} {
-		if err := xml.Unmarshal(files[name], &struct{}{}); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := xml.Unmarshal(files[name], &struct{}{})
+		expect.That(t, err == nil, "%s: %v", name, err)
 		for _, want := range wants {
-			if !strings.Contains(string(files[name]), want) {
-				t.Errorf("%s has no %s", name, want)
-			}
+			expect.That(t, strings.Contains(string(files[name]), want), "%s has no %s", name, want)
 		}
 	}
-	if files, err := plots(&Results{}); len(files) > 0 || err != nil {
-		t.Errorf("Of nothing there are %d plots, %v", len(files), err)
-	}
+	expect.Same(t, "Unexpected number of plots of nothing", 0, len(expect.Must(plots(&Results{}))(t)))
 }
 
 func TestReplaceGenerated(t *testing.T) {
@@ -155,17 +132,10 @@ func TestReplaceGenerated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "performance.md")
 			if tc.before != "" {
-				if err := os.WriteFile(path, []byte(tc.before), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, os.WriteFile(path, []byte(tc.before), 0o600))
 			}
-			if err := replaceGenerated(path, "new\n"); (err != nil) != tc.wantErr {
-				t.Fatal(err)
-			}
-			got, err := os.ReadFile(path)
-			if err != nil || string(got) != tc.want {
-				t.Errorf("got %q, %v; want %q", got, err, tc.want)
-			}
+			expect.Same(t, "It is refused", tc.wantErr, replaceGenerated(path, "new\n") != nil)
+			expect.Same(t, "Unexpected report", tc.want, string(expect.Must(os.ReadFile(path))(t)))
 		})
 	}
 }
@@ -177,20 +147,13 @@ func TestMeasuringAgainKeepsTheOtherParts(t *testing.T) {
 		Machine: machine, Commits: map[string]string{partStream: "a", partBurst: "a"},
 		Runs: []*Run{{Column: ours, Shape: stream, Jobs: 1}, {Column: ours, Shape: burst, Jobs: 2}},
 	}
-	if _, err := writeReport(dir, measured); err != nil {
-		t.Fatal(err)
-	}
-	got, err := earlierResults(dir, machine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(writeReport(dir, measured))(t)
+	got := expect.Must(earlierResults(dir, machine))(t)
 	got.drop(partStream)
 	got.Commits[partStream] = "b"
-	if len(got.Runs) != 1 || got.Runs[0].Shape != burst || got.commits() != "a (burst) and b (stream)" {
-		t.Errorf("kept %+v of %s, want the burst of commit a", got.Runs, got.commits())
-	}
+	expect.That(t, len(got.Runs) == 1 && got.Runs[0].Shape == burst && got.commits() == "a (burst) and b (stream)",
+		"kept %+v of %s, want the burst of commit a", got.Runs, got.commits())
 	machine.CPUs = 4
-	if _, err := earlierResults(dir, machine); err == nil {
-		t.Error("The report of another machine was taken")
-	}
+	_, err := earlierResults(dir, machine)
+	expect.That(t, err != nil, "The report of another machine was taken")
 }

@@ -41,9 +41,7 @@ type call struct {
 // explains, and stand there.
 func TestLogLines(t *testing.T) {
 	calls := callsIn(t)
-	if len(calls) < 40 {
-		t.Fatalf("Only %d calls that log are found", len(calls))
-	}
+	expect.Need(t, len(calls) >= 40, "Only %d calls that log are found", len(calls))
 	page := read(t, "docs", "logging.md")
 	explained, listed := firstColumn(section(t, page, "Keys")), firstColumn(section(t, page, "Messages"))
 	used, said := map[string]bool{}, map[string]bool{}
@@ -68,9 +66,8 @@ func TestLogLines(t *testing.T) {
 	}
 	for _, key := range explained {
 		// controller-runtime and Kueue's jobframework add the rest.
-		if !used[key] && !slices.Contains([]string{"reconcileID", "logger", "job", "gvk"}, key) {
-			t.Errorf("docs/logging.md explains key %s, and nothing logs it", key)
-		}
+		expect.That(t, used[key] || slices.Contains([]string{"reconcileID", "logger", "job", "gvk"}, key),
+			"docs/logging.md explains key %s, and nothing logs it", key)
 	}
 	for _, message := range listed {
 		expect.That(t, said[message], "docs/logging.md lists %q, and nothing logs it", message)
@@ -138,7 +135,7 @@ func callsIn(t *testing.T) []call {
 	var calls []call
 	files := token.NewFileSet()
 	for _, dir := range logging {
-		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, entry fs.DirEntry, err error) error {
+		expect.NoError(t, filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, entry fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				return err
@@ -166,8 +163,7 @@ func callsIn(t *testing.T) []call {
 				return true
 			})
 			return nil
-		})
-		expect.NoError(t, err)
+		}))
 	}
 	return calls
 }
@@ -275,9 +271,7 @@ func read(t *testing.T, path ...string) string {
 func section(t *testing.T, page, heading string) string {
 	t.Helper()
 	_, after, found := strings.Cut(page, "\n## "+heading+"\n")
-	if !found {
-		t.Fatalf("There is no section %s", heading)
-	}
+	expect.Need(t, found, "There is no section %s", heading)
 	body, _, _ := strings.Cut(after, "\n## ")
 	return body
 }

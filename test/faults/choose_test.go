@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // written makes a write of a run out of its parts.
@@ -35,9 +37,7 @@ func TestRefs(t *testing.T) {
 		{writeKind{"patch", "jobs", low}, 1},
 		{writeKind{"patch", "trainjobs", low}, 2},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(writeRef{}, writeKind{})); diff != "" {
-		t.Errorf("unexpected writes (-want +got):\n%s", diff)
-	}
+	expect.Same(t, "unexpected writes", want, got, cmp.AllowUnexported(writeRef{}, writeKind{}))
 }
 
 // somePlans are those that need no cluster.
@@ -70,13 +70,9 @@ func TestSampleHasEveryFamilyAndFollowsTheSeed(t *testing.T) {
 	plans := somePlans()
 	all := families(plans)
 	for seed := range uint64(20) {
-		if diff := cmp.Diff(all, families(sample(plans, len(all), seed))); diff != "" {
-			t.Errorf("seed %d: unexpected families (-want +got):\n%s", seed, diff)
-		}
+		expect.Same(t, fmt.Sprintf("seed %d: unexpected families", seed), all, families(sample(plans, len(all), seed)))
 	}
-	if diff := cmp.Diff(names(sample(plans, 12, 5)), names(sample(plans, 12, 5))); diff != "" {
-		t.Errorf("the same seed chooses other plans:\n%s", diff)
-	}
+	expect.Same(t, "the same seed chooses other plans", names(sample(plans, 12, 5)), names(sample(plans, 12, 5)))
 }
 
 // A pattern has alternatives and is matched part by part, as the testing package does.
@@ -86,12 +82,8 @@ func TestPatternSelectsOnePlan(t *testing.T) {
 		selected := slices.DeleteFunc(names(plans), func(name string) bool {
 			return !selects(p.pattern(), "TestFaults/"+strings.ReplaceAll(name, " ", "_"))
 		})
-		if !selects(p.pattern(), "TestFaults/clean/low_and_high,_run_1") {
-			t.Errorf("%s leaves out the clean runs", p.pattern())
-		}
-		if diff := cmp.Diff([]string{p.String()}, selected); diff != "" {
-			t.Errorf("%s selects (-want +got):\n%s", p.pattern(), diff)
-		}
+		expect.That(t, selects(p.pattern(), "TestFaults/clean/low_and_high,_run_1"), "%s leaves out the clean runs", p.pattern())
+		expect.Same(t, p.pattern()+" selects", []string{p.String()}, selected)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var (
@@ -40,15 +42,11 @@ type clean struct {
 const cleanRuns = 2
 
 func TestFaults(t *testing.T) {
-	h, err := newHarness(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := expect.Must(newHarness(t.Context(), os.Stderr))(t)
 	ctx := context.WithoutCancel(t.Context())
 	t.Cleanup(func() {
-		if err := h.close(ctx); err != nil {
-			t.Error(err)
-		}
+		err := h.close(ctx)
+		expect.That(t, err == nil, "%v", err)
 	})
 	results := &report{integration: h.cluster.Integration, counts: map[string]map[string]int{}}
 	var plans []plan
@@ -60,9 +58,7 @@ func TestFaults(t *testing.T) {
 	t.Cleanup(func() {
 		t.Logf("\n%s", results)
 		if *reportFile != "" {
-			if err := os.WriteFile(*reportFile, []byte(results.String()), 0o644); err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, os.WriteFile(*reportFile, []byte(results.String()), 0o644))
 		}
 	})
 	for _, p := range choose(t, plans) {
@@ -108,9 +104,7 @@ func learn(t *testing.T, h *harness, results *report) []*clean {
 			}
 		}
 	})
-	if !selected {
-		t.Fatal("Plans are made from clean runs: select them as well, -run 'TestFaults/^clean$|TestFaults/...'")
-	}
+	expect.Need(t, selected, "Plans are made from clean runs: select them as well, -run 'TestFaults/^clean$|TestFaults/...'")
 	return slices.DeleteFunc(learned, func(c *clean) bool { return c.runs < cleanRuns })
 }
 

@@ -13,8 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestPartsStandBehindWhatTheyNeed(t *testing.T) {
@@ -22,13 +23,9 @@ func TestPartsStandBehindWhatTheyNeed(t *testing.T) {
 		known := map[string]bool{}
 		for _, p := range parts {
 			for _, need := range p.needs {
-				if !known[need] {
-					t.Errorf("%s: %s needs %s, which does not stand before it", name, p.name, need)
-				}
+				expect.That(t, known[need], "%s: %s needs %s, which does not stand before it", name, p.name, need)
 			}
-			if known[p.name] {
-				t.Errorf("%s: there are two parts %s", name, p.name)
-			}
+			expect.That(t, !known[p.name], "%s: there are two parts %s", name, p.name)
 			known[p.name] = true
 		}
 	}
@@ -36,9 +33,7 @@ func TestPartsStandBehindWhatTheyNeed(t *testing.T) {
 
 func TestEverythingHasWhatTheGateHas(t *testing.T) {
 	for _, g := range gateParts {
-		if !slices.ContainsFunc(allParts, func(p part) bool { return p.name == g.name }) {
-			t.Errorf("make test-all has no part %s", g.name)
-		}
+		expect.That(t, slices.ContainsFunc(allParts, func(p part) bool { return p.name == g.name }), "make test-all has no part %s", g.name)
 	}
 }
 
@@ -61,9 +56,8 @@ func TestPick(t *testing.T) {
 			for _, p := range picked {
 				got = append(got, p.name)
 			}
-			if diff := gocmp.Diff(tc.want, got); diff != "" || errorText(err) != tc.err {
-				t.Errorf("picked (-want,+got):\n%s\nerror %v, want %q", diff, err, tc.err)
-			}
+			expect.Same(t, "Unexpected parts", tc.want, got)
+			expect.Same(t, "Unexpected error", tc.err, expect.Text(err))
 		})
 	}
 }
@@ -86,9 +80,7 @@ func TestGoTestsNamesTheInnermostFailure(t *testing.T) {
 	got := goTests(bufio.NewScanner(strings.NewReader(log)))
 	slices.SortFunc(got.Failures, func(a, b failure) int { return strings.Compare(a.Name, b.Name) })
 	want := specs{Run: 3, Left: 288, Failures: []failure{{"p TestB/x", "b.go:1: got 1, want 2"}, {"q", "q.go:3: undefined: x"}}}
-	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("unexpected specs (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "unexpected specs", want, got)
 }
 
 func TestGinkgoSpecs(t *testing.T) {
@@ -101,9 +93,7 @@ func TestGinkgoSpecs(t *testing.T) {
 		spec(types.SpecStateSkipped, ""), spec(types.SpecStateSkipped, "the cluster runs Trainer 2.1"),
 	}}})
 	want := specs{Run: 2, Left: 1, Failures: []failure{{"spec", ":0 no"}}}
-	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("unexpected specs (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "unexpected specs", want, got)
 }
 
 // makefile has targets that pass, fail, and tell in which order they ran.
@@ -115,9 +105,7 @@ bad: ; @echo bad >> order; echo it broke; exit 3
 func checkout(t *testing.T, parts ...part) *run {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("Makefile", []byte(makefile), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, os.WriteFile("Makefile", []byte(makefile), 0o644))
 	return &run{dir: filepath.Join(t.TempDir(), "reports"), parts: parts, atATime: 1, out: io.Discard,
 		commit: func(context.Context) (string, error) { return "c0ffee", nil }}
 }
@@ -134,35 +122,21 @@ func TestRunGoesOnWithWhatDoesNotNeedTheFailedPart(t *testing.T) {
 	r := checkout(t, part{name: "a", target: []string{"ok-a"}}, part{name: "b", target: []string{"bad"}, needs: []string{"a"}},
 		part{name: "c", target: []string{"ok-c"}, needs: []string{"b"}}, part{name: "d", target: []string{"ok-d"}},
 		part{name: "e", target: []string{"ok-e"}, engine: true})
-	results, err := r.run(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := expect.Must(r.run(t.Context()))(t)
 	want := "a: passed\nb: exit status 2\nc: needs b, which failed\nd: passed\ne: left out: no container engine answers\n"
-	if diff := gocmp.Diff(want, states(results)); diff != "" {
-		t.Errorf("unexpected ends (-want,+got):\n%s", diff)
-	}
-	if err := verdict(results); err == nil || !strings.Contains(err.Error(), "b: exit status 2; log: "+filepath.Join(r.dir, "b.log")) {
-		t.Errorf("the verdict is %v, want it to name the part and its log", err)
-	}
+	expect.Same(t, "unexpected ends", want, states(results))
+	expect.Says(t, verdict(results), "b: exit status 2; log: "+filepath.Join(r.dir, "b.log"))
 }
 
 func TestRunGoesOnWhereOneOfTheSameCommitWasStopped(t *testing.T) {
 	a, b := part{name: "a", target: []string{"ok-a"}}, part{name: "b", target: []string{"bad"}}
 	r := checkout(t, a, b)
 	r.resumes = true
-	if _, err := r.run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(r.run(t.Context()))(t)
 	r.parts[1].target = []string{"ok-b"}
-	results, err := r.run(t.Context())
-	if diff := gocmp.Diff("a: passed in an earlier run of this commit\nb: passed\n", states(results)); diff != "" || err != nil {
-		t.Errorf("unexpected ends (-want,+got):\n%s, error %v", diff, err)
-	}
+	expect.Same(t, "Unexpected ends", "a: passed in an earlier run of this commit\nb: passed\n", states(expect.Must(r.run(t.Context()))(t)))
 	r.commit = func(context.Context) (string, error) { return "c0ffee" + changed, nil }
-	if results, err = r.run(t.Context()); states(results) != "a: passed\nb: passed\n" || err != nil {
-		t.Errorf("with changes that no commit has: %s, error %v", states(results), err)
-	}
+	expect.Same(t, "Unexpected ends with changes that no commit has", "a: passed\nb: passed\n", states(expect.Must(r.run(t.Context()))(t)))
 }
 
 func TestTheLastLinesSayWhatFailed(t *testing.T) {
@@ -174,7 +148,6 @@ func TestTheLastLinesSayWhatFailed(t *testing.T) {
 		{Part: "e2e", Error: "exit status 1", Log: "/log", Specs: specs{Run: 9, Failures: failures}},
 		{Part: "unit", Error: "exit status 2", Log: "/other", Specs: specs{Failures: failures[:1]}},
 	}
-	if lines := strings.Count(verdict(results).Error(), "\n") + 1; lines > 10 {
-		t.Errorf("the verdict has %d lines, want at most 10", lines)
-	}
+	lines := strings.Count(verdict(results).Error(), "\n") + 1
+	expect.That(t, lines <= 10, "the verdict has %d lines, want at most 10", lines)
 }

@@ -48,9 +48,7 @@ type pods struct {
 // jobSet is what an answer has.
 func jobSet[T any](t *testing.T, a answer) T {
 	t.Helper()
-	if a.Failure != "" {
-		t.Fatalf("Trainer failed: %s", a.Failure)
-	}
+	expect.Need(t, a.Failure == "", "Trainer failed: %s", a.Failure)
 	return expect.FromJSON[T](t, string(a.JobSet))
 }
 

@@ -228,13 +228,21 @@ func Queue(local *kueue.LocalQueue, flavor *kueue.ResourceFlavor, quota Quota, c
 	queue := ClusterQueue(string(local.Spec.ClusterQueue), quota)
 	if len(checks) > 0 {
 		flavor.Spec = kueue.ResourceFlavorSpec{}
-		queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{}
 	}
-	for _, check := range checks {
-		queue.Spec.AdmissionChecksStrategy.AdmissionChecks = append(queue.Spec.AdmissionChecksStrategy.AdmissionChecks,
-			kueue.AdmissionCheckStrategyRule{Name: kueue.AdmissionCheckReference(check)})
-	}
+	queue.Spec.AdmissionChecksStrategy = Checks(checks...)
 	return []client.Object{flavor, queue, local}
+}
+
+// Checks puts a ClusterQueue behind admission checks.
+func Checks(names ...string) *kueue.AdmissionChecksStrategy {
+	if len(names) == 0 {
+		return nil
+	}
+	strategy := &kueue.AdmissionChecksStrategy{}
+	for _, name := range names {
+		strategy.AdmissionChecks = append(strategy.AdmissionChecks, kueue.AdmissionCheckStrategyRule{Name: kueue.AdmissionCheckReference(name)})
+	}
+	return strategy
 }
 
 // LocalQueue builds a LocalQueue.

@@ -55,9 +55,7 @@ func TestManagerConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := kit.Fake(kit.Scheme(), tc.objects...).WithInterceptorFuncs(kit.RefusingGet(func(client.Object, client.ObjectKey) error { return tc.get })).Build()
 			cfg := expect.Must(ManagerConfiguration(t.Context(), c))(t)
-			if cfg != nil && *cfg.Webhook.Port != 9443 {
-				t.Error("The configuration lacks its defaults")
-			}
+			expect.That(t, cfg == nil || *cfg.Webhook.Port == 9443, "The configuration lacks its defaults")
 			var got []string
 			for _, rule := range Rules(cfg) {
 				got = append(got, rule.Resources...)
@@ -69,7 +67,6 @@ func TestManagerConfiguration(t *testing.T) {
 
 func TestManagerConfigurationThatMayNotBeSeen(t *testing.T) {
 	c := kit.Fake(kit.Scheme()).WithInterceptorFuncs(kit.Refusing(func(any, client.ObjectKey) error { return kit.Forbidden("configmaps") })).Build()
-	if _, err := ManagerConfiguration(t.Context(), c); !apierrors.IsForbidden(err) {
-		t.Errorf("The error is not of kind Forbidden: %v", err)
-	}
+	_, err := ManagerConfiguration(t.Context(), c)
+	expect.That(t, apierrors.IsForbidden(err), "The error is not of kind Forbidden: %v", err)
 }

@@ -39,13 +39,9 @@ func TestSentence(t *testing.T) {
 		"anything else":   {err: errors.New("there is no TrainJob"), want: "there is no TrainJob"},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected sentence", tc.want, Sentence(tc.err).Error())
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected sentence", tc.want, Sentence(tc.err).Error()) })
 	}
-	if Sentence(nil) != nil {
-		t.Error("There is a sentence about nothing")
-	}
+	expect.That(t, Sentence(nil) == nil, "There is a sentence about nothing")
 }
 
 func TestTrainJobName(t *testing.T) {

@@ -82,9 +82,7 @@ func TestCheck(t *testing.T) {
 			worker := &Worker{Cluster: "worker1", Context: "west"}
 			err := worker.Check(&trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", Labels: tc.labels, Annotations: tc.annotations}}, "trainjob-llm-12345")
 			expect.Same(t, "Unexpected error", tc.want, expect.Text(err))
-			if tc.want != "" && !errors.Is(err, ErrNotTheCopy) {
-				t.Error("It is not ErrNotTheCopy")
-			}
+			expect.That(t, tc.want == "" || errors.Is(err, ErrNotTheCopy), "It is not ErrNotTheCopy")
 		})
 	}
 }

@@ -82,9 +82,7 @@ func TestUnenforcedPolicies(t *testing.T) {
 
 func TestPoliciesAreNamedAfterTheirFiles(t *testing.T) {
 	names := policies.Names()
-	if len(names) == 0 {
-		t.Fatal("no policies")
-	}
+	expect.Need(t, len(names) != 0, "no policies")
 	for _, name := range names {
 		content := expect.Must(policies.Files.ReadFile(name[len("kueue-trainer-"):] + ".yaml"))(t)
 		decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)

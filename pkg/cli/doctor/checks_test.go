@@ -659,9 +659,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 			var want, got []string
 			for _, check := range tc.want {
 				want = append(want, "Could not check whether "+check+", because "+tc.reason+".")
-				if slices.Contains(r.Passed, check) {
-					t.Errorf("Called in order: %s", check)
-				}
+				expect.That(t, !slices.Contains(r.Passed, check), "Called in order: %s", check)
 			}
 			for _, finding := range r.Findings {
 				if finding.Reason == "NotChecked" {
@@ -724,9 +722,8 @@ func TestForbiddenIsNotMissing(t *testing.T) {
 			if forget[kind] != nil {
 				forget[kind](f)
 			}
-			if r := newReport(f); r.Errors+r.Warnings > 0 {
-				t.Errorf("Found what nobody could see: %+v", r.Findings)
-			}
+			r := newReport(f)
+			expect.That(t, r.Errors+r.Warnings == 0, "Found what nobody could see: %+v", r.Findings)
 		})
 	}
 }
@@ -754,14 +751,12 @@ func TestOnlyRightsAreToldAsRights(t *testing.T) {
 			f := healthy(t)
 			f.Unread = tc.unread
 			r := newReport(f)
-			if !slices.ContainsFunc(r.Unseen, func(u Unseen) bool { return u.Reason == tc.reason }) {
-				t.Errorf("The reason is not told: %+v", r.Unseen)
-			}
+			expect.That(t, slices.ContainsFunc(r.Unseen, func(u Unseen) bool { return u.Reason == tc.reason }),
+				"The reason is not told: %+v", r.Unseen)
 			err := report(io.Discard, func(io.Writer, show.Paint, Report) error { return nil }, r)
 			expect.Same(t, "Unexpected exit code of error "+expect.Text(err), tc.code, exit.Code(err))
-			if listing := strings.Contains(err.Error(), "run doctor as somebody"); listing != (tc.code == exit.Unseen) {
-				t.Errorf("The advice is not what helps: %v", err)
-			}
+			listing := strings.Contains(err.Error(), "run doctor as somebody")
+			expect.That(t, listing == (tc.code == exit.Unseen), "The advice is not what helps: %v", err)
 		})
 	}
 }
@@ -771,15 +766,11 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 	f.Nodes = nil
 	f.Unread[nodes] = notAllowedTo("list", "nodes")
 	r := newReport(f)
-	if r.Errors+r.Warnings != 0 || slices.Contains(r.Passed, "every flavor has nodes") {
-		t.Errorf("Without nodes flavors were judged: %+v", r)
-	}
-	if len(r.Unseen) != 1 || !slices.Contains(r.Unseen[0].Checks, "every flavor has nodes") || r.NotMade != len(r.Unseen[0].Checks) {
-		t.Errorf("The checks that need nodes are not told: %+v", r.Unseen)
-	}
+	expect.That(t, r.Errors+r.Warnings == 0 && !slices.Contains(r.Passed, "every flavor has nodes"), "Without nodes flavors were judged: %+v", r)
+	expect.That(t, len(r.Unseen) == 1 && slices.Contains(r.Unseen[0].Checks, "every flavor has nodes") && r.NotMade == len(r.Unseen[0].Checks),
+		"The checks that need nodes are not told: %+v", r.Unseen)
 	var out strings.Builder
-	write := expect.Must(printerFor(""))(t)
-	expect.Same(t, "Unexpected exit code", exit.Unseen, exit.Code(report(&out, write, r)))
+	expect.Same(t, "Unexpected exit code", exit.Unseen, exit.Code(report(&out, expect.Must(printerFor(""))(t), r)))
 	want := fmt.Sprintf("Not known: %d checks made, nothing found; %d could not be made.\nunseen   nodes (you may not list them): %d checks\n", r.Checks, r.NotMade, r.NotMade)
 	expect.Same(t, "Unexpected text", want, out.String())
 }

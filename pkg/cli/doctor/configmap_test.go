@@ -147,9 +147,8 @@ featureGates:
 			var got corev1.ConfigMap
 			expect.NoError(t, yaml.Unmarshal([]byte(out.String()), &got))
 			expect.Same(t, "Unexpected configuration", tc.want, got.Data[p.configKey])
-			if tc.ofKueue && got.ResourceVersion != "7" {
-				t.Errorf("The resourceVersion is %q: a change in between would be lost", got.ResourceVersion)
-			}
+			expect.That(t, !tc.ofKueue || got.ResourceVersion == "7",
+				"The resourceVersion is %q: a change in between would be lost", got.ResourceVersion)
 		})
 	}
 }

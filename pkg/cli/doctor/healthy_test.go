@@ -4,11 +4,11 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -232,20 +232,15 @@ func eachFinds(t *testing.T, ways map[string]broken, first ...func(*Facts)) {
 // what is wrong, what it causes, and a command.
 func finds(t *testing.T, f *Facts, want ...Finding) {
 	t.Helper()
-	var err error
-	if f.Cluster, err = explain.NewCluster(context.Background(), f.Inventory); err != nil {
-		t.Fatal(err)
-	}
+	f.Cluster = expect.Must(explain.NewCluster(context.Background(), f.Inventory))(t)
 	report := newReport(f)
 	got := slices.DeleteFunc(slices.Clone(report.Findings), func(f Finding) bool { return f.Severity == Info })
 	sortFindings(want)
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Finding{}, "Problem", "Effect", "Advice"), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("Unexpected findings (-want,+got):\n%s\n%+v", diff, got)
-	}
+	expect.Same(t, fmt.Sprintf("Unexpected findings %+v", got), want, got,
+		cmpopts.IgnoreFields(Finding{}, "Problem", "Effect", "Advice"), cmpopts.EquateEmpty())
 	for _, finding := range got {
-		if finding.Problem == "" || finding.Effect == "" || len(finding.Commands) == 0 {
-			t.Errorf("Finding without problem, effect or command: %+v", finding)
-		}
+		expect.That(t, finding.Problem != "" && finding.Effect != "" && len(finding.Commands) != 0,
+			"Finding without problem, effect or command: %+v", finding)
 	}
 }
 

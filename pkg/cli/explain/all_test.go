@@ -76,9 +76,8 @@ func TestReadAll(t *testing.T) {
 				if f.Visible != nil {
 					got[f.Job.Name] = *f.Visible
 				}
-				if tc.unseen == nil && (f.Workload == nil || len(f.Pods) > 0 || len(f.Warnings) > 0 != (f.Job.Name == "m-second")) {
-					t.Errorf("Unexpected facts of %s: %+v", f.Job.Name, f)
-				}
+				expect.That(t, tc.unseen != nil || f.Workload != nil && len(f.Pods) == 0 && len(f.Warnings) > 0 == (f.Job.Name == "m-second"),
+					"Unexpected facts of %s: %+v", f.Job.Name, f)
 			}
 			if tc.want == nil {
 				tc.want = map[string]Position{}
@@ -135,9 +134,8 @@ func TestReadAllAsksOnce(t *testing.T) {
 		expect.Must(ReadAll(t.Context(), count, jobs, "team"))(t)
 		return asked
 	}
-	if one, ten := requests("a"), requests(strings.Split("abcdefghij", "")...); one != ten {
-		t.Errorf("%d requests for one job, %d for ten", one, ten)
-	}
+	one, ten := requests("a"), requests(strings.Split("abcdefghij", "")...)
+	expect.That(t, one == ten, "%d requests for one job, %d for ten", one, ten)
 }
 
 // TestReadAllAsksWhereJobsWait counts what Kueue's visibility API is asked.

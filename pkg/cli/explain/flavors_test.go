@@ -243,9 +243,7 @@ func TestTopologyRemedies(t *testing.T) {
 				s.Workload.Spec.PodSets[0].Count = tc.nodes
 			}).facts(t)
 			verdicts := Flavors(f)
-			if len(verdicts) != 1 || len(verdicts[0].Reasons) != 1 {
-				t.Fatalf("Unexpected verdicts: %+v", verdicts)
-			}
+			expect.Need(t, len(verdicts) == 1 && len(verdicts[0].Reasons) == 1, "Unexpected verdicts: %+v", verdicts)
 			expect.Same(t, "Unexpected remedy", tc.want, verdicts[0].Reasons[0].Remedy)
 		})
 	}

@@ -179,9 +179,7 @@ func TestWhatUsersSeeOfTheirNamespace(t *testing.T) {
 		visible: []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-llm"}, PositionInClusterQueue: 4}}}
 	f := expect.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
 	expect.Same(t, "Unexpected position", &Position{Place: 5, Source: Visibility}, f.Visible)
-	if f.localQueue() == nil || f.Workload == nil {
-		t.Error("LocalQueue or Workload of the namespace was not read")
-	}
+	expect.That(t, f.localQueue() != nil && f.Workload != nil, "LocalQueue or Workload of the namespace was not read")
 	want := []string{"nodes", clusterQueues, workloads, "customresourcedefinitions.apiextensions.k8s.io"}
 	expect.Same(t, "Unexpected unseen kinds", want, Explain(f).Unseen)
 }
@@ -270,9 +268,8 @@ func TestPreviewWithTolerationRules(t *testing.T) {
 
 func TestFilesWithoutTrainJob(t *testing.T) {
 	file := manifest.Parse("job.yaml", []byte("kind: ConfigMap\napiVersion: v1\n"))
-	if _, err := readFiles([]manifest.File{*file}, "team"); err == nil {
-		t.Error("Files without a TrainJob were taken")
-	}
+	_, err := readFiles([]manifest.File{*file}, "team")
+	expect.That(t, err != nil, "Files without a TrainJob were taken")
 }
 
 // fill returns a manifest for a kind of runtime.
@@ -297,7 +294,5 @@ func TestUnreadableFilesHideNoTrainJob(t *testing.T) {
 	if err != nil || len(in.jobs) != 1 {
 		t.Fatalf("%d TrainJobs, and error: %v", len(in.jobs), err)
 	}
-	if in.unread == nil || !strings.HasPrefix(in.unread.Error(), "chart.yaml:1: ") {
-		t.Errorf("Unexpected error: %v", in.unread)
-	}
+	expect.That(t, in.unread != nil && strings.HasPrefix(in.unread.Error(), "chart.yaml:1: "), "Unexpected error: %v", in.unread)
 }

@@ -97,10 +97,7 @@ func (s *scene) facts(t *testing.T) *Facts {
 		s.inventory.Workloads = append(s.inventory.Workloads, *s.Workload)
 		s.PodSets = s.Workload.Spec.PodSets
 	}
-	var err error
-	if s.Cluster, err = NewCluster(t.Context(), s.inventory); err != nil {
-		t.Fatal(err)
-	}
+	s.Cluster = expect.Must(NewCluster(t.Context(), s.inventory))(t)
 	return s.Facts
 }
 

@@ -10,6 +10,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/held"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestHeld(t *testing.T) {
@@ -44,15 +45,13 @@ func TestHeld(t *testing.T) {
 	t.Run("by somebody else than the plugin", func(t *testing.T) {
 		s := newScene(holds)
 		s.Job.ManagedFields = s.Job.ManagedFields[:4]
-		if got := StateOf(s.facts(t)); got.Since != nil {
-			t.Errorf("Unexpected time %v", got.Since)
-		}
+		got := StateOf(s.facts(t))
+		expect.That(t, got.Since == nil, "Unexpected time %v", got.Since)
 	})
 	t.Run("in a queue that somebody named so", func(t *testing.T) {
 		s := newScene(holds)
 		s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue(held.Queue("gpus"), "gpus"))
-		if got := StateOf(s.facts(t)); got.Phase == Held {
-			t.Errorf("Unexpected state %+v", got)
-		}
+		got := StateOf(s.facts(t))
+		expect.That(t, got.Phase != Held, "Unexpected state %+v", got)
 	})
 }

@@ -148,12 +148,10 @@ func TestChainInWorkers(t *testing.T) {
 func TestExplainInAWorker(t *testing.T) {
 	f := newScene(inWest, there(t, "west", true, admitted, withPods(4, unschedulablePods))).facts(t)
 	e := Explain(f)
-	if len(e.Workers) != 1 || e.Workers[0].Explanation == nil {
-		t.Fatalf("Unexpected workers %+v", e.Workers)
-	}
-	if got := e.Workers[0].Explanation; "in cluster west (--context west-admin): "+got.State.Remedy != e.State.Remedy || len(got.Flavors) == 0 || len(got.Chain) != 5 {
-		t.Errorf("Unexpected explanation %+v", got)
-	}
+	expect.Need(t, len(e.Workers) == 1 && e.Workers[0].Explanation != nil, "Unexpected workers %+v", e.Workers)
+	got := e.Workers[0].Explanation
+	expect.That(t, "in cluster west (--context west-admin): "+got.State.Remedy == e.State.Remedy && len(got.Flavors) != 0 && len(got.Chain) == 5,
+		"Unexpected explanation %+v", got)
 	e = Explain(newScene(inWest, unknown("west", errors.New("no answer"))).facts(t))
 	expect.Same(t, "Unexpected workers", []WorkerExplanation{{Cluster: "west", Problem: "no answer"}}, e.Workers)
 }

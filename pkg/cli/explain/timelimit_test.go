@@ -33,9 +33,9 @@ func TestTimeLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := Explain(newScene(tc.scene...).facts(t))
 			expect.Same(t, "Unexpected time limit", tc.want, e.TimeLimit)
-			if text := printed(t, &e); tc.says == "" && strings.Contains(text, "Time limit:") || !strings.Contains(text, tc.says) {
-				t.Errorf("Want %q in:\n%s", tc.says, text)
-			}
+			text := printed(t, &e)
+			expect.That(t, (tc.says != "" || !strings.Contains(text, "Time limit:")) && strings.Contains(text, tc.says),
+				"Want %q in:\n%s", tc.says, text)
 		})
 	}
 }

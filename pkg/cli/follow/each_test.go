@@ -57,9 +57,8 @@ func TestEach(t *testing.T) {
 					changed <- struct{}{}
 					return seen == len(tc.looks), tc.use
 				})
-				if tc.want == nil && err != nil || tc.want != nil && !strings.Contains(fmt.Sprint(err), tc.want.Error()) {
-					t.Errorf("Error %v, want %v", err, tc.want)
-				}
+				expect.That(t, (tc.want != nil || err == nil) && (tc.want == nil || strings.Contains(fmt.Sprint(err), tc.want.Error())),
+					"Error %v, want %v", err, tc.want)
 				expect.Same(t, "Unexpected notes", tc.notes, notes.String())
 				expect.Same(t, "Unexpected time and number of looks", []any{tc.took, len(tc.looks)}, []any{time.Since(begin), n})
 			})
@@ -76,8 +75,7 @@ func TestEachWithoutChanges(t *testing.T) {
 			return looks, nil
 		}
 		err := Each(t.Context(), nil, io.Discard, look, func(seen int) (bool, error) { return seen == 3, nil })
-		if took := time.Since(begin); err != nil || took != 2*unchanged {
-			t.Errorf("3 looks in %s, want %s: %v", took, 2*unchanged, err)
-		}
+		took := time.Since(begin)
+		expect.That(t, err == nil && took == 2*unchanged, "3 looks in %s, want %s: %v", took, 2*unchanged, err)
 	})
 }

@@ -73,12 +73,8 @@ func TestAwaitQuota(t *testing.T) {
 				}).Build()
 				a := &actor{client: c, namespace: "team", timeout: 61 * time.Second}
 				err := a.awaitQuota(t.Context(), before)
-				if !errors.Is(err, tc.want) {
-					t.Errorf("Error %v, want %v", err, tc.want)
-				}
-				if tc.says != "" && !strings.HasPrefix(err.Error(), tc.says) {
-					t.Errorf("It says %q, want %q", err, tc.says)
-				}
+				expect.That(t, errors.Is(err, tc.want), "Error %v, want %v", err, tc.want)
+				expect.That(t, tc.says == "" || strings.HasPrefix(err.Error(), tc.says), "It says %q, want %q", err, tc.says)
 				expect.Same(t, "Unexpected time after the last answer", tc.settled, time.Since(answered) == settle)
 				synctest.Wait()
 			})

@@ -112,16 +112,13 @@ func TestMovable(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Says(t, waits("gpus", tc.change).movable(), tc.want)
-		})
+		t.Run(name, func(t *testing.T) { expect.Says(t, waits("gpus", tc.change).movable(), tc.want) })
 	}
 }
 
 func TestToldBack(t *testing.T) {
 	c := change{queue: "gpus"}
 	expect.Same(t, "Unexpected words", "queued again in gpus", toldBack(waits("gpus.held"), c))
-	if got, want := toldBack(waits("gpus.held", unseen), c), "it may start again on the quota that it had"; !strings.Contains(got, want) {
-		t.Errorf("Unexpected words %q, want %q in them", got, want)
-	}
+	got, want := toldBack(waits("gpus.held", unseen), c), "it may start again on the quota that it had"
+	expect.That(t, strings.Contains(got, want), "Unexpected words %q, want %q in them", got, want)
 }

@@ -31,9 +31,7 @@ func TestGrants(t *testing.T) {
 	}
 	expect.Same(t, "Unexpected grants", want, got)
 	for grant := range Grants(groups) {
-		if grant.Quota != &groups[0].Flavors[0].Resources[0] {
-			t.Error("The quota is a copy of the object's")
-		}
+		expect.That(t, grant.Quota == &groups[0].Flavors[0].Resources[0], "The quota is a copy of the object's")
 		break
 	}
 }

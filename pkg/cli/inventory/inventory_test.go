@@ -228,9 +228,7 @@ func TestLoadGoesOnWithoutWhatIsForbidden(t *testing.T) {
 	})).Build()
 	i := expect.Must(Load(t.Context(), c))(t)
 	expect.Same(t, "Unexpected nodes", []string{"a", "b"}, []string{i.Nodes[0].Name, i.Nodes[1].Name})
-	if i.Saw("clusterqueues.kueue.x-k8s.io") || !i.Saw("nodes") {
-		t.Errorf("Unexpected kinds unseen: %v", i.Unseen)
-	}
+	expect.That(t, !i.Saw("clusterqueues.kueue.x-k8s.io") && i.Saw("nodes"), "Unexpected kinds unseen: %v", i.Unseen)
 }
 
 // TestSnapshotWithoutAdmission is about a Workload whose status says that it has quota, and not which:

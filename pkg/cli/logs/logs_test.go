@@ -177,9 +177,7 @@ func TestFollow(t *testing.T) {
 		expect.Same(t, "Unexpected lines", []string{"[node-0-0] a", "[node-0-0] of the second run", "[node-0-1] b"}, lines)
 		expect.Same(t, "Unexpected notes", "", errOut.String())
 		for _, options := range c.asked {
-			if !options.Follow || options.TailLines != nil {
-				t.Errorf("Unexpected options %+v: what comes later is printed whole", options)
-			}
+			expect.That(t, options.Follow && options.TailLines == nil, "Unexpected options %+v: what comes later is printed whole", options)
 		}
 	})
 }
@@ -212,12 +210,9 @@ func TestFollowBroken(t *testing.T) {
 		expect.NoError(t, <-done)
 		expect.Same(t, "Unexpected lines", "a\ncut o\ncut off\nb\nthe last\n", out.String())
 		expect.Same(t, "Unexpected notes", "note: node-0-0 (pod llm-node-0-0-xyz): connection lost\n", errOut.String())
-		if since := c.asked[1].SinceTime; since == nil || !strings.HasPrefix(line(0, "a"), since.Format(time.RFC3339Nano)) {
-			t.Errorf("Opened again from %v on", since)
-		}
-		if len(c.asked) > 10 {
-			t.Errorf("Opened %d times in a minute", len(c.asked))
-		}
+		since := c.asked[1].SinceTime
+		expect.That(t, since != nil && strings.HasPrefix(line(0, "a"), since.Format(time.RFC3339Nano)), "Opened again from %v on", since)
+		expect.That(t, len(c.asked) <= 10, "Opened %d times in a minute", len(c.asked))
 	})
 }
 
@@ -229,7 +224,5 @@ func TestFollowFirst(t *testing.T) {
 		return sight{targets: selection{index: -1}.targets([]corev1.Pod{first}, c.open), over: true}, nil
 	}
 	expect.NoError(t, r.follow(t.Context(), nil, look))
-	if len(c.asked) != 1 || c.asked[0].TailLines == nil {
-		t.Errorf("Unexpected options %+v: what was there is cut by --tail", c.asked)
-	}
+	expect.That(t, len(c.asked) == 1 && c.asked[0].TailLines != nil, "Unexpected options %+v: what was there is cut by --tail", c.asked)
 }

@@ -39,15 +39,13 @@ func TestManyLogs(t *testing.T) {
 // TestOpener asks an API server, which answers with what it was asked.
 func TestOpener(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := io.WriteString(w, r.URL.String()); err != nil {
-			t.Error(err)
-		}
+		_, err := io.WriteString(w, r.URL.String())
+		expect.That(t, err == nil, "%v", err)
 	}))
 	defer server.Close()
 	c := expect.Must(kubernetes.NewForConfig(&rest.Config{Host: server.URL}))(t)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm-node-0-1-xyz"}}
-	log, err := openerOf(c)(t.Context(), pod, &corev1.PodLogOptions{Container: "node", Follow: true, TailLines: ptr.To[int64](5), SinceSeconds: ptr.To[int64](60)})
-	expect.NoError(t, err)
+	log := expect.Must(openerOf(c)(t.Context(), pod, &corev1.PodLogOptions{Container: "node", Follow: true, TailLines: ptr.To[int64](5), SinceSeconds: ptr.To[int64](60)}))(t)
 	got := expect.Must(io.ReadAll(log))(t)
 	want := "/api/v1/namespaces/team/pods/llm-node-0-1-xyz/log?container=node&follow=true&sinceSeconds=60&tailLines=5"
 	expect.Same(t, "Unexpected request", want, string(got))

@@ -53,15 +53,13 @@ func TestParseGoesOnBehindWhatCannotBeRead(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			file := Parse("f.yaml", []byte(tc.data))
-			if err := file.Err(); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
-				t.Errorf("Unexpected error: %v", err)
-			}
-			if n := len(file.Documents); n != 3 || file.Documents[0].Err != nil || file.Documents[2].Err != nil {
-				t.Errorf("%d documents, and not the second of three alone cannot be read", n)
-			}
-			if _, err := file.Documents[1].TrainJobs(); err == nil {
-				t.Error("Objects were read from what cannot be read")
-			}
+			err := file.Err()
+			expect.That(t, err != nil && strings.HasPrefix(err.Error(), tc.want), "Unexpected error: %v", err)
+			n := len(file.Documents)
+			expect.That(t, n == 3 && file.Documents[0].Err == nil && file.Documents[2].Err == nil,
+				"%d documents, and not the second of three alone cannot be read", n)
+			_, err = file.Documents[1].TrainJobs()
+			expect.That(t, err != nil, "Objects were read from what cannot be read")
 		})
 	}
 }

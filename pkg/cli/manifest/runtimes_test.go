@@ -50,7 +50,5 @@ func TestARuntimeThatIsNoneIsNamedWithItsLine(t *testing.T) {
 	file := Parse("f.yaml", []byte("apiVersion: v1\nkind: List\nitems:\n- apiVersion: trainer.kubeflow.org/v1alpha1\n  kind: TrainingRuntime\n  metadata: {name: own}\n  spec: 5\n"))
 	_, err := NewRuntimes([]File{*file}, "team", nil)
 	var at *Error
-	if !errors.As(err, &at) || at.Line != 4 {
-		t.Errorf("Unexpected error: %v", err)
-	}
+	expect.That(t, errors.As(err, &at) && at.Line == 4, "Unexpected error: %v", err)
 }

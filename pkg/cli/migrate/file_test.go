@@ -571,9 +571,7 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 			r, messages := migrated(t, tc.text)
 			expect.Same(t, "Unexpected change of the text", tc.text, string(r.data))
 			expect.Same(t, "Unexpected report", tc.messages, messages)
-			if r.failed+r.unreadable == 0 || r.changed > 0 {
-				t.Errorf("%d TrainJobs failed, %d changed", r.failed, r.changed)
-			}
+			expect.That(t, r.failed+r.unreadable != 0 && r.changed == 0, "%d TrainJobs failed, %d changed", r.failed, r.changed)
 		})
 	}
 }

@@ -61,16 +61,12 @@ func olderJob(s random.Source) random.Object {
 // write returns a manifest as one of several people would write it.
 func write(t *testing.T, s random.Source, job random.Object) string {
 	t.Helper()
-	data, err := json.MarshalIndent(job, "", strings.Repeat(" ", s.IntN(5)))
-	expect.NoError(t, err)
+	data := expect.Must(json.MarshalIndent(job, "", strings.Repeat(" ", s.IntN(5))))(t)
 	if s.IntN(4) == 0 {
 		return string(data)
 	}
-	if data, err = sigsyaml.JSONToYAML(data); err != nil {
-		t.Fatal(err)
-	}
 	var doc yaml.Node
-	expect.NoError(t, yaml.Unmarshal(data, &doc))
+	expect.NoError(t, yaml.Unmarshal(expect.Must(sigsyaml.JSONToYAML(data))(t), &doc))
 	comments := 0
 	comment(s, &doc, &comments)
 	var out bytes.Buffer
@@ -110,9 +106,7 @@ func parsed(t *testing.T, text string) any {
 	t.Helper()
 	file := manifest.Parse("f.yaml", []byte(text))
 	data, err := file.Documents[0].JSON()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	expect.Need(t, err == nil, "%v\n%s", err, text)
 	return expect.Must(decode(data))(t)
 }
 
@@ -121,8 +115,6 @@ func converted(t *testing.T, text string) any {
 	t.Helper()
 	data := expect.Must(json.Marshal(parsed(t, text)))(t)
 	data, _, errs := convert.ManifestToRuntimePatches(data, owner)
-	if len(errs) > 0 {
-		t.Fatal(errs.ToAggregate())
-	}
+	expect.Need(t, len(errs) == 0, "%v", errs.ToAggregate())
 	return expect.Must(decode(data))(t)
 }

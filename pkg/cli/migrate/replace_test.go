@@ -40,18 +40,14 @@ func TestReplaceKeepsLinkAndMode(t *testing.T) {
 	expect.NoError(t, os.Symlink("a.yaml", link))
 	expect.NoError(t, replace(link, []byte("new")))
 	expect.Same(t, "Unexpected file that the link leads to", "new", read(t, path))
-	info := expect.Must(os.Stat(path))(t)
-	expect.Same(t, "Unexpected mode", os.FileMode(0o640), info.Mode())
+	expect.Same(t, "Unexpected mode", os.FileMode(0o640), expect.Must(os.Stat(path))(t).Mode())
 	entries := expect.Must(os.ReadDir(dir))(t)
-	if entries[1].Type() != os.ModeSymlink || len(entries) != 2 {
-		t.Errorf("In the directory there are now %v", entries)
-	}
+	expect.That(t, entries[1].Type() == os.ModeSymlink && len(entries) == 2, "In the directory there are now %v", entries)
 }
 
 func TestReplaceRefusesWhatIsNoFile(t *testing.T) {
-	if err := replace(t.TempDir(), []byte("new")); err == nil {
-		t.Error("A directory was replaced")
-	}
+	err := replace(t.TempDir(), []byte("new"))
+	expect.That(t, err != nil, "A directory was replaced")
 }
 
 func read(t *testing.T, path string) string {

@@ -95,9 +95,8 @@ const patchOfNode = `{trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{
 
 func object(t *testing.T, text string) (read map[string]any) {
 	t.Helper()
-	if err := yaml.Unmarshal([]byte(text), &read); err != nil {
-		t.Fatalf("Decoding %s: %v", text, err)
-	}
+	err := yaml.Unmarshal([]byte(text), &read)
+	expect.Need(t, err == nil, "Decoding %s: %v", text, err)
 	return read
 }
 
@@ -113,8 +112,7 @@ func TestRuntimePatchFromAFile(t *testing.T) {
 	r := request{patch: path}
 	got := expect.Must(r.runtimePatch())(t)
 	r.patch = patchOfNode
-	want := expect.Must(r.runtimePatch())(t)
-	expect.Same(t, "Unexpected patch", want, got)
+	expect.Same(t, "Unexpected patch", expect.Must(r.runtimePatch())(t), got)
 }
 
 func TestRefusals(t *testing.T) {

@@ -203,9 +203,7 @@ func TestStatusOfACopy(t *testing.T) {
 	f := runsInWest(false)
 	f.Copies[0].Facts.Job.Status.Conditions = f.Job.Status.Conditions
 	last := Of(f).Steps[len(Of(f).Steps)-1]
-	if last.Cluster != "west" || last.milestone != finished {
-		t.Errorf("Unexpected last step %+v", last)
-	}
+	expect.That(t, last.Cluster == "west" && last.milestone == finished, "Unexpected last step %+v", last)
 	expect.Same(t, "Unexpected times that its end is told", map[string]int{"west": 1}, told(Of(f), finished))
 }
 
@@ -286,9 +284,7 @@ func TestSVG(t *testing.T) {
 		}
 	}
 	expect.Same(t, "Unexpected marks and lanes", []int{len(timeline.Steps), len(actors)}, []int{marks, lanes})
-	if strings.Contains(picture, "<script>") {
-		t.Error("A message is part of the document")
-	}
+	expect.That(t, !strings.Contains(picture, "<script>"), "A message is part of the document")
 }
 
 // TestPodsOfOthers is about a TrainJob whose name begins with that of a Job of this one.
@@ -305,9 +301,7 @@ func TestPodsOfOthers(t *testing.T) {
 		"the Job of another replica":             {pod: "llm-node-01-0-x7k2p"},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected Job of a pod", tc.want, jobOf(f, tc.pod))
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected Job of a pod", tc.want, jobOf(f, tc.pod)) })
 	}
 	f = complete()
 	want := Of(f).Steps
@@ -323,9 +317,7 @@ func TestOfAJobInTwoWorkers(t *testing.T) {
 	f.Copies = append([]Copy{former, {Worker: Worker{Cluster: "north", Problem: "no context"}}}, f.Copies...)
 	got := Of(f)
 	expect.Same(t, "Unexpected former workers", []Worker{{Cluster: "east"}, {Cluster: "north", Problem: "no context"}}, got.FormerWorkers)
-	if got.Worker == nil || got.Worker.Cluster != "west" {
-		t.Errorf("The worker is %+v, want west", got.Worker)
-	}
+	expect.That(t, got.Worker != nil && got.Worker.Cluster == "west", "The worker is %+v, want west", got.Worker)
 	expect.Same(t, "Unexpected starts by cluster", map[string]int{"": 1, "east": 1, "west": 1}, told(got, started))
 }
 
@@ -351,8 +343,6 @@ func TestGivenTo(t *testing.T) {
 		"by an event of any order":      {events: slices.Concat(starts("east")[1:], []corev1.Event{starts("", "west")[1]}, starts("east")[:1]), want: []string{"east", "west"}},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected workers", tc.want, givenTo(tc.events, tc.assigned))
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected workers", tc.want, givenTo(tc.events, tc.assigned)) })
 	}
 }

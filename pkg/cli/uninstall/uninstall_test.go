@@ -184,13 +184,11 @@ func TestQuotaOfPodsThatMultiKueueLeftIsFreed(t *testing.T) {
 	c := installed(t, silent, rest, workloadOf("Job", "job"), kueueConfigMap("batch/job"))
 	var out strings.Builder
 	expect.NoError(t, uninstalling(c, &out).run(t.Context()))
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(rest), rest); !apierrors.IsNotFound(err) {
-		t.Errorf("The Workload of the pods that are left is there: %v", err)
-	}
+	err := c.Get(t.Context(), client.ObjectKeyFromObject(rest), rest)
+	expect.That(t, apierrors.IsNotFound(err), "The Workload of the pods that are left is there: %v", err)
 	expect.Same(t, "Unexpected fate of the Workload", kept, fate(t, c, "job"))
-	if told := "workload ns/gpus: deleted; pods of TrainJob llm may be left"; !strings.Contains(out.String(), told) {
-		t.Errorf("Told %q, want %q in it", out.String(), told)
-	}
+	told := "workload ns/gpus: deleted; pods of TrainJob llm may be left"
+	expect.That(t, strings.Contains(out.String(), told), "Told %q, want %q in it", out.String(), told)
 }
 
 func TestTheManagerStopsAndNobodyAsksIt(t *testing.T) {
@@ -204,15 +202,12 @@ func TestTheManagerStopsAndNobodyAsksIt(t *testing.T) {
 	expect.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: config.Namespace, Name: cluster.ManagerDeployment}, &deployment))
 	expect.Same(t, "Unexpected replicas", ptr.To[int32](0), deployment.Spec.Replicas)
 	for _, obj := range enforcing() {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); !apierrors.IsNotFound(err) {
-			t.Errorf("%T %s is still there (%v)", obj, obj.GetName(), err)
-		}
+		err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
+		expect.That(t, apierrors.IsNotFound(err), "%T %s is still there (%v)", obj, obj.GetName(), err)
 	}
 	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
 	expect.Same(t, "Unexpected gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
-	if !strings.Contains(out.String(), "ns/waits: gate removed") {
-		t.Errorf("People are not told of the TrainJob:\n%s", out)
-	}
+	expect.That(t, strings.Contains(out.String(), "ns/waits: gate removed"), "People are not told of the TrainJob:\n%s", out)
 }
 
 func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
@@ -224,17 +219,15 @@ func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
 	defer cancel()
 	expect.Says(t, uninstalling(c, io.Discard).run(ctx), "manager-1")
 	var webhook admissionregistrationv1.MutatingWebhookConfiguration
-	if err := c.Get(t.Context(), client.ObjectKey{Name: webhookconfig.Installed.Mutating}, &webhook); err != nil {
-		t.Errorf("The webhooks of a manager that runs are gone: %v", err)
-	}
+	err := c.Get(t.Context(), client.ObjectKey{Name: webhookconfig.Installed.Mutating}, &webhook)
+	expect.That(t, err == nil, "The webhooks of a manager that runs are gone: %v", err)
 }
 
 func TestAnUnansweredQuestionFreesNothing(t *testing.T) {
 	c := installed(t, func(*trainjob.TrainJob) error { return kit.Forbidden("trainjobs") },
 		trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"), kueueConfigMap("batch/job"))
-	if err := uninstalling(c, io.Discard).run(t.Context()); !apierrors.IsForbidden(err) {
-		t.Errorf("run returned %v, want the refusal", err)
-	}
+	err := uninstalling(c, io.Discard).run(t.Context())
+	expect.That(t, apierrors.IsForbidden(err), "run returned %v, want the refusal", err)
 	expect.Same(t, "Unexpected fate of the Workload", alone, fate(t, c, "job"))
 }
 
@@ -246,9 +239,8 @@ func TestTheManagerOfAnotherNamespaceIsNamed(t *testing.T) {
 		Service: &admissionregistrationv1.ServiceReference{Namespace: "elsewhere"}}}}
 	expect.NoError(t, c.Update(t.Context(), webhooks))
 	expect.Says(t, uninstalling(c, io.Discard).run(t.Context()), "--manager-namespace=elsewhere")
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks); err != nil {
-		t.Errorf("The webhooks of a manager that runs are gone: %v", err)
-	}
+	err := c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks)
+	expect.That(t, err == nil, "The webhooks of a manager that runs are gone: %v", err)
 }
 
 func TestAWorkloadWaitsForThePodsOfItsJob(t *testing.T) {
@@ -269,9 +261,8 @@ func TestAWaitingJobKeepsNoPlacement(t *testing.T) {
 	c := installed(t, silent, evicted, kueueConfigMap("batch/job"))
 	expect.NoError(t, uninstalling(c, io.Discard).run(t.Context()))
 	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(evicted), evicted))
-	if data, err := json.Marshal(evicted.Spec); err != nil || strings.Contains(string(data), "h100") {
-		t.Errorf("The TrainJob still says %s (%v)", data, err)
-	}
+	data, err := json.Marshal(evicted.Spec)
+	expect.That(t, err == nil && !strings.Contains(string(data), "h100"), "The TrainJob still says %s (%v)", data, err)
 }
 
 func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {

@@ -34,16 +34,14 @@ func prometheusOf(t *testing.T, token string, before, within map[string]string) 
 			http.Error(w, "who are you?", http.StatusUnauthorized)
 			return
 		}
-		if err := r.ParseForm(); err != nil {
-			t.Error(err)
-		}
+		err := r.ParseForm()
+		expect.That(t, err == nil, "%v", err)
 		if strings.HasPrefix(r.Form.Get("query"), "count(count_values(") {
 			_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"matrix","result":[]}}`))
 			return
 		}
-		if !strings.HasPrefix(r.Form.Get("query"), "max by (cluster_queue, namespace, local_queue, flavor, resource, priority_class, user, phase, outcome) (label_replace(") {
-			t.Errorf("A label of the target may split a series in %s", r.Form.Get("query"))
-		}
+		expect.That(t, strings.HasPrefix(r.Form.Get("query"), "max by (cluster_queue, namespace, local_queue, flavor, resource, priority_class, user, phase, outcome) (label_replace("),
+			"A label of the target may split a series in %s", r.Form.Get("query"))
 		answers, kind := within, "matrix"
 		if strings.HasSuffix(r.URL.Path, "/query") {
 			answers, kind = before, "vector"
@@ -77,9 +75,7 @@ func TestBillOfPrometheus(t *testing.T) {
 	expect.NoError(t, os.WriteFile(token, []byte("secret\n"), 0o600))
 	q := expect.Must(newQuerier(url, token, nil, noon, at(10), "team"))(t)
 	totals, notes, err := q.bill(t.Context())
-	if err != nil || len(notes) > 0 {
-		t.Fatalf("bill() = %v, %v", notes, err)
-	}
+	expect.Need(t, err == nil && len(notes) == 0, "bill() = %v, %v", notes, err)
 	want := []Line{{
 		ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours",
 		Held: 2.5, Waiting: 0.5, Running: 2, Lost: 0.25,
@@ -99,9 +95,8 @@ func TestBillOfLocalQueuesTogether(t *testing.T) {
 	want := []Line{{ClusterQueue: "gpus", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1}}
 	expect.Same(t, "Unexpected bill", want, lines(totals, byQueue))
 	q.namespace = "team"
-	if _, _, err := q.bill(t.Context()); !errors.Is(err, errTogether) {
-		t.Errorf("bill() of a namespace = %v, want %v", err, errTogether)
-	}
+	_, _, err = q.bill(t.Context())
+	expect.That(t, errors.Is(err, errTogether), "bill() of a namespace = %v, want %v", err, errTogether)
 }
 
 func TestTokenStaysWithItsServer(t *testing.T) {
@@ -117,17 +112,15 @@ func TestTokenStaysWithItsServer(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	expect.NoError(t, os.WriteFile(token, []byte("secret"), 0o600))
 	q := expect.Must(newQuerier(first.URL, token, nil, noon, at(10), ""))(t)
-	if _, _, err := q.bill(t.Context()); err == nil {
-		t.Error("Nothing is taken for an answer")
-	}
+	_, _, err := q.bill(t.Context())
+	expect.That(t, err != nil, "Nothing is taken for an answer")
 	expect.Same(t, "Unexpected tokens of the server, and of that which it redirects to", []string{"Bearer secret", ""}, []string{sent, got})
 }
 
 func TestPrometheusDoesNotTellPasswords(t *testing.T) {
 	for _, address := range []string{"http://ann:secret@host:port", "http://ann:secret@%"} {
-		if _, err := newQuerier(address, "", nil, noon, at(10), ""); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("newQuerier() = %v, want an error without the password", err)
-		}
+		_, err := newQuerier(address, "", nil, noon, at(10), "")
+		expect.That(t, err != nil && !strings.Contains(err.Error(), "secret"), "newQuerier() = %v, want an error without the password", err)
 	}
 }
 

@@ -23,9 +23,8 @@ func TestSARIF(t *testing.T) {
 	var out strings.Builder
 	expect.NoError(t, found.printAs(&out, sarifFormat))
 	log := expect.Must(sarif.FromString(out.String()))(t)
-	if err := log.Validate(); err != nil {
-		t.Errorf("The log is not as its schema has it: %v\n%s", err, out.String())
-	}
+	err := log.Validate()
+	expect.That(t, err == nil, "The log is not as its schema has it: %v\n%s", err, &out)
 	type result struct {
 		Rule, Level, Text, URI string
 		Line                   int
@@ -33,9 +32,8 @@ func TestSARIF(t *testing.T) {
 	var got []result
 	for _, r := range log.Runs[0].Results {
 		place := r.Locations[0].PhysicalLocation
-		if rule := log.Runs[0].Tool.Driver.Rules[r.RuleIndex]; *rule.ID != *r.RuleID || *rule.ShortDescription.Text == "" {
-			t.Errorf("Rule %d of %s is %v", r.RuleIndex, *r.RuleID, rule)
-		}
+		rule := log.Runs[0].Tool.Driver.Rules[r.RuleIndex]
+		expect.That(t, *rule.ID == *r.RuleID && *rule.ShortDescription.Text != "", "Rule %d of %s is %v", r.RuleIndex, *r.RuleID, rule)
 		got = append(got, result{*r.RuleID, r.Level, *r.Message.Text, *place.ArtifactLocation.URI, *place.Region.StartLine})
 	}
 	want := []result{
@@ -51,9 +49,8 @@ func TestEmptySARIF(t *testing.T) {
 	var out strings.Builder
 	expect.NoError(t, (&report{}).printAs(&out, sarifFormat))
 	log := expect.Must(sarif.FromString(out.String()))(t)
-	if err := log.Validate(); err != nil || !strings.Contains(out.String(), `"results": []`) {
-		t.Errorf("The log is not as code scanning wants it: %v\n%s", err, out.String())
-	}
+	err := log.Validate()
+	expect.That(t, err == nil && strings.Contains(out.String(), `"results": []`), "The log is not as code scanning wants it: %v\n%s", err, &out)
 }
 
 func TestGitHub(t *testing.T) {

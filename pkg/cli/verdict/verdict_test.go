@@ -75,9 +75,7 @@ func TestOf(t *testing.T) {
 			var got []string
 			for _, r := range Of(t.Context(), jobSet(t, tc.more, tc.podSpec)) {
 				got = append(got, r.Kind+" "+r.ReplicatedJob+" "+r.Path)
-				if r.Message == "" {
-					t.Errorf("Nothing is said of %s", r.Path)
-				}
+				expect.That(t, r.Message != "", "Nothing is said of %s", r.Path)
 			}
 			expect.Same(t, "Unexpected refusals", tc.want, got)
 		})
@@ -90,9 +88,8 @@ func TestDependsOnWhatStandsBehind(t *testing.T) {
 	jobs[0], jobs[1] = jobs[1], jobs[0]
 	jobs[0].Replicas = 1 << 30
 	got := Of(t.Context(), js)
-	if len(got) != 2 || got[0].Path != "spec.replicatedJobs[0].dependsOn[0].name" || got[1].Path != "spec.replicatedJobs[0].replicas" {
-		t.Errorf("Unexpected refusals: %+v", got)
-	}
+	expect.That(t, len(got) == 2 && got[0].Path == "spec.replicatedJobs[0].dependsOn[0].name" && got[1].Path == "spec.replicatedJobs[0].replicas",
+		"Unexpected refusals: %+v", got)
 }
 
 func TestDependsOnItself(t *testing.T) {
@@ -106,7 +103,6 @@ func TestDependsOnItself(t *testing.T) {
 	expect.Same(t, "Unexpected refusals", want, Of(t.Context(), js))
 	// JobSet refuses all dependencies of the first.
 	jobs[0], jobs[1] = jobs[1], jobs[0]
-	if got := Of(t.Context(), js); len(got) != 1 || got[0].Waits {
-		t.Errorf("Unexpected refusals: %+v", got)
-	}
+	got := Of(t.Context(), js)
+	expect.That(t, len(got) == 1 && !got[0].Waits, "Unexpected refusals: %+v", got)
 }

@@ -99,9 +99,7 @@ func TestJudge(t *testing.T) {
 			expect.Same(t, "Unexpected problems", tc.problems, r.Problems, cmpopts.IgnoreFields(Problem{}, "Remedy"))
 			expect.Same(t, "Unexpected exit code", tc.code, exit.Code(r.err()))
 			for _, p := range r.Problems {
-				if p.Remedy == "" {
-					t.Errorf("No remedy for %q", p.Message)
-				}
+				expect.That(t, p.Remedy != "", "No remedy for %q", p.Message)
 			}
 		})
 	}

@@ -101,9 +101,9 @@ metrics:
 func TestOfLeavesOutGatesItDoesNotKnow(t *testing.T) {
 	settings, err := Of(Defaults("kueue-system"), Overrides{FeatureGates: map[string]bool{"FromTheFuture": true, "MultiKueue": false}})
 	expect.ErrorWith(t, err, "FromTheFuture")
-	if _, found := settings.FeatureGates["FromTheFuture"]; found || settings.FeatureGates["MultiKueue"] {
-		t.Errorf("FromTheFuture is there: %t, MultiKueue: %t", found, settings.FeatureGates["MultiKueue"])
-	}
+	_, found := settings.FeatureGates["FromTheFuture"]
+	expect.That(t, !found && !settings.FeatureGates["MultiKueue"],
+		"FromTheFuture is there: %t, MultiKueue: %t", found, settings.FeatureGates["MultiKueue"])
 }
 
 func TestApplyGates(t *testing.T) {
@@ -112,9 +112,8 @@ func TestApplyGates(t *testing.T) {
 	features.SetFeatureGateDuringTest(t, features.MultiKueue, true)
 	off := mustOf(t, Defaults("kueue-system"), Overrides{FeatureGates: map[string]bool{"TopologyAwareScheduling": false}})
 	expect.NoError(t, applyGates(off.FeatureGates))
-	if features.Enabled(features.TopologyAwareScheduling) || !features.Enabled(features.MultiKueue) {
-		t.Errorf("TopologyAwareScheduling is %t, MultiKueue %t", features.Enabled(features.TopologyAwareScheduling), features.Enabled(features.MultiKueue))
-	}
+	expect.That(t, !features.Enabled(features.TopologyAwareScheduling) && features.Enabled(features.MultiKueue),
+		"TopologyAwareScheduling is %t, MultiKueue %t", features.Enabled(features.TopologyAwareScheduling), features.Enabled(features.MultiKueue))
 	// A gate that is not set any more has its default again.
 	expect.NoError(t, applyGates(mustOf(t, Defaults("kueue-system"), Overrides{}).FeatureGates))
 	expect.That(t, features.Enabled(features.TopologyAwareScheduling), "TopologyAwareScheduling is still off")

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestTrim(t *testing.T) {
@@ -78,13 +78,7 @@ func TestTrim(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := tc.trim(tc.in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected object", tc.want, expect.Must(tc.trim(tc.in))(t))
 		})
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +28,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // jobOf returns a TrainJob in queue "queue" that waits.
@@ -111,9 +111,7 @@ func TestStateOf(t *testing.T) {
 			if tc.suspended != nil {
 				js = jobSetOf(job, *tc.suspended)
 			}
-			if got := stateOf(job, wl, js); got != tc.want {
-				t.Errorf("stateOf = %q, want %q", got, tc.want)
-			}
+			expect.Same(t, "Unexpected stateOf", tc.want, stateOf(job, wl, js))
 		})
 	}
 }
@@ -138,7 +136,7 @@ func TestTell(t *testing.T) {
 	objects := []client.Object{
 		jobOf("a"), jobOf("b"), jobOf("c"), free, madeUp,
 		former, workloadOf(jobOf("a")), moved,
-		kit.MakeLocalQueue("team", "queue", "gpus"),
+		kit.LocalQueue("team", "queue", "gpus"),
 		gated("at-the-gate", patch.AdmissionGate), gated("freed"), gated("of-another", "example.com/gate"),
 	}
 	trouble := func(uid types.UID) string {
@@ -181,9 +179,7 @@ func TestTell(t *testing.T) {
 				got = append(got, fmt.Sprintf("%s %v %s", m.Name, value, strings.Join(labels, ",")))
 			})
 			slices.Sort(got)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected gauges (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected gauges", tc.want, got)
 		})
 	}
 }
@@ -211,9 +207,7 @@ func BenchmarkScrape(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		families, err := registry.Gather()
-		if err != nil || len(families) != 2 {
-			b.Fatalf("%d metrics, %v", len(families), err)
-		}
+		expect.Need(b, err == nil && len(families) == 2, "%d metrics, %v", len(families), err)
 	}
 	// At the shortest interval that is usual.
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(15*time.Second)*100, "%CPU")

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestBackoff(t *testing.T) {
@@ -23,34 +23,22 @@ func TestBackoff(t *testing.T) {
 		wait := BackoffOf(r.may("job", "start"))
 		waits = append(waits, wait.String())
 		clock.SetTime(clock.Now().Add(wait))
-		if err := r.may("job", "start"); err != nil {
-			t.Fatalf("After the wait: %v", err)
-		}
+		expect.NoError(t, r.may("job", "start"))
 		r.InVain("job", "start", "undone")
 	}
 	want := []string{"0s", "0s", "0s", "1s", "2s", "4s", "8s", "16s", "32s", "1m0s", "1m0s", "1m0s"}
-	if diff := cmp.Diff(want, waits); diff != "" {
-		t.Errorf("Unexpected waits (-want,+got):\n%s", diff)
-	}
-	if BackoffOf(fmt.Errorf("starting: %w", r.may("job", "start"))) == 0 {
-		t.Error("It has to wait")
-	}
+	expect.Same(t, "Unexpected waits", want, waits)
+	expect.That(t, BackoffOf(fmt.Errorf("starting: %w", r.may("job", "start"))) != 0, "It has to wait")
 	for what, err := range map[string]error{
 		"another write": r.may("job", "stop"), "another job's": r.may("other", "start"),
 	} {
-		if err != nil {
-			t.Errorf("%s has to wait: %v", what, err)
-		}
+		expect.That(t, err == nil, "%s has to wait: %v", what, err)
 	}
 	r.kept("job", "start")
-	if err := r.may("job", "start"); err != nil {
-		t.Errorf("It was kept, and has to wait: %v", err)
-	}
+	expect.NoError(t, r.may("job", "start"))
 	r.InVain("job", "start", "undone")
 	r.Forget("job")
-	if len(r.vain) > 0 {
-		t.Error("What is remembered must go with the job")
-	}
+	expect.That(t, len(r.vain) == 0, "What is remembered must go with the job")
 }
 
 // What starts, stops and starts again on the same flavor writes the same, at any speed.
@@ -58,7 +46,7 @@ func TestKeptWritesAreFree(t *testing.T) {
 	r := NewBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	for range 100 {
 		for _, write := range []string{"start", "suspend", "gate"} {
-			inttest.Must(t, r.may("job", write))
+			expect.NoError(t, r.may("job", write))
 			r.kept("job", write)
 		}
 	}
@@ -83,14 +71,9 @@ func TestChanged(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var stored trainjob.Spec
-			inttest.Must(t, stored.UnmarshalJSON([]byte(tc.stored)))
-			got, err := tc.step.changed(&stored)
-			if err != nil || got != tc.want {
-				t.Errorf("changed() = %q, %v; want %q", got, err, tc.want)
-			}
+			expect.NoError(t, stored.UnmarshalJSON([]byte(tc.stored)))
+			expect.Same(t, "Unexpected changed", tc.want, expect.Must(tc.step.changed(&stored))(t))
 		})
 	}
-	if BackoffOf(errors.New("something else")) != 0 {
-		t.Error("Another error waits for nothing")
-	}
+	expect.That(t, BackoffOf(errors.New("something else")) == 0, "Another error waits for nothing")
 }

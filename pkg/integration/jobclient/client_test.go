@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestGuardedPatch(t *testing.T) {
@@ -70,20 +70,13 @@ func TestGuardedPatch(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			changes, err := specChanges([]byte(tc.merge))
-			if (err != nil) != tc.wantErr {
-				t.Fatalf("specChanges: error %v, want one: %t", err, tc.wantErr)
-			}
+			expect.Need(t, (err != nil) == tc.wantErr, "specChanges: error %v, want one: %t", err, tc.wantErr)
 			if err != nil {
 				return
 			}
 			tc.known.UID, tc.known.Generation = "uid", 3
-			patch, err := guardedPatch(changes, &tc.known)
-			inttest.Must(t, err)
-			data, err := patch.Data(nil)
-			inttest.Must(t, err)
-			if diff := cmp.Diff(tc.want, string(data)); diff != "" {
-				t.Errorf("Unexpected patch (-want,+got):\n%s", diff)
-			}
+			patch := expect.Must(guardedPatch(changes, &tc.known))(t)
+			expect.Same(t, "Unexpected patch", tc.want, string(expect.Must(patch.Data(nil))(t)))
 		})
 	}
 }
@@ -102,37 +95,23 @@ func TestFailedTest(t *testing.T) {
 		"nothing":                           {},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := failedTest(tc.err); got != tc.want {
-				t.Errorf("failedTest(%v) = %t, want %t", tc.err, got, tc.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected failedTest", tc.want, failedTest(tc.err)) })
 	}
 }
 
 func TestExpectations(t *testing.T) {
 	e, job := ledFrom(time.Time{}), jobAt
-	if !e.Satisfied(job(1)) {
-		t.Error("A job that we never wrote must be seen as it is")
-	}
+	expect.That(t, e.Satisfied(job(1)), "A job that we never wrote must be seen as it is")
 	e.wrote(job(3))
-	if e.Satisfied(job(2)) {
-		t.Error("A view older than our write must not count")
-	}
-	if !e.Satisfied(job(3)) || len(e.wants) != 0 {
-		t.Errorf("Our write must be seen and forgotten, remembered: %v", e.wants)
-	}
+	expect.That(t, !e.Satisfied(job(2)), "A view older than our write must not count")
+	expect.That(t, e.Satisfied(job(3)) && len(e.wants) == 0, "Our write must be seen and forgotten, remembered: %v", e.wants)
 	e.wrote(job(5))
 	another := job(1)
 	another.UID = "another"
-	if !e.Satisfied(another) {
-		t.Error("A new job of the same name must be seen as it is")
-	}
+	expect.That(t, e.Satisfied(another), "A new job of the same name must be seen as it is")
 	e.wrote(job(5))
 	e.Forget(client.ObjectKeyFromObject(job(5)))
-	if len(e.wants) != 0 {
-		t.Errorf("A job that is gone must be forgotten, remembered: %v", e.wants)
-	}
+	expect.That(t, len(e.wants) == 0, "A job that is gone must be forgotten, remembered: %v", e.wants)
 }
 
 func TestRefused(t *testing.T) {
@@ -153,13 +132,9 @@ func TestRefused(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c := clientOn(t, nil, inttest.Fake(tc.live).Build())
-			if got := apierrors.IsConflict(c.refused(t.Context(), jobAt(3), &jobAt(3).ObjectMeta, tc.err)); got != tc.wantConflict {
-				t.Errorf("a conflict: %t, want %t", got, tc.wantConflict)
-			}
+			expect.Same(t, "It is a conflict", tc.wantConflict, apierrors.IsConflict(c.refused(t.Context(), jobAt(3), &jobAt(3).ObjectMeta, tc.err)))
 			newer := tc.wantConflict && tc.live.Generation > 3
-			if c.expectations.Satisfied(jobAt(3)) == newer {
-				t.Error("A view must be waited for if, and only if, there is a newer one")
-			}
+			expect.That(t, c.expectations.Satisfied(jobAt(3)) != newer, "A view must be waited for if, and only if, there is a newer one")
 		})
 	}
 }
@@ -183,11 +158,7 @@ func TestSteps(t *testing.T) {
 		"a stop":                       {all: stop, served: trainjob.Trainer21, want: []changes{stop}},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, steps(tc.all, tc.served)); diff != "" {
-				t.Errorf("Unexpected requests (-want,+got):\n%s", diff)
-			}
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected requests", tc.want, steps(tc.all, tc.served)) })
 	}
 }
 
@@ -195,18 +166,15 @@ func TestWroteBy(t *testing.T) {
 	began := time.Unix(1, 0)
 	e := ledFrom(began)
 	job := inttest.Job("uid")
-	if got := e.WroteBy(job); !got.Equal(began) {
-		t.Errorf("A write before this process: %s, want its start", got)
-	}
+	got := e.WroteBy(job)
+	expect.That(t, got.Equal(began), "A write before this process: %s, want its start", got)
 	e.wrote(job)
-	if got := e.WroteBy(job); !got.After(began) {
-		t.Errorf("Our own write: %s, want its time", got)
-	}
+	got = e.WroteBy(job)
+	expect.That(t, got.After(began), "Our own write: %s, want its time", got)
 	namesake := job.DeepCopy()
 	namesake.UID = "other"
-	if got := e.WroteBy(namesake); !got.Equal(began) {
-		t.Errorf("A write of a job of the same name: %s, want the process's start", got)
-	}
+	got = e.WroteBy(namesake)
+	expect.That(t, got.Equal(began), "A write of a job of the same name: %s, want the process's start", got)
 }
 
 func TestChangedBy(t *testing.T) {
@@ -234,14 +202,10 @@ func TestChangedBy(t *testing.T) {
 		} else {
 			e.Satisfied(job)
 		}
-		if got := e.ChangedBy(job).Unix(); got != step.want {
-			t.Errorf("%s: changed by %d, want %d", step.what, got, step.want)
-		}
+		expect.Same(t, step.what+": unexpected ChangedBy", step.want, e.ChangedBy(job).Unix())
 	}
 	e.Forget(client.ObjectKeyFromObject(job))
-	if len(e.seen) > 0 {
-		t.Error("A job that is gone is remembered")
-	}
+	expect.That(t, len(e.seen) == 0, "A job that is gone is remembered")
 }
 
 func TestWrite(t *testing.T) {
@@ -261,16 +225,15 @@ func TestWrite(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			job := jobAt(1)
-			inttest.Must(t, json.Unmarshal([]byte(`{"runtimePatches":[{"manager":"b"}],"podTemplateOverrides":[{"targetJobs":[]}]}`), &job.Spec))
+			expect.NoError(t, json.Unmarshal([]byte(`{"runtimePatches":[{"manager":"b"}],"podTemplateOverrides":[{"targetJobs":[]}]}`), &job.Spec))
 			c := clientAnswered(t, job, func(spec *trainjob.Spec) {
 				if tc.dropped {
 					*spec = trainjob.Spec{Suspend: spec.Suspend}
 				}
 			})
 			err := c.write(t.Context(), job.DeepCopy(), tc.step)
-			if apierrors.IsConflict(err) != tc.wantConflict || (err != nil) != tc.wantConflict {
-				t.Errorf("write returned %v, want a conflict: %t", err, tc.wantConflict)
-			}
+			expect.That(t, apierrors.IsConflict(err) == tc.wantConflict && (err != nil) == tc.wantConflict,
+				"write returned %v, want a conflict: %t", err, tc.wantConflict)
 		})
 	}
 }
@@ -280,12 +243,9 @@ func TestWriteInVainIsCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	c := clientAnswered(t, job, func(spec *trainjob.Spec) { spec.Suspend = nil })
 	c.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
-	if err := c.write(t.Context(), job.DeepCopy(), changes{"suspend": json.RawMessage(`true`)}); BackoffOf(err) == 0 {
-		t.Errorf("write returned %v, want to be told to wait", err)
-	}
-	if n, err := testutil.GatherAndCount(registry, metrics.Writes().Name); err != nil || n != 1 {
-		t.Errorf("%d writes are counted, %v", n, err)
-	}
+	err := c.write(t.Context(), job.DeepCopy(), changes{"suspend": json.RawMessage(`true`)})
+	expect.That(t, BackoffOf(err) != 0, "write returned %v, want to be told to wait", err)
+	expect.Same(t, "Unexpected number of writes", 1, expect.Must(testutil.GatherAndCount(registry, metrics.Writes().Name))(t))
 }
 
 // jobAt is a TrainJob of a generation.
@@ -328,13 +288,11 @@ func TestMissingTrainJobIsAskedForLive(t *testing.T) {
 	job := inttest.Job("a")
 	key := client.ObjectKeyFromObject(job)
 	c := clientOn(t, inttest.Fake().Build(), inttest.Fake(job).Build())
-	if err := c.Get(t.Context(), key, &trainjob.TrainJob{}); err != nil {
-		t.Errorf("a TrainJob that the cache has not heard of: %v", err)
-	}
+	err := c.Get(t.Context(), key, &trainjob.TrainJob{})
+	expect.That(t, err == nil, "a TrainJob that the cache has not heard of: %v", err)
 	c.live = inttest.Fake().Build()
-	if err := c.Get(t.Context(), key, &trainjob.TrainJob{}); !apierrors.IsNotFound(err) {
-		t.Errorf("a TrainJob that is gone: %v", err)
-	}
+	err = c.Get(t.Context(), key, &trainjob.TrainJob{})
+	expect.That(t, apierrors.IsNotFound(err), "a TrainJob that is gone: %v", err)
 }
 
 // jobframework takes Kueue's finalizer off what it lets go, and makes TrainJobs the owners of copies.
@@ -371,10 +329,8 @@ func TestUpdateOfAWorkload(t *testing.T) {
 			wl := tc.wl
 			stored := inttest.Fake(wl).Build()
 			inttest.Reload(t, stored, wl)
-			inttest.Must(t, (&Client{Client: stored}).Update(t.Context(), wl))
-			if diff := cmp.Diff(tc.want, wl.Finalizers); diff != "" {
-				t.Errorf("Finalizers (-want +got):\n%s", diff)
-			}
+			expect.NoError(t, (&Client{Client: stored}).Update(t.Context(), wl))
+			expect.Same(t, "Unexpected finalizers", tc.want, wl.Finalizers)
 		})
 	}
 }

@@ -3,14 +3,14 @@
 package jobclient
 
 import (
-	"encoding/json"
 	"testing"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	// The library that the API server applies JSON patches with.
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestDecisionTests(t *testing.T) {
@@ -43,12 +43,9 @@ func TestDecisionTests(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := decidedAlike(&tc.live, &tc.known); got != tc.want {
-				t.Errorf("decidedAlike = %t, want %t", got, tc.want)
-			}
-			if err := applied(t, &tc.known, &tc.live); (err == nil) != tc.want {
-				t.Errorf("The tests say %v, want them to hold: %t", err, tc.want)
-			}
+			expect.Same(t, "Unexpected decidedAlike", tc.want, decidedAlike(&tc.live, &tc.known))
+			err := applied(t, &tc.known, &tc.live)
+			expect.That(t, (err == nil) == tc.want, "The tests say %v, want them to hold: %t", err, tc.want)
 		})
 	}
 }
@@ -56,12 +53,7 @@ func TestDecisionTests(t *testing.T) {
 // applied returns what the API server's library says to the tests made of known on an object.
 func applied(t *testing.T, known, live *metav1.ObjectMeta) error {
 	t.Helper()
-	ops, err := json.Marshal(decisionTests(known))
-	inttest.Must(t, err)
-	patch, err := jsonpatch.DecodePatch(ops)
-	inttest.Must(t, err)
-	object, err := json.Marshal(map[string]any{"metadata": live})
-	inttest.Must(t, err)
-	_, err = patch.Apply(object)
+	patch := expect.Must(jsonpatch.DecodePatch([]byte(expect.JSON(t, decisionTests(known)))))(t)
+	_, err := patch.Apply([]byte(expect.JSON(t, map[string]any{"metadata": live})))
 	return err
 }

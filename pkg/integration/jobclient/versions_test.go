@@ -10,38 +10,30 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestOutdatedVersionsAreLeftAlone(t *testing.T) {
 	key := types.NamespacedName{Namespace: "team", Name: "llm"}
 	old, current := []Version{{"uid", "wl", "5"}}, []Version{{"uid", "wl", "6"}}
 	e := ledFrom(time.Time{})
-	if e.Outdated(key, old) {
-		t.Error("a version is outdated before anybody said so")
-	}
+	expect.That(t, !e.Outdated(key, old), "a version is outdated before anybody said so")
 	e.Outdate(key, old)
-	if !e.Outdated(key, old) || e.Outdated(types.NamespacedName{Namespace: "other", Name: "llm"}, old) {
-		t.Error("a version that was overtaken is not outdated, or another job's is")
-	}
-	if e.Outdated(key, current) {
-		t.Error("the newer version is outdated")
-	}
+	expect.That(t, e.Outdated(key, old) && !e.Outdated(types.NamespacedName{Namespace: "other", Name: "llm"}, old),
+		"a version that was overtaken is not outdated, or another job's is")
+	expect.That(t, !e.Outdated(key, current), "the newer version is outdated")
 
 	e.Outdate(key, old)
 	e.old[key][old[0]] = time.Now().Add(-time.Minute)
-	if e.Outdated(key, old) {
-		t.Error("a version is outdated for ever, although nothing newer came")
-	}
+	expect.That(t, !e.Outdated(key, old), "a version is outdated for ever, although nothing newer came")
 
 	others := []Version{{"other", "other", "1"}}
 	e.Outdate(key, old)
 	e.Outdate(key, others)
-	if !e.Outdated(key, append(others, old...)) || !e.Outdated(key, append(others, current...)) {
-		t.Error("with several Workloads, one that is still old does not count")
-	}
-	if e.Outdated(key, []Version{{"other", "other", "2"}, current[0]}) {
-		t.Error("all Workloads are newer, and still outdated")
-	}
+	expect.That(t, e.Outdated(key, append(others, old...)) && e.Outdated(key, append(others, current...)),
+		"with several Workloads, one that is still old does not count")
+	expect.That(t, !e.Outdated(key, []Version{{"other", "other", "2"}, current[0]}), "all Workloads are newer, and still outdated")
 }
 
 func TestOvertakenWorkload(t *testing.T) {
@@ -56,9 +48,7 @@ func TestOvertakenWorkload(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := ConflictingWorkload(tc.err); got != tc.want {
-				t.Errorf("overtakenWorkload = %q, want %q", got, tc.want)
-			}
+			expect.Same(t, "Unexpected overtakenWorkload", tc.want, ConflictingWorkload(tc.err))
 		})
 	}
 }

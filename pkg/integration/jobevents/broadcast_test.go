@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestBroadcast(t *testing.T) {
@@ -36,11 +37,9 @@ func TestBroadcast(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset()
-			recorder, err := Broadcast(t.Context(), client.EventsV1(), inttest.Scheme, "controller")
-			inttest.Must(t, err)
+			recorder := expect.Must(Broadcast(t.Context(), client.EventsV1(), inttest.Scheme, "controller"))(t)
 			written := func() []string {
-				list, err := client.EventsV1().Events("team").List(t.Context(), metav1.ListOptions{})
-				inttest.Must(t, err)
+				list := expect.Must(client.EventsV1().Events("team").List(t.Context(), metav1.ListOptions{}))(t)
 				slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
 				var told []string
 				for _, e := range list.Items {
@@ -64,9 +63,7 @@ func TestBroadcast(t *testing.T) {
 			_ = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {
 				return cmp.Equal(tc.want, written()), nil
 			})
-			if diff := cmp.Diff(tc.want, written()); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected events", tc.want, written())
 		})
 	}
 }

@@ -9,13 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func read(t *testing.T, path ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(path...))
-	inttest.Must(t, err)
+	text := expect.Must(os.ReadFile(filepath.Join(path...)))(t)
 	return string(text)
 }
 
@@ -26,9 +25,7 @@ func reasons(t *testing.T) []string {
 	for _, reason := range regexp.MustCompile(`Reason\w+\s+= "(\w+)"`).FindAllStringSubmatch(read(t, "reasons.go"), -1) {
 		found = append(found, reason[1])
 	}
-	if len(found) < 20 {
-		t.Fatalf("Only %d reasons are found in reasons.go", len(found))
-	}
+	expect.Need(t, len(found) >= 20, "Only %d reasons are found in reasons.go", len(found))
 	return found
 }
 
@@ -36,23 +33,18 @@ func reasons(t *testing.T) []string {
 func TestEveryReasonIsDocumented(t *testing.T) {
 	_, events, _ := strings.Cut(read(t, "..", "..", "..", "docs", "trainjobs.md"), "\n## Events\n")
 	for _, reason := range reasons(t) {
-		if !strings.Contains(events, "`"+reason+"`") {
-			t.Errorf("docs/trainjobs.md does not explain event %s", reason)
-		}
+		expect.That(t, strings.Contains(events, "`"+reason+"`"), "docs/trainjobs.md does not explain event %s", reason)
 	}
 }
 
 // Every event has a line in the log, which admins find by its reason.
 func TestEveryReasonIsLogged(t *testing.T) {
 	for _, reason := range reasons(t) {
-		if messages[reason] == "" {
-			t.Errorf("No message is logged of event %s", reason)
-		}
+		expect.That(t, messages[reason] != "", "No message is logged of event %s", reason)
 	}
 	docs := read(t, "..", "..", "..", "docs", "logging.md")
 	for reason, message := range messages {
-		if row := "\n| `" + message + "` | 0 | `" + reason + "` |"; !strings.Contains(docs, row) {
-			t.Errorf("docs/logging.md lacks the row %s", row)
-		}
+		row := "\n| `" + message + "` | 0 | `" + reason + "` |"
+		expect.That(t, strings.Contains(docs, row), "docs/logging.md lacks the row %s", row)
 	}
 }

@@ -5,11 +5,12 @@ package jobevents
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestRecorder(t *testing.T) {
@@ -46,9 +47,7 @@ func TestRecorder(t *testing.T) {
 			for len(recorder.Events) > 0 {
 				got = append(got, <-recorder.Events)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected events", tc.want, got)
 		})
 	}
 }
@@ -70,9 +69,7 @@ func TestResolvedEventIsNews(t *testing.T) {
 				once.Eventf(job, nil, corev1.EventTypeWarning, "Unknown", "Act", "no runtime")
 				once.Resolve(job.UID, tc.settled)
 			}
-			if got := len(recorder.Events); got != tc.want {
-				t.Errorf("%d events, want %d", got, tc.want)
-			}
+			expect.Same(t, "Unexpected number of events", tc.want, len(recorder.Events))
 		})
 	}
 }

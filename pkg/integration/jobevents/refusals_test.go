@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestToldAt(t *testing.T) {
@@ -30,9 +32,8 @@ func TestToldAt(t *testing.T) {
 	}
 	for name, ev := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := toldAt(&ev); !got.Equal(at) {
-				t.Errorf("toldAt() = %s, want %s", got, at)
-			}
+			got := toldAt(&ev)
+			expect.That(t, got.Equal(at), "toldAt() = %s, want %s", got, at)
 		})
 	}
 }
@@ -58,11 +59,7 @@ func TestLastRefusalOf(t *testing.T) {
 		"told long ago":    {asked: []types.UID{job}, since: at.Add(time.Hour)},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := p.lastOf(tc.asked, tc.since); got != tc.want {
-				t.Errorf("lastOf() = %q, want %q", got, tc.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected lastOf", tc.want, p.lastOf(tc.asked, tc.since)) })
 	}
 }
 
@@ -90,39 +87,32 @@ func TestRefusalsAreReadForAllJobsAtATime(t *testing.T) {
 		})
 		ask := func(asOf time.Time) (string, time.Duration) {
 			note, again, err := r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, asOf)
-			if err != nil {
-				t.Error(err)
-			}
+			expect.NoError(t, err)
 			return note, again
 		}
 		for range 100 {
 			go ask(time.Time{})
 		}
 		synctest.Wait()
-		if _, again := ask(time.Time{}); again == 0 {
-			t.Error("Somebody has an answer before the events were read")
-		}
+		_, again := ask(time.Time{})
+		expect.That(t, again != 0, "Somebody has an answer before the events were read")
 		time.Sleep(takes)
 		synctest.Wait()
 		told = []eventsv1.Event{*inttest.Refusal(time.Now(), job, "denied")}
-		if note, again := ask(time.Time{}); note != "" || again > 0 || reads != 1 {
-			t.Errorf("It says %q, again %s after %d reads; want an answer of before the refusal after 1", note, again, reads)
-		}
-		_, again := ask(time.Now())
-		if want := pageRatio * takes; again != want {
-			t.Errorf("Who has to know of now asks again after %s, want %s", again, want)
-		}
+		note, again := ask(time.Time{})
+		expect.That(t, note == "" && again <= 0 && reads == 1,
+			"It says %q, again %s after %d reads; want an answer of before the refusal after 1", note, again, reads)
+		_, again = ask(time.Now())
+		expect.Same(t, "Unexpected wait of who has to know of now", pageRatio*takes, again)
 		time.Sleep(again)
-		if note, _ := ask(time.Now()); note != "denied" || reads != 2 {
-			t.Errorf("Then it says %q after %d reads, want denied after 2", note, reads)
-		}
+		note, _ = ask(time.Now())
+		expect.That(t, note == "denied" && reads == 2, "Then it says %q after %d reads, want denied after 2", note, reads)
 		// What it said an hour ago is no answer, also while somebody else reads.
 		time.Sleep(time.Hour)
 		go ask(time.Time{})
 		synctest.Wait()
-		if note, again := ask(time.Time{}); note != "" || again == 0 || reads != 3 {
-			t.Errorf("While events are read it says %q, again %s; want to be asked again", note, again)
-		}
+		note, again = ask(time.Time{})
+		expect.That(t, note == "" && again != 0 && reads == 3, "While events are read it says %q, again %s; want to be asked again", note, again)
 		time.Sleep(takes)
 	})
 }
@@ -138,17 +128,15 @@ func TestRefusalsThatCannotBeRead(t *testing.T) {
 		ask := func() (string, time.Duration, error) {
 			return r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, time.Time{})
 		}
-		if _, _, err := ask(); !errors.Is(err, answer) {
-			t.Errorf("Last returned %v, want %v", err, answer)
-		}
-		if _, again, err := ask(); again != pageRatio*time.Second || err != nil || reads != 1 {
-			t.Errorf("The next one asks again after %s, %v, and %d reads; want %s after 1", again, err, reads, pageRatio*time.Second)
-		}
+		_, _, err := ask()
+		expect.That(t, errors.Is(err, answer), "Last returned %v, want %v", err, answer)
+		_, again, err := ask()
+		expect.That(t, again == pageRatio*time.Second && err == nil && reads == 1,
+			"The next one asks again after %s, %v, and %d reads; want %s after 1", again, err, reads, pageRatio*time.Second)
 		time.Sleep(pageRatio * time.Second)
 		answer = apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil)
-		if note, again, err := ask(); note != "" || again > 0 || err != nil {
-			t.Errorf("With an older role it says %q, %s, %v; want silence", note, again, err)
-		}
+		note, again, err := ask()
+		expect.That(t, note == "" && again <= 0 && err == nil, "With an older role it says %q, %s, %v; want silence", note, again, err)
 	})
 }
 
@@ -166,9 +154,9 @@ func TestRefusalsAreReadInChunks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			reads := 0
 			r := refusalsBy(func(list *eventsv1.EventList, asked client.ListOptions) error {
-				if want := strings.Repeat("x", reads); asked.Limit != chunkSize || asked.Continue != want {
-					t.Errorf("It asks for %d from %q on, want %d from %q on", asked.Limit, asked.Continue, chunkSize, want)
-				}
+				want := strings.Repeat("x", reads)
+				expect.That(t, asked.Limit == chunkSize && asked.Continue == want,
+					"It asks for %d from %q on, want %d from %q on", asked.Limit, asked.Continue, chunkSize, want)
 				reads++
 				about, next := types.UID("other"), strings.Repeat("x", reads)
 				if !tc.endless && reads == tc.wantReads {
@@ -178,9 +166,8 @@ func TestRefusalsAreReadInChunks(t *testing.T) {
 				return nil
 			})
 			note, _, err := r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, time.Time{})
-			if note != tc.want || err != nil || reads != tc.wantReads {
-				t.Errorf("It says %q, %v after %d reads; want %q after %d", note, err, reads, tc.want, tc.wantReads)
-			}
+			expect.That(t, note == tc.want && err == nil && reads == tc.wantReads,
+				"It says %q, %v after %d reads; want %q after %d", note, err, reads, tc.want, tc.wantReads)
 		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestTroubles(t *testing.T) {
@@ -41,9 +43,7 @@ func TestTroubles(t *testing.T) {
 			for _, do := range tc.do {
 				do(r)
 			}
-			if got := r.Trouble("a"); got != tc.want {
-				t.Errorf("Trouble = %q, want %q", got, tc.want)
-			}
+			expect.Same(t, "Unexpected Trouble", tc.want, r.Trouble("a"))
 		})
 	}
 }

@@ -5,11 +5,12 @@ package podsets
 import (
 	"testing"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestWorkloadDefaultsStayTheSame(t *testing.T) {
@@ -40,16 +41,12 @@ func TestWorkloadDefaultsStayTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var w Defaults
 			w.look(crd("a", 1, "1"))
-			before, err := w.get()
-			inttest.Must(t, err)
+			before := expect.Must(w.get())(t)
 			if tc.gone {
 				w.gone()
 			}
 			w.look(tc.next)
-			after, err := w.get()
-			if err != nil || (before == after) != tc.want {
-				t.Errorf("The same defaults: %t, %v; want %t", before == after, err, tc.want)
-			}
+			expect.Same(t, "They are the same defaults", tc.want, before == expect.Must(w.get())(t))
 		})
 	}
 }

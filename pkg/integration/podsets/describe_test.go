@@ -11,6 +11,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestRememberedPodSets(t *testing.T) {
@@ -42,9 +43,7 @@ func TestRememberedPodSets(t *testing.T) {
 			r := NewRemembered()
 			r.add(from(func(*origin) {}), []kueue.PodSet{{Name: "node"}})
 			r.add(from(func(o *origin) { o.job.UID = "" }), []kueue.PodSet{{Name: "node"}})
-			if got := r.get(from(tc.change)) != nil; got != tc.want {
-				t.Errorf("remembered: %t, want %t", got, tc.want)
-			}
+			expect.Same(t, "It is remembered", tc.want, r.get(from(tc.change)) != nil)
 		})
 	}
 }

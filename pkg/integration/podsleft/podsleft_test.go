@@ -17,6 +17,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestPodsLeft(t *testing.T) {
@@ -42,9 +43,7 @@ func TestPodsLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := inttest.Fake(tc.pod).Build()
 			pods, err := Pods{Live: inttest.PodsByPhase(c)}.Left(t.Context(), types.NamespacedName{Namespace: "ns", Name: "job"})
-			if err != nil || len(pods) != tc.want {
-				t.Errorf("Left returns %d pods, %v, want %d", len(pods), err, tc.want)
-			}
+			expect.That(t, err == nil && len(pods) == tc.want, "Left returns %d pods, %v, want %d", len(pods), err, tc.want)
 		})
 	}
 }
@@ -76,9 +75,7 @@ func TestOvertaken(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
 			job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true), RuntimePatches: tc.patches}}
 			pods := Pods{Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
-			if got := pods.MayStillResume(job, js) > 0; got != tc.want {
-				t.Errorf("overtaken = %t, want %t", got, tc.want)
-			}
+			expect.Same(t, "Unexpected overtaken", tc.want, pods.MayStillResume(job, js) > 0)
 		})
 	}
 }
@@ -107,9 +104,7 @@ func TestActive(t *testing.T) {
 			}
 			c := builder.Build()
 			pods := Pods{State: state.FromCache(c), Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
-			if got, err := pods.Active(t.Context(), job); err != nil || got != tc.want {
-				t.Errorf("Active() = %t, %v; want %t", got, err, tc.want)
-			}
+			expect.Same(t, "Unexpected Active", tc.want, expect.Must(pods.Active(t.Context(), job))(t))
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
@@ -93,9 +94,7 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 				tc.before(expectations, clock, job)
 			}
 			for range 2 {
-				if got, err := pods.Active(t.Context(), job); err != nil || got != tc.want {
-					t.Errorf("Active() = %t, %v; want %t", got, err, tc.want)
-				}
+				expect.Same(t, "Unexpected Active", tc.want, expect.Must(pods.Active(t.Context(), job))(t))
 			}
 		})
 	}
@@ -111,11 +110,10 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 			c := inttest.Fake(inttest.JobSetOf(job, tc.suspended)).Build()
 			expectations := testenv.LedSince(time.Time{})
 			expectations.ExpectResume(job)
-			inttest.Must(t, (Pods{State: state.FromCache(c), Expectations: expectations}).NoteResumed(t.Context(), job))
+			expect.NoError(t, (Pods{State: state.FromCache(c), Expectations: expectations}).NoteResumed(t.Context(), job))
 			job.Generation++
-			if _, waits := expectations.StoppedBeforeResume(job); waits == tc.want {
-				t.Errorf("Trainer has answered: %t, want %t", !waits, tc.want)
-			}
+			_, waits := expectations.StoppedBeforeResume(job)
+			expect.That(t, waits != tc.want, "Trainer has answered: %t, want %t", !waits, tc.want)
 		})
 	}
 }
@@ -123,12 +121,9 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 // entryAt returns our entry, written at a time.
 func entryAt(t *testing.T, at time.Time, placements ...patch.Placement) []trainjob.RuntimePatch {
 	t.Helper()
-	ours, err := patch.Entry(placements)
-	inttest.Must(t, err)
-	typed, err := ours.Decode()
-	inttest.Must(t, err)
+	ours := expect.Must(patch.Entry(placements))(t)
+	typed := expect.Must(ours.Decode())(t)
 	typed.Time = ptr.To(metav1.NewTime(at))
-	ours, err = trainjob.NewRuntimePatch(&typed)
-	inttest.Must(t, err)
+	ours = expect.Must(trainjob.NewRuntimePatch(&typed))(t)
 	return []trainjob.RuntimePatch{ours}
 }

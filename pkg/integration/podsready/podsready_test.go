@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestNextReadiness(t *testing.T) {
@@ -56,9 +58,7 @@ func TestNextReadiness(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := nextReadiness(&kueue.Workload{Status: kueue.WorkloadStatus{Conditions: tc.conditions, UnhealthyNodes: tc.unhealthy}}, tc.ready)
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(readiness{})); diff != "" {
-				t.Errorf("Unexpected readiness (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected readiness", tc.want, got, cmp.AllowUnexported(readiness{}))
 		})
 	}
 }

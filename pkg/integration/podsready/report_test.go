@@ -16,6 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestReportIsWrittenByAnOldViewFromThenOn(t *testing.T) {
@@ -37,15 +38,9 @@ func TestReportIsWrittenByAnOldViewFromThenOn(t *testing.T) {
 			key := client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}
 			view := jobclient.VersionsOf([]kueue.Workload{*wl})
 			reported, err := r.Report(t.Context(), key, wl, tc.ready)
-			if err != nil || reported != tc.want {
-				t.Fatalf("Report() = %t, %v; want %t", reported, err, tc.want)
-			}
-			if outdated := r.Expectations.Outdated(key, view); outdated != tc.want {
-				t.Errorf("The view that it was written by is an old one: %t, want %t", outdated, tc.want)
-			}
-			if written != tc.want {
-				t.Errorf("PodsReady is written: %t, want %t", written, tc.want)
-			}
+			expect.Need(t, err == nil && reported == tc.want, "Report() = %t, %v; want %t", reported, err, tc.want)
+			expect.Same(t, "The view that it was written by is an old one", tc.want, r.Expectations.Outdated(key, view))
+			expect.Same(t, "PodsReady is written", tc.want, written)
 		})
 	}
 }
@@ -67,13 +62,11 @@ func TestReportCountsAStartAndNoRecovery(t *testing.T) {
 			}
 			c := inttest.Fake(wl).WithStatusSubresource(wl).Build()
 			r := Reporter{Client: c, Kueue: testenv.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}
-			_, err := r.Report(t.Context(), client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}, wl, true)
-			inttest.Must(t, err)
+			expect.Must(r.Report(t.Context(), client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}, wl, true))(t)
 			registry := prometheus.NewRegistry()
 			registry.MustRegister(kueuelib.JobMetrics()...)
-			if got := inttest.Recorded(t, registry, "cluster_queue")["kueue_ready_wait_time_seconds "+t.Name()]; got != tc.want {
-				t.Errorf("Counted as ready %v times, want %v", got, tc.want)
-			}
+			expect.Same(t, "Unexpected number of times that it is counted as ready", tc.want,
+				inttest.Recorded(t, registry, "cluster_queue")["kueue_ready_wait_time_seconds "+t.Name()])
 		})
 	}
 }

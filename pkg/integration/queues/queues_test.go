@@ -18,11 +18,12 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // The queue of the jobs, and its ClusterQueue behind MultiKueue and not.
 var (
-	queue  = kit.MakeLocalQueue("ns", "q", "cq")
+	queue  = kit.LocalQueue("ns", "q", "cq")
 	behind = inttest.ClusterQueue("remote")
 	here   = inttest.ClusterQueue()
 	check  = inttest.Check("remote", kueue.MultiKueueControllerName)
@@ -47,9 +48,7 @@ func TestLeadsToMultiKueue(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := New(inttest.Fake(tc.cached...).Build(), inttest.Fake(tc.stored...).Build(), nil).LeadsToMultiKueue(t.Context(), "ns", "q")
-			if err != nil || got != tc.want {
-				t.Errorf("LeadsToMultiKueue() = %t, %v; want %t", got, err, tc.want)
-			}
+			expect.That(t, err == nil && got == tc.want, "LeadsToMultiKueue() = %t, %v; want %t", got, err, tc.want)
 		})
 	}
 }
@@ -71,9 +70,8 @@ func TestReachable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := queuedJob()
 			job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
-			if err := New(inttest.Fake(tc.cached...).Build(), inttest.Fake(tc.stored...).Build(), nil).Reachable(t.Context(), job); !errors.Is(err, tc.want) {
-				t.Errorf("Reachable() = %v, want %v", err, tc.want)
-			}
+			err := New(inttest.Fake(tc.cached...).Build(), inttest.Fake(tc.stored...).Build(), nil).Reachable(t.Context(), job)
+			expect.That(t, errors.Is(err, tc.want), "Reachable() = %v, want %v", err, tc.want)
 		})
 	}
 }
@@ -85,10 +83,8 @@ func TestWithoutAQueueNobodyIsAsked(t *testing.T) {
 			return fmt.Errorf("%T %q was asked for", obj, key)
 		},
 	})
-	leads, err := New(inttest.Fake().Build(), refuse, nil).LeadsToMultiKueue(t.Context(), "ns", "")
-	if err != nil || leads {
-		t.Errorf("LeadsToMultiKueue() = %t, %v; want false", leads, err)
-	}
+	expect.Same(t, "Unexpected LeadsToMultiKueue", false,
+		expect.Must(New(inttest.Fake().Build(), refuse, nil).LeadsToMultiKueue(t.Context(), "ns", ""))(t))
 }
 
 func TestStopped(t *testing.T) {
@@ -114,10 +110,8 @@ func TestStopped(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := New(inttest.Fake(tc.there...).Build(), nil, nil).Stopped(t.Context(), queuedJob())
-			if err != nil || got != tc.want {
-				t.Errorf("Stopped() = %t, %v; want %t", got, err, tc.want)
-			}
+			expect.Same(t, "Unexpected Stopped", tc.want,
+				expect.Must(New(inttest.Fake(tc.there...).Build(), nil, nil).Stopped(t.Context(), queuedJob()))(t))
 		})
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // The looks of a start without an answer, by the times that the view asks for.
@@ -28,15 +28,9 @@ func TestInTreeWaits(t *testing.T) {
 	}
 	ms := time.Millisecond
 	want := append([]time.Duration{200 * ms, 400 * ms, 800 * ms, 1600 * ms}, slices.Repeat([]time.Duration{2 * time.Second}, 14)...)
-	if diff := cmp.Diff(append(want, slices.Repeat([]time.Duration{inTreeEvery}, 3)...), waits); diff != "" {
-		t.Errorf("Unexpected waits (-want,+got):\n%s", diff)
-	}
-	if wait := view.heard(true).wait(now); wait != inTreeRetry {
-		t.Errorf("Stands aside, and looks again after %s", wait)
-	}
-	if wait := view.heard(false).wait(now); wait != inTreeEvery {
-		t.Errorf("All is well, and it looks again after %s", wait)
-	}
+	expect.Same(t, "Unexpected waits", append(want, slices.Repeat([]time.Duration{inTreeEvery}, 3)...), waits)
+	expect.Same(t, "It stands aside: unexpected wait", inTreeRetry, view.heard(true).wait(now))
+	expect.Same(t, "All is well: unexpected wait", inTreeEvery, view.heard(false).wait(now))
 }
 
 func TestInTreeAnswerHolds(t *testing.T) {
@@ -59,9 +53,8 @@ func TestInTreeAnswerHolds(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if tc.view.answer != tc.want || tc.view.silent(start.Add(tc.at)) != tc.wantSilent {
-				t.Errorf("answer %s, silent %v; want %s, %v", tc.view.answer, tc.view.silent(start.Add(tc.at)), tc.want, tc.wantSilent)
-			}
+			expect.That(t, tc.view.answer == tc.want && tc.view.silent(start.Add(tc.at)) == tc.wantSilent,
+				"answer %s, silent %v; want %s, %v", tc.view.answer, tc.view.silent(start.Add(tc.at)), tc.want, tc.wantSilent)
 		})
 	}
 }
@@ -92,9 +85,7 @@ func TestInTreeUnknownRemedy(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := inTreeUnknownRemedy("ours", fmt.Errorf("asking: %w", tc.err)); got != tc.want {
-				t.Errorf("inTreeUnknownRemedy() = %q, want %q", got, tc.want)
-			}
+			expect.Same(t, "Unexpected inTreeUnknownRemedy", tc.want, inTreeUnknownRemedy("ours", fmt.Errorf("asking: %w", tc.err)))
 		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // inTreeOn returns the look for the in-tree integration on an API server whose webhooks
@@ -32,9 +33,7 @@ func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error, objects ...cl
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(_ context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 				options := (&client.CreateOptions{}).ApplyOptions(opts)
-				if len(options.DryRun) == 0 {
-					t.Error("The probe must be a dry run")
-				}
+				expect.That(t, len(options.DryRun) != 0, "The probe must be a dry run")
 				return answer(obj.(*trainjob.TrainJob))
 			},
 		}).Build()
@@ -89,29 +88,20 @@ func TestInTreeProbe(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := inTreeOn(t, tc.answer, tc.own...).probe(context.Background())
-			if !errors.Is(err, tc.wantErr) || (tc.wantErr == nil && err != nil) {
-				t.Fatalf("Unexpected error: %v", err)
-			}
-			if got != tc.want {
-				t.Errorf("probe() = %v, want %v", got, tc.want)
-			}
+			expect.Need(t, errors.Is(err, tc.wantErr) && (tc.wantErr != nil || err == nil), "Unexpected error: %v", err)
+			expect.Same(t, "Unexpected probe", tc.want, got)
 		})
 	}
 }
 
 func TestInTreeReadiness(t *testing.T) {
 	in := inTreeOn(t, nil)
-	if err := in.Check(nil); err != nil {
-		t.Errorf("Not ready before anything was found: %v", err)
-	}
+	expect.NoError(t, in.Check(nil))
 	for _, found := range []bool{true, false} {
-		inttest.Must(t, in.Observe(t.Context(), time.Now(), found, nil))
-		if err := in.Check(nil); (err != nil) != found {
-			t.Errorf("Found %v, and the check says %v", found, err)
-		}
-		if !in.First(types.UID("job")) || in.First(types.UID("job")) {
-			t.Error("A TrainJob must be told once in every conflict")
-		}
+		expect.NoError(t, in.Observe(t.Context(), time.Now(), found, nil))
+		err := in.Check(nil)
+		expect.That(t, (err != nil) == found, "Found %v, and the check says %v", found, err)
+		expect.That(t, in.First(types.UID("job")) && !in.First(types.UID("job")), "A TrainJob must be told once in every conflict")
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestRead(t *testing.T) {
@@ -75,18 +76,15 @@ func TestRead(t *testing.T) {
 				}
 				served.Set(t.Context(), generation, reason)
 			}
-			version, err := served.Served()
-			inttest.Must(t, err)
+			version := expect.Must(served.Served())(t)
 			job := job.DeepCopy()
 			job.Spec.ManagedBy = ptr.To(cmp.Or(tc.managedBy, trainjob.ControllerName))
 			for range 2 {
-				if err := served.Rollout.Check(t.Context(), c, trainjob.NewRuntimes(c, c).As(version), patch.Of(version), job); errors.Is(err, serving.ErrRollingOut) != tc.wantUnread || err != nil && !tc.wantUnread {
-					t.Errorf("read returned %v, want serving.ErrRollingOut: %t", err, tc.wantUnread)
-				}
+				err := served.Rollout.Check(t.Context(), c, trainjob.NewRuntimes(c, c).As(version), patch.Of(version), job)
+				expect.That(t, errors.Is(err, serving.ErrRollingOut) == tc.wantUnread && (err == nil || tc.wantUnread),
+					"read returned %v, want serving.ErrRollingOut: %t", err, tc.wantUnread)
 			}
-			if lists != tc.wantLists {
-				t.Errorf("Looked at the JobSets %d times, want %d", lists, tc.wantLists)
-			}
+			expect.Same(t, "Unexpected number of looks at the JobSets", tc.wantLists, lists)
 		})
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestHasPods(t *testing.T) {
@@ -45,9 +45,7 @@ func TestHasPods(t *testing.T) {
 			if tc.suspended {
 				job.Spec.Suspend = ptr.To(true)
 			}
-			if got := HasPods(job); got != tc.want {
-				t.Errorf("HasPods = %t, want %t", got, tc.want)
-			}
+			expect.Same(t, "Unexpected HasPods", tc.want, HasPods(job))
 		})
 	}
 }
@@ -68,13 +66,10 @@ func TestLacksGate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			field := patch.Of(trainjob.Trainer23)
 			job := &trainjob.TrainJob{}
-			_, err := field.Set(&job.Spec, []patch.Placement{tc.placement})
-			inttest.Must(t, err)
+			expect.Must(field.Set(&job.Spec, []patch.Placement{tc.placement}))(t)
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "node"}}}}
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = tc.gates
-			if got := LacksGate(js, job, field); got != tc.want {
-				t.Errorf("LacksGate = %t, want %t", got, tc.want)
-			}
+			expect.Same(t, "Unexpected LacksGate", tc.want, LacksGate(js, job, field))
 		})
 	}
 }
@@ -101,9 +96,7 @@ func TestChildJobsMade(t *testing.T) {
 			for i, of := range tc.made {
 				jobs[i].Labels = map[string]string{jobsetapi.ReplicatedJobNameKey: of}
 			}
-			if got := ChildJobsMade(&jobsetapi.JobSet{Spec: tc.spec}, jobs); got != tc.want {
-				t.Errorf("ChildJobsMade = %t, want %t", got, tc.want)
-			}
+			expect.Same(t, "Unexpected ChildJobsMade", tc.want, ChildJobsMade(&jobsetapi.JobSet{Spec: tc.spec}, jobs))
 		})
 	}
 }

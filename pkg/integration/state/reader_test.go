@@ -7,7 +7,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // counting counts what it is asked for, and fails the first time.
@@ -52,19 +52,13 @@ func TestOnce(t *testing.T) {
 		workloads, errWorkloads := r.Workloads(t.Context(), name)
 		_, errJobSet := r.JobSet(t.Context(), name)
 		jobs, errJobs := r.Jobs(t.Context(), name)
-		if err := errors.Join(errWorkloads, errJobSet, errJobs); (err != nil) != (i == 0) {
-			t.Fatalf("Look %d: %v", i, err)
-		}
-		if i > 0 && (len(workloads) != 2 || workloads[0].Name != "a" || len(jobs) != 2 || jobs[0].Name != "a") {
-			t.Errorf("Look %d has Workloads %v and Jobs %v, want a and b of each", i, workloads, jobs)
-		}
+		err := errors.Join(errWorkloads, errJobSet, errJobs)
+		expect.Need(t, (err != nil) == (i == 0), "Look %d: %v", i, err)
+		expect.That(t, i == 0 || len(workloads) == 2 && workloads[0].Name == "a" && len(jobs) == 2 && jobs[0].Name == "a",
+			"Look %d has Workloads %v and Jobs %v, want a and b of each", i, workloads, jobs)
 		clear(workloads)
 		clear(jobs)
 	}
-	if _, err := state.Latest(r).JobSet(t.Context(), name); err != nil || c.asked["JobSet"] != 3 {
-		t.Errorf("Latest is no newer: asked %d times, error %v", c.asked["JobSet"], err)
-	}
-	if diff := cmp.Diff(map[string]int{"Workloads": 2, "JobSet": 3, "Jobs": 2}, c.asked); diff != "" {
-		t.Errorf("Reads (-want,+got):\n%s", diff)
-	}
+	expect.Must(state.Latest(r).JobSet(t.Context(), name))(t)
+	expect.Same(t, "Unexpected reads", map[string]int{"Workloads": 2, "JobSet": 3, "Jobs": 2}, c.asked)
 }

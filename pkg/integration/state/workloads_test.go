@@ -12,6 +12,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestMayRun(t *testing.T) {
@@ -29,9 +30,7 @@ func TestMayRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wl := inttest.AdmittedOf("a")
 			tc.change(wl)
-			if got := state.MayRun(wl); got != tc.want {
-				t.Errorf("MayRun = %t, want %t", got, tc.want)
-			}
+			expect.Same(t, "Unexpected MayRun", tc.want, state.MayRun(wl))
 		})
 	}
 }
@@ -53,10 +52,7 @@ func TestJobSetIsTheJobsOwn(t *testing.T) {
 			js := inttest.JobSetOf(job, true)
 			js.OwnerReferences = tc.owners
 			c := inttest.Fake(js).Build()
-			got, err := state.JobSetOf(t.Context(), state.FromCache(c), job)
-			if err != nil || (got != nil) != tc.want {
-				t.Errorf("JobSetOf = %v, %v; want one: %t", got, err, tc.want)
-			}
+			expect.Same(t, "There is a JobSet", tc.want, expect.Must(state.JobSetOf(t.Context(), state.FromCache(c), job))(t) != nil)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
@@ -37,10 +38,7 @@ func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
 			}
 			pod := inttest.PodOf("team", "llm", func(pod *corev1.Pod) { pod.Labels = tc.labels })
 			c := inttest.Fake(job, tc.wl).Build()
-			got, err := (&Ungater{Client: c}).admittedJob(t.Context(), pod)
-			if err != nil || (got != nil) != tc.want {
-				t.Errorf("admittedJob = %v, %v; want one: %t", got, err, tc.want)
-			}
+			expect.Same(t, "There is an admitted TrainJob", tc.want, expect.Must((&Ungater{Client: c}).admittedJob(t.Context(), pod))(t) != nil)
 		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestVerdict(t *testing.T) {
@@ -49,9 +50,9 @@ func TestVerdict(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if outcome, reason := verdict(tc.response); outcome != tc.wantOutcome || reason != tc.wantReason {
-				t.Errorf("verdict = %q, %q; want %q, %q", outcome, reason, tc.wantOutcome, tc.wantReason)
-			}
+			outcome, reason := verdict(tc.response)
+			expect.That(t, outcome == tc.wantOutcome && reason == tc.wantReason,
+				"verdict = %q, %q; want %q, %q", outcome, reason, tc.wantOutcome, tc.wantReason)
 		})
 	}
 }
@@ -65,9 +66,8 @@ func TestCounted(t *testing.T) {
 	for _, operation := range []admissionv1.Operation{
 		admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect, "", "create", "MADE-UP", "made up by anybody",
 	} {
-		if answers.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: operation}}).Allowed {
-			t.Errorf("The answer to %q is another one", operation)
-		}
+		expect.That(t, !answers.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: operation}}).Allowed,
+			"The answer to %q is another one", operation)
 	}
 	want := `# HELP kueue_trainer_webhook_requests_total ` + metrics.WebhookRequests().Help + `.
 # TYPE kueue_trainer_webhook_requests_total counter
@@ -75,7 +75,5 @@ func TestCounted(t *testing.T) {
 	for operation, n := range map[string]int{"CREATE": 1, "UPDATE": 1, "DELETE": 1, "CONNECT": 1, "other": 4} {
 		want += fmt.Sprintf("kueue_trainer_webhook_requests_total{kind=\"validating\",operation=%q,outcome=\"refused\",reason=\"Forbidden\"} %d\n", operation, n)
 	}
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), metrics.WebhookRequests().Name); err != nil {
-		t.Error(err)
-	}
+	expect.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(want), metrics.WebhookRequests().Name))
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // A refusal is logged with what is wrong, and without the value that is.
@@ -44,13 +45,9 @@ func TestRefusalsAreLogged(t *testing.T) {
 			handler := told{admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return tc.response })}
 			handler.Handle(ctrl.LoggerInto(t.Context(), logOf(logging.New(zap.WriteTo(&out)), &req)), req)
 			for _, want := range tc.want {
-				if !strings.Contains(out.String(), want) {
-					t.Errorf("The line has no %s:\n%s", want, out.String())
-				}
+				expect.That(t, strings.Contains(out.String(), want), "The line has no %s:\n%s", want, out.String())
 			}
-			if strings.Contains(out.String(), "s3cret") || (tc.want == nil && out.Len() > 0) {
-				t.Errorf("The log has too much:\n%s", out.String())
-			}
+			expect.That(t, !strings.Contains(out.String(), "s3cret") && (tc.want != nil || out.Len() == 0), "The log has too much:\n%s", out.String())
 		})
 	}
 }

@@ -6,8 +6,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestRestoreFields(t *testing.T) {
@@ -33,19 +32,14 @@ func TestRestoreFields(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			ops, err := restoreFields([]byte(tc.given), []byte(stored), tc.own)
-			inttest.Must(t, err)
-			got, err := json.Marshal(ops)
-			inttest.Must(t, err)
-			if diff := cmp.Diff(tc.want, string(got)); diff != "" {
-				t.Errorf("unexpected operations (-want,+got):\n%s", diff)
-			}
+			ops := expect.Must(restoreFields([]byte(tc.given), []byte(stored), tc.own))(t)
+			got := expect.Must(json.Marshal(ops))(t)
+			expect.Same(t, "unexpected operations", tc.want, string(got))
 		})
 	}
 }
 
 func TestRestoreFieldsOfWhatIsNoObject(t *testing.T) {
-	if _, err := restoreFields([]byte(`{"spec":[]}`), []byte(`{"spec":{}}`), false); err == nil {
-		t.Error("a spec that is a list must be an error, and no panic")
-	}
+	_, err := restoreFields([]byte(`{"spec":[]}`), []byte(`{"spec":{}}`), false)
+	expect.That(t, err != nil, "a spec that is a list must be an error, and no panic")
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestWarnsOfStopsInVain(t *testing.T) {
@@ -30,12 +31,9 @@ func TestWarnsOfStopsInVain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, v := newHandlers(t)
 			response := v.Handle(t.Context(), request(tc.user, inttest.Manifest(tc.labels, tc.object), inttest.Manifest(tc.oldLabels, tc.old)))
-			if !response.Allowed {
-				t.Fatalf("Refused: %v", response.Result)
-			}
-			if warns := strings.Contains(strings.Join(response.Warnings, ""), "kubectl trainjob stop -n ns "); warns != tc.warns {
-				t.Errorf("Unexpected warnings %q", response.Warnings)
-			}
+			expect.Need(t, response.Allowed, "Refused: %v", response.Result)
+			warns := strings.Contains(strings.Join(response.Warnings, ""), "kubectl trainjob stop -n ns ")
+			expect.That(t, warns == tc.warns, "Unexpected warnings %q", response.Warnings)
 		})
 	}
 }

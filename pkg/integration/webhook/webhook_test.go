@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	gocmp "github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,10 +24,11 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // queue leads to ClusterQueue "cq".
-var queue = kit.MakeLocalQueue("ns", "q", "cq")
+var queue = kit.LocalQueue("ns", "q", "cq")
 
 const self = "system:serviceaccount:kueue-trainer-system:kueue-trainer-controller-manager"
 
@@ -144,12 +144,9 @@ func TestDefaulterWarnsOfWhatItDrops(t *testing.T) {
 			d, _ := newHandlers(t)
 			d.Trainer = testenv.Served(t, trainjob.Trainer21)
 			response := d.Handle(t.Context(), request("user", inttest.Manifest(queue, marked), ""))
-			if len(response.Warnings) != 1 || !strings.HasPrefix(response.Warnings[0], "spec.podTemplateOverrides[0].spec.serviceAccountName is dropped") {
-				t.Errorf("Warnings: %q", response.Warnings)
-			}
-			if strings.Contains(patched(t, inttest.Manifest(queue, marked), response), "mine") {
-				t.Error("It is not dropped")
-			}
+			expect.That(t, len(response.Warnings) == 1 && strings.HasPrefix(response.Warnings[0], "spec.podTemplateOverrides[0].spec.serviceAccountName is dropped"),
+				"Warnings: %q", response.Warnings)
+			expect.That(t, !strings.Contains(patched(t, inttest.Manifest(queue, marked), response), "mine"), "It is not dropped")
 		})
 	}
 }
@@ -163,31 +160,22 @@ func wantDefaulted(t *testing.T, d *defaulter, user, queue, oldSpec, spec, want 
 		old = inttest.Manifest(queue, oldSpec)
 	}
 	response := d.Handle(t.Context(), request(user, object, old))
-	if !response.Allowed {
-		t.Fatalf("Refused: %v", response.Result)
-	}
-	if diff := gocmp.Diff(decoded(t, inttest.Manifest(queue, want)), decoded(t, patched(t, object, response))); diff != "" {
-		t.Errorf("Unexpected object (-want,+got):\n%s", diff)
-	}
+	expect.Need(t, response.Allowed, "Refused: %v", response.Result)
+	expect.Same(t, "Unexpected object", decoded(t, inttest.Manifest(queue, want)), decoded(t, patched(t, object, response)))
 }
 
 func patched(t *testing.T, object string, response admission.Response) string {
 	t.Helper()
-	data, err := json.Marshal(response.Patches)
-	inttest.Must(t, err)
-	patch, err := jsonpatch.DecodePatch(data)
-	inttest.Must(t, err)
-	out, err := patch.Apply([]byte(object))
-	if err != nil {
-		t.Fatalf("Patch %s does not apply: %v", data, err)
-	}
+	data := expect.Must(json.Marshal(response.Patches))(t)
+	out, err := expect.Must(jsonpatch.DecodePatch(data))(t).Apply([]byte(object))
+	expect.Need(t, err == nil, "Patch %s does not apply: %v", data, err)
 	return string(out)
 }
 
 func decoded(t *testing.T, object string) any {
 	t.Helper()
 	var value any
-	inttest.Must(t, json.Unmarshal([]byte(object), &value))
+	expect.NoError(t, json.Unmarshal([]byte(object), &value))
 	return value
 }
 
@@ -259,9 +247,7 @@ func TestValidator(t *testing.T) {
 					got = append(got, cause.Field)
 				}
 			}
-			if diff := gocmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected fields refused (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected fields refused", tc.want, got)
 		})
 	}
 }
@@ -298,9 +284,8 @@ func TestManagedBy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, v := newHandlers(t, tc.objects...)
 			response := v.Handle(t.Context(), request("user", tc.object, tc.old))
-			if response.Allowed == tc.refused || tc.refused && !strings.Contains(response.Result.Message, "spec.managedBy") {
-				t.Errorf("allowed: %t, %v", response.Allowed, response.Result)
-			}
+			expect.That(t, response.Allowed != tc.refused && (!tc.refused || strings.Contains(response.Result.Message, "spec.managedBy")),
+				"allowed: %t, %v", response.Allowed, response.Result)
 		})
 	}
 }
@@ -389,21 +374,20 @@ func TestJobThatGivesItsQuotaBackIsNotResumed(t *testing.T) {
 			d, _ := newHandlers(t)
 			old, resumed := inQueue(torch(suspended, gateJSON)), inQueue(torch(resumed, gateJSON))
 			var job trainjob.TrainJob
-			inttest.Must(t, json.Unmarshal([]byte(old), &job))
+			expect.NoError(t, json.Unmarshal([]byte(old), &job))
 			if !tc.noWorkload {
 				job.Namespace = "ns"
 				wl := inttest.WorkloadOf(&job, inttest.Admitted)
 				if tc.evicted {
 					inttest.Is(kueue.WorkloadEvicted, "")(wl)
 				}
-				inttest.Must(t, d.Client.Create(t.Context(), wl))
+				expect.NoError(t, d.Client.Create(t.Context(), wl))
 			}
 			response := d.Handle(t.Context(), request(cmp.Or(tc.user, "user"), resumed, old))
 			var after trainjob.TrainJob
-			inttest.Must(t, json.Unmarshal([]byte(patched(t, resumed, response)), &after))
-			if after.Suspended() != tc.wantSuspended || len(response.Warnings) > 0 != tc.wantSuspended {
-				t.Errorf("The job is suspended: %t, with warnings %q; want %t", after.Suspended(), response.Warnings, tc.wantSuspended)
-			}
+			expect.NoError(t, json.Unmarshal([]byte(patched(t, resumed, response)), &after))
+			expect.That(t, after.Suspended() == tc.wantSuspended && len(response.Warnings) > 0 == tc.wantSuspended,
+				"The job is suspended: %t, with warnings %q; want %t", after.Suspended(), response.Warnings, tc.wantSuspended)
 		})
 	}
 }

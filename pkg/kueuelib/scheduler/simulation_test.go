@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const pool = "h100"
@@ -91,10 +91,7 @@ type told struct {
 func (g *game) decide(t *testing.T, wl *kueue.Workload) told {
 	t.Helper()
 	g.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}}}
-	snapshot, err := g.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := expect.Must(g.Snapshot(t.Context()))(t)
 	strict := func(name kueue.ClusterQueueReference) bool {
 		return g.ClusterQueue(name).Spec.QueueingStrategy == kueue.StrictFIFO
 	}
@@ -185,9 +182,7 @@ func TestDecide(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			g := &game{}
-			if diff := cmp.Diff(tc.want, g.decide(t, tc.play(g))); diff != "" {
-				t.Errorf("Unexpected decision (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected decision", tc.want, g.decide(t, tc.play(g)))
 		})
 	}
 }

@@ -21,8 +21,7 @@ const owner = "example.com/team"
 // trainJob is the manifest of a TrainJob with a spec in YAML.
 func trainJob(t testing.TB, apiVersion, spec string) []byte {
 	t.Helper()
-	data := expect.Must(yaml.YAMLToJSON([]byte("apiVersion: " + apiVersion + "\nkind: TrainJob\nmetadata: {name: job}\nspec: " + spec)))(t)
-	return data
+	return expect.Must(yaml.YAMLToJSON([]byte("apiVersion: " + apiVersion + "\nkind: TrainJob\nmetadata: {name: job}\nspec: " + spec)))(t)
 }
 
 func specOf(t testing.TB, manifest []byte) any {
@@ -32,9 +31,8 @@ func specOf(t testing.TB, manifest []byte) any {
 		Metadata         map[string]any
 		Spec             any
 	}](t, string(manifest))
-	if job.APIVersion != "trainer.kubeflow.org/v1alpha1" || job.Kind != "TrainJob" || job.Metadata["name"] != "job" {
-		t.Errorf("Not the head of the TrainJob: %s", manifest)
-	}
+	expect.That(t, job.APIVersion == "trainer.kubeflow.org/v1alpha1" && job.Kind == "TrainJob" && job.Metadata["name"] == "job",
+		"Not the head of the TrainJob: %s", manifest)
 	return job.Spec
 }
 
@@ -331,9 +329,8 @@ func TestManifests(t *testing.T) {
 			got, warnings, errs := way(tc.way)(trainJob(t, cmp.Or(tc.apiVersion, served), tc.spec))
 			expect.Same(t, "Unexpected errors", nil, errs)
 			expect.Same(t, "Unexpected spec", expect.FromYAML[any](t, tc.want), specOf(t, got))
-			if !slices.EqualFunc(warnings, tc.warnings, strings.Contains) {
-				t.Errorf("Warnings are %q, want one with each of %q", warnings, tc.warnings)
-			}
+			expect.That(t, slices.EqualFunc(warnings, tc.warnings, strings.Contains),
+				"Warnings are %q, want one with each of %q", warnings, tc.warnings)
 		})
 	}
 }
@@ -481,16 +478,13 @@ func FuzzManifests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, manifest []byte) {
 		for _, way := range []conversion{toPatches, ManifestToPodTemplateOverrides} {
 			got, _, errs := way(manifest)
-			if (got == nil) != (len(errs) > 0) {
-				t.Fatalf("The result is %s, the errors %v", got, errs)
-			}
+			expect.Need(t, (got == nil) == (len(errs) > 0), "The result is %s, the errors %v", got, errs)
 			if got == nil {
 				continue
 			}
 			again, _, errs := way(got)
-			if diff := gocmp.Diff(string(got), string(again)); diff != "" || len(errs) > 0 {
-				t.Errorf("Converted twice it is another one (-once,+twice):\n%s\n%v", diff, errs)
-			}
+			diff := gocmp.Diff(string(got), string(again))
+			expect.That(t, diff == "" && len(errs) == 0, "Converted twice it is another one (-once,+twice):\n%s\n%v", diff, errs)
 		}
 	})
 }

@@ -38,11 +38,8 @@ func newWorld(t *testing.T) world {
 // explain renders and asks who set what.
 func (w world) explain(spec *trainer.TrainingRuntimeSpec, job *trainjob.TrainJob) []provenance.Field {
 	w.Helper()
-	js, err := w.renderer.Render(w.Context(), job, spec, job.Spec.RuntimePatches)
-	expect.NoError(w, err)
-	fields, err := provenance.Explain(provenance.Input{Runtime: spec, Job: job}, js)
-	expect.NoError(w, err)
-	return fields
+	js := expect.Must(w.renderer.Render(w.Context(), job, spec, job.Spec.RuntimePatches))(w)
+	return expect.Must(provenance.Explain(provenance.Input{Runtime: spec, Job: job}, js))(w)
 }
 
 const testRuntime = `
@@ -169,9 +166,8 @@ func TestExplainVariableThatPatchAndTrainJobSet(t *testing.T) {
 	js := &jobsetapi.JobSet{Spec: *spec.Template.Spec.DeepCopy()} // The TrainJob's variable is the runtime's.
 	fields := expect.Must(provenance.Explain(provenance.Input{Runtime: spec, Job: job, Overrides: []trainjob.PodTemplateOverride{*override}}, js))(t)
 	at := slices.IndexFunc(fields, func(f provenance.Field) bool { return strings.HasSuffix(f.Path, "env[B]") })
-	if at < 0 || fields[at].Kind != provenance.TrainJob || len(fields[at].Overrode) > 0 {
-		t.Errorf("The TrainJob sets it, and without it the value would be the patch's, a field of another name: %+v", fields)
-	}
+	expect.That(t, at >= 0 && fields[at].Kind == provenance.TrainJob && len(fields[at].Overrode) == 0,
+		"The TrainJob sets it, and without it the value would be the patch's, a field of another name: %+v", fields)
 }
 
 func TestExplainRefusesMissingInput(t *testing.T) {

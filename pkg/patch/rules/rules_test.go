@@ -213,10 +213,9 @@ func duplicates(count int) []string {
 func TestWithoutRuntime(t *testing.T) {
 	for _, generation := range generations {
 		fine := patching(t, generation, `{containers: [{name: anything}], imagePullSecrets: [{name: s}]}`)
-		if verdict := Update(generation, nil, fine, fine, nil); len(verdict.Errors)+len(verdict.Warnings) > 0 {
-			t.Errorf("Generation %d says what only a runtime can tell: %v", generation, verdict)
-		}
-		verdict := Create(generation, nil, patching(t, generation, `{tolerations: {}, containers: [{name: node, env: [{name: A}]}]}`))
+		verdict := Update(generation, nil, fine, fine, nil)
+		expect.That(t, len(verdict.Errors)+len(verdict.Warnings) == 0, "Generation %d says what only a runtime can tell: %v", generation, verdict)
+		verdict = Create(generation, nil, patching(t, generation, `{tolerations: {}, containers: [{name: node, env: [{name: A}]}]}`))
 		expect.That(t, len(verdict.Errors) != 0, "Generation %d refuses nothing", generation)
 	}
 }

@@ -31,6 +31,14 @@ func That(t testing.TB, so bool, complaint string, args ...any) {
 	}
 }
 
+// Need ends a test that cannot go on, with a complaint, where something is not so.
+func Need(t testing.TB, so bool, complaint string, args ...any) {
+	t.Helper()
+	if !so {
+		t.Fatalf(complaint, args...)
+	}
+}
+
 // NoError ends a test that cannot go on after an error.
 func NoError(t testing.TB, err error) {
 	t.Helper()

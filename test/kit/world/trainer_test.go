@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestGeneration(t *testing.T) {
@@ -19,9 +21,7 @@ func TestGeneration(t *testing.T) {
 	}
 	for want, fields := range cases {
 		got, err := generation(crdWith(fields))
-		if got != want || (err != nil) != (want == "") {
-			t.Errorf("a CRD with %v is taken for %q, %v; want %q", fields, got, err, want)
-		}
+		expect.That(t, got == want && (err != nil) == (want == ""), "a CRD with %v is taken for %q, %v; want %q", fields, got, err, want)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // newWorld is one of a cluster that is not there.
@@ -30,9 +31,8 @@ func TestWorldIsEmptyWhenItIsUnmade(t *testing.T) {
 	w.DeleteJobs(t.Context())
 	w.EventuallyEmpty(t.Context())
 	w.Unmake(t.Context())
-	if names, err := w.Names(context.Background(), &kueue.LocalQueueList{}); err != nil || len(names) > 0 {
-		t.Errorf("there are %v, %v", names, err)
-	}
+	names, err := w.Names(context.Background(), &kueue.LocalQueueList{})
+	expect.That(t, err == nil && len(names) == 0, "there are %v, %v", names, err)
 }
 
 func TestEventuallyWorkloadWaitsForWhatIsNotThereYet(t *testing.T) {

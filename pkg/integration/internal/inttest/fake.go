@@ -18,6 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // Scheme has all kinds that the integration reads and writes.
@@ -62,18 +63,10 @@ func PodsByPhase(c client.Client) client.Client {
 	})
 }
 
-// Must ends a test in which something fails that it needs.
-func Must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
 // Reload reads an object as the API server has it by now.
 func Reload(tb testing.TB, c client.Reader, obj client.Object) {
 	tb.Helper()
-	Must(tb, c.Get(tb.Context(), client.ObjectKeyFromObject(obj), obj))
+	expect.NoError(tb, c.Get(tb.Context(), client.ObjectKeyFromObject(obj), obj))
 }
 
 // Exists says whether an object is still there.
@@ -81,7 +74,7 @@ func Exists(tb testing.TB, c client.Reader, obj client.Object) bool {
 	tb.Helper()
 	err := c.Get(tb.Context(), client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object))
 	if !apierrors.IsNotFound(err) {
-		Must(tb, err)
+		expect.NoError(tb, err)
 	}
 	return err == nil
 }

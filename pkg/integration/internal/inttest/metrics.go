@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // Metrics returns a Recorder that nobody reads.
@@ -20,8 +21,7 @@ func Metrics() *metrics.Recorder {
 // the values of some labels.
 func Recorded(tb testing.TB, registry prometheus.Gatherer, labels ...string) map[string]float64 {
 	tb.Helper()
-	families, err := registry.Gather()
-	Must(tb, err)
+	families := expect.Must(registry.Gather())(tb)
 	out := map[string]float64{}
 	for _, family := range families {
 		for _, metric := range family.Metric {

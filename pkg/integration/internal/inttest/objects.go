@@ -114,9 +114,9 @@ func PodOf(namespace, jobSet string, changes ...func(*corev1.Pod)) *corev1.Pod {
 
 // ClusterQueue makes a ClusterQueue "cq" behind admission checks.
 func ClusterQueue(checks ...string) *kueue.ClusterQueue {
-	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}}
-	kit.Behind(cq, &kueue.ResourceFlavor{}, checks...)
-	return cq
+	return &kueue.ClusterQueue{
+		ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{AdmissionChecksStrategy: kit.Checks(checks...)},
+	}
 }
 
 // Check makes an AdmissionCheck.

@@ -13,7 +13,6 @@ import (
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
@@ -21,13 +20,14 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // InTree is the answer whether Kueue's in-tree integration is active.
 func InTree(tb testing.TB, active bool) *serving.InTree {
 	tb.Helper()
 	in := serving.NewInTree(nil, "", serving.NewTrainJobs(nil))
-	inttest.Must(tb, in.Observe(tb.Context(), time.Now(), active, nil))
+	expect.NoError(tb, in.Observe(tb.Context(), time.Now(), active, nil))
 	return in
 }
 
@@ -42,8 +42,7 @@ func Served(tb testing.TB, version trainjob.TrainerVersion) *serving.Trainer {
 // KueueDefaults are the settings of a Kueue that is told nothing.
 func KueueDefaults(tb testing.TB) *kueueconfig.Follower {
 	tb.Helper()
-	settings, err := kueueconfig.Of(kueueconfig.Defaults(configapi.DefaultNamespace), kueueconfig.Overrides{})
-	inttest.Must(tb, err)
+	settings := expect.Must(kueueconfig.Of(kueueconfig.Defaults(configapi.DefaultNamespace), kueueconfig.Overrides{}))(tb)
 	return kueueconfig.Fixed(*settings)
 }
 
@@ -64,8 +63,7 @@ func WaitsForPods(settings *kueueconfig.Settings) {
 // Describer describes TrainJobs of those runtimes that c has.
 func Describer(tb testing.TB, c client.Client) *podsets.Describer {
 	tb.Helper()
-	renderer, err := trainjob.NewRenderer(tb.Context(), c.Scheme())
-	inttest.Must(tb, err)
+	renderer := expect.Must(trainjob.NewRenderer(tb.Context(), c.Scheme()))(tb)
 	return &podsets.Describer{
 		Runtimes: trainjob.NewRuntimes(c, c), Renderer: renderer, State: state.FromCache(c), Field: patch.Of(trainjob.Trainer23),
 		Defaults: podsets.FixedDefaults(&podset.Defaults{}), Remembered: podsets.NewRemembered(),

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const (
@@ -57,33 +57,19 @@ func TestCount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.log")
 			write(t, path, "before\n")
-			log, err := Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			log := expect.Must(Open(path))(t)
 			for _, line := range tc.lines {
 				write(t, path, line+"\n")
 			}
 			write(t, path, `{"verb":`)
-			got, err := log.Count(tc.namespace)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Count() (-want +got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected Count", tc.want, expect.Must(log.Count(tc.namespace))(t))
 		})
 	}
 }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := expect.Must(os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
 	defer f.Close()
-	if _, err := f.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
+	expect.Must(f.WriteString(text))(t)
 }

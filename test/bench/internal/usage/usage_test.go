@@ -7,22 +7,19 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestRead(t *testing.T) {
 	got, err := Read(os.Getpid())
-	if err != nil || got.PeakMiB < 1 || got.PeakMiB > 10_000 || got.FileMiB <= 0 || got.FileMiB > got.PeakMiB || got.CPUSeconds > 1000 {
-		t.Errorf("this process: %+v, %v", got, err)
-	}
+	expect.That(t, err == nil && got.PeakMiB >= 1 && got.PeakMiB <= 10_000 && got.FileMiB > 0 && got.FileMiB <= got.PeakMiB && got.CPUSeconds <= 1000,
+		"this process: %+v, %v", got, err)
 	zombie := exec.Command("/bin/true")
-	if err := zombie.Start(); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, zombie.Start())
 	t.Cleanup(func() { _ = zombie.Wait() })
 	for end := time.Now().Add(30 * time.Second); err == nil && time.Now().Before(end); {
 		_, err = Read(zombie.Process.Pid)
 	}
-	if err == nil {
-		t.Error("a process that has ended is read")
-	}
+	expect.That(t, err != nil, "a process that has ended is read")
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const podsPath = "/api/v1/pods"
@@ -62,10 +64,7 @@ func start(t *testing.T) *scene {
 	server := httptest.NewTLSServer(api)
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	proxy, err := New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxy := expect.Must(New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}))(t)
 	t.Cleanup(proxy.Close)
 	client := proxy.server.Client()
 	// What waits for ever fails.
@@ -75,10 +74,7 @@ func start(t *testing.T) *scene {
 
 func (s *scene) ask(query string) *http.Response {
 	s.t.Helper()
-	resp, err := s.client.Get(s.URL() + podsPath + query)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	resp := expect.Must(s.client.Get(s.URL() + podsPath + query))(s.t)
 	s.t.Cleanup(func() { resp.Body.Close() })
 	return resp
 }
@@ -87,13 +83,9 @@ func (s *scene) ask(query string) *http.Response {
 func (s *scene) wantAnswer(query string, code int, want string) {
 	s.t.Helper()
 	resp := s.ask(query)
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if resp.StatusCode != code || want != "" && string(body) != want {
-		s.t.Errorf("%q is answered with %d %q, want %d %q", query, resp.StatusCode, body, code, want)
-	}
+	body := expect.Must(io.ReadAll(resp.Body))(s.t)
+	expect.That(s.t, resp.StatusCode == code && (want == "" || string(body) == want),
+		"%q is answered with %d %q, want %d %q", query, resp.StatusCode, body, code, want)
 }
 
 // watch returns the lines of a watch; the channel closes when it breaks off.
@@ -112,9 +104,8 @@ func (s *scene) watch() <-chan string {
 
 func (s *scene) wantLine(lines <-chan string, want string) {
 	s.t.Helper()
-	if got := <-lines; got != want {
-		s.t.Fatalf("got %q, want %q", got, want)
-	}
+	got := <-lines
+	expect.Need(s.t, got == want, "got %q, want %q", got, want)
 }
 
 func TestHeldWatchBringsNothingUntilItIsReleased(t *testing.T) {
@@ -137,9 +128,8 @@ func TestCutWatchHasToListAnew(t *testing.T) {
 	s := start(t)
 	lines := s.watch()
 	s.Cut("pods")
-	if line, open := <-lines; open {
-		t.Fatalf("the stream goes on with %q", line)
-	}
+	line, open := <-lines
+	expect.Need(t, !open, "the stream goes on with %q", line)
 	time.AfterFunc(50*time.Millisecond, func() { s.Release("pods") })
 	s.wantAnswer("?watch=true&resourceVersion=5", http.StatusGone, "")
 	s.wantAnswer("", http.StatusOK, "now")
@@ -159,19 +149,15 @@ func TestOldListIsServedUntilItIsReleased(t *testing.T) {
 func TestLostResponseWasCommitted(t *testing.T) {
 	s := start(t)
 	s.Intercept("team", func(e *Exchange) {
-		if err := e.Forward(); err != nil {
-			t.Error(err)
-		}
+		err := e.Forward()
+		expect.That(t, err == nil, "%v", err)
 		e.Lose()
 	})
 	if resp, err := s.client.Post(s.URL()+"/api/v1/namespaces/team/pods", "", strings.NewReader("{}")); err == nil {
 		_ = resp.Body.Close()
 		t.Errorf("answered with %s", resp.Status)
 	}
-	if s.api.writes != 1 {
-		t.Errorf("%d writes arrived", s.api.writes)
-	}
-	if got := len(s.Writes("team")); got != 1 {
-		t.Errorf("%d writes are on record", got)
-	}
+	expect.That(t, s.api.writes == 1, "%d writes arrived", s.api.writes)
+	got := len(s.Writes("team"))
+	expect.That(t, got == 1, "%d writes are on record", got)
 }

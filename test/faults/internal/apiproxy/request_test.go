@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestClassify(t *testing.T) {
@@ -52,12 +52,8 @@ func TestClassify(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := Classify(httptest.NewRequest(tc.method, tc.url, strings.NewReader(tc.body)), []byte(tc.body))
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("unexpected request (-want +got):\n%s", diff)
-			}
-			if got.IsWrite() != tc.isWrite {
-				t.Errorf("IsWrite() = %v, want %v", got.IsWrite(), tc.isWrite)
-			}
+			expect.Same(t, "unexpected request", tc.want, got)
+			expect.Same(t, "Unexpected IsWrite", tc.isWrite, got.IsWrite())
 		})
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
@@ -211,9 +211,7 @@ func TestCheck(t *testing.T) {
 			for _, violation := range Check(tc.story, want) {
 				got = append(got, violation.Invariant)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("unexpected violations (-want +got):\n%s", diff)
-			}
+			expect.Same(t, "unexpected violations", tc.want, got)
 		})
 	}
 }

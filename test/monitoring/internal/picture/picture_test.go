@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 	"gonum.org/v1/plot/plotter"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestLegend(t *testing.T) {
@@ -22,9 +23,8 @@ func TestLegend(t *testing.T) {
 		"quota":                         "quota",
 		"":                              "",
 	} {
-		if got := Legend(format, labels); got != want {
-			t.Errorf("Legend(%q) is %q, want %q", format, got, want)
-		}
+		got := Legend(format, labels)
+		expect.That(t, got == want, "Legend(%q) is %q, want %q", format, got, want)
 	}
 }
 
@@ -43,9 +43,8 @@ func TestAmount(t *testing.T) {
 		{48, "short", "48"},
 		{0.03333, "short", "0.0333"},
 	} {
-		if got := Amount(test.value, test.unit); got != test.want {
-			t.Errorf("%v in %s is %q, want %q", test.value, test.unit, got, test.want)
-		}
+		got := Amount(test.value, test.unit)
+		expect.That(t, got == test.want, "%v in %s is %q, want %q", test.value, test.unit, got, test.want)
 	}
 }
 
@@ -61,16 +60,12 @@ func pairs(values ...float64) []model.SamplePair {
 func TestStacked(t *testing.T) {
 	got := stacked([]Series{{Values: pairs(1, 5, 2, math.NaN())}, {Values: pairs(2, 3)}, {Values: pairs(1, 1, 2, 1)}})
 	want := []Series{{Values: pairs(1, 5, 2, 0)}, {Values: pairs(1, 5, 2, 3)}, {Values: pairs(1, 6, 2, 4)}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected series", want, got)
 }
 
 func TestParts(t *testing.T) {
 	got := parts(pairs(0, 1, 1000, math.NaN(), 2000, 3, 3000, 4, 9000, 5, 10000, math.Inf(1)), 3*time.Second)
-	if diff := cmp.Diff([]plotter.XYs{{{X: 0, Y: 1}}, {{X: 2, Y: 3}, {X: 3, Y: 4}}, {{X: 9, Y: 5}}}, got); diff != "" {
-		t.Errorf("(-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected parts", []plotter.XYs{{{X: 0, Y: 1}}, {{X: 2, Y: 3}, {X: 3, Y: 4}}, {{X: 9, Y: 5}}}, got)
 }
 
 // A picture of everything is well-formed, and has what it is given.
@@ -80,27 +75,18 @@ func TestSVG(t *testing.T) {
 	table := Panel{Kind: Rows, Title: "Stuck <b>", X: 12, Y: 5, W: 12, H: 8}
 	table.Table("TrainJobs", model.Vector{{Metric: model.Metric{"reason": "NotStarted"}, Value: 2}})
 	table.Table("others", model.Vector{{Metric: model.Metric{"reason": "NotStarted"}, Value: 7}})
-	file, err := Picture{Title: "TrainJobs", From: from, To: from.Add(time.Minute), Panels: []Panel{
+	file := expect.Must(Picture{Title: "TrainJobs", From: from, To: from.Add(time.Minute), Panels: []Panel{
 		{Kind: Row, Title: "Now", W: 24, H: 1},
 		{Kind: Number, Title: "Running", Y: 1, W: 4, H: 4, Series: []Series{{Values: values}}},
 		{Kind: Number, Title: "Nothing", X: 4, Y: 1, W: 4, H: 4},
 		{Kind: Lines, Title: "Once", Gap: time.Minute, Y: 5, W: 12, H: 8, Series: []Series{{Name: "half", Values: values}}},
 		{Kind: Lines, Title: "Over time", Stacked: true, Gap: time.Minute, Y: 5, W: 12, H: 8, Series: []Series{{Name: "queued", Values: values}}},
 		table,
-	}}.SVG()
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}.SVG())(t)
 	svg := string(file)
-	if err := xml.Unmarshal(file, &struct{}{}); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(svg, "NaN") {
-		t.Errorf("NaN is drawn in\n%s", svg)
-	}
+	expect.NoError(t, xml.Unmarshal(file, &struct{}{}))
+	expect.That(t, !strings.Contains(svg, "NaN"), "NaN is drawn in\n%s", svg)
 	for _, want := range []string{">Now<", ">4<", ">No data<", ">queued<", "Stuck &lt;b&gt;", "NotStarted\u00a0\u00a02\u00a0\u00a0\u00a0\u00a0\u00a0\u00a0\u00a0\u00a0\u00a0\u00a07<", "1 minutes"} {
-		if !strings.Contains(svg, want) {
-			t.Errorf("No %q in\n%s", want, svg)
-		}
+		expect.That(t, strings.Contains(svg, want), "No %q in\n%s", want, svg)
 	}
 }
