@@ -136,7 +136,7 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 
 // These specs run a second manager and stop the first, which only a local control plane lets them do.
 var _ = Describe("The metrics of a manager that does not lead", Label("control", "metrics"), Serial, func() {
-	It("say nothing of TrainJobs before it leads, and of LocalQueues only what it is configured to", func(ctx context.Context) {
+	It("say nothing of TrainJobs before it leads, and of LocalQueues only what it is configured to", long, func(ctx context.Context) {
 		localOnly("the specs of this group stop components")
 		w, _ := newRunning(ctx, "runs")
 

@@ -98,7 +98,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		w.exactlyPlaced(w.EventuallyRuns(ctx, "waits", 1, onH100))
 	}, SpecTimeout(specTimeout))
 
-	It("are left to it, and told so, while both are active; nothing stops and all of them run", since(world.Trainer22), func(ctx context.Context) {
+	It("are left to it, and told so, while both are active; nothing stops and all of them run", long, since(world.Trainer22), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0", gpuToleration)
 		w.Make(ctx, w.Job("runs").GPUs("8").Obj(), w.Job("waits").GPUs("8").Obj())
 		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")

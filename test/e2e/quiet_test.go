@@ -46,7 +46,7 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		Expect(w.Workload(ctx, "runs").UID).To(Equal(wl.UID))
 	}, SpecTimeout(specTimeout))
 
-	It("the Workload of a TrainJob that is gone keeps its quota, and gives it back with the answer", core, func(ctx context.Context) {
+	It("the Workload of a TrainJob that is gone keeps its quota, and gives it back with the answer", core, long, func(ctx context.Context) {
 		w, _ := newRunning(ctx, "gone")
 		wl := w.Workload(ctx, "gone")
 		w.control(ctx, "stop", "kueue-trainer", "kueue")

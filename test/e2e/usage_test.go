@@ -22,7 +22,7 @@ import (
 var _ = Describe("The ledger of resource seconds", Label("control"), Serial, func() {
 	BeforeEach(func() { localOnly("this spec kills the manager") })
 
-	It("says what the objects' own versions say, however often the manager is killed", func(ctx context.Context) {
+	It("says what the objects' own versions say, however often the manager is killed", long, func(ctx context.Context) {
 		w := newPools(ctx, "16", "0")
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
