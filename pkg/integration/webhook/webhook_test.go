@@ -144,8 +144,8 @@ func TestDefaulterWarnsOfWhatItDrops(t *testing.T) {
 			d, _ := newHandlers(t)
 			d.Trainer = testenv.Served(t, trainjob.Trainer21)
 			response := d.Handle(t.Context(), request("user", inttest.Manifest(queue, marked), ""))
-			expect.That(t, len(response.Warnings) == 1 && strings.HasPrefix(response.Warnings[0], "spec.podTemplateOverrides[0].spec.serviceAccountName is dropped"),
-				"Warnings: %q", response.Warnings)
+			want := "spec.podTemplateOverrides[0].spec.serviceAccountName is dropped"
+			expect.That(t, len(response.Warnings) == 1 && strings.HasPrefix(response.Warnings[0], want), "Warnings: %q", response.Warnings)
 			expect.That(t, !strings.Contains(patched(t, inttest.Manifest(queue, marked), response), "mine"), "It is not dropped")
 		})
 	}
