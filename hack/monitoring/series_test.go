@@ -257,8 +257,7 @@ func TestAllExpressionsAreTested(t *testing.T) {
 		}
 		want += len(distinct)
 	}
-	got := len(expressions(t))
-	expect.That(t, got == want, "%d expressions are tested, %d exist", got, want)
+	expect.Same(t, "Unexpected number of expressions that are tested", want, len(expressions(t)))
 }
 
 // The files that lie in config/monitoring and the page are those that would be made.
@@ -280,6 +279,5 @@ func TestRulesAreValid(t *testing.T) {
 	content := expect.Must(os.ReadFile(filepath.Join("..", "..", "config", "monitoring", "rules.yaml")))(t)
 	groups, errs := rulefmt.Parse(content, false, model.UTF8Validation, newParser(), slog.New(slog.DiscardHandler))
 	expect.Need(t, len(errs) == 0, "%v", errs)
-	got, want := len(groups.Groups), len(ruleGroups().Groups)
-	expect.That(t, got == want, "%d groups in rules.yaml, want %d", got, want)
+	expect.Same(t, "Unexpected number of groups in rules.yaml", len(ruleGroups().Groups), len(groups.Groups))
 }

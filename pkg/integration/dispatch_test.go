@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -28,9 +29,7 @@ func dispatched(t *testing.T, change func(*trainjob.TrainJob)) *attempt {
 	t.Helper()
 	stored, _ := suspendedJob()
 	stored.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
-	if change != nil {
-		change(stored)
-	}
+	kit.With(stored, change)
 	r, _ := newReconciler(t, stored)
 	r.env.Defaults = podsets.FixedDefaults(servedDefaults(t))
 	return r
@@ -245,9 +244,5 @@ func dispatchedOn(t *testing.T, change func(*kueue.Workload)) (*attempt, *job, *
 }
 
 func and(changes ...func(*kueue.Workload)) func(*kueue.Workload) {
-	return func(wl *kueue.Workload) {
-		for _, change := range changes {
-			change(wl)
-		}
-	}
+	return func(wl *kueue.Workload) { kit.With(wl, changes...) }
 }

@@ -35,8 +35,7 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 		return env.Remembered.Len() + env.Recorder.Remembered() + env.backoff.Len() + told
 	}
 	remember()
-	got := remembered()
-	expect.Need(t, got == 7, "%d things are remembered, want 7", got)
+	expect.Same(t, "Unexpected number of things that are remembered", 7, remembered())
 	expect.That(t, forgetDeleted(env.forget).Delete(event.DeleteEvent{Object: stored}), "The event must pass")
 	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, remembered())
 }

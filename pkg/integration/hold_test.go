@@ -13,6 +13,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -39,12 +40,8 @@ func TestEnsureHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			trainJob := inttest.Job("a")
 			wl := inttest.WorkloadOf(trainJob)
-			if tc.job != nil {
-				tc.job(trainJob)
-			}
-			if tc.workload != nil {
-				tc.workload(wl)
-			}
+			kit.With(trainJob, tc.job)
+			kit.With(wl, tc.workload)
 			c := inttest.Fake(wl).Build()
 			there := []kueue.Workload{*theWorkload(t, c)}
 			expect.NoError(t, (&attempt{env: &environment{client: c}}).ensureHeld(t.Context(), &job{TrainJob: *trainJob}, there))

@@ -4,7 +4,6 @@ package integration
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -52,10 +51,7 @@ func (l *logged) look(t *testing.T) []said {
 	expect.That(t, !strings.Contains(l.out.String(), "s3cret"), "The job's environment is in the log:\n%s", l.out.String())
 	var lines []said
 	for line := range strings.Lines(l.out.String()) {
-		var one said
-		err := json.Unmarshal([]byte(line), &one)
-		expect.Need(t, err == nil, "%v:\n%s", err, line)
-		lines = append(lines, one)
+		lines = append(lines, expect.FromJSON[said](t, line))
 	}
 	return lines
 }

@@ -139,10 +139,7 @@ func TestNoticeOf(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "wl"}}
-			for _, change := range tc.workload {
-				change(wl)
-			}
+			wl := kit.With(&kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "wl"}}, tc.workload...)
 			expect.Same(t, "Unexpected notice", tc.want, noticeOf(wl), cmp.AllowUnexported(notice{}))
 		})
 	}

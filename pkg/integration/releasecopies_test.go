@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -227,10 +228,7 @@ func TestRemainderGoesWithItsLastPod(t *testing.T) {
 	made := func(change ...func(*kueue.Workload)) *kueue.Workload {
 		rest := remainderOf(copyOf())
 		rest.Status, rest.CreationTimestamp = remainder.Charge(copyOf()), metav1.NewTime(time.Now().Add(-time.Hour))
-		for _, c := range change {
-			c(rest)
-		}
-		return rest
+		return kit.With(rest, change...)
 	}
 	uncharged := func(rest *kueue.Workload) { rest.Status = kueue.WorkloadStatus{} }
 	ended := podLeft()

@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -84,9 +85,7 @@ func TestLackOf(t *testing.T) {
 			if js.Spec.ReplicatedJobs = tc.replicated; tc.replicated == nil {
 				js.Spec.ReplicatedJobs = plain
 			}
-			if tc.change != nil {
-				tc.change(js)
-			}
+			kit.With(js, tc.change)
 			if tc.none {
 				js = nil
 			}

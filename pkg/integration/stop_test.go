@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -51,9 +52,7 @@ func TestLongStopIsTold(t *testing.T) {
 			child.Status.Active = tc.pods
 			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
-			if tc.stop != nil {
-				tc.stop(wl)
-			}
+			kit.With(wl, tc.stop)
 			r, recorder := newReconciler(t, stored, js, child, wl)
 			if tc.deleted {
 				deletedLongAgo(t, r, wl)

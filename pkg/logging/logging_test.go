@@ -46,9 +46,7 @@ func TestSetDefault(t *testing.T) {
 	klog.Info("of client-go")
 	var messages []string
 	for line := range bytes.Lines(out.Bytes()) {
-		var read struct{ Msg string }
-		expect.NoError(t, json.Unmarshal(line, &read))
-		messages = append(messages, read.Msg)
+		messages = append(messages, expect.FromJSON[struct{ Msg string }](t, string(line)).Msg)
 	}
 	want := []string{"http: TLS handshake error from 127.0.0.1:1: remote error", "of client-go"}
 	expect.Same(t, "Unexpected lines", want, messages)

@@ -110,8 +110,7 @@ func TestPlots(t *testing.T) {
 		"cpu.svg":    {"API server", ">10<", "kueue-trainer"},
 		"growth.svg": {"TrainJobs in a burst", "kueue-trainer"},
 	} {
-		err := xml.Unmarshal(files[name], &struct{}{})
-		expect.That(t, err == nil, "%s: %v", name, err)
+		expect.NoError(t, xml.Unmarshal(files[name], &struct{}{}))
 		for _, want := range wants {
 			expect.That(t, strings.Contains(string(files[name]), want), "%s has no %s", name, want)
 		}

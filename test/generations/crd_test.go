@@ -19,7 +19,6 @@ import (
 	apiservervalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -38,8 +37,7 @@ func newCRD(t *testing.T, module string) *crd {
 	list.Dir = module
 	dir := expect.Must(list.Output())(t)
 	data := expect.Must(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml")))(t)
-	var v1 apiextensionsv1.CustomResourceDefinition
-	expect.NoError(t, yaml.UnmarshalStrict(data, &v1))
+	v1 := expect.FromYAML[apiextensionsv1.CustomResourceDefinition](t, string(data))
 	var schema apiextensions.JSONSchemaProps
 	expect.NoError(t, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v1.Spec.Versions[0].Schema.OpenAPIV3Schema, &schema, nil))
 	structural := expect.Must(structuralschema.NewStructural(&schema))(t)

@@ -34,6 +34,16 @@ const (
 	PriorityLabel = "kueue.x-k8s.io/priority-class"
 )
 
+// With changes an object, and returns it. A change that is nil is none.
+func With[T any](obj *T, changes ...func(*T)) *T {
+	for _, change := range changes {
+		if change != nil {
+			change(obj)
+		}
+	}
+	return obj
+}
+
 // TrainJobBuilder builds a TrainJob.
 type TrainJobBuilder struct{ trainer.TrainJob }
 

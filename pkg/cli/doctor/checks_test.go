@@ -80,11 +80,7 @@ func withManager(content string) func(*Facts) { return func(f *Facts) { f.manage
 
 // all are several changes as one.
 func all(changes ...func(*Facts)) func(*Facts) {
-	return func(f *Facts) {
-		for _, change := range changes {
-			change(f)
-		}
-	}
+	return func(f *Facts) { kit.With(f, changes...) }
 }
 
 func TestParts(t *testing.T) {
@@ -755,8 +751,7 @@ func TestOnlyRightsAreToldAsRights(t *testing.T) {
 				"The reason is not told: %+v", r.Unseen)
 			err := report(io.Discard, func(io.Writer, show.Paint, Report) error { return nil }, r)
 			expect.Same(t, "Unexpected exit code of error "+expect.Text(err), tc.code, exit.Code(err))
-			listing := strings.Contains(err.Error(), "run doctor as somebody")
-			expect.That(t, listing == (tc.code == exit.Unseen), "The advice is not what helps: %v", err)
+			expect.That(t, strings.Contains(err.Error(), "run doctor as somebody") == (tc.code == exit.Unseen), "The advice is not what helps: %v", err)
 		})
 	}
 }

@@ -210,12 +210,7 @@ func one(severity Severity, reason, object string, commands ...string) []Finding
 func with(t *testing.T, changes ...func(*Facts)) *Facts {
 	t.Helper()
 	f := healthy(t)
-	for _, change := range changes {
-		if change != nil {
-			change(f)
-		}
-	}
-	return f
+	return kit.With(f, changes...)
 }
 
 // eachFinds breaks a healthy installation in each way, after some other, and compares what is found.

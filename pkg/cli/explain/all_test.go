@@ -159,9 +159,7 @@ func TestReadAllAsksWhereJobsWait(t *testing.T) {
 				wl := objects[first+n].(*kueue.Workload)
 				jobs[n].Labels[kueueconstants.QueueLabel], wl.Spec.QueueName = jobs[n].Name, kueue.LocalQueueName(jobs[n].Name)
 				objects = append(objects, ptr.To(localQueue(jobs[n].Name, "gpus")))
-				if tc.change != nil {
-					tc.change(wl)
-				}
+				kit.With(wl, tc.change)
 			}
 			h := &harness{T: t, objects: objects, forbidden: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue"}}
 			if tc.served {

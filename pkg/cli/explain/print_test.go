@@ -142,9 +142,8 @@ What helps with a flavor:
 }
 
 func TestNamesInJSON(t *testing.T) {
-	data := expect.Must(json.Marshal(Explain(newScene(taken("h100", 3), withPods(1, runningPod)).facts(t))))(t)
-	var got map[string]json.RawMessage
-	expect.NoError(t, json.Unmarshal(data, &got))
+	text := expect.JSON(t, Explain(newScene(taken("h100", 3), withPods(1, runningPod)).facts(t)))
+	got := expect.FromJSON[map[string]json.RawMessage](t, text)
 	names := map[string][]string{"": slices.Sorted(maps.Keys(got))}
 	for _, part := range []string{"state", "queue", "chain", "flavors", "podSets", "placement"} {
 		names[part] = namesOf(t, got[part])
@@ -168,7 +167,5 @@ func namesOf(t *testing.T, data json.RawMessage) []string {
 	if json.Unmarshal(data, &list) == nil {
 		return slices.Sorted(maps.Keys(list[0]))
 	}
-	var object map[string]any
-	expect.NoError(t, json.Unmarshal(data, &object))
-	return slices.Sorted(maps.Keys(object))
+	return slices.Sorted(maps.Keys(expect.FromJSON[map[string]any](t, string(data))))
 }

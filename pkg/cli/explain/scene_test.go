@@ -79,10 +79,7 @@ func newScene(with ...func(*scene)) *scene {
 	s.Job.Spec.Suspend = ptr.To(true)
 	s.Workload = waitingWorkload("llm", "gpus", 4, minutesAgo(5))
 	s.PodSets = s.Workload.Spec.PodSets
-	for _, change := range with {
-		change(s)
-	}
-	return s
+	return kit.With(s, with...)
 }
 
 // waitingFor is the configuration of a manager that waits so long for a JobSet.

@@ -73,16 +73,14 @@ func TestHandBackOfAManagerCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm"}}
 			job.Spec.Suspend, job.Spec.ManagedBy = ptr.To(true), ptr.To("kueue.x-k8s.io/multikueue")
-			if tc.change != nil {
-				tc.change(job)
-			}
+			kit.With(job, tc.change)
 			c := clusterWith(t, "runtimePatches", job, func(*trainjob.TrainJob) {})
 			h := &handBack{client: c, served: tc.served, field: patch.Of(tc.served), placed: tc.placed}
 			expect.Same(t, "Unexpected answer", tc.want, expect.Must(h.handBack(t.Context(), job))(t))
 			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
 			var entries string
 			for _, p := range job.Spec.RuntimePatches {
-				entries += string(expect.Must(json.Marshal(p))(t))
+				entries += expect.JSON(t, p)
 			}
 			want := map[string]string{"entry made": `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`}[tc.want]
 			expect.Same(t, "Unexpected entries", want, entries)
@@ -163,14 +161,7 @@ func TestUngateJobSet(t *testing.T) {
 			data := expect.Must(ungate.Data(js))(t)
 			operations := expect.Must(jsonpatch.DecodePatch(data))(t)
 			got := expect.Must(operations.Apply([]byte(pod(tc.template))))(t)
-			expect.Same(t, "Unexpected JobSet", decoded(t, []byte(pod(tc.want))), decoded(t, got))
+			expect.Same(t, "Unexpected JobSet", expect.FromJSON[any](t, pod(tc.want)), expect.FromJSON[any](t, string(got)))
 		})
 	}
-}
-
-func decoded(t *testing.T, data []byte) any {
-	t.Helper()
-	var value any
-	expect.NoError(t, json.Unmarshal(data, &value))
-	return value
 }

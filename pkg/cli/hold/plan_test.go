@@ -14,6 +14,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -22,10 +23,7 @@ func waits(queue string, changes ...func(*view)) *view {
 	v := &view{workload: &kueue.Workload{}, job: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm"}}}
 	v.job.Spec.Suspend = ptr.To(true)
 	v.job.Labels = map[string]string{kueueconstants.QueueLabel: queue}
-	for _, change := range changes {
-		change(v)
-	}
-	return v
+	return kit.With(v, changes...)
 }
 
 func hasQuota(v *view) {

@@ -19,10 +19,7 @@ import (
 
 func node(name, pool, gpus string, change ...func(*corev1.Node)) corev1.Node {
 	n := kit.ReadyNode(name, map[string]string{"pool": pool}, "nvidia.com/gpu", gpus)
-	for _, c := range change {
-		c(n)
-	}
-	return *n
+	return *kit.With(n, change...)
 }
 
 func pod(node, gpus string, phase corev1.PodPhase) corev1.Pod {

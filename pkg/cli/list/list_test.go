@@ -43,11 +43,7 @@ func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *expl
 	}
 	// What limits alone say counts, too.
 	f.Workload.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Limits = kit.Amounts("nvidia.com/gpu", "8")
-	for _, change := range changes {
-		if change != nil {
-			change(f)
-		}
-	}
+	kit.With(f, changes...)
 	if f.Workload != nil {
 		f.PodSets = f.Workload.Spec.PodSets
 	}

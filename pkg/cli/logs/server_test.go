@@ -45,7 +45,8 @@ func TestOpener(t *testing.T) {
 	defer server.Close()
 	c := expect.Must(kubernetes.NewForConfig(&rest.Config{Host: server.URL}))(t)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm-node-0-1-xyz"}}
-	log := expect.Must(openerOf(c)(t.Context(), pod, &corev1.PodLogOptions{Container: "node", Follow: true, TailLines: ptr.To[int64](5), SinceSeconds: ptr.To[int64](60)}))(t)
+	options := &corev1.PodLogOptions{Container: "node", Follow: true, TailLines: ptr.To[int64](5), SinceSeconds: ptr.To[int64](60)}
+	log := expect.Must(openerOf(c)(t.Context(), pod, options))(t)
 	got := expect.Must(io.ReadAll(log))(t)
 	want := "/api/v1/namespaces/team/pods/llm-node-0-1-xyz/log?container=node&follow=true&sinceSeconds=60&tailLines=5"
 	expect.Same(t, "Unexpected request", want, string(got))

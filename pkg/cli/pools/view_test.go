@@ -142,10 +142,7 @@ unseen:
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			i := someCluster()
-			if tc.change != nil {
-				tc.change(i)
-			}
+			i := kit.With(someCluster(), tc.change)
 			view := expect.Must(newView(context.Background(), i))(t)
 			write := expect.Must(newPrinter(tc.format))(t)
 			var out strings.Builder

@@ -93,11 +93,9 @@ podTemplateOverrides:
 
 const patchOfNode = `{trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {metadata: {annotations: {mine: "1"}}, spec: {nodeSelector: {a: b}}}}}}]}}}}`
 
-func object(t *testing.T, text string) (read map[string]any) {
+func object(t *testing.T, text string) map[string]any {
 	t.Helper()
-	err := yaml.Unmarshal([]byte(text), &read)
-	expect.Need(t, err == nil, "Decoding %s: %v", text, err)
-	return read
+	return expect.FromYAML[map[string]any](t, text)
 }
 
 func text(t *testing.T, value any) string {

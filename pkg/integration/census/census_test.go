@@ -99,10 +99,7 @@ func TestStateOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			job := jobOf("job")
-			if tc.change != nil {
-				tc.change(job)
-			}
+			job := kit.With(jobOf("job"), tc.change)
 			var wl *kueue.Workload
 			if tc.conditions != nil {
 				wl = workloadOf(job, tc.conditions...)

@@ -3,7 +3,6 @@
 package webhook
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -33,8 +32,7 @@ func TestRestoreFields(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			ops := expect.Must(restoreFields([]byte(tc.given), []byte(stored), tc.own))(t)
-			got := expect.Must(json.Marshal(ops))(t)
-			expect.Same(t, "unexpected operations", tc.want, string(got))
+			expect.Same(t, "unexpected operations", tc.want, expect.JSON(t, ops))
 		})
 	}
 }

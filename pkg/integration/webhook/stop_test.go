@@ -32,8 +32,8 @@ func TestWarnsOfStopsInVain(t *testing.T) {
 			_, v := newHandlers(t)
 			response := v.Handle(t.Context(), request(tc.user, inttest.Manifest(tc.labels, tc.object), inttest.Manifest(tc.oldLabels, tc.old)))
 			expect.Need(t, response.Allowed, "Refused: %v", response.Result)
-			warns := strings.Contains(strings.Join(response.Warnings, ""), "kubectl trainjob stop -n ns ")
-			expect.That(t, warns == tc.warns, "Unexpected warnings %q", response.Warnings)
+			expect.That(t, strings.Contains(strings.Join(response.Warnings, ""), "kubectl trainjob stop -n ns ") == tc.warns,
+				"Unexpected warnings %q", response.Warnings)
 		})
 	}
 }

@@ -144,8 +144,8 @@ func TestDefaulterWarnsOfWhatItDrops(t *testing.T) {
 			d, _ := newHandlers(t)
 			d.Trainer = testenv.Served(t, trainjob.Trainer21)
 			response := d.Handle(t.Context(), request("user", inttest.Manifest(queue, marked), ""))
-			expect.That(t, len(response.Warnings) == 1 && strings.HasPrefix(response.Warnings[0], "spec.podTemplateOverrides[0].spec.serviceAccountName is dropped"),
-				"Warnings: %q", response.Warnings)
+			want := "spec.podTemplateOverrides[0].spec.serviceAccountName is dropped"
+			expect.That(t, len(response.Warnings) == 1 && strings.HasPrefix(response.Warnings[0], want), "Warnings: %q", response.Warnings)
 			expect.That(t, !strings.Contains(patched(t, inttest.Manifest(queue, marked), response), "mine"), "It is not dropped")
 		})
 	}
@@ -161,7 +161,7 @@ func wantDefaulted(t *testing.T, d *defaulter, user, queue, oldSpec, spec, want 
 	}
 	response := d.Handle(t.Context(), request(user, object, old))
 	expect.Need(t, response.Allowed, "Refused: %v", response.Result)
-	expect.Same(t, "Unexpected object", decoded(t, inttest.Manifest(queue, want)), decoded(t, patched(t, object, response)))
+	expect.Same(t, "Unexpected object", expect.FromJSON[any](t, inttest.Manifest(queue, want)), expect.FromJSON[any](t, patched(t, object, response)))
 }
 
 func patched(t *testing.T, object string, response admission.Response) string {
@@ -170,13 +170,6 @@ func patched(t *testing.T, object string, response admission.Response) string {
 	out, err := expect.Must(jsonpatch.DecodePatch(data))(t).Apply([]byte(object))
 	expect.Need(t, err == nil, "Patch %s does not apply: %v", data, err)
 	return string(out)
-}
-
-func decoded(t *testing.T, object string) any {
-	t.Helper()
-	var value any
-	expect.NoError(t, json.Unmarshal([]byte(object), &value))
-	return value
 }
 
 func TestValidator(t *testing.T) {
@@ -373,8 +366,7 @@ func TestJobThatGivesItsQuotaBackIsNotResumed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
 			old, resumed := inQueue(torch(suspended, gateJSON)), inQueue(torch(resumed, gateJSON))
-			var job trainjob.TrainJob
-			expect.NoError(t, json.Unmarshal([]byte(old), &job))
+			job := expect.FromJSON[trainjob.TrainJob](t, old)
 			if !tc.noWorkload {
 				job.Namespace = "ns"
 				wl := inttest.WorkloadOf(&job, inttest.Admitted)
@@ -384,8 +376,7 @@ func TestJobThatGivesItsQuotaBackIsNotResumed(t *testing.T) {
 				expect.NoError(t, d.Client.Create(t.Context(), wl))
 			}
 			response := d.Handle(t.Context(), request(cmp.Or(tc.user, "user"), resumed, old))
-			var after trainjob.TrainJob
-			expect.NoError(t, json.Unmarshal([]byte(patched(t, resumed, response)), &after))
+			after := expect.FromJSON[trainjob.TrainJob](t, patched(t, resumed, response))
 			expect.That(t, after.Suspended() == tc.wantSuspended && len(response.Warnings) > 0 == tc.wantSuspended,
 				"The job is suspended: %t, with warnings %q; want %t", after.Suspended(), response.Warnings, tc.wantSuspended)
 		})

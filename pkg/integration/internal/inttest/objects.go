@@ -36,10 +36,7 @@ func Owned(job metav1.Object, name string) metav1.ObjectMeta {
 func WorkloadOf(job *trainjob.TrainJob, changes ...func(*kueue.Workload)) *kueue.Workload {
 	wl := &kueue.Workload{ObjectMeta: Owned(job, jobframework.GetWorkloadNameForOwnerWithGVK(job.Name, job.UID, trainjob.GVK))}
 	wl.Spec.QueueName = kueue.LocalQueueName(job.Labels["kueue.x-k8s.io/queue-name"])
-	for _, change := range changes {
-		change(wl)
-	}
-	return wl
+	return kit.With(wl, changes...)
 }
 
 // AdmittedOf makes the Workload of TrainJob team/llm, which has quota.
@@ -106,10 +103,7 @@ func PodOf(namespace, jobSet string, changes ...func(*corev1.Pod)) *corev1.Pod {
 		Spec:   corev1.PodSpec{NodeName: "node"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
-	for _, change := range changes {
-		change(pod)
-	}
-	return pod
+	return kit.With(pod, changes...)
 }
 
 // ClusterQueue makes a ClusterQueue "cq" behind admission checks.

@@ -158,6 +158,5 @@ func TestLostResponseWasCommitted(t *testing.T) {
 		t.Errorf("answered with %s", resp.Status)
 	}
 	expect.That(t, s.api.writes == 1, "%d writes arrived", s.api.writes)
-	got := len(s.Writes("team"))
-	expect.That(t, got == 1, "%d writes are on record", got)
+	expect.Same(t, "Unexpected number of writes on record", 1, len(s.Writes("team")))
 }

@@ -23,8 +23,7 @@ func TestLegend(t *testing.T) {
 		"quota":                         "quota",
 		"":                              "",
 	} {
-		got := Legend(format, labels)
-		expect.That(t, got == want, "Legend(%q) is %q, want %q", format, got, want)
+		expect.Same(t, "Unexpected Legend of "+format, want, Legend(format, labels))
 	}
 }
 
@@ -43,8 +42,7 @@ func TestAmount(t *testing.T) {
 		{48, "short", "48"},
 		{0.03333, "short", "0.0333"},
 	} {
-		got := Amount(test.value, test.unit)
-		expect.That(t, got == test.want, "%v in %s is %q, want %q", test.value, test.unit, got, test.want)
+		expect.Same(t, "Unexpected Amount in "+test.unit, test.want, Amount(test.value, test.unit))
 	}
 }
 
