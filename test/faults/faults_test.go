@@ -79,8 +79,9 @@ func choose(t *testing.T, plans []plan) []plan {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano()) % 1e6
 	}
-	t.Logf("-faults.seed=%d", *seed)
-	return sample(plans, *sampleSize, *seed)
+	chosen := sample(plans, *sampleSize, *seed)
+	t.Logf("-faults.seed=%d, a sample: %d of %d plans", *seed, len(chosen), len(plans))
+	return chosen
 }
 
 // learn runs the scenarios without faults, all at once. What they violate even so is counted; one

@@ -84,16 +84,30 @@ func TestGoTestsNamesTheInnermostFailure(t *testing.T) {
 }
 
 func TestGinkgoSpecs(t *testing.T) {
-	spec := func(state types.SpecState, message string) types.SpecReport {
-		return types.SpecReport{LeafNodeType: types.NodeTypeIt, LeafNodeText: "spec", State: state, Failure: types.Failure{Message: message}}
+	spec := func(name string, state types.SpecState, message string) types.SpecReport {
+		return types.SpecReport{LeafNodeType: types.NodeTypeIt, LeafNodeText: name, State: state, Failure: types.Failure{Message: message}}
 	}
 	setUp := types.SpecReport{LeafNodeType: types.NodeTypeSynchronizedBeforeSuite, State: types.SpecStatePassed}
 	got := ginkgoSpecs([]types.Report{{SpecReports: types.SpecReports{
-		setUp, spec(types.SpecStatePassed, ""), spec(types.SpecStateFailed, "no"),
-		spec(types.SpecStateSkipped, ""), spec(types.SpecStateSkipped, "the cluster runs Trainer 2.1"),
+		setUp, spec("passes", types.SpecStatePassed, ""), spec("fails", types.SpecStateFailed, "no"),
+		spec("long", types.SpecStateSkipped, ""), spec("newer", types.SpecStateSkipped, "the cluster runs Trainer 2.1"),
 	}}})
-	want := specs{Run: 2, Left: 1, Failures: []failure{{"spec", ":0 no"}}}
-	expect.Same(t, "unexpected specs", want, got)
+	want := specs{Run: 2, Left: 1, Ran: map[string]bool{"passes": true, "fails": true, "long": false}, Failures: []failure{{"fails", ":0 no"}}}
+	expect.Same(t, "Unexpected specs", want, got)
+}
+
+func TestLeftIsWhatNoPartOfASuiteRuns(t *testing.T) {
+	of := func(suite string, ran ...string) result {
+		r := result{Suite: suite, Specs: specs{Ran: map[string]bool{"a": false, "b": false, "c": false}, Left: 3 - len(ran)}}
+		for _, name := range ran {
+			r.Specs.Ran[name] = true
+		}
+		return r
+	}
+	results := []result{of("e2e", "a"), of("", "a"), of("e2e", "b")}
+	for i, want := range []int{0, 2, 1} {
+		expect.Same(t, fmt.Sprintf("Unexpected specs left of part %d", i), want, left(results, i))
+	}
 }
 
 // makefile has targets that pass, fail, and tell in which order they ran.

@@ -14,6 +14,8 @@ type part struct {
 	name string
 	// target of the Makefile, with variables.
 	target []string
+	// suite is set where several parts share the specs of one.
+	suite string
 	// needs names the parts that have to pass before.
 	needs []string
 	// busy is set where it keeps all processors busy. Such a part gives way to those that wait
@@ -60,9 +62,9 @@ const ofGenerations = "(mainjob|exact|others|restore|start|quota|rules|walk|gene
 // gateParts are what every change has to pass, in the order in which they start.
 var gateParts = []part{
 	binaries,
-	e2e("e2e", "e2e", "!long && !control && !docs-page"),
+	shared(e2e("e2e", "e2e", "!long && !control && !docs-page")),
 	generated,
-	e2e("e2e-control", "e2e-control", "(control || docs-page) && !long"),
+	shared(e2e("e2e-control", "e2e-control", "(control || docs-page) && !long")),
 	unit,
 	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, needs: []string{"binaries"},
 		env: []string{"E2E_FLAGS=-ginkgo.focus-file='" + ofGenerations + "'"}},
@@ -80,8 +82,8 @@ var allParts = []part{
 	binaries, generated, unit, lint, chart, nodeImage,
 	{name: "race", target: []string{"race"}, busy: true},
 	{name: "generations", target: []string{"generations"}, busy: true},
-	e2e("e2e", "e2e", "!control && !docs-page"),
-	e2e("e2e-control", "e2e-control", "control || docs-page"),
+	shared(e2e("e2e", "e2e", "!control && !docs-page")),
+	shared(e2e("e2e-control", "e2e-control", "control || docs-page")),
 	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, needs: []string{"binaries"}},
 	{name: "e2e-2.1-all", target: []string{"e2e-2.1"}, needs: []string{"e2e-2.1"}},
 	{name: "e2e-2.2", target: []string{"e2e-2.2"}, needs: []string{"e2e-2.1-all"}},
@@ -98,6 +100,12 @@ var allParts = []part{
 // e2e runs the specs that a label filter picks.
 func e2e(name, target, filter string) part {
 	return part{name: name, target: []string{target}, needs: []string{"binaries"}, env: flags(filter)}
+}
+
+// shared marks the parts that the e2e specs are divided among.
+func shared(p part) part {
+	p.suite = "e2e"
+	return p
 }
 
 // kind runs specs on a kind cluster of its own, which stays where they fail.

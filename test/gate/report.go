@@ -22,6 +22,8 @@ type specs struct {
 	Run int `json:"run"`
 	// Left are those that its flags leave out. What the cluster is not made for is not counted.
 	Left int `json:"left"`
+	// Ran has Ginkgo's specs by name: whether they ran, or are left. Another part may run those.
+	Ran map[string]bool `json:"ran,omitempty"`
 	// Failures are told one by one.
 	Failures []failure `json:"failures,omitempty"`
 }
@@ -55,22 +57,24 @@ func readSpecs(report, log string) specs {
 }
 
 func ginkgoSpecs(reports []types.Report) specs {
-	var s specs
+	s := specs{Ran: map[string]bool{}}
 	for _, report := range reports {
 		for _, spec := range report.SpecReports {
-			switch {
-			case spec.State.Is(types.SpecStateFailureStates):
+			if spec.State.Is(types.SpecStateFailureStates) {
 				s.Failures = append(s.Failures, failure{spec.FullText(), spec.FailureLocation().String() + " " + spec.FailureMessage()})
-			case spec.LeafNodeType != types.NodeTypeIt:
-				continue
-			case spec.State.Is(types.SpecStateSkipped) && spec.Failure.Message == "":
-				s.Left++
-			case spec.State.Is(types.SpecStateSkipped | types.SpecStatePending):
-				continue
 			}
-			if spec.LeafNodeType == types.NodeTypeIt && !spec.State.Is(types.SpecStateSkipped) {
-				s.Run++
+			leftOut := spec.State.Is(types.SpecStateSkipped | types.SpecStatePending)
+			// Who skips itself says why: the cluster is not made for it.
+			if spec.LeafNodeType == types.NodeTypeIt && !(leftOut && spec.Failure.Message != "") {
+				s.Ran[spec.FullText()] = s.Ran[spec.FullText()] || !leftOut
 			}
+		}
+	}
+	for _, ran := range s.Ran {
+		if ran {
+			s.Run++
+		} else {
+			s.Left++
 		}
 	}
 	return s
@@ -124,8 +128,8 @@ func summary(results []result, all bool) string {
 	fmt.Fprintf(&b, "Tested: %s, with %s on %d processors.\n\n", results[0].Commit, runtime.Version(), runtime.NumCPU())
 	fmt.Fprintf(&b, "| %-18s | seconds | specs run | left | |\n|%s|--------:|----------:|-----:|---|\n", "part", strings.Repeat("-", 20))
 	var run, failed int
-	for _, r := range results {
-		fmt.Fprintf(&b, "| %-18s | %7.0f | %9d | %4d | %s |\n", r.Part, r.Seconds, r.Specs.Run, r.Specs.Left, r.state())
+	for i, r := range results {
+		fmt.Fprintf(&b, "| %-18s | %7.0f | %9d | %4d | %s |\n", r.Part, r.Seconds, r.Specs.Run, left(results, i), r.state())
 		run, failed = run+r.Specs.Run, failed+len(r.Specs.Failures)
 	}
 	if !all {
@@ -133,6 +137,34 @@ func summary(results []result, all bool) string {
 	}
 	fmt.Fprintf(&b, "\n%d passed, %d failed\n", run-failed, failed)
 	return b.String()
+}
+
+// left counts the specs of a part that no part of the same suite has run. Of a suite that several
+// parts share, the last one tells of all.
+func left(results []result, i int) int {
+	r := results[i]
+	if r.Suite == "" || len(r.Specs.Ran) == 0 {
+		return r.Specs.Left
+	}
+	shared := map[string]bool{}
+	for j, other := range results {
+		if other.Suite != r.Suite {
+			continue
+		}
+		if j > i {
+			return 0
+		}
+		for name, ran := range other.Specs.Ran {
+			shared[name] = shared[name] || ran
+		}
+	}
+	n := 0
+	for _, ran := range shared {
+		if !ran {
+			n++
+		}
+	}
+	return n
 }
 
 // most is how many failures of a part are told; the log has all.

@@ -35,6 +35,7 @@ type run struct {
 // result is what came of a part.
 type result struct {
 	Part    string  `json:"part"`
+	Suite   string  `json:"suite,omitempty"`
 	Commit  string  `json:"commit"`
 	Seconds float64 `json:"seconds"`
 	// Error is how the part ended, empty if it passed.
@@ -143,7 +144,7 @@ func total(busy map[string]int) int {
 
 // play runs a part to its end. All that it started ends with it where we are told to end.
 func (r *run) play(ctx context.Context, p part, commit string) result {
-	res := result{Part: p.name, Commit: commit, Log: filepath.Join(r.dir, p.name+".log")}
+	res := result{Part: p.name, Suite: p.suite, Commit: commit, Log: filepath.Join(r.dir, p.name+".log")}
 	report := filepath.Join(r.dir, p.name+".json")
 	start := time.Now()
 	err := func() error {
