@@ -129,15 +129,13 @@ func TestNotesOf(t *testing.T) {
 }
 
 func TestTheTestsOfTheRevisionAreKept(t *testing.T) {
-	for said, kept := range map[string]bool{"Tested: abc, with go": true, "Tested: another": false} {
+	for said, kept := range map[string]bool{"Tested: abc, with go": true, "Tested: abc+changes, with go": false, "Tested: another, with go": false} {
 		r := &release{root: t.TempDir(), out: t.TempDir(), revision: "abc"}
 		dir := filepath.Join(r.root, ".tests", "all")
 		if err := r.tests(); err != nil {
 			t.Errorf("without a run: %v", err)
 		}
-		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "tests.md"), []byte(said), 0o644), r.tests()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "tests.md"), []byte(said), 0o644), r.tests()))
 		if _, err := os.Stat(filepath.Join(r.out, "tests.md")); (err == nil) != kept {
 			t.Errorf("%q is kept: %t, want %t", said, err == nil, kept)
 		}

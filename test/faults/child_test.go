@@ -89,6 +89,8 @@ func (c *child) start() {
 		defer close(gone)
 		for c.run(ctx); ctx.Err() == nil; c.run(ctx) {
 			c.exits.Add(1)
+			// One that cannot start would keep a processor busy.
+			time.Sleep(100 * time.Millisecond)
 		}
 	}()
 }

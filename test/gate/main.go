@@ -13,6 +13,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -53,6 +54,18 @@ func gate(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	release, err := lock(filepath.Join(reportDir, "lock"))
+	if err != nil {
+		return err
+	}
+	defer release()
+	file := filepath.Join(dir, "tests.md")
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	r := &run{dir: dir, parts: parts, atATime: *atATime, resumes: *all, engine: hasEngine(), commit: commitOf, out: os.Stdout}
 	results, err := r.run(ctx)
 	if err != nil {
@@ -60,10 +73,25 @@ func gate(ctx context.Context, args []string) error {
 	}
 	table := summary(results, *all)
 	fmt.Print("\n" + table)
-	if err := os.WriteFile(filepath.Join(dir, "tests.md"), []byte(table), 0o644); err != nil {
-		return err
+	// What is kept tells of everything.
+	if *only == "" && ctx.Err() == nil {
+		if err := os.WriteFile(file, []byte(table), 0o644); err != nil {
+			return err
+		}
 	}
 	return verdict(results)
+}
+
+// lock keeps a second run out of this checkout: the parts of both have the same clusters.
+func lock(path string) (release func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another run is going on in this checkout (%s): %w", path, err), file.Close())
+	}
+	return func() { _ = file.Close() }, nil
 }
 
 // verdict tells in a few lines what failed, why, and where to read on.

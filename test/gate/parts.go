@@ -21,6 +21,10 @@ type part struct {
 	// busy is set where it keeps all processors busy. Such a part gives way to those that wait
 	// for their clusters most of the time.
 	busy bool
+	// builds is set where it makes what others start, which may be gone when a run goes on.
+	builds bool
+	// specs is set where to have run none is a failure: a filter may name what is called otherwise now.
+	specs bool
 	// engine is set where it needs a container engine; without one it is left out.
 	engine bool
 	// env of the target.
@@ -47,11 +51,11 @@ func (p part) String() string { return "make " + strings.Join(p.target, " ") }
 
 // Parts of both runs.
 var (
-	binaries  = part{name: "binaries", target: []string{"test-binaries"}, busy: true}
 	generated = part{name: "generated", target: []string{"verify-generated"}, busy: true}
-	unit      = part{name: "unit", target: []string{"unit"}, busy: true, needs: []string{"generated"}}
+	binaries  = part{name: "binaries", target: []string{"test-binaries"}, busy: true, builds: true, needs: []string{"generated"}}
+	unit      = part{name: "unit", target: []string{"unit"}, busy: true, specs: true, needs: []string{"generated"}}
 	lint      = part{name: "lint", target: []string{"lint", "vet"}, busy: true, needs: []string{"generated"}}
-	chart     = part{name: "chart", target: []string{"e2e-chart"}, needs: []string{"binaries"}}
+	chart     = part{name: "chart", target: []string{"e2e-chart"}, specs: true, needs: []string{"binaries"}}
 	nodeImage = part{name: "node-image", target: []string{"kind-node-image"}, busy: true, engine: true, needs: []string{"binaries"}}
 )
 
@@ -61,45 +65,44 @@ const ofGenerations = "(mainjob|exact|others|restore|start|quota|rules|walk|gene
 
 // gateParts are what every change has to pass, in the order in which they start.
 var gateParts = []part{
-	binaries,
+	generated, binaries,
 	shared(e2e("e2e", "e2e", "!long && !control && !docs-page")),
-	generated,
 	shared(e2e("e2e-control", "e2e-control", "(control || docs-page) && !long")),
 	unit,
-	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, needs: []string{"binaries"},
+	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"},
 		env: []string{"E2E_FLAGS=-ginkgo.focus-file='" + ofGenerations + "'"}},
 	nodeImage,
 	e2e("fleet", "e2e-fleet", "!long"),
 	lint,
-	{name: "faults", target: []string{"faults-sample"}, needs: []string{"binaries"}},
+	{name: "faults", target: []string{"faults-sample"}, specs: true, needs: []string{"binaries"}},
 	chart,
 	kind("kind-core"),
-	{name: "generations", target: []string{"generations-sample"}, busy: true},
+	{name: "generations", target: []string{"generations-sample"}, busy: true, specs: true, needs: []string{"generated"}},
 }
 
 // allParts are everything there is.
 var allParts = []part{
-	binaries, generated, unit, lint, chart, nodeImage,
-	{name: "race", target: []string{"race"}, busy: true},
-	{name: "generations", target: []string{"generations"}, busy: true},
+	generated, binaries, unit, lint, chart, nodeImage,
+	{name: "race", target: []string{"race"}, busy: true, specs: true, needs: []string{"generated"}},
+	{name: "generations", target: []string{"generations"}, busy: true, specs: true, needs: []string{"generated"}},
 	shared(e2e("e2e", "e2e", "!control && !docs-page")),
 	shared(e2e("e2e-control", "e2e-control", "control || docs-page")),
-	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, needs: []string{"binaries"}},
-	{name: "e2e-2.1-all", target: []string{"e2e-2.1"}, needs: []string{"e2e-2.1"}},
-	{name: "e2e-2.2", target: []string{"e2e-2.2"}, needs: []string{"e2e-2.1-all"}},
-	{name: "kubernetes-1.37", target: []string{"e2e-1.37"}, needs: []string{"e2e-2.2"}, env: flags("core && !long")},
+	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"}},
+	{name: "e2e-2.1-all", target: []string{"e2e-2.1"}, specs: true, needs: []string{"e2e-2.1"}},
+	{name: "e2e-2.2", target: []string{"e2e-2.2"}, specs: true, needs: []string{"e2e-2.1-all"}},
+	{name: "kubernetes-1.37", target: []string{"e2e-1.37"}, specs: true, needs: []string{"e2e-2.2"}, env: flags("core && !long")},
 	e2e("fleet", "e2e-fleet", ""),
-	{name: "fleet-mixed", target: []string{"e2e-fleet", "FLEET_WORKERS=external:2.2,external:2.1"}, needs: []string{"fleet"},
+	{name: "fleet-mixed", target: []string{"e2e-fleet", "FLEET_WORKERS=external:2.2,external:2.1"}, specs: true, needs: []string{"fleet"},
 		env: []string{"E2E_FLAGS=-ginkgo.focus=Whatever.release"}},
-	{name: "faults", target: []string{"faults"}, needs: []string{"binaries"}},
+	{name: "faults", target: []string{"faults"}, specs: true, needs: []string{"binaries"}},
 	kind(""),
-	{name: "monitoring", target: []string{"monitoring-test"}, needs: []string{"binaries"}},
-	{name: "mutants", target: []string{"mutants"}, busy: true},
+	{name: "monitoring", target: []string{"monitoring-test"}, specs: true, needs: []string{"binaries"}},
+	{name: "mutants", target: []string{"mutants"}, busy: true, needs: []string{"generated"}},
 }
 
 // e2e runs the specs that a label filter picks.
 func e2e(name, target, filter string) part {
-	return part{name: name, target: []string{target}, needs: []string{"binaries"}, env: flags(filter)}
+	return part{name: name, target: []string{target}, specs: true, needs: []string{"binaries"}, env: flags(filter)}
 }
 
 // shared marks the parts that the e2e specs are divided among.
@@ -111,7 +114,7 @@ func shared(p part) part {
 // kind runs specs on a kind cluster of its own, which stays where they fail.
 func kind(filter string) part {
 	return part{name: "kind", target: []string{"e2e-kind", "kind-down", "KIND_NAME=kueue-trainer-test", "KIND_DIR=.kind-test"},
-		engine: true, needs: []string{"node-image"}, env: flags(filter)}
+		specs: true, engine: true, needs: []string{"node-image"}, env: flags(filter)}
 }
 
 func flags(filter string) []string {

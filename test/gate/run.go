@@ -66,6 +66,10 @@ func (r *run) run(ctx context.Context) ([]result, error) {
 	ended := make(chan result)
 	for waiting := slices.Clone(r.parts); len(waiting) > 0 || len(busy) > 0; {
 		waiting = slices.DeleteFunc(waiting, func(p part) bool {
+			if ctx.Err() != nil {
+				results[p.name] = result{Part: p.name, Commit: commit, Error: "was not started"}
+				return true
+			}
 			if res, known := r.known(p, commit, results); known {
 				results[p.name] = res
 				r.say(p, "%s", res.state())
@@ -91,7 +95,7 @@ func (r *run) run(ctx context.Context) ([]result, error) {
 	for _, p := range r.parts {
 		ordered = append(ordered, results[p.name])
 	}
-	return ordered, ctx.Err()
+	return ordered, nil
 }
 
 // known returns the result of a part that need not, or cannot, be run.
@@ -99,7 +103,7 @@ func (r *run) known(p part, commit string, results map[string]result) (result, b
 	if p.engine && !r.engine {
 		return result{Part: p.name, Commit: commit, LeftOut: "no container engine answers"}, true
 	}
-	if r.resumes {
+	if r.resumes && !p.builds {
 		if earlier, err := r.read(p, commit); err == nil {
 			return earlier, true
 		}
@@ -160,19 +164,48 @@ func (r *run) play(ctx context.Context, p part, commit string) result {
 			}
 		}
 		cmd := exec.CommandContext(ctx, p.argv()[0], p.argv()[1:]...)
-		cmd.Env = append(os.Environ(), append(p.env, "REPORT="+report)...)
+		cmd.Env = append(environment(), append(p.env, "REPORT="+report)...)
+		if !p.builds {
+			cmd.Env = append(cmd.Env, "BUILT=1")
+		}
 		cmd.Stdout, cmd.Stderr = log, log
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-		cmd.WaitDelay = time.Minute // make waits for the control planes that its targets take down
+		cmd.Cancel = func() error { return end(-cmd.Process.Pid) }
+		cmd.WaitDelay = endsWithin
 		return cmd.Run()
 	}()
+	if now, errNow := r.commit(ctx); err == nil && (errNow != nil || now != commit) {
+		err = fmt.Errorf("the checkout has changed meanwhile: it is %s now", now)
+	}
 	res.Seconds = time.Since(start).Seconds()
 	res.Specs, res.Error = readSpecs(report, res.Log), errorText(err)
+	if p.specs && res.Error == "" && res.Specs.Run == 0 {
+		res.Error = "ran no spec"
+	}
 	if err := r.write(res); err != nil && res.Error == "" {
 		res.Error = err.Error()
 	}
 	return res
+}
+
+// endsWithin is how long the targets of a part may take down their control planes.
+const endsWithin = time.Minute
+
+// end asks a group of processes to end, and has those killed that do not.
+func end(group int) error {
+	time.AfterFunc(endsWithin, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
+	return syscall.Kill(group, syscall.SIGTERM)
+}
+
+// environment is ours without what would choose a cluster, or other specs, for every part: they are
+// what the table of parts says.
+func environment() []string {
+	choices := []string{"KUBECONFIG", "LOCAL_DIR", "FLEET_DIR", "FLEET_MANAGER", "FLEET_WORKERS", "NODES", "INTEGRATION",
+		"TRAINER", "KUBERNETES", "REPORT", "BUILT", "MAKEFLAGS", "MFLAGS"}
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return slices.Contains(choices, name) || strings.HasSuffix(name, "_FLAGS")
+	})
 }
 
 func errorText(err error) string {
