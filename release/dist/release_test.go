@@ -29,7 +29,7 @@ const testVersion = "v0.1.0"
 
 var testDate = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// compileFast shares Go's build cache with the tests, which -trimpath would not.
+// compileFast shares Go's build cache with the tests: it has their flags, and not those of a release.
 func compileFast(command, out string, platform *v1.Platform) error {
 	cmd := exec.Command("go", "build", "-ldflags", "-s -w -X github.com/kueue-trainer/kueue-trainer/pkg/version.version="+testVersion, "-o", out, command)
 	cmd.Dir = "../.."

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kit is what tests of every kind share: builders in the words of the field, a scheme, and
-// clients of clusters that are not there. It imports nobody's code but API types, so that every
-// test can import it.
+// clients of clusters that are not there. It imports nothing of this repository, so that every test
+// can import it.
 package kit
 
 import (

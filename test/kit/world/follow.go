@@ -5,14 +5,16 @@ package world
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Follow shows note every version of the world's objects of a kind, one at a time, until stop. What note
-// fills may be read in reading.
+// Follow shows note every version of the world's objects of a kind, one at a time, until stop, which
+// fails where the watch has ended before: then not every version was seen. What note fills may be read
+// in reading.
 func Follow[T client.Object](
 	ctx context.Context, w *World, list client.ObjectList, note func(T),
 ) (reading func(func()), stop func()) {
@@ -25,12 +27,21 @@ func Follow[T client.Object](
 		defer lock.Unlock()
 		read()
 	}
+	var broke, stopped atomic.Bool
 	go func() {
 		for event := range watching.ResultChan() {
 			if obj, ok := event.Object.(T); ok {
 				reading(func() { note(obj) })
+			} else {
+				broke.Store(true)
 			}
 		}
+		broke.CompareAndSwap(false, !stopped.Load())
 	}()
-	return reading, watching.Stop
+	return reading, func() {
+		types.MarkAsHelper()
+		stopped.Store(true)
+		watching.Stop()
+		w.g.Expect(broke.Load()).To(gomega.BeFalse(), "the watch of %T ended before it was stopped", list)
+	}
 }
