@@ -92,9 +92,9 @@ func (r *run) later(do func() error) {
 }
 
 var (
-	something   schema.GroupResource
-	notNow      = &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "not now"}
-	terminating = errors.New("unable to create new content because the namespace is being terminated")
+	something      schema.GroupResource
+	notNow         = &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "not now"}
+	errTerminating = errors.New("unable to create new content because the namespace is being terminated")
 )
 
 // apiAnswers are errors in the place of an answer.
@@ -104,7 +104,7 @@ var apiAnswers = []plan{
 	{name: "500", action: reply(apierrors.NewInternalError(errors.New("etcdserver: request timed out")))},
 	{name: "403", action: reply(apierrors.NewForbidden(something, "", errors.New("not allowed")))},
 	{name: "webhook refusal", action: reply(webhookerrors.ToStatusErr("policy.example.com", notNow))},
-	{name: "namespace terminating", action: reply(because(corev1.NamespaceTerminatingCause, apierrors.NewForbidden(something, "", terminating)))},
+	{name: "namespace terminating", action: reply(because(corev1.NamespaceTerminatingCause, apierrors.NewForbidden(something, "", errTerminating)))},
 	{name: "time-out after commit", action: action{
 		do:  forward,
 		end: reply(apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)).end,

@@ -26,10 +26,10 @@ const reportDir = ".tests"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := gate(ctx, os.Args[1:]); err != nil {
+	err := gate(ctx, os.Args[1:])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "gate:", err)
-		stop()
 		os.Exit(1)
 	}
 }

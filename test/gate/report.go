@@ -52,7 +52,7 @@ func readSpecs(report, log string) specs {
 	if err != nil {
 		return specs{}
 	}
-	defer file.Close() //nolint:errcheck // it is only read
+	defer file.Close()
 	return goTests(bufio.NewScanner(file))
 }
 

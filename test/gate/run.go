@@ -156,7 +156,7 @@ func (r *run) play(ctx context.Context, p part, commit string) result {
 		if err != nil {
 			return err
 		}
-		defer log.Close()                     //nolint:errcheck // only text for people
+		defer log.Close()
 		old, _ := filepath.Glob(report + "*") // the pattern is well-formed
 		for _, name := range old {
 			if err := os.Remove(name); err != nil {

@@ -194,10 +194,10 @@ func TestEntries(t *testing.T) {
 				served = trainjob.Trainer21
 			}
 			verdict := Create(cmp.Or(tc.generation, served), runtimeSpec(t), job)
-			warnings := append(verdict.Warnings, verdict.Unmade...)
+			warnings := slices.Concat(verdict.Warnings, verdict.Unmade)
 			expect.Same(t, "Unexpected errors", tc.want, trimmed(verdict.Errors, "spec.podTemplateOverrides", "spec.runtimePatches"))
 			expect.Same(t, "Unexpected warnings", tc.warning, trimmed(warnings, "spec.podTemplateOverrides", "spec.runtimePatches"))
-			expect.ErrorWith(t, append(verdict.Errors, warnings...)[0], tc.says)
+			expect.ErrorWith(t, slices.Concat(verdict.Errors, warnings)[0], tc.says)
 		})
 	}
 }

@@ -4,6 +4,7 @@ package inttest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,13 +26,13 @@ func Recorded(tb testing.TB, registry prometheus.Gatherer, labels ...string) map
 	out := map[string]float64{}
 	for _, family := range families {
 		for _, metric := range family.Metric {
-			name := family.GetName()
+			names := []string{family.GetName()}
 			for _, pair := range metric.Label {
 				if slices.Contains(labels, pair.GetName()) {
-					name += " " + pair.GetValue()
+					names = append(names, pair.GetValue())
 				}
 			}
-			out[name] += metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+			out[strings.Join(names, " ")] += metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
 		}
 	}
 	return out

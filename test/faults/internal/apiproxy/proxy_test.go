@@ -72,26 +72,28 @@ func start(t *testing.T) *scene {
 	return &scene{proxy, t, api, client}
 }
 
-func (s *scene) ask(query string) *http.Response {
+// ask returns the code of an answer, and its body until the test is over.
+func (s *scene) ask(query string) (code int, body io.Reader) {
 	s.t.Helper()
-	resp := expect.Must(s.client.Get(s.URL() + podsPath + query))(s.t)
+	resp, err := s.client.Get(s.URL() + podsPath + query)
+	expect.NoError(s.t, err)
 	s.t.Cleanup(func() { resp.Body.Close() })
-	return resp
+	return resp.StatusCode, resp.Body
 }
 
 // wantAnswer asks, and wants a code and, unless want is empty, a body.
 func (s *scene) wantAnswer(query string, code int, want string) {
 	s.t.Helper()
-	resp := s.ask(query)
-	body := expect.Must(io.ReadAll(resp.Body))(s.t)
-	expect.That(s.t, resp.StatusCode == code && (want == "" || string(body) == want),
-		"%q is answered with %d %q, want %d %q", query, resp.StatusCode, body, code, want)
+	answered, body := s.ask(query)
+	said := expect.Must(io.ReadAll(body))(s.t)
+	expect.That(s.t, answered == code && (want == "" || string(said) == want),
+		"%q is answered with %d %q, want %d %q", query, answered, said, code, want)
 }
 
 // watch returns the lines of a watch; the channel closes when it breaks off.
 func (s *scene) watch() <-chan string {
 	s.t.Helper()
-	body := s.ask("?watch=true").Body
+	_, body := s.ask("?watch=true")
 	lines := make(chan string, 10)
 	go func() {
 		defer close(lines)
