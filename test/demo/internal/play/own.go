@@ -9,6 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -16,6 +19,8 @@ import (
 
 // Main plays until that ends or is interrupted.
 func Main(play func(context.Context) error) {
+	// What libraries log is not for who watches a play.
+	ctrl.SetLogger(logr.Discard())
 	attempt.Main(show.Painter(os.Stderr).Red("error: "), play)
 }
 
