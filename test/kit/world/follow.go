@@ -19,7 +19,8 @@ func Follow[T client.Object](
 	ctx context.Context, w *World, list client.ObjectList, note func(T),
 ) (reading func(func()), stop func()) {
 	types.MarkAsHelper()
-	watching, err := w.Cluster.Client.Watch(ctx, list, client.InNamespace(w.Namespace))
+	// The context of a spec ends before what cleans up after it.
+	watching, err := w.Cluster.Client.Watch(context.WithoutCancel(ctx), list, client.InNamespace(w.Namespace))
 	w.g.Expect(err).NotTo(gomega.HaveOccurred())
 	var lock sync.Mutex
 	reading = func(read func()) {
