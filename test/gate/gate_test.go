@@ -158,10 +158,13 @@ func TestTheLastLinesSayWhatFailed(t *testing.T) {
 	for i := range failures {
 		failures[i] = failure{fmt.Sprintf("spec %d", i), strings.Repeat("why\n", 200)}
 	}
-	results := []result{
-		{Part: "e2e", Error: "exit status 1", Log: "/log", Specs: specs{Run: 9, Failures: failures}},
-		{Part: "unit", Error: "exit status 2", Log: "/other", Specs: specs{Failures: failures[:1]}},
+	for _, parts := range []int{1, 2, 9} {
+		results := make([]result, parts)
+		for i := range results {
+			results[i] = result{Part: "e2e", Error: "exit status 1", Log: "/log", Specs: specs{Run: 9, Failures: failures}}
+		}
+		said := verdict(results).Error()
+		expect.That(t, strings.Count(said, "\n") < 10, "of %d parts the verdict has more than 10 lines:\n%s", parts, said)
+		expect.That(t, strings.HasPrefix(said, "e2e: exit status 1; log: /log\n  spec 0: why"), "the verdict says %s", said)
 	}
-	lines := strings.Count(verdict(results).Error(), "\n") + 1
-	expect.That(t, lines <= 10, "the verdict has %d lines, want at most 10", lines)
 }

@@ -105,5 +105,12 @@ func verdict(results []result) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(failed, "\n"))
+	lines := strings.Split(strings.Join(failed, "\n"), "\n")
+	if len(lines) > lastLines {
+		lines = append(lines[:lastLines-1], fmt.Sprintf("and more, of %d parts that failed: the table has all", len(failed)))
+	}
+	return errors.New(strings.Join(lines, "\n"))
 }
+
+// lastLines is how many lines the verdict has at most.
+const lastLines = 10
