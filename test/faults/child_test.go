@@ -87,11 +87,12 @@ func (c *child) start() {
 	}
 	go func() {
 		defer close(gone)
-		for c.run(ctx); ctx.Err() == nil; c.run(ctx) {
-			c.exits.Add(1)
-			// One that cannot start would keep a processor busy.
-			time.Sleep(100 * time.Millisecond)
-		}
+		// With a pause: one that cannot start would keep a processor busy.
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			if c.run(ctx); ctx.Err() == nil {
+				c.exits.Add(1)
+			}
+		}, 100*time.Millisecond)
 	}()
 }
 
