@@ -119,7 +119,7 @@ func suspendedJob() (*trainjob.TrainJob, *jobsetapi.JobSet) {
 	return disagreeing(true, true, true, time.Now())
 }
 
-// place gives a TrainJob our entry.
+// place adds our entry to a TrainJob.
 func place(tb testing.TB, job *trainjob.TrainJob, placements ...patch.Placement) {
 	tb.Helper()
 	expect.Must(patch.Of(trainjob.Trainer23).Set(&job.Spec, placements))(tb)

@@ -54,7 +54,7 @@ func Bold(size vg.Length) font.Font {
 	return font.From(font.Font{Typeface: "Liberation", Variant: "Sans", Weight: xfont.WeightBold}, size)
 }
 
-// SVG gives what is drawn on a canvas as a file. Drawing may fail as an attempt does.
+// SVG returns what is drawn on a canvas as a file. Drawing may fail as an attempt does.
 func SVG(width, height vg.Length, drawOn func(draw.Canvas)) ([]byte, error) {
 	var file bytes.Buffer
 	err := attempt.To(func() {

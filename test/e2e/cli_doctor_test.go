@@ -190,7 +190,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 				webhook.Rules[0].Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
 			})
 			w.eventuallyFinds(ctx, "error", "WebhookScope", ourWebhook)
-			w.mend(ctx, undo)
+			w.undo(ctx, undo)
 		}, SpecTimeout(specTimeout))
 
 		It("WebhookMissing and WebhookWithoutEffect", func(ctx context.Context) {
@@ -209,19 +209,19 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			})
 			w.eventuallyFinds(ctx, "error", "WebhookService", ourWebhook)
 			w.eventuallyFinds(ctx, "error", "WebhookSilent", ourWebhook)
-			w.mend(ctx, undo)
+			w.undo(ctx, undo)
 		}, SpecTimeout(specTimeout))
 
 		It("WebhookSilent, when the authority is not the one of the certificate", func(ctx context.Context) {
 			undo := w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) { webhook.ClientConfig.CABundle = nil })
 			Expect(w.eventuallyFinds(ctx, "error", "WebhookSilent", ourWebhook).Problem).To(ContainSubstring("x509"))
-			w.mend(ctx, undo)
+			w.undo(ctx, undo)
 		}, SpecTimeout(specTimeout))
 
 		DescribeTable("WebhookSilent, while a part is away", func(ctx context.Context, component, object string) {
 			start := stopComponent(ctx, component)
 			w.eventuallyFinds(ctx, "error", "WebhookSilent", object)
-			w.mend(ctx, start)
+			w.undo(ctx, start)
 		},
 			Entry("Kueue", "kueue", "MutatingWebhookConfiguration kueue-mutating-webhook-configuration", SpecTimeout(specTimeout)),
 			Entry("JobSet", "jobset", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", SpecTimeout(specTimeout)),
@@ -232,7 +232,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		It("ManagerNotRunning", func(ctx context.Context) {
 			start := stopComponent(ctx, cluster.Manager())
 			w.eventuallyFinds(ctx, "error", "ManagerNotRunning", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
-			w.mend(ctx, start)
+			w.undo(ctx, start)
 		}, SpecTimeout(specTimeout))
 
 		It("PermissionsMissing", func(ctx context.Context) {
@@ -256,7 +256,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			field := map[bool]string{true: "runtimePatches", false: "podTemplateOverrides"}[trainerOf(ctx) >= world.Trainer22]
 			w.hideField(ctx, field)
 			w.eventuallyFinds(ctx, "error", "TrainerGeneration", "CustomResourceDefinition "+trainJobCRD)
-			w.mend(ctx, w.showField)
+			w.undo(ctx, w.showField)
 		}, SpecTimeout(specTimeout))
 	})
 
@@ -382,8 +382,8 @@ func (w *site) eventuallyLost(ctx context.Context, reason string) {
 	}).Should(Succeed())
 }
 
-// mend undoes what a spec has broken, after which nothing is to be found any more.
-func (w *site) mend(ctx context.Context, undo func(context.Context)) {
+// undo takes back what a spec has broken, after which nothing is to be found any more.
+func (w *site) undo(ctx context.Context, undo func(context.Context)) {
 	GinkgoHelper()
 	undo(ctx)
 	w.eventuallyInOrder(ctx)

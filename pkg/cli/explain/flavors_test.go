@@ -168,7 +168,7 @@ func TestFlavors(t *testing.T) {
 	})
 }
 
-// topology gives flavor h100 two levels, of which the job asks for something.
+// topology adds two levels to flavor h100, of which the job asks for something.
 func topology(request *kueue.PodSetTopologyRequest) func(*scene) {
 	return func(s *scene) {
 		s.inventory.Topologies = []kueue.Topology{*kit.Topology("racks", "rack", corev1.LabelHostname)}

@@ -155,7 +155,7 @@ func setCondition(wl *kueue.Workload, name, reason, message string, at metav1.Ti
 	})
 }
 
-// with gives the job's Workload a condition since some minutes.
+// with sets a condition of the job's Workload since some minutes.
 func with(kind, reason, message string, minutes int) func(*scene) {
 	return func(s *scene) { setCondition(s.Workload, kind, reason, message, minutesAgo(minutes)) }
 }

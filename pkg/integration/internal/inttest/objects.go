@@ -44,7 +44,7 @@ func AdmittedOf(uid types.UID, changes ...func(*kueue.Workload)) *kueue.Workload
 	return WorkloadOf(Job(uid), append([]func(*kueue.Workload){Admitted}, changes...)...)
 }
 
-// Admitted gives a Workload quota.
+// Admitted sets that a Workload has quota.
 func Admitted(wl *kueue.Workload) {
 	Is(kueue.WorkloadQuotaReserved, "")(wl)
 	Is(kueue.WorkloadAdmitted, "")(wl)
@@ -64,7 +64,7 @@ func Isnt(condition, reason string) func(*kueue.Workload) {
 	return Says(isnt)
 }
 
-// Says gives a Workload a condition.
+// Says sets a condition of a Workload.
 func Says(condition metav1.Condition) func(*kueue.Workload) {
 	return func(wl *kueue.Workload) {
 		apimeta.RemoveStatusCondition(&wl.Status.Conditions, condition.Type)
