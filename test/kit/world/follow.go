@@ -30,14 +30,15 @@ func Follow[T client.Object](
 	}
 	var broke, stopped atomic.Bool
 	go func() {
+		// To stop it may look like an error of the connection.
+		defer func() { broke.Store(!stopped.Load()) }()
 		for event := range watching.ResultChan() {
-			if obj, ok := event.Object.(T); ok {
-				reading(func() { note(obj) })
-			} else {
-				broke.Store(true)
+			obj, ok := event.Object.(T)
+			if !ok {
+				return
 			}
+			reading(func() { note(obj) })
 		}
-		broke.CompareAndSwap(false, !stopped.Load())
 	}()
 	return reading, func() {
 		types.MarkAsHelper()
