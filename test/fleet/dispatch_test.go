@@ -168,9 +168,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 	}, SpecTimeout(specTimeout))
 
-	// Not in the gate: Kueue 0.19.2 takes the evicted copy of the first worker for that of the second where
-	// its deletion takes longer than an admission there, and then sends the job nowhere, however often it is asked.
-	It("goes to the other worker when it is preempted in the first", Serial, long, func(ctx context.Context) {
+	It("goes to the other worker when it is preempted in the first", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.worker1.Make(ctx, kit.Priority(w.worker1.Name("high"), 1000))
 		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))

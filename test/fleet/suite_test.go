@@ -8,7 +8,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -27,9 +26,7 @@ const specTimeout = 5 * time.Minute
 // long marks specs that take above 20 seconds.
 var long = Label("long")
 
-// fleet is what the specs of this process talk to. started is the one that the suite brought up, in
-// the process that did.
-var fleet, started *world.Fleet
+var fleet *world.Fleet
 
 func TestFleet(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -42,25 +39,21 @@ func TestFleet(t *testing.T) {
 	RunSpecs(t, "kueue-trainer fleet")
 }
 
-// Specs run in several processes on one fleet, but for those that are Serial.
-var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
+var _ = BeforeSuite(func(ctx context.Context) {
+	var err error
 	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		return []byte(filepath.Dir(kubeconfig))
+		fleet, err = world.UseFleet(filepath.Dir(kubeconfig))
+		Expect(err).NotTo(HaveOccurred())
+		return
 	}
 	root, err := world.Root()
 	Expect(err).NotTo(HaveOccurred())
-	processes, _ := GinkgoConfiguration()
-	started, err = world.StartFleet(ctx, filepath.Join(root, fleetDir), GinkgoWriter, "--nodes", strconv.Itoa(8*processes.ParallelTotal))
-	Expect(err).NotTo(HaveOccurred())
-	return []byte(filepath.Dir(started.Kubeconfig()))
-}, func(dir []byte) {
-	var err error
-	fleet, err = world.UseFleet(string(dir))
+	fleet, err = world.StartFleet(ctx, filepath.Join(root, fleetDir), GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 })
 
-var _ = SynchronizedAfterSuite(func() {}, func(ctx context.Context) {
-	if started != nil {
-		Expect(started.Stop(ctx, GinkgoWriter)).To(Succeed())
+var _ = AfterSuite(func(ctx context.Context) {
+	if fleet != nil {
+		Expect(fleet.Stop(ctx, GinkgoWriter)).To(Succeed())
 	}
 })

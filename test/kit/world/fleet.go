@@ -21,14 +21,14 @@ type Fleet struct {
 	started bool
 }
 
-// StartFleet brings a fleet up in dir, which progress is told of. The flags are those of `localcluster
-// fleet up`. Stop takes it down again. What somebody left in dir who was killed is taken down first.
-func StartFleet(ctx context.Context, dir string, progress io.Writer, flags ...string) (*Fleet, error) {
+// StartFleet brings a fleet up in dir, which progress is told of. Stop takes it down again. What
+// somebody left in dir who was killed is taken down first.
+func StartFleet(ctx context.Context, dir string, progress io.Writer) (*Fleet, error) {
 	f := &Fleet{dir: dir, started: true}
 	if err := f.Stop(ctx, progress); err != nil {
 		return nil, err
 	}
-	err := launch(ctx, progress, append([]string{"fleet", "up", "--dir", dir}, flags...)...)
+	err := launch(ctx, progress, "fleet", "up", "--dir", dir)
 	if err == nil {
 		err = f.connect()
 	}
