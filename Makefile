@@ -6,8 +6,9 @@ SHELL := /usr/bin/env bash
 
 BIN := $(CURDIR)/bin
 
-# The same compiled code serves every checkout on a machine, and so do results of tests.
-export GOFLAGS := $(GOFLAGS) -trimpath
+# The same compiled code serves every checkout on a machine, and so do results of tests. A program
+# is the same whatever else lies in the checkout, so that nothing is restarted for a new build of it.
+export GOFLAGS := $(GOFLAGS) -trimpath -buildvcs=false
 
 # No C compiler is needed, and what is built runs in an image of nothing else.
 export CGO_ENABLED := 0
@@ -161,7 +162,7 @@ e2e-kind: kind-up $(BIN)/ginkgo test/e2e/e2e.test ## Run the e2e specs on the ki
 
 .PHONY: build
 build: ## Build the manager and the kubectl plugin, with its completion.
-	go build -o $(BIN)/ ./cmd/...
+	go build -buildvcs=auto -o $(BIN)/ ./cmd/...
 	install -m 755 cmd/kubectl-trainjob/kubectl_complete-trainjob $(BIN)/
 
 .PHONY: unit

@@ -63,20 +63,19 @@ var (
 // field holds the manager's entry, what it becomes, and which writes Trainer takes.
 const ofGenerations = "(mainjob|exact|others|restore|start|quota|rules|walk|generation)_test"
 
-// gateParts are what every change has to pass, in the order in which they start.
+// gateParts are what every change has to pass, in the order in which they start: first what takes
+// longest and mostly waits.
 var gateParts = []part{
 	generated, binaries,
-	shared(e2e("e2e", "e2e", "!long && !control && !docs-page")),
 	shared(e2e("e2e-control", "e2e-control", "(control || docs-page) && !long")),
-	unit,
+	shared(e2e("e2e", "e2e", "!long && !control && !docs-page")),
+	nodeImage, kind("kind-core"),
+	e2e("fleet", "e2e-fleet", "!long"),
+	unit, lint,
 	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"},
 		env: []string{"E2E_FLAGS=-ginkgo.focus-file='" + ofGenerations + "'"}},
-	nodeImage,
-	e2e("fleet", "e2e-fleet", "!long"),
-	lint,
 	{name: "faults", target: []string{"faults-sample"}, specs: true, needs: []string{"binaries"}},
 	chart,
-	kind("kind-core"),
 	{name: "generations", target: []string{"generations-sample"}, busy: true, specs: true, needs: []string{"generated"}},
 }
 

@@ -179,7 +179,7 @@ func kueueTrainerConfig(_ context.Context, c *Cluster) ([]byte, error) {
 	// kill waits for the lease to run out.
 	lease := cmp.Or(c.state.Settings.Lease, shortLease)
 	for field, value := range map[string]any{
-		"leaderElect": true, "leaseDuration": lease.String(), "renewDeadline": (lease * 2 / 3).String(), "retryPeriod": (lease / 6).String(),
+		"leaderElect": true, "leaseDuration": lease.String(), "renewDeadline": (lease * 5 / 6).String(), "retryPeriod": (lease / 6).String(),
 	} {
 		config.set(value, "leaderElection", field)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -21,9 +20,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 )
-
-// fieldOwner makes a second up change what the first one applied.
-const fieldOwner = client.FieldOwner("localcluster")
 
 const (
 	// parallel requests are what an API server on two cores answers without queueing.
@@ -54,13 +50,6 @@ func NewClient(kubeconfig string) (*Client, error) {
 		return nil, err
 	}
 	return &Client{Client: c}, nil
-}
-
-// ApplyAll applies all objects at the same time.
-func (c *Client) ApplyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
-	return each(ctx, c, objects, "apply", func(ctx context.Context, obj *unstructured.Unstructured) error {
-		return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj.DeepCopy()), fieldOwner, client.ForceOwnership)
-	})
 }
 
 // Create creates all objects at the same time and leaves those alone that exist.
