@@ -4,17 +4,23 @@ package integration
 
 import (
 	"context"
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -70,4 +76,102 @@ func withStatus(c client.Client) client.Client {
 			return c.Patch(ctx, obj, p, client.FieldOwner("test"), client.ForceOwnership)
 		},
 	})
+}
+
+func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
+	stored, _ := suspendedJob()
+	r, _ := newReconciler(t, stored)
+	env := r.env
+	remember := func() {
+		expect.NoError(t, env.Remember(t.Context(), stored, []kueue.PodSet{{}}))
+		env.Recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
+		env.Recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
+		env.backoff.InVain(stored.UID, "write", "undone")
+		env.inTree.First(stored.UID)
+		env.trainer.First(stored.UID)
+		env.trainer.Rollout.First(stored.UID)
+		expect.Must(env.Runtimes.Of(t.Context(), stored))(t)
+	}
+	remembered := func() int {
+		told := 0
+		for _, t := range []*serving.Told{&env.inTree.Told, &env.trainer.Told, &env.trainer.Rollout.Told} {
+			told += t.Len()
+		}
+		return env.Remembered.Len() + env.Recorder.Remembered() + env.backoff.Len() + told
+	}
+	remember()
+	expect.Same(t, "Unexpected number of things that are remembered", 7, remembered())
+	expect.That(t, forgetDeleted(env.forget).Delete(event.DeleteEvent{Object: stored}), "The event must pass")
+	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, remembered())
+}
+
+// A Workload that is not replaced while it gives its quota back stays deactivated.
+func TestDeactivatedWorkloadStays(t *testing.T) {
+	cases := map[string]struct {
+		evicted  bool
+		wantSkip bool
+	}{
+		"before Kueue evicts it, the reconcile is over": {wantSkip: true},
+		"evicted, it is what describes the job":         {evicted: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			wl := inttest.AdmittedOf("a", inttest.Deactivated)
+			wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
+			if tc.evicted {
+				inttest.Is(kueue.WorkloadEvicted, "")(wl)
+			}
+			r, _ := newReconciler(t, wl)
+			j := jobOf(r, inttest.Job("a"))
+			j.Suspend()
+			got := j.follow(t.Context())
+			expect.That(t, got.err == nil && got.ends() == tc.wantSkip, "follow() = %+v, want it to end here: %t", got, tc.wantSkip)
+			if got.ends() {
+				return
+			}
+			expect.Same(t, "Unexpected PodSets", wl.Spec.PodSets, expect.Must(j.PodSets(t.Context(), nil))(t))
+		})
+	}
+}
+
+// One that is deleted is stopped for by jobframework only as long as it matches, whatever its runtime
+// says by now.
+func TestDeletedWorkloadDescribesTheJob(t *testing.T) {
+	wl := inttest.AdmittedOf("a")
+	wl.Spec.PodSets, wl.Finalizers = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}, []string{kueue.ResourceInUseFinalizerName}
+	r, _ := newReconciler(t, wl)
+	expect.NoError(t, r.env.client.Delete(t.Context(), wl))
+	j := jobOf(r, inttest.Job("a"))
+	j.Suspend()
+	j.active, j.described = ptr.To(false), []kueue.PodSet{{Name: "as-it-would-run", Count: 2}}
+	expect.Same(t, "Unexpected PodSets", wl.Spec.PodSets, expect.Must(j.PodSets(t.Context(), nil))(t))
+}
+
+func TestMovedOn(t *testing.T) {
+	withClass := &kueue.PriorityClassRef{Group: "kueue.x-k8s.io", Kind: kueue.WorkloadPriorityClassKind, Name: "low"}
+	ofPods := &kueue.PriorityClassRef{Group: "scheduling.k8s.io", Kind: kueue.PodPriorityClassKind, Name: "pods"}
+	cases := map[string]struct {
+		labels map[string]string
+		wl     kueue.WorkloadSpec
+		want   string
+	}{
+		"the queue and nothing else":         {wl: kueue.WorkloadSpec{QueueName: "q"}},
+		"another queue":                      {wl: kueue.WorkloadSpec{QueueName: "former"}, want: "queue"},
+		"a class where there was none":       {labels: map[string]string{"kueue.x-k8s.io/priority-class": "high"}, wl: kueue.WorkloadSpec{QueueName: "q"}, want: "priority class"},
+		"a class in place of the pods'":      {labels: map[string]string{"kueue.x-k8s.io/priority-class": "high"}, wl: kueue.WorkloadSpec{QueueName: "q", PriorityClassRef: ofPods}, want: "priority class"},
+		"another class, which Kueue follows": {labels: map[string]string{"kueue.x-k8s.io/priority-class": "high"}, wl: kueue.WorkloadSpec{QueueName: "q", PriorityClassRef: withClass}},
+		"the pods' class alone":              {wl: kueue.WorkloadSpec{QueueName: "q", PriorityClassRef: ofPods}},
+		"a time limit":                       {labels: map[string]string{"kueue.x-k8s.io/max-exec-time-seconds": "9"}, wl: kueue.WorkloadSpec{QueueName: "q"}, want: "time limit"},
+		"the same time limit":                {labels: map[string]string{"kueue.x-k8s.io/max-exec-time-seconds": "9"}, wl: kueue.WorkloadSpec{QueueName: "q", MaximumExecutionTimeSeconds: ptr.To[int32](9)}},
+		"no time limit any more":             {wl: kueue.WorkloadSpec{QueueName: "q", MaximumExecutionTimeSeconds: ptr.To[int32](9)}, want: "time limit"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			j := &job{}
+			j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"}
+			maps.Copy(j.Labels, tc.labels)
+			got := j.movedOn(&kueue.Workload{Spec: tc.wl})
+			expect.That(t, strings.Contains(got, tc.want) && (got == "") == (tc.want == ""), "movedOn = %q, want %q", got, tc.want)
+		})
+	}
 }

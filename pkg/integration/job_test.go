@@ -4,12 +4,28 @@ package integration
 
 import (
 	"encoding/json"
+	"maps"
+	"strings"
 	"testing"
+	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -45,4 +61,105 @@ func TestPodSetsTellsAgainWhatWasMended(t *testing.T) {
 		expect.Need(t, (err == nil) == (runtime == "torch"), "PodSets with runtime %s: %v", runtime, err)
 	}
 	expect.Same(t, "Unexpected number of events", 2, len(recorder.Events))
+}
+
+// Quota must not hang on a ConfigMap that every tenant can break.
+func TestStopNeedsNoRuntime(t *testing.T) {
+	tests := map[string]struct {
+		// entry and jobSet name the replicated jobs of the job.
+		entry, jobSet bool
+		snapshot      string
+		wantGate      bool
+		wantTold      bool
+	}{
+		"our entry names what the runtime did":   {entry: true, snapshot: "no: [runtime", wantGate: true, wantTold: true},
+		"the JobSet names it":                    {jobSet: true, snapshot: "no: [runtime", wantGate: true, wantTold: true},
+		"nothing names it, so nothing could run": {snapshot: "no: [runtime", wantTold: true},
+		"a snapshot without replicated jobs":     {entry: true, snapshot: "spec: {}", wantGate: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
+			if tc.entry {
+				place(t, stored, patch.Placement{Name: "node"})
+			}
+			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node"}}
+			r, recorder := newReconciler(t, stored, snapshotFor(stored, tc.snapshot))
+			if tc.jobSet {
+				expect.NoError(t, r.env.client.Create(t.Context(), js))
+			}
+			for range 2 {
+				expect.Must(jobOf(r, storedJob(t, r)).Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
+			}
+			stored = storedJob(t, r)
+			expect.That(t, stored.Suspended() && r.env.Field.HoldsGate(&stored.Spec) == tc.wantGate,
+				"suspended: %t, at the gate: %t, want %t", stored.Suspended(), r.env.Field.HoldsGate(&stored.Spec), tc.wantGate)
+			told := eventsSoFar(recorder, "Warning "+jobevents.ReasonNotDescribed)
+			expect.That(t, (len(told) == 1 && strings.Contains(told[0], "job-runtime-snapshot")) == tc.wantTold,
+				"The user is told %q, want: %t", told, tc.wantTold)
+		})
+	}
+}
+
+// snapshotFor is what stands where Trainer froze the runtime of a job.
+func snapshotFor(job client.Object, content string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: inttest.Owned(job, job.GetName()+"-runtime-snapshot"), Data: map[string]string{"runtime": content},
+	}
+}
+
+// The cache lacks most of what JobSet wrote on a Job; the write must not take it away.
+func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
+	counted := map[string]string{"jobset.sigs.k8s.io/jobset-name": "js", "jobset.sigs.k8s.io/job-index": "0"}
+	stored := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "js-node-0", Annotations: counted}}
+	stored.Spec.Template.Annotations = withKey(counted, "kueue.x-k8s.io/workload", "former")
+	stored.Spec.Template.Labels = withKey(counted, "kueue.x-k8s.io/podset", "node")
+	c := inttest.Fake(stored).Build()
+	cached := expect.Must(caches.TrimJob(stored.DeepCopy()))(t)
+	want := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "h100"}}}
+	expect.NoError(t, placeChildJob(t.Context(), c, cached.(*batchv1.Job), want))
+	inttest.Reload(t, c, stored)
+	want.Labels, want.Annotations = counted, counted
+	expect.Same(t, "Unexpected template", *want, stored.Spec.Template)
+	expect.Same(t, "Unexpected annotations", counted, stored.Annotations)
+}
+
+func withKey(of map[string]string, key, value string) map[string]string {
+	all := maps.Clone(of)
+	all[key] = value
+	return all
+}
+
+func TestEnsureHeld(t *testing.T) {
+	now := ptr.To(metav1.Now())
+	cases := map[string]struct {
+		job      func(*trainjob.TrainJob)
+		workload func(*kueue.Workload)
+		want     bool
+	}{
+		"a job that runs":          {want: true},
+		"a job that is deleted":    {job: func(job *trainjob.TrainJob) { job.DeletionTimestamp = now }},
+		"a job that nobody knows":  {job: func(job *trainjob.TrainJob) { job.UID = "" }},
+		"another job of that name": {job: func(job *trainjob.TrainJob) { job.UID = "other" }},
+		"a finished job": {job: func(job *trainjob.TrainJob) {
+			job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobComplete, "")}
+		}},
+		"a finished Workload": {workload: inttest.Is(kueue.WorkloadFinished, "")},
+		"a Workload that is deleted": {workload: func(wl *kueue.Workload) {
+			wl.DeletionTimestamp, wl.Finalizers = now, []string{"example.com/mine"}
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			trainJob := inttest.Job("a")
+			wl := inttest.WorkloadOf(trainJob)
+			kit.With(trainJob, tc.job)
+			kit.With(wl, tc.workload)
+			c := inttest.Fake(wl).Build()
+			there := []kueue.Workload{*theWorkload(t, c)}
+			expect.NoError(t, (&attempt{env: &environment{client: c}}).ensureHeld(t.Context(), &job{TrainJob: *trainJob}, there))
+			inttest.Reload(t, c, wl)
+			expect.Same(t, "The Workload has the finalizer", tc.want, controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName))
+		})
+	}
 }

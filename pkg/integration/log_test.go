@@ -10,12 +10,15 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -23,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -114,4 +118,59 @@ func TestStandingAsideIsLogged(t *testing.T) {
 	expect.Same(t, "The log has", want, l.look(t))
 	again := l.look(t)
 	expect.That(t, len(again) == 0, "At the next look, the log has %v", again)
+}
+
+func TestFollowQueues(t *testing.T) {
+	queues := &informertest.FakeInformers{Scheme: inttest.Scheme}
+	teams := map[string]string{}
+	expect.NoError(t, followQueues(t.Context(), queues, func(queue client.Object) { teams[queue.GetName()] = queue.GetLabels()["team"] }))
+	queue := func(name, team string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": team}}
+	}
+	informerOf(t, queues, &kueue.LocalQueue{}).Add(&kueue.LocalQueue{ObjectMeta: queue("local", "ocr")})
+	clusterQueues := informerOf(t, queues, &kueue.ClusterQueue{})
+	clusterQueues.Add(&kueue.ClusterQueue{ObjectMeta: queue("gpus", "vision")})
+	clusterQueues.Add(&kueue.ClusterQueue{ObjectMeta: queue("cpus", "vision")})
+	clusterQueues.Update(&kueue.ClusterQueue{ObjectMeta: queue("cpus", "vision")}, &kueue.ClusterQueue{ObjectMeta: queue("cpus", "language")})
+	expect.Same(t, "Unexpected labels of queues", map[string]string{"local": "ocr", "gpus": "vision", "cpus": "language"}, teams)
+}
+
+func TestForgetQueues(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	recorder := metrics.NewRecorder(registry, metrics.QueueLabels{LocalQueues: true})
+	queues := &informertest.FakeInformers{Scheme: inttest.Scheme}
+	expect.NoError(t, forgetQueues(t.Context(), queues, recorder))
+	for _, queue := range []metrics.Queue{
+		{ClusterQueue: "gpus", Namespace: "ocr", LocalQueue: "q"}, {ClusterQueue: "gpus", Namespace: "ocr", LocalQueue: "r"},
+		{ClusterQueue: "gpus", Namespace: "vision", LocalQueue: "q"}, {ClusterQueue: "cpus", Namespace: "vision", LocalQueue: "s"},
+	} {
+		recorder.Started(queue, metrics.StartFirst)
+		recorder.StartedAfter(queue, time.Second)
+		recorder.Ready(queue, time.Second)
+		recorder.Gone(queue, time.Second)
+		recorder.Stopped(queue, metrics.StopByUser)
+	}
+	local, cluster := informerOf(t, queues, &kueue.LocalQueue{}), informerOf(t, queues, &kueue.ClusterQueue{})
+	wants := func(when string, left float64) {
+		t.Helper()
+		got := recorded(t, registry)
+		want := map[string]float64{
+			"kueue_trainer_starts_total first": left, "kueue_trainer_stops_total SuspendedByUser": left,
+			"kueue_trainer_admitted_until_started_seconds": left, "kueue_trainer_started_until_ready_seconds": left,
+			"kueue_trainer_evicted_until_stopped_seconds": left,
+		}
+		expect.Same(t, when, want, got)
+	}
+	wants("Nothing is gone", 4)
+	local.Update(&kueue.LocalQueue{}, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ocr", Name: "q"}})
+	wants("A LocalQueue changed", 4)
+	local.Delete(&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ocr", Name: "q"}})
+	wants("A LocalQueue is gone", 3)
+	cluster.Delete(&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cpus"}})
+	wants("A ClusterQueue is gone", 2)
+}
+
+func informerOf(t *testing.T, queues *informertest.FakeInformers, obj client.Object) *controllertest.FakeInformer {
+	t.Helper()
+	return expect.Must(queues.FakeInformerFor(t.Context(), obj))(t)
 }

@@ -8,12 +8,20 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -67,4 +75,76 @@ func TestQuiet(t *testing.T) {
 			expect.That(t, strings.Contains(out.String(), `"a":"b"`), "The values are lost:\n%s", out.String())
 		})
 	}
+}
+
+func TestStillAdmitted(t *testing.T) {
+	going := inttest.AdmittedOf("a", func(wl *kueue.Workload) {
+		wl.DeletionTimestamp, wl.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
+	})
+	foreign := inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.OwnerReferences[0].UID = "b" })
+	tests := map[string]struct {
+		live *kueue.Workload
+		want bool
+	}{
+		"it is":                           {live: inttest.AdmittedOf("a"), want: true},
+		"it waits":                        {live: inttest.WorkloadOf(inttest.Job("a"))},
+		"the Workload is being deleted":   {live: going},
+		"the admission is a former job's": {live: inttest.AdmittedOf("b")},
+		"there is no Workload":            {},
+		"somebody else's has its name":    {live: foreign},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := stillAdmitted(t.Context(), inttest.Fake(some(tc.live)...).Build(), inttest.Job("a"))
+			expect.That(t, err == nil && got == tc.want, "stillAdmitted() = %t, %v; want %t", got, err, tc.want)
+		})
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	other := func(wl *kueue.Workload) { wl.Status.Admission.ClusterQueue = "other" }
+	tests := map[string]struct {
+		cached, live *kueue.Workload
+		want         error
+	}{
+		"the admission stands": {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a")},
+		"it is gone":           {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a", inttest.Isnt(kueue.WorkloadAdmitted, "")), want: errOutdated},
+		"it is another one":    {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a", other), want: errOutdated},
+		"the Workload is gone": {cached: inttest.AdmittedOf("a"), want: errOutdated},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			live := inttest.Fake(some(tc.live)...).Build()
+			got := confirm(t.Context(), live, tc.cached)
+			expect.That(t, errors.Is(got, tc.want), "confirm() = %v, want %v", got, tc.want)
+		})
+	}
+}
+
+func some(wl *kueue.Workload) []client.Object {
+	if wl == nil {
+		return nil
+	}
+	return []client.Object{wl}
+}
+
+func TestOneGenerationForAReconcile(t *testing.T) {
+	r, _ := newReconciler(t)
+	r.env.trainer = testenv.Served(t, trainjob.Trainer21)
+	env := expect.Must(r.env.now())(t)
+	r.env.trainer.Set(t.Context(), trainjob.Trainer23, nil)
+	expect.That(t, env.Field == patch.Of(trainjob.Trainer21) && env.Runtimes.Served == trainjob.Trainer21,
+		"What began with 2.1 goes on with field %s and runtimes of %s", env.Field.Path(), env.Runtimes.Served)
+}
+
+// What works on a part of the environment goes by the view of its reconcile.
+func TestPartsHaveTheViewOfTheReconcile(t *testing.T) {
+	r, _ := newReconciler(t)
+	env := expect.Must(r.env.now())(t)
+	pods := env.pods()
+	expect.That(t, pods.State == env.state && pods.State != r.env.state && pods.Field == env.Field && pods.Expectations == env.expectations,
+		"The environment makes %+v, want the parts of %+v", pods, env)
+	ready := env.podsReady()
+	expect.That(t, ready.Client == env.client && ready.Expectations == env.expectations && ready.Kueue == env.kueue,
+		"The environment makes %+v, want the parts of %+v", ready, env)
 }

@@ -3,14 +3,24 @@
 package integration
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/ungater"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -46,5 +56,61 @@ func TestStandAsideComesBackForWorkloadsLeft(t *testing.T) {
 			again := result.RequeueAfter > 0
 			expect.That(t, err == nil && again == tc.again, "Comes again: %t (%v), want %t", again, err, tc.again)
 		})
+	}
+}
+
+// While nobody knows who looks after TrainJobs, none of them is written, nor told before
+// it has lasted; every answer has all of them looked at.
+func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
+	stored, _ := suspendedJob()
+	pod := inttest.PodOf("ns", "job", func(pod *corev1.Pod) {
+		pod.Spec = corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}
+	})
+	r, recorder := newReconciler(t, stored, pod)
+	refused := errors.New("refused")
+	all, queue := serving.NewTrainJobs(r.env.client), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	expect.NoError(t, all.Source().Start(t.Context(), queue))
+	writes := 0
+	count := func(...any) error { writes++; return nil }
+	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return count() },
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return count() },
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return count() },
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return count()
+		},
+	})
+	look := func(since time.Time) ctrl.Result {
+		t.Helper()
+		r.env.inTree = serving.NewInTree(nil, "ours", all)
+		expect.NoError(t, r.env.inTree.Observe(t.Context(), since, false, refused))
+		return expect.Must((&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest))(t)
+	}
+	look(time.Now())
+	if len(recorder.Events) > 0 {
+		t.Errorf("Told at once: %s", <-recorder.Events)
+	}
+	freed, err := (&ungater.Ungater{
+		Client: r.env.client, InTree: r.env.inTree, Trainer: r.env.trainer,
+		Describer: r.env.Describer, Recorder: r.env.Recorder, Metrics: r.env.metrics,
+	}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
+	expect.That(t, err == nil && freed.RequeueAfter != 0, "Ungater: %+v, %v; want a time after which it looks again", freed, err)
+	look(time.Now().Add(-time.Minute))
+	event := <-recorder.Events
+	expect.That(t, strings.Contains(event, "Warning InTreeUnknown") && strings.Contains(event, "refused"), "Unexpected event: %s", event)
+	expect.That(t, queue.Len() == 1 && r.env.inTree.CheckKnown(nil) != nil,
+		"After the time every TrainJob must be looked at, and the manager not be ready")
+	expect.That(t, writes == 0, "%d writes before it was known who looks after TrainJobs", writes)
+	for _, answer := range []bool{false, true, false} {
+		drain(queue)
+		expect.NoError(t, r.env.inTree.Observe(t.Context(), time.Now(), answer, nil))
+		expect.That(t, queue.Len() == 1 && r.env.inTree.CheckKnown(nil) == nil, "Active %v, and the TrainJob is not looked at", answer)
+	}
+}
+
+func drain(queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	for queue.Len() > 0 {
+		item, _ := queue.Get()
+		queue.Done(item)
 	}
 }

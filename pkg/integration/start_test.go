@@ -11,13 +11,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -175,4 +178,69 @@ func TestHoldBack(t *testing.T) {
 	expect.Same(t, "Unexpected time that a job is held back that has started since", time.Minute, s.holdBack(&changed, "wl", field))
 	s.forget(client.ObjectKeyFromObject(job))
 	expect.That(t, len(s.jobs) == 0, "A job that is gone is remembered")
+}
+
+func TestPlacedMessage(t *testing.T) {
+	wl := &kueue.Workload{
+		Spec: kueue.WorkloadSpec{QueueName: "team"},
+		Status: kueue.WorkloadStatus{Admission: &kueue.Admission{
+			ClusterQueue: "gpus",
+			PodSetAssignments: []kueue.PodSetAssignment{
+				{Name: "dataset-initializer", Count: ptr.To[int32](1)},
+				{
+					Name: "node", Count: ptr.To[int32](2),
+					Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "cpus", "memory": "cpus", "nvidia.com/gpu": "h100"},
+					ResourceUsage: corev1.ResourceList{
+						"cpu": resource.MustParse("8"), "memory": resource.MustParse("64Gi"), "nvidia.com/gpu": resource.MustParse("16"),
+					},
+				},
+			},
+		}},
+	}
+	want := "Admitted from queue team by ClusterQueue gpus: dataset-initializer 1 pod on no flavor, it requests nothing; " +
+		"node 2 pods on flavor cpus (64Gi memory, 8 cpu), flavor h100 (16 nvidia.com/gpu)"
+	expect.Same(t, "Unexpected message", want, placedMessage(wl))
+}
+
+func TestAwaitTrainer(t *testing.T) {
+	tests := map[string]struct {
+		// suspended: the TrainJob, what Trainer says of it, the JobSet.
+		job, said, jobSet bool
+		// written is how long ago the TrainJob was.
+		written time.Duration
+		// changed is set where it is seen to be changed just now.
+		changed   bool
+		notKueues bool
+
+		wantWait bool
+		wantTold string
+	}{
+		"Trainer has heard":                         {job: true, said: true, jobSet: true, written: time.Hour},
+		"what it heard is for somebody else":        {job: true, said: true, jobSet: false, written: time.Hour},
+		"a stop just now":                           {job: true, said: false, jobSet: false, wantWait: true},
+		"a stop long ago":                           {job: true, said: false, jobSet: false, written: time.Hour, wantWait: true, wantTold: "still runs"},
+		"a stop by somebody else just now":          {job: true, said: false, jobSet: false, written: time.Hour, changed: true, wantWait: true},
+		"a start just now":                          {job: false, said: true, jobSet: true, wantWait: true},
+		"a start long ago":                          {job: false, said: true, jobSet: true, written: time.Hour, wantWait: true, wantTold: "is still suspended"},
+		"a start that the JobSet shows already":     {job: false, said: true, jobSet: false, written: time.Hour},
+		"a job that is not Kueue's":                 {job: true, said: false, jobSet: false, written: time.Hour, notKueues: true},
+		"a stop that the JobSet shows, with a gate": {job: true, said: false, jobSet: true, written: time.Hour},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(tc.job, tc.said, tc.jobSet, time.Now())
+			if tc.notKueues {
+				stored.Labels = nil
+			}
+			r, recorder := newReconciler(t, stored, js)
+			r.env.expectations = testenv.LedSince(time.Now().Add(-tc.written))
+			if tc.changed {
+				r.env.expectations.Satisfied(stored)
+			}
+			wait, err := r.awaitTrainer(t.Context(), jobOf(r, stored))
+			expect.That(t, err == nil && (wait > 0) == tc.wantWait && wait <= trainerSilent,
+				"awaitTrainer() = %s, %v; want to wait: %t", wait, err, tc.wantWait)
+			wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
+		})
+	}
 }

@@ -3,12 +3,19 @@
 package trainjob
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -43,4 +50,125 @@ func TestTrainerVersionOfTheTrainerWeAreBuiltWith(t *testing.T) {
 	data := expect.Must(os.ReadFile(filepath.Join(trainerDir(t), "manifests", "base", "crds", "trainer.kubeflow.org_trainjobs.yaml")))(t)
 	crd := expect.FromYAML[*apiextensionsv1.CustomResourceDefinition](t, string(data))
 	expect.Same(t, "Unexpected version", Trainer23, expect.Must(TrainerVersionOf(crd))(t))
+}
+
+func TestOlderTrainersReplaceResources(t *testing.T) {
+	gpus := &corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
+	replaced := corev1.ResourceRequirements{Limits: gpus.Limits}
+	shipped := corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": resource.MustParse("4")},
+		Limits:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1"), "memory": resource.MustParse("8Gi")},
+	}
+	merged := corev1.ResourceRequirements{
+		Requests: shipped.Requests,
+		Limits:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"), "memory": resource.MustParse("8Gi")},
+	}
+	type perJob = map[string]corev1.ResourceRequirements
+	cases := map[string]struct {
+		served TrainerVersion
+		// runtime is torchRuntime, and asked are the GPUs, where they are left out.
+		runtime string
+		asked   *trainer.Trainer
+		want    perJob
+	}{
+		"2.1":                            {served: Trainer21, want: perJob{"node": replaced, "aside": {}}},
+		"2.2":                            {served: Trainer22, want: perJob{"node": replaced, "aside": {}}},
+		"2.2 of MPI: launcher and nodes": {served: Trainer22, runtime: mpiRuntime, want: perJob{"node": replaced, "launcher": replaced}},
+		"2.3 merges":                     {served: Trainer23, want: perJob{"node": merged}},
+		"nothing is asked for":           {served: Trainer22, asked: &trainer.Trainer{}, want: perJob{"node": shipped}},
+		"empty resources are none":       {served: Trainer22, asked: &trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{}}, want: perJob{"node": shipped}},
+	}
+	renderer := testRenderer(t)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			stored := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}, Spec: *expect.FromYAML[*trainer.TrainingRuntimeSpec](t, cmp.Or(tc.runtime, torchRuntime))}
+			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored).Build()
+			runtimes := NewRuntimes(c, c)
+			runtimes.Served = tc.served
+			job := jobWithTrainer(cmp.Or(tc.asked, &trainer.Trainer{ResourcesPerNode: gpus}))
+			spec := expect.Must(runtimes.For(t.Context(), job))(t)
+			js := expect.Must(renderer.Render(t.Context(), job, spec, nil))(t)
+			for name, want := range tc.want {
+				got := replicatedJob(t, js, name).Template.Spec.Template.Spec.Containers[0].Resources
+				expect.Same(t, fmt.Sprintf("Unexpected resources of %s", name), want, got)
+			}
+		})
+	}
+}
+
+func TestOlderTrainersReplaceResourcesOfTheNodeContainerAlone(t *testing.T) {
+	gpus := &corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
+	own := corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}}
+	spec := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, torchRuntime)
+	for i := range spec.Template.Spec.ReplicatedJobs {
+		pod := &spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec
+		pod.Containers = append(pod.Containers, corev1.Container{Name: "beside", Resources: own})
+	}
+	replaced := replaceResources(spec, jobWithTrainer(&trainer.Trainer{ResourcesPerNode: gpus}))
+	for _, rj := range replaced.Template.Spec.ReplicatedJobs {
+		containers := rj.Template.Spec.Template.Spec.Containers
+		expect.Same(t, fmt.Sprintf("the container beside %s", rj.Name), own, containers[len(containers)-1].Resources)
+	}
+}
+
+func TestSameMeaning(t *testing.T) {
+	cases := map[string]struct {
+		a, b string
+		want bool
+	}{
+		"equal bytes":                            {a: `{"a":[1,"x",null,true]}`, b: `{"a":[1,"x",null,true]}`, want: true},
+		"another order of keys":                  {a: `{"a":1,"b":2}`, b: `{"b":2,"a":1}`, want: true},
+		"a number and the same amount as string": {a: `{"limits":{"nvidia.com/gpu":8}}`, b: `{"limits":{"nvidia.com/gpu":"8"}}`, want: true},
+		"one amount in two units":                {a: `[{"requests":{"memory":"1024Mi"}}]`, b: `[{"requests":{"memory":"1Gi"}}]`, want: true},
+		"a size limit in two units":              {a: `{"emptyDir":{"sizeLimit":"2048Mi"}}`, b: `{"emptyDir":{"sizeLimit":"2Gi"}}`, want: true},
+		"another amount":                         {a: `{"limits":{"nvidia.com/gpu":8}}`, b: `{"limits":{"nvidia.com/gpu":"4"}}`},
+		"a part of a resource in two units":      {a: `{"resourceFieldRef":{"divisor":"1024Mi"}}`, b: `{"resourceFieldRef":{"divisor":"1Gi"}}`, want: true},
+		"labels with the names of amounts":       {a: `{"labels":{"limits":"1","sizeLimit":"1","divisor":"1"}}`, b: `{"labels":{"limits":"1.0","sizeLimit":"1.0","divisor":"1.0"}}`},
+		"a node selector called limits":          {a: `{"nodeSelector":{"limits":"1"}}`, b: `{"nodeSelector":{"limits":"1.0"}}`},
+		"a driver's attribute called sizeLimit":  {a: `{"csi":{"volumeAttributes":{"sizeLimit":"1Gi"}}}`, b: `{"csi":{"volumeAttributes":{"sizeLimit":"1024Mi"}}}`},
+		"text that reads like an amount":         {a: `{"env":[{"name":"V","value":"1.10"}]}`, b: `{"env":[{"name":"V","value":"1.1"}]}`},
+		"numbers that a float takes for one":     {a: `9007199254740993`, b: `9007199254740992`},
+		"strings that are no amounts":            {a: `"python"`, b: `"Python"`},
+		"one string more":                        {a: `["a"]`, b: `["a","b"]`},
+		"another order of a list":                {a: `["a","b"]`, b: `["b","a"]`},
+		"one key more":                           {a: `{"a":1}`, b: `{"a":1,"b":null}`},
+		"another key":                            {a: `{"a":1}`, b: `{"b":1}`},
+		"null and zero":                          {a: `null`, b: `0`},
+		"true and a string":                      {a: `true`, b: `"true"`},
+		"a map and a list":                       {a: `{}`, b: `[]`},
+		"a string and a map":                     {a: `"a"`, b: `{}`},
+		"no JSON at all":                         {a: `{`, b: `{`},
+		"nothing":                                {},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, pair := range [][2]string{{tc.a, tc.b}, {tc.b, tc.a}} {
+				expect.Same(t, "Unexpected SemanticallyEqual", tc.want, SemanticallyEqual([]byte(pair[0]), []byte(pair[1])))
+			}
+		})
+	}
+}
+
+func TestPodTemplateOverrideKeepsItsBytes(t *testing.T) {
+	cases := map[string]struct {
+		raw     string
+		targets []string
+	}{
+		"an override":           {raw: `{"spec": {"future":false,"volumes":[]},"targetJobs":[{"name":"node"},{"name":"launcher"}]}`, targets: []string{"node", "launcher"}},
+		"no targets":            {raw: `{"targetJobs":null}`},
+		"targets of text":       {raw: `{"targetJobs":"node"}`},
+		"fields of other cases": {raw: `{"TargetJobs":[{"name":"node"}]}`},
+		"a number":              {raw: `7`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var o PodTemplateOverride
+			expect.NoError(t, o.UnmarshalJSON([]byte(tc.raw)))
+			expect.Same(t, "Unexpected target jobs", tc.targets, o.TargetJobs)
+			expect.Same(t, "Unexpected bytes", tc.raw, string(expect.Must(o.MarshalJSON())(t)))
+			expect.That(t, o.Targets("node") == (len(tc.targets) > 0) && !o.Targets("other"), "Targets is wrong about %s", tc.raw)
+			expect.That(t, o.Equal(o) && !o.Equal(PodTemplateOverride{}), "Equal is wrong about %s", tc.raw)
+		})
+	}
+	expect.Same(t, "Unexpected empty override", `[null]`, expect.JSON(t, []PodTemplateOverride{{}}))
 }

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/version"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -169,3 +171,38 @@ func (s exampleShell) run(ctx context.Context, example string) {
 		s.run(ctx, strings.Replace(example, "apply", "delete", 1))
 	}
 }
+
+var _ = Describe("kubectl trainjob in a shell", func() {
+	It("completes as its page says, with kubectl in front", core, func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, w.Job("waits").GPUs("16").Obj())
+		shell(ctx, docsCommands("docs/plugin.md")...)
+		offered := strings.Split(kubectl(ctx, "", "__complete", "trainjob", "explain", "-n", w.Namespace, ""), "\n")
+		Expect(offered).To(ContainElement("waits"))
+		Expect(offered).To(ContainElement(":4"), "no names of files")
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("kubectl trainjob version", func() {
+	It("tells Kueue's release and the generation of Trainer, and finds nothing wrong", core, func(ctx context.Context) {
+		stdout, stderr, code := plugin(ctx, "version", "-o", "json")
+		Expect(code).To(BeZero(), stderr)
+		var report version.Report
+		Expect(json.Unmarshal([]byte(stdout), &report)).To(Succeed())
+		Expect(report.Problems).To(BeEmpty())
+		Expect(report.Parts).To(ContainElements(
+			And(HaveField("Name", "Kueue"), HaveField("Version", HavePrefix("v"+report.Parts[0].Wants))),
+			And(HaveField("Name", "Trainer"), HaveField("Generation", trainerOf(ctx)))))
+	}, SpecTimeout(specTimeout))
+
+	It("tells somebody without rights what he may not read, once of each kind", func(ctx context.Context) {
+		stdout, stderr, code := plugin(ctx, "version", "--as", "nobody")
+		Expect(code).To(Equal(exit.Unseen), stderr)
+		Expect(stdout).To(ContainSubstring("as far as that can be seen"))
+		Expect(stderr).To(MatchRegexp(`^note: you may not read customresourcedefinitions\S+, .*\nnote: you may not read deployments.apps, .*\nnote: you may not read configmaps, .*\nnote: you may not read mutatingwebhookconfigurations\S+, .*\nerror: you may not read all .*\n$`))
+	}, SpecTimeout(specTimeout))
+
+	It("does what its page in the docs says", func(ctx context.Context) {
+		shell(ctx, docsCommands("docs/version.md")...)
+	}, SpecTimeout(specTimeout))
+})

@@ -4,15 +4,30 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -77,4 +92,97 @@ func trainJobWrites(log *auditLog) []string {
 		}
 	}
 	return out
+}
+
+var _ = Describe("A job that is evicted while Trainer resumes it", Label("control"), Serial, func() {
+	It("keeps its quota until that has come to nothing", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+		localOnly("the API server has to reach a webhook of this process")
+		w := newPools(ctx, "0", "0")
+		w.MakeGated(ctx, w.Job("late").GPUs("8"), 0)
+		w.EventuallyPending(ctx, "late")
+		resumed, letThrough := w.holdResumes(ctx)
+
+		w.SetQuota(ctx, w.Name("gpus"), "8")
+		Eventually(ctx, func() any { return w.TrainJob(ctx, "late").Spec.Suspend }).WithPolling(20 * time.Millisecond).
+			Should(HaveValue(BeFalse()))
+		w.SetStopPolicy(ctx, kit.ClusterQueue(w.Name("gpus")), kueue.HoldAndDrain)
+		w.eventuallyEvicted(ctx, "late", kueue.WorkloadEvictedByClusterQueueStopped)
+		Eventually(ctx, resumed.Load).Should(BeNumerically(">", 0), "Trainer resumes the JobSet")
+		w.EventuallyAtTheGate(ctx, "late")
+		letThrough()
+
+		// What it asks for meanwhile is compared with its quota by the spec's ledger.
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(w.usedGPUs(ctx)).To(BeZero())
+			g.Expect(w.Pods(ctx, "late")).To(BeEmpty())
+			g.Expect(get(ctx, w, &jobsetapi.JobSet{}, "late").Spec.Suspend).To(HaveValue(BeTrue()))
+		}).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+})
+
+// holdResumes has a webhook hold every request that resumes a JobSet of the spec, counts
+// them, and returns how to let them through.
+func (w *site) holdResumes(ctx context.Context) (*atomic.Int32, func()) {
+	GinkgoHelper()
+	return w.holdJobSets(ctx, admissionregistrationv1.Update, func(request *admissionv1.AdmissionRequest) bool {
+		return suspended(request.OldObject.Raw) && !suspended(request.Object.Raw)
+	})
+}
+
+// holdJobSets has a webhook hold such requests for JobSets of the spec as are held, counts
+// them, and returns how to let them through.
+func (w *site) holdJobSets(ctx context.Context, operation admissionregistrationv1.OperationType, held func(*admissionv1.AdmissionRequest) bool) (*atomic.Int32, func()) {
+	GinkgoHelper()
+	var count atomic.Int32
+	var known atomic.Bool
+	through := make(chan struct{})
+	letThrough := sync.OnceFunc(func() { close(through) })
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(in.Body).Decode(&review); err != nil {
+			http.Error(out, err.Error(), http.StatusBadRequest)
+			return
+		}
+		switch {
+		case review.Request.Name == probed:
+			known.Store(true)
+		case review.Request.Operation == admissionv1.Operation(operation) && held(review.Request):
+			count.Add(1)
+			<-through
+		}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+		_ = json.NewEncoder(out).Encode(review)
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	DeferCleanup(server.Close)
+	DeferCleanup(letThrough)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	w.Make(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name("slow")},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "slow.example.com", SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+			TimeoutSeconds:    ptr.To[int32](30),
+			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: authority},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.Namespace}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{operation, admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{jobsetapi.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"jobsets"}},
+			}},
+		}},
+	})
+	// The API server takes note of it a moment later.
+	Eventually(ctx, func() bool {
+		probe := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: probed}}
+		Expect(w.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		return known.Load()
+	}).Should(BeTrue())
+	return &count, letThrough
+}
+
+const probed = "probe"
+
+func suspended(raw []byte) bool {
+	var js jobsetapi.JobSet
+	return json.Unmarshal(raw, &js) == nil && ptr.Deref(js.Spec.Suspend, false)
 }

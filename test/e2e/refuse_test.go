@@ -4,18 +4,22 @@ package e2e
 
 import (
 	"context"
+	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -84,5 +88,95 @@ func (w *site) probeAs(ctx context.Context, user string) func(context.Context) e
 	Expect(w.Create(ctx, probe)).To(Succeed())
 	return func(ctx context.Context) error {
 		return as.Patch(ctx, probe.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/probe":"asked"}}}`)), client.DryRunAll)
+	}
+}
+
+// perNode sets the requests and limits of a TrainJob, which may differ.
+func perNode(requests, limits corev1.ResourceList) func(*kit.TrainJobBuilder) {
+	return func(j *kit.TrainJobBuilder) {
+		j.Nodes(2).Spec.Trainer.ResourcesPerNode = &corev1.ResourceRequirements{Requests: requests, Limits: limits}
+	}
+}
+
+func only(name corev1.ResourceName, amount string) corev1.ResourceList {
+	return corev1.ResourceList{name: resource.MustParse(amount)}
+}
+
+var _ = Describe("What cannot run", core, func() {
+	DescribeTable("gets no quota, because it is refused when it is created",
+		func(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {
+			w := newPools(ctx, "16", "0")
+			w.expectRefused(ctx, change, want...)
+		},
+		Entry("for a name that leaves JobSet no room for those of pods", func(j *kit.TrainJobBuilder) { j.Name = strings.Repeat("a", 60) },
+			"metadata.name", "at most 48 characters"),
+		Entry("for a name that is too long with so many nodes", func(j *kit.TrainJobBuilder) { j.Nodes(101).Name = strings.Repeat("a", 48) },
+			"metadata.name", "at most 46 characters"),
+		Entry("for a part of a GPU", perNode(nil, only(kit.GPU, "0.5")),
+			"spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]", "whole number"),
+		Entry("for fewer GPUs requested than the limit is", perNode(only(kit.GPU, "1"), only(kit.GPU, "8")),
+			"spec.trainer.resourcesPerNode.requests[nvidia.com/gpu]", "equal"),
+		Entry("for GPUs without a limit", perNode(only(kit.GPU, "1"), nil),
+			"spec.trainer.resourcesPerNode.requests[nvidia.com/gpu]", "limit"),
+		Entry("for fewer GPUs than none", perNode(nil, only(kit.GPU, "-8")),
+			"spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]", "negative"),
+		Entry("for more CPUs requested than the limit is", perNode(only("cpu", "2"), only("cpu", "1")),
+			"spec.trainer.resourcesPerNode.requests[cpu]", "limit"),
+		Entry("for a resource that Kubernetes does not know", perNode(nil, only("gpu", "8")),
+			"spec.trainer.resourcesPerNode.limits[gpu]", "nvidia.com/gpu"),
+		Entry("for fewer nodes than none", func(j *kit.TrainJobBuilder) { j.Nodes(-1) }, "spec.trainer.numNodes", "at least 1"),
+		Entry("for no nodes", func(j *kit.TrainJobBuilder) { j.Nodes(0) }, "spec.trainer.numNodes", "at least 1"),
+		Entry("for the manager's gate in a patch", func(j *kit.TrainJobBuilder) {
+			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{
+				SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}})
+		}, "spec.runtimePatches[", "schedulingGates[0].name", "leave it out"),
+		Entry("for the manager's label in a patch", func(j *kit.TrainJobBuilder) {
+			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Labels: map[string]string{patch.GatedLabel: "true"}}})
+		}, "spec.runtimePatches[", "labels["+patch.GatedLabel+"]"),
+		Entry("for a gate of Kueue's in a patch", func(j *kit.TrainJobBuilder) {
+			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{
+				SchedulingGates: []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/topology"}}}})
+		}, "spec.runtimePatches[", "schedulingGates[0].name"),
+		Entry("for MultiKueue in a queue that leads to no other cluster", func(j *kit.TrainJobBuilder) {
+			j.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+		}, "spec.managedBy", "MultiKueue"),
+		Entry("for more variables than the Workload should hold", func(j *kit.TrainJobBuilder) {
+			j.Spec.Trainer.Env = []corev1.EnvVar{{Name: "DATA", Value: strings.Repeat("x", 300_000)}}
+		}, "spec", "ConfigMap"),
+	)
+
+	DescribeTable("is refused for its runtime, which the message names",
+		func(ctx context.Context, change func(*corev1.PodTemplateSpec), want ...string) {
+			w := newPools(ctx, "16", "0")
+			runtime := w.CopyRuntime(ctx, "torch-distributed")
+			change(&runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template)
+			w.Make(ctx, runtime)
+			err := w.Create(ctx, w.Job("bad").Runtime(runtime.Name).Obj())
+			Expect(err).To(MatchError(SatisfyAll(ContainSubstring("spec.runtimeRef"), ContainSubstring(runtime.Name))))
+			for _, part := range want {
+				Expect(err.Error()).To(ContainSubstring(part))
+			}
+		},
+		Entry("with the manager's gate", func(t *corev1.PodTemplateSpec) {
+			t.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+		}, patch.AdmissionGate),
+		Entry("with the manager's label", func(t *corev1.PodTemplateSpec) {
+			metav1.SetMetaDataLabel(&t.ObjectMeta, patch.GatedLabel, "true")
+		}, patch.GatedLabel),
+		Entry("with GPUs that are requested without a limit", func(t *corev1.PodTemplateSpec) {
+			t.Spec.Containers[0].Resources.Requests = only(kit.GPU, "1")
+		}, "container node", "requests[nvidia.com/gpu]"),
+	)
+})
+
+// expectRefused has the API server refuse a TrainJob as it was changed, with words that tell why.
+func (w *site) expectRefused(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {
+	GinkgoHelper()
+	job := w.Job("bad").Nodes(2)
+	change(job)
+	err := w.Create(ctx, job.Obj())
+	Expect(err).To(HaveOccurred())
+	for _, part := range want {
+		Expect(err.Error()).To(ContainSubstring(strings.ReplaceAll(part, "spec.runtimePatches", "spec."+fieldOf[trainerOf(ctx)])))
 	}
 }

@@ -5,6 +5,9 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -16,6 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/list"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/timeline"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // unschedulable is a job that Kueue admits, and whose pods no node takes.
@@ -250,5 +254,26 @@ var _ = Describe("kubectl trainjob logs of a TrainJob in another cluster", func(
 		_, stderr, code := allContexts().plugin(ctx, "logs", "llm", "-n", w.manager.Namespace, "--worker-context", "worker1=worker2")
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(And(ContainSubstring("of context worker2 is not the copy of this one"), Not(ContainSubstring("node-0-0"))))
+	}, SpecTimeout(specTimeout))
+})
+
+var shell = regexp.MustCompile("(?s)\n```sh\n(.*?)\n```")
+
+var _ = Describe("docs/multikueue.md", func() {
+	It("has commands that run as they stand", func(ctx context.Context) {
+		root, err := world.Root()
+		Expect(err).NotTo(HaveOccurred())
+		page, err := os.ReadFile(filepath.Join(root, "docs", "multikueue.md"))
+		Expect(err).NotTo(HaveOccurred())
+		blocks := shell.FindAllSubmatch(page, -1)
+		Expect(blocks).NotTo(BeEmpty())
+		for _, block := range blocks {
+			at := world.Terminal{Kubeconfig: fleet.Kubeconfig(), Log: GinkgoWriter}
+			cmd, err := at.Shell(ctx, string(block[1]))
+			Expect(err).NotTo(HaveOccurred())
+			_, stderr, code, err := at.Run(cmd)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(code).To(BeZero(), "%s: %s", block[1], stderr)
+		}
 	}, SpecTimeout(specTimeout))
 })

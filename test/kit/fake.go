@@ -3,8 +3,12 @@
 package kit
 
 import (
+	"testing"
+
+	"github.com/spf13/cobra"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -32,4 +36,18 @@ func Scheme(add ...func(*runtime.Scheme) error) *runtime.Scheme {
 // subresource of none of them, unless the caller says so.
 func Fake(scheme *runtime.Scheme, objects ...client.Object) *fake.ClientBuilder {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
+}
+
+// Run executes a command of the plugin, and returns what it wrote to standard output.
+func Run[F any](
+	t testing.TB, command func(F, genericiooptions.IOStreams) *cobra.Command, flags F, stdin string, args ...string,
+) (string, error) {
+	t.Helper()
+	streams, in, out, _ := genericiooptions.NewTestIOStreams()
+	in.WriteString(stdin)
+	cmd := command(flags, streams)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
 }

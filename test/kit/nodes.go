@@ -5,9 +5,11 @@ package kit
 import (
 	"maps"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -38,4 +40,32 @@ func Topology(name string, levels ...string) *kueue.Topology {
 		topology.Spec.Levels = append(topology.Spec.Levels, kueue.TopologyLevel{NodeLabel: label})
 	}
 	return topology
+}
+
+// RuntimeChange changes a runtime.
+type RuntimeChange = func(*trainer.TrainingRuntimeSpec)
+
+// RuntimePod describes the pods of a runtime's first replicated job.
+func RuntimePod(spec *trainer.TrainingRuntimeSpec) *corev1.PodSpec {
+	return &spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec
+}
+
+// OfNodes sets the runtime's own number of nodes.
+func OfNodes(n int32) RuntimeChange {
+	return func(spec *trainer.TrainingRuntimeSpec) { spec.MLPolicy.NumNodes = &n }
+}
+
+// OfImage sets the image of the first container.
+func OfImage(image string) RuntimeChange {
+	return func(spec *trainer.TrainingRuntimeSpec) { RuntimePod(spec).Containers[0].Image = image }
+}
+
+// OfOneTry has a job fail with its first pod.
+func OfOneTry(spec *trainer.TrainingRuntimeSpec) {
+	spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
+}
+
+// OfGracePeriod sets how many seconds pods have to end.
+func OfGracePeriod(seconds int64) RuntimeChange {
+	return func(spec *trainer.TrainingRuntimeSpec) { RuntimePod(spec).TerminationGracePeriodSeconds = &seconds }
 }

@@ -3,6 +3,11 @@
 package cluster
 
 import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
 	"testing"
 	"time"
 
@@ -10,8 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -69,4 +78,94 @@ func TestManagerConfigurationThatMayNotBeSeen(t *testing.T) {
 	c := kit.Fake(kit.Scheme()).WithInterceptorFuncs(kit.Refusing(func(any, client.ObjectKey) error { return kit.Forbidden("configmaps") })).Build()
 	_, err := ManagerConfiguration(t.Context(), c)
 	expect.That(t, apierrors.IsForbidden(err), "The error is not of kind Forbidden: %v", err)
+}
+
+func TestSentence(t *testing.T) {
+	request := func(server string, cause error) error {
+		return fmt.Errorf("listing nodes: %w", &url.Error{Op: "Get", URL: server + "/api?timeout=32s", Err: &net.OpError{Op: "dial", Err: cause}})
+	}
+	known := *clientcmdapi.NewConfig()
+	known.Contexts["a"] = clientcmdapi.NewContext()
+	_, noContext := clientcmd.NewDefaultClientConfig(known, &clientcmd.ConfigOverrides{CurrentContext: "nope"}).ClientConfig()
+	cases := map[string]struct {
+		err  error
+		want string
+	}{
+		"nothing configured":    {err: clientcmd.ErrEmptyConfig, want: "no cluster is configured: name a kubeconfig file with --kubeconfig or KUBECONFIG, or a server with --server"},
+		"kubectl's own default": {err: request("http://localhost:8080", errors.New("refused")), want: "no cluster is configured: name a kubeconfig file with --kubeconfig or KUBECONFIG, or a server with --server"},
+		"no answer": {
+			err:  request("https://10.0.0.1:6443", os.NewSyscallError("connect", errors.New("connection refused"))),
+			want: "the API server at https://10.0.0.1:6443 cannot be reached (connection refused): check that it runs, and that --context or --kubeconfig names the cluster that you mean",
+		},
+		"no such context": {err: noContext, want: `context "nope" does not exist: kubectl config get-contexts lists those that there are`},
+		"nobody known":    {err: fmt.Errorf("listing: %w", apierrors.NewUnauthorized("x")), want: "the API server does not know you (Unauthorized): log in again, or name another user with --user or --context"},
+		"anything else":   {err: errors.New("there is no TrainJob"), want: "there is no TrainJob"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected sentence", tc.want, Sentence(tc.err).Error()) })
+	}
+	expect.That(t, Sentence(nil) == nil, "There is a sentence about nothing")
+}
+
+func TestTrainJobName(t *testing.T) {
+	cases := map[string]struct{ want, says string }{
+		"llm":                                {want: "llm"},
+		"trainjob/llm":                       {want: "llm"},
+		"TrainJobs/llm":                      {want: "llm"},
+		"trainjobs.trainer.kubeflow.org/llm": {want: "llm"},
+		"trainjob.v1alpha1.trainer.kubeflow.org/llm": {want: "llm"},
+		"job/llm":                   {says: "job/llm is no TrainJob: give NAME or trainjob/NAME"},
+		"trainjobs.example.com/llm": {says: "trainjobs.example.com/llm is no TrainJob: give NAME or trainjob/NAME"},
+		"trainjob/":                 {says: "trainjob/ names no TrainJob: give NAME or trainjob/NAME"},
+		"trainjob/a/b":              {says: "trainjob/a/b names no TrainJob: give NAME or trainjob/NAME"},
+	}
+	for arg, tc := range cases {
+		t.Run(arg, func(t *testing.T) {
+			got, err := TrainJobName(arg)
+			expect.Same(t, "Unexpected name and error", []string{tc.want, tc.says}, []string{got, expect.Text(err)})
+		})
+	}
+}
+
+func TestTrainJobsThatCannotBeRead(t *testing.T) {
+	resource := schema.GroupResource{Group: "trainer.kubeflow.org", Resource: "trainjobs"}
+	forbidden := apierrors.NewForbidden(resource, "llm", errors.New("no role"))
+	cases := map[string]struct {
+		err       error
+		namespace string
+		list      bool
+		want      string
+		code      int
+	}{
+		"one that is not there": {
+			err: apierrors.NewNotFound(resource, "llm"), namespace: "team", code: exit.Failed,
+			want: "there is no TrainJob llm in namespace team: name another, or its namespace with -n",
+		},
+		"one that may not be seen": {
+			err: forbidden, namespace: "team", code: exit.Unseen,
+			want: "you may not get TrainJobs in namespace team: name another with -n, or ask an admin for ClusterRole kueue-batch-user-role there",
+		},
+		"those of a namespace that may not be seen": {
+			err: forbidden, namespace: "team", list: true, code: exit.Unseen,
+			want: "you may not list TrainJobs in namespace team: name another with -n, or ask an admin for ClusterRole kueue-batch-user-role there",
+		},
+		"those of all namespaces that may not be seen": {
+			err: forbidden, list: true, code: exit.Unseen,
+			want: "you may not list TrainJobs of all namespaces: name one with -n, or ask an admin for ClusterRole kueue-batch-admin-role",
+		},
+		"a cluster that does not answer": {err: errors.New("gone"), list: true, code: exit.Failed, want: "reading TrainJobs: gone"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := kit.Fake(kit.Scheme()).WithInterceptorFuncs(kit.Refusing(func(any, client.ObjectKey) error { return tc.err })).Build()
+			var err error
+			if tc.list {
+				_, err = TrainJobs(t.Context(), r, tc.namespace)
+			} else {
+				_, err = TrainJob(t.Context(), r, tc.namespace, "llm")
+			}
+			expect.Same(t, "Unexpected message", tc.want, err.Error())
+			expect.Same(t, "Unexpected exit code", tc.code, exit.Code(err))
+		})
+	}
 }

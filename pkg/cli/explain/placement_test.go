@@ -4,8 +4,15 @@ package explain
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/held"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -53,4 +60,96 @@ func TestValueText(t *testing.T) {
 			expect.Same(t, "Unexpected text of a value", tc.want, valueText(tc.field, json.RawMessage(tc.value)))
 		})
 	}
+}
+
+func TestPositionOf(t *testing.T) {
+	eachScene(t, "position", map[string]row[*Position]{
+		"alone": {want: &Position{Place: 1, Pending: 1, Source: Computed}},
+		"higher priority first, then who came first": {
+			scene: changes{pending("later", 0, minutesAgo(1)), pending("urgent", 10, minutesAgo(1)), pending("earlier", 0, minutesAgo(9))},
+			want:  &Position{Place: 3, Pending: 4, Ahead: []string{"team/earlier", "team/urgent"}, Source: Computed},
+		},
+		"who has quota does not wait": {scene: changes{taken("h100", 1)}, want: &Position{Place: 1, Pending: 1, Source: Computed}},
+		"who was stopped by an admission check queues from then on": {
+			scene: changes{pending("later", 0, minutesAgo(3)), evicted(kueue.WorkloadEvictedByAdmissionCheck, "")},
+			want:  &Position{Place: 2, Pending: 2, Ahead: []string{"team/later"}, Source: Computed},
+		},
+		"who is inactive is not in the queue": {scene: changes{switchedOff}},
+	}, func(f *Facts) *Position { return PositionOf(f.Cluster, f.Workload, "gpus") })
+}
+
+func TestOrdinal(t *testing.T) {
+	got := []string{ordinal(1), ordinal(2), ordinal(3), ordinal(4), ordinal(11), ordinal(21), ordinal(112)}
+	expect.Same(t, "Unexpected ordinals", []string{"1st", "2nd", "3rd", "4th", "11th", "21st", "112th"}, got)
+}
+
+func TestTimeLimit(t *testing.T) {
+	limit := func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = ptr.To[int32](3600) }
+	ranBefore := func(s *scene) { s.Workload.Status.AccumulatedPastExecutionTimeSeconds = ptr.To[int32](600) }
+	for name, tc := range map[string]struct {
+		scene changes
+		want  *TimeLimit
+		says  string
+	}{
+		"none":                   {scene: changes{admitted}},
+		"no Workload":            {scene: changes{limit, withoutWorkload}},
+		"while it waits":         {scene: changes{limit}, want: &TimeLimit{Seconds: 3600}, says: "Time limit: 60m, 0s used, 60m left"},
+		"of the first admission": {scene: changes{limit, admitted}, want: &TimeLimit{Seconds: 3600, UsedSeconds: 120}, says: "Time limit: 60m, 2m used, 58m left"},
+		"of all admissions":      {scene: changes{limit, ranBefore, admitted}, want: &TimeLimit{Seconds: 3600, UsedSeconds: 720}, says: "Time limit: 60m, 12m used, 48m left"},
+		"exceeded while it stops": {
+			scene: changes{limit, admitted, func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = ptr.To[int32](60) }},
+			want:  &TimeLimit{Seconds: 60, UsedSeconds: 120}, says: "Time limit: 60s, 2m used, 0s left"},
+		"over": {scene: changes{limit, admitted, with(kueue.WorkloadFinished, "", "", 1)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := Explain(newScene(tc.scene...).facts(t))
+			expect.Same(t, "Unexpected time limit", tc.want, e.TimeLimit)
+			text := printed(t, &e)
+			expect.That(t, (tc.says != "" || !strings.Contains(text, "Time limit:")) && strings.Contains(text, tc.says),
+				"Want %q in:\n%s", tc.says, text)
+		})
+	}
+}
+
+func TestHeld(t *testing.T) {
+	wrote := func(manager, fields string, minutes int) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Time: ptr.To(minutesAgo(minutes)), FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	const label = `{"f:metadata":{"f:labels":{"f:kueue.x-k8s.io/queue-name":{}}}}`
+	holds := func(s *scene) {
+		s.Job.Labels[kueueconstants.QueueLabel] = held.Queue("gpus")
+		s.Job.ManagedFields = []metav1.ManagedFieldsEntry{
+			wrote("kubectl-trainjob", label, 9), wrote("other", label, 1), {Manager: held.FieldOwner, Time: ptr.To(minutesAgo(1))},
+			wrote(held.FieldOwner, `{"f:spec":{"f:suspend":{}}}`, 2), wrote(held.FieldOwner, label, 4), wrote(held.FieldOwner, label, 3),
+		}
+	}
+	heldBy := func(message string) State {
+		s := stuck(Held, "Held", message, "kubectl trainjob resume -n team llm")
+		s.Since = ptr.To(minutesAgo(3))
+		return s
+	}
+	eachScene(t, "state", map[string]row[State]{
+		"out of its queue":               {scene: changes{holds}, want: heldBy("is held out of queue gpus by its user")},
+		"before it has a Workload again": {scene: changes{holds, withoutWorkload}, want: heldBy("is held out of queue gpus by its user")},
+		"by somebody who may not see its Workload": {
+			scene: changes{holds, func(s *scene) { s.Workload, s.WorkloadUnseen = nil, true }},
+			want:  heldBy("is held out of queue gpus by its user; you may not see its Workload, nor so whether it still has quota"),
+		},
+		"while its pods end": {
+			scene: changes{admitted, withPods(2, runningPod), holds},
+			want:  state(Stopping, "Held", "is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone", ""),
+		},
+	}, StateOf)
+	t.Run("by somebody else than the plugin", func(t *testing.T) {
+		s := newScene(holds)
+		s.Job.ManagedFields = s.Job.ManagedFields[:4]
+		got := StateOf(s.facts(t))
+		expect.That(t, got.Since == nil, "Unexpected time %v", got.Since)
+	})
+	t.Run("in a queue that somebody named so", func(t *testing.T) {
+		s := newScene(holds)
+		s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue(held.Queue("gpus"), "gpus"))
+		got := StateOf(s.facts(t))
+		expect.That(t, got.Phase != Held, "Unexpected state %+v", got)
+	})
 }

@@ -3,13 +3,21 @@
 package jobclient
 
 import (
+	"errors"
+	"fmt"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"time"
 
 	// The library that the API server applies JSON patches with.
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -56,4 +64,129 @@ func applied(t *testing.T, known, live *metav1.ObjectMeta) error {
 	patch := expect.Must(jsonpatch.DecodePatch([]byte(expect.JSON(t, decisionTests(known)))))(t)
 	_, err := patch.Apply([]byte(expect.JSON(t, map[string]any{"metadata": live})))
 	return err
+}
+
+func TestBackoff(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	r := NewBackoff(clock)
+	var waits []string
+	for range 12 {
+		wait := BackoffOf(r.may("job", "start"))
+		waits = append(waits, wait.String())
+		clock.SetTime(clock.Now().Add(wait))
+		expect.NoError(t, r.may("job", "start"))
+		r.InVain("job", "start", "undone")
+	}
+	want := []string{"0s", "0s", "0s", "1s", "2s", "4s", "8s", "16s", "32s", "1m0s", "1m0s", "1m0s"}
+	expect.Same(t, "Unexpected waits", want, waits)
+	expect.That(t, BackoffOf(fmt.Errorf("starting: %w", r.may("job", "start"))) != 0, "It has to wait")
+	for what, err := range map[string]error{
+		"another write": r.may("job", "stop"), "another job's": r.may("other", "start"),
+	} {
+		expect.That(t, err == nil, "%s has to wait: %v", what, err)
+	}
+	r.kept("job", "start")
+	expect.NoError(t, r.may("job", "start"))
+	r.InVain("job", "start", "undone")
+	r.Forget("job")
+	expect.That(t, len(r.vain) == 0, "What is remembered must go with the job")
+}
+
+// What starts, stops and starts again on the same flavor writes the same, at any speed.
+func TestKeptWritesAreFree(t *testing.T) {
+	r := NewBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	for range 100 {
+		for _, write := range []string{"start", "suspend", "gate"} {
+			expect.NoError(t, r.may("job", write))
+			r.kept("job", write)
+		}
+	}
+}
+
+func TestChanged(t *testing.T) {
+	gated := changes{"runtimePatches": []byte(`[{"manager":"example.com/a"},` + inttest.Gate + `]`), "suspend": []byte("false")}
+	tests := map[string]struct {
+		step   changes
+		stored string
+		want   string
+	}{
+		"kept":                       {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/a"},` + inttest.Gate + `]}`, ""},
+		"somebody else's may change": {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/b"},` + inttest.Gate + `]}`, ""},
+		"ours is gone":               {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/a"}]}`, "spec.runtimePatches"},
+		"all are gone":               {gated, `{"suspend":false}`, "spec.runtimePatches"},
+		"ours says something else":   {gated, `{"suspend":false,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[]}}}}]}`, "spec.runtimePatches"},
+		"suspended again":            {gated, `{"suspend":true,"runtimePatches":[` + inttest.Gate + `]}`, "spec.suspend"},
+		"only suspend was set":       {changes{"suspend": []byte("true")}, `{"suspend":true}`, ""},
+		"a field was taken away":     {changes{"runtimePatches": []byte("null")}, `{}`, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var stored trainjob.Spec
+			expect.NoError(t, stored.UnmarshalJSON([]byte(tc.stored)))
+			expect.Same(t, "Unexpected changed", tc.want, expect.Must(tc.step.changed(&stored))(t))
+		})
+	}
+	expect.That(t, BackoffOf(errors.New("something else")) == 0, "Another error waits for nothing")
+}
+
+func TestStoppedBeforeResume(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(100, 0))
+	e := NewExpectations(clock)
+	_, pending := e.StoppedBeforeResume(jobAt(1))
+	expect.That(t, !pending, "A job that was never resumed is expected to be")
+	e.ExpectResume(jobAt(1))
+	_, pending = e.StoppedBeforeResume(jobAt(1))
+	expect.That(t, !pending, "A view from before the resume tells of a stop")
+	at, pending := e.StoppedBeforeResume(jobAt(3))
+	expect.That(t, pending && at.Equal(clock.Now()), "Stopped at %s, %t; want %s, when the stop was seen", at, pending, clock.Now())
+	seen := clock.Now()
+	clock.SetTime(seen.Add(time.Minute))
+	at, _ = e.StoppedBeforeResume(jobAt(3))
+	expect.That(t, at.Equal(seen), "At a second look it stopped at %s, want %s", at, seen)
+	e.SawResumed(jobAt(3))
+	_, pending = e.StoppedBeforeResume(jobAt(3))
+	expect.That(t, !pending, "A resume that was seen is still expected")
+	refused := e.ExpectResume(jobAt(4))
+	refused()
+	_, pending = e.StoppedBeforeResume(jobAt(5))
+	expect.That(t, !pending, "A resume that was refused is expected")
+}
+
+func TestOutdatedVersionsAreLeftAlone(t *testing.T) {
+	key := types.NamespacedName{Namespace: "team", Name: "llm"}
+	old, current := []Version{{"uid", "wl", "5"}}, []Version{{"uid", "wl", "6"}}
+	e := ledFrom(time.Time{})
+	expect.That(t, !e.Outdated(key, old), "a version is outdated before anybody said so")
+	e.Outdate(key, old)
+	expect.That(t, e.Outdated(key, old) && !e.Outdated(types.NamespacedName{Namespace: "other", Name: "llm"}, old),
+		"a version that was overtaken is not outdated, or another job's is")
+	expect.That(t, !e.Outdated(key, current), "the newer version is outdated")
+
+	e.Outdate(key, old)
+	e.old[key][old[0]] = time.Now().Add(-time.Minute)
+	expect.That(t, !e.Outdated(key, old), "a version is outdated for ever, although nothing newer came")
+
+	others := []Version{{"other", "other", "1"}}
+	e.Outdate(key, old)
+	e.Outdate(key, others)
+	expect.That(t, e.Outdated(key, append(others, old...)) && e.Outdated(key, append(others, current...)),
+		"with several Workloads, one that is still old does not count")
+	expect.That(t, !e.Outdated(key, []Version{{"other", "other", "2"}, current[0]}), "all Workloads are newer, and still outdated")
+}
+
+func TestOvertakenWorkload(t *testing.T) {
+	cases := map[string]struct {
+		err  error
+		want string
+	}{
+		"a Workload was overtaken": {err: apierrors.NewConflict(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", errors.New("modified")), want: "wl"},
+		"a TrainJob was":           {err: apierrors.NewConflict(Resource, "llm", errors.New("modified"))},
+		"a Workload was refused":   {err: apierrors.NewForbidden(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", errors.New("no"))},
+		"nothing happened":         {},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			expect.Same(t, "Unexpected overtakenWorkload", tc.want, ConflictingWorkload(tc.err))
+		})
+	}
 }

@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -47,6 +50,40 @@ func TestWorkloadDefaultsStayTheSame(t *testing.T) {
 			}
 			w.look(tc.next)
 			expect.Same(t, "They are the same defaults", tc.want, before == expect.Must(w.get())(t))
+		})
+	}
+}
+
+func TestRememberedPodSets(t *testing.T) {
+	defaults := &podset.Defaults{}
+	from := func(change func(*origin)) origin {
+		o := origin{
+			job:     &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{UID: "a", Generation: 1, Labels: map[string]string{"l": "1"}}},
+			runtime: "snapshot", field: patch.Of(trainjob.Trainer23), defaults: defaults,
+		}
+		change(&o)
+		return o
+	}
+	tests := map[string]struct {
+		change func(*origin)
+		want   bool
+	}{
+		"nothing changed":             {change: func(*origin) {}, want: true},
+		"another TrainJob":            {change: func(o *origin) { o.job.UID = "b" }},
+		"another spec":                {change: func(o *origin) { o.job.Generation = 2 }},
+		"another label":               {change: func(o *origin) { o.job.Labels["l"] = "2" }},
+		"another annotation":          {change: func(o *origin) { o.job.Annotations = map[string]string{"a": "1"} }},
+		"the runtime was frozen":      {change: func(o *origin) { o.runtime = "uid/7" }},
+		"Trainer was upgraded":        {change: func(o *origin) { o.field = patch.Of(trainjob.Trainer21) }},
+		"Kueue was upgraded":          {change: func(o *origin) { o.defaults = nil }},
+		"a TrainJob before it is one": {change: func(o *origin) { o.job.UID = "" }},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := NewRemembered()
+			r.add(from(func(*origin) {}), []kueue.PodSet{{Name: "node"}})
+			r.add(from(func(o *origin) { o.job.UID = "" }), []kueue.PodSet{{Name: "node"}})
+			expect.Same(t, "It is remembered", tc.want, r.get(from(tc.change)) != nil)
 		})
 	}
 }

@@ -19,6 +19,15 @@ type place struct {
 	job, path string
 }
 
+// eachItem calls do with all that the field is inside of.
+func (p place) eachItem(do func(place)) {
+	for end := range p.path {
+		if p.path[end] == '.' {
+			do(place{p.job, p.path[:end]})
+		}
+	}
+}
+
 // values are the fields of one source.
 type values map[place]json.RawMessage
 

@@ -59,7 +59,7 @@ template:
               containers:
               - name: node
                 image: torch
-                env: [{name: A, value: base}]
+                env: [{name: A, value: base}, {name: C, value: base}]
                 resources: {requests: {cpu: "4"}, limits: {memory: 8Gi}}
 `
 
@@ -67,7 +67,7 @@ const testJob = `
 metadata: {name: job, namespace: ns}
 spec:
   runtimeRef: {name: torch}
-  trainer: {image: mine, env: [{name: A, value: job}, {name: PET_NNODES, value: "9"}], resourcesPerNode: {requests: {cpu: "8"}}}
+  trainer: {image: mine, env: [{name: A, value: job}, {name: C}, {name: PET_NNODES, value: "9"}], resourcesPerNode: {requests: {cpu: "8"}}}
   runtimePatches:
   - manager: example.com/a
     trainingRuntimeSpec:
@@ -80,7 +80,7 @@ spec:
               metadata: {annotations: {of: a}}
               spec: {template: {metadata: {labels: {team: a}}, spec: {
                 nodeSelector: {pool: a, zone: a}, tolerations: [{key: spot, operator: Exists}],
-                volumes: [{name: data, emptyDir: {}}], schedulingGates: [{name: example.com/wait}]}}}
+                volumes: [{name: data, emptyDir: {}}], containers: [{name: node, env: [{name: C}]}], schedulingGates: [{name: example.com/wait}]}}}
   - manager: kueue.x-k8s.io/manager
     trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {
       nodeSelector: {pool: kueue}, tolerations: [{key: nvidia.com/gpu, operator: Exists}]}}}}}]}}}
@@ -108,6 +108,7 @@ func TestExplain(t *testing.T) {
 		"a gate":                                   {"node", pod + "schedulingGates[example.com/wait]", said(a, `{"name":"example.com/wait"}`), nil},
 		"an image":                                 {"node", pod + "containers[node].image", said(own, `"mine"`), []provenance.Setting{said(base, `"torch"`)}},
 		"a variable":                               {"node", pod + "containers[node].env[A].value", said(own, `"job"`), []provenance.Setting{said(base, `"base"`)}},
+		"a variable without a value":               {"node", pod + "containers[node].env[C]", said(own, `{"name":"C"}`), nil},
 		"a resource":                               {"node", pod + "containers[node].resources.requests[cpu]", said(own, `"8"`), []provenance.Setting{said(base, `"4"`)}},
 		"a resource that is merged":                {"node", pod + "containers[node].resources.limits[memory]", said(base, `"8Gi"`), nil},
 		"a variable of the framework, set by hand": {"node", pod + "containers[node].env[PET_NNODES].value", said(own, `"9"`), nil},

@@ -20,17 +20,21 @@ import (
 type stack map[place][]Setting
 
 // push puts a source on top. An item that was nothing but its key is a field no more when
-// the source gives it some.
+// the source gives it some; in a patch it says nothing of an item that has some already.
 func (s stack) push(source Source, said values) {
-	for at := range said {
-		for end := range at.path {
-			if at.path[end] == '.' {
-				delete(s, place{at.job, at.path[:end]})
-			}
+	merged := map[place]bool{}
+	if source.Kind == Patch {
+		for at := range s {
+			at.eachItem(func(item place) { merged[item] = true })
 		}
 	}
+	for at := range said {
+		at.eachItem(func(item place) { delete(s, item) })
+	}
 	for at, value := range said {
-		s[at] = append(s[at], Setting{source, value})
+		if !merged[at] {
+			s[at] = append(s[at], Setting{source, value})
+		}
 	}
 }
 

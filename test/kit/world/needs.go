@@ -4,6 +4,10 @@ package world
 
 import (
 	"context"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -42,4 +46,25 @@ func (c *Cluster) Needs(ctx context.Context, namespace, runtime string) ([]clien
 		needs = append(needs, kit.Claim(namespace, name))
 	}
 	return needs, nil
+}
+
+// FreePort returns one of loopback that nobody listens at.
+func FreePort() int {
+	server := httptest.NewServer(nil)
+	defer server.Close()
+	return server.Listener.Addr().(*net.TCPAddr).Port
+}
+
+// WriteConfig writes the configuration of a component of a local control plane to a file, with
+// changes, for another process of it.
+func (c *Cluster) WriteConfig(component, file string, changes map[string]any) error {
+	data, err := os.ReadFile(filepath.Join(c.localDir, "config", component+".yaml"))
+	if err != nil {
+		return err
+	}
+	config, err := Configuration(string(data), changes)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(config), 0o600)
 }

@@ -4,12 +4,23 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"text/tabwriter"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/logtail"
 )
 
 // Status prints one line per component.
@@ -71,4 +82,129 @@ func (c *Cluster) healthWord(ctx context.Context, comp component) string {
 		return "unhealthy"
 	}
 	return "healthy"
+}
+
+const (
+	probeTimeout = 2 * time.Second
+	probePause   = 50 * time.Millisecond
+	// healthyWithin is how long a component may take. The slowest needs some seconds
+	// on two cores; the rest is for a machine that is busy with something else.
+	healthyWithin = 4 * time.Minute
+)
+
+// healthy checks what a component serves: an URL with a path has to answer 200, and one without to speak
+// TLS with a certificate of this cluster, as webhook servers do.
+func (c *Cluster) healthy(ctx context.Context, comp component) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	authority, err := certutil.NewPool(c.path(authorityCertFile))
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
+	}}
+	for _, url := range comp.health(c) {
+		if err := get(ctx, &client, url); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func get(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() //nolint:errcheck // only read
+	if response.StatusCode == http.StatusOK || request.URL.Path == "" {
+		return nil
+	}
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 300))
+	return fmt.Errorf("%s answers %s: %s", url, response.Status, body)
+}
+
+// waitHealthy polls until the component is healthy, and gives up as soon as its
+// process has ended.
+func (c *Cluster) waitHealthy(ctx context.Context, comp component) error {
+	var unhealthy error
+	err := wait.PollUntilContextTimeout(ctx, probePause, healthyWithin, true, func(ctx context.Context) (bool, error) {
+		unhealthy = c.healthy(ctx, comp)
+		if unhealthy != nil && !c.process(comp.name).Alive() {
+			return false, errors.New("it has ended")
+		}
+		return unhealthy == nil, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted while waiting for %s: %w", comp.name, ctx.Err())
+	case !wait.Interrupted(err):
+		return fmt.Errorf("%s has ended before it was healthy%s", comp.name, logtail.Of(c.logFile(comp.name)))
+	}
+	return fmt.Errorf("%s was not healthy within %s: %w%s", comp.name, healthyWithin, unhealthy, logtail.Of(c.logFile(comp.name)))
+}
+
+// The ports lie below those that the kernel gives to outgoing connections (32768 and
+// up): from there it could take one of ours while a component is being restarted.
+const (
+	firstPort = 20000
+	lastPort  = 32000
+)
+
+// chosen are the ports that the clusters of this process have, bound by now or not.
+var chosen = struct {
+	sync.Mutex
+	ports map[int]bool
+}{ports: map[int]bool{}}
+
+// choosePorts finds a free port per name. It starts anywhere, so that clusters of two processes
+// that come up at the same time hardly race for the same ones; those of one process never do.
+func choosePorts(names []string) (map[string]int, error) {
+	chosen.Lock()
+	defer chosen.Unlock()
+	ports := map[string]int{}
+	next := firstPort + rand.IntN(lastPort-firstPort)
+	for _, name := range names {
+		port, err := freePort(next)
+		if err != nil {
+			return nil, err
+		}
+		ports[name] = port
+		chosen.ports[port] = true
+		next = port + 1
+	}
+	return ports, nil
+}
+
+func freePort(from int) (int, error) {
+	for i := range lastPort - firstPort {
+		port := firstPort + (from-firstPort+i)%(lastPort-firstPort)
+		if chosen.ports[port] {
+			continue
+		}
+		if listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, listener.Close()
+		}
+	}
+	return 0, fmt.Errorf("no free port between %d and %d on 127.0.0.1", firstPort, lastPort)
+}
+
+// port returns a chosen port; asking for one that no component lists is a bug.
+func (c *Cluster) port(component, purpose string) int {
+	port, ok := c.state.Ports[component+"/"+purpose]
+	if !ok {
+		panic("component " + component + " lists no port " + purpose)
+	}
+	return port
+}
+
+func (c *Cluster) address(component, purpose string) string {
+	return fmt.Sprintf("127.0.0.1:%d", c.port(component, purpose))
 }

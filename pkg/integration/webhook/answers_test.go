@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
+	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+func TestVerdict(t *testing.T) {
+	invalidAt := func(paths ...*field.Path) admission.Response {
+		var errs field.ErrorList
+		for _, path := range paths {
+			errs = append(errs, field.Invalid(path, "value", "is wrong"))
+		}
+		return refused(invalid(&trainjob.TrainJob{}, errs))
+	}
+	spec := field.NewPath("spec")
+	cases := map[string]struct {
+		response                admission.Response
+		wantOutcome, wantReason string
+	}{
+		"allowed":                    {admission.Allowed(""), "allowed", ""},
+		"allowed with a patch":       {admission.PatchResponseFromRaw([]byte(`{}`), []byte(`{"spec":{}}`)), "allowed", ""},
+		"a field":                    {invalidAt(runtimeRefPath), "refused", "spec.runtimeRef"},
+		"the first of two fields":    {invalidAt(managedByPath, runtimeRefPath), "refused", "spec.managedBy"},
+		"a field of an entry":        {invalidAt(spec.Child("runtimePatches").Index(7).Child("trainingRuntimeSpec")), "refused", "spec.runtimePatches"},
+		"a field far down":           {invalidAt(spec.Child("trainer", "resourcesPerNode", "limits")), "refused", "spec.trainer"},
+		"a label that a tenant made": {invalidAt(labelPath("made.up/by-a-tenant")), "refused", "metadata.labels"},
+		"the whole spec":             {invalidAt(spec), "refused", "spec"},
+		"Trainer is unknown":         {refused(apierrors.NewServiceUnavailable("no Trainer")), "failed", "ServiceUnavailable"},
+		"no TrainJob":                {admission.Errored(http.StatusBadRequest, errors.New("no JSON")), "refused", "BadRequest"},
+		"our own fault":              {refused(errors.New("a bug")), "failed", "InternalServerError"},
+		"a plain refusal":            {admission.Denied("no"), "refused", "Forbidden"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			outcome, reason := verdict(tc.response)
+			expect.That(t, outcome == tc.wantOutcome && reason == tc.wantReason,
+				"verdict = %q, %q; want %q, %q", outcome, reason, tc.wantOutcome, tc.wantReason)
+		})
+	}
+}
+
+func TestCounted(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	answers := &counted{
+		Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Denied("no") }),
+		kind:    metrics.WebhookValidating, metrics: metrics.NewRecorder(registry, metrics.QueueLabels{}),
+	}
+	for _, operation := range []admissionv1.Operation{
+		admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect, "", "create", "MADE-UP", "made up by anybody",
+	} {
+		expect.That(t, !answers.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: operation}}).Allowed,
+			"The answer to %q is another one", operation)
+	}
+	want := `# HELP kueue_trainer_webhook_requests_total ` + metrics.WebhookRequests().Help + `.
+# TYPE kueue_trainer_webhook_requests_total counter
+`
+	for operation, n := range map[string]int{"CREATE": 1, "UPDATE": 1, "DELETE": 1, "CONNECT": 1, "other": 4} {
+		want += fmt.Sprintf("kueue_trainer_webhook_requests_total{kind=\"validating\",operation=%q,outcome=\"refused\",reason=\"Forbidden\"} %d\n", operation, n)
+	}
+	expect.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(want), metrics.WebhookRequests().Name))
+}
+
+// A refusal is logged with what is wrong, and without the value that is.
+func TestRefusalsAreLogged(t *testing.T) {
+	env := field.NewPath("spec", "trainer", "env").Index(0).Child("value")
+	tests := map[string]struct {
+		response admission.Response
+		want     []string
+	}{
+		"what is allowed": {response: admission.Allowed("")},
+		"a field": {
+			response: refused(invalid(&trainjob.TrainJob{}, field.ErrorList{field.Invalid(env, "s3cret", "not so")})),
+			want:     []string{`"msg":"Refused TrainJob"`, `"trainJob":{"name":"llm","namespace":"team"}`, `"operation":"CREATE"`, `"reason":"Invalid"`, `"fields":["spec.trainer.env[0].value"]`},
+		},
+		"a request": {response: admission.Errored(http.StatusBadRequest, http.ErrNoLocation), want: []string{`"msg":"Refused TrainJob"`, `"code":400`}},
+		"what cannot be decided": {
+			response: admission.Errored(http.StatusInternalServerError, http.ErrNoLocation),
+			want:     []string{`"level":"error"`, `"msg":"Could not decide about TrainJob"`, `"code":500`, http.ErrNoLocation.Error()},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "team", Name: "llm", Operation: admissionv1.Create}}
+			handler := told{admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return tc.response })}
+			handler.Handle(ctrl.LoggerInto(t.Context(), logOf(logging.New(zap.WriteTo(&out)), &req)), req)
+			for _, want := range tc.want {
+				expect.That(t, strings.Contains(out.String(), want), "The line has no %s:\n%s", want, out.String())
+			}
+			expect.That(t, !strings.Contains(out.String(), "s3cret") && (tc.want != nil || out.Len() == 0), "The log has too much:\n%s", out.String())
+		})
+	}
+}
+
+func TestRestoreFields(t *testing.T) {
+	const (
+		stored   = `{"spec":{"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":8}},"future":0},"initializer":{"model":{}}}}`
+		respelt  = `{"spec":{"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":"8"}},"future":0},"initializer":{"model":{}}}}`
+		lost     = `{"spec":{"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":"8"}}},"initializer":{"model":{}}}}`
+		less     = `{"spec":{"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":4}},"future":0},"initializer":{"model":{}}}}`
+		without  = `{"spec":{"initializer":{"model":{}}}}`
+		restored = `[{"op":"replace","path":"/spec/trainer","value":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":8}},"future":0}}]`
+	)
+	cases := map[string]struct {
+		given string
+		own   bool
+		want  string
+	}{
+		"nothing changed":                                 {given: stored, want: "null"},
+		"only the spelling of an amount changed":          {given: respelt, want: restored},
+		"the same in a write of ours":                     {given: respelt, own: true, want: restored},
+		"a user asks for less":                            {given: less, want: "null"},
+		"a write of ours never means what it says there":  {given: lost, own: true, want: restored},
+		"the field is left out, for the CRD to refuse it": {given: without, want: "null"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			ops := expect.Must(restoreFields([]byte(tc.given), []byte(stored), tc.own))(t)
+			expect.Same(t, "unexpected operations", tc.want, expect.JSON(t, ops))
+		})
+	}
+}
+
+func TestRestoreFieldsOfWhatIsNoObject(t *testing.T) {
+	_, err := restoreFields([]byte(`{"spec":[]}`), []byte(`{"spec":{}}`), false)
+	expect.That(t, err != nil, "a spec that is a list must be an error, and no panic")
+}
+
+func TestWebhooksStandAside(t *testing.T) {
+	d, v := newHandlers(t)
+	d.InTree = testenv.InTree(t, true)
+	// What the in-tree integration does at a start: no gate, its own entry, resumed.
+	old, object := inQueue(torch(suspended, gateJSON)), inQueue(torch(resumed, emptyJSON))
+	r := d.Handle(t.Context(), request("kueue", object, old))
+	expect.That(t, r.Allowed && len(r.Patches) == 0, "The defaulter must not touch anything: %+v", r)
+	r = v.Handle(t.Context(), request("kueue", object, old))
+	expect.That(t, r.Allowed, "The validator must not refuse anything: %+v", r.Result)
+}
+
+func TestWarnsOfStopsInVain(t *testing.T) {
+	running, stopped := torch(resumed, placedJSON), torch(suspended, placedJSON)
+	cases := map[string]struct {
+		user, labels, oldLabels string
+		object, old             string
+		warns                   bool
+	}{
+		"a job that runs":                 {labels: queued, oldLabels: queued, object: stopped, old: running, warns: true},
+		"another label beside":            {labels: queued + `,"a":"b"`, oldLabels: queued, object: stopped, old: running, warns: true},
+		"another queue with it":           {labels: `"kueue.x-k8s.io/queue-name":"other"`, oldLabels: queued, object: stopped, old: running},
+		"a priority with it":              {labels: queued + `,"kueue.x-k8s.io/priority-class":"high"`, oldLabels: queued, object: stopped, old: running},
+		"one that was suspended before":   {labels: queued, oldLabels: queued, object: stopped, old: stopped},
+		"one that was resumed too early":  {labels: queued, oldLabels: queued, object: torch(suspended, gateJSON), old: torch(resumed, gateJSON)},
+		"one without a queue":             {object: torch(suspended), old: torch("")},
+		"a resume":                        {labels: queued, oldLabels: queued, object: running, old: stopped},
+		"the manager, which has to do it": {user: self, labels: queued, oldLabels: queued, object: stopped, old: running},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, v := newHandlers(t)
+			response := v.Handle(t.Context(), request(tc.user, inttest.Manifest(tc.labels, tc.object), inttest.Manifest(tc.oldLabels, tc.old)))
+			expect.Need(t, response.Allowed, "Refused: %v", response.Result)
+			expect.That(t, strings.Contains(strings.Join(response.Warnings, ""), "kubectl trainjob stop -n ns ") == tc.warns,
+				"Unexpected warnings %q", response.Warnings)
+		})
+	}
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/xml"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/timeline"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/usage"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+var _ = Describe("kubectl trainjob logs", func() {
+	It("names what there is no log of, and what tells why", func(ctx context.Context) {
+		w, _ := newRunning(ctx, "runs")
+		w.MakePending(ctx, w.Job("waits").GPUs("8"))
+
+		fails := func(text string, args ...string) {
+			GinkgoHelper()
+			Expect(refused(ctx, 1, append([]string{"logs", "-n", w.Namespace}, args...)...)).To(ContainSubstring(text))
+		}
+		fails("TrainJob waits has no pods: kubectl trainjob explain -n "+w.Namespace+" waits tells why", "waits")
+		fails("there is no TrainJob none", "none")
+		fails("none of those that --job, --index and --container name", "runs", "--job", "launcher")
+		fails("none of those", "runs", "--index", "7")
+		fails("exclude each other", "runs", "-f", "-p")
+		Expect(refused(ctx, exit.Unseen, "logs", "-n", w.Namespace, "runs", "--as", w.batchUser(ctx))).
+			To(ContainSubstring("ask an admin for the permission to list pods"))
+		// A fake pod has no kubelet; the error says whose log it is.
+		fails("node-0-0 (pod runs-node-0-0-", "runs", "--job", "node", "--index", "0")
+	}, SpecTimeout(specTimeout))
+
+	It("follows a TrainJob that waits until it is over", func(ctx context.Context) {
+		w, _ := newRunning(ctx, "runs")
+		w.MakePending(ctx, w.Job("later").GPUs("8"))
+		following := startPlugin(ctx, "logs", "later", "-n", w.Namespace, "--follow")
+		Consistently(ctx, following).ShouldNot(gexec.Exit())
+		w.Finish(ctx, "runs", "succeeded")
+		pod := w.EventuallyRuns(ctx, "later", 1, onH100)[0]
+		Eventually(ctx, func() string { return string(following.Err.Contents()) }).Should(ContainSubstring("node-0-0 (pod " + pod.Name + ")"))
+		w.Finish(ctx, "later", "succeeded")
+		Eventually(ctx, following).Should(gexec.Exit(0))
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("kubectl trainjob logs on a node with a kubelet", Label("kubelet"), Serial, func() {
+	It("prints and follows what each container says, also of pods that come later", func(ctx context.Context) {
+		kubeletNode(ctx)
+		w := newWorld(ctx)
+		w.kubeletPool(ctx)
+		w.MakeRunning(ctx, w.payload("first").GPUs("8"), 1, onKubelet)
+		w.MakePending(ctx, w.payload("later", "-run-for=5s").GPUs("8"))
+		following := startPlugin(ctx, "logs", "later", "-n", w.Namespace, "--follow")
+		Expect(w.Delete(ctx, w.payload("first").Obj())).To(Succeed())
+		Eventually(ctx, following).Should(gexec.Exit(0))
+		Expect(string(following.Out.Contents())).To(MatchRegexp(`^\[node-0-0\] \S+ started\n\[node-0-0\] \S+ done, with 0 MiB held\n$`))
+		Expect(w.says(ctx, "logs", "later")).To(MatchRegexp(`^\S+ started\n\S+ done, with 0 MiB held\n$`))
+		Expect(w.says(ctx, "logs", "later", "--prefix", "--tail", "1", "--index", "0")).To(MatchRegexp(`^\[node-0-0\] \S+ done, with 0 MiB held\n$`))
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("kubectl trainjob timeline", func() {
+	It("tells who did what of a preempted job, in order, and where the time went", func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
+		w.Finish(ctx, "urgent", "succeeded")
+		w.EventuallyRuns(ctx, "llm", 1, onH100)
+		w.Succeed(ctx, "llm")
+
+		var t timeline.Timeline
+		Eventually(ctx, func(g Gomega) {
+			t = printed[timeline.Timeline](ctx, g, "timeline", "llm", "-n", w.Namespace)
+			g.Expect(t.Ended).To(BeTrue())
+			steps := []string{"created it", "made it", "QuotaReserved", "Admitted", "Started", "Evicted", "Admitted", "Started", "reported it as Complete"}
+			for _, s := range t.Steps {
+				if match, _ := HavePrefix(steps[0]).Match(s.Step); match {
+					if steps = steps[1:]; len(steps) == 0 {
+						break
+					}
+				}
+			}
+			g.Expect(steps).To(BeEmpty(), "%+v", t.Steps)
+		}).Should(Succeed())
+		for _, actor := range []timeline.Actor{timeline.User, timeline.Webhook, timeline.Trainer, timeline.JobSet, timeline.Manager, timeline.Kueue, timeline.JobController, timeline.Scheduler, timeline.Kubelet} {
+			Expect(t.Steps).To(ContainElement(HaveField("Actor", actor)))
+		}
+		share := 0.0
+		for _, span := range t.Spans {
+			share += span.Share
+		}
+		Expect(share).To(BeNumerically("~", 1, 0.001))
+		Expect(t.Spans).To(ContainElements(HaveField("Phase", timeline.Stopping), HaveField("Phase", timeline.Running)))
+		Expect(xml.Unmarshal([]byte(w.says(ctx, "timeline", "llm", "-o", "svg")), &struct{}{})).To(Succeed())
+	}, SpecTimeout(specTimeout))
+
+	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
+		runsPage(ctx, "docs/timeline.md")
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("kubectl trainjob usage", func() {
+	It("prints what the Workloads of the cluster tell, by queue, flavor and user", func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		job := w.Job("llm").GPUs("8").Obj()
+		job.Labels["example.com/user"] = "ann"
+		w.Make(ctx, job)
+		w.EventuallyRuns(ctx, "llm", 1, onH100)
+		w.EventuallyCondition(ctx, "llm", kueue.WorkloadPodsReady)
+		// Objects tell whole seconds: an end may seem to be up to one second before it was.
+		const second = 8.0 / 3600
+		var running usage.Line
+		Eventually(ctx, func(g Gomega) {
+			bill := w.usage(ctx, g)
+			g.Expect(bill.Lines).To(HaveLen(1))
+			running = bill.Lines[0]
+			g.Expect(running.Running).To(BeNumerically(">", 2*second))
+		}).Should(Succeed())
+		Expect(running.ClusterQueue).To(Equal(w.Name("gpus")))
+		Expect(running.LocalQueue).To(Equal("queue"))
+		Expect(running.Resource).To(Equal(string(kit.GPU)))
+		Expect(running.Held).To(BeNumerically("~", running.Waiting+running.Running+running.Stopping, 1e-9))
+		Expect(running.Useful).To(BeZero(), "it runs yet")
+
+		w.Succeed(ctx, "llm")
+		done := w.usage(ctx, Default).Lines[0]
+		Expect(done.Useful).To(BeNumerically("~", done.Running, 1e-9))
+		Expect(done.Useful).To(BeNumerically(">=", running.Running-second))
+		Expect(w.usage(ctx, Default).Lines[0]).To(Equal(done), "what is over costs no more")
+
+		Expect(w.usage(ctx, Default, "--by", "flavor").Lines[0].Flavor).To(Equal(w.Name("h100")))
+		Expect(w.usage(ctx, Default, "--by", "user", "--user-label", "example.com/user").Lines[0].User).To(Equal("ann"))
+		stdout, stderr, code := plugin(ctx, "usage", "-n", w.Namespace, "-o", "csv")
+		Expect(code).To(BeZero())
+		Expect(stderr).To(ContainSubstring("this is only what the Workloads in the cluster tell now"))
+		rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rows).To(HaveLen(2))
+		Expect(rows[1]).To(ContainElements(w.Name("gpus"), "GPU-hours"))
+	}, SpecTimeout(specTimeout))
+
+	It("says what is wrong with a flag, and what one may not see", func(ctx context.Context) {
+		w := newWorld(ctx)
+		for args, want := range map[string]string{
+			"--by team":             "--by team: use queue, user or flavor",
+			"--by user":             "name the label of TrainJobs that says whose they are with --user-label",
+			"--since yesterday":     "--since yesterday: give a time such as 12h, 30d or 4w",
+			"--token-file /nowhere": "--token-file is for --prometheus",
+			"--prometheus http://127.0.0.1:1 -n none": "asking Prometheus:",
+		} {
+			_, stderr, code := plugin(ctx, append([]string{"usage"}, strings.Fields(args)...)...)
+			Expect(code).To(Equal(exit.Failed), args)
+			Expect(stderr).To(ContainSubstring(want), args)
+		}
+		Expect(refused(ctx, exit.Unseen, "usage", "-n", w.Namespace, "--as", "nobody")).
+			To(ContainSubstring("you may not list TrainJobs in namespace " + w.Namespace))
+	}, SpecTimeout(specTimeout))
+
+	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
+		runsPage(ctx, "docs/usage.md")
+	}, SpecTimeout(specTimeout))
+
+	It("completes what a bill may be split by", func(ctx context.Context) {
+		Expect(strings.Split(completed(ctx, "usage", "--by", ""), "\n")).To(ContainElements("queue", "user", "flavor"))
+	}, SpecTimeout(specTimeout))
+})
+
+// usage returns the bill of the spec's namespace.
+func (w *site) usage(ctx context.Context, g Gomega, args ...string) usage.Bill {
+	GinkgoHelper()
+	return printed[usage.Bill](ctx, g, append([]string{"usage", "-n", w.Namespace}, args...)...)
+}
