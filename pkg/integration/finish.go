@@ -63,13 +63,10 @@ func (j *job) holdFailed(ctx context.Context) (bool, error) {
 		if stopped, err := j.stopEnded(ctx); err != nil || stopped {
 			return false, err
 		}
-		active := j.IsActive()
+		// Whether Trainer is about to make the next JobSet by what it saw before is for the next look.
 		if err := j.suspendNow(ctx, j.env.client); err != nil {
 			return false, err
 		}
-		// Nothing ran before, so nothing does now; what is left to do is the Workload's end,
-		// and that while Trainer still says that the job failed.
-		j.stopping = active
 	}
 	if !j.env.Field.HoldsGate(&j.Spec) && !j.IsActive() {
 		if err := j.gate(ctx, j.env.client); err != nil {
