@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -93,8 +94,8 @@ func placeTolerations(have, want []corev1.Toleration) []corev1.Toleration {
 // PlacePod brings a gated pod, made from the pod template of its Job, to its placement:
 // the node selector is completed, tolerations are added, our gate and outdated ones of
 // Kueue go. The API allows a gated pod no more than that, so it fails, naming key or
-// gate, when the template held node selector keys that want does not, or lacked a gate
-// that want has. What pod admission added beyond the template is others' and stays.
+// gate, when the template held node selector keys that want does not, or the pod was made
+// without a gate that want has. What pod admission added beyond the template is others' and stays.
 func PlacePod(pod *corev1.Pod, made, want *corev1.PodTemplateSpec) error {
 	for key, value := range pod.Spec.NodeSelector {
 		wanted, ok := want.Spec.NodeSelector[key]
@@ -103,8 +104,12 @@ func PlacePod(pod *corev1.Pod, made, want *corev1.PodTemplateSpec) error {
 			return fmt.Errorf("its node selector %s=%s is not part of the current admission", key, value)
 		}
 	}
+	var ahead []corev1.PodSchedulingGate
 	for _, gate := range want.Spec.SchedulingGates {
-		if !slices.Contains(pod.Spec.SchedulingGates, gate) {
+		switch {
+		case slices.Contains(pod.Spec.SchedulingGates, gate):
+			ahead = append(ahead, gate)
+		case !madeFor(pod, want) || !slices.Contains(made.Spec.SchedulingGates, gate):
 			return fmt.Errorf("it lacks the scheduling gate %s of the current admission", gate.Name)
 		}
 	}
@@ -112,8 +117,15 @@ func PlacePod(pod *corev1.Pod, made, want *corev1.PodTemplateSpec) error {
 	pod.Annotations = placeMetadata(pod.Annotations, want.Annotations)
 	pod.Spec.NodeSelector = merged(maps.Clone(pod.Spec.NodeSelector), want.Spec.NodeSelector)
 	pod.Spec.Tolerations = union(pod.Spec.Tolerations, want.Spec.Tolerations)
-	pod.Spec.SchedulingGates = placeGates(pod.Spec.SchedulingGates, want.Spec.SchedulingGates)
+	pod.Spec.SchedulingGates = placeGates(pod.Spec.SchedulingGates, ahead)
 	return nil
+}
+
+// madeFor reports whether a pod was made for the admission of want, with its gates: one that is
+// not there any more was taken off, as Kueue does with that of a topology beside ours.
+func madeFor(pod *corev1.Pod, want *corev1.PodTemplateSpec) bool {
+	name := want.Annotations[kueue.WorkloadAnnotation]
+	return name != "" && pod.Annotations[kueue.WorkloadAnnotation] == name
 }
 
 // Placed reports whether the pods that a JobSet makes belong to an admission: all carry

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
@@ -123,6 +124,10 @@ func TestPlacePod(t *testing.T) {
 	notReady := corev1.Toleration{Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
 	placement := template(keys{"kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100", "gpu": "h100"},
 		corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}})
+	// of is a template or pod for the admission of a Workload, with node selector and gates.
+	of := func(workload string, nodes keys, names ...string) corev1.PodTemplateSpec {
+		return template(nil, keys{kueue.WorkloadAnnotation: workload}, nodes, corev1.PodSpec{SchedulingGates: gates(names...)})
+	}
 	cases := map[string]struct {
 		pod, want corev1.PodTemplateSpec
 		// made is the template of the pod's Job; nil: the pod is just as its Job made it.
@@ -141,6 +146,23 @@ func TestPlacePod(t *testing.T) {
 		},
 		"gates of others stay":                      {pod: gated("example.com/mine", gate), want: gated(), placed: gated("example.com/mine")},
 		"a gate that the admission has cannot come": {pod: gated(gate), want: gated("kueue.x-k8s.io/topology"), wantInErr: []string{"kueue.x-k8s.io/topology"}},
+		"a gate that Kueue took off beside ours stays away": {
+			pod:  of("wl", keys{"host": "h"}, gate),
+			made: ptr.To(of("wl", nil, gate, "kueue.x-k8s.io/topology")), want: of("wl", nil, "kueue.x-k8s.io/topology"),
+			placed: of("wl", keys{"host": "h"}),
+		},
+		"a gate that came into the template after the pod": {
+			pod: gated(gate), made: ptr.To(of("wl", nil, gate, "kueue.x-k8s.io/topology")), want: of("wl", nil, "kueue.x-k8s.io/topology"),
+			wantInErr: []string{"kueue.x-k8s.io/topology"},
+		},
+		"a gate of another admission": {
+			pod: of("old", nil, gate), made: ptr.To(of("wl", nil, gate, "kueue.x-k8s.io/topology")), want: of("wl", nil, "kueue.x-k8s.io/topology"),
+			wantInErr: []string{"kueue.x-k8s.io/topology"},
+		},
+		"a gate that the template does not have": {
+			pod: of("wl", nil, gate), made: ptr.To(of("wl", nil, gate)), want: of("wl", nil, "kueue.x-k8s.io/topology"),
+			wantInErr: []string{"kueue.x-k8s.io/topology"},
+		},
 		"node selector keys that pod admission added stay": {
 			pod: selecting(keys{"zone": "z1"}, gate), made: &corev1.PodTemplateSpec{}, want: selecting(keys{"pool": "h100"}),
 			placed: selecting(keys{"zone": "z1", "pool": "h100"}),
