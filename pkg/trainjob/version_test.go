@@ -4,6 +4,7 @@ package trainjob
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -162,12 +163,12 @@ func TestPodTemplateOverrideKeepsItsBytes(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var o PodTemplateOverride
-			expect.NoError(t, o.UnmarshalJSON([]byte(tc.raw)))
+			var o, same PodTemplateOverride
+			expect.NoError(t, errors.Join(o.UnmarshalJSON([]byte(tc.raw)), same.UnmarshalJSON([]byte(tc.raw))))
 			expect.Same(t, "Unexpected target jobs", tc.targets, o.TargetJobs)
 			expect.Same(t, "Unexpected bytes", tc.raw, string(expect.Must(o.MarshalJSON())(t)))
 			expect.That(t, o.Targets("node") == (len(tc.targets) > 0) && !o.Targets("other"), "Targets is wrong about %s", tc.raw)
-			expect.That(t, o.Equal(o) && !o.Equal(PodTemplateOverride{}), "Equal is wrong about %s", tc.raw)
+			expect.That(t, o.Equal(same) && !o.Equal(PodTemplateOverride{}), "Equal is wrong about %s", tc.raw)
 		})
 	}
 	expect.Same(t, "Unexpected empty override", `[null]`, expect.JSON(t, []PodTemplateOverride{{}}))

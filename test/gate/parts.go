@@ -21,6 +21,8 @@ type part struct {
 	// busy is set where it keeps all processors busy. Such a part gives way to those that wait
 	// for their clusters most of the time.
 	busy bool
+	// parallel is set where many specs wait for one cluster at a time, which keeps it busy.
+	parallel bool
 	// builds is set where it makes what others start, which may be gone when a run goes on.
 	builds bool
 	// specs is set where to have run none is a failure: a filter may name what is called otherwise now.
@@ -33,7 +35,7 @@ type part struct {
 
 // load is how much of -at-a-time a part takes.
 func (p part) load() int {
-	if p.busy {
+	if p.busy || p.parallel {
 		return 2
 	}
 	return 1
@@ -66,16 +68,15 @@ const ofGenerations = "(mainjob|exact|others|restore|start|quota|rules|walk|gene
 // gateParts are what every change has to pass, in the order in which they start: first what takes
 // longest and mostly waits.
 var gateParts = []part{
-	generated, binaries,
+	generated, binaries, nodeImage,
 	shared(e2e("e2e-control", "e2e-control", "(control || docs-page) && !long")),
-	shared(e2e("e2e", "e2e", "!long && !control && !docs-page")),
-	nodeImage, kind("kind-core"),
+	parallel(shared(e2e("e2e", "e2e", "!long && !control && !docs-page"))),
+	kind("kind-core"),
 	e2e("fleet", "e2e-fleet", "!long"),
-	unit, lint,
+	{name: "faults", target: []string{"faults-sample"}, specs: true, needs: []string{"binaries"}},
 	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"},
 		env: []string{"E2E_FLAGS=-ginkgo.focus-file='" + ofGenerations + "'"}},
-	{name: "faults", target: []string{"faults-sample"}, specs: true, needs: []string{"binaries"}},
-	chart,
+	unit, lint, chart,
 	{name: "generations", target: []string{"generations-sample"}, busy: true, specs: true, needs: []string{"generated"}},
 }
 
@@ -84,7 +85,7 @@ var allParts = []part{
 	generated, binaries, unit, lint, chart, nodeImage,
 	{name: "race", target: []string{"race"}, busy: true, specs: true, needs: []string{"generated"}},
 	{name: "generations", target: []string{"generations"}, busy: true, specs: true, needs: []string{"generated"}},
-	shared(e2e("e2e", "e2e", "!control && !docs-page")),
+	parallel(shared(e2e("e2e", "e2e", "!control && !docs-page"))),
 	shared(e2e("e2e-control", "e2e-control", "control || docs-page")),
 	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"}},
 	{name: "e2e-2.1-all", target: []string{"e2e-2.1"}, specs: true, needs: []string{"e2e-2.1"}},
@@ -107,6 +108,11 @@ func e2e(name, target, filter string) part {
 // shared marks the parts that the e2e specs are divided among.
 func shared(p part) part {
 	p.suite = "e2e"
+	return p
+}
+
+func parallel(p part) part {
+	p.parallel = true
 	return p
 }
 

@@ -66,7 +66,10 @@ func (c *Cluster) install(ctx context.Context, api *kube.Client) error {
 	if err := c.applyRuntimes(ctx, api, runtimes); err != nil {
 		return err
 	}
-	return c.installManager(ctx)
+	if err := c.installManager(ctx); err != nil {
+		return err
+	}
+	return waitQueued(ctx, api)
 }
 
 // applyRuntimes waits for Trainer's webhook, whose Service may be slower than its pod.
@@ -106,6 +109,19 @@ configuration:
 	}
 	c.done(build.KueueTrainer, "installed", start)
 	return nil
+}
+
+// waitQueued waits until a TrainJob with a queue may be made: the Service of the webhook that is asked
+// may be slower than its pod.
+func waitQueued(ctx context.Context, api *kube.Client) error {
+	job := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+		"metadata": map[string]any{"generateName": "queued-", "namespace": corev1.NamespaceDefault, "labels": map[string]any{"kueue.x-k8s.io/queue-name": "queue"}},
+		"spec":     map[string]any{"runtimeRef": map[string]any{"name": "torch-distributed"}},
+	}}
+	return kube.WaitFor(ctx, availableWithin, "the webhooks of TrainJobs", func(ctx context.Context) error {
+		return api.Create(ctx, job.DeepCopy(), client.DryRunAll)
+	})
 }
 
 // available waits until all pods of the Deployments among objects are there and ready.
