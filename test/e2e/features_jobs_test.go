@@ -26,6 +26,8 @@ var _ = Describe("The WorkloadPriorityClass of a TrainJob", func() {
 		w.queues(ctx, w.Job("earlier").Priority(w.Name("low")).GPUs("8"))
 		w.eventuallyLaterThan(ctx, "earlier")
 		w.queues(ctx, w.Job("raised").Priority(w.Name("mine")).GPUs("8"))
+		// Kueue passes a class's new value on to the Workloads that it has heard of.
+		Eventually(ctx, func() int32 { return get(ctx, w, w.LocalQueue(), "queue").Status.PendingWorkloads }).Should(BeEquivalentTo(2))
 
 		raise(ctx, w)
 		w.eventuallyPriority(ctx, "raised", 1000)
