@@ -13,14 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // finish prepares the end of a finished job for Kueue: its quota is its own until its last
-// pod is gone, and a failed job cannot come back. Then jobframework
-// finishes the Workload.
+// pod is gone and it cannot come back. Then jobframework finishes the Workload.
 func (j *job) finish(ctx context.Context) outcome {
-	held, err := j.holdFailed(ctx)
+	held, err := j.holdEnded(ctx)
 	if err != nil || !held {
 		return done(err)
 	}
@@ -32,6 +33,9 @@ func (j *job) finish(ctx context.Context) outcome {
 	}
 	if accounted, err := j.accountedEnd(ctx); err != nil || !accounted {
 		return done(err)
+	}
+	if wait := j.mayComeBack(); wait > 0 {
+		return lookAgain(wait)
 	}
 	if !j.IsActive() {
 		j.letQuotaGo(ctx)
@@ -48,12 +52,27 @@ func (j *job) finish(ctx context.Context) outcome {
 	return outcome{done: true, again: recheckIn(since), err: err}
 }
 
-// holdFailed suspends a failed job and brings our entry back to the gate, and reports
-// whether that is done. Trainer takes a TrainJob for failed only as long as its JobSet is:
-// once that is deleted, by its TTL or by a user, Trainer makes another one and runs the job
-// again, on quota that is somebody else's by then.
-func (j *job) holdFailed(ctx context.Context) (bool, error) {
-	if !apimeta.IsStatusConditionTrue(j.Status.Conditions, trainer.TrainJobFailed) || j.ManagedExternally() {
+// comesBack returns the end of a job that Trainer runs again once its JobSet is deleted, by its TTL
+// or by a user: it makes another one, on quota that is somebody else's by then. It does so with
+// failed jobs, which it takes for failed only as long as the JobSet is there, and before 2.2 with
+// complete ones, too (Reconcile in pkg/controller/trainjob_controller.go there).
+func (j *job) comesBack() *metav1.Condition {
+	ends := []string{trainer.TrainJobFailed}
+	if j.env.Runtimes.Served == trainjob.Trainer21 {
+		ends = append(ends, trainer.TrainJobComplete)
+	}
+	for _, end := range ends {
+		if apimeta.IsStatusConditionTrue(j.Status.Conditions, end) {
+			return apimeta.FindStatusCondition(j.Status.Conditions, end)
+		}
+	}
+	return nil
+}
+
+// holdEnded suspends a job that would come back and brings our entry to the gate, and reports
+// whether that is done.
+func (j *job) holdEnded(ctx context.Context) (bool, error) {
+	if j.comesBack() == nil || j.ManagedExternally() {
 		return true, nil
 	}
 	if managed, err := j.env.queues.Manages(ctx, &j.TrainJob); err != nil || !managed {
@@ -63,7 +82,6 @@ func (j *job) holdFailed(ctx context.Context) (bool, error) {
 		if stopped, err := j.stopEnded(ctx); err != nil || stopped {
 			return false, err
 		}
-		// Whether Trainer is about to make the next JobSet by what it saw before is for the next look.
 		if err := j.suspendNow(ctx, j.env.client); err != nil {
 			return false, err
 		}
@@ -74,8 +92,18 @@ func (j *job) holdFailed(ctx context.Context) (bool, error) {
 		}
 	}
 	// A write brings the status of now.
-	j.keepFailed()
+	j.keepEnded()
 	return true, nil
+}
+
+// mayComeBack returns how long Trainer may still make the next JobSet of a job by what it saw before
+// that was suspended. That it is, Trainer says at the end of a look which saw it, and it looks at
+// one job once at a time.
+func (j *job) mayComeBack() time.Duration {
+	if j.comesBack() == nil || j.ManagedExternally() || !j.IsSuspended() || trainerAgrees(j) {
+		return 0
+	}
+	return max(0, time.Until(j.env.memory.heldSince(&j.TrainJob).Add(podsleft.ResumeGrace)))
 }
 
 // finishedSince returns when Trainer reported the end of the job.
@@ -95,16 +123,16 @@ func (j *job) tellPodsLeft(what string) {
 		"The job has %s, but pods of it are still there; it keeps its quota until they are gone", what)
 }
 
-// keepFailed has a job that failed once stay failed: Trainer forgets it with the JobSet.
-func (j *job) keepFailed() {
-	if failed := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobFailed); failed != nil && failed.Status == metav1.ConditionTrue {
-		j.env.memory.sawFailed(&j.TrainJob, *failed)
-	} else if failed := j.env.memory.failure(&j.TrainJob); failed != nil {
-		apimeta.SetStatusCondition(&j.Status.Conditions, *failed)
+// keepEnded has a job that ended once stay so: Trainer forgets a failure with the JobSet.
+func (j *job) keepEnded() {
+	if end := j.comesBack(); end != nil {
+		j.env.memory.sawEnd(&j.TrainJob, *end)
+	} else if end := j.env.memory.end(&j.TrainJob); end != nil {
+		apimeta.SetStatusCondition(&j.Status.Conditions, *end)
 	}
 }
 
-// ensureEnded is stopEnded for a job that Trainer does not take for failed any more.
+// ensureEnded is stopEnded for a job that Trainer does not take for ended any more.
 func (r *attempt) ensureEnded(ctx context.Context, j *job) error {
 	if !j.alive() || j.IsSuspended() {
 		return nil
@@ -114,7 +142,7 @@ func (r *attempt) ensureEnded(ctx context.Context, j *job) error {
 }
 
 // stopEnded suspends a job that runs again after its end, and reports whether it does: a
-// failed one whose JobSet was deleted, which a user has resumed. Its pods would stay at the
+// held one whose JobSet was deleted, which a user has resumed. Its pods would stay at the
 // gate for ever.
 func (j *job) stopEnded(ctx context.Context) (bool, error) {
 	wl, err := j.endedWorkload(ctx)

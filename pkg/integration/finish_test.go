@@ -20,7 +20,9 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -30,12 +32,16 @@ func TestEndOfAJob(t *testing.T) {
 		// pod is there when JobSet and Jobs are gone.
 		pod bool
 		// ended has the Workload finished already.
-		ended                   bool
+		ended bool
+		// until ends the time in which the quota is kept.
+		until                   func(*testing.T, *attempt)
 		wantFinished, wantGated bool
 	}{
 		"complete":                           {condition: trainer.TrainJobComplete, wantFinished: true},
 		"complete, with a pod left":          {condition: trainer.TrainJobComplete, pod: true},
-		"failed":                             {condition: trainer.TrainJobFailed, wantFinished: true, wantGated: true},
+		"failed":                             {condition: trainer.TrainJobFailed, until: trainerSuspends, wantFinished: true, wantGated: true},
+		"failed, and Trainer is silent":      {condition: trainer.TrainJobFailed, until: graceIsOver, wantFinished: true, wantGated: true},
+		"failed, with another JobSet":        {condition: trainer.TrainJobFailed, until: jobSetIsMade, wantGated: true},
 		"failed, with a pod left":            {condition: trainer.TrainJobFailed, pod: true},
 		"failed long ago, and resumed since": {condition: trainer.TrainJobFailed, ended: true, wantFinished: true},
 	}
@@ -59,10 +65,15 @@ func TestEndOfAJob(t *testing.T) {
 				inttest.Reload(t, r.env.client, wl)
 				return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
 			}
-			// A write is not seen again before the next reconcile, and until Trainer has seen that a failed
-			// job is suspended it may make another JobSet.
-			first := finished()
-			expect.That(t, !first || tc.ended || tc.condition == trainer.TrainJobComplete, "The quota is given back by the reconcile that suspends the job")
+			// A write is not seen again before the next reconcile. Trainer may make another JobSet of a
+			// failed job until it has seen that it is suspended.
+			if tc.until != nil {
+				for range 3 {
+					expect.That(t, !finished(), "The quota is given back before Trainer has seen that the job is suspended")
+				}
+				tc.until(t, r)
+			}
+			finished()
 			expect.Same(t, "The Workload is finished", tc.wantFinished, finished())
 			after := storedJob(t, r)
 			failed := tc.condition == trainer.TrainJobFailed
@@ -71,6 +82,55 @@ func TestEndOfAJob(t *testing.T) {
 			expect.That(t, !tc.wantGated || gated, "The job is at the gate: %t, want %t", gated, tc.wantGated)
 		})
 	}
+}
+
+// Trainer 2.1 makes JobSets of complete jobs again, too.
+func TestComesBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		served trainjob.TrainerVersion
+		ends   []string
+		want   string
+	}{
+		"failed":                    {served: trainjob.Trainer23, ends: []string{trainer.TrainJobFailed}, want: trainer.TrainJobFailed},
+		"complete":                  {served: trainjob.Trainer22, ends: []string{trainer.TrainJobComplete}},
+		"complete, on Trainer 2.1":  {served: trainjob.Trainer21, ends: []string{trainer.TrainJobComplete}, want: trainer.TrainJobComplete},
+		"suspended, on Trainer 2.1": {served: trainjob.Trainer21, ends: []string{trainer.TrainJobSuspended}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored, _ := suspendedJob()
+			for _, end := range tc.ends {
+				apimeta.SetStatusCondition(&stored.Status.Conditions, inttest.True(end, ""))
+			}
+			r, _ := newReconciler(t, stored)
+			r.env.Describer = r.env.Describer.For(tc.served)
+			j := &job{env: r.env, TrainJob: *stored}
+			end := j.comesBack()
+			expect.Same(t, "It comes back", tc.want != "", end != nil)
+			expect.That(t, end == nil || end.Type == tc.want, "It comes back after %v, want %s", end, tc.want)
+		})
+	}
+}
+
+// trainerSuspends is Trainer's word that it has seen the stop.
+func trainerSuspends(t *testing.T, r *attempt) {
+	job := storedJob(t, r)
+	apimeta.SetStatusCondition(&job.Status.Conditions, inttest.True(trainer.TrainJobSuspended, ""))
+	expect.NoError(t, r.env.client.Update(t.Context(), job))
+}
+
+func graceIsOver(_ *testing.T, r *attempt) {
+	for key, seen := range r.env.memory.ended {
+		seen.held = seen.held.Add(-podsleft.ResumeGrace)
+		r.env.memory.ended[key] = seen
+	}
+}
+
+// jobSetIsMade has Trainer make another JobSet by what it saw before, and see the stop then.
+func jobSetIsMade(t *testing.T, r *attempt) {
+	_, js := disagreeing(false, false, false, time.Now())
+	js.ResourceVersion, js.Spec.Suspend = "", ptr.To(false)
+	expect.NoError(t, r.env.client.Create(t.Context(), js))
+	trainerSuspends(t, r)
 }
 
 // withStatus lets a status be patched; the fake API server of these tests has no subresources.

@@ -118,7 +118,7 @@ func (j *job) prepare(ctx context.Context) outcome {
 	if err := j.env.pods().NoteResumed(ctx, &j.TrainJob); err != nil {
 		return done(err)
 	}
-	j.keepFailed()
+	j.keepEnded()
 	if j.TrainJob.Finished() {
 		j.env.memory.runs.forget(j.key)
 		return j.finish(ctx)

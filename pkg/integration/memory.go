@@ -15,14 +15,14 @@ import (
 )
 
 // memory is what the reconciler remembers of TrainJobs from one look to the next: since when
-// they wait to queue, that they failed, and their runs.
+// they wait to queue, that they have ended, and their runs.
 type memory struct {
 	// waitForJobSet is how long a TrainJob waits for its JobSet, before it queues without.
 	waitForJobSet time.Duration
 
 	mu     sync.Mutex
 	waits  map[types.NamespacedName]*waiting
-	failed map[types.NamespacedName]failure
+	ended  map[types.NamespacedName]end
 
 	runs runs
 }
@@ -90,30 +90,54 @@ func (m *memory) queued(job types.NamespacedName) {
 	delete(m.waits, job)
 }
 
-// failure is the condition that a job failed with.
-type failure struct {
+// end is the condition that a job ended with.
+type end struct {
 	uid       types.UID
 	condition metav1.Condition
+	// held is when we first saw that it is suspended, by our own clock.
+	held time.Time
 }
 
-// sawFailed notes that job has failed.
-func (m *memory) sawFailed(job *trainjob.TrainJob, condition metav1.Condition) {
+// sawEnd notes that job has ended.
+func (m *memory) sawEnd(job *trainjob.TrainJob, condition metav1.Condition) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.failed == nil {
-		m.failed = map[types.NamespacedName]failure{}
-	}
-	m.failed[client.ObjectKeyFromObject(job)] = failure{job.UID, condition}
+	seen := m.endOf(job)
+	seen.condition = condition
+	m.ended[client.ObjectKeyFromObject(job)] = seen
 }
 
-// failure returns the condition that job failed with, as far as this process saw it; nil: none.
-func (m *memory) failure(job *trainjob.TrainJob) *metav1.Condition {
+// end returns the condition that job ended with, as far as this process saw it; nil: none.
+func (m *memory) end(job *trainjob.TrainJob) *metav1.Condition {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if seen, ok := m.failed[client.ObjectKeyFromObject(job)]; ok && seen.uid == job.UID {
+	if seen := m.endOf(job); seen.condition.Type != "" {
 		return &seen.condition
 	}
 	return nil
+}
+
+// heldSince returns since when this process knows that a job which has ended is suspended.
+func (m *memory) heldSince(job *trainjob.TrainJob) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen := m.endOf(job)
+	if seen.held.IsZero() {
+		seen.held = time.Now()
+		m.ended[client.ObjectKeyFromObject(job)] = seen
+	}
+	return seen.held
+}
+
+// endOf is for who holds the lock.
+func (m *memory) endOf(job *trainjob.TrainJob) end {
+	if m.ended == nil {
+		m.ended = map[types.NamespacedName]end{}
+	}
+	if seen := m.ended[client.ObjectKeyFromObject(job)]; seen.uid == job.UID {
+		return seen
+	}
+	return end{uid: job.UID}
 }
 
 // forget drops what was remembered of a job that is gone.
@@ -122,5 +146,5 @@ func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.waits, key)
-	delete(m.failed, key)
+	delete(m.ended, key)
 }

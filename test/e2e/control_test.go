@@ -4,10 +4,12 @@ package e2e
 
 import (
 	"context"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +42,33 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		w.EventuallyPods(ctx, "waiting", 0)
 		w.Finish(ctx, "running", "succeeded")
 		w.EventuallyRuns(ctx, "waiting", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("a job fails, and keeps its quota until Trainer, which makes its JobSet again, knows that it is suspended", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
+		w.Pools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("first").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
+		w.Make(ctx, w.Job("next").GPUs("8").Obj())
+		w.EventuallyAtTheGate(ctx, "next")
+
+		w.stopManager(ctx)
+		w.Finish(ctx, "first", "failed")
+		w.eventuallyTrainJob(ctx, "first", trainer.TrainJobFailed)
+		made, letThrough := w.holdJobSets(ctx, admissionregistrationv1.Create, func(request *admissionv1.AdmissionRequest) bool {
+			return request.Name == "first"
+		})
+		w.deleteJobSet(ctx, "first")
+		Eventually(ctx, made.Load).Should(BeNumerically(">", 0), "Trainer makes the JobSet by what it saw before")
+		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		Eventually(ctx, func() any { return w.TrainJob(ctx, "first").Spec.Suspend }).WithPolling(20 * time.Millisecond).
+			Should(HaveValue(BeTrue()))
+		letThrough()
+
+		// What it asks for meanwhile is compared with its quota by the spec's ledger.
+		w.eventuallyFollows(ctx, "next")
+		w.EventuallyPods(ctx, "first", 0)
+		w.EventuallyAtTheGate(ctx, "first")
 	}, SpecTimeout(specTimeout))
 
 	It("TrainJobs without a queue are nobody's concern, and one with a queue is refused with what it needs", core, func(ctx context.Context) {

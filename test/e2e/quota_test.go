@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -86,22 +87,30 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 })
 
 var _ = Describe("Quota that was given back is not used again", func() {
-	It("by a failed job whose JobSet removes itself", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
-		runtime.Spec.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](1)
-		w.Pools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("first").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
-		w.Make(ctx, w.Job("next").GPUs("8").Obj())
+	for _, end := range []string{"failed", "succeeded"} {
+		It("by a job that "+end+", whose JobSet removes itself", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+			w := newWorld(ctx)
+			runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
+			runtime.Spec.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](1)
+			w.Pools(ctx, "8", "0")
+			w.MakeRunning(ctx, w.Job("first").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
+			w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
-		made := get(ctx, w, &jobsetapi.JobSet{}, "first").UID
-		w.Finish(ctx, "first", "failed")
-		w.eventuallyFollows(ctx, "next")
-		w.eventuallyOtherJobSet(ctx, "first", made)
-		w.EventuallyCaughtUp(ctx)
-		w.ConsistentlyUnbound(ctx, "first")
-		w.EventuallyAtTheGate(ctx, "first")
-	}, SpecTimeout(specTimeout))
+			made := get(ctx, w, &jobsetapi.JobSet{}, "first").UID
+			w.Finish(ctx, "first", end)
+			w.eventuallyFollows(ctx, "next")
+			if end == "succeeded" && trainerOf(ctx) > world.Trainer21 {
+				Eventually(ctx, func() error {
+					return w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "first"}, &jobsetapi.JobSet{})
+				}).Should(MatchError(apierrors.IsNotFound, "the JobSet is gone for good"))
+				return
+			}
+			w.eventuallyOtherJobSet(ctx, "first", made)
+			w.EventuallyCaughtUp(ctx)
+			w.ConsistentlyUnbound(ctx, "first")
+			w.EventuallyAtTheGate(ctx, "first")
+		}, SpecTimeout(specTimeout))
+	}
 
 	It("by a failed job that its user resumes when somebody has deleted its JobSet", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")

@@ -85,6 +85,12 @@ func (p Pods) AnyLeft(ctx context.Context, name types.NamespacedName) (bool, err
 	return len(pods) > 0, err
 }
 
+// runsAgain reports whether the JobSet of a job that has ended is another one, made since, whose Jobs
+// may have yet to come.
+func runsAgain(js *jobsetapi.JobSet) bool {
+	return !ptr.Deref(js.Spec.Suspend, false) && js.Status.TerminalState == "" && js.DeletionTimestamp.IsZero()
+}
+
 // Active reports whether a pod of job is there, terminating ones included, or may
 // still come because some controller has not taken note of the suspension. Quota depends on
 // it: it asks the caches as they are now, for the Jobs before the JobSet that resumes them.
@@ -94,8 +100,11 @@ func (p Pods) Active(ctx context.Context, job *trainjob.TrainJob) (bool, error) 
 		return err == nil, err
 	}
 	js, err := state.JobSetOf(ctx, state.Latest(p.State), job)
-	if err != nil || job.Finished() {
+	if err != nil {
 		return false, err
+	}
+	if job.Finished() {
+		return js != nil && runsAgain(js), nil
 	}
 	return p.MayStillResume(job, js) > 0 || js != nil && (!ptr.Deref(js.Spec.Suspend, false) || state.SaysActive(js)), nil
 }

@@ -3,9 +3,11 @@
 package podsleft
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -81,16 +83,30 @@ func TestOvertaken(t *testing.T) {
 }
 
 func TestActive(t *testing.T) {
-	job := inttest.Job("a")
+	waits, complete := inttest.Job("a"), inttest.Job("a")
+	complete.Status.Conditions = append(complete.Status.Conditions, inttest.True(trainer.TrainJobComplete, ""))
+	over := func(js *jobsetapi.JobSet) *jobsetapi.JobSet {
+		js.Status.TerminalState = string(jobsetapi.JobSetCompleted)
+		return js
+	}
+	deleted := func(js *jobsetapi.JobSet) *jobsetapi.JobSet {
+		js.DeletionTimestamp, js.Finalizers = ptr.To(metav1.Now()), []string{metav1.FinalizerDeleteDependents}
+		return js
+	}
 	jobSet := func(suspend bool, active int32) *jobsetapi.JobSet {
-		js := inttest.JobSetOf(job, suspend)
+		js := inttest.JobSetOf(waits, suspend)
 		js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: active}}
 		return js
 	}
 	tests := map[string]struct {
+		job    *trainjob.TrainJob
 		jobSet *jobsetapi.JobSet
 		want   bool
 	}{
+		"the JobSet of a job that has ended":     {job: complete, jobSet: over(jobSet(false, 0))},
+		"it is deleted":                          {job: complete, jobSet: deleted(jobSet(false, 0))},
+		"another one is made of it":              {job: complete, jobSet: jobSet(false, 0), want: true},
+		"another one is made of it, suspended":   {job: complete, jobSet: jobSet(true, 0)},
 		"there is no JobSet":                     {},
 		"a JobSet is suspended and without pods": {jobSet: jobSet(true, 0)},
 		"a JobSet is not suspended yet":          {jobSet: jobSet(false, 0), want: true},
@@ -104,7 +120,7 @@ func TestActive(t *testing.T) {
 			}
 			c := builder.Build()
 			pods := Pods{State: state.FromCache(c), Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
-			expect.Same(t, "Unexpected Active", tc.want, expect.Must(pods.Active(t.Context(), job))(t))
+			expect.Same(t, "Unexpected Active", tc.want, expect.Must(pods.Active(t.Context(), cmp.Or(tc.job, waits)))(t))
 		})
 	}
 }

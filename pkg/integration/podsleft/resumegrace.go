@@ -13,8 +13,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// resumeGrace is how long Trainer may be busy with what it saw of a TrainJob before.
-const resumeGrace = 5 * time.Second
+// ResumeGrace is how long Trainer may be busy with what it saw of a TrainJob before.
+const ResumeGrace = 5 * time.Second
 
 // resumeGrace returns how long Trainer may still resume a suspended job because it saw a start
 // that was taken back. A leader before this one may have started it too, until this one
@@ -27,7 +27,7 @@ func (p Pods) resumeGrace(job *trainjob.TrainJob) time.Duration {
 			stopped = written
 		}
 	}
-	return max(0, time.Until(stopped.Add(resumeGrace)))
+	return max(0, time.Until(stopped.Add(ResumeGrace)))
 }
 
 // NoteResumed takes note of a JobSet that runs.
@@ -55,5 +55,5 @@ func (p Pods) MayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.
 		written = p.Expectations.WroteBy(job)
 	}
 	// Trainer's webhook stamped the entry when the gate was written, by its own clock.
-	return min(resumeGrace, max(0, time.Until(written.Add(resumeGrace))))
+	return min(ResumeGrace, max(0, time.Until(written.Add(ResumeGrace))))
 }
