@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -87,7 +88,8 @@ func (j *job) holdEnded(ctx context.Context) (bool, error) {
 		}
 	}
 	if !j.env.Field.HoldsGate(&j.Spec) && !j.IsActive() {
-		if err := j.gate(ctx, j.env.client); err != nil {
+		// Where nothing names the replicated jobs, Trainer makes none of them, either.
+		if err := j.gate(ctx, j.env.client); err != nil && !podsets.WithoutNames(err) {
 			return false, err
 		}
 	}

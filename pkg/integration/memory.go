@@ -20,9 +20,9 @@ type memory struct {
 	// waitForJobSet is how long a TrainJob waits for its JobSet, before it queues without.
 	waitForJobSet time.Duration
 
-	mu     sync.Mutex
-	waits  map[types.NamespacedName]*waiting
-	ended  map[types.NamespacedName]end
+	mu    sync.Mutex
+	waits map[types.NamespacedName]*waiting
+	ended map[types.NamespacedName]end
 
 	runs runs
 }

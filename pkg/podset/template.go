@@ -95,7 +95,7 @@ func placeTolerations(have, want []corev1.Toleration) []corev1.Toleration {
 // the node selector is completed, tolerations are added, our gate and outdated ones of
 // Kueue go. The API allows a gated pod no more than that, so it fails, naming key or
 // gate, when the template held node selector keys that want does not, or the pod was made
-// without a gate that want has. What pod admission added beyond the template is others' and stays.
+// without a gate of Kueue's that want has. What pod admission added beyond the template is others' and stays.
 func PlacePod(pod *corev1.Pod, made, want *corev1.PodTemplateSpec) error {
 	for key, value := range pod.Spec.NodeSelector {
 		wanted, ok := want.Spec.NodeSelector[key]
@@ -109,7 +109,7 @@ func PlacePod(pod *corev1.Pod, made, want *corev1.PodTemplateSpec) error {
 		switch {
 		case slices.Contains(pod.Spec.SchedulingGates, gate):
 			ahead = append(ahead, gate)
-		case !madeFor(pod, want) || !slices.Contains(made.Spec.SchedulingGates, gate):
+		case owned(gate.Name) && (!madeFor(pod, want) || !slices.Contains(made.Spec.SchedulingGates, gate)):
 			return fmt.Errorf("it lacks the scheduling gate %s of the current admission", gate.Name)
 		}
 	}
@@ -121,8 +121,9 @@ func PlacePod(pod *corev1.Pod, made, want *corev1.PodTemplateSpec) error {
 	return nil
 }
 
-// madeFor reports whether a pod was made for the admission of want, with its gates: one that is
-// not there any more was taken off, as Kueue does with that of a topology beside ours.
+// madeFor reports whether a pod was made for the Workload of want, and so by a template that has not
+// changed since, which a Job's does only while it is suspended and without pods: a gate of it
+// that the pod lacks was taken off, as Kueue does with that of a topology beside ours.
 func madeFor(pod *corev1.Pod, want *corev1.PodTemplateSpec) bool {
 	name := want.Annotations[kueue.WorkloadAnnotation]
 	return name != "" && pod.Annotations[kueue.WorkloadAnnotation] == name

@@ -151,6 +151,7 @@ func TestPlacePod(t *testing.T) {
 			made: ptr.To(of("wl", nil, gate, "kueue.x-k8s.io/topology")), want: of("wl", nil, "kueue.x-k8s.io/topology"),
 			placed: of("wl", keys{"host": "h"}),
 		},
+		"a gate of others that they took off stays away": {pod: gated(gate), want: gated("example.com/wait"), placed: gated()},
 		"a gate that came into the template after the pod": {
 			pod: gated(gate), made: ptr.To(of("wl", nil, gate, "kueue.x-k8s.io/topology")), want: of("wl", nil, "kueue.x-k8s.io/topology"),
 			wantInErr: []string{"kueue.x-k8s.io/topology"},

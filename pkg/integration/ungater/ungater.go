@@ -149,6 +149,9 @@ func (u *Ungater) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.PodTem
 	if err := u.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, &child); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
+	if child.UID != owner.UID {
+		return nil, nil
+	}
 	return &child.Spec.Template, nil
 }
 

@@ -96,7 +96,7 @@ func (t Terminal) Run(cmd *exec.Cmd) (stdout, stderr string, code int, err error
 	return out.String(), errOut.String(), cmd.ProcessState.ExitCode(), nil
 }
 
-// ControlledCheck gives the world's ClusterQueue an admission check whose controller the test is, and
+// ControlledCheck adds an admission check to the world's ClusterQueue, whose controller the test is, and
 // returns its name.
 func (w *World) ControlledCheck(ctx context.Context) string {
 	types.MarkAsHelper()
