@@ -263,14 +263,18 @@ func (w *site) deleteJobSet(ctx context.Context, name string) {
 	Expect(client.IgnoreNotFound(w.Delete(ctx, get(ctx, w, &jobsetapi.JobSet{}, name)))).To(Succeed())
 }
 
-// eventuallyOtherJobSet waits until Trainer has made another JobSet of a job.
+// eventuallyOtherJobSet waits until Trainer has made another JobSet of a job, and nothing is left of
+// the pods of the former one.
 func (w *site) eventuallyOtherJobSet(ctx context.Context, job string, than types.UID) {
 	GinkgoHelper()
-	Eventually(ctx, func() (types.UID, error) {
+	Eventually(ctx, func(g Gomega) {
 		var js jobsetapi.JobSet
-		err := w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &js)
-		return js.UID, err
-	}).ShouldNot(Equal(than))
+		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &js)).To(Succeed())
+		g.Expect(js.UID).NotTo(Equal(than))
+		for _, pod := range w.Pods(ctx, job) {
+			g.Expect(pod.Labels).NotTo(HaveKeyWithValue(jobsetapi.JobSetUIDKey, string(than)), pod.Name)
+		}
+	}).Should(Succeed())
 }
 
 func (w *site) eventuallyTrainJob(ctx context.Context, name, condition string) {
