@@ -117,6 +117,7 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"give a JobSet a finalizer of one's own": {words: `with finalizer "example.com/mine" its pods would run on`,
 			ask: patches(&jobsetapi.JobSet{}, "runs", addOwn)},
 		"have a JobSet replaced beside its pods": {words: "--cascade=foreground", ask: deletes(&jobsetapi.JobSet{}, "runs", inBackground)},
+		"have what is done run again":            {words: "delete the TrainJob instead", ask: deletes(&jobsetapi.JobSet{}, "runs", inForeground)},
 		"create a JobSet with the gate": {words: "leave the gate out", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			js := s.jobSet("gated")
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
@@ -209,7 +210,7 @@ var tenantsFlows = map[string]request{
 	"orphan a TrainJob without a queue":                            deletes(&trainer.TrainJob{}, "free", orphaning),
 	"annotate a TrainJob":                                          patches(&trainer.TrainJob{}, "runs", annotate),
 	"annotate a JobSet":                                            patches(&jobsetapi.JobSet{}, "runs", annotate),
-	"delete a JobSet in the foreground":                            deletes(&jobsetapi.JobSet{}, "runs", inForeground),
+	"delete a JobSet in the foreground":                            deletes(&jobsetapi.JobSet{}, "waits", inForeground),
 	"delete the JobSet of a TrainJob without a queue as they like": deletes(&jobsetapi.JobSet{}, "free", orphaning),
 	"create a JobSet":                                              func(ctx context.Context, s *scene, c client.Client) error { return c.Create(ctx, s.jobSet("other")) },
 	"resume a JobSet that is no TrainJob's":                        patches(&jobsetapi.JobSet{}, "bare", `{"spec":{"suspend":false}}`),

@@ -56,12 +56,13 @@ func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod
 }
 
 // holdsNode reports whether a pod of a Job that has not ended has a node, or may be bound
-// to one at any moment. What Job it is of does not count: that may be gone.
+// to one at any moment. What Job it is of does not count: that may be gone. Nor does a gate but
+// ours, which nobody else may take off; and nobody binds a pod that is deleted.
 func holdsNode(pod *corev1.Pod) bool {
 	if state.ControllerOfKind(pod, "Job") == nil {
 		return false
 	}
-	return pod.Spec.NodeName != "" || len(pod.Spec.SchedulingGates) == 0
+	return pod.Spec.NodeName != "" || pod.DeletionTimestamp.IsZero() && !patch.HasAdmissionGate(pod.Spec.SchedulingGates)
 }
 
 // jobsNamed lists the Jobs of the JobSets of this name, whichever of them made it: one that

@@ -24,6 +24,14 @@ import (
 
 func TestPodsLeft(t *testing.T) {
 	pod := func(changes ...func(*corev1.Pod)) *corev1.Pod { return inttest.PodOf("ns", "job", changes...) }
+	at := func(gates ...string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.NodeName = ""
+			for _, gate := range gates {
+				p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: gate})
+			}
+		}
+	}
 	tests := map[string]struct {
 		pod  *corev1.Pod
 		want int
@@ -32,9 +40,12 @@ func TestPodsLeft(t *testing.T) {
 		"a pod on its way out": {pod: pod(func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
 		}), want: 1},
-		"a pod that may be bound at any moment": {pod: pod(func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "", corev1.PodPending }), want: 1},
-		"a pod at a gate": {pod: pod(func(p *corev1.Pod) {
-			p.Spec.NodeName, p.Spec.SchedulingGates = "", []corev1.PodSchedulingGate{{Name: "any"}}
+		"a pod that may be bound at any moment":      {pod: pod(func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "", corev1.PodPending }), want: 1},
+		"a pod at the admission gate":                {pod: pod(at(patch.AdmissionGate))},
+		"a pod at a gate that its user may take off": {pod: pod(at("example.com/mine")), want: 1},
+		"a pod at both":                              {pod: pod(at("example.com/mine", patch.AdmissionGate))},
+		"a deleted pod that was never bound": {pod: pod(at(), func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
 		})},
 		"a pod that has succeeded":   {pod: pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
 		"a pod that has failed":      {pod: pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
