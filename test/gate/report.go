@@ -196,7 +196,7 @@ func (r result) why() string {
 
 // oneLine returns the beginning of a text as one line.
 func oneLine(text string) string {
-	const width = 300
+	const width = 600
 	text = strings.Join(strings.Fields(text), " ")
 	return text[:min(width, len(text))]
 }

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -184,7 +185,7 @@ func Start(ctx context.Context, dir string, progress io.Writer, flags ...string)
 	if err := localcluster(ctx, dir, progress, "down"); err != nil {
 		return nil, err
 	}
-	if err := localcluster(ctx, dir, progress, append([]string{"up"}, flags...)...); err != nil {
+	if err := launchUp(ctx, progress, append([]string{"up", "--local-dir", dir}, flags...)...); err != nil {
 		return nil, err
 	}
 	cluster, err := Use(filepath.Join(dir, "kubeconfig"))
@@ -269,20 +270,38 @@ func localcluster(ctx context.Context, dir string, progress io.Writer, args ...s
 	return launch(ctx, progress, append(args, "--local-dir", dir)...)
 }
 
+// launchUp tries twice, since up goes on where it was stopped: with several control planes that come up
+// beside each other on two cores, one program or request in some hundreds gives up. Why is in progress.
+func launchUp(ctx context.Context, progress io.Writer, args ...string) error {
+	err := launch(ctx, progress, args...)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	fmt.Fprintln(progress, "Going on after:", err) //nolint:errcheck // progress is for people
+	return launch(ctx, progress, args...)
+}
+
 func launch(ctx context.Context, progress io.Writer, args ...string) error {
 	root, err := Root()
 	if err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "localcluster"), args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = root, progress, progress
+	var said strings.Builder
+	cmd.Dir, cmd.Stdout = root, io.MultiWriter(progress, &said)
+	cmd.Stderr = cmd.Stdout
 	// In a process group of its own a second Ctrl-C does not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: slices.Contains(args, "down")}
 	// Interrupted, it still writes down what it started, so that down finds it.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("bin/localcluster %v: %w; `make e2e` and `make demo` build it", args, err)
+	err = cmd.Run()
+	if ended := (*exec.ExitError)(nil); errors.As(err, &ended) {
+		_, why, _ := strings.Cut(said.String(), "error: ")
+		return fmt.Errorf("bin/localcluster %s: %s(%w)", args[0], why, err)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; `make e2e` and `make demo` build it", err)
 	}
 	return nil
 }

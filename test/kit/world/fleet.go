@@ -28,7 +28,7 @@ func StartFleet(ctx context.Context, dir string, progress io.Writer) (*Fleet, er
 	if err := f.Stop(ctx, progress); err != nil {
 		return nil, err
 	}
-	err := launch(ctx, progress, "fleet", "up", "--dir", dir)
+	err := launchUp(ctx, progress, "fleet", "up", "--dir", dir)
 	if err == nil {
 		err = f.connect()
 	}
