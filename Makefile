@@ -49,8 +49,7 @@ export KIND_NAME ?= kueue-trainer
 export KIND_DIR ?= .kind
 export KIND_IMAGE
 
-# Where make monitoring-test draws the dashboards; empty: nowhere that stays. And its flags, such as -churn=1m.
-PICTURES ?=
+# Flags of make monitoring-test, such as -churn=1m.
 MONITORING_FLAGS ?=
 
 # Flags for the seeded bugs, e.g. MUTANTS_FLAGS='-run webhook'.
@@ -167,7 +166,7 @@ build: ## Build the manager and the kubectl plugin, with its completion.
 
 .PHONY: unit
 unit: ## Run the unit tests.
-	go test $(EVENTS) -vet=off ./pkg/... ./cmd/... ./test/kit/... ./test/attempt/... ./test/bench/... ./test/ledger/... ./test/mutants/... ./test/docs/... ./test/gate/... ./test/monitoring/internal/... ./test/faults/internal/...
+	go test $(EVENTS) -vet=off ./pkg/... ./cmd/... ./test/kit/... ./test/attempt/... ./test/bench/... ./test/ledger/... ./test/mutants/... ./test/docs/... ./test/gate/... ./test/faults/internal/...
 	KUBECONFIG= go test $(EVENTS) -run '^$$' -bench . -benchtime 1x ./pkg/integration
 	go test $(EVENTS) -skip TestFaults ./test/faults
 	@# They read files beside their modules, which the go command does not look at before it takes a result for the same.
@@ -265,8 +264,8 @@ promtool-test: $(BIN)/promtool ## Check alerts and recording rules, and run thei
 	$(BIN)/promtool test rules config/monitoring/tests/*.yaml
 
 .PHONY: monitoring-test
-monitoring-test: promtool-test $(BIN)/prometheus $(BIN)/localcluster $(BIN)/ginkgo test/monitoring/monitoring.test ## The same, and every query of dashboards and alerts on a real Prometheus that scrapes a control plane. PICTURES=docs/monitoring draws the dashboards.
-	$(call specs,monitoring,1) $(if $(PICTURES),-pictures $(abspath $(PICTURES))) $(MONITORING_FLAGS)
+monitoring-test: promtool-test $(BIN)/prometheus $(BIN)/localcluster $(BIN)/ginkgo test/monitoring/monitoring.test ## The same, and every query of dashboards and alerts on a real Prometheus that scrapes a control plane.
+	$(call specs,monitoring,1) $(MONITORING_FLAGS)
 
 .PHONY: mutants
 mutants: ## Put one bug after another into the core; each has to fail its unit test. Result in docs/invariants.md. MUTANTS_FLAGS=-e2e runs specs too.

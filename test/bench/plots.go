@@ -3,16 +3,17 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
-	"github.com/kueue-trainer/kueue-trainer/test/chart"
 )
 
 // plots draws what was measured, by file name.
@@ -27,11 +28,14 @@ func plots(results *Results) (map[string][]byte, error) {
 	}
 	files := map[string][]byte{}
 	for name, drawing := range drawings {
-		var err error
-		files[name], err = chart.SVG(720, 360, func(canvas draw.Canvas) { drawing().Draw(draw.Crop(canvas, 8, -16, 8, -8)) })
+		var file bytes.Buffer
+		err := attempt.To(func() {
+			attempt.Must(attempt.Must(drawing().WriterTo(720, 360, "svg")).WriteTo(&file))
+		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		files[name] = file.Bytes()
 	}
 	return files, nil
 }
@@ -76,7 +80,8 @@ func growthPlot(results *Results, sizes []int) *plot.Plot {
 }
 
 func newPlot(title, x, y string) *plot.Plot {
-	p := chart.New(title)
+	p := plot.New()
+	p.Title.Text, p.Y.Min = title, 0
 	p.X.Label.Text, p.Y.Label.Text = x, y
 	return p
 }
@@ -84,8 +89,8 @@ func newPlot(title, x, y string) *plot.Plot {
 func addLine(p *plot.Plot, i int, name string, points plotter.XYs) {
 	line, dots, err := plotter.NewLinePoints(points)
 	attempt.Succeed(err, "%s", name)
-	line.Color, line.Width = chart.Color(i), 2
-	dots.Color, dots.Shape = chart.Color(i), draw.CircleGlyph{}
+	line.Color, line.Width = plotutil.Color(i), 2
+	dots.Color, dots.Shape = plotutil.Color(i), draw.CircleGlyph{}
 	p.Add(line, dots)
 	p.Legend.Add(name, line, dots)
 }
@@ -100,7 +105,7 @@ func cpuPlot(results *Results, n int) *plot.Plot {
 	for i, run := range runs {
 		values := plotter.Values{run.Used.cpu("kueue", "kueue-trainer"), run.Used.cpu("trainer"), run.Used.cpu("jobset"), run.Used.cpu("kube-apiserver")}
 		bars := attempt.Must(plotter.NewBarChart(values, width))
-		bars.Color, bars.LineStyle.Width = chart.Color(i), 0
+		bars.Color, bars.LineStyle.Width = plotutil.Color(i), 0
 		bars.Offset = width * vg.Length(2*i-len(runs)+1) / 2
 		above := plotter.XYLabels{}
 		for group, value := range values {
@@ -109,7 +114,7 @@ func cpuPlot(results *Results, n int) *plot.Plot {
 		}
 		labels := attempt.Must(plotter.NewLabels(above))
 		for j := range labels.TextStyle {
-			labels.TextStyle[j].Font, labels.TextStyle[j].XAlign = chart.Font(10), draw.XCenter
+			labels.TextStyle[j].XAlign = draw.XCenter
 		}
 		labels.Offset = vg.Point{X: bars.Offset, Y: 3}
 		p.Add(bars, labels)

@@ -55,7 +55,6 @@ func soon(all groups) groups {
 
 // board is what is read of a dashboard.
 type board struct {
-	Title      string  `json:"title"`
 	Panels     []panel `json:"panels"`
 	Templating struct {
 		List []variable `json:"list"`
@@ -68,29 +67,11 @@ type variable struct {
 }
 
 type panel struct {
-	Type      string `json:"type"`
-	Title     string `json:"title"`
-	Collapsed bool   `json:"collapsed"`
-	Panels    []panel
-	GridPos   struct{ X, Y, W, H int } `json:"gridPos"`
-	Targets   []target                 `json:"targets"`
-
-	FieldConfig struct {
-		Defaults struct {
-			Unit   string `json:"unit"`
-			Custom struct {
-				Stacking struct {
-					Mode string `json:"mode"`
-				} `json:"stacking"`
-			} `json:"custom"`
-		} `json:"defaults"`
-	} `json:"fieldConfig"`
-}
-
-type target struct {
-	Expr    string `json:"expr"`
-	Legend  string `json:"legendFormat"`
-	Instant bool   `json:"instant"`
+	Title   string `json:"title"`
+	Panels  []panel
+	Targets []struct {
+		Expr string `json:"expr"`
+	} `json:"targets"`
 }
 
 // boards returns the dashboards by the name of their file, without .json.

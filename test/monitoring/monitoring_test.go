@@ -3,10 +3,8 @@
 package monitoring
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,8 +15,6 @@ import (
 	. "github.com/onsi/gomega"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
-
-	"github.com/kueue-trainer/kueue-trainer/test/monitoring/internal/picture"
 )
 
 // notHere says of which series this control plane has none, and why. Everything else that a dashboard
@@ -131,19 +127,6 @@ var _ = Describe("A Prometheus that scrapes the managers through a churn with pr
 		}
 	}, NodeTimeout(time.Minute))
 
-	It("gives pictures of the dashboards", func(ctx context.Context) {
-		into := cmp.Or(*pictures, GinkgoT().TempDir())
-		for name, board := range boards() {
-			drawing := picture.Picture{Title: board.Title, From: run.Start, To: run.End}
-			for _, p := range board.Panels {
-				drawing.Panels = append(drawing.Panels, drawn(ctx, prometheus, p, run))
-			}
-			svg, err := drawing.SVG()
-			Expect(err).NotTo(HaveOccurred())
-			Expect(os.WriteFile(filepath.Join(into, name+".svg"), svg, 0o644)).To(Succeed())
-		}
-	}, NodeTimeout(2*time.Minute))
-
 	// Last: it deletes all TrainJobs.
 	billed(func() *server { return prometheus }, func() time.Time { return run.Start })
 })
@@ -174,25 +157,4 @@ func unavailable(expr string) string {
 		}
 	}
 	return ""
-}
-
-// drawn returns what a panel shows at the end of a run.
-func drawn(ctx context.Context, prometheus *server, p panel, run promv1.Range) picture.Panel {
-	GinkgoHelper()
-	out := picture.Panel{
-		Kind: picture.Kind(p.Type), Title: p.Title, Unit: p.FieldConfig.Defaults.Unit, Stacked: p.FieldConfig.Defaults.Custom.Stacking.Mode == "normal",
-		Gap: 3 * run.Step,
-		X:   p.GridPos.X, Y: p.GridPos.Y, W: p.GridPos.W, H: p.GridPos.H,
-	}
-	for _, t := range p.Targets {
-		expr := filled(t.Expr, run)
-		if t.Instant {
-			out.Table(t.Legend, prometheus.now(ctx, expr, run.End))
-			continue
-		}
-		for _, series := range prometheus.series(ctx, expr, run) {
-			out.Series = append(out.Series, picture.Series{Name: picture.Legend(t.Legend, series.Metric), Values: series.Values})
-		}
-	}
-	return out
 }

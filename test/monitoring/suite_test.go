@@ -20,10 +20,7 @@ import (
 // alone.
 const localDir = ".local-monitoring"
 
-var (
-	churnFor = flag.Duration("churn", 3*time.Minute, "how long jobs come and go before the manager is killed")
-	pictures = flag.String("pictures", "", "directory to keep the drawn dashboards in; empty: they are not kept")
-)
+var churnFor = flag.Duration("churn", 3*time.Minute, "how long jobs come and go before the manager is killed")
 
 var (
 	cluster *world.Cluster
