@@ -41,8 +41,6 @@ var allColumns = []column{
 func (c column) flags() []string {
 	return []string{
 		"--nodes", strconv.Itoa(nodes), "--integration", c.integration, "--in-tree-workers", strconv.Itoa(c.inTreeWorkers),
-		// The machine is as busy as it can be for a while.
-		"--lease", "60s",
 	}
 }
 

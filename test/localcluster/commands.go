@@ -86,7 +86,6 @@ func (o *options) withSettings(use, short string, run func(*cluster.Cluster, con
 		build.Names(build.KubernetesVersions)))
 	cmd.Flags().IntVar(&s.InTreeWorkers, "in-tree-workers", 0,
 		"TrainJobs that Kueue's own integration reconciles at a time; 0: as Kueue is shipped, one [$IN_TREE_WORKERS]")
-	cmd.Flags().DurationVar(&s.Lease, "lease", 0, "leader lease of kueue-trainer; 0: 6s, which is short for tests that kill it. A busy machine wants a longer one")
 	return cmd
 }
 

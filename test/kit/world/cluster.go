@@ -277,7 +277,7 @@ func launchUp(ctx context.Context, progress io.Writer, args ...string) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	fmt.Fprintln(progress, "Going on after:", err) //nolint:errcheck // progress is for people
+	fmt.Fprintln(progress, "Going on after:", err)
 	return launch(ctx, progress, args...)
 }
 

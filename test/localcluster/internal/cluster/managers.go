@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -175,9 +174,7 @@ func kueueTrainerConfig(_ context.Context, c *Cluster) ([]byte, error) {
 	config.set(true, "metrics", "pprof")
 	config.set(c.certDir(build.KueueTrainer), "webhook", "certDir")
 	config.listen(c, build.KueueTrainer)
-	// On, so that the permissions for it are proven, and short: the next leader after a
-	// kill waits for the lease to run out.
-	lease := cmp.Or(c.state.Settings.Lease, shortLease)
+	// On, so that the permissions for it are proven.
 	for field, value := range map[string]any{
 		"leaderElect": true, "leaseDuration": lease.String(), "renewDeadline": (lease * 5 / 6).String(), "retryPeriod": (lease / 6).String(),
 	} {

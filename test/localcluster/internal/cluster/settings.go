@@ -48,16 +48,14 @@ type Settings struct {
 	// InTreeWorkers is how many TrainJobs Kueue's own integration reconciles at a time. 0 is
 	// as Kueue is shipped, which is one.
 	InTreeWorkers int `json:"inTreeWorkers,omitempty"`
-	// Lease is how long kueue-trainer's leader lease lasts. 0 is shortLease.
-	Lease time.Duration `json:"lease,omitempty"`
 	// Dispatches makes it the manager of a fleet: Kueue is set up to hand TrainJobs to other
 	// clusters, and there are no nodes.
 	Dispatches bool `json:"dispatches,omitempty"`
 }
 
-// shortLease is about the time until the next leader after a kill. A manager that cannot
-// renew it on a machine that is too busy ends.
-const shortLease = 6 * time.Second
+// lease is kueue-trainer's: about the time until the next leader after a kill. One that cannot renew
+// it in time ends, and nothing starts it again, so it is for machines on which several clusters run.
+const lease = 30 * time.Second
 
 // Validate says which setting is wrong and what it may be.
 func (s Settings) Validate() error {
@@ -66,9 +64,6 @@ func (s Settings) Validate() error {
 	}
 	if !slices.Contains([]Integration{External, InTree, Both}, s.Integration) {
 		return fmt.Errorf("INTEGRATION=%s: must be %s, %s or %s", s.Integration, External, InTree, Both)
-	}
-	if s.Lease != 0 && s.Lease < time.Second {
-		return fmt.Errorf("LEASE=%s: must be 1s or more", s.Lease)
 	}
 	if s.InTreeWorkers < 0 {
 		return fmt.Errorf("IN_TREE_WORKERS=%d: must be 0, for Kueue's default, or more", s.InTreeWorkers)

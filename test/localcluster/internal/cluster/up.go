@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +83,6 @@ func (c *Cluster) withDefaults(settings Settings) Settings {
 	}
 	// Who is up again need not know that this is the manager of a fleet.
 	settings.Dispatches = settings.Dispatches || c.state.Settings.Dispatches
-	settings.Lease = cmp.Or(settings.Lease, c.state.Settings.Lease)
 	return settings
 }
 

@@ -28,10 +28,6 @@ const Manager = "manager"
 // Workers are as many as config/samples/multikueue has.
 var Workers = []string{"worker1", "worker2"}
 
-// lease is longer than that of a cluster alone: three share the machine, and a manager that cannot
-// renew its lease ends.
-const lease = 20 * time.Second
-
 // member is one cluster of a fleet.
 type member struct {
 	*cluster.Cluster
@@ -76,7 +72,7 @@ func New(repo, dir string, out io.Writer, nodes int, choices ...Choice) (*Fleet,
 		if err != nil {
 			return nil, err
 		}
-		m := member{Cluster: c, name: name, settings: cluster.Settings{Nodes: nodes, Lease: lease, Dispatches: name == Manager}}
+		m := member{Cluster: c, name: name, settings: cluster.Settings{Nodes: nodes, Dispatches: name == Manager}}
 		if len(choices) > 0 {
 			m.settings.Integration, m.settings.Trainer = choices[i].Integration, choices[i].Trainer
 			if err := m.settings.Validate(); err != nil {
