@@ -99,6 +99,9 @@ func tooMuchPerPod(has, admitted *corev1.PodSpec) string {
 	if len(has.ResourceClaims) > 0 && !equality.Semantic.DeepEqual(has.ResourceClaims, admitted.ResourceClaims) {
 		return "has other resource claims"
 	}
+	if has.NodeName != "" {
+		return "names node " + has.NodeName + " itself, whatever flavor the job was admitted to"
+	}
 	return ""
 }
 

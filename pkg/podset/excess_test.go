@@ -48,8 +48,12 @@ func TestExcess(t *testing.T) {
 		reclaimed int32
 		want      string
 	}{
-		"it is what was admitted":             {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}},
-		"a limit stands for a request":        {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(limits("8")))}},
+		"it is what was admitted":      {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}},
+		"a limit stands for a request": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(limits("8")))}},
+		"a node past the flavor": {
+			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "a100-0"}})},
+			want: "replicated job node names node a100-0 itself, whatever flavor the job was admitted to",
+		},
 		"less is no excess":                   {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 2, pods(both("4")))}},
 		"as many pods in another arrangement": {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 4, pods(both("8")))}},
 		"another replicated job": {
@@ -59,6 +63,14 @@ func TestExcess(t *testing.T) {
 		"more Jobs":         {jobs: []jobsetapi.ReplicatedJob{job("node", 3, 2, pods(both("8")))}, want: "replicated job node has 6 pods instead of 4"},
 		"more pods per Job": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 3, pods(both("8")))}, want: "replicated job node has 6 pods instead of 4"},
 		"more GPUs per pod": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(limits("9")))}, want: "replicated job node asks for 9 of nvidia.com/gpu per pod instead of 8"},
+		"a resource that nothing was charged for": {
+			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/nic": resource.MustParse("1")}}))},
+			want: "replicated job node asks for 1 of example.com/nic per pod instead of 0",
+		},
+		"claims where there were none": {
+			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, corev1.PodTemplateSpec{Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}})},
+			want: "replicated job node has other resource claims",
+		},
 		"a Job that was scaled": {
 			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}, children: []batchv1.Job{child(2, false), child(3, false)},
 			want: "replicated job node has child Jobs with 5 pods instead of 4",

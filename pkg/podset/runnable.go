@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/quantity"
@@ -25,7 +27,22 @@ var ErrCannotRun = errors.New("the TrainJob cannot run")
 // runnable reports what keeps the pods of a TrainJob from ever running, as far as that can
 // be seen in the JobSet that is rendered of it with the patches of others alone.
 func runnable(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jobsetapi.JobSet, patches patch.Field) field.ErrorList {
-	return append(Unmade(job, runtime, js), validateReserved(job, js, patches, &blame{job, runtime})...)
+	b := &blame{job, runtime}
+	return slices.Concat(Unmade(job, runtime, js), validateReserved(job, js, patches, b), validateNodeName(js, b))
+}
+
+// validateNodeName: a pod that names its node passes by the scheduler, and with it by the flavor
+// that its quota is of.
+func validateNodeName(js *jobsetapi.JobSet, b *blame) field.ErrorList {
+	var errs field.ErrorList
+	for i := range js.Spec.ReplicatedJobs {
+		rj := &js.Spec.ReplicatedJobs[i]
+		if node := rj.Template.Spec.Template.Spec.NodeName; node != "" {
+			errs = append(errs, b.refuse(fmt.Sprintf(
+				"replicated job %s has nodeName %s, which takes no notice of the flavor that the job is admitted to; leave it out, or use nodeSelector", rj.Name, node)))
+		}
+	}
+	return errs
 }
 
 // Unmade reports what keeps the pods of a TrainJob, in a queue or in none, from ever being
@@ -69,7 +86,7 @@ func validateJob(rj *jobsetapi.ReplicatedJob, b *blame) field.ErrorList {
 }
 
 // validateReserved refuses what nobody would ever take off the pods again: our gate in
-// other hands, and Kueue's; and the label by which gated pods are found.
+// other hands, and Kueue's; the label by which gated pods are found, and what an admission writes.
 func validateReserved(job *trainjob.TrainJob, js *jobsetapi.JobSet, patches patch.Field, b *blame) field.ErrorList {
 	const why = "it belongs to the manager of queued TrainJobs or to Kueue, and nobody would take it off the pods again; leave it out"
 	var errs field.ErrorList
@@ -94,8 +111,13 @@ func reserved(template *corev1.PodTemplateSpec) string {
 			return "scheduling gate " + gate.Name
 		}
 	}
-	if _, ok := template.Labels[patch.GatedLabel]; ok {
-		return "label " + patch.GatedLabel
+	for _, key := range []string{patch.GatedLabel, kueueconstants.PodSetLabel, kueueconstants.LocalQueueLabel, kueueconstants.ClusterQueueLabel} {
+		if _, ok := template.Labels[key]; ok {
+			return "label " + key
+		}
+	}
+	if _, ok := template.Annotations[kueue.WorkloadAnnotation]; ok {
+		return "annotation " + kueue.WorkloadAnnotation
 	}
 	return ""
 }

@@ -90,11 +90,18 @@ func TestRunnable(t *testing.T) {
 			want: [][2]string{{"spec.runtimeRef", "container side, resources.limits[nvidia.com/gpu]"}},
 		},
 
-		"our gate in a patch":     {spec: strings.Replace(entry, "%", `{spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}}`, 1), want: [][2]string{{"spec.runtimePatches[a.io/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.schedulingGates[0].name", "leave it out"}}},
-		"our label in a patch":    {spec: strings.Replace(entry, "%", `{metadata: {labels: {kueue-trainer.dev/gated: "true"}}}`, 1), want: [][2]string{{"spec.runtimePatches[a.io/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.metadata.labels[kueue-trainer.dev/gated]", "leave it out"}}},
-		"a gate of the user's":    {spec: strings.Replace(entry, "%", `{spec: {schedulingGates: [{name: example.com/later}]}}`, 1)},
-		"our gate in an override": {served: trainjob.Trainer21, spec: `podTemplateOverrides: [{targetJobs: [{name: node}], spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}}]`, want: [][2]string{{"spec.podTemplateOverrides[0].spec.schedulingGates[0].name", "leave it out"}}},
-		"our gate in the runtime": {runtime: with("              initContainers:", "              schedulingGates: [{name: kueue-trainer.dev/admission}]\n              initContainers:"), want: [][2]string{{"spec.runtimeRef", "scheduling gate kueue-trainer.dev/admission"}}},
+		"our gate in a patch":           {spec: strings.Replace(entry, "%", `{spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}}`, 1), want: [][2]string{{"spec.runtimePatches[a.io/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.schedulingGates[0].name", "leave it out"}}},
+		"our label in a patch":          {spec: strings.Replace(entry, "%", `{metadata: {labels: {kueue-trainer.dev/gated: "true"}}}`, 1), want: [][2]string{{"spec.runtimePatches[a.io/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.metadata.labels[kueue-trainer.dev/gated]", "leave it out"}}},
+		"a gate of the user's":          {spec: strings.Replace(entry, "%", `{spec: {schedulingGates: [{name: example.com/later}]}}`, 1)},
+		"our gate in an override":       {served: trainjob.Trainer21, spec: `podTemplateOverrides: [{targetJobs: [{name: node}], spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}}]`, want: [][2]string{{"spec.podTemplateOverrides[0].spec.schedulingGates[0].name", "leave it out"}}},
+		"a runtime that names the node": {runtime: with("              initContainers:", "              nodeName: a100-0\n              initContainers:"), want: [][2]string{{"spec.runtimeRef", "replicated job node has nodeName a100-0"}}},
+		"our gate in the runtime":       {runtime: with("              initContainers:", "              schedulingGates: [{name: kueue-trainer.dev/admission}]\n              initContainers:"), want: [][2]string{{"spec.runtimeRef", "scheduling gate kueue-trainer.dev/admission"}}},
+		"Kueue's label in the runtime": {
+			runtime: with("annotations: {a: b}", `labels: {kueue.x-k8s.io/podset: node}`), want: [][2]string{{"spec.runtimeRef", "label kueue.x-k8s.io/podset"}},
+		},
+		"Kueue's annotation in the runtime": {
+			runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/workload: mine}`), want: [][2]string{{"spec.runtimeRef", "annotation kueue.x-k8s.io/workload"}},
+		},
 		"our label in the runtime": {
 			runtime: with("annotations: {a: b}", `labels: {kueue-trainer.dev/gated: "true"}`), want: [][2]string{{"spec.runtimeRef", "label kueue-trainer.dev/gated"}},
 		},

@@ -98,7 +98,7 @@ func isTrainJob(owner metav1.OwnerReference) bool { return owner.Kind == trainjo
 func askedOf(spec *corev1.PodSpec) corev1.PodSpec {
 	return corev1.PodSpec{
 		InitContainers: resourcesOf(spec.InitContainers), Containers: resourcesOf(spec.Containers),
-		Resources: spec.Resources, Overhead: spec.Overhead, ResourceClaims: spec.ResourceClaims,
+		Resources: spec.Resources, Overhead: spec.Overhead, ResourceClaims: spec.ResourceClaims, NodeName: spec.NodeName,
 	}
 }
 
