@@ -12,11 +12,14 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
@@ -52,7 +55,44 @@ func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of JobSet %s: %w", name, err)
 	}
-	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !holdsNode(&pod) }), nil
+	left := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !holdsNode(&pod) })
+	if len(left) == 0 {
+		return left, nil
+	}
+	strange, err := p.strangeJobs(ctx, name, left)
+	return slices.DeleteFunc(left, func(pod corev1.Pod) bool { return strange.Has(metav1.GetControllerOf(&pod).UID) }), err
+}
+
+// strangeJobs returns the UIDs of those Jobs of pods that no JobSet of this name controls, whatever
+// the labels of the pods say. Of a Job that is gone its pods have Kueue's label, which the policies
+// let nobody copy.
+func (p Pods) strangeJobs(ctx context.Context, name types.NamespacedName, pods []corev1.Pod) (sets.Set[types.UID], error) {
+	jobs, err := p.jobsNamed(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	strange, known := sets.New[types.UID](), sets.New[types.UID]()
+	for i := range jobs {
+		known.Insert(jobs[i].UID)
+	}
+	for i := range pods {
+		owner := metav1.GetControllerOf(&pods[i])
+		if known.Has(owner.UID) {
+			continue
+		}
+		known.Insert(owner.UID)
+		var child batchv1.Job
+		err := p.Live.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: owner.Name}, &child)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading Job %s of pod %s: %w", owner.Name, client.ObjectKeyFromObject(&pods[i]), err)
+		}
+		jobSet := state.ControllerOfKind(&child, "JobSet")
+		if there := child.UID == owner.UID; there && (jobSet == nil || jobSet.Name != name.Name) ||
+			!there && pods[i].Labels[kueueconstants.PodSetLabel] == "" {
+			strange.Insert(owner.UID)
+		}
+	}
+	return strange, nil
 }
 
 // holdsNode reports whether a pod of a Job that has not ended has a node, or may be bound

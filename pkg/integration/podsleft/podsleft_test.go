@@ -8,6 +8,7 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -32,11 +34,25 @@ func TestPodsLeft(t *testing.T) {
 			}
 		}
 	}
+	job := func(controller string) *batchv1.Job {
+		child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "j"}}
+		if controller != "" {
+			child.OwnerReferences = []metav1.OwnerReference{{APIVersion: jobsetapi.SchemeGroupVersion.String(), Kind: "JobSet", Name: controller, UID: "js", Controller: new(true)}}
+		}
+		return child
+	}
 	tests := map[string]struct {
-		pod  *corev1.Pod
+		pod *corev1.Pod
+		// job is the pod's, where it is there.
+		job  *batchv1.Job
 		want int
 	}{
-		"a pod that runs": {pod: pod(), want: 1},
+		"a pod that runs":                     {pod: pod(), job: job("job"), want: 1},
+		"a pod whose Job is gone":             {pod: pod(), want: 1},
+		"a pod whose Job was made again":      {pod: pod(), job: kit.With(job(""), func(j *batchv1.Job) { j.UID = "next" }), want: 1},
+		"the same without Kueue's label":      {pod: pod(func(p *corev1.Pod) { delete(p.Labels, "kueue.x-k8s.io/podset") })},
+		"a pod of a Job that somebody labels": {pod: pod(), job: job("")},
+		"a pod of a Job of another JobSet's":  {pod: pod(), job: job("other")},
 		"a pod on its way out": {pod: pod(func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
 		}), want: 1},
@@ -54,8 +70,12 @@ func TestPodsLeft(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := inttest.Fake(tc.pod).Build()
-			pods, err := Pods{Live: inttest.PodsByPhase(c)}.Left(t.Context(), types.NamespacedName{Namespace: "ns", Name: "job"})
+			builder := inttest.Fake(tc.pod)
+			if tc.job != nil {
+				builder = builder.WithObjects(tc.job)
+			}
+			c := builder.Build()
+			pods, err := Pods{State: state.FromCache(c), Live: inttest.PodsByPhase(c)}.Left(t.Context(), types.NamespacedName{Namespace: "ns", Name: "job"})
 			expect.That(t, err == nil && len(pods) == tc.want, "Left returns %d pods, %v, want %d", len(pods), err, tc.want)
 		})
 	}

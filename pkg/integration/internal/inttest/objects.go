@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -97,7 +98,8 @@ func Runtime() *trainer.ClusterTrainingRuntime {
 func PodOf(namespace, jobSet string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: jobSet + "-0", UID: "pod", Labels: map[string]string{jobsetapi.JobSetNameKey: jobSet},
+			Namespace: namespace, Name: jobSet + "-0", UID: "pod",
+			Labels:          map[string]string{jobsetapi.JobSetNameKey: jobSet, kueueconstants.PodSetLabel: "node"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: jobSet, UID: "j", Controller: new(true)}},
 		},
 		Spec:   corev1.PodSpec{NodeName: "node"},
