@@ -24,7 +24,8 @@ import (
 )
 
 // scene has a TrainJob "runs", of whose replicated jobs "side" is done, a TrainJob "waits"
-// for quota, a TrainJob "free" without a queue, and a tenant.
+// for quota, a TrainJob "goes" that is deleted and stays for a finalizer, a TrainJob "free" without a
+// queue, and a tenant.
 type scene struct {
 	*site
 	// tenant has every right in the namespace that Kubernetes' and Kueue's roles for users
@@ -53,11 +54,12 @@ func newScene(ctx context.Context) *scene {
 	w.EventuallyChildJobs(ctx, "free", 1)
 	Eventually(ctx, func() int32 { return get(ctx, w, &batchv1.Job{}, "runs-side-0").Status.Succeeded }).Should(BeEquivalentTo(1))
 	w.EventuallyWorkload(ctx, "waits")
+	s.makeGoing(ctx)
 	s.makeBystanders(ctx)
 	return s
 }
 
-// allow binds a user to the tenant's roles, and what only deletes more at a time.
+// allow binds a user to the tenant's roles, and to one that deletes more at a time and resizes pods.
 func (w *site) allow(ctx context.Context, user string) {
 	GinkgoHelper()
 	w.Make(ctx, &rbacv1.Role{
@@ -65,11 +67,25 @@ func (w *site) allow(ctx context.Context, user string) {
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"trainer.kubeflow.org"}, Resources: []string{"trainjobs"}, Verbs: []string{"deletecollection"}},
 			{APIGroups: []string{"jobset.x-k8s.io"}, Resources: []string{"jobsets"}, Verbs: []string{"deletecollection"}},
+			{APIGroups: []string{""}, Resources: []string{"pods/resize"}, Verbs: []string{"patch"}},
 		},
 	}, kit.RoleBinding(w.Namespace, "Role/sweeper", user))
 	for _, role := range tenantsRoles {
 		w.Make(ctx, kit.RoleBinding(w.Namespace, role, user))
 	}
+}
+
+// makeGoing makes what is deleted, or is about to be, and waits for what it has made.
+func (s *scene) makeGoing(ctx context.Context) {
+	GinkgoHelper()
+	job := s.Job("goes").GPUs("8")
+	job.Finalizers = []string{"example.com/mine"}
+	s.MakeGated(ctx, job, 1)
+	Expect(s.Delete(ctx, job.Obj())).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { s.PatchJSON(ctx, job.Obj(), `{"metadata":{"finalizers":null}}`) })
+	const inForeground = `{"metadata":{"finalizers":["foregroundDeletion"]}}`
+	Expect(s.send(ctx, cluster.Client, &jobsetapi.JobSet{}, "waits", types.MergePatchType, inForeground)).To(Succeed())
+	Expect(s.send(ctx, cluster.Client, &batchv1.Job{}, "waits-node-0", types.MergePatchType, inForeground)).To(Succeed())
 }
 
 // makeBystanders makes what only looks like something of a TrainJob.
@@ -78,10 +94,12 @@ func (s *scene) makeBystanders(ctx context.Context) {
 	pod := s.gatedPod("gated")
 	rest := s.plantedWorkload()
 	rest.Name, rest.Spec.QueueName, rest.Labels = "remainder", "", map[string]string{remainder.Label: "gone"}
-	s.Make(ctx, s.jobSet("bare"), pod, rest,
+	like := s.likePod("sized")
+	s.Make(ctx, s.jobSet("bare"), pod, like, rest,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "bare-runtime-snapshot"}})
 	DeferCleanup(func(ctx context.Context) {
 		Expect(s.Delete(ctx, pod)).To(Succeed())
+		Expect(s.Delete(ctx, like)).To(Succeed())
 		Expect(s.Delete(ctx, rest)).To(Succeed())
 	})
 }
@@ -116,9 +134,29 @@ func (s *scene) jobSet(name string, owners ...metav1.OwnerReference) *jobsetapi.
 // gatedPod is a pod that says of itself that it waits for quota.
 func (s *scene) gatedPod(name string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: s.meta(name), Spec: anyPod().Spec}
-	pod.Labels = map[string]string{patch.GatedLabel: "true"}
+	pod.Labels = map[string]string{patch.GatedLabel: "true", jobsetapi.JobSetNameKey: "gone"}
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
 	return pod
+}
+
+// likePod is a pod that has the labels of a queued TrainJob's, and no owner.
+func (s *scene) likePod(name string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: s.meta(name), Spec: anyPod().Spec}
+	pod.Labels = likeOnes
+	// On a node without a kubelet nothing could be resized.
+	pod.Spec.NodeSelector = map[string]string{"example.com/nowhere": "true"}
+	pod.Spec.Containers[0].Resources.Requests = kit.Amounts("cpu", "1")
+	return pod
+}
+
+// likeOnes are the labels by which the pods of a queued TrainJob are found.
+var likeOnes = map[string]string{jobsetapi.JobSetNameKey: "runs", "kueue.x-k8s.io/podset": "node"}
+
+// likeJob is a Job that JobSet did not make.
+func (s *scene) likeJob(name string, owners ...metav1.OwnerReference) *batchv1.Job {
+	job := &batchv1.Job{ObjectMeta: s.meta(name, owners...)}
+	job.Spec.Template.Spec = anyPod().Spec
+	return job
 }
 
 // send patches an object of the scene.

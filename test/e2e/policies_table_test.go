@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -56,7 +58,19 @@ const (
 	addOwn      = `{"metadata":{"finalizers":["example.com/mine"]}}`
 	dropOwner   = `{"metadata":{"ownerReferences":null}}`
 	annotate    = `{"metadata":{"annotations":{"example.com/note":"x"}}}`
+	goes        = "its spec and its queue stay as they are"
 	dropPodGate = `[{"op":"remove","path":"/spec/schedulingGates"}]`
+)
+
+// What fills an object.
+var (
+	longAnnotation  = `{"metadata":{"annotations":{"example.com/note":"` + strings.Repeat("x", 5000) + `"}}}`
+	manyAnnotations = `{"metadata":{"annotations":{"example.com/0":"x"` + func() (more string) {
+		for i := range 40 {
+			more += fmt.Sprintf(`,"example.com/%d":"x"`, i+1)
+		}
+		return more
+	}() + `}}}`
 )
 
 // orphanDependents is how clients orphaned before there were policies.
@@ -81,6 +95,9 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			job.Finalizers = []string{metav1.FinalizerOrphanDependents}
 			return c.Create(ctx, job)
 		}},
+		"resume a TrainJob that is being deleted":   {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"spec":{"suspend":false}}`)},
+		"take a TrainJob that is being deleted out": {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}}}`)},
+		"move a TrainJob that is being deleted":     {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`)},
 	},
 	ofSnapshots: {
 		"edit a snapshot": {words: "only Trainer writes it", since: world.Trainer23,
@@ -116,8 +133,11 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"give a JobSet finalizer orphan": {words: "leave the finalizer out", ask: patches(&jobsetapi.JobSet{}, "runs", addOrphan)},
 		"give a JobSet a finalizer of one's own": {words: `with finalizer "example.com/mine" its pods would run on`,
 			ask: patches(&jobsetapi.JobSet{}, "runs", addOwn)},
-		"have a JobSet replaced beside its pods": {words: "--cascade=foreground", ask: deletes(&jobsetapi.JobSet{}, "runs", inBackground)},
-		"have what is done run again":            {words: "delete the TrainJob instead", ask: deletes(&jobsetapi.JobSet{}, "runs", inForeground)},
+		"have a JobSet replaced beside its pods":          {words: "--cascade=foreground", ask: deletes(&jobsetapi.JobSet{}, "runs", inBackground)},
+		"have what is done run again":                     {words: "delete the TrainJob instead", ask: deletes(&jobsetapi.JobSet{}, "runs", inForeground)},
+		"have a JobSet replaced before its pods are gone": {words: "wait for its pods", ask: patches(&jobsetapi.JobSet{}, "waits", `{"metadata":{"finalizers":null}}`)},
+		"fill a JobSet":            {words: "take some away", ask: patches(&jobsetapi.JobSet{}, "runs", manyAnnotations)},
+		"write much into a JobSet": {words: "take some away", ask: patches(&jobsetapi.JobSet{}, "runs", longAnnotation)},
 		"create a JobSet with the gate": {words: "leave the gate out", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			js := s.jobSet("gated")
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
@@ -144,9 +164,26 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"give a child Job finalizer orphan":    {words: "leave the finalizer out", ask: patches(&batchv1.Job{}, "runs-node-0", addOrphan)},
 		"give a child Job a finalizer of one's own": {words: `with finalizer "example.com/mine" its pods would run on`,
 			ask: patches(&batchv1.Job{}, "runs-node-0", addOwn)},
-		"have a child Job replaced beside its pods": {words: "--cascade=foreground", ask: deletes(&batchv1.Job{}, "runs-node-0", inBackground)},
-		"have a finished child Job run again":       {words: "delete the TrainJob instead", ask: deletes(&batchv1.Job{}, "runs-side-0", inForeground)},
-		"create a child Job": {words: "only JobSet and kueue-trainer change it", ask: func(ctx context.Context, s *scene, c client.Client) error {
+		"have a child Job replaced beside its pods":          {words: "--cascade=foreground", ask: deletes(&batchv1.Job{}, "runs-node-0", inBackground)},
+		"have a finished child Job run again":                {words: "delete the TrainJob instead", ask: deletes(&batchv1.Job{}, "runs-side-0", inForeground)},
+		"have a child Job replaced before its pods are gone": {words: "wait for its pods", ask: patches(&batchv1.Job{}, "waits-node-0", `{"metadata":{"finalizers":null}}`)},
+		"fill a child Job":                                   {words: "take some away", ask: patches(&batchv1.Job{}, "runs-node-0", manyAnnotations)},
+		"create a Job that a JobSet takes for its own": {words: "only JobSet and kueue-trainer make", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			return c.Create(ctx, s.likeJob("planted", get(ctx, s.site, &batchv1.Job{}, "runs-node-0").OwnerReferences...))
+		}},
+		"give a Job to a JobSet": {words: "only JobSet and kueue-trainer make", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			owners, err := jsonOf(get(ctx, s.site, &batchv1.Job{}, "runs-node-0").OwnerReferences)
+			if err != nil {
+				return err
+			}
+			return patches(&batchv1.Job{}, "bare-node-0", `{"metadata":{"ownerReferences":`+owners+`}}`)(ctx, s, c)
+		}},
+		"create a Job whose pods look like a TrainJob's": {words: "only JobSet and kueue-trainer make", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			job := s.likeJob("planted")
+			job.Spec.Template.Labels = likeOnes
+			return c.Create(ctx, job)
+		}},
+		"create a child Job": {words: "only JobSet and kueue-trainer make", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			like := get(ctx, s.site, &batchv1.Job{}, "waits-node-0")
 			child := &batchv1.Job{ObjectMeta: s.meta("waits-node-1", like.OwnerReferences...)}
 			child.Labels = like.Labels
@@ -162,6 +199,14 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"take the mark off a gated pod": {words: "stay as they are", ask: patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":null}}`)},
 		"have a gated pod freed with another TrainJob": {words: "stay as they are",
 			ask: patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-name":"runs"}}}`)},
+		"create a pod that looks like a TrainJob's": {words: "leave out label",
+			ask: func(ctx context.Context, s *scene, c client.Client) error { return c.Create(ctx, s.likePod("other")) }},
+		"make a pod look like a TrainJob's": {words: "leave out label",
+			ask: patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"}}}`)},
+		"resize a pod": {words: "it cannot be resized", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			const more = `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"64"}}}]}}`
+			return c.SubResource("resize").Patch(ctx, &corev1.Pod{ObjectMeta: s.meta("sized")}, client.RawPatch(types.StrategicMergePatchType, []byte(more)))
+		}},
 		"create a gated pod": {words: "leave the gate out",
 			ask: func(ctx context.Context, s *scene, c client.Client) error { return c.Create(ctx, s.gatedPod("other")) }},
 	},
@@ -208,6 +253,8 @@ var tenantsFlows = map[string]request{
 	"delete a TrainJob in the foreground":                          deletes(&trainer.TrainJob{}, "runs", inForeground),
 	"delete all TrainJobs":                                         deletesAll(&trainer.TrainJob{}, metav1.DeletePropagationBackground),
 	"orphan a TrainJob without a queue":                            deletes(&trainer.TrainJob{}, "free", orphaning),
+	"let a TrainJob go that is being deleted":                      patches(&trainer.TrainJob{}, "goes", `{"metadata":{"finalizers":null}}`),
+	"annotate a TrainJob that is being deleted":                    patches(&trainer.TrainJob{}, "goes", annotate),
 	"annotate a TrainJob":                                          patches(&trainer.TrainJob{}, "runs", annotate),
 	"annotate a JobSet":                                            patches(&jobsetapi.JobSet{}, "runs", annotate),
 	"delete a JobSet in the foreground":                            deletes(&jobsetapi.JobSet{}, "waits", inForeground),
