@@ -102,7 +102,15 @@ func (j *job) holdEnded(ctx context.Context) (bool, error) {
 // that was suspended. That it is, Trainer says at the end of a look which saw it, and it looks at
 // one job once at a time.
 func (j *job) mayComeBack() time.Duration {
-	if j.comesBack() == nil || j.ManagedExternally() || !j.IsSuspended() || trainerAgrees(j) {
+	if j.comesBack() == nil {
+		return 0
+	}
+	return j.mayBeMadeAgain()
+}
+
+// mayBeMadeAgain is mayComeBack of a job that has not ended.
+func (j *job) mayBeMadeAgain() time.Duration {
+	if j.ManagedExternally() || !j.IsSuspended() || trainerAgrees(j) {
 		return 0
 	}
 	return max(0, time.Until(j.env.memory.heldSince(&j.TrainJob).Add(podsleft.ResumeGrace)))

@@ -74,7 +74,10 @@ func TestCorrectDrift(t *testing.T) {
 			}
 			r, recorder := newReconciler(t, stored, js)
 			if tc.done {
-				expect.NoError(t, r.env.client.Create(t.Context(), doneJob(js)))
+				// Suspended with the JobSet, it has no pods by now.
+				child := doneJob(js)
+				child.Spec.Suspend = new(true)
+				expect.NoError(t, r.env.client.Create(t.Context(), child))
 			}
 			if tc.stale {
 				stored.ResourceVersion = "0"

@@ -82,18 +82,18 @@ func (j *job) releases(ctx context.Context) (*release, error) {
 	return nil, nil
 }
 
-// awaitPodsOfDeleted waits for the pods that a deleted TrainJob still has: until they are gone
-// its Workload keeps its finalizer, and with it the quota.
+// awaitPodsOfDeleted waits for the pods that a deleted TrainJob still has: until they are gone, and
+// no others can come, its Workload keeps its finalizer, and with it the quota.
 func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 	workloads, err := j.env.state.Workloads(ctx, j.key)
-	if err != nil {
+	if err = firstError(err, j.suspendDeleted(ctx)); err != nil {
 		return outcome{err: err}
 	}
 	if slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return remainder.OfCopy(&wl) }) {
 		// MultiKueue deletes the job, then its Workload, and runs it somewhere else. jobframework would
 		// finish a Workload whose job is gone, and MultiKueue takes that for the end of the job.
 		again, err := j.takeBackCopies(ctx, workloads)
-		return outcome{done: true, again: again, err: firstError(j.suspendDeleted(ctx), err)}
+		return outcome{done: true, again: again, err: err}
 	}
 	if !slices.ContainsFunc(workloads, state.HoldsQuota) {
 		return j.accountedAll(ctx, workloads)
@@ -103,6 +103,9 @@ func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 		if err != nil {
 			return outcome{err: err}
 		}
+		if wait := j.mayBeMadeAgain(); j.UID != "" && wait > 0 {
+			return lookAgain(wait)
+		}
 		accounted := j.accountedAll(ctx, workloads)
 		if !accounted.done {
 			ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", releasedGone)
@@ -110,7 +113,7 @@ func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 		return accounted
 	}
 	ctrl.LoggerFrom(ctx).V(2).Info("Kept the quota of a deleted TrainJob for its pods")
-	return outcome{done: true, again: recheckIn(state.StoppingSince(workloads)), err: firstError(err, j.suspendDeleted(ctx))}
+	return outcome{done: true, again: recheckIn(state.StoppingSince(workloads)), err: err}
 }
 
 // takeBackCopies deletes the Workloads of a deleted job that stays for somebody's finalizer, when its
@@ -136,10 +139,15 @@ func (j *job) takeBackCopies(ctx context.Context, workloads []kueue.Workload) (t
 	return 0, nil
 }
 
-// suspendDeleted suspends a job that waits for its dependents to be deleted. Trainer would
-// make another JobSet as soon as the last one is gone, and run it until that is deleted too.
+// suspendDeleted suspends a job that is deleted and stays, for its dependents or for somebody's
+// finalizer. Trainer would make another JobSet as soon as the last one is gone, and run it on
+// quota that is given back. The policies keep anybody from resuming it.
 func (j *job) suspendDeleted(ctx context.Context) error {
-	if j.UID == "" || j.IsSuspended() || j.ManagedExternally() {
+	if j.UID == "" || j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() {
+		return nil
+	}
+	// Of what is deleted, Kueue's rule says that it manages nothing.
+	if jobframework.QueueName(j) == "" && !j.env.Field.Has(&j.Spec) {
 		return nil
 	}
 	if err := j.suspend(ctx, j.env.client, false); err != nil {

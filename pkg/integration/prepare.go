@@ -89,7 +89,7 @@ func (j *job) awaitChildJobs(ctx context.Context) outcome {
 	if js == nil {
 		return j.awaitJobSet(ctx)
 	}
-	return outcome{}
+	return j.awaitNames(ctx, js)
 }
 
 // tellUnprepared says that a job queues although Trainer has not looked at it.

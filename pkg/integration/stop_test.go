@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -15,11 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -108,6 +111,135 @@ func TestLagOfTrainerIsToldInTheEnd(t *testing.T) {
 				"Reconcile returned %v, %v", result, err)
 			told := eventsSoFar(recorder, jobevents.ReasonRefused)
 			expect.That(t, (len(told) > 0) == tc.wantTold, "The user is told %q, want to be told: %t", told, tc.wantTold)
+		})
+	}
+}
+
+// Trainer makes another JobSet of a job that is not suspended, for as long as somebody's finalizer
+// keeps it.
+func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
+	queued := map[string]string{"kueue.x-k8s.io/queue-name": "q"}
+	tests := map[string]struct {
+		labels    map[string]string
+		suspended bool
+		change    func(*trainjob.TrainJob)
+		quota     bool
+		// want is whether it is suspended, writes how many requests that takes.
+		want   bool
+		writes int
+	}{
+		"one that runs":           {labels: queued, quota: true, want: true, writes: 1},
+		"one whose quota is gone": {labels: queued, want: true, writes: 1},
+		"one that waits":          {labels: queued, suspended: true, want: true},
+		"one of no queue":         {},
+		"one that has ended":      {labels: queued, change: ended(trainer.TrainJobComplete)},
+		"one that MultiKueue has": {labels: queued, change: func(t *trainjob.TrainJob) { t.Spec.ManagedBy = new(kueue.MultiKueueControllerName) }},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, _ := disagreeing(tc.suspended, tc.suspended, tc.suspended, time.Now())
+			stored.Labels, stored.Finalizers = tc.labels, []string{"example.com/mine"}
+			if tc.change != nil {
+				tc.change(stored)
+			}
+			r, _ := newReconciler(t, stored)
+			if tc.quota {
+				expect.NoError(t, r.env.client.Create(t.Context(), inttest.WorkloadOf(stored, inttest.Admitted)))
+			}
+			expect.NoError(t, r.env.client.Delete(t.Context(), stored))
+			writes := 0
+			r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+					writes++
+					return c.Patch(ctx, obj, p, opts...)
+				},
+			})
+			j := jobOf(r, storedJob(t, r))
+			outcome := j.awaitPodsOfDeleted(t.Context())
+			expect.NoError(t, outcome.err)
+			expect.That(t, storedJob(t, r).Suspended() == tc.want && writes == tc.writes,
+				"It is suspended: %t, after %d writes; want %t, %d", storedJob(t, r).Suspended(), writes, tc.want, tc.writes)
+			// Trainer may be about to make a JobSet by what it saw before.
+			expect.Same(t, "The quota is kept", tc.quota, outcome.done && outcome.again > 0)
+		})
+	}
+}
+
+func ended(condition string) func(*trainjob.TrainJob) {
+	return func(t *trainjob.TrainJob) {
+		t.Status.Conditions = append(t.Status.Conditions, inttest.True(condition, ""))
+	}
+}
+
+// Of the former job, all may be gone but a pod.
+func TestPodOfFormerJobIsAwaited(t *testing.T) {
+	former := inttest.Job("former")
+	former.Namespace, former.Name = jobKey.Namespace, jobKey.Name
+	pod := inttest.PodOf(jobKey.Namespace, jobKey.Name)
+	for name, jobSet := range map[string]bool{"before the next JobSet": false, "beside the next JobSet": true} {
+		t.Run(name, func(t *testing.T) {
+			stored, js := suspendedJob()
+			r, _ := newReconciler(t, stored, inttest.WorkloadOf(former, inttest.Admitted), pod.DeepCopy())
+			if jobSet {
+				expect.NoError(t, r.env.client.Create(t.Context(), js))
+			}
+			outcome := jobOf(r, stored).awaitPodsOfFormer(t.Context())
+			expect.That(t, outcome.err == nil && outcome.done && outcome.again > 0, "It does not wait: %+v", outcome)
+		})
+	}
+}
+
+// What has lost its quota keeps it until its pods are gone, whatever it lost it by.
+func TestReleases(t *testing.T) {
+	tests := map[string]struct {
+		wl   func(*kueue.Workload)
+		job  func(*trainjob.TrainJob)
+		want string
+	}{
+		"a job that runs":             {},
+		"one that has ended":          {job: ended(trainer.TrainJobComplete), want: releasedFinished},
+		"one that was evicted":        {wl: inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption), want: kueue.WorkloadEvictedByPreemption},
+		"one that was deactivated":    {wl: inttest.Deactivated, want: releasedDeactivated},
+		"one that was sent elsewhere": {wl: func(wl *kueue.Workload) { wl.Spec.QueueName = "former" }, want: releasedQueue},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, _ := disagreeing(false, false, false, time.Now())
+			if tc.job != nil {
+				tc.job(stored)
+			}
+			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			if tc.wl != nil {
+				tc.wl(wl)
+			}
+			r, _ := newReconciler(t, stored, wl)
+			release := expect.Must(jobOf(r, stored).releases(t.Context()))(t)
+			expect.That(t, (release == nil) == (tc.want == "") && (release == nil || release.why == tc.want), "It releases %+v, want %q", release, tc.want)
+		})
+	}
+}
+
+func TestKeepsQuota(t *testing.T) {
+	tests := map[string]struct {
+		reason jobframework.StopReason
+		quota  bool
+		want   bool
+	}{
+		"its Workload is deleted":                 {reason: jobframework.StopReasonWorkloadDeleted, want: true},
+		"no Workload matches, and one has quota":  {reason: jobframework.StopReasonNoMatchingWorkload, quota: true, want: true},
+		"no Workload matches, and none has quota": {reason: jobframework.StopReasonNoMatchingWorkload},
+		"it was not admitted":                     {reason: jobframework.StopReasonNotAdmitted, quota: true},
+		"it was evicted, for which Kueue waits":   {reason: jobframework.StopReasonWorkloadEvicted, quota: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, _ := suspendedJob()
+			r, _ := newReconciler(t, stored)
+			if tc.quota {
+				expect.NoError(t, r.env.client.Create(t.Context(), inttest.WorkloadOf(stored, inttest.Admitted)))
+			}
+			err := jobOf(r, stored).keepsQuota(t.Context(), tc.reason)
+			expect.Same(t, "It keeps its quota", tc.want, errors.Is(err, errStillActive))
 		})
 	}
 }

@@ -7,9 +7,14 @@ import (
 	"fmt"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -63,6 +68,32 @@ func (j *job) awaitJobSet(ctx context.Context) outcome {
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf(
 		"does not queue, because Trainer could not make JobSet %s: %s", j.Name, refusal))
 	return unqueued(wait)
+}
+
+// awaitNames is for a job whose child Jobs should be there by now. Where another Job has the name of
+// one it does not queue: JobSet could not make its own, and nothing would run on the quota.
+func (j *job) awaitNames(ctx context.Context, js *jobsetapi.JobSet) outcome {
+	managed, err := j.env.queues.Manages(ctx, &j.TrainJob)
+	if err != nil || !managed {
+		return outcome{err: err}
+	}
+	for _, name := range state.FirstJobNames(js) {
+		key := client.ObjectKey{Namespace: js.Namespace, Name: name}
+		var child batchv1.Job
+		if err := j.env.live.Get(ctx, key, &child); err != nil {
+			if client.IgnoreNotFound(err) != nil {
+				return outcome{err: fmt.Errorf("reading Job %s: %w", key, err)}
+			}
+			continue
+		}
+		if metav1.IsControlledBy(&child, js) {
+			continue
+		}
+		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf(
+			"does not queue, because JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, name))
+		return unqueued(firstUnmade)
+	}
+	return outcome{}
 }
 
 // unmadeFor returns the time to the next look for a refusal, and whether the last look found

@@ -64,6 +64,20 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 		}, SpecTimeout(specTimeout))
 	}
 
+	It("where somebody keeps the deleted TrainJob by a finalizer, and deletes its JobSet", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		job := w.slow("first")
+		job.Finalizers = []string{"example.com/mine"}
+		w.MakeRunning(ctx, job, 1, onH100)
+		DeferCleanup(func(ctx context.Context) { w.PatchJSON(ctx, job.Obj(), `{"metadata":{"finalizers":null}}`) })
+		w.Make(ctx, w.Job("next").GPUs("8").Obj())
+
+		Expect(w.Delete(ctx, job.Obj())).To(Succeed())
+		w.deleteJobSet(ctx, "first")
+		w.eventuallyFollows(ctx, "next")
+		Expect(get(ctx, w, &trainer.TrainJob{}, "first").Spec.Suspend).To(HaveValue(BeTrue()))
+	}, SpecTimeout(specTimeout))
+
 	It("where somebody creates the deleted TrainJob again", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.MakeRunning(ctx, w.slow("first"), 1, onH100)

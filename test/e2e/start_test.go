@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
@@ -65,6 +66,22 @@ var _ = Describe("A preempted TrainJob", func() {
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
 		w.EventuallyAtTheGate(ctx, "patient")
 		w.EventuallyTold(ctx, "patient", "PodSetsUnknown", "ConfigMap "+w.Namespace+"/patient-runtime-snapshot")
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("A TrainJob whose child Job has the name of another's", func() {
+	It("holds no quota, says why, and runs when that is gone", core, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {
+		w := newPools(ctx, "16", "0")
+		renamed := w.CopyRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) {
+			spec.Template.Spec.ReplicatedJobs[0].Name = "b-node"
+		})
+		w.MakeRunning(ctx, w.Job("a-b").GPUs("8"), 1, onH100)
+		w.Make(ctx, renamed, w.Job("a").Runtime(renamed.Name).GPUs("8").Obj())
+		w.EventuallyTold(ctx, "a", "CannotStart", "needs a Job a-b-node-0")
+		w.EventuallyNoWorkload(ctx, "a")
+		w.Finish(ctx, "a-b", "succeeded")
+		Expect(w.Delete(ctx, w.Job("a-b").Obj())).To(Succeed())
+		w.EventuallyRuns(ctx, "a", 1, onH100)
 	}, SpecTimeout(specTimeout))
 })
 

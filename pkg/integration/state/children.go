@@ -4,6 +4,7 @@ package state
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -32,6 +33,18 @@ func ChildJobsMade(js *jobsetapi.JobSet, jobs []batchv1.Job) bool {
 		made[jobs[i].Labels[jobsetapi.ReplicatedJobNameKey]]++
 	}
 	return !slices.ContainsFunc(firstJobs(js), func(rj jobsetapi.ReplicatedJob) bool { return made[rj.Name] < rj.Replicas })
+}
+
+// FirstJobNames returns the names of the child Jobs that wait for no other, as JobSet gives them
+// (GenJobName in pkg/util/placement there).
+func FirstJobNames(js *jobsetapi.JobSet) []string {
+	var names []string
+	for _, rj := range firstJobs(js) {
+		for i := range rj.Replicas {
+			names = append(names, fmt.Sprintf("%s-%s-%d", js.Name, rj.Name, i))
+		}
+	}
+	return names
 }
 
 // firstJobs returns the replicated jobs whose child Jobs wait for no other.
