@@ -143,3 +143,37 @@ func TestWaitForJobSet(t *testing.T) {
 		})
 	}
 }
+
+// JobSet cannot make a Job whose name another one has.
+func TestJobWithoutTheNameOfItsChildJobDoesNotQueue(t *testing.T) {
+	tests := map[string]struct {
+		// owned has the JobSet control the Job of that name, there that it is there.
+		there, owned bool
+		labels       map[string]string
+		want         string
+	}{
+		"there is no Job yet":            {there: false, labels: queueLabel},
+		"JobSet made the Job":            {there: true, owned: true, labels: queueLabel},
+		"somebody else made it":          {there: true, labels: queueLabel, want: "needs a Job job-node-0"},
+		"a TrainJob that is in no queue": {there: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, js := suspendedJob()
+			stored.Labels, js.Spec.ReplicatedJobs = tc.labels, []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
+			r, recorder := newReconciler(t, stored, js)
+			child := doneJob(js)
+			if child.Name = "job-node-0"; !tc.owned {
+				child.OwnerReferences = nil
+			}
+			if tc.there {
+				expect.NoError(t, r.env.client.Create(t.Context(), child))
+			}
+			outcome := jobOf(r, stored).awaitNames(t.Context(), js)
+			expect.That(t, outcome.err == nil && outcome.unqueued == (tc.want != ""), "It queues: %t; error: %v", !outcome.unqueued, outcome.err)
+			wantTold(t, eventsSoFar(recorder, ""), tc.want)
+		})
+	}
+}
+
+var queueLabel = map[string]string{"kueue.x-k8s.io/queue-name": "q"}
