@@ -144,3 +144,30 @@ func TestReclaimable(t *testing.T) {
 		})
 	}
 }
+
+func TestDue(t *testing.T) {
+	inOrder := jobSet(makeJob("first"), makeJob("second"))
+	inOrder.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
+	tests := map[string]struct {
+		js       *jobsetapi.JobSet
+		statuses jobs
+		want     []string
+	}{
+		"all at once":                    {js: jobSet(makeJob("first"), makeJob("second")), want: []string{"first", "second"}},
+		"in order, before the first":     {js: inOrder, want: []string{"first"}},
+		"in order, the first is ready":   {js: inOrder, statuses: jobs{status("first", 1, 0, 0)}, want: []string{"first", "second"}},
+		"in order, the first is done":    {js: inOrder, statuses: jobs{status("first", 0, 1, 0)}, want: []string{"first", "second"}},
+		"in order, the first has failed": {js: inOrder, statuses: jobs{status("first", 0, 0, 1)}, want: []string{"first", "second"}},
+		"one that waits for a download":  {js: jobSet(makeJob("data"), makeJob("node").dependsOn("data", jobsetapi.DependencyComplete)), want: []string{"data"}},
+		"one whose download is done":     {js: jobSet(makeJob("data"), makeJob("node").dependsOn("data", jobsetapi.DependencyComplete)), statuses: jobs{status("data", 0, 1, 0)}, want: []string{"data", "node"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, rj := range Due(tc.js, tc.statuses) {
+				got = append(got, rj.Name)
+			}
+			expect.Same(t, "Unexpected replicated jobs", tc.want, got)
+		})
+	}
+}
