@@ -183,6 +183,8 @@ func (r *run) steady(ctx context.Context, when string) {
 	before := -1
 	err := wait.PollUntilContextTimeout(ctx, quiet, settleTimeout/2, true, func(context.Context) (bool, error) {
 		r.background.Wait()
+		// What runs by now may not have run a moment ago.
+		r.eventually(ctx, func(g Gomega) { r.allAreCounted(ctx, g) }, "Trainer has heard of the pods that run")
 		last := before
 		before = len(refs(r.writes()))
 		return before == last && r.child.ready(ctx) == nil, nil
