@@ -381,7 +381,7 @@ var mutants = slices.Concat(
 		mutant{Breaks: "a pod that somebody labels keeps another job's quota", Test: "TestPodsLeft",
 			Search: "there && (jobSet == nil || jobSet.Name != name.Name)", Replace: "there && jobSet != nil && jobSet.Name != name.Name"},
 		mutant{Breaks: "a pod that somebody labels keeps another job's quota when its Job is gone", Test: "TestPodsLeft",
-			Search: "!there && pods[i].Labels[kueueconstants.PodSetLabel] == \"\"", Replace: "!there && pods[i].Name == \"\""},
+			Search: "!there && pods[i].Labels[kueueconstants.PodSetLabel] == \"\"", Replace: "!there && pods[i].Labels[kueueconstants.PodSetLabel] == \"*\""},
 		mutant{Breaks: "a pod at a gate of its user's holds no quota", Test: "TestPodsLeft",
 			Search: "!patch.HasAdmissionGate(pod.Spec.SchedulingGates)", Replace: "!patch.HasAdmissionGate(pod.Spec.SchedulingGates) && len(pod.Spec.SchedulingGates) == 0"},
 		mutant{Breaks: "the JobSet that is made again of a job that has ended counts for nothing", Test: "TestActive",
