@@ -203,6 +203,13 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			ask: func(ctx context.Context, s *scene, c client.Client) error { return c.Create(ctx, s.likePod("other")) }},
 		"make a pod look like a TrainJob's": {words: "leave out label",
 			ask: patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"}}}`)},
+		"hide a pod that runs": {words: "runs on the quota of its TrainJob",
+			ask: patches(&corev1.Pod{}, "sized", `{"metadata":{"labels":{"kueue.x-k8s.io/podset":null}}}`)},
+		"hide a pod that runs from its JobSet": {words: "runs on the quota of its TrainJob",
+			ask: patches(&corev1.Pod{}, "sized", `{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-name":null}}}`)},
+		"orphan a pod that runs": {words: "runs on the quota of its TrainJob", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			return patches(&corev1.Pod{}, s.Pods(ctx, "runs")[0].Name, dropOwner)(ctx, s, c)
+		}},
 		"resize a pod": {words: "it cannot be resized", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			const more = `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"64"}}}]}}`
 			return c.SubResource("resize").Patch(ctx, &corev1.Pod{ObjectMeta: s.meta("sized")}, client.RawPatch(types.StrategicMergePatchType, []byte(more)))
@@ -267,6 +274,7 @@ var tenantsFlows = map[string]request{
 	"resume a child Job that is no TrainJob's":                     patches(&batchv1.Job{}, "bare-node-0", `{"spec":{"suspend":false}}`),
 	"orphan the child Job of a TrainJob without a queue":           deletes(&batchv1.Job{}, "free-node-0", orphaning),
 	"delete a gated pod":                                           deletes(&corev1.Pod{}, "gated"),
+	"annotate a pod that runs":                                     patches(&corev1.Pod{}, "sized", annotate),
 	"annotate a gated pod":                                         patches(&corev1.Pod{}, "gated", annotate),
 	"create a ConfigMap": func(ctx context.Context, s *scene, c client.Client) error {
 		return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: s.meta("other-runtime-snapshot")})
