@@ -108,7 +108,8 @@ func (j *job) mayComeBack() time.Duration {
 	return j.mayBeMadeAgain()
 }
 
-// mayBeMadeAgain is mayComeBack of a job that has not ended.
+// mayBeMadeAgain returns how long Trainer may still make a JobSet of a job by what it saw before that was
+// suspended, whatever it was suspended for.
 func (j *job) mayBeMadeAgain() time.Duration {
 	if j.ManagedExternally() || !j.IsSuspended() || trainerAgrees(j) {
 		return 0

@@ -117,7 +117,7 @@ func (m *memory) end(job *trainjob.TrainJob) *metav1.Condition {
 	return nil
 }
 
-// heldSince returns since when this process knows that a job which has ended is suspended.
+// heldSince returns since when this process knows that a job which has ended, or is deleted, is suspended.
 func (m *memory) heldSince(job *trainjob.TrainJob) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
