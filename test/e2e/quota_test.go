@@ -73,7 +73,8 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
 		Expect(w.Delete(ctx, job.Obj())).To(Succeed())
-		w.deleteJobSet(ctx, "first")
+		// In the background Trainer, which has yet to hear of the suspension, would make the next at once.
+		w.deleteJobSet(ctx, "first", client.PropagationPolicy(metav1.DeletePropagationForeground))
 		w.eventuallyFollows(ctx, "next")
 		Expect(get(ctx, w, &trainer.TrainJob{}, "first").Spec.Suspend).To(HaveValue(BeTrue()))
 	}, SpecTimeout(specTimeout))
@@ -83,6 +84,9 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 		w.MakeRunning(ctx, w.slow("first"), 1, onH100)
 
 		Expect(w.Delete(ctx, w.Job("first").Obj())).To(Succeed())
+		// JobSet would suspend the former Job of the name while it is deleted, and Kubernetes' Job
+		// controller, which keeps its expectations by name, would make no pod of the next one.
+		w.EventuallyGone(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "first-node-0"}})
 		Eventually(ctx, func() error { return w.Create(ctx, w.Job("first").GPUs("8").Obj()) }).Should(Succeed())
 		w.eventuallyFollows(ctx, "first")
 	}, SpecTimeout(specTimeout))
@@ -272,9 +276,9 @@ func (w *site) eventuallyRefusedByJobSet(ctx context.Context, job string) {
 	}).Should(ContainElement(ContainSubstring("spec.replicatedJobs")))
 }
 
-func (w *site) deleteJobSet(ctx context.Context, name string) {
+func (w *site) deleteJobSet(ctx context.Context, name string, how ...client.DeleteOption) {
 	GinkgoHelper()
-	Expect(client.IgnoreNotFound(w.Delete(ctx, get(ctx, w, &jobsetapi.JobSet{}, name)))).To(Succeed())
+	Expect(client.IgnoreNotFound(w.Delete(ctx, get(ctx, w, &jobsetapi.JobSet{}, name), how...))).To(Succeed())
 }
 
 // eventuallyOtherJobSet waits until Trainer has made another JobSet of a job, and nothing is left of
