@@ -168,7 +168,7 @@ build: ## Build the manager and the kubectl plugin, with its completion.
 unit: ## Run the unit tests.
 	go test $(EVENTS) -vet=off ./pkg/... ./cmd/... ./test/kit/... ./test/attempt/... ./test/bench/... ./test/ledger/... ./test/mutants/... ./test/docs/... ./test/gate/... ./test/faults/internal/...
 	KUBECONFIG= go test $(EVENTS) -run '^$$' -bench . -benchtime 1x ./pkg/integration
-	go test $(EVENTS) -skip TestFaults ./test/faults
+	go test $(EVENTS) -skip 'TestFaults|TestAdversary' ./test/faults ./test/adversary
 	@# They read files beside their modules, which the go command does not look at before it takes a result for the same.
 	go test -C test/localcluster $(EVENTS) -count=1 ./...
 	go test -C release $(EVENTS) -count=1 ./...
@@ -222,9 +222,9 @@ define on-a-cluster
 	$(1) $(BIN)/localcluster up;
 endef
 
-# Most of these specs stop or change components, so that each is alone on its cluster.
-.PHONY: e2e-control
-e2e-control: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run the e2e specs on a control plane beside that of make e2e, one after the other.
+# Specs that stop or change components, or make what a page of the docs names: each is alone on its cluster.
+.PHONY: e2e-control e2e-pages
+e2e-control e2e-pages: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run the e2e specs on a control plane beside that of make e2e, one after the other.
 	$(call on-a-cluster) $(call specs,e2e,1) $(E2E_FLAGS)
 
 .PHONY: e2e-core-2.1
@@ -251,6 +251,11 @@ faults: $(BIN)/localcluster ## Crash and fault injection: all plans, against the
 .PHONY: faults-sample
 faults-sample: $(BIN)/localcluster ## Crash and fault injection: some plans that a seed chooses, in a few minutes.
 	go test $(EVENTS) ./test/faults -count=1 -parallel 4 -timeout 20m -v $(FAULTS_FLAGS)
+
+# What make adversary tries, e.g. ADVERSARY_FLAGS='-adversary.for=30m -adversary.seed=1 -adversary.hints=jobs=20'.
+.PHONY: adversary
+adversary: $(BIN)/localcluster ## Have tenants try whatever the API lets them do to queued TrainJobs, for five minutes by a seed.
+	go test $(EVENTS) ./test/adversary -count=1 -parallel 8 -timeout 4h -v -run TestAdversary -adversary.out=$(CURDIR)/.tests/adversary $(ADVERSARY_FLAGS)
 
 # Built on demand, as their release has them, but for what looks for targets in clouds.
 .PHONY: $(BIN)/prometheus $(BIN)/promtool

@@ -21,7 +21,7 @@ const (
 	tablesTitle = "# What make bench measured\n\n[How to read it](method.md#how-to-read-it). All of this page is written by make bench.\n\n"
 )
 
-// writeReport writes the raw numbers and the plots to performance/ below dir, and the
+// writeReport writes the raw numbers to performance/ below dir, and the
 // tables into performance.md there; they are given, too.
 func writeReport(dir string, results *Results) (string, error) {
 	details := filepath.Join(dir, "performance")
@@ -32,17 +32,10 @@ func writeReport(dir string, results *Results) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	files, err := plots(results)
-	if err != nil {
-		return "", err
-	}
-	files["results.json"] = append(raw, '\n')
-	for name, content := range files {
-		err = errors.Join(err, os.WriteFile(filepath.Join(details, name), content, 0o644))
-	}
-	return summary(results) + tables(results), errors.Join(err,
+	return summary(results) + tables(results), errors.Join(
+		os.WriteFile(filepath.Join(details, "results.json"), append(raw, '\n'), 0o644),
 		os.WriteFile(filepath.Join(details, "tables.md"), []byte(tablesTitle+tables(results)), 0o644),
-		replaceGenerated(filepath.Join(dir, "performance.md"), summary(results)+pictures(files)))
+		replaceGenerated(filepath.Join(dir, "performance.md"), summary(results)))
 }
 
 // earlierResults reads the raw numbers of a report, to which others are added. Those of
@@ -62,17 +55,6 @@ func earlierResults(dir string, machine Machine) (*Results, error) {
 		return nil, fmt.Errorf("the report of %s was measured on another machine: measure all of it", dir)
 	}
 	return results, nil
-}
-
-// pictures shows the plots that there are.
-func pictures(files map[string][]byte) string {
-	var out strings.Builder
-	for _, name := range []string{"starts.svg", "cpu.svg", "growth.svg"} {
-		if _, ok := files[name]; ok {
-			fmt.Fprintf(&out, "\n![%s](performance/%s)\n", strings.TrimSuffix(name, ".svg"), name)
-		}
-	}
-	return out.String()
 }
 
 // replaceGenerated leaves what people wrote around the marks as it is. Where there is no

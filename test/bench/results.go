@@ -185,3 +185,60 @@ func curve(times []time.Time, from time.Time) []float64 {
 	}
 	return tenths
 }
+
+// largest returns the size of the largest burst or stream that all its columns have.
+func largest(results *Results, how shape) int {
+	n := 0
+	for _, size := range results.sizes(how) {
+		if len(results.at(how, size)) == len(results.columns(how)) {
+			n = max(n, size)
+		}
+	}
+	return n
+}
+
+// at returns the runs of a size, in the order of the columns.
+func (r *Results) at(how shape, n int) []*Run {
+	var found []*Run
+	for _, column := range allColumns {
+		if run := r.run(column.name, how, n); run != nil {
+			found = append(found, run)
+		}
+	}
+	return found
+}
+
+// sizes returns the sizes of the runs of a shape, ascending.
+func (r *Results) sizes(how shape) []int {
+	var sizes []int
+	for _, run := range r.Runs {
+		if run.Shape == how && !slices.Contains(sizes, run.Jobs) {
+			sizes = append(sizes, run.Jobs)
+		}
+	}
+	slices.Sort(sizes)
+	return sizes
+}
+
+// columns names the columns that have runs of a shape.
+func (r *Results) columns(how shape) []string {
+	var found []string
+	for _, column := range allColumns {
+		if slices.ContainsFunc(r.Runs, func(run *Run) bool { return run.Column == column.name && run.Shape == how }) {
+			found = append(found, column.name)
+		}
+	}
+	return found
+}
+
+// growth returns the sizes of the bursts that the first and the last column have in common.
+func (r *Results) growth() []int {
+	return slices.DeleteFunc(r.sizes(burst), func(n int) bool {
+		return r.run(allColumns[0].name, burst, n) == nil || r.run(allColumns[len(allColumns)-1].name, burst, n) == nil
+	})
+}
+
+// cpuPerJob is what Kueue and the manager used per TrainJob, from the first create on.
+func (r *Run) cpuPerJob() float64 {
+	return (r.Used.cpu("kueue", "kueue-trainer") + r.UsedToCreate.cpu("kueue", "kueue-trainer")) / float64(r.Jobs)
+}

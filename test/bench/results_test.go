@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/xml"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,24 +97,6 @@ func TestTables(t *testing.T) {
 func TestNothingIsToldOfWhatWasNotMeasured(t *testing.T) {
 	got := summary(measured()) + tables(measured())
 	expect.That(t, !strings.Contains(got, "NaN"), "NaN in\n%s", got)
-}
-
-func TestPlots(t *testing.T) {
-	results := measured()
-	results.Runs[1].Starts = []float64{1, 2, 3}
-	results.Runs = append(results.Runs, &Run{Column: "in-tree", Shape: burst, Jobs: 100}, &Run{Column: "external", Shape: burst, Jobs: 100})
-	files := expect.Must(plots(results))(t)
-	for name, wants := range map[string][]string{
-		"starts.svg": {"A burst of 200 TrainJobs", "in-tree as shipped", "kueue-trainer"},
-		"cpu.svg":    {"API server", ">10<", "kueue-trainer"},
-		"growth.svg": {"TrainJobs in a burst", "kueue-trainer"},
-	} {
-		expect.NoError(t, xml.Unmarshal(files[name], &struct{}{}))
-		for _, want := range wants {
-			expect.That(t, strings.Contains(string(files[name]), want), "%s has no %s", name, want)
-		}
-	}
-	expect.Same(t, "Unexpected number of plots of nothing", 0, len(expect.Must(plots(&Results{}))(t)))
 }
 
 func TestReplaceGenerated(t *testing.T) {

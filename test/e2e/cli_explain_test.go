@@ -291,6 +291,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 		job := w.Job("waits").GPUs("8")
 		metav1.SetMetaDataLabel(&job.ObjectMeta, constants.PrebuiltWorkloadLabel, "nowhere")
 		w.Make(ctx, job.Obj())
+		w.EventuallyTold(ctx, "waits", "PrebuiltWorkloadUnusable", "nowhere is not there")
 		e := w.eventuallyExplained(ctx, "waits", explain.Unqueued, "PrebuiltMissing")
 		Expect(e.State.Stuck).To(BeTrue(), e.State.Message)
 	}, SpecTimeout(specTimeout))

@@ -69,7 +69,8 @@ const ofGenerations = "(mainjob|exact|others|restore|start|quota|rules|walk|gene
 // longest and mostly waits.
 var gateParts = []part{
 	generated, binaries, nodeImage,
-	shared(e2e("e2e-control", "e2e-control", "(control || docs-page) && !long")),
+	shared(e2e("e2e-control", "e2e-control", "control && !long")),
+	shared(e2e("e2e-pages", "e2e-pages", "docs-page && !control && !long")),
 	parallel(shared(e2e("e2e", "e2e", "!long && !control && !docs-page"))),
 	kind("kind-core"),
 	e2e("fleet", "e2e-fleet", "!long"),
@@ -86,7 +87,8 @@ var allParts = []part{
 	{name: "race", target: []string{"race"}, busy: true, specs: true, needs: []string{"generated"}},
 	{name: "generations", target: []string{"generations"}, busy: true, specs: true, needs: []string{"generated"}},
 	parallel(shared(e2e("e2e", "e2e", "!control && !docs-page"))),
-	shared(e2e("e2e-control", "e2e-control", "control || docs-page")),
+	shared(e2e("e2e-control", "e2e-control", "control")),
+	shared(e2e("e2e-pages", "e2e-pages", "docs-page && !control")),
 	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"}},
 	{name: "e2e-2.1-all", target: []string{"e2e-2.1"}, specs: true, needs: []string{"e2e-2.1"}},
 	{name: "e2e-2.2", target: []string{"e2e-2.2"}, specs: true, needs: []string{"e2e-2.1-all"}},
