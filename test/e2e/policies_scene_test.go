@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -33,14 +32,11 @@ type scene struct {
 	tenant client.Client
 }
 
-// tenantsRoles are the ClusterRoles of a namespace's admin.
-var tenantsRoles = []string{"admin", "kueue-batch-admin-role"}
-
 func newScene(ctx context.Context) *scene {
 	GinkgoHelper()
 	w := newWorld(ctx)
 	s := &scene{site: w, tenant: as("tenant-" + w.Suffix)}
-	w.allow(ctx, "tenant-"+w.Suffix)
+	w.AllowTenant(ctx, "tenant-"+w.Suffix)
 	w.Pools(ctx, "8", "0")
 	runtime := w.CopyRuntime(ctx, "torch-distributed")
 	side := runtime.Spec.Template.Spec.ReplicatedJobs[0].DeepCopy()
@@ -57,22 +53,6 @@ func newScene(ctx context.Context) *scene {
 	s.makeGoing(ctx)
 	s.makeBystanders(ctx)
 	return s
-}
-
-// allow binds a user to the tenant's roles, and to one that deletes more at a time and resizes pods.
-func (w *site) allow(ctx context.Context, user string) {
-	GinkgoHelper()
-	w.Make(ctx, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "sweeper"},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"trainer.kubeflow.org"}, Resources: []string{"trainjobs"}, Verbs: []string{"deletecollection"}},
-			{APIGroups: []string{"jobset.x-k8s.io"}, Resources: []string{"jobsets"}, Verbs: []string{"deletecollection"}},
-			{APIGroups: []string{""}, Resources: []string{"pods/resize"}, Verbs: []string{"patch"}},
-		},
-	}, kit.RoleBinding(w.Namespace, "Role/sweeper", user))
-	for _, role := range tenantsRoles {
-		w.Make(ctx, kit.RoleBinding(w.Namespace, role, user))
-	}
 }
 
 // makeGoing makes what is deleted, or is about to be, and waits for what it has made.

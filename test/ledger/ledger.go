@@ -32,19 +32,21 @@ var (
 	}
 )
 
-// Kinds returns what has to be recorded for a check of one namespace.
-func Kinds(namespace string) []record.Kind {
+// Kinds returns what has to be recorded for a check of some namespaces.
+func Kinds(namespaces ...string) []record.Kind {
 	var kinds []record.Kind
 	for _, gvr := range clusterWide {
 		kinds = append(kinds, record.Kind{GroupVersionResource: gvr})
 	}
-	for _, gvr := range namespaced {
-		kinds = append(kinds, record.Kind{GroupVersionResource: gvr, Namespace: namespace})
+	for _, namespace := range namespaces {
+		for _, gvr := range namespaced {
+			kinds = append(kinds, record.Kind{GroupVersionResource: gvr, Namespace: namespace})
+		}
 	}
 	return kinds
 }
 
-// Ledger records what goes on in one namespace.
+// Ledger records what goes on in some namespaces.
 type Ledger struct {
 	recorder *record.Recorder
 	cancel   context.CancelFunc
@@ -55,11 +57,11 @@ type Ledger struct {
 }
 
 // Watch records until Close.
-func Watch(ctx context.Context, api dynamic.Interface, namespace string) (*Ledger, error) {
+func Watch(ctx context.Context, api dynamic.Interface, namespaces ...string) (*Ledger, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &Ledger{cancel: cancel}
 	var err error
-	if l.recorder, err = record.Start(ctx, api, Kinds(namespace), l.take); err != nil {
+	if l.recorder, err = record.Start(ctx, api, Kinds(namespaces...), l.take); err != nil {
 		cancel()
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -145,6 +146,26 @@ func (w *World) MakeRuntime(ctx context.Context, name string, changes ...kit.Run
 	runtime := w.CopyRuntime(ctx, name, changes...)
 	w.Make(ctx, runtime)
 	return runtime.Name
+}
+
+// TenantRoles are the ClusterRoles of a namespace's admin.
+var TenantRoles = []string{"admin", "kueue-batch-admin-role"}
+
+// AllowTenant binds a user to the roles of a namespace's admin, and to one that deletes more at a time and
+// resizes pods.
+func (w *World) AllowTenant(ctx context.Context, user string) {
+	types.MarkAsHelper()
+	w.Make(ctx, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "sweeper"},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"trainer.kubeflow.org"}, Resources: []string{"trainjobs"}, Verbs: []string{"deletecollection"}},
+			{APIGroups: []string{"jobset.x-k8s.io"}, Resources: []string{"jobsets"}, Verbs: []string{"deletecollection"}},
+			{APIGroups: []string{""}, Resources: []string{"pods/resize"}, Verbs: []string{"patch"}},
+		},
+	}, kit.RoleBinding(w.Namespace, "Role/sweeper", user))
+	for _, role := range TenantRoles {
+		w.Make(ctx, kit.RoleBinding(w.Namespace, role, user))
+	}
 }
 
 // Read reads an object of the world's namespace, or a cluster-wide one.

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adversary
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+)
+
+var (
+	seed     = flag.Uint64("adversary.seed", 0, "what the tenants draw is drawn by; 0: by the clock")
+	length   = flag.Duration("adversary.for", 5*time.Minute, "no walk begins later than this")
+	tenants  = flag.Int("adversary.tenants", 4, "how many walk beside each other")
+	steps    = flag.Int("adversary.steps", 60, "actions of a walk")
+	hints    = flag.String("adversary.hints", "", "weights of resources and verbs, like jobs=20,delete=9")
+	shrinks  = flag.Duration("adversary.shrink", 5*time.Minute, "time to find the shortest sequence of a walk that fails")
+	replayed = flag.String("adversary.replay", "", "file of a walk that failed, to walk it again")
+	saved    = flag.String("adversary.out", "", "directory for walks that fail and for the logs")
+)
+
+// localDir is the LOCAL_DIR of the cluster that the test brings up.
+const localDir = ".local-adversary"
+
+// harness is the cluster, and what all walks know of it.
+type harness struct {
+	cluster *world.Cluster
+	schemas *schemas
+	hints   weights
+	actions atomic.Int64
+	pid     int
+}
+
+func TestAdversary(t *testing.T) {
+	ctx := context.WithoutCancel(t.Context())
+	h := &harness{hints: expect.Must(parseWeights(*hints))(t)}
+	h.cluster = expect.Must(world.Open(ctx, localDir, os.Stderr, "--nodes", "64"))(t)
+	t.Cleanup(func() { expect.NoError(t, h.cluster.Stop(ctx, os.Stderr)) })
+	h.pid = expect.Must(h.cluster.PIDs())(t)[h.cluster.Manager()]
+	if *replayed != "" {
+		var actions []action
+		expect.NoError(t, json.Unmarshal(expect.Must(os.ReadFile(*replayed))(t), &actions))
+		h.report(t, h.walk(ctx, t, repeating(ctx, actions)))
+		return
+	}
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano()) % 1e6
+	}
+	t.Logf("-adversary.seed=%d", *seed)
+	began := time.Now()
+	t.Cleanup(func() {
+		t.Logf("%d actions, %.1f a second", h.actions.Load(), float64(h.actions.Load())/time.Since(began).Seconds())
+	})
+	for tenant := range *tenants {
+		t.Run(fmt.Sprintf("tenant %d", tenant), func(t *testing.T) {
+			t.Parallel()
+			h.tries(ctx, t, tenant, began.Add(*length))
+		})
+	}
+}
+
+// tries walks until the time is over, or a walk has failed.
+func (h *harness) tries(ctx context.Context, t *testing.T, tenant int, until time.Time) {
+	for n := 0; n == 0 || time.Now().Before(until) && !t.Failed(); n++ {
+		t.Run(fmt.Sprintf("walk %d", n), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(*seed, uint64(tenant)<<32|uint64(n)))
+			o := h.walk(ctx, t, func(w *walk) []action { return w.random(ctx, r, h.known(t, w), *steps, h.hints) })
+			if len(o.found) > 0 {
+				h.report(t, h.shortened(ctx, t, o))
+			}
+		})
+	}
+}
+
+// known reads the schemas once.
+func (h *harness) known(t *testing.T, w *walk) *schemas {
+	t.Helper()
+	return expect.Must(schemasOf(h.cluster.Config, w.resources))(t)
+}
+
+// outcome is what a walk did, and what was found.
+type outcome struct {
+	actions []action
+	found   []finding
+	log     string
+}
+
+// walk makes a world, takes the steps in it, which are returned, and judges.
+func (h *harness) walk(ctx context.Context, t *testing.T, take func(*walk) []action) outcome {
+	t.Helper()
+	var log strings.Builder
+	w := newWalk(ctx, gomega.NewWithT(t), h.cluster, &log)
+	defer w.close(ctx)
+	expect.NoError(t, within(ctx, holding, func(ctx context.Context) error { return w.starts(ctx, "bystander") }))
+	actions := take(w)
+	if *saved != "" {
+		expect.NoError(t, os.MkdirAll(*saved, 0o755))
+		expect.NoError(t, os.WriteFile(filepath.Join(*saved, w.Namespace+".log"), []byte(log.String()), 0o644))
+	}
+	h.actions.Add(int64(len(actions)))
+	found, err := w.judge(ctx)
+	expect.NoError(t, err)
+	pids := expect.Must(h.cluster.PIDs())(t)
+	if _, err := os.Stat("/proc/" + strconv.Itoa(h.pid)); err != nil || pids[h.cluster.Manager()] != h.pid {
+		found = append(found, finding{"the manager has ended", strconv.Itoa(h.pid)})
+	}
+	return outcome{actions, found, log.String()}
+}
+
+// repeating takes the steps of another walk.
+func repeating(ctx context.Context, actions []action) func(*walk) []action {
+	return func(w *walk) []action {
+		for _, a := range actions {
+			w.do(ctx, a)
+		}
+		return actions
+	}
+}
+
+// shortened finds a shorter sequence that breaks the same rule.
+func (h *harness) shortened(ctx context.Context, t *testing.T, o outcome) outcome {
+	t.Helper()
+	rule, until := o.found[0].rule, time.Now().Add(*shrinks)
+	t.Logf("%s, after %d actions; looking for fewer", o.found[0], len(o.actions))
+	shrink(o.actions, func(actions []action) bool {
+		again := h.walk(ctx, t, repeating(ctx, actions))
+		fails := slices.ContainsFunc(again.found, func(f finding) bool { return f.rule == rule })
+		if fails {
+			o = again
+		}
+		return fails
+	}, func() bool { return time.Now().Before(until) })
+	return o
+}
+
+// report fails the test with what was found and how, and keeps it.
+func (h *harness) report(t *testing.T, o outcome) {
+	t.Helper()
+	if len(o.found) == 0 {
+		return
+	}
+	name := strings.NewReplacer("/", "-", " ", "").Replace(t.Name())
+	if *saved != "" {
+		expect.NoError(t, os.MkdirAll(*saved, 0o755))
+		expect.NoError(t, os.WriteFile(filepath.Join(*saved, name+".json"), expect.Must(json.MarshalIndent(o.actions, "", " "))(t), 0o644))
+		expect.NoError(t, os.WriteFile(filepath.Join(*saved, name+".log"), []byte(o.log), 0o644))
+	}
+	var what strings.Builder
+	for _, f := range o.found {
+		fmt.Fprintln(&what, f)
+	}
+	_, _ = io.WriteString(&what, script(o.actions))
+	t.Errorf("%d actions of seed %d:\n%s", len(o.actions), *seed, what.String())
+}
+
+// parseWeights reads hints.
+func parseWeights(text string) (weights, error) {
+	out := weights{}
+	for _, hint := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
+		name, amount, _ := strings.Cut(hint, "=")
+		n, err := strconv.Atoi(amount)
+		if err != nil {
+			return nil, fmt.Errorf("hint %q: %w", hint, err)
+		}
+		out[name] = n
+	}
+	return out, nil
+}

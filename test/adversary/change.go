@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adversary
+
+import (
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// change sets a field of an object, or takes it away. A list is changed as a whole.
+type change struct {
+	path    []string
+	value   any
+	removed bool
+}
+
+// drawer draws changes at random: fields from the schema, values from what other objects have there.
+type drawer struct {
+	*rand.Rand
+	schemas *schemas
+	// live are the objects of the cluster that the tenant may have seen.
+	live []*unstructured.Unstructured
+}
+
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+
+// one reports true once in n times.
+func (d *drawer) one(n int) bool { return d.IntN(n) == 0 }
+
+// change draws one of an object, below one of its sections: "metadata", "spec", "status" or another.
+func (d *drawer) change(obj *unstructured.Unstructured, section string) (change, bool) {
+	if section == "metadata" {
+		return d.metadata(obj), true
+	}
+	of := d.schemas.field(d.schemas.of(obj.GroupVersionKind()), section)
+	value, there := obj.Object[section]
+	if !there && of == nil {
+		return change{}, false
+	}
+	return d.below([]string{section}, value, of), true
+}
+
+// below draws a change of a value, or of something in it.
+func (d *drawer) below(path []string, value any, of map[string]any) change {
+	of = d.schemas.resolve(of)
+	switch value := value.(type) {
+	case map[string]any:
+		if key, ok := d.key(value, of); ok && !d.one(8) {
+			return d.below(append(slices.Clone(path), key), value[key], d.schemas.field(of, key))
+		}
+	case []any:
+		if list, ok := d.list(value, d.schemas.items(of)); ok {
+			return change{path: path, value: list}
+		}
+	}
+	if value != nil && d.one(4) {
+		return change{path: path, removed: true}
+	}
+	return change{path: path, value: d.value(path[len(path)-1], value, of, 0)}
+}
+
+// key picks a field, one that is set more often than not.
+func (d *drawer) key(value, of map[string]any) (string, bool) {
+	set, known := slices.Sorted(maps.Keys(value)), d.schemas.fields(of)
+	switch {
+	case len(set) > 0 && (len(known) == 0 || !d.one(3)):
+		return pick(d.Rand, set), true
+	case len(known) > 0:
+		return pick(d.Rand, known), true
+	}
+	return "", false
+}
+
+// list draws another list: an item less, an item twice, one more, or one that is changed.
+func (d *drawer) list(value []any, of map[string]any) ([]any, bool) {
+	list := runtime.DeepCopyJSONValue(value).([]any)
+	if len(list) == 0 {
+		return nil, false
+	}
+	at := d.IntN(len(list))
+	switch d.IntN(6) {
+	case 0:
+		return slices.Delete(list, at, at+1), true
+	case 1:
+		return append(list, runtime.DeepCopyJSONValue(list[at])), true
+	case 2:
+		return append(list, d.value("", nil, of, 0)), true
+	}
+	item, isMap := list[at].(map[string]any)
+	if !isMap {
+		list[at] = d.value("", list[at], of, 0)
+		return list, true
+	}
+	d.below([]string{"item"}, item, of).applyTo(map[string]any{"item": item})
+	return list, true
+}
+
+// value draws a value of a field: another object's, the same doubled, a huge one, or any.
+func (d *drawer) value(field string, now any, of map[string]any, depth int) any {
+	of = d.schemas.resolve(of)
+	if others := d.others(field); len(others) > 0 && d.one(2) {
+		return runtime.DeepCopyJSONValue(pick(d.Rand, others))
+	}
+	switch now := now.(type) {
+	case int64:
+		return pick(d.Rand, []any{now * 2, now + 1, int64(0), int64(-1), int64(math.MaxInt32)})
+	case bool:
+		return !now
+	case string:
+		return d.text(now)
+	}
+	return d.any(of, depth)
+}
+
+func (d *drawer) text(now string) any {
+	if amount, err := apiresource.ParseQuantity(now); err == nil {
+		twice := amount.DeepCopy()
+		twice.Add(amount)
+		return pick(d.Rand, []any{twice.String(), "0", "1", "1Ei"})
+	}
+	return pick(d.Rand, []any{"", now + now, now + "-x", strings.Repeat("x", 1<<d.IntN(18))})
+}
+
+// any draws what a schema allows, as far as its types say.
+func (d *drawer) any(of map[string]any, depth int) any {
+	if enum, ok := of["enum"].([]any); ok && len(enum) > 0 {
+		return pick(d.Rand, enum)
+	}
+	switch of["type"] {
+	case "integer", "number":
+		return pick(d.Rand, []any{int64(0), int64(1), int64(2), int64(-1), int64(math.MaxInt32)})
+	case "boolean":
+		return d.one(2)
+	case "array":
+		if depth > 4 {
+			return []any{}
+		}
+		return []any{d.value("", nil, d.schemas.items(of), depth+1)}
+	case "object":
+		return d.object(of, depth)
+	}
+	if of["format"] == "int-or-string" || of["x-kubernetes-int-or-string"] == true {
+		return pick(d.Rand, []any{"1", "8", int64(1)})
+	}
+	return pick(d.Rand, []any{"a", "true", "1"})
+}
+
+// object draws its required fields, and one or two more.
+func (d *drawer) object(of map[string]any, depth int) any {
+	out := map[string]any{}
+	required, _ := of["required"].([]any)
+	for _, field := range required {
+		name, _ := field.(string)
+		out[name] = d.value(name, nil, d.schemas.field(of, name), depth+1)
+	}
+	known := d.schemas.fields(of)
+	for range 2 {
+		if len(known) > 0 && depth < 4 {
+			name := pick(d.Rand, known)
+			out[name] = d.value(name, nil, d.schemas.field(of, name), depth+1)
+		}
+	}
+	return out
+}
+
+// others returns the values that a field of that name has in an object of the cluster.
+func (d *drawer) others(field string) []any {
+	if field == "" || len(d.live) == 0 {
+		return nil
+	}
+	var found []any
+	var find func(value any)
+	find = func(value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				if key == field {
+					found = append(found, value[key])
+				}
+				find(value[key])
+			}
+		case []any:
+			for _, item := range value {
+				find(item)
+			}
+		}
+	}
+	for range 3 {
+		find(withoutManagedFields(pick(d.Rand, d.live)))
+	}
+	return found
+}
+
+func withoutManagedFields(obj *unstructured.Unstructured) map[string]any {
+	out := maps.Clone(obj.Object)
+	meta, _, _ := unstructured.NestedMap(obj.Object, "metadata")
+	delete(meta, "managedFields")
+	out["metadata"] = meta
+	return out
+}
+
+// applyTo makes the change in an object.
+func (c change) applyTo(obj map[string]any) {
+	if c.removed {
+		unstructured.RemoveNestedField(obj, c.path...)
+		return
+	}
+	// Where a parent is no object, there is nothing to set; the API server has the object as it is.
+	_ = unstructured.SetNestedField(obj, runtime.DeepCopyJSONValue(c.value), c.path...)
+}
+
+// mergePatch is the change as the patch of that type.
+func (c change) mergePatch() map[string]any {
+	value := c.value
+	if c.removed {
+		value = nil
+	}
+	out := map[string]any{c.path[len(c.path)-1]: value}
+	for _, field := range slices.Backward(c.path[:len(c.path)-1]) {
+		out = map[string]any{field: out}
+	}
+	return out
+}
+
+// jsonPatch is the change of an object as the patch of that type.
+func (c change) jsonPatch(obj map[string]any) []any {
+	var ops []any
+	pointer := ""
+	for i, field := range c.path {
+		pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(field)
+		_, there, _ := unstructured.NestedFieldNoCopy(obj, c.path[:i+1]...)
+		switch {
+		case i == len(c.path)-1 && c.removed:
+			ops = append(ops, map[string]any{"op": "remove", "path": pointer})
+		case i == len(c.path)-1:
+			ops = append(ops, map[string]any{"op": "add", "path": pointer, "value": c.value})
+		case !there:
+			ops = append(ops, map[string]any{"op": "add", "path": pointer, "value": map[string]any{}})
+		}
+	}
+	return ops
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adversary
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// weights say how often a resource or a verb is drawn, in the place of 1.
+type weights map[string]int
+
+// drawn is how often without hints: what a TrainJob's way to its pods is made of before all.
+var drawn = weights{
+	"trainjobs": 8, "jobsets": 6, "jobs": 6, "pods": 8, "workloads": 3, "trainingruntimes": 3, "localqueues": 2, "configmaps": 2,
+	"patch": 4, "create": 3, "update": 2, "delete": 2,
+}
+
+// with returns the weights with hints in place of some.
+func (w weights) with(hints weights) weights {
+	out := maps.Clone(w)
+	maps.Copy(out, hints)
+	return out
+}
+
+func (w weights) of(name string) int {
+	if n, ok := w[name]; ok {
+		return n
+	}
+	return 1
+}
+
+// pickWeighted draws one, by its weight.
+func (d *drawer) pickWeighted(names []string, by weights) string {
+	var all []string
+	for _, name := range names {
+		all = append(all, slices.Repeat([]string{name}, by.of(name))...)
+	}
+	return pick(d.Rand, all)
+}
+
+// action draws one of the tenant's, in the words of this walk.
+func (d *drawer) action(resources []resource, by weights) (action, bool) {
+	byName := map[string][]resource{}
+	for _, r := range resources {
+		byName[r.Resource] = append(byName[r.Resource], r)
+	}
+	r := pick(d.Rand, byName[d.pickWeighted(slices.Sorted(maps.Keys(byName)), by)])
+	a := action{
+		After: time.Duration(d.IntN(120)) * time.Millisecond, Resource: r.arg(), Subresource: r.subresource,
+		Propagation: pick(d.Rand, []string{"Background", "Foreground", "Orphan"}),
+	}
+	var there []*unstructured.Unstructured
+	for _, obj := range d.live {
+		if plural(obj) == r.Resource {
+			there = append(there, obj)
+		}
+	}
+	what := d.pickWeighted(r.verbs, by)
+	if len(there) == 0 {
+		if what != "create" || r.subresource != "" {
+			return a, false
+		}
+		a.Verb, a.Body = create, encode(d.made(r))
+		return a, true
+	}
+	obj := pick(d.Rand, there)
+	a.Name = obj.GetName()
+	switch what {
+	case "create":
+		a.Verb, a.Body = create, encode(d.copied(obj, r))
+		return a, true
+	case "delete":
+		a.Verb = remove
+		return a, true
+	case "deletecollection":
+		a.Verb, a.Name = deleteCollection, ""
+		return a, true
+	}
+	return d.write(a, obj, what)
+}
+
+// write draws a change of an object, and the request that makes it.
+func (d *drawer) write(a action, obj *unstructured.Unstructured, what string) (action, bool) {
+	section := pick(d.Rand, []string{"spec", "spec", "metadata"})
+	switch {
+	case a.Subresource == "status":
+		section = "status"
+	case a.Subresource != "":
+		section = "spec"
+	case obj.Object["spec"] == nil && section == "spec":
+		section = pick(d.Rand, slices.Sorted(maps.Keys(obj.Object)))
+	}
+	c, ok := d.change(obj, section)
+	if !ok || len(c.path) == 1 && slices.Contains([]string{"apiVersion", "kind", "metadata"}, c.path[0]) {
+		return a, false
+	}
+	a.Verb, a.Body = update, encode(c.mergePatch())
+	if what == "update" {
+		return a, true
+	}
+	switch a.Verb = pick(d.Rand, []verb{merge, jsonPatch, apply, applyForce}); a.Verb {
+	case jsonPatch:
+		a.Body = encode(c.jsonPatch(obj.Object))
+	case apply, applyForce:
+		body := c.mergePatch()
+		body["apiVersion"], body["kind"] = obj.GetAPIVersion(), obj.GetKind()
+		meta, _ := body["metadata"].(map[string]any)
+		if meta == nil {
+			meta = map[string]any{}
+		}
+		meta["name"] = obj.GetName()
+		body["metadata"] = meta
+		a.Body = encode(body)
+	}
+	return a, true
+}
+
+// made draws an object of a kind of which there is none.
+func (d *drawer) made(r resource) map[string]any {
+	out := map[string]any{"apiVersion": r.kind.GroupVersion().String(), "kind": r.kind.Kind, "metadata": map[string]any{"name": pick(d.Rand, names)}}
+	of := d.schemas.of(r.kind)
+	for _, section := range d.schemas.fields(of) {
+		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, section) {
+			out[section] = d.any(d.schemas.resolve(d.schemas.field(of, section)), 0)
+		}
+	}
+	return out
+}
+
+// copied draws a look-alike of an object, with one thing changed, under a name that another may come to
+// need; of a subresource, what that takes.
+func (d *drawer) copied(obj *unstructured.Unstructured, r resource) map[string]any {
+	if r.subresource != "" {
+		out := d.made(r)
+		out["metadata"] = map[string]any{"name": obj.GetName()}
+		return out
+	}
+	out := obj.DeepCopy()
+	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "deletionTimestamp", "generateName"} {
+		unstructured.RemoveNestedField(out.Object, "metadata", field)
+	}
+	if obj.GetKind() == "Job" {
+		// Kubernetes gives each Job its own.
+		unstructured.RemoveNestedField(out.Object, "spec", "selector")
+		for _, label := range []string{"controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name"} {
+			unstructured.RemoveNestedField(out.Object, "spec", "template", "metadata", "labels", label)
+		}
+	}
+	if d.one(2) {
+		unstructured.RemoveNestedField(out.Object, "spec", "nodeName")
+	}
+	out.SetName(d.otherName(obj))
+	section := pick(d.Rand, []string{"spec", "metadata"})
+	if c, ok := d.change(out, section); ok && len(c.path) > 1 {
+		c.applyTo(out.Object)
+	}
+	return out.Object
+}
+
+// names are those of the jobs that are made in a walk. Child Jobs of the first two have one name.
+var names = []string{"a", "a-b", "first", "second"}
+
+// otherName is the name of an object as that of one that does not exist yet, or a new one.
+func (d *drawer) otherName(obj *unstructured.Unstructured) string {
+	for _, name := range names {
+		if strings.HasPrefix(obj.GetName(), name) && d.one(2) {
+			return pick(d.Rand, names) + strings.TrimPrefix(obj.GetName(), name)
+		}
+	}
+	return fmt.Sprintf("%s-%d", obj.GetName(), d.IntN(9))
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adversary
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/ledger"
+)
+
+// finding is something that a tenant brought about and that must not be.
+type finding struct {
+	// rule is what was broken, the same for the same hole.
+	rule string
+	what string
+}
+
+func (f finding) String() string { return f.rule + ": " + f.what }
+
+// The rules beside the ledger's.
+const (
+	heldByNothing = "quota is held by nothing that can run"
+	doesNotYield  = "a job does not yield to a preemption"
+	notFreed      = "a namespace is deleted and its quota does not get free"
+	touched       = "a job of another namespace is touched"
+)
+
+const (
+	// holding is how long quota may be held without pods.
+	holding = 60 * time.Second
+	// yielding is the longest grace period of a walk's pods, and 30 s.
+	yielding = 36 * time.Second
+)
+
+// judge says what is wrong after a walk, when whatever the tenant has set off had its time.
+func (w *walk) judge(ctx context.Context) ([]finding, error) {
+	var found []finding
+	add := func(rule string, err error) {
+		if err != nil {
+			found = append(found, finding{rule, err.Error()})
+		}
+	}
+	add(heldByNothing, within(ctx, holding, w.noneHeld))
+	add(doesNotYield, w.yields(ctx))
+	add(touched, w.untouched(ctx))
+	add(notFreed, w.leaves(ctx))
+	if err := within(ctx, 30*time.Second, w.ledger.CaughtUp); err != nil {
+		return found, err
+	}
+	// Of a Workload that is deactivated Kueue counts nothing, and no one can hold its quota.
+	result, err := w.ledger.Check(ledger.Expectation{TolerateInactive: true})
+	for _, v := range result.Violations {
+		found = append(found, finding{string(v.Rule), v.String()})
+	}
+	return found, errors.Join(err, ctx.Err())
+}
+
+// within waits until something holds, and returns why it does not.
+func within(ctx context.Context, limit time.Duration, holds func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		err := holds(ctx)
+		if err == nil || ctx.Err() == nil {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("after %s: %w", limit, last)
+}
+
+// noneHeld reports, by an error, quota of the tenant's jobs without a pod that could run on it.
+func (w *walk) noneHeld(ctx context.Context) error {
+	var workloads kueue.WorkloadList
+	var pods corev1.PodList
+	if err := errors.Join(w.List(ctx, &workloads, client.InNamespace(w.Namespace)), w.List(ctx, &pods, client.InNamespace(w.Namespace))); err != nil {
+		return err
+	}
+	for _, wl := range workloads.Items {
+		owner := metav1.GetControllerOfNoCopy(&wl)
+		if owner == nil || owner.Kind != "TrainJob" || !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved) ||
+			apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished) {
+			continue
+		}
+		could := slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
+			return pod.Labels[jobsetapi.JobSetNameKey] == owner.Name && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+		})
+		// Beyond the walk's own limits no pods are made.
+		if !could && len(pods.Items) < 40 {
+			return fmt.Errorf("Workload %s of TrainJob %s has no pod", wl.Name, owner.Name)
+		}
+	}
+	return nil
+}
+
+// yields has the neighbour start a job that is more important than all, and reports, by an error, that
+// nobody makes room.
+func (w *walk) yields(ctx context.Context) error {
+	probe := kit.TrainJob(w.neighbours, "probe").Queue("queue").Priority(w.Name("highest")).GPUs(quota).Obj()
+	if err := w.Create(ctx, probe); err != nil {
+		return err
+	}
+	err := within(ctx, yielding, func(ctx context.Context) error { return w.starts(ctx, "probe") })
+	return errors.Join(err, w.Delete(ctx, probe))
+}
+
+// starts reports, by an error, that a job of the neighbour's has no pods that may run.
+func (w *walk) starts(ctx context.Context, job string) error {
+	var pods corev1.PodList
+	if err := w.List(ctx, &pods, client.InNamespace(w.neighbours), client.MatchingLabels{jobsetapi.JobSetNameKey: job}); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return len(pod.Spec.SchedulingGates) == 0 }) {
+		return fmt.Errorf("TrainJob %s of the neighbour has no pod that may run; %s", job, w.holders(ctx))
+	}
+	return nil
+}
+
+// holders says who holds quota, for those who ask why somebody waits.
+func (w *walk) holders(ctx context.Context) string {
+	var workloads kueue.WorkloadList
+	if err := w.List(ctx, &workloads); err != nil {
+		return err.Error()
+	}
+	var out []string
+	for _, wl := range workloads.Items {
+		if wl.Status.Admission == nil || wl.Status.Admission.ClusterQueue != kueue.ClusterQueueReference(w.Name("gpus")) {
+			continue
+		}
+		var holds []string
+		for _, c := range wl.Status.Conditions {
+			if c.Status == metav1.ConditionTrue {
+				holds = append(holds, c.Type)
+			}
+		}
+		out = append(out, fmt.Sprintf("%s/%s %v", wl.Namespace, wl.Name, holds))
+	}
+	return "quota is with " + strings.Join(out, ", ")
+}
+
+// untouched reports, by an error, that the bystander does not run as it did.
+func (w *walk) untouched(ctx context.Context) error {
+	var pods corev1.PodList
+	if err := w.List(ctx, &pods, client.InNamespace(w.neighbours), client.MatchingLabels{jobsetapi.JobSetNameKey: "bystander"}); err != nil {
+		return err
+	}
+	if len(pods.Items) != 1 || len(pods.Items[0].Spec.SchedulingGates) > 0 || pods.Items[0].DeletionTimestamp != nil {
+		return fmt.Errorf("the bystander has %d pods", len(pods.Items))
+	}
+	var job trainer.TrainJob
+	if err := w.Get(ctx, client.ObjectKey{Namespace: w.neighbours, Name: "bystander"}, &job); err != nil {
+		return err
+	}
+	// It is created, and starts once: the manager's entry and the resume are writes of their own.
+	if job.Generation > 3 {
+		return fmt.Errorf("the bystander has generation %d", job.Generation)
+	}
+	return nil
+}
+
+// leaves deletes the tenant's namespace, and reports, by an error, that a job which waited does not start.
+func (w *walk) leaves(ctx context.Context) error {
+	toggled := kit.TrainJob(w.neighbours, "toggled").Obj()
+	if err := client.IgnoreNotFound(w.Delete(ctx, toggled)); err != nil {
+		return err
+	}
+	waits := kit.TrainJob(w.neighbours, "waits").Queue("queue").GPUs(quota).Obj()
+	if err := errors.Join(w.Create(ctx, waits), w.Delete(ctx, kit.Namespace(w.Namespace))); err != nil {
+		return err
+	}
+	return within(ctx, holding, func(ctx context.Context) error {
+		return errors.Join(w.strip(ctx), w.starts(ctx, "waits"))
+	})
+}
+
+// strip takes the tenant's own finalizers away, as an admin who wants the namespace gone.
+func (w *walk) strip(ctx context.Context) error {
+	for _, obj := range w.seen() {
+		if !slices.ContainsFunc(obj.GetFinalizers(), func(f string) bool { return slices.Contains([]string{"example.com/mine", "orphan"}, f) }) {
+			continue
+		}
+		obj = obj.DeepCopy()
+		obj.SetFinalizers(slices.DeleteFunc(obj.GetFinalizers(), func(f string) bool { return f == "example.com/mine" || f == "orphan" }))
+		if err := w.Update(ctx, obj); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return nil
+}

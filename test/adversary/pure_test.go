@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package adversary
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+// Whatever the patch, the object is the same afterwards.
+func TestChange(t *testing.T) {
+	const before = `{"metadata":{"labels":{"a":"1"}},"spec":{"list":[{"a":1}],"map":{"b":"2"}}}`
+	for name, tc := range map[string]struct {
+		change change
+		want   string
+	}{
+		"a field":       {change{path: []string{"spec", "map", "b"}, value: "3"}, `{"metadata":{"labels":{"a":"1"}},"spec":{"list":[{"a":1}],"map":{"b":"3"}}}`},
+		"a new one":     {change{path: []string{"metadata", "annotations", "x/y"}, value: "1"}, `{"metadata":{"annotations":{"x/y":"1"},"labels":{"a":"1"}},"spec":{"list":[{"a":1}],"map":{"b":"2"}}}`},
+		"one less":      {change{path: []string{"spec", "map"}, removed: true}, `{"metadata":{"labels":{"a":"1"}},"spec":{"list":[{"a":1}]}}`},
+		"a list":        {change{path: []string{"spec", "list"}, value: []any{}}, `{"metadata":{"labels":{"a":"1"}},"spec":{"list":[],"map":{"b":"2"}}}`},
+		"a tilde in it": {change{path: []string{"metadata", "labels", "a~b"}, value: "1"}, `{"metadata":{"labels":{"a":"1","a~b":"1"}},"spec":{"list":[{"a":1}],"map":{"b":"2"}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := expect.FromJSON[map[string]any](t, before)
+			ops := expect.Must(jsonpatch.DecodePatch([]byte(encode(tc.change.jsonPatch(obj)))))(t)
+			expect.Same(t, "JSON patch", tc.want, normal(t, expect.Must(ops.Apply([]byte(before)))(t)))
+			expect.Same(t, "merge patch", tc.want, normal(t, expect.Must(jsonpatch.MergePatch([]byte(before), []byte(encode(tc.change.mergePatch()))))(t)))
+			tc.change.applyTo(obj)
+			expect.Same(t, "the object", tc.want, encode(obj))
+		})
+	}
+}
+
+func normal(t *testing.T, data []byte) string {
+	t.Helper()
+	var value any
+	expect.NoError(t, json.Unmarshal(data, &value))
+	return encode(value)
+}
+
+// Another walk finds its own objects by what one has written down.
+func TestSymbols(t *testing.T) {
+	objects := func(uid, pod string) []*unstructured.Unstructured {
+		job := expect.FromYAML[unstructured.Unstructured](t, `{kind: Job, metadata: {name: a-node-0, uid: of-job-`+uid+`}}`)
+		made := expect.FromYAML[unstructured.Unstructured](t, `{kind: Pod, metadata: {generateName: a-node-0-0-, name: `+pod+`, uid: of-pod-`+uid+`}}`)
+		return []*unstructured.Unstructured{&job, &made}
+	}
+	first := symbols{namespace: "adversary-aaaaa", suffix: "aaaaa", tenant: "tenant-aaaaa"}
+	second := symbols{namespace: "adversary-bbbbb", suffix: "bbbbb", tenant: "tenant-bbbbb"}
+	text := first.abstract("a-node-0-0-x1y2z of of-job-1 in adversary-aaaaa of queue gpus-aaaaa", objects("1", "a-node-0-0-x1y2z"))
+	expect.Same(t, "in symbols", "{NAME pods/a-node-0-0-} of {UID jobs/a-node-0} in {NS} of queue gpus-{SUFFIX}", text)
+	expect.Same(t, "in another walk", "a-node-0-0-zzzzz of of-job-2 in adversary-bbbbb of queue gpus-bbbbb", second.concrete(text, objects("2", "a-node-0-0-zzzzz")))
+}
+
+// Two of many actions are to blame.
+func TestShrink(t *testing.T) {
+	var actions []action
+	for i := range 40 {
+		actions = append(actions, action{After: time.Duration(i)})
+	}
+	asked := 0
+	got := shrink(actions, func(some []action) bool {
+		asked++
+		return slices.Contains(some, actions[7]) && slices.Contains(some, actions[31])
+	}, func() bool { return asked < 200 })
+	expect.Same(t, "the shortest", []action{actions[7], actions[31]}, got)
+}
+
+// The same seed draws the same.
+func TestDrawIsRepeatable(t *testing.T) {
+	obj := expect.FromJSON[unstructured.Unstructured](t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"b":"c"}},"spec":{"nodeName":"n","containers":[{"name":"x","image":"y"}]}}`)
+	draw := func() string {
+		d := &drawer{Rand: rand.New(rand.NewPCG(7, 7)), schemas: &schemas{}, live: []*unstructured.Unstructured{&obj}}
+		a, _ := d.write(action{}, &obj, "patch")
+		return encode(a)
+	}
+	expect.Same(t, "drawn again", draw(), draw())
+}
