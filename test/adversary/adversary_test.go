@@ -27,8 +27,8 @@ import (
 var (
 	seed     = flag.Uint64("adversary.seed", 0, "what the tenants draw is drawn by; 0: by the clock")
 	length   = flag.Duration("adversary.for", 5*time.Minute, "no walk begins later than this")
-	tenants  = flag.Int("adversary.tenants", 4, "how many walk beside each other")
-	steps    = flag.Int("adversary.steps", 60, "actions of a walk")
+	tenants  = flag.Int("adversary.tenants", 6, "how many walk beside each other")
+	steps    = flag.Int("adversary.steps", 100, "actions of a walk")
 	hints    = flag.String("adversary.hints", "", "weights of resources and verbs, like jobs=20,delete=9")
 	shrinks  = flag.Duration("adversary.shrink", 5*time.Minute, "time to find the shortest sequence of a walk that fails")
 	replayed = flag.String("adversary.replay", "", "file of a walk that failed, to walk it again")
@@ -41,7 +41,6 @@ const localDir = ".local-adversary"
 // harness is the cluster, and what all walks know of it.
 type harness struct {
 	cluster *world.Cluster
-	schemas *schemas
 	hints   weights
 	actions atomic.Int64
 	pid     int
@@ -80,18 +79,14 @@ func (h *harness) tries(ctx context.Context, t *testing.T, tenant int, until tim
 	for n := 0; n == 0 || time.Now().Before(until) && !t.Failed(); n++ {
 		t.Run(fmt.Sprintf("walk %d", n), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(*seed, uint64(tenant)<<32|uint64(n)))
-			o := h.walk(ctx, t, func(w *walk) []action { return w.random(ctx, r, h.known(t, w), *steps, h.hints) })
+			o := h.walk(ctx, t, func(w *walk) []action {
+				return w.random(ctx, r, expect.Must(schemasOf(h.cluster.Config, w.resources))(t), *steps, h.hints)
+			})
 			if len(o.found) > 0 {
 				h.report(t, h.shortened(ctx, t, o))
 			}
 		})
 	}
-}
-
-// known reads the schemas once.
-func (h *harness) known(t *testing.T, w *walk) *schemas {
-	t.Helper()
-	return expect.Must(schemasOf(h.cluster.Config, w.resources))(t)
 }
 
 // outcome is what a walk did, and what was found.

@@ -232,9 +232,10 @@ func (c change) mergePatch() map[string]any {
 // jsonPatch is the change of an object as the patch of that type.
 func (c change) jsonPatch(obj map[string]any) []any {
 	var ops []any
-	pointer := ""
+	escaped := strings.NewReplacer("~", "~0", "/", "~1")
+	var pointer string
 	for i, field := range c.path {
-		pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(field)
+		pointer = strings.Join([]string{pointer, escaped.Replace(field)}, "/")
 		_, there, _ := unstructured.NestedFieldNoCopy(obj, c.path[:i+1]...)
 		switch {
 		case i == len(c.path)-1 && c.removed:

@@ -52,7 +52,7 @@ func (d *drawer) action(resources []resource, by weights) (action, bool) {
 	}
 	r := pick(d.Rand, byName[d.pickWeighted(slices.Sorted(maps.Keys(byName)), by)])
 	a := action{
-		After: time.Duration(d.IntN(120)) * time.Millisecond, Resource: r.arg(), Subresource: r.subresource,
+		After: time.Duration(d.IntN(100)) * time.Millisecond, Resource: r.arg(), Subresource: r.subresource,
 		Propagation: pick(d.Rand, []string{"Background", "Foreground", "Orphan"}),
 	}
 	var there []*unstructured.Unstructured

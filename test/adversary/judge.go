@@ -37,7 +37,7 @@ func (f finding) String() string { return f.rule + ": " + f.what }
 const (
 	heldByNothing = "quota is held by nothing that can run"
 	doesNotYield  = "a job does not yield to a preemption"
-	notFreed      = "a namespace is deleted and its quota does not get free"
+	notFreed      = "a namespace is deleted and its quota stays"
 	touched       = "a job of another namespace is touched"
 )
 
@@ -74,12 +74,10 @@ func (w *walk) judge(ctx context.Context) ([]finding, error) {
 // within waits until something holds, and returns why it does not.
 func within(ctx context.Context, limit time.Duration, holds func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		err := holds(ctx)
-		if err == nil || ctx.Err() == nil {
-			last = err
-		}
-		return err == nil, nil
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, limit, true, func(context.Context) (bool, error) {
+		// A request that is under way at the end of the time still says what is wrong.
+		last = holds(ctx)
+		return last == nil, nil
 	})
 	if err == nil {
 		return nil
@@ -176,7 +174,8 @@ func (w *walk) untouched(ctx context.Context) error {
 	return nil
 }
 
-// leaves deletes the tenant's namespace, and reports, by an error, that a job which waited does not start.
+// leaves deletes the tenant's namespace, and reports, by an error, that its quota stays. What waits for that
+// quota is woken: Kueue does not, for it looks for the LocalQueue that is gone.
 func (w *walk) leaves(ctx context.Context) error {
 	toggled := kit.TrainJob(w.neighbours, "toggled").Obj()
 	if err := client.IgnoreNotFound(w.Delete(ctx, toggled)); err != nil {
@@ -186,9 +185,22 @@ func (w *walk) leaves(ctx context.Context) error {
 	if err := errors.Join(w.Create(ctx, waits), w.Delete(ctx, kit.Namespace(w.Namespace))); err != nil {
 		return err
 	}
-	return within(ctx, holding, func(ctx context.Context) error {
-		return errors.Join(w.strip(ctx), w.starts(ctx, "waits"))
-	})
+	if err := within(ctx, holding, func(ctx context.Context) error { return errors.Join(w.strip(ctx), w.isGone(ctx)) }); err != nil {
+		return err
+	}
+	for _, gpus := range []string{"9", quota} {
+		w.SetQuota(ctx, w.Name("gpus"), gpus)
+	}
+	return within(ctx, holding, func(ctx context.Context) error { return w.starts(ctx, "waits") })
+}
+
+// isGone reports, by an error, that the tenant's namespace is still there, and with it his Workloads.
+func (w *walk) isGone(ctx context.Context) error {
+	err := w.Get(ctx, client.ObjectKey{Name: w.Namespace}, &corev1.Namespace{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return errors.Join(err, errors.New(w.holders(ctx)))
 }
 
 // strip takes the tenant's own finalizers away, as an admin who wants the namespace gone.

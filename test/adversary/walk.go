@@ -96,11 +96,11 @@ func limits(namespace string) client.Object {
 // ofTwo is a runtime of two replicated jobs, whose quota can be reclaimed one by one.
 func ofTwo(shipped *trainer.ClusterTrainingRuntime, namespace string) client.Object {
 	own := &trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "two", Labels: shipped.Labels}, Spec: *shipped.Spec.DeepCopy()}
-	jobs := own.Spec.Template.Spec.ReplicatedJobs
-	side := jobs[0].DeepCopy()
+	jobs := &own.Spec.Template.Spec.ReplicatedJobs
+	side := (*jobs)[0].DeepCopy()
 	side.Name, side.Template.Labels = "b-node", nil
 	side.Template.Spec.Template.Spec.Containers[0].Resources = kit.GPUResources("4")
-	own.Spec.Template.Spec.ReplicatedJobs = append(jobs, *side)
+	*jobs = append(*jobs, *side)
 	return own
 }
 
@@ -165,12 +165,13 @@ func (d *drawer) step(w *walk, by weights) (action, bool) {
 		}
 	}
 	after := time.Duration(d.IntN(300)) * time.Millisecond
+	what := d.IntN(20)
 	switch {
 	case jobs == 0 || jobs < 3 && d.one(10):
 		return action{After: after, Verb: create, Resource: "trainjobs.v1alpha1.trainer.kubeflow.org", Body: encode(d.job(w.Namespace))}, true
-	case d.one(20):
+	case what == 0:
 		return action{After: after, Verb: finish, Name: pick(d.Rand, names), Body: pick(d.Rand, []string{"succeeded", "succeeded", "failed"})}, true
-	case d.one(20):
+	case what == 1:
 		return action{After: after, Verb: neighbour, Name: pick(d.Rand, []string{"", "high-{SUFFIX}"})}, true
 	}
 	return d.action(w.resources, by)

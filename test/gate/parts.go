@@ -97,6 +97,7 @@ var allParts = []part{
 	{name: "fleet-mixed", target: []string{"e2e-fleet", "FLEET_WORKERS=external:2.2,external:2.1"}, specs: true, needs: []string{"fleet"},
 		env: []string{"E2E_FLAGS=-ginkgo.focus=Whatever.release"}},
 	{name: "faults", target: []string{"faults"}, specs: true, needs: []string{"binaries"}},
+	{name: "adversary", target: []string{"adversary"}, specs: true, needs: []string{"binaries"}},
 	kind(""),
 	{name: "monitoring", target: []string{"monitoring-test"}, specs: true, needs: []string{"binaries"}},
 	{name: "mutants", target: []string{"mutants"}, busy: true, needs: []string{"generated"}},
