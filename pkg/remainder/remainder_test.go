@@ -38,6 +38,7 @@ func running() *kueue.Workload {
 				Name: "node", Count: ptr.To[int32](1), ResourceUsage: gpus,
 				Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100"},
 			}}},
+			ReclaimablePods: []kueue.ReclaimablePod{{Name: "node", Count: 1}},
 			AdmissionChecks: []kueue.AdmissionCheckState{{Name: "capacity", State: kueue.CheckStateReady}},
 			RequeueState:    &kueue.RequeueState{Count: ptr.To[int32](1)},
 			Conditions: []metav1.Condition{
@@ -72,7 +73,7 @@ func TestOf(t *testing.T) {
 		Spec: kueue.WorkloadSpec{QueueName: "queue", Priority: ptr.To[int32](7), PodSets: of.DeepCopy().Spec.PodSets},
 	}
 	wantCharged := kueue.WorkloadStatus{
-		Admission: of.Status.Admission, AdmissionChecks: of.Status.AdmissionChecks,
+		Admission: of.Status.Admission, ReclaimablePods: of.Status.ReclaimablePods, AdmissionChecks: of.Status.AdmissionChecks,
 		Conditions: []metav1.Condition{
 			of.Status.Conditions[0],
 			{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, Reason: "PodsLeft", Message: because, LastTransitionTime: at},

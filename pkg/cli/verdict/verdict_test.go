@@ -49,6 +49,9 @@ func TestOf(t *testing.T) {
 		"in order":          {podSpec: fine},
 		"policies in order": {podSpec: fine, more: "successPolicy: {operator: All, targetReplicatedJobs: [node]}\nfailurePolicy: {maxRestarts: 3, rules: [{action: FailJobSet, onJobFailureReasons: [PodFailurePolicy]}]}\ncoordinator: {replicatedJob: node, jobIndex: 1, podIndex: 2}\nnetwork: {subdomain: llm}"},
 		"a claim":           {podSpec: fine, more: claim("claim")},
+		"a claim that only an init container mounts": {more: claim("other") + "\nnetwork: {}", podSpec: fine +
+			`, initContainers: [{name: first, image: i, volumeMounts: [{name: other, mountPath: /o}]}]`,
+			want: []string{"Job data spec.template.spec.containers[data].volumeMounts[/c].name"}},
 
 		"success of a job that there is not": {podSpec: fine, more: "successPolicy: {operator: All, targetReplicatedJobs: [a]}", want: []string{"JobSet  spec.successPolicy.targetReplicatedJobs[0]"}},
 		"a subdomain that is none":           {podSpec: fine, more: "network: {subdomain: A_B}", want: []string{"JobSet  spec.network.subdomain"}},
