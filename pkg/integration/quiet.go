@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
@@ -27,7 +28,7 @@ var errOldView = errors.New("a newer version of the Workload is on its way")
 // expectedRetry reports whether err only says that the world moved while we looked:
 // the next try is all there is to do, and nobody has to know.
 func expectedRetry(err error) bool {
-	return awaitsEvent(err) || jobclient.BackoffOf(err) > 0 || apierrors.IsConflict(err) || gone(err) ||
+	return awaitsEvent(err) || jobclient.BackoffOf(err) > 0 || apierrors.IsConflict(err) || gone(err) || terminating(err) ||
 		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
 }
 
@@ -40,6 +41,11 @@ func gone(err error) bool {
 	}
 	details := status.Status().Details
 	return details != nil && details.Name != "" && len(details.Causes) == 0 && slices.Contains([]string{"workloads", "trainjobs"}, details.Kind)
+}
+
+// terminating reports whether err is of a write into a namespace that is being deleted, and the job with it.
+func terminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // awaitsEvent reports whether something has to happen before the next try is of use.
@@ -57,10 +63,16 @@ const (
 	// retrySlowly is how long a reconcile waits for an event that has to come: of its own
 	// Workload, of an admission, of the last pod. Asking more often brings nothing.
 	retrySlowly = 2 * time.Second
+
+	// retryTerminating is how long a reconcile waits for the end of a namespace.
+	retryTerminating = 5 * time.Second
 )
 
 // retryIn returns when to try again after an expected retry.
 func retryIn(err error) time.Duration {
+	if terminating(err) {
+		return retryTerminating
+	}
 	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
 		return retryPrebuilt
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -42,6 +43,7 @@ func TestExpectedRetry(t *testing.T) {
 		"the Workload is gone": {
 			err: fmt.Errorf("releasing: %w", apierrors.NewNotFound(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl")), want: true,
 		},
+		"the namespace is about to go": {err: inTerminating(), want: true},
 		"there are no Workloads": {
 			err: apierrors.NewGenericServerResponse(404, "patch", schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", "404 page not found", 0, true),
 		},
@@ -51,6 +53,24 @@ func TestExpectedRetry(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected expectedRetry", tc.want, expectedRetry(tc.err)) })
+	}
+}
+
+// inTerminating is the API server's answer where something is created in a namespace that is being deleted.
+func inTerminating() error {
+	err := apierrors.NewForbidden(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", errors.New("it is being terminated"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
+}
+
+func TestRetryIn(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want time.Duration
+	}{
+		{inTerminating(), retryTerminating}, {errStillActive, retrySlowly}, {errors.New("anything else"), retrySoon},
+	} {
+		expect.Same(t, "Unexpected retry of "+tc.err.Error(), tc.want, retryIn(tc.err))
 	}
 }
 

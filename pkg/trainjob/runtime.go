@@ -11,6 +11,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
@@ -146,10 +147,11 @@ func versionOf(obj client.Object) RuntimeVersion {
 }
 
 // get asks the API server itself before it calls a runtime missing: people create
-// runtime and TrainJob in one go, and the cache hears of the first a moment later.
+// runtime and TrainJob in one go, and the cache hears of the first a moment later. A name that no
+// object can have is not even asked for: the client would call that an error of its own.
 func (r *Runtimes) get(ctx context.Context, key client.ObjectKey, obj client.Object) error {
 	err := r.Cached.Get(ctx, key, obj)
-	if apierrors.IsNotFound(err) && r.Live != nil {
+	if apierrors.IsNotFound(err) && r.Live != nil && key.Name != "" && len(path.IsValidPathSegmentName(key.Name)) == 0 {
 		return r.Live.Get(ctx, key, obj)
 	}
 	return err

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -240,6 +241,22 @@ func TestRuntimesAreNotMisledByAWatchCacheThatIsBehind(t *testing.T) {
 			}
 			expect.Same(t, "Unexpected runtime", withNodes(tc.wantNodes), *expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t))
 		})
+	}
+}
+
+// Such names come to the webhook before the API server looks at them.
+func TestRuntimesOfNamesThatNoObjectCanHave(t *testing.T) {
+	live := interceptor.NewClient(server(t, nil), kit.RefusingGet(func(of client.Object, _ client.ObjectKey) error {
+		if _, snapshot := of.(*corev1.ConfigMap); snapshot {
+			return nil
+		}
+		return errors.New("invalid resource name")
+	}))
+	for _, name := range []string{"", "nvidia.com/gpu"} {
+		job := jobOf("uid", nil)
+		job.Spec.RuntimeRef.Name = name
+		_, err := NewRuntimes(server(t, nil), live).For(t.Context(), job)
+		expect.That(t, errors.Is(err, ErrRuntimeNotFound), "%q: %v", name, err)
 	}
 }
 

@@ -22,9 +22,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-// scene has a TrainJob "runs", of whose replicated jobs "side" is done, a TrainJob "waits"
-// for quota, a TrainJob "goes" that is deleted and stays for a finalizer, a TrainJob "free" without a
-// queue, and a tenant.
+// scene has a TrainJob "runs", of whose replicated jobs "side" is done, a TrainJob "mine" that runs by a
+// runtime of its namespace, a TrainJob "waits" for quota, a TrainJob "goes" that is deleted and stays for
+// a finalizer, a TrainJob "free" without a queue, and a tenant.
 type scene struct {
 	*site
 	// tenant has every right in the namespace that Kubernetes' and Kueue's roles for users
@@ -42,9 +42,12 @@ func newScene(ctx context.Context) *scene {
 	side := runtime.Spec.Template.Spec.ReplicatedJobs[0].DeepCopy()
 	side.Name, side.Template.Labels = "side", nil
 	runtime.Spec.Template.Spec.ReplicatedJobs = append(runtime.Spec.Template.Spec.ReplicatedJobs, *side)
-	w.Make(ctx, runtime,
+	mine := w.Job("mine").Obj()
+	mine.Spec.RuntimeRef = trainer.RuntimeRef{APIGroup: new(trainer.GroupVersion.Group), Kind: new("TrainingRuntime"), Name: "mine"}
+	w.Make(ctx, runtime, ownRuntime(runtime, w.Namespace, "mine"), ownRuntime(runtime, w.Namespace, "spare"), mine,
 		w.Job("runs").Runtime(runtime.Name).GPUs("8").Obj(), kit.TrainJob(w.Namespace, "free").Obj())
 	w.EventuallyRuns(ctx, "runs", 2, nil)
+	w.EventuallyRuns(ctx, "mine", 2, nil)
 	w.Finish(ctx, "runs", "succeeded", "side")
 	w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 	w.EventuallyChildJobs(ctx, "free", 1)
@@ -53,6 +56,13 @@ func newScene(ctx context.Context) *scene {
 	s.makeGoing(ctx)
 	s.makeBystanders(ctx)
 	return s
+}
+
+// ownRuntime is a namespace's own runtime, like one of all.
+func ownRuntime(like *trainer.ClusterTrainingRuntime, namespace, name string) *trainer.TrainingRuntime {
+	return &trainer.TrainingRuntime{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: like.Labels}, Spec: *like.Spec.DeepCopy(),
+	}
 }
 
 // makeGoing makes what is deleted, or is about to be, and waits for what it has made.

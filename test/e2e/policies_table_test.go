@@ -45,6 +45,7 @@ func (f flow) possible(ctx context.Context) bool { return trainerOf(ctx) >= f.si
 const (
 	ofTrainJobs = "kueue-trainer-trainjobs"
 	ofSnapshots = "kueue-trainer-snapshots"
+	ofRuntimes  = "kueue-trainer-runtimes"
 	ofJobSets   = "kueue-trainer-jobsets"
 	ofJobs      = "kueue-trainer-jobs"
 	ofPods      = "kueue-trainer-pods"
@@ -98,6 +99,15 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"resume a TrainJob that is being deleted":   {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"spec":{"suspend":false}}`)},
 		"take a TrainJob that is being deleted out": {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}}}`)},
 		"move a TrainJob that is being deleted":     {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`)},
+	},
+	ofRuntimes: {
+		"delete the runtime of a TrainJob that runs": {words: "Trainer could not suspend it", ask: deletes(&trainer.TrainingRuntime{}, "mine")},
+		"rename what a TrainJob that runs is made of": {words: "Trainer could not suspend it",
+			ask: changes(&trainer.TrainingRuntime{}, "mine", `[{"op":"replace","path":"/spec/template/spec/replicatedJobs/0/name","value":"other"}]`)},
+		"rename a container of a TrainJob that runs": {words: "Trainer could not suspend it",
+			ask: changes(&trainer.TrainingRuntime{}, "mine", `[{"op":"replace","path":"/spec/template/spec/replicatedJobs/0/template/spec/template/spec/containers/0/name","value":"other"}]`)},
+		"have a TrainJob that runs trained otherwise": {words: "Trainer could not suspend it",
+			ask: patches(&trainer.TrainingRuntime{}, "mine", `{"spec":{"mlPolicy":{"torch":null}}}`)},
 	},
 	ofSnapshots: {
 		"edit a snapshot": {words: "only Trainer writes it", since: world.Trainer23,
@@ -257,14 +267,17 @@ func byPolicy(groups map[string]map[string]prohibited) map[string]prohibited {
 
 // tenantsFlows are what people do all day.
 var tenantsFlows = map[string]request{
-	"delete a running TrainJob":                                    deletes(&trainer.TrainJob{}, "runs"),
-	"delete a waiting TrainJob":                                    deletes(&trainer.TrainJob{}, "waits", inBackground),
-	"delete a TrainJob in the foreground":                          deletes(&trainer.TrainJob{}, "runs", inForeground),
-	"delete all TrainJobs":                                         deletesAll(&trainer.TrainJob{}, metav1.DeletePropagationBackground),
-	"orphan a TrainJob without a queue":                            deletes(&trainer.TrainJob{}, "free", orphaning),
-	"let a TrainJob go that is being deleted":                      patches(&trainer.TrainJob{}, "goes", `{"metadata":{"finalizers":null}}`),
-	"annotate a TrainJob that is being deleted":                    patches(&trainer.TrainJob{}, "goes", annotate),
-	"annotate a TrainJob":                                          patches(&trainer.TrainJob{}, "runs", annotate),
+	"delete a running TrainJob":                 deletes(&trainer.TrainJob{}, "runs"),
+	"delete a waiting TrainJob":                 deletes(&trainer.TrainJob{}, "waits", inBackground),
+	"delete a TrainJob in the foreground":       deletes(&trainer.TrainJob{}, "runs", inForeground),
+	"delete all TrainJobs":                      deletesAll(&trainer.TrainJob{}, metav1.DeletePropagationBackground),
+	"orphan a TrainJob without a queue":         deletes(&trainer.TrainJob{}, "free", orphaning),
+	"let a TrainJob go that is being deleted":   patches(&trainer.TrainJob{}, "goes", `{"metadata":{"finalizers":null}}`),
+	"annotate a TrainJob that is being deleted": patches(&trainer.TrainJob{}, "goes", annotate),
+	"annotate a TrainJob":                       patches(&trainer.TrainJob{}, "runs", annotate),
+	"delete a runtime that nothing runs by":     deletes(&trainer.TrainingRuntime{}, "spare"),
+	"give a runtime another image": changes(&trainer.TrainingRuntime{}, "mine",
+		`[{"op":"replace","path":"/spec/template/spec/replicatedJobs/0/template/spec/template/spec/containers/0/image","value":"example.com/next"}]`),
 	"annotate a JobSet":                                            patches(&jobsetapi.JobSet{}, "runs", annotate),
 	"delete a JobSet in the foreground":                            deletes(&jobsetapi.JobSet{}, "waits", inForeground),
 	"delete the JobSet of a TrainJob without a queue as they like": deletes(&jobsetapi.JobSet{}, "free", orphaning),
