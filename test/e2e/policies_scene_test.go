@@ -44,7 +44,7 @@ func newScene(ctx context.Context) *scene {
 	runtime.Spec.Template.Spec.ReplicatedJobs = append(runtime.Spec.Template.Spec.ReplicatedJobs, *side)
 	mine := w.Job("mine").Obj()
 	mine.Spec.RuntimeRef = trainer.RuntimeRef{APIGroup: new(trainer.GroupVersion.Group), Kind: new("TrainingRuntime"), Name: "mine"}
-	w.Make(ctx, runtime, ownRuntime(runtime, w.Namespace, "mine"), ownRuntime(runtime, w.Namespace, "spare"), mine,
+	w.Make(ctx, runtime, namespaced(runtime, w.Namespace, "mine"), namespaced(runtime, w.Namespace, "spare"), mine,
 		w.Job("runs").Runtime(runtime.Name).GPUs("8").Obj(), kit.TrainJob(w.Namespace, "free").Obj())
 	w.EventuallyRuns(ctx, "runs", 2, nil)
 	w.EventuallyRuns(ctx, "mine", 2, nil)
@@ -58,8 +58,8 @@ func newScene(ctx context.Context) *scene {
 	return s
 }
 
-// ownRuntime is a namespace's own runtime, like one of all.
-func ownRuntime(like *trainer.ClusterTrainingRuntime, namespace, name string) *trainer.TrainingRuntime {
+// namespaced is a namespace's own runtime, like one of all.
+func namespaced(like *trainer.ClusterTrainingRuntime, namespace, name string) *trainer.TrainingRuntime {
 	return &trainer.TrainingRuntime{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: like.Labels}, Spec: *like.Spec.DeepCopy(),
 	}

@@ -151,13 +151,14 @@ func (w *World) MakeRuntime(ctx context.Context, name string, changes ...kit.Run
 // TenantRoles are the ClusterRoles of a namespace's admin.
 var TenantRoles = []string{"admin", "kueue-batch-admin-role"}
 
-// AllowTenant binds a user to the roles of a namespace's admin, and to one that deletes more at a time and
-// resizes pods.
+// AllowTenant binds a user to the roles of a namespace's admin, and to one that has runtimes of its own,
+// deletes more at a time, and resizes pods.
 func (w *World) AllowTenant(ctx context.Context, user string) {
 	types.MarkAsHelper()
 	w.Make(ctx, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "sweeper"},
 		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"trainer.kubeflow.org"}, Resources: []string{"trainingruntimes"}, Verbs: []string{"*"}},
 			{APIGroups: []string{"trainer.kubeflow.org"}, Resources: []string{"trainjobs"}, Verbs: []string{"deletecollection"}},
 			{APIGroups: []string{"jobset.x-k8s.io"}, Resources: []string{"jobsets"}, Verbs: []string{"deletecollection"}},
 			{APIGroups: []string{""}, Resources: []string{"pods/resize"}, Verbs: []string{"patch"}},
