@@ -42,8 +42,8 @@ const (
 )
 
 const (
-	// holding is how long quota may be held without pods.
-	holding = 60 * time.Second
+	// holding is how long quota may be held without pods: as long as the manager waits for a start, and 30 s.
+	holding = 150 * time.Second
 	// yielding is the longest grace period of a walk's pods, and 30 s.
 	yielding = 36 * time.Second
 )
@@ -185,22 +185,17 @@ func (w *walk) leaves(ctx context.Context) error {
 	if err := errors.Join(w.Create(ctx, waits), w.Delete(ctx, kit.Namespace(w.Namespace))); err != nil {
 		return err
 	}
-	if err := within(ctx, holding, func(ctx context.Context) error { return errors.Join(w.strip(ctx), w.isGone(ctx)) }); err != nil {
-		return err
-	}
-	for _, gpus := range []string{"9", quota} {
-		w.SetQuota(ctx, w.Name("gpus"), gpus)
-	}
-	return within(ctx, holding, func(ctx context.Context) error { return w.starts(ctx, "waits") })
-}
-
-// isGone reports, by an error, that the tenant's namespace is still there, and with it his Workloads.
-func (w *walk) isGone(ctx context.Context) error {
-	err := w.Get(ctx, client.ObjectKey{Name: w.Namespace}, &corev1.Namespace{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return errors.Join(err, errors.New(w.holders(ctx)))
+	return within(ctx, holding, func(ctx context.Context) error {
+		// Trainer refuses even to let go of what has no runtime any more.
+		stripped := w.strip(ctx)
+		if strings.Contains(w.holders(ctx), "/") {
+			return errors.Join(stripped, w.starts(ctx, "waits"))
+		}
+		for _, gpus := range []string{"9", quota} {
+			w.SetQuota(ctx, w.Name("gpus"), gpus)
+		}
+		return w.starts(ctx, "waits")
+	})
 }
 
 // strip takes the tenant's own finalizers away, as an admin who wants the namespace gone.
