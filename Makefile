@@ -292,7 +292,7 @@ define chart_files
 	  config/webhook/deleting_patch.yaml $(1)/
 	cp config/webhook/manifests.yaml $(1)/webhooks.yaml
 	cp config/webhook/service.yaml $(1)/webhook_service.yaml
-	cp config/policies/{jobs,jobsets,pods,snapshots,trainjobs,workloads}.yaml $(1)/policies/
+	cp $(filter-out %/kustomization.yaml,$(wildcard config/policies/*.yaml)) $(1)/policies/
 	cp config/monitoring/rules.yaml $(1)/monitoring/
 	cp config/monitoring/dashboards/*.json $(1)/monitoring/dashboards/
 endef
