@@ -11,7 +11,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
@@ -151,7 +151,7 @@ func versionOf(obj client.Object) RuntimeVersion {
 // object can have is not even asked for: the client would call that an error of its own.
 func (r *Runtimes) get(ctx context.Context, key client.ObjectKey, obj client.Object) error {
 	err := r.Cached.Get(ctx, key, obj)
-	if apierrors.IsNotFound(err) && r.Live != nil && key.Name != "" && len(path.IsValidPathSegmentName(key.Name)) == 0 {
+	if apierrors.IsNotFound(err) && r.Live != nil && key.Name != "" && len(content.IsPathSegmentName(key.Name)) == 0 {
 		return r.Live.Get(ctx, key, obj)
 	}
 	return err
