@@ -186,15 +186,17 @@ func (w *walk) leaves(ctx context.Context) error {
 		return err
 	}
 	return within(ctx, holding, func(ctx context.Context) error {
-		// Trainer refuses even to let go of what has no runtime any more.
+		// Trainer refuses even to let go of what has no runtime any more; that holds no quota by itself.
 		stripped := w.strip(ctx)
-		if strings.Contains(w.holders(ctx), "/") {
-			return errors.Join(stripped, w.starts(ctx, "waits"))
+		if !strings.Contains(w.holders(ctx), "/") {
+			for _, gpus := range []string{"9", quota} {
+				w.SetQuota(ctx, w.Name("gpus"), gpus)
+			}
 		}
-		for _, gpus := range []string{"9", quota} {
-			w.SetQuota(ctx, w.Name("gpus"), gpus)
+		if err := w.starts(ctx, "waits"); err != nil {
+			return errors.Join(err, stripped)
 		}
-		return w.starts(ctx, "waits")
+		return nil
 	})
 }
 
