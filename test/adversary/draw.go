@@ -146,7 +146,7 @@ func (d *drawer) copied(obj *unstructured.Unstructured, r resource) map[string]a
 		unstructured.RemoveNestedField(out.Object, "metadata", field)
 	}
 	if obj.GetKind() == "Job" {
-		// Kubernetes gives each Job its own.
+		// The API server sets these for every Job.
 		unstructured.RemoveNestedField(out.Object, "spec", "selector")
 		for _, label := range []string{"controller-uid", "batch.kubernetes.io/controller-uid", "job-name", "batch.kubernetes.io/job-name"} {
 			unstructured.RemoveNestedField(out.Object, "spec", "template", "metadata", "labels", label)

@@ -42,14 +42,16 @@ func newScene(ctx context.Context) *scene {
 	side := runtime.Spec.Template.Spec.ReplicatedJobs[0].DeepCopy()
 	side.Name, side.Template.Labels = "side", nil
 	runtime.Spec.Template.Spec.ReplicatedJobs = append(runtime.Spec.Template.Spec.ReplicatedJobs, *side)
-	mine := w.Job("mine").Obj()
-	mine.Spec.RuntimeRef = trainer.RuntimeRef{APIGroup: new(trainer.GroupVersion.Group), Kind: new("TrainingRuntime"), Name: "mine"}
-	w.Make(ctx, runtime, namespaced(runtime, w.Namespace, "mine"), namespaced(runtime, w.Namespace, "spare"), mine,
+	for _, own := range []string{"mine", "kept", "spare"} {
+		w.Make(ctx, namespaced(runtime, w.Namespace, own))
+	}
+	w.Make(ctx, runtime, byOwn(w.Job("mine"), "mine"),
 		w.Job("runs").Runtime(runtime.Name).GPUs("8").Obj(), kit.TrainJob(w.Namespace, "free").Obj())
 	w.EventuallyRuns(ctx, "runs", 2, nil)
 	w.EventuallyRuns(ctx, "mine", 2, nil)
 	w.Finish(ctx, "runs", "succeeded", "side")
 	w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
+	w.Make(ctx, byOwn(w.Job("later").GPUs("8"), "kept"))
 	w.EventuallyChildJobs(ctx, "free", 1)
 	Eventually(ctx, func() int32 { return get(ctx, w, &batchv1.Job{}, "runs-side-0").Status.Succeeded }).Should(BeEquivalentTo(1))
 	w.EventuallyWorkload(ctx, "waits")
@@ -63,6 +65,12 @@ func namespaced(like *trainer.ClusterTrainingRuntime, namespace, name string) *t
 	return &trainer.TrainingRuntime{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: like.Labels}, Spec: *like.Spec.DeepCopy(),
 	}
+}
+
+// byOwn has a job run by a runtime of its namespace.
+func byOwn(job *kit.TrainJobBuilder, runtime string) *trainer.TrainJob {
+	job.Spec.RuntimeRef = trainer.RuntimeRef{APIGroup: new(trainer.GroupVersion.Group), Kind: new("TrainingRuntime"), Name: runtime}
+	return job.Obj()
 }
 
 // makeGoing makes what is deleted, or is about to be, and waits for what it has made.
