@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"gomodules.xyz/jsonpatch/v2"
+	mergepatch "gopkg.in/evanphx/json-patch.v4"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -216,35 +218,16 @@ func (c change) applyTo(obj map[string]any) {
 	_ = unstructured.SetNestedField(obj, runtime.DeepCopyJSONValue(c.value), c.path...)
 }
 
-// mergePatch is the change as the patch of that type.
-func (c change) mergePatch() map[string]any {
-	value := c.value
-	if c.removed {
-		value = nil
+// patches returns the change of an object as a merge patch, and as a JSON patch.
+func (c change) patches(obj map[string]any) (merge, operations string, err error) {
+	before := []byte(encode(obj))
+	changed := runtime.DeepCopyJSON(obj)
+	c.applyTo(changed)
+	after := []byte(encode(changed))
+	merged, err := mergepatch.CreateMergePatch(before, after)
+	if err != nil {
+		return "", "", err
 	}
-	out := map[string]any{c.path[len(c.path)-1]: value}
-	for _, field := range slices.Backward(c.path[:len(c.path)-1]) {
-		out = map[string]any{field: out}
-	}
-	return out
-}
-
-// jsonPatch is the change of an object as the patch of that type.
-func (c change) jsonPatch(obj map[string]any) []any {
-	var ops []any
-	escaped := strings.NewReplacer("~", "~0", "/", "~1")
-	var pointer string
-	for i, field := range c.path {
-		pointer = strings.Join([]string{pointer, escaped.Replace(field)}, "/")
-		_, there, _ := unstructured.NestedFieldNoCopy(obj, c.path[:i+1]...)
-		switch {
-		case i == len(c.path)-1 && c.removed:
-			ops = append(ops, map[string]any{"op": "remove", "path": pointer})
-		case i == len(c.path)-1:
-			ops = append(ops, map[string]any{"op": "add", "path": pointer, "value": c.value})
-		case !there:
-			ops = append(ops, map[string]any{"op": "add", "path": pointer, "value": map[string]any{}})
-		}
-	}
-	return ops
+	ops, err := jsonpatch.CreatePatch(before, after)
+	return string(merged), encode(ops), err
 }

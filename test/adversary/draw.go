@@ -3,6 +3,7 @@
 package adversary
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -100,23 +101,22 @@ func (d *drawer) write(a action, obj *unstructured.Unstructured, what string) (a
 	if !ok || len(c.path) == 1 && slices.Contains([]string{"apiVersion", "kind", "metadata"}, c.path[0]) {
 		return a, false
 	}
-	a.Verb, a.Body = update, encode(c.mergePatch())
-	if what == "update" {
-		return a, true
+	merged, operations, err := c.patches(obj.Object)
+	a.Verb, a.Body = update, merged
+	if err != nil || what == "update" {
+		return a, err == nil
 	}
 	switch a.Verb = pick(d.Rand, []verb{merge, jsonPatch, apply, applyForce}); a.Verb {
 	case jsonPatch:
-		a.Body = encode(c.jsonPatch(obj.Object))
+		a.Body = operations
 	case apply, applyForce:
-		body := c.mergePatch()
-		body["apiVersion"], body["kind"] = obj.GetAPIVersion(), obj.GetKind()
-		meta, _ := body["metadata"].(map[string]any)
-		if meta == nil {
-			meta = map[string]any{}
+		own := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(merged), &own.Object); err != nil {
+			return a, false
 		}
-		meta["name"] = obj.GetName()
-		body["metadata"] = meta
-		a.Body = encode(body)
+		own.SetGroupVersionKind(obj.GroupVersionKind())
+		own.SetName(obj.GetName())
+		a.Body = encode(own.Object)
 	}
 	return a, true
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 )
 
-// read are labels and annotations that controllers read, beside those which objects have.
-var read = []string{
+// readKeys are labels and annotations that controllers read, beside those which objects have.
+var readKeys = []string{
 	constants.QueueLabel, constants.PrebuiltWorkloadLabel, constants.WorkloadPriorityClassLabel, constants.MaxExecTimeSecondsLabel,
 	kueueconstants.PodSetLabel, kueue.WorkloadAnnotation, kueue.MultiKueueOriginLabel, kueue.PodSetRequiredTopologyAnnotation,
 	jobsetapi.JobSetNameKey, jobsetapi.JobSetUIDKey, jobsetapi.ExclusiveKey, patch.GatedLabel, remainder.Label,
@@ -31,18 +31,18 @@ var keepers = []string{"foregroundDeletion", "orphan", "example.com/mine"}
 func (d *drawer) metadata(obj *unstructured.Unstructured) change {
 	switch d.IntN(6) {
 	case 0:
-		return d.key1("labels")
+		return d.labelOrAnnotation("labels")
 	case 1:
-		return d.key1("annotations")
+		return d.labelOrAnnotation("annotations")
 	case 2, 3:
 		return change{path: []string{"metadata", "ownerReferences"}, value: d.owners(obj)}
 	}
 	return change{path: []string{"metadata", "finalizers"}, value: d.finalizers(obj)}
 }
 
-// key1 sets or takes away a label or annotation of those that are in use.
-func (d *drawer) key1(field string) change {
-	known := slices.Clone(read)
+// labelOrAnnotation sets or takes away a label or annotation of those that are in use.
+func (d *drawer) labelOrAnnotation(field string) change {
+	known := slices.Clone(readKeys)
 	values := map[string][]any{}
 	for _, obj := range d.live {
 		for _, of := range []map[string]string{obj.GetLabels(), obj.GetAnnotations()} {

@@ -15,6 +15,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/gomega"
+	mergepatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -260,29 +261,15 @@ func (w *walk) update(ctx context.Context, on dynamic.ResourceInterface, a actio
 	if err != nil {
 		return err
 	}
-	patch := map[string]any{}
-	if err := json.Unmarshal([]byte(a.Body), &patch); err != nil {
+	merged, err := mergepatch.MergePatch([]byte(encode(obj.Object)), []byte(a.Body))
+	if err != nil {
 		return err
 	}
-	merged(obj.Object, patch)
+	if err := obj.UnmarshalJSON(merged); err != nil {
+		return err
+	}
 	_, err = on.Update(ctx, obj, metav1.UpdateOptions{}, subresources...)
 	return err
-}
-
-// merged applies a merge patch of objects.
-func merged(obj, patch map[string]any) {
-	for key, value := range patch {
-		below, isMap := value.(map[string]any)
-		now, there := obj[key].(map[string]any)
-		switch {
-		case value == nil:
-			delete(obj, key)
-		case isMap && there:
-			merged(now, below)
-		default:
-			obj[key] = value
-		}
-	}
 }
 
 // end ends the pods of a TrainJob.
