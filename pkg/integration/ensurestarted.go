@@ -17,8 +17,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 )
 
-// ensureStarted releases the quota of a job that was admitted and cannot start: Trainer,
-// JobSet or the Job controller were refused what they had to make, by a webhook, a
+// ensureStarted releases the quota of a job that was admitted and cannot start, or not again after its
+// last pod: Trainer, JobSet or the Job controller were refused what they had to make, by a webhook, a
 // ResourceQuota or validation, or do not answer. They try again for ever, and say so by
 // events alone. refused is why this reconcile could not resume the job, if it tried.
 //
@@ -43,8 +43,8 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 		return 0, nil
 	}
 	lacking, wait, complete := r.env.starts.lacks(&j.TrainJob, admissionOf(wl))
-	if lack.pods && (complete || wasReady(wl)) {
-		// A job that runs is not ours to stop.
+	if lack.live && (complete || wasReady(wl)) {
+		// A job that runs is not ours to stop; one whose last pod is gone, and that gets no other, is.
 		return 0, nil
 	}
 	if wait > 0 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
@@ -106,6 +108,39 @@ func TestEnsureStarted(t *testing.T) {
 			expect.That(t, (err != nil) == tc.wantErr && (wait > 0) == tc.wantWait, "ensureStarted() = %s, %v", wait, err)
 			expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.env.client, wl))
 			wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)
+		})
+	}
+}
+
+// A job that has run is not ours to stop as long as it has a pod, or will have one.
+func TestEnsureStartedAgain(t *testing.T) {
+	tests := map[string]struct {
+		status   batchv1.JobStatus
+		refused  bool
+		wantKept bool
+	}{
+		"without a pod, which is refused":         {status: batchv1.JobStatus{Failed: 1}, refused: true},
+		"without a pod, which comes in its time":  {status: batchv1.JobStatus{Failed: 1}, wantKept: true},
+		"with one of two, and refused the second": {status: batchv1.JobStatus{Active: 1}, refused: true, wantKept: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, _ := disagreeing(false, false, false, time.Now())
+			js := inttest.JobSetOf(stored, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: 1})
+			runs := child("node", 2, tc.status)
+			runs.ObjectMeta.Namespace, runs.OwnerReferences = "ns", doneJob(js).OwnerReferences
+			runs.Labels[jobsetapi.JobSetNameKey] = js.Name
+			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			since(wl, time.Hour)
+			r, _ := newReconciler(t, stored, js, &runs, wl)
+			if tc.refused {
+				expect.NoError(t, r.env.client.Create(t.Context(), refusalOf(runs.UID, time.Minute)))
+			}
+			r.env.refusals, r.env.starts = jobevents.NewRefusals(liveEvents(r.env.client, nil)), newStarts(0)
+			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
+				uid: stored.UID, admission: admissionOf(wl), complete: true, lacking: time.Now().Add(-time.Hour)}
+			_, err := r.ensureStarted(t.Context(), jobOf(r, stored), nil)
+			expect.That(t, err == nil && inttest.Exists(t, r.env.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})
 	}
 }

@@ -28,15 +28,16 @@ type lack struct {
 	asked []types.UID
 	// quote is a refusal that is known without asking.
 	quote string
-	// pods reports whether the job has a pod nevertheless, or had one that failed a moment ago.
-	pods bool
+	// live reports whether the job has a pod nevertheless, pods whether it has one, or had one that
+	// failed and that the Job controller recreates in its own time.
+	live, pods bool
 }
 
 // lackOf returns what a resumed job is without, or nil. Pods that are there, in whatever
 // state, are for the scheduler, the kubelet and Kueue's waitForPodsReady.
 func lackOf(job *trainjob.TrainJob, js *jobsetapi.JobSet, jobs []batchv1.Job) *lack {
 	byTrainer := func(what string) *lack {
-		return &lack{what: what, kind: trainjob.GVK.Kind, asked: []types.UID{job.UID}, pods: anyPods(jobs)}
+		return (&lack{what: what, kind: trainjob.GVK.Kind, asked: []types.UID{job.UID}}).count(jobs)
 	}
 	switch {
 	case js == nil:
@@ -58,7 +59,7 @@ func lackOf(job *trainjob.TrainJob, js *jobsetapi.JobSet, jobs []batchv1.Job) *l
 // lackOfJobs looks for child Jobs that JobSet has not made or not resumed.
 func lackOfJobs(js *jobsetapi.JobSet, due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
 	byJobSet := func(format string, args ...any) *lack {
-		return &lack{what: fmt.Sprintf(format, args...), kind: "JobSet", asked: []types.UID{js.UID}, pods: anyPods(jobs)}
+		return (&lack{what: fmt.Sprintf(format, args...), kind: "JobSet", asked: []types.UID{js.UID}}).count(jobs)
 	}
 	for _, rj := range due {
 		made := int32(0)
@@ -92,8 +93,8 @@ func lackOfPods(due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
 			continue
 		}
 		if found == nil {
-			found = &lack{kind: "Job", pods: anyPods(jobs), what: fmt.Sprintf("the Job controller has not made %d of %s of child Job %s",
-				wantedPods(child)-livePods(child), jobevents.Count(wantedPods(child), "pod"), child.Name)}
+			found = (&lack{kind: "Job", what: fmt.Sprintf("the Job controller has not made %d of %s of child Job %s",
+				wantedPods(child)-livePods(child), jobevents.Count(wantedPods(child), "pod"), child.Name)}).count(jobs)
 		}
 		found.asked = append(found.asked, child.UID)
 	}
@@ -120,15 +121,14 @@ func livePods(child *batchv1.Job) int32 {
 	return child.Status.Active + ptr.Deref(child.Status.Terminating, 0)
 }
 
-// anyPods reports whether a Job has a pod, or one that failed and that the Job controller
-// recreates in its own time.
-func anyPods(jobs []batchv1.Job) bool {
+// count notes which pods the child Jobs have.
+func (l *lack) count(jobs []batchv1.Job) *lack {
 	for i := range jobs {
-		if livePods(&jobs[i]) > 0 || jobs[i].Status.Failed > 0 && !podset.JobEnded(&jobs[i]) {
-			return true
-		}
+		l.live = l.live || livePods(&jobs[i]) > 0
+		l.pods = l.pods || jobs[i].Status.Failed > 0 && !podset.JobEnded(&jobs[i])
 	}
-	return false
+	l.pods = l.pods || l.live
+	return l
 }
 
 // statusesOf counts child Jobs as JobSet does. Its own status does not get there while it

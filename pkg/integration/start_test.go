@@ -66,7 +66,7 @@ func TestLackOf(t *testing.T) {
 		"no child Job":       {want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
 		"a suspended child":  {jobs: []batchv1.Job{suspended(child("node", 1, batchv1.JobStatus{}))}, want: byJobSet("JobSet has not resumed child Job job-node-0")},
 		"no pod":             {jobs: []batchv1.Job{child("node", 2, batchv1.JobStatus{})}, want: &lack{what: "the Job controller has not made 2 of 2 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}}},
-		"some pods":          {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3})}, want: &lack{what: "the Job controller has not made 1 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, pods: true}},
+		"some pods":          {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3})}, want: &lack{what: "the Job controller has not made 1 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, live: true, pods: true}},
 		"all pods":           {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 4})}},
 		"all pods, and some are on their way out": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 2, Terminating: ptr.To[int32](2)})}},
 		"a pod failed and others run":             {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3, Failed: 1})}},

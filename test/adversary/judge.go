@@ -4,6 +4,7 @@ package adversary
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,13 +40,19 @@ const (
 	doesNotYield  = "a job does not yield to a preemption"
 	notFreed      = "a namespace is deleted and its quota stays"
 	touched       = "a job of another namespace is touched"
+	repeats       = "the manager repeats an error"
 )
 
 const (
-	// holding is how long quota may be held without pods: as long as the manager waits for a start, and 30 s.
-	holding = 150 * time.Second
+	// startTimeout is the manager's setting: of what makes no pods, and does not say why, quota goes after five
+	// times that.
+	startTimeout = 8 * time.Second
+	// holding is how long quota may be held without pods.
+	holding = time.Minute
 	// yielding is the longest grace period of a walk's pods, and 30 s.
 	yielding = 36 * time.Second
+	// loop is how often the manager may log the same error about a walk.
+	loop = 10
 )
 
 // judge says what is wrong after a walk, when whatever the tenant has set off had its time.
@@ -59,6 +66,7 @@ func (w *walk) judge(ctx context.Context) ([]finding, error) {
 	add(heldByNothing, within(ctx, holding, w.noneHeld))
 	add(doesNotYield, w.yields(ctx))
 	add(touched, w.untouched(ctx))
+	add(repeats, w.repeats())
 	add(notFreed, w.leaves(ctx))
 	if err := within(ctx, 30*time.Second, w.ledger.CaughtUp); err != nil {
 		return found, err
@@ -170,6 +178,26 @@ func (w *walk) untouched(ctx context.Context) error {
 	// It is created, and starts once: the manager's entry and the resume are writes of their own.
 	if job.Generation > 3 {
 		return fmt.Errorf("the bystander has generation %d", job.Generation)
+	}
+	return nil
+}
+
+// repeats reports, by an error, what the manager has logged again and again as an error about the walk.
+func (w *walk) repeats() error {
+	lines, err := w.Cluster.Errors(w.Cluster.Manager())
+	if err != nil {
+		return err
+	}
+	times := map[string]int{}
+	for _, line := range lines {
+		var entry struct{ Msg, Error string }
+		if !strings.Contains(line, w.Namespace+`"`) || json.Unmarshal([]byte(line), &entry) != nil {
+			continue
+		}
+		said := entry.Msg + ": " + entry.Error
+		if times[said]++; times[said] >= loop {
+			return fmt.Errorf("%d times: %s", times[said], line)
+		}
 	}
 	return nil
 }

@@ -5,27 +5,19 @@ package adversary
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"sync"
-	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/gomega"
-	mergepatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -137,167 +129,6 @@ func (w *walk) seen() []*unstructured.Unstructured {
 		return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()))
 	})
 	return out
-}
-
-// random takes n steps and returns them in symbols.
-func (w *walk) random(ctx context.Context, r *rand.Rand, known *schemas, n int, hints weights) []action {
-	var done []action
-	by := drawn.with(hints)
-	for len(done) < n && ctx.Err() == nil {
-		live := w.seen()
-		d := &drawer{Rand: r, schemas: known, live: live}
-		a, ok := d.step(w, by)
-		if !ok {
-			continue
-		}
-		a.Name, a.Body = w.abstract(a.Name, live), w.abstract(a.Body, live)
-		done = append(done, a)
-		w.do(ctx, a)
-	}
-	return done
-}
-
-// step draws what happens next: a job is made, ends or is preempted, or the tenant does something.
-func (d *drawer) step(w *walk, by weights) (action, bool) {
-	jobs := 0
-	for _, obj := range d.live {
-		if obj.GetKind() == "TrainJob" {
-			jobs++
-		}
-	}
-	after := time.Duration(d.IntN(300)) * time.Millisecond
-	what := d.IntN(20)
-	switch {
-	case jobs == 0 || jobs < 3 && d.one(10):
-		return action{After: after, Verb: create, Resource: "trainjobs.v1alpha1.trainer.kubeflow.org", Body: encode(d.job(w.Namespace))}, true
-	case what == 0:
-		return action{After: after, Verb: finish, Name: pick(d.Rand, names), Body: pick(d.Rand, []string{"succeeded", "succeeded", "failed"})}, true
-	case what == 1:
-		return action{After: after, Verb: neighbour, Name: pick(d.Rand, []string{"", "high-{SUFFIX}"})}, true
-	}
-	return d.action(w.resources, by)
-}
-
-// job draws a TrainJob as users make them.
-func (d *drawer) job(namespace string) map[string]any {
-	job := kit.TrainJob(namespace, pick(d.Rand, names)).Queue("queue").GPUs(quota)
-	if d.one(2) {
-		job.PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "6s")
-	}
-	if d.one(3) {
-		job.Spec.RuntimeRef = trainer.RuntimeRef{APIGroup: &trainer.GroupVersion.Group, Kind: new("TrainingRuntime"), Name: "two"}
-		job.GPUs("4")
-	}
-	if d.one(4) {
-		job.Finalizers = []string{"example.com/mine"}
-	}
-	obj, err := runtime.DefaultUnstructuredConverter.ToUnstructured(job.Obj())
-	if err != nil {
-		panic(err) // A type that does not convert is ours.
-	}
-	delete(obj, "status")
-	obj["apiVersion"], obj["kind"] = trainer.GroupVersion.String(), "TrainJob"
-	return obj
-}
-
-// do carries an action out. That the API server refuses it is an answer like another.
-func (w *walk) do(ctx context.Context, a action) {
-	select {
-	case <-time.After(a.After):
-	case <-ctx.Done():
-		return
-	}
-	live := w.seen()
-	a.Name, a.Body = w.concrete(a.Name, live), w.concrete(a.Body, live)
-	err := w.request(ctx, a)
-	answer := "done"
-	if err != nil {
-		answer = string(apierrors.ReasonForError(err)) + " " + err.Error()
-	}
-	fmt.Fprintf(w.log, "%s %s %s %s %.300s: %.300s\n", time.Now().Format("15:04:05.000"), a.Verb, a.Resource, a.Name, a.Body, answer)
-}
-
-func (w *walk) request(ctx context.Context, a action) error {
-	on := w.asTenant.Resource(a.gvr()).Namespace(w.Namespace)
-	var subresources []string
-	if a.Subresource != "" {
-		subresources = []string{a.Subresource}
-	}
-	switch a.Verb {
-	case finish:
-		return w.end(ctx, w.Namespace, a.Name, a.Body)
-	case neighbour:
-		return w.toggle(ctx, a.Name)
-	case create:
-		obj := &unstructured.Unstructured{}
-		if err := json.Unmarshal([]byte(a.Body), &obj.Object); err != nil {
-			return err
-		}
-		obj.SetNamespace(w.Namespace)
-		_, err := on.Create(ctx, obj, metav1.CreateOptions{}, subresources...)
-		return err
-	case update:
-		return w.update(ctx, on, a, subresources)
-	case merge, jsonPatch, apply, applyForce:
-		options := metav1.PatchOptions{}
-		kind := map[verb]types.PatchType{merge: types.MergePatchType, jsonPatch: types.JSONPatchType, apply: types.ApplyPatchType, applyForce: types.ApplyPatchType}[a.Verb]
-		if kind == types.ApplyPatchType {
-			options.FieldManager, options.Force = "tenant", new(a.Verb == applyForce)
-		}
-		_, err := on.Patch(ctx, a.Name, kind, []byte(a.Body), options, subresources...)
-		return err
-	}
-	propagation := metav1.DeletionPropagation(a.Propagation)
-	options := metav1.DeleteOptions{PropagationPolicy: &propagation}
-	if a.Verb == deleteCollection {
-		return on.DeleteCollection(ctx, options, metav1.ListOptions{})
-	}
-	return on.Delete(ctx, a.Name, options, subresources...)
-}
-
-// update sends the whole object as it is to be after a merge patch.
-func (w *walk) update(ctx context.Context, on dynamic.ResourceInterface, a action, subresources []string) error {
-	obj, err := on.Get(ctx, a.Name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	merged, err := mergepatch.MergePatch([]byte(encode(obj.Object)), []byte(a.Body))
-	if err != nil {
-		return err
-	}
-	if err := obj.UnmarshalJSON(merged); err != nil {
-		return err
-	}
-	_, err = on.Update(ctx, obj, metav1.UpdateOptions{}, subresources...)
-	return err
-}
-
-// end ends the pods of a TrainJob.
-func (w *walk) end(ctx context.Context, namespace, job, how string) error {
-	var pods corev1.PodList
-	if err := w.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job}); err != nil {
-		return err
-	}
-	for i := range pods.Items {
-		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"localcluster/finish":%q}}}`, how))
-		if err := w.Patch(ctx, &pods.Items[i], patch); client.IgnoreNotFound(err) != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// toggle starts the neighbour's TrainJob, or deletes the one that is there.
-func (w *walk) toggle(ctx context.Context, priority string) error {
-	job := kit.TrainJob(w.neighbours, "toggled").Queue("queue").GPUs(quota)
-	if priority != "" {
-		job.Priority(priority)
-	}
-	err := w.Create(ctx, job.Obj())
-	if apierrors.IsAlreadyExists(err) {
-		return w.Delete(ctx, job.Obj())
-	}
-	return err
 }
 
 // close takes everything away, and does not wait for it.

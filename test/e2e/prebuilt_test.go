@@ -105,7 +105,7 @@ func (w *site) errorLines() int {
 	if !cluster.Local() {
 		return 0
 	}
-	n, err := cluster.ErrorLines(cluster.Manager())
+	lines, err := cluster.Errors(cluster.Manager())
 	Expect(err).NotTo(HaveOccurred())
-	return n
+	return len(lines)
 }

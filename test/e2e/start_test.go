@@ -124,6 +124,14 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 		gaveBack(ctx, "has not made 1 of 2 pods of child Job refused-node-0: Error creating: pods")
 	}, SpecTimeout(specTimeout))
 
+	It("again after its pods are gone gives its quota back", core, func(ctx context.Context) {
+		pods := w.MakeRunning(ctx, w.Job("refused").GPUs("8"), 1, onH100)
+		w.limitGPUs(ctx, "4")
+		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
+		Expect(w.Delete(ctx, &pods[0])).To(Succeed())
+		gaveBack(ctx, "exceeded quota: gpus")
+	}, SpecTimeout(specTimeout))
+
 	It("because its JobSet may not be resumed gives its quota back", core, func(ctx context.Context) {
 		w.refuse(ctx, jobSetNamed(w.Namespace, "refused"), "jobset.x-k8s.io", "jobsets", `object.metadata.name != "refused" || has(object.spec.suspend) && object.spec.suspend`)
 		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))

@@ -54,6 +54,7 @@ func (p part) String() string { return "make " + strings.Join(p.target, " ") }
 // Parts of both runs.
 var (
 	generated = part{name: "generated", target: []string{"verify-generated"}, busy: true}
+	modules   = part{name: "modules", target: []string{"verify-modules"}, needs: []string{"generated"}}
 	binaries  = part{name: "binaries", target: []string{"test-binaries"}, busy: true, builds: true, needs: []string{"generated"}}
 	unit      = part{name: "unit", target: []string{"unit"}, busy: true, specs: true, needs: []string{"generated"}}
 	lint      = part{name: "lint", target: []string{"lint", "vet"}, busy: true, needs: []string{"generated"}}
@@ -68,7 +69,7 @@ const ofGenerations = "(mainjob|exact|others|restore|start|quota|rules|walk|gene
 // gateParts are what every change has to pass, in the order in which they start: first what takes
 // longest and mostly waits.
 var gateParts = []part{
-	generated, binaries, nodeImage,
+	generated, binaries, modules, nodeImage,
 	shared(e2e("e2e-control", "e2e-control", "control && !long")),
 	shared(e2e("e2e-pages", "e2e-pages", "docs-page && !control && !long")),
 	parallel(shared(e2e("e2e", "e2e", "!long && !control && !docs-page"))),
@@ -83,7 +84,7 @@ var gateParts = []part{
 
 // allParts are everything there is.
 var allParts = []part{
-	generated, binaries, unit, lint, chart, nodeImage,
+	generated, binaries, modules, unit, lint, chart, nodeImage,
 	{name: "race", target: []string{"race"}, busy: true, specs: true, needs: []string{"generated"}},
 	{name: "generations", target: []string{"generations"}, busy: true, specs: true, needs: []string{"generated"}},
 	parallel(shared(e2e("e2e", "e2e", "!control && !docs-page"))),

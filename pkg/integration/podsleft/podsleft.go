@@ -63,11 +63,15 @@ func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod
 	return slices.DeleteFunc(left, func(pod corev1.Pod) bool { return strange.Has(metav1.GetControllerOf(&pod).UID) }), err
 }
 
-// strangeJobs returns the UIDs of those Jobs of pods that no JobSet of this name controls, whatever
-// the labels of the pods say. Of a Job that is gone its pods have Kueue's label, which the policies
+// strangeJobs returns the UIDs of those Jobs of pods that do not count, whatever the labels of the pods
+// say. Of a Job that is gone its pods have Kueue's label, which the policies
 // let nobody copy.
 func (p Pods) strangeJobs(ctx context.Context, name types.NamespacedName, pods []corev1.Pod) (sets.Set[types.UID], error) {
 	jobs, err := p.jobsNamed(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := p.counts(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +90,7 @@ func (p Pods) strangeJobs(ctx context.Context, name types.NamespacedName, pods [
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading Job %s of pod %s: %w", owner.Name, client.ObjectKeyFromObject(&pods[i]), err)
 		}
-		jobSet := state.ControllerOfKind(&child, "JobSet")
-		if there := child.UID == owner.UID; there && (jobSet == nil || jobSet.Name != name.Name) ||
-			!there && pods[i].Labels[kueueconstants.PodSetLabel] == "" {
+		if there := child.UID == owner.UID; there && !counts(&child) || !there && pods[i].Labels[kueueconstants.PodSetLabel] == "" {
 			strange.Insert(owner.UID)
 		}
 	}
@@ -105,14 +107,29 @@ func holdsNode(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" || pod.DeletionTimestamp.IsZero() && !patch.HasAdmissionGate(pod.Spec.SchedulingGates)
 }
 
-// jobsNamed lists the Jobs of the JobSets of this name, whichever of them made it: one that
-// was deleted leaves its Jobs to the garbage collector.
+// jobsNamed lists the Jobs of a TrainJob's JobSets, by the name of these.
 func (p Pods) jobsNamed(ctx context.Context, name types.NamespacedName) ([]batchv1.Job, error) {
+	counts, err := p.counts(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	jobs, err := state.Latest(p.State).Jobs(ctx, name)
-	return slices.DeleteFunc(jobs, func(child batchv1.Job) bool {
-		owner := state.ControllerOfKind(&child, "JobSet")
-		return owner == nil || owner.Name != name.Name
-	}), err
+	return slices.DeleteFunc(jobs, func(child batchv1.Job) bool { return !counts(&child) }), err
+}
+
+// counts returns what reports whether a Job is of a JobSet of this name, whichever of them made it: one
+// that was deleted leaves its Jobs to the garbage collector. A JobSet that no TrainJob controls is
+// somebody's own, and so are its Jobs.
+func (p Pods) counts(ctx context.Context, name types.NamespacedName) (func(*batchv1.Job) bool, error) {
+	js, err := state.Latest(p.State).JobSet(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return func(child *batchv1.Job) bool {
+		owner := state.ControllerOfKind(child, "JobSet")
+		return owner != nil && owner.Name == name.Name &&
+			(js == nil || js.UID != owner.UID || state.ControllerOfKind(js, trainjob.GVK.Kind) != nil)
+	}, nil
 }
 
 // AnyLeft reports whether a pod of the JobSets of this name may be there: by what the Jobs

@@ -41,18 +41,30 @@ func TestPodsLeft(t *testing.T) {
 		}
 		return child
 	}
+	jobSet := func(uid types.UID, controller string) *jobsetapi.JobSet {
+		js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: uid}}
+		if controller != "" {
+			js.OwnerReferences = []metav1.OwnerReference{{Kind: controller, Name: "job", UID: "t", Controller: new(true)}}
+		}
+		return js
+	}
 	tests := map[string]struct {
 		pod *corev1.Pod
-		// job is the pod's, where it is there.
-		job  *batchv1.Job
-		want int
+		// job is the pod's, where it is there, jobSet that of the Job.
+		job    *batchv1.Job
+		jobSet *jobsetapi.JobSet
+		want   int
 	}{
-		"a pod that runs":                     {pod: pod(), job: job("job"), want: 1},
-		"a pod whose Job is gone":             {pod: pod(), want: 1},
-		"a pod whose Job was made again":      {pod: pod(), job: kit.With(job(""), func(j *batchv1.Job) { j.UID = "next" }), want: 1},
-		"the same without Kueue's label":      {pod: pod(func(p *corev1.Pod) { delete(p.Labels, "kueue.x-k8s.io/podset") })},
-		"a pod of a Job that somebody labels": {pod: pod(), job: job("")},
-		"a pod of a Job of another JobSet's":  {pod: pod(), job: job("other")},
+		"a pod that runs":                        {pod: pod(), job: job("job"), want: 1},
+		"a pod whose Job is gone":                {pod: pod(), want: 1},
+		"a pod of a TrainJob's JobSet":           {pod: pod(), job: job("job"), jobSet: jobSet("js", "TrainJob"), want: 1},
+		"a pod of a JobSet that is gone":         {pod: pod(), job: job("job"), jobSet: jobSet("next", ""), want: 1},
+		"a pod of somebody's own JobSet":         {pod: pod(), job: job("job"), jobSet: jobSet("js", "")},
+		"the same of a JobSet of another kind's": {pod: pod(), job: job("job"), jobSet: jobSet("js", "Job")},
+		"a pod whose Job was made again":         {pod: pod(), job: kit.With(job(""), func(j *batchv1.Job) { j.UID = "next" }), want: 1},
+		"the same without Kueue's label":         {pod: pod(func(p *corev1.Pod) { delete(p.Labels, "kueue.x-k8s.io/podset") })},
+		"a pod of a Job that somebody labels":    {pod: pod(), job: job("")},
+		"a pod of a Job of another JobSet's":     {pod: pod(), job: job("other")},
 		"a pod on its way out": {pod: pod(func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
 		}), want: 1},
@@ -73,6 +85,9 @@ func TestPodsLeft(t *testing.T) {
 			builder := inttest.Fake(tc.pod)
 			if tc.job != nil {
 				builder = builder.WithObjects(tc.job)
+			}
+			if tc.jobSet != nil {
+				builder = builder.WithObjects(tc.jobSet)
 			}
 			c := builder.Build()
 			pods, err := Pods{State: state.FromCache(c), Live: inttest.PodsByPhase(c)}.Left(t.Context(), types.NamespacedName{Namespace: "ns", Name: "job"})

@@ -5,7 +5,6 @@
 package world
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -246,10 +245,11 @@ func (c *Cluster) HandOver(ctx context.Context, integration string, progress io.
 	return c.up(ctx, progress, "--integration", integration)
 }
 
-// ErrorLines counts the error lines in the log of one component.
-func (c *Cluster) ErrorLines(component string) (int, error) {
+// Errors returns the error lines in the log of one component.
+func (c *Cluster) Errors(component string) ([]string, error) {
 	data, err := os.ReadFile(filepath.Join(c.localDir, "logs", component+".log"))
-	return bytes.Count(data, []byte(`"level":"error"`)), err
+	isNot := func(line string) bool { return !strings.Contains(line, `"level":"error"`) }
+	return slices.DeleteFunc(strings.Split(string(data), "\n"), isNot), err
 }
 
 // Stop takes down what Start brought up; other clusters are left alone.

@@ -151,10 +151,11 @@ func (b Builder) goBuild(ctx context.Context, bin Binary) error {
 	if err != nil {
 		return err
 	}
-	// -C must come first; the output is named absolutely because of it. Flags that change what is
-	// compiled come from make alone, so that it serves `go test` and `go run` as well.
-	args := []string{"build", "-C", filepath.Join(b.Repo, bin.Dir),
-		"-ldflags", flags, "-o", filepath.Join(b.BinDir(), bin.Name), bin.Package}
+	// go run keeps what it has linked in Go's cache, which go build does not. Flags that change what is
+	// compiled come from make alone, so that it serves `go test` and `go run` as well. -C must come
+	// first; the output is named absolutely because of it.
+	args := []string{"run", "-C", filepath.Join(b.Repo, bin.Dir),
+		"-ldflags", flags, "-exec", "install", bin.Package, filepath.Join(b.BinDir(), bin.Name)}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, b.environment()
 	fmt.Fprintln(log, strings.Join(cmd.Args, " "))
