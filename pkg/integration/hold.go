@@ -5,7 +5,9 @@ package integration
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -36,6 +38,24 @@ func (r *attempt) ensureHeld(ctx context.Context, j *job, workloads []kueue.Work
 			return fmt.Errorf("putting the finalizer back on Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 		}
 		ctrl.LoggerFrom(ctx).Info("Put the finalizer back on the Workload")
+	}
+	return nil
+}
+
+// finishKept finishes the Workloads that are deleted and let go, and that are still there for somebody's
+// finalizer or for dependents: Kueue would count their quota for as long as that.
+func (r *attempt) finishKept(ctx context.Context, workloads []kueue.Workload) error {
+	for i := range workloads {
+		wl := workloads[i].DeepCopy()
+		if wl.DeletionTimestamp.IsZero() || !state.HoldsQuota(*wl) || remainder.Release(wl) {
+			continue
+		}
+		kept := fmt.Sprintf("The Workload is deleted and holds no quota any more; what keeps it there: %s", strings.Join(wl.Finalizers, ", "))
+		err := kueuelib.SetCondition(ctx, r.env.client, wl, kueue.WorkloadFinished, metav1.ConditionTrue, "Deleted", kept)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("finishing Workload %s, which is deleted and stays: %w", client.ObjectKeyFromObject(wl), err)
+		}
+		ctrl.LoggerFrom(ctx).Info("Finished a deleted Workload that stays", "finalizers", wl.Finalizers)
 	}
 	return nil
 }

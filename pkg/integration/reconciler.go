@@ -96,7 +96,7 @@ func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl
 		return ctrl.Result{}, err
 	}
 	held, err := releaseCopies(ctx, r.env, j.key, workloads)
-	if err != nil {
+	if err = firstError(err, r.finishKept(ctx, workloads)); err != nil {
 		return ctrl.Result{}, err
 	}
 	var v verdict

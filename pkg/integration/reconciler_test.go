@@ -18,6 +18,8 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -63,6 +65,34 @@ func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
 }
 
 // A start is told by one event, with the flavors, and one that repeats another is told, too.
+// Whoever may edit Workloads may keep one, and Kueue counts the quota of what is there.
+func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
+	tests := map[string]struct {
+		finalizers []string
+		alive      bool
+		want       bool
+	}{
+		"let go, and kept by somebody": {finalizers: []string{"example.com/mine"}, want: true},
+		"not let go":                   {finalizers: []string{kueue.ResourceInUseFinalizerName, "example.com/mine"}},
+		"of a copy, not let go":        {finalizers: []string{remainder.Finalizer}},
+		"not deleted":                  {finalizers: []string{"example.com/mine"}, alive: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			wl := inttest.AdmittedOf("uid")
+			wl.Finalizers = tc.finalizers
+			c := inttest.Fake(wl).WithStatusSubresource(wl).Build()
+			if !tc.alive {
+				expect.NoError(t, c.Delete(t.Context(), wl))
+			}
+			inttest.Reload(t, c, wl)
+			expect.NoError(t, (&attempt{env: &environment{client: c}}).finishKept(t.Context(), []kueue.Workload{*wl}))
+			inttest.Reload(t, c, wl)
+			expect.Same(t, "The Workload is finished", tc.want, kueuelib.IsFinished(wl))
+		})
+	}
+}
+
 func TestEveryStartIsToldOnce(t *testing.T) {
 	stored, js := suspendedJob()
 	r, recorder := newReconciler(t, stored, js)

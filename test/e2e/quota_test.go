@@ -79,6 +79,18 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 		Expect(get(ctx, w, &trainer.TrainJob{}, "first").Spec.Suspend).To(HaveValue(BeTrue()))
 	}, SpecTimeout(specTimeout))
 
+	It("where a finalizer keeps the Workload of the deleted TrainJob", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.slow("first"), 1, onH100)
+		wl := w.Workload(ctx, "first")
+		w.PatchJSON(ctx, wl, `{"metadata":{"finalizers":["kueue.x-k8s.io/resource-in-use","example.com/mine"]}}`)
+		DeferCleanup(func(ctx context.Context) { w.PatchJSON(ctx, wl, `{"metadata":{"finalizers":null}}`) })
+		w.Make(ctx, w.Job("next").GPUs("8").Obj())
+
+		Expect(w.Delete(ctx, w.Job("first").Obj())).To(Succeed())
+		w.eventuallyFollows(ctx, "next")
+	}, SpecTimeout(specTimeout))
+
 	It("where somebody creates the deleted TrainJob again", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.MakeRunning(ctx, w.slow("first"), 1, onH100)

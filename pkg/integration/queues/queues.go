@@ -118,6 +118,10 @@ func routeOf(ctx context.Context, c client.Reader, namespace, queue string) (rou
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: queue}, &lq); err != nil {
 		return route{}, client.IgnoreNotFound(err)
 	}
+	if lq.Spec.ClusterQueue == "" {
+		// It leads nowhere yet, and a client refuses to ask the API server for an object without a name.
+		return route{}, nil
+	}
 	r := route{clusterQueue: lq.Spec.ClusterQueue, known: true}
 	var cq kueue.ClusterQueue
 	if err := c.Get(ctx, client.ObjectKey{Name: string(r.clusterQueue)}, &cq); err != nil {

@@ -77,14 +77,20 @@ func TestReachable(t *testing.T) {
 }
 
 // A client refuses to ask the API server for an object without a name.
-func TestWithoutAQueueNobodyIsAsked(t *testing.T) {
-	refuse := interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{
-		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-			return fmt.Errorf("%T %q was asked for", obj, key)
+func TestNobodyIsAskedForWhatHasNoName(t *testing.T) {
+	nowhere := inttest.Fake(kit.LocalQueue("ns", "q", "")).Build()
+	live := interceptor.NewClient(nowhere, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if key.Name == "" {
+				return fmt.Errorf("a %T without a name was asked for", obj)
+			}
+			return c.Get(ctx, key, obj, opts...)
 		},
 	})
-	expect.Same(t, "Unexpected LeadsToMultiKueue", false,
-		expect.Must(New(inttest.Fake().Build(), refuse, nil).LeadsToMultiKueue(t.Context(), "ns", ""))(t))
+	for _, name := range []string{"", "q"} {
+		expect.Same(t, "Unexpected LeadsToMultiKueue of queue "+name, false,
+			expect.Must(New(nowhere, live, nil).LeadsToMultiKueue(t.Context(), "ns", name))(t))
+	}
 }
 
 func TestStopped(t *testing.T) {
