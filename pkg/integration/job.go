@@ -123,6 +123,9 @@ func (j *job) prepare(ctx context.Context) outcome {
 		j.env.memory.runs.forget(j.key)
 		return j.finish(ctx)
 	}
+	if err := j.keepPriority(ctx); err != nil {
+		return done(err)
+	}
 	if j.IsSuspended() {
 		return j.follow(ctx)
 	}

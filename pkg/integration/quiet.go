@@ -28,7 +28,7 @@ var errOldView = errors.New("a newer version of the Workload is on its way")
 // expectedRetry reports whether err only says that the world moved while we looked:
 // the next try is all there is to do, and nobody has to know.
 func expectedRetry(err error) bool {
-	return awaitsEvent(err) || jobclient.BackoffOf(err) > 0 || apierrors.IsConflict(err) || gone(err) || terminating(err) ||
+	return awaitsEvent(err) || classMissing(err) || jobclient.BackoffOf(err) > 0 || apierrors.IsConflict(err) || gone(err) || terminating(err) ||
 		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
 }
 
@@ -66,12 +66,18 @@ const (
 
 	// retryTerminating is how long a reconcile waits for the end of a namespace.
 	retryTerminating = 5 * time.Second
+
+	// retryClass is how long a reconcile waits for a priority class that somebody may yet create.
+	retryClass = 10 * time.Second
 )
 
 // retryIn returns when to try again after an expected retry.
 func retryIn(err error) time.Duration {
 	if terminating(err) {
 		return retryTerminating
+	}
+	if classMissing(err) {
+		return retryClass
 	}
 	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
 		return retryPrebuilt

@@ -168,6 +168,9 @@ func (r *attempt) handle(ctx context.Context, j *job, decided error) error {
 	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
 		err = firstError(r.tellPrebuilt(ctx, j), err)
 	}
+	if classMissing(err) {
+		j.tellClassMissing(err)
+	}
 	if j.start.excess != "" {
 		err = firstError(r.renewExceeding(ctx, j), err)
 	}
@@ -192,7 +195,7 @@ func (r *attempt) tellStart(ctx context.Context, j *job) {
 // ensure keeps the job as its admission has it. It returns when to look again, 0 for never.
 func (r *attempt) ensure(ctx context.Context, j *job, workloads []kueue.Workload) (time.Duration, error) {
 	if err := firstError(r.ensureHeld(ctx, j, workloads),
-		r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {
+		r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j), r.ensureReplaced(ctx, j)); err != nil {
 		return 0, err
 	}
 	dispatch, errDispatch := r.ensureDispatched(ctx, j)

@@ -41,6 +41,16 @@ var _ = Describe("A preempted TrainJob", func() {
 		Expect(w.EventNotes(ctx, "TrainJob", "patient", "JobSetSuspended")).To(ConsistOf(ContainSubstring("was suspended for Trainer")))
 	}, SpecTimeout(specTimeout))
 
+	It("stops although its user gave it a priority class that is not there", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("patient").Priority(w.Name("low")).GPUs("8"), 1, onH100, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("urgent"), 1000))
+		w.Edit(ctx, "patient", func(job *trainer.TrainJob) { job.Labels[kit.PriorityLabel] = "gone" })
+		w.EventuallyTold(ctx, "patient", "PodSetsUnknown", `"gone" not found`)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
+		Expect(w.Pods(ctx, "patient")).To(BeEmpty())
+		Expect(get(ctx, w, &trainer.TrainJob{}, "patient").Labels).To(HaveKeyWithValue(kit.PriorityLabel, "gone"))
+	}, SpecTimeout(specTimeout))
+
 	It("gives way although its user resumes it again and again", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		first := world.UIDs(w.MakeRunning(ctx, w.Job("stubborn").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000)))

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+)
+
+// keepPriority has jobframework leave the priority of a job alone whose label names a class that is not
+// there. It looks for that before it does anything else with a Workload, so that it could not even stop
+// the job. Only this view of the job is changed.
+func (j *job) keepPriority(ctx context.Context) error {
+	class := jobframework.WorkloadPriorityClassName(j.Object())
+	if class == "" {
+		return nil
+	}
+	missing := j.env.client.Get(ctx, client.ObjectKey{Name: class}, &kueue.WorkloadPriorityClass{})
+	if !apierrors.IsNotFound(missing) {
+		return missing
+	}
+	wl, err := j.unfinishedWorkload(ctx)
+	if err != nil || wl == nil {
+		return err
+	}
+	delete(j.Labels, kueueconstants.WorkloadPriorityClassLabel)
+	if kueuelib.HasWorkloadPriorityClass(wl) {
+		j.Labels[kueueconstants.WorkloadPriorityClassLabel] = wl.Spec.PriorityClassRef.Name
+	}
+	if jobframework.WorkloadPriorityClassName(j.Object()) != class {
+		j.tellClassMissing(missing)
+	}
+	return nil
+}
+
+// tellClassMissing tells the user of a priority class that is not there.
+func (j *job) tellClassMissing(missing error) {
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, fmt.Errorf(
+		"has no priority: %w; ask an admin to create it, or name another one", missing))
+}
+
+// classMissing reports whether err is of a priority class that is not there: it may come yet.
+func classMissing(err error) bool {
+	return apierrors.IsNotFound(err) && slices.Contains([]string{"WorkloadPriorityClass", "PriorityClass"}, kindOf(err))
+}
+
+// kindOf returns the kind or resource of the object that an answer of the API server is about.
+func kindOf(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return ""
+	}
+	return status.Status().Details.Kind
+}
