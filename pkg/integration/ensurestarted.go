@@ -27,7 +27,7 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 	if j.prepared.ends() || !j.alive() || j.ManagedExternally() {
 		return 0, nil
 	}
-	if expectedRetry(refused) && !lagsLong(r.env.expectations, &j.TrainJob, refused) {
+	if expectedRetry(refused) && !classMissing(refused) && !lagsLong(r.env.expectations, &j.TrainJob, refused) {
 		return 0, nil
 	}
 	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
@@ -43,7 +43,8 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 		return 0, nil
 	}
 	lacking, wait, complete := r.env.starts.lacks(&j.TrainJob, admissionOf(wl))
-	if lack.live && (complete || wasReady(wl)) {
+	ran := complete || wasReady(wl)
+	if lack.live && ran {
 		// A job that runs is not ours to stop; one whose last pod is gone, and that gets no other, is.
 		return 0, nil
 	}
@@ -54,14 +55,18 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 		}
 		return wait, nil
 	}
-	return r.judge(ctx, j, wl, lack, lacking)
+	told := lacking
+	if !ran {
+		told += r.env.starts.timeout
+	}
+	return r.judge(ctx, j, wl, lack, lacking, told)
 }
 
 // lackNow returns what an admitted job lacks in our view of it.
 func (r *attempt) lackNow(ctx context.Context, j *job, refused error) (*lack, error) {
 	if j.IsSuspended() {
 		l := &lack{what: "the TrainJob has not been resumed"}
-		if apierrors.IsInvalid(refused) || apierrors.IsForbidden(refused) || podsets.WithoutNames(refused) {
+		if apierrors.IsInvalid(refused) || apierrors.IsForbidden(refused) || podsets.WithoutNames(refused) || classMissing(refused) {
 			l.quote = refused.Error()
 		}
 		return l, nil
@@ -82,12 +87,12 @@ func wasReady(wl *kueue.Workload) bool {
 	return ready != nil && ready.Reason != kueue.WorkloadWaitForStart && !ready.LastTransitionTime.Before(&admitted.LastTransitionTime)
 }
 
-// judge looks for a refusal and does what is to be done about a job that is late.
-func (r *attempt) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking time.Duration) (time.Duration, error) {
+// judge looks for a refusal within the time told and does what is to be done about a job that is late.
+func (r *attempt) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, told time.Duration) (time.Duration, error) {
 	timeout := r.env.starts.timeout
 	refusal := l.quote
 	if refusal == "" {
-		told, again, err := r.env.refusals.Last(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, lacking+timeout), time.Time{})
+		last, again, err := r.env.refusals.Last(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, told), time.Time{})
 		if err != nil {
 			return 0, err
 		}
@@ -97,7 +102,7 @@ func (r *attempt) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack
 			}
 			return again, nil
 		}
-		refusal = told
+		refusal = last
 	}
 	switch l.decide(lacking, timeout, refusal) {
 	case giveBack:

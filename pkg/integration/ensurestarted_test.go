@@ -78,6 +78,7 @@ func TestEnsureStarted(t *testing.T) {
 		}, wantKept: true, wantWait: true, wantTold: "CannotStart cannot start, and holds quota by prebuilt Workload"},
 		"Kueue takes it back already":       {lacking: time.Hour, change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.Spec.Active = new(bool) }, wantKept: true},
 		"the API server refuses its start":  {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: apierrors.NewForbidden(jobclient.Resource, "job", errors.New("not today")), wantTold: "not today"},
+		"its priority class is not there":   {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: apierrors.NewNotFound(schema.GroupResource{Resource: "WorkloadPriorityClass"}, "gone"), wantTold: `"gone" not found`},
 		"it could not be started by now":    {lacking: time.Hour, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: errOutdated, wantKept: true},
 		"its start fails without a refusal": {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: errors.New("timeout"), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s: the TrainJob has not been resumed"},
 	}
@@ -115,13 +116,15 @@ func TestEnsureStarted(t *testing.T) {
 // A job that has run is not ours to stop as long as it has a pod, or will have one.
 func TestEnsureStartedAgain(t *testing.T) {
 	tests := map[string]struct {
-		status   batchv1.JobStatus
-		refused  bool
+		status batchv1.JobStatus
+		// refused is how long ago it was refused a pod; 0: never.
+		refused  time.Duration
 		wantKept bool
 	}{
-		"without a pod, which is refused":         {status: batchv1.JobStatus{Failed: 1}, refused: true},
-		"without a pod, which comes in its time":  {status: batchv1.JobStatus{Failed: 1}, wantKept: true},
-		"with one of two, and refused the second": {status: batchv1.JobStatus{Active: 1}, refused: true, wantKept: true},
+		"without a pod, which is refused":          {status: batchv1.JobStatus{Failed: 1}, refused: time.Minute},
+		"without a pod, which was refused it once": {status: batchv1.JobStatus{Failed: 1}, refused: 4 * time.Minute, wantKept: true},
+		"without a pod, which comes in its time":   {status: batchv1.JobStatus{Failed: 1}, wantKept: true},
+		"with one of two, and refused the second":  {status: batchv1.JobStatus{Active: 1}, refused: time.Minute, wantKept: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -133,12 +136,12 @@ func TestEnsureStartedAgain(t *testing.T) {
 			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			since(wl, time.Hour)
 			r, _ := newReconciler(t, stored, js, &runs, wl)
-			if tc.refused {
-				expect.NoError(t, r.env.client.Create(t.Context(), refusalOf(runs.UID, time.Minute)))
+			if tc.refused > 0 {
+				expect.NoError(t, r.env.client.Create(t.Context(), refusalOf(runs.UID, tc.refused)))
 			}
 			r.env.refusals, r.env.starts = jobevents.NewRefusals(liveEvents(r.env.client, nil)), newStarts(0)
 			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
-				uid: stored.UID, admission: admissionOf(wl), complete: true, lacking: time.Now().Add(-time.Hour)}
+				uid: stored.UID, admission: admissionOf(wl), complete: true, lacking: time.Now().Add(-3 * time.Minute)}
 			_, err := r.ensureStarted(t.Context(), jobOf(r, stored), nil)
 			expect.That(t, err == nil && inttest.Exists(t, r.env.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,16 +44,31 @@ func (r *attempt) ensureHeld(ctx context.Context, j *job, workloads []kueue.Work
 }
 
 // finishKept finishes the Workloads that are deleted and let go, and that are still there for somebody's
-// finalizer or for dependents: Kueue would count their quota for as long as that.
-func (r *attempt) finishKept(ctx context.Context, workloads []kueue.Workload) error {
+// finalizer or for dependents: Kueue would count their quota for as long as that. Of a job that runs,
+// jobframework stops it first, and pods have their quota until they are gone.
+func (r *attempt) finishKept(ctx context.Context, j *job, workloads []kueue.Workload) error {
+	if j.alive() && !j.IsSuspended() {
+		return nil
+	}
 	for i := range workloads {
 		wl := workloads[i].DeepCopy()
 		if wl.DeletionTimestamp.IsZero() || !state.HoldsQuota(*wl) || remainder.Release(wl) {
 			continue
 		}
+		if left, err := r.env.pods().AnyLeft(ctx, j.key); err != nil || left {
+			return err
+		}
+		reason := "Deleted"
+		if remainder.IsCopy(wl) {
+			// MultiKueue takes every other end for that of the job.
+			reason = kueue.WorkloadFinishedReasonOutOfSync
+		}
 		kept := fmt.Sprintf("The Workload is deleted and holds no quota any more; what keeps it there: %s", strings.Join(wl.Finalizers, ", "))
-		err := kueuelib.SetCondition(ctx, r.env.client, wl, kueue.WorkloadFinished, metav1.ConditionTrue, "Deleted", kept)
-		if client.IgnoreNotFound(err) != nil {
+		err := kueuelib.SetCondition(ctx, r.env.client, wl, kueue.WorkloadFinished, metav1.ConditionTrue, reason, kept)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("finishing Workload %s, which is deleted and stays: %w", client.ObjectKeyFromObject(wl), err)
 		}
 		ctrl.LoggerFrom(ctx).Info("Finished a deleted Workload that stays", "finalizers", wl.Finalizers)

@@ -53,6 +53,8 @@ type job struct {
 	stopping bool
 	// unaccounted is when to ask the ledger again that something waits for; 0: nothing does.
 	unaccounted time.Duration
+	// classMissing is set for a job that names a priority class which is not there.
+	classMissing bool
 	// astray is set for a job of MultiKueue whose queue leads to no other cluster.
 	astray bool
 	// described remembers the PodSets within this reconcile.

@@ -15,12 +15,14 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // keepPriority has jobframework leave the priority of a job alone whose label names a class that is not
 // there. It looks for that before it does anything else with a Workload, so that it could not even stop
-// the job. Only this view of the job is changed.
+// the job. Only this view of the job is changed, and not for a start, which is for what the job says:
+// that fails, and the quota goes back.
 func (j *job) keepPriority(ctx context.Context) error {
 	class := jobframework.WorkloadPriorityClassName(j.Object())
 	if class == "" {
@@ -31,7 +33,7 @@ func (j *job) keepPriority(ctx context.Context) error {
 		return missing
 	}
 	wl, err := j.unfinishedWorkload(ctx)
-	if err != nil || wl == nil {
+	if err != nil || wl == nil || j.IsSuspended() && state.MayRun(wl) {
 		return err
 	}
 	delete(j.Labels, kueueconstants.WorkloadPriorityClassLabel)
@@ -40,14 +42,15 @@ func (j *job) keepPriority(ctx context.Context) error {
 	}
 	if jobframework.WorkloadPriorityClassName(j.Object()) != class {
 		j.tellClassMissing(missing)
+		j.classMissing = true
 	}
 	return nil
 }
 
 // tellClassMissing tells the user of a priority class that is not there.
 func (j *job) tellClassMissing(missing error) {
-	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, fmt.Errorf(
-		"has no priority: %w; ask an admin to create it, or name another one", missing))
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNoPriority, jobevents.ActionQueue, fmt.Errorf(
+		"keeps the priority that it has, if any: %w; ask an admin to create it, or name another one", missing))
 }
 
 // classMissing reports whether err is of a priority class that is not there: it may come yet.

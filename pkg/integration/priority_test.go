@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,21 +22,24 @@ import (
 func TestKeepPriority(t *testing.T) {
 	tests := map[string]struct {
 		named string
+		// starts is set where the job waits, and its Workload is admitted.
+		starts bool
 		// charged is the class of the job's Workload; nil: it has none.
 		charged  *string
 		want     string
 		wantTold string
 	}{
 		"a class that is there":                       {named: "there", charged: new("low"), want: "there"},
-		"one that is not":                             {named: "gone", charged: new("low"), want: "low", wantTold: `PodSetsUnknown has no priority: workloadpriorityclasses.kueue.x-k8s.io "gone" not found`},
+		"one that is not":                             {named: "gone", charged: new("low"), want: "low", wantTold: `PriorityClassMissing keeps the priority that it has, if any: workloadpriorityclasses.kueue.x-k8s.io "gone" not found`},
+		"one that is not, of a job that starts":       {named: "gone", charged: new("low"), starts: true, want: "gone"},
 		"one that was deleted since":                  {named: "gone", charged: new("gone"), want: "gone"},
-		"one that is not, of a job without":           {named: "gone", charged: new(""), wantTold: "PodSetsUnknown"},
+		"one that is not, of a job without":           {named: "gone", charged: new(""), wantTold: "PriorityClassMissing"},
 		"one that is not, of a job without Workload":  {named: "gone", want: "gone"},
 		"no class at all, where the Workload has one": {charged: new("low")},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			stored, _ := suspendedJob()
+			stored, _ := disagreeing(tc.starts, false, false, time.Now())
 			if tc.named != "" {
 				stored.Labels[kit.PriorityLabel] = tc.named
 			}

@@ -96,7 +96,7 @@ func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl
 		return ctrl.Result{}, err
 	}
 	held, err := releaseCopies(ctx, r.env, j.key, workloads)
-	if err = firstError(err, r.finishKept(ctx, workloads)); err != nil {
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	var v verdict
@@ -105,6 +105,7 @@ func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl
 		r.forget(j.key)
 	}
 	v.err = r.handle(ctx, j, v.err)
+	v.add(0, r.finishKept(ctx, j, workloads))
 	// Whatever else there is to wait for: it may wait for this.
 	v.add(r.awaitTrainer(ctx, j))
 	decided := v.err
@@ -121,6 +122,9 @@ func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl
 	}
 	v.add(j.unaccounted, nil)
 	v.add(held, nil)
+	if j.classMissing {
+		v.add(retryClass, nil)
+	}
 	if j.astray {
 		v.add(retryRoute, nil)
 	}

@@ -17,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
@@ -70,9 +71,13 @@ func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 	tests := map[string]struct {
 		finalizers []string
 		alive      bool
-		want       bool
+		// runs is set for a job that is not suspended yet, pod for one with a pod left.
+		runs, pod bool
+		want      bool
 	}{
 		"let go, and kept by somebody": {finalizers: []string{"example.com/mine"}, want: true},
+		"of a job that is to stop":     {finalizers: []string{"example.com/mine"}, runs: true},
+		"of a job with a pod left":     {finalizers: []string{"example.com/mine"}, pod: true},
 		"not let go":                   {finalizers: []string{kueue.ResourceInUseFinalizerName, "example.com/mine"}},
 		"of a copy, not let go":        {finalizers: []string{remainder.Finalizer}},
 		"not deleted":                  {finalizers: []string{"example.com/mine"}, alive: true},
@@ -81,12 +86,20 @@ func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wl := inttest.AdmittedOf("uid")
 			wl.Finalizers = tc.finalizers
-			c := inttest.Fake(wl).WithStatusSubresource(wl).Build()
+			objects := []client.Object{wl}
+			if tc.pod {
+				objects = append(objects, inttest.PodOf("team", "llm"))
+			}
+			c := inttest.Fake(objects...).WithStatusSubresource(wl).Build()
 			if !tc.alive {
 				expect.NoError(t, c.Delete(t.Context(), wl))
 			}
 			inttest.Reload(t, c, wl)
-			expect.NoError(t, (&attempt{env: &environment{client: c}}).finishKept(t.Context(), []kueue.Workload{*wl}))
+			r := &attempt{env: environmentOn(t, c, testenv.Describer(t, c))}
+			r.env.live = inttest.PodsByPhase(c)
+			trainJob := inttest.Job("uid")
+			trainJob.Spec.Suspend = ptr.To(!tc.runs)
+			expect.NoError(t, r.finishKept(t.Context(), &job{env: r.env, TrainJob: *trainJob, key: client.ObjectKeyFromObject(trainJob)}, []kueue.Workload{*wl}))
 			inttest.Reload(t, c, wl)
 			expect.Same(t, "The Workload is finished", tc.want, kueuelib.IsFinished(wl))
 		})

@@ -233,6 +233,8 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 	ofWorkloads: {
 		"take the finalizer off a Workload":         {words: "delete the Workload", ask: ofWorkload("runs", `{"metadata":{"finalizers":null}}`)},
 		"add a finalizer to a Workload":             {words: "delete the Workload", ask: ofWorkload("runs", `{"metadata":{"finalizers":["kueue.x-k8s.io/resource-in-use","example.com/mine"]}}`)},
+		"fill a Workload with an annotation":        {words: "take some away", ask: ofWorkload("runs", longAnnotation)},
+		"fill a Workload with annotations":          {words: "take some away", ask: ofWorkload("runs", manyAnnotations)},
 		"give away the quota of pods that are left": {words: "goes with the last of them", ask: deletes(&kueue.Workload{}, "remainder")},
 		"deactivate a Workload of pods that are left": {words: "goes with the last of them",
 			ask: patches(&kueue.Workload{}, "remainder", `{"spec":{"active":false}}`)},

@@ -45,10 +45,15 @@ var _ = Describe("A preempted TrainJob", func() {
 		w := newPools(ctx, "8", "0")
 		w.MakeRunning(ctx, w.Job("patient").Priority(w.Name("low")).GPUs("8"), 1, onH100, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("urgent"), 1000))
 		w.Edit(ctx, "patient", func(job *trainer.TrainJob) { job.Labels[kit.PriorityLabel] = "gone" })
-		w.EventuallyTold(ctx, "patient", "PodSetsUnknown", `"gone" not found`)
+		w.EventuallyTold(ctx, "patient", "PriorityClassMissing", `"gone" not found`)
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
 		Expect(w.Pods(ctx, "patient")).To(BeEmpty())
 		Expect(get(ctx, w, &trainer.TrainJob{}, "patient").Labels).To(HaveKeyWithValue(kit.PriorityLabel, "gone"))
+
+		w.Finish(ctx, "urgent", "succeeded")
+		w.EventuallyCondition(ctx, "patient", kueue.WorkloadAdmitted)
+		w.Edit(ctx, "patient", func(job *trainer.TrainJob) { job.Labels[kit.PriorityLabel] = w.Name("low") })
+		w.EventuallyRuns(ctx, "patient", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("gives way although its user resumes it again and again", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {

@@ -283,7 +283,7 @@ var mutants = slices.Concat(
 	in("pkg/integration/ensurestarted.go",
 		mutant{Breaks: "a job whose pods are gone, and refused to it, keeps its quota", Test: "TestEnsureStartedAgain",
 			Spec:   "again after its pods are gone gives its quota back",
-			Search: "lack.live && (complete", Replace: "lack.pods && (complete"},
+			Search: "lack.live && ran", Replace: "lack.pods && ran"},
 	),
 	in("pkg/integration/starts.go",
 		mutant{Breaks: "a job that is admitted again is judged by its last admission", Test: "TestEnsureStarted",

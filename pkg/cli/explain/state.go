@@ -153,7 +153,7 @@ func unqueued(f *Facts) *State {
 		return nil
 	}
 	s := &State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet", Since: since(f.Job.CreationTimestamp)}
-	told := f.warning("InTreeActive", "TrainerUnknown", "PodSetsUnknown", "WriteRefused")
+	told := f.warning("InTreeActive", "TrainerUnknown", "PodSetsUnknown", "PriorityClassMissing", "WriteRefused")
 	unmade := f.unmade(f.missing()...)
 	wait, known := f.waitForJobSet()
 	switch {

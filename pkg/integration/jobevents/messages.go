@@ -31,6 +31,7 @@ var messages = map[string]string{
 	ReasonUngated:         "Freed pod of the admission gate",
 	ReasonUngateRefused:   "Could not free pod of the admission gate",
 	ReasonNotDescribed:    "Could not describe the pods of TrainJob",
+	ReasonNoPriority:      "TrainJob names a priority class that is not there",
 	ReasonRequeued:        "Gave the quota back and queued TrainJob again",
 	ReasonRefused:         "API server refused a write",
 	ReasonStopping:        "TrainJob keeps its quota until its pods are gone",

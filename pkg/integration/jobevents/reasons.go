@@ -17,6 +17,7 @@ const (
 	ReasonUngated        = "Ungated"
 	ReasonUngateRefused  = "UngateRefused"
 	ReasonNotDescribed   = "PodSetsUnknown"
+	ReasonNoPriority     = "PriorityClassMissing"
 	ReasonRequeued       = "QueuedAgain"
 	ReasonRefused        = "WriteRefused"
 	ReasonStopping       = "StillStopping"
