@@ -16,12 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // placeChildJobs brings the suspended child Jobs to the pod templates of the rendered
-// JobSet, and has them replace a pod when that is gone, one write for each that differs. JobSet itself only ever merges into a Job
+// JobSet, one write for each that differs. JobSet itself only ever merges into a Job
 // that exists: left alone, the Job would keep its gate and the keys of earlier flavors.
 // Jobs that do not exist yet are made from the rendered template anyway.
 func placeChildJobs(ctx context.Context, c client.Client, jobs []batchv1.Job, rendered *jobsetapi.JobSet) error {
@@ -47,44 +46,10 @@ func placeChildJobs(ctx context.Context, c client.Client, jobs []batchv1.Job, re
 func placeChildJob(ctx context.Context, c client.Client, child *batchv1.Job, template *corev1.PodTemplateSpec) error {
 	placed := child.DeepCopy()
 	podset.PlaceTemplate(&placed.Spec.Template, template)
-	placed.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed)
-	if equality.Semantic.DeepEqual(child.Spec, placed.Spec) {
+	if equality.Semantic.DeepEqual(child.Spec.Template, placed.Spec.Template) {
 		return nil
 	}
-	return patchChildJob(ctx, c, child, placed)
-}
-
-// ensureReplaced has the Jobs that JobSet made since the start replace a pod when that is gone, like
-// those before: whoever deletes a pod of a long grace period has the next one run beside it otherwise,
-// and the one after that, on GPUs that nobody is charged for.
-func (r *attempt) ensureReplaced(ctx context.Context, j *job) error {
-	if !j.alive() || j.IsSuspended() || j.ManagedExternally() {
-		return nil
-	}
-	managed, err := r.env.queues.Manages(ctx, &j.TrainJob)
-	if err != nil || !managed {
-		return err
-	}
-	jobs, err := state.ChildJobsOf(ctx, r.env.state, &j.TrainJob)
-	if err != nil {
-		return err
-	}
-	for i := range jobs {
-		child := &jobs[i]
-		if podset.JobEnded(child) || !child.DeletionTimestamp.IsZero() || ptr.Deref(child.Spec.PodReplacementPolicy, "") == batchv1.Failed {
-			continue
-		}
-		replaces := child.DeepCopy()
-		replaces.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed)
-		if err := patchChildJob(ctx, r.env.client, child, replaces); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func patchChildJob(ctx context.Context, c client.Client, child, changed *batchv1.Job) error {
-	err := c.Patch(ctx, changed, client.MergeFrom(child))
+	err := c.Patch(ctx, placed, client.MergeFrom(child))
 	if apierrors.IsNotFound(err) {
 		// JobSet replaces it, from the new template.
 		return nil

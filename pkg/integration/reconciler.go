@@ -199,7 +199,7 @@ func (r *attempt) tellStart(ctx context.Context, j *job) {
 // ensure keeps the job as its admission has it. It returns when to look again, 0 for never.
 func (r *attempt) ensure(ctx context.Context, j *job, workloads []kueue.Workload) (time.Duration, error) {
 	if err := firstError(r.ensureHeld(ctx, j, workloads),
-		r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j), r.ensureReplaced(ctx, j)); err != nil {
+		r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {
 		return 0, err
 	}
 	dispatch, errDispatch := r.ensureDispatched(ctx, j)

@@ -216,6 +216,9 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			ask: func(ctx context.Context, s *scene, c client.Client) error { return c.Create(ctx, s.likePod("other")) }},
 		"make a pod look like a TrainJob's": {words: "leave out label",
 			ask: patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"}}}`)},
+		"take the Job controller's finalizer off a pod": {words: "only Kubernetes takes finalizer", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			return s.send(ctx, c, &corev1.Pod{}, s.Pods(ctx, "runs")[0].Name, types.MergePatchType, `{"metadata":{"finalizers":null}}`)
+		}},
 		"hide a pod that runs": {words: "runs on the quota of its TrainJob",
 			ask: patches(&corev1.Pod{}, "sized", `{"metadata":{"labels":{"kueue.x-k8s.io/podset":null}}}`)},
 		"hide a pod that runs from its JobSet": {words: "runs on the quota of its TrainJob",

@@ -116,18 +116,6 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A deleted pod of a TrainJob", func() {
-	It("has its successor when it is gone, though its user took its finalizers", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		former := w.MakeRunning(ctx, w.slow("first"), 1, onH100)[0]
-		w.PatchJSON(ctx, &former, `{"metadata":{"finalizers":null}}`)
-		Expect(w.Delete(ctx, &former)).To(Succeed())
-		// The ledger sees the one beside the other.
-		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "first") }).Should(ConsistOf(
-			SatisfyAll(HaveField("UID", Not(Equal(former.UID))), HaveField("Spec.NodeName", Not(BeEmpty())))))
-	}, SpecTimeout(specTimeout))
-})
-
 var _ = Describe("Quota that was given back is not used again", func() {
 	for _, end := range []string{"failed", "succeeded"} {
 		It("by a job that "+end+", whose JobSet removes itself", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
