@@ -4,9 +4,7 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,18 +49,4 @@ func (j *job) keepPriority(ctx context.Context) error {
 func (j *job) tellClassMissing(missing error) {
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNoPriority, jobevents.ActionQueue, fmt.Errorf(
 		"keeps the priority that it has, if any: %w; ask an admin to create it, or name another one", missing))
-}
-
-// classMissing reports whether err is of a priority class that is not there: it may come yet.
-func classMissing(err error) bool {
-	return apierrors.IsNotFound(err) && slices.Contains([]string{"WorkloadPriorityClass", "PriorityClass"}, kindOf(err))
-}
-
-// kindOf returns the kind or resource of the object that an answer of the API server is about.
-func kindOf(err error) string {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return ""
-	}
-	return status.Status().Details.Kind
 }

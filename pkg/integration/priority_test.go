@@ -3,13 +3,9 @@
 package integration
 
 import (
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -58,23 +54,5 @@ func TestKeepPriority(t *testing.T) {
 			expect.Same(t, "The TrainJob is written", tc.named, storedJob(t, r).Labels[kit.PriorityLabel])
 			wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)
 		})
-	}
-}
-
-func TestClassMissing(t *testing.T) {
-	of := func(resource string) error {
-		return fmt.Errorf("preparing: %w", apierrors.NewNotFound(schema.GroupResource{Resource: resource}, "gone"))
-	}
-	tests := map[string]struct {
-		err  error
-		want bool
-	}{
-		"a WorkloadPriorityClass": {err: of("WorkloadPriorityClass"), want: true},
-		"a PriorityClass":         {err: of("PriorityClass"), want: true},
-		"something else":          {err: of("namespaces")},
-		"another error":           {err: errors.New("away")},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected classMissing", tc.want, classMissing(tc.err)) })
 	}
 }

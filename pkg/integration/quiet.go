@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
@@ -35,12 +36,24 @@ func expectedRetry(err error) bool {
 // gone reports whether err is of a write to a TrainJob or Workload that was deleted meanwhile. Where
 // their CRD is missing, the answer names a cause.
 func gone(err error) bool {
+	what := notFound(err)
+	return what != nil && what.Name != "" && len(what.Causes) == 0 && slices.Contains([]string{"workloads", "trainjobs"}, what.Kind)
+}
+
+// classMissing reports whether err is of a priority class that is not there: it may come yet.
+func classMissing(err error) bool {
+	what := notFound(err)
+	return what != nil && slices.Contains([]string{"WorkloadPriorityClass", "PriorityClass"}, what.Kind)
+}
+
+// notFound returns what was not found, nil where err is another answer. Caches name the kind, the API
+// server names the resource.
+func notFound(err error) *metav1.StatusDetails {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return false
+		return nil
 	}
-	details := status.Status().Details
-	return details != nil && details.Name != "" && len(details.Causes) == 0 && slices.Contains([]string{"workloads", "trainjobs"}, details.Kind)
+	return status.Status().Details
 }
 
 // terminating reports whether err is of a write into a namespace that is being deleted, and the job with it.

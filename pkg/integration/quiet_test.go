@@ -56,6 +56,24 @@ func TestExpectedRetry(t *testing.T) {
 	}
 }
 
+func TestClassMissing(t *testing.T) {
+	of := func(resource string) error {
+		return fmt.Errorf("preparing: %w", apierrors.NewNotFound(schema.GroupResource{Resource: resource}, "gone"))
+	}
+	tests := map[string]struct {
+		err  error
+		want bool
+	}{
+		"a WorkloadPriorityClass": {err: of("WorkloadPriorityClass"), want: true},
+		"a PriorityClass":         {err: of("PriorityClass"), want: true},
+		"something else":          {err: of("namespaces")},
+		"another error":           {err: errors.New("away")},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected classMissing", tc.want, classMissing(tc.err)) })
+	}
+}
+
 // inTerminating is the API server's answer where something is created in a namespace that is being deleted.
 func inTerminating() error {
 	err := apierrors.NewForbidden(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", errors.New("it is being terminated"))
