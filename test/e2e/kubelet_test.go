@@ -28,7 +28,7 @@ import (
 // docs/kind.md.
 const kubeletProduct = "FAKE-KUBELET"
 
-var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial, func() {
+var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
 	var (
 		w    *site
 		node string
@@ -40,7 +40,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 		w.kubeletPool(ctx)
 	}, NodeTimeout(specTimeout))
 
-	It("quota is given away when the last process of a preempted job has ended, and not before", func(ctx context.Context) {
+	It("quota is given away when the last process of a preempted job has ended, and not before", kindCore, func(ctx context.Context) {
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 100))
 		processes := w.watchProcesses(ctx)
 		w.MakeRunning(ctx, w.payload("first", "-linger=4s").GPUs("8"), 1, onKubelet)
@@ -95,7 +95,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 		w.eventuallyTrainJob(ctx, "flaky", trainer.TrainJobFailed)
 	}, SpecTimeout(specTimeout))
 
-	It("a pod of a drained node waits for one, with the job's quota", func(ctx context.Context) {
+	It("a pod of a drained node waits for one, with the job's quota", kindCore, func(ctx context.Context) {
 		pod := w.MakeRunning(ctx, w.payload("drained").GPUs("8"), 1, onKubelet)[0]
 		w.MakePending(ctx, w.payload("next").GPUs("8"))
 		DeferCleanup(func(ctx context.Context) { w.cordon(ctx, node, false) })

@@ -25,8 +25,8 @@ var (
 
 var gpuToleration = kit.GPUToleration()
 
-var _ = Describe("A queued TrainJob", kindCore, func() {
-	It("is admitted to each flavor in turn and bound to its nodes", core, func(ctx context.Context) {
+var _ = Describe("A queued TrainJob", func() {
+	It("is admitted to each flavor in turn and bound to its nodes", core, kindCore, func(ctx context.Context) {
 		w := newPools(ctx, "16", "16")
 		pods := w.MakeRunning(ctx, w.Job("first").Nodes(2).GPUs("8"), 2, onH100)
 		for _, pod := range pods {
@@ -47,7 +47,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 			"Admitted from queue queue by ClusterQueue " + w.Name("gpus") + ": node 1 pod on flavor " + w.Name("h100") + " (4 nvidia.com/gpu)"))
 	}, SpecTimeout(specTimeout))
 
-	It("waits behind the gate while the quota is full, and runs when it frees", core, func(ctx context.Context) {
+	It("waits behind the gate while the quota is full, and runs when it frees", core, kindCore, func(ctx context.Context) {
 		w, _ := newRunning(ctx, "running")
 
 		w.MakePending(ctx, w.Job("waiting").GPUs("8"))
@@ -58,7 +58,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 		w.EventuallyRuns(ctx, "waiting", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("is preempted and resumes on a flavor whose node labels have other keys, with exactly those", core, Label("invariant", "exact"), func(ctx context.Context) {
+	It("is preempted and resumes on a flavor whose node labels have other keys, with exactly those", core, kindCore, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.Make(ctx,
 			w.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"},

@@ -32,7 +32,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCore, Serial, func() {
+var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial, func() {
 	var w *site
 
 	BeforeEach(func(ctx context.Context) {
@@ -42,7 +42,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 		w = newPools(ctx, "16", "0")
 	}, NodeTimeout(specTimeout))
 
-	It("gets ready without a certificate to begin with, and never restarts for it", func(ctx context.Context) {
+	It("gets ready without a certificate to begin with, and never restarts for it", kindCore, func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { scaleManager(ctx, 2) })
 		Expect(scaleManager(ctx, 0)).To(BeEmpty())
 		w.emptyAuthority(ctx)
@@ -55,7 +55,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 		w.EventuallyRuns(ctx, "job", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("is rolled out while jobs come and go, and refuses no write and restarts no pod", func(ctx context.Context) {
+	It("is rolled out while jobs come and go, and refuses no write and restarts no pod", kindCore, func(ctx context.Context) {
 		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
 		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")
 		churn := w.startWriting(ctx)
@@ -121,7 +121,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 		}
 	}, SpecTimeout(2*specTimeout))
 
-	It("is uninstalled and leaves nothing that needs it, and takes up again what waits when it is back", func(ctx context.Context) {
+	It("is uninstalled and leaves nothing that needs it, and takes up again what waits when it is back", kindCore, func(ctx context.Context) {
 		pods := w.MakeRunning(ctx, w.Job("runs").Nodes(2).GPUs("8"), 2, onH100)
 		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 		w.runsOutside("nobody looks after TrainJobs while kueue-trainer is uninstalled")

@@ -93,7 +93,7 @@ func reachedBy(name, secret string) *kueue.MultiKueueCluster {
 }
 
 var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
-	It("finds no fault with the workers of a fleet that is in order", func(ctx context.Context) {
+	It("finds no fault with the workers of a fleet that is in order", core, func(ctx context.Context) {
 		newRunning(ctx)
 		stdout, _, code := allContexts().plugin(ctx, "doctor", "-n", "jobs", "-o", "json")
 		report := unmarshal[struct {

@@ -53,7 +53,7 @@ func unmarshal[T any](text string) T {
 }
 
 var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", func() {
-	It("tells what its pods do there", func(ctx context.Context) {
+	It("tells what its pods do there", core, func(ctx context.Context) {
 		w, _ := newRunning(ctx)
 		got := unmarshal[explain.Explanation](allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace, "-o", "json"))
 		Expect(got.State.Phase).To(Equal(explain.Running))

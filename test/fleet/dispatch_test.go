@@ -24,7 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
+var _ = Describe("A TrainJob whose queue leads to other clusters", core, func() {
 	It("runs in a worker with exactly that one's placement, and its status comes back", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.manager.Make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "example.com/mine", "kept").Obj())

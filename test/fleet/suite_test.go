@@ -23,8 +23,12 @@ const fleetDir = ".fleet-e2e"
 // specTimeout ends a spec that hangs; none is made to need it.
 const specTimeout = 5 * time.Minute
 
-// long marks specs that take above 20 seconds.
-var long = Label("long")
+var (
+	// core marks what every change has to pass.
+	core = Label("core")
+	// long marks specs that take above 20 seconds.
+	long = Label("long")
+)
 
 var fleet *world.Fleet
 

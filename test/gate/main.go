@@ -38,7 +38,7 @@ func gate(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("gate", flag.ContinueOnError)
 	all := flags.Bool("all", false, "run everything, in place of what every change has to pass")
 	only := flags.String("only", "", "run these parts alone, separated by commas, after what they need")
-	atATime := flags.Int("at-a-time", 4, "how many parts run beside each other; those that keep processors busy count twice")
+	atATime := flags.Int("at-a-time", 3, "how many parts run beside each other; those that keep processors busy count twice")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -64,17 +64,20 @@ var (
 
 // ofGenerations are the files with specs of what differs between the generations of Trainer: which
 // field holds the manager's entry, what it becomes, and which writes Trainer takes.
-const ofGenerations = "(mainjob|exact|others|restore|start|quota|rules|walk|generation)_test"
+const ofGenerations = "(mainjob|exact|others|restore|generation)_test"
+
+// required are the specs that a change has to pass: the main ways of a TrainJob, and what
+// docs/invariants.md promises.
+const required = "(core || invariant) && !long"
 
 // gateParts are what every change has to pass, in the order in which they start: first what takes
 // longest and mostly waits.
 var gateParts = []part{
 	generated, binaries, modules, nodeImage,
-	shared(e2e("e2e-control", "e2e-control", "control && !long")),
-	shared(e2e("e2e-pages", "e2e-pages", "docs-page && !control && !long")),
-	parallel(shared(e2e("e2e", "e2e", "!long && !control && !docs-page"))),
+	parallel(shared(e2e("e2e", "e2e", required+" && !control && !docs-page", "-walk.steps=15"))),
+	shared(e2e("e2e-control", "e2e-control", required+" && control")),
 	kind("kind-core"),
-	e2e("fleet", "e2e-fleet", "!long"),
+	e2e("fleet", "e2e-fleet", "core"),
 	{name: "faults", target: []string{"faults-sample"}, specs: true, needs: []string{"binaries"}},
 	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"},
 		env: []string{"E2E_FLAGS=-ginkgo.focus-file='" + ofGenerations + "'"}},
@@ -105,8 +108,8 @@ var allParts = []part{
 }
 
 // e2e runs the specs that a label filter picks.
-func e2e(name, target, filter string) part {
-	return part{name: name, target: []string{target}, specs: true, needs: []string{"binaries"}, env: flags(filter)}
+func e2e(name, target, filter string, more ...string) part {
+	return part{name: name, target: []string{target}, specs: true, needs: []string{"binaries"}, env: flags(filter, more...)}
 }
 
 // shared marks the parts that the e2e specs are divided among.
@@ -126,11 +129,11 @@ func kind(filter string) part {
 		specs: true, engine: true, needs: []string{"node-image"}, env: flags(filter)}
 }
 
-func flags(filter string) []string {
+func flags(filter string, more ...string) []string {
 	if filter == "" {
 		return nil
 	}
-	return []string{fmt.Sprintf("E2E_FLAGS=-ginkgo.label-filter=%q", filter)}
+	return []string{fmt.Sprintf("E2E_FLAGS=-ginkgo.label-filter=%q %s", filter, strings.Join(more, " "))}
 }
 
 // onlyInAll names the parts that the gate does not have.
