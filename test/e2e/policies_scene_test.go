@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -93,6 +94,11 @@ func (s *scene) makeBystanders(ctx context.Context) {
 	rest := s.plantedWorkload()
 	rest.Name, rest.Spec.QueueName, rest.Labels = "remainder", "", map[string]string{remainder.Label: "gone"}
 	like := s.likePod("sized")
+	claiming := s.CopyRuntime(ctx, "torch-distributed")
+	claiming.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{
+		{Name: "gpu", ResourceClaimTemplateName: new("claims")}}
+	s.Make(ctx, s.claims("claims"), s.claims("unclaimed"), namespaced(claiming, s.Namespace, "claiming"), byOwn(s.Job("claims").GPUs("8"), "claiming"))
+	s.EventuallyChildJobs(ctx, "claims", 1)
 	s.Make(ctx, s.jobSet("bare"), pod, like, rest,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "bare-runtime-snapshot"}})
 	DeferCleanup(func(ctx context.Context) {
@@ -112,6 +118,15 @@ func as(user string, groups ...string) client.Client {
 	return client.NewDryRunClient(c)
 }
 
+// by makes dry runs as an account of Kubernetes, or as the tenant.
+func (s *scene) by(account string) client.Client {
+	GinkgoHelper()
+	if account == "" {
+		return s.tenant
+	}
+	return as(account, "system:serviceaccounts", "system:serviceaccounts:kube-system")
+}
+
 // meta names an object of the scene.
 func (s *scene) meta(name string, owners ...metav1.OwnerReference) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: s.Namespace, Name: name, OwnerReferences: owners}
@@ -122,11 +137,31 @@ func (s *scene) ownedBy(ctx context.Context, job string) metav1.OwnerReference {
 	return *metav1.NewControllerRef(get(ctx, s.site, &trainer.TrainJob{}, job), trainer.GroupVersion.WithKind("TrainJob"))
 }
 
+// claims is a template that pods may claim a device by.
+func (s *scene) claims(name string) *resourcev1.ResourceClaimTemplate {
+	template := &resourcev1.ResourceClaimTemplate{ObjectMeta: s.meta(name)}
+	template.Spec.Spec.Devices.Requests = []resourcev1.DeviceRequest{
+		{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu.example.com"}}}
+	return template
+}
+
 // jobSet is one that somebody makes without Trainer.
 func (s *scene) jobSet(name string, owners ...metav1.OwnerReference) *jobsetapi.JobSet {
 	js := jobSetNamed(s.Namespace, name)
 	js.OwnerReferences, js.Spec.Suspend = owners, new(true)
 	return js
+}
+
+// podOf is a pod of a replicated job.
+func (s *scene) podOf(ctx context.Context, job, replicatedJob string) *corev1.Pod {
+	GinkgoHelper()
+	for _, pod := range s.Pods(ctx, job) {
+		if pod.Labels[jobsetapi.ReplicatedJobNameKey] == replicatedJob {
+			return &pod
+		}
+	}
+	Fail("no pod of " + job + "'s replicated job " + replicatedJob)
+	return nil
 }
 
 // gatedPod is a pod that says of itself that it waits for quota.

@@ -10,6 +10,8 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +31,8 @@ type prohibited struct {
 	ask           request
 	// since is the generation of Trainer that has what it is about; empty: all.
 	since string
+	// account asks in place of the tenant, who has it do so.
+	account string
 }
 
 func (a prohibited) possible(ctx context.Context) bool { return trainerOf(ctx) >= a.since }
@@ -46,9 +50,11 @@ const (
 	ofTrainJobs = "kueue-trainer-trainjobs"
 	ofSnapshots = "kueue-trainer-snapshots"
 	ofRuntimes  = "kueue-trainer-runtimes"
+	ofClaims    = "kueue-trainer-claim-templates"
 	ofJobSets   = "kueue-trainer-jobsets"
 	ofJobs      = "kueue-trainer-jobs"
 	ofPods      = "kueue-trainer-pods"
+	ofDeletions = "kueue-trainer-pod-deletions"
 	ofWorkloads = "kueue-trainer-workloads"
 
 	inForeground = client.PropagationPolicy(metav1.DeletePropagationForeground)
@@ -103,12 +109,19 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 	ofRuntimes: {
 		"delete the runtime of a TrainJob that runs":  {words: "neither start nor suspend it", ask: deletes(&trainer.TrainingRuntime{}, "mine")},
 		"delete the runtime of a TrainJob that waits": {words: "neither start nor suspend it", ask: deletes(&trainer.TrainingRuntime{}, "kept")},
+		"have the garbage collector delete the runtime of a TrainJob": {words: "neither start nor suspend it", account: garbageCollector,
+			ask: deletes(&trainer.TrainingRuntime{}, "mine", inBackground)},
 		"rename what a TrainJob that runs is made of": {words: "neither start nor suspend it",
 			ask: changes(&trainer.TrainingRuntime{}, "mine", `[{"op":"replace","path":"/spec/template/spec/replicatedJobs/0/name","value":"other"}]`)},
 		"rename a container of a TrainJob that runs": {words: "neither start nor suspend it",
 			ask: changes(&trainer.TrainingRuntime{}, "mine", `[{"op":"replace","path":"/spec/template/spec/replicatedJobs/0/template/spec/template/spec/containers/0/name","value":"other"}]`)},
 		"have a TrainJob that runs trained otherwise": {words: "neither start nor suspend it",
 			ask: patches(&trainer.TrainingRuntime{}, "mine", `{"spec":{"mlPolicy":{"torch":null}}}`)},
+	},
+	ofClaims: {
+		"have pods claim more than is charged": {words: "charged for what it claims", ask: deletes(&resourcev1.ResourceClaimTemplate{}, "claims")},
+		"have the garbage collector let pods claim more": {words: "charged for what it claims", account: garbageCollector,
+			ask: deletes(&resourcev1.ResourceClaimTemplate{}, "claims", inBackground)},
 	},
 	ofSnapshots: {
 		"edit a snapshot": {words: "only Trainer writes it", since: world.Trainer23,
@@ -233,6 +246,13 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"create a gated pod": {words: "leave the gate out",
 			ask: func(ctx context.Context, s *scene, c client.Client) error { return c.Create(ctx, s.gatedPod("other")) }},
 	},
+	ofDeletions: {
+		"have a pod run beside the next one":             {words: "--grace-period=10", ask: deletesPod("mine", "node")},
+		"have a pod run beside the next one for a day":   {words: "--grace-period=10", ask: deletesPod("mine", "node", client.GracePeriodSeconds(86400))},
+		"have a pod run on that nobody sees any more":    {words: "--grace-period=10", ask: deletesPod("mine", "node", client.GracePeriodSeconds(0))},
+		"have all pods run beside the next ones":         {words: "--grace-period=10", ask: deletesAll(&corev1.Pod{}, metav1.DeletePropagationBackground)},
+		"evict a pod that runs beside the next one then": {words: "deleteOptions.gracePeriodSeconds", ask: evictsPod("mine", nil)},
+	},
 	ofWorkloads: {
 		"take the finalizer off a Workload":         {words: "delete the Workload", ask: ofWorkload("runs", `{"metadata":{"finalizers":null}}`)},
 		"add a finalizer to a Workload":             {words: "delete the Workload", ask: ofWorkload("runs", `{"metadata":{"finalizers":["kueue.x-k8s.io/resource-in-use","example.com/mine"]}}`)},
@@ -283,6 +303,7 @@ var tenantsFlows = map[string]request{
 	"annotate a TrainJob that is being deleted": patches(&trainer.TrainJob{}, "goes", annotate),
 	"annotate a TrainJob":                       patches(&trainer.TrainJob{}, "runs", annotate),
 	"delete a runtime that nothing uses":        deletes(&trainer.TrainingRuntime{}, "spare"),
+	"delete a claim template that nothing uses": deletes(&resourcev1.ResourceClaimTemplate{}, "unclaimed"),
 	"give a runtime another image": changes(&trainer.TrainingRuntime{}, "mine",
 		`[{"op":"replace","path":"/spec/template/spec/replicatedJobs/0/template/spec/template/spec/containers/0/image","value":"example.com/next"}]`),
 	"annotate a JobSet":                                            patches(&jobsetapi.JobSet{}, "runs", annotate),
@@ -296,6 +317,9 @@ var tenantsFlows = map[string]request{
 	"resume a child Job that is no TrainJob's":                     patches(&batchv1.Job{}, "bare-node-0", `{"spec":{"suspend":false}}`),
 	"orphan the child Job of a TrainJob without a queue":           deletes(&batchv1.Job{}, "free-node-0", orphaning),
 	"delete a gated pod":                                           deletes(&corev1.Pod{}, "gated"),
+	"delete a pod that has ten seconds":                            deletesPod("mine", "node", client.GracePeriodSeconds(10)),
+	"delete a pod that has ended":                                  deletesPod("runs", "side"),
+	"evict a pod that has ten seconds":                             evictsPod("mine", new(int64(10))),
 	"annotate a pod that runs":                                     patches(&corev1.Pod{}, "sized", annotate),
 	"annotate a gated pod":                                         patches(&corev1.Pod{}, "gated", annotate),
 	"create a ConfigMap": func(ctx context.Context, s *scene, c client.Client) error {
@@ -313,6 +337,8 @@ var tenantsFlows = map[string]request{
 const (
 	garbageCollector    = "system:serviceaccount:kube-system:generic-garbage-collector"
 	namespaceController = "system:serviceaccount:kube-system:namespace-controller"
+	podCollector        = "system:serviceaccount:kube-system:pod-garbage-collector"
+	jobController       = "system:serviceaccount:kube-system:job-controller"
 	ttlController       = "system:serviceaccount:kube-system:ttl-after-finished-controller"
 )
 
@@ -337,6 +363,9 @@ var systemFlows = map[string]flow{
 	"the namespace controller delete all Jobs": {account: namespaceController, ask: deletesAll(&batchv1.Job{}, metav1.DeletePropagationBackground)},
 	"the namespace controller delete all ConfigMaps": {account: namespaceController,
 		ask: deletesAll(&corev1.ConfigMap{}, metav1.DeletePropagationBackground)},
+	"the namespace controller delete all pods":       {account: namespaceController, ask: deletesAll(&corev1.Pod{}, metav1.DeletePropagationBackground)},
+	"the Job controller delete a pod":                {account: jobController, ask: deletesPod("mine", "node")},
+	"the pod collector delete a lost pod":            {account: podCollector, ask: deletesPod("mine", "node", client.GracePeriodSeconds(0))},
 	"the TTL controller delete a finished child Job": {account: ttlController, ask: deletes(&batchv1.Job{}, "runs-side-0", inForeground)},
 }
 
@@ -376,6 +405,21 @@ func adopts(obj client.Object, name, job string) request {
 func deletes(obj client.Object, name string, opts ...client.DeleteOption) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return s.deleted(ctx, c, obj.DeepCopyObject().(client.Object), name, opts...)
+	}
+}
+
+// deletesPod is the request of the deletion of a replicated job's pod.
+func deletesPod(job, replicatedJob string, opts ...client.DeleteOption) request {
+	return func(ctx context.Context, s *scene, c client.Client) error {
+		return s.deleted(ctx, c, &corev1.Pod{}, s.podOf(ctx, job, replicatedJob).Name, opts...)
+	}
+}
+
+// evictsPod is the request of a pod's eviction.
+func evictsPod(job string, grace *int64) request {
+	return func(ctx context.Context, s *scene, c client.Client) error {
+		return c.SubResource("eviction").Create(ctx, s.podOf(ctx, job, "node"),
+			&policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: grace}})
 	}
 }
 

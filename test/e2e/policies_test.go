@@ -30,7 +30,7 @@ var _ = Describe("The policies at the API server", Label("invariant", "policies"
 		bind := unbindPolicies(ctx)
 		for name, a := range attempts {
 			if a.possible(ctx) {
-				Eventually(ctx, func() error { return a.ask(ctx, s, s.tenant) }).Should(Succeed(), "without a policy a tenant can %s", name)
+				Eventually(ctx, func() error { return a.ask(ctx, s, s.by(a.account)) }).Should(Succeed(), "without a policy a tenant can %s", name)
 			}
 		}
 		bind(ctx)
@@ -42,7 +42,7 @@ var _ = Describe("The policies at the API server", Label("invariant", "policies"
 			if !a.possible(ctx) {
 				Skip("this Trainer has nothing like it")
 			}
-			Eventually(ctx, func() error { return a.ask(ctx, s, s.tenant) }).Should(SatisfyAll(
+			Eventually(ctx, func() error { return a.ask(ctx, s, s.by(a.account)) }).Should(SatisfyAll(
 				WithTransform(apierrors.IsForbidden, BeTrue()),
 				MatchError(ContainSubstring("ValidatingAdmissionPolicy '"+a.policy+"'")),
 				MatchError(ContainSubstring(a.words))))
@@ -61,7 +61,7 @@ var _ = Describe("The policies at the API server", Label("invariant", "policies"
 			if !flow.possible(ctx) {
 				Skip("this Trainer has nothing like it")
 			}
-			Expect(flow.ask(ctx, s, as(flow.account, "system:serviceaccounts", "system:serviceaccounts:kube-system"))).To(Succeed())
+			Expect(flow.ask(ctx, s, s.by(flow.account))).To(Succeed())
 		}, SpecTimeout(specTimeout))
 	}
 
@@ -123,7 +123,9 @@ var _ = Describe("With the policies at the API server", Label("policies"), core,
 		w := newPools(ctx, "8", "0")
 		doomed := world.New(ctx, Default, GinkgoWriter, cluster, "e2e-doomed", w.Suffix)
 		namespace := kit.Namespace(doomed.Namespace)
-		doomed.MakeRunning(ctx, doomed.Job("runs").GPUs("8"), 1, onH100, kit.LocalQueue(doomed.Namespace, "queue", w.Name("gpus")))
+		runtime := namespaced(w.CopyRuntime(ctx, "torch-distributed"), doomed.Namespace, "own")
+		doomed.Make(ctx, kit.LocalQueue(doomed.Namespace, "queue", w.Name("gpus")), runtime, byOwn(doomed.Job("runs").GPUs("8"), "own"))
+		doomed.EventuallyRuns(ctx, "runs", 1, onH100)
 		doomed.Make(ctx, doomed.Job("waits").GPUs("8").Obj())
 		doomed.EventuallyChildJobs(ctx, "waits", 1)
 		Expect(w.Delete(ctx, namespace)).To(Succeed())
