@@ -276,6 +276,16 @@ monitoring-test: promtool-test $(BIN)/prometheus $(BIN)/localcluster $(BIN)/gink
 mutants: ## Put one bug after another into the core; each has to fail its unit test. Result in docs/invariants.md. MUTANTS_FLAGS=-e2e runs specs too.
 	go run ./test/mutants $(MUTANTS_FLAGS)
 
+# The packages that decide without a cluster.
+MUTATED ?= pkg/podset pkg/patch pkg/integration/podsleft pkg/integration/state pkg/integration/podsets
+
+.PHONY: mutation
+mutation: ## Change one operator after another in MUTATED, e.g. pkg/podset, and run the unit tests of its package, in an hour. docs/mutation.md judges what survives.
+	@mkdir -p $(BIN) .tests/mutation
+	@go build -C hack/mutation -o $(BIN)/ tool
+	@for package in $(MUTATED); do echo "== $$package"; \
+	  $(BIN)/gremlins unleash --invert-logical --timeout-coefficient 20 -o .tests/mutation/$$(basename $$package).json ./$$package; done
+
 .PHONY: bench
 bench: $(BIN)/localcluster ## Measure requests, speed, CPU and memory beside Kueue's in-tree integration, into docs/. About 65 minutes.
 	trap 'LOCAL_DIR=$(CURDIR)/.local-bench $(BIN)/localcluster down' EXIT; go run ./test/bench $(BENCH_FLAGS)

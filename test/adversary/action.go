@@ -48,6 +48,8 @@ type action struct {
 	Body        string `json:"body,omitempty"`
 	// Propagation is that of deletions.
 	Propagation string `json:"propagation,omitempty"`
+	// Grace is the grace period of deletions in seconds; nil is what the object has.
+	Grace *int64 `json:"grace,omitempty"`
 }
 
 // gvr is the resource in the form that clients take.
@@ -80,15 +82,27 @@ func (a action) String() string {
 	case apply, applyForce:
 		return fmt.Sprintf(as+"apply --server-side --field-manager tenant --force-conflicts=%t%s -f - <<'EOF'\n%s\nEOF", a.Verb == applyForce, sub, a.Body)
 	case remove:
-		return fmt.Sprintf(as+"delete %s %s --wait=false --cascade=%s", a.Resource, a.Name, strings.ToLower(a.Propagation))
+		return fmt.Sprintf(as+"delete %s %s%s", a.Resource, a.Name, a.deletion())
 	case deleteCollection:
-		return fmt.Sprintf(as+"delete %s --all --wait=false --cascade=%s", a.Resource, strings.ToLower(a.Propagation))
+		return fmt.Sprintf(as+"delete %s --all%s", a.Resource, a.deletion())
 	case finish:
 		return fmt.Sprintf("kubectl -n {NS} annotate --overwrite pod -l jobset.sigs.k8s.io/jobset-name=%s localcluster/finish=%s", a.Name, a.Body)
 	case neighbour:
 		return fmt.Sprintf("# The neighbour starts a TrainJob of priority %s in {NS}-neighbour, or ends the one there.", a.Name)
 	}
 	return string(a.Verb)
+}
+
+// deletion returns the flags of a deletion.
+func (a action) deletion() string {
+	flags := " --wait=false --cascade=" + strings.ToLower(a.Propagation)
+	switch {
+	case a.Grace == nil:
+		return flags
+	case *a.Grace == 0:
+		return flags + " --force"
+	}
+	return fmt.Sprintf("%s --grace-period=%d", flags, *a.Grace)
 }
 
 // path is where the API serves a subresource.

@@ -50,7 +50,7 @@ const (
 	// holding is how long quota may be held without pods.
 	holding = time.Minute
 	// yielding is the longest grace period of a walk's pods, and 30 s.
-	yielding = 36 * time.Second
+	yielding = 46 * time.Second
 	// loop is how often the manager may log the same error about a walk.
 	loop = 10
 )

@@ -69,7 +69,7 @@ func (w *walk) request(ctx context.Context, a action) error {
 		return err
 	}
 	propagation := metav1.DeletionPropagation(a.Propagation)
-	options := metav1.DeleteOptions{PropagationPolicy: &propagation}
+	options := metav1.DeleteOptions{PropagationPolicy: &propagation, GracePeriodSeconds: a.Grace}
 	if a.Verb == deleteCollection {
 		return on.DeleteCollection(ctx, options, metav1.ListOptions{})
 	}

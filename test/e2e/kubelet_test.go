@@ -95,7 +95,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {
 		w.eventuallyTrainJob(ctx, "flaky", trainer.TrainJobFailed)
 	}, SpecTimeout(specTimeout))
 
-	It("a pod of a drained node waits for one, with the job's quota", kindCore, func(ctx context.Context) {
+	It("a pod of a drained node waits for one, with the job's quota", func(ctx context.Context) {
 		pod := w.MakeRunning(ctx, w.payload("drained").GPUs("8"), 1, onKubelet)[0]
 		w.MakePending(ctx, w.payload("next").GPUs("8"))
 		DeferCleanup(func(ctx context.Context) { w.cordon(ctx, node, false) })

@@ -47,7 +47,7 @@ var _ = Describe("A queued TrainJob", func() {
 			"Admitted from queue queue by ClusterQueue " + w.Name("gpus") + ": node 1 pod on flavor " + w.Name("h100") + " (4 nvidia.com/gpu)"))
 	}, SpecTimeout(specTimeout))
 
-	It("waits behind the gate while the quota is full, and runs when it frees", core, kindCore, func(ctx context.Context) {
+	It("waits behind the gate while the quota is full, and runs when it frees", core, func(ctx context.Context) {
 		w, _ := newRunning(ctx, "running")
 
 		w.MakePending(ctx, w.Job("waiting").GPUs("8"))

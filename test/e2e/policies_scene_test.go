@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -94,11 +95,25 @@ func (s *scene) makeBystanders(ctx context.Context) {
 	rest := s.plantedWorkload()
 	rest.Name, rest.Spec.QueueName, rest.Labels = "remainder", "", map[string]string{remainder.Label: "gone"}
 	like := s.likePod("sized")
+	silent := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name("silent")}}
+	onSilent, cut := s.likePod("silent"), s.likePod(cutName)
+	onSilent.Spec.NodeSelector, onSilent.Spec.NodeName = nil, silent.Name
+	s.Make(ctx, silent, onSilent, cut)
+	DeferCleanup(func(ctx context.Context) {
+		Expect(s.Delete(ctx, onSilent, client.GracePeriodSeconds(0))).To(Succeed())
+		Expect(s.Delete(ctx, cut)).To(Succeed())
+	})
 	claiming := s.CopyRuntime(ctx, "torch-distributed")
 	claiming.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{
-		{Name: "gpu", ResourceClaimTemplateName: new("claims")}}
-	s.Make(ctx, s.claims("claims"), s.claims("unclaimed"), namespaced(claiming, s.Namespace, "claiming"), byOwn(s.Job("claims").GPUs("8"), "claiming"))
-	s.EventuallyChildJobs(ctx, "claims", 1)
+		{Name: "gpu", ResourceClaimTemplateName: new("claims")}, {Name: "more", ResourceClaimTemplateName: new("going-claims")}}
+	own, going := namespaced(claiming, s.Namespace, "going"), s.claims("going-claims")
+	own.Finalizers, going.Finalizers = []string{"example.com/mine"}, []string{"example.com/mine"}
+	s.Make(ctx, s.claims("claims"), s.claims("unclaimed"), going, own, byOwn(s.Job("claims").GPUs("8"), "going"))
+	s.EventuallyWorkload(ctx, "claims")
+	for _, obj := range []client.Object{own, going} {
+		Expect(s.Delete(ctx, obj)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { s.PatchJSON(ctx, obj, `{"metadata":{"finalizers":null}}`) })
+	}
 	s.Make(ctx, s.jobSet("bare"), pod, like, rest,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "bare-runtime-snapshot"}})
 	DeferCleanup(func(ctx context.Context) {
@@ -181,6 +196,9 @@ func (s *scene) likePod(name string) *corev1.Pod {
 	pod.Spec.Containers[0].Resources.Requests = kit.Amounts("cpu", "1")
 	return pod
 }
+
+// cutName is as long as Kubernetes makes names.
+var cutName = strings.Repeat("x", 63)
 
 // likeOnes are the labels by which the pods of a queued TrainJob are found.
 var likeOnes = map[string]string{jobsetapi.JobSetNameKey: "runs", "kueue.x-k8s.io/podset": "node"}

@@ -50,7 +50,7 @@ const (
 	ofTrainJobs = "kueue-trainer-trainjobs"
 	ofSnapshots = "kueue-trainer-snapshots"
 	ofRuntimes  = "kueue-trainer-runtimes"
-	ofClaims    = "kueue-trainer-claim-templates"
+	ofClaims    = "kueue-trainer-claims"
 	ofJobSets   = "kueue-trainer-jobsets"
 	ofJobs      = "kueue-trainer-jobs"
 	ofPods      = "kueue-trainer-pods"
@@ -109,6 +109,8 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 	ofRuntimes: {
 		"delete the runtime of a TrainJob that runs":  {words: "neither start nor suspend it", ask: deletes(&trainer.TrainingRuntime{}, "mine")},
 		"delete the runtime of a TrainJob that waits": {words: "neither start nor suspend it", ask: deletes(&trainer.TrainingRuntime{}, "kept")},
+		"let the runtime of a TrainJob go that is being deleted": {words: "neither start nor suspend it",
+			ask: patches(&trainer.TrainingRuntime{}, "going", `{"metadata":{"finalizers":null}}`)},
 		"have the garbage collector delete the runtime of a TrainJob": {words: "neither start nor suspend it", account: garbageCollector,
 			ask: deletes(&trainer.TrainingRuntime{}, "mine", inBackground)},
 		"rename what a TrainJob that runs is made of": {words: "neither start nor suspend it",
@@ -119,6 +121,13 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			ask: patches(&trainer.TrainingRuntime{}, "mine", `{"spec":{"mlPolicy":{"torch":null}}}`)},
 	},
 	ofClaims: {
+		"have pods claim more when a template goes": {words: "charged for what it claims",
+			ask: patches(&resourcev1.ResourceClaimTemplate{}, "going-claims", `{"metadata":{"finalizers":null}}`)},
+		"claim more in a pod's place": {words: "for which Kubernetes makes them", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			claim := &resourcev1.ResourceClaim{ObjectMeta: s.meta("planted"), Spec: s.claims("").Spec.Spec}
+			claim.Annotations = map[string]string{"resource.kubernetes.io/pod-claim-name": "gpu"}
+			return c.Create(ctx, claim)
+		}},
 		"have pods claim more than is charged": {words: "charged for what it claims", ask: deletes(&resourcev1.ResourceClaimTemplate{}, "claims")},
 		"have the garbage collector let pods claim more": {words: "charged for what it claims", account: garbageCollector,
 			ask: deletes(&resourcev1.ResourceClaimTemplate{}, "claims", inBackground)},
@@ -232,6 +241,10 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"take the Job controller's finalizer off a pod": {words: "only Kubernetes takes finalizer", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			return s.send(ctx, c, &corev1.Pod{}, s.Pods(ctx, "runs")[0].Name, types.MergePatchType, `{"metadata":{"finalizers":null}}`)
 		}},
+		"have Kubernetes delete a pod as one too many": {words: "annotations of Kubernetes", ask: patchesPod("mine", "node",
+			`{"metadata":{"annotations":{"batch.kubernetes.io/job-completion-index":null}}}`)},
+		"have Kubernetes release a pod by a label that its Job may select by": {words: "its labels", ask: patchesPod("mine", "node",
+			`{"metadata":{"labels":{"example.com/own":"x"}}}`)},
 		"hide a pod that runs": {words: "runs on the quota of its TrainJob",
 			ask: patches(&corev1.Pod{}, "sized", `{"metadata":{"labels":{"kueue.x-k8s.io/podset":null}}}`)},
 		"hide a pod that runs from its JobSet": {words: "runs on the quota of its TrainJob",
@@ -247,10 +260,14 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			ask: func(ctx context.Context, s *scene, c client.Client) error { return c.Create(ctx, s.gatedPod("other")) }},
 	},
 	ofDeletions: {
-		"have a pod run beside the next one":             {words: "--grace-period=10", ask: deletesPod("mine", "node")},
-		"have a pod run beside the next one for a day":   {words: "--grace-period=10", ask: deletesPod("mine", "node", client.GracePeriodSeconds(86400))},
-		"have a pod run on that nobody sees any more":    {words: "--grace-period=10", ask: deletesPod("mine", "node", client.GracePeriodSeconds(0))},
-		"have all pods run beside the next ones":         {words: "--grace-period=10", ask: deletesAll(&corev1.Pod{}, metav1.DeletePropagationBackground)},
+		"have a pod run beside the next one":                           {words: "--grace-period=10", ask: deletesPod("mine", "node")},
+		"have a pod run beside the next one for a day":                 {words: "--grace-period=10", ask: deletesPod("mine", "node", client.GracePeriodSeconds(86400))},
+		"have a pod run on that nobody sees any more":                  {words: "--grace-period=10", ask: deletesPod("mine", "node", client.GracePeriodSeconds(0))},
+		"have all pods run beside the next ones":                       {words: "--grace-period=10", ask: deletesAll(&corev1.Pod{}, metav1.DeletePropagationBackground)},
+		"have a pod run for ten seconds beside one that comes at once": {words: "--grace-period=1,", ask: deletes(&corev1.Pod{}, "silent", client.GracePeriodSeconds(10))},
+		"evict a pod whose name Kubernetes cut": {words: "deleteOptions.gracePeriodSeconds", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			return c.SubResource("eviction").Create(ctx, &corev1.Pod{ObjectMeta: s.meta(cutName)}, &policyv1.Eviction{})
+		}},
 		"evict a pod that runs beside the next one then": {words: "deleteOptions.gracePeriodSeconds", ask: evictsPod("mine", nil)},
 	},
 	ofWorkloads: {
@@ -303,6 +320,9 @@ var tenantsFlows = map[string]request{
 	"annotate a TrainJob that is being deleted": patches(&trainer.TrainJob{}, "goes", annotate),
 	"annotate a TrainJob":                       patches(&trainer.TrainJob{}, "runs", annotate),
 	"delete a runtime that nothing uses":        deletes(&trainer.TrainingRuntime{}, "spare"),
+	"claim a device": func(ctx context.Context, s *scene, c client.Client) error {
+		return c.Create(ctx, &resourcev1.ResourceClaim{ObjectMeta: s.meta("own"), Spec: s.claims("").Spec.Spec})
+	},
 	"delete a claim template that nothing uses": deletes(&resourcev1.ResourceClaimTemplate{}, "unclaimed"),
 	"give a runtime another image": changes(&trainer.TrainingRuntime{}, "mine",
 		`[{"op":"replace","path":"/spec/template/spec/replicatedJobs/0/template/spec/template/spec/containers/0/image","value":"example.com/next"}]`),
@@ -319,7 +339,7 @@ var tenantsFlows = map[string]request{
 	"delete a gated pod":                                           deletes(&corev1.Pod{}, "gated"),
 	"delete a pod that has ten seconds":                            deletesPod("mine", "node", client.GracePeriodSeconds(10)),
 	"delete a pod that has ended":                                  deletesPod("runs", "side"),
-	"evict a pod that has ten seconds":                             evictsPod("mine", new(int64(10))),
+	"evict a pod that has a second":                                evictsPod("mine", new(int64(1))),
 	"annotate a pod that runs":                                     patches(&corev1.Pod{}, "sized", annotate),
 	"annotate a gated pod":                                         patches(&corev1.Pod{}, "gated", annotate),
 	"create a ConfigMap": func(ctx context.Context, s *scene, c client.Client) error {
@@ -387,6 +407,13 @@ func changes(obj client.Object, name, operations string) request {
 func ofWorkload(job, patch string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return s.send(ctx, c, &kueue.Workload{}, s.Workload(ctx, job).Name, types.MergePatchType, patch)
+	}
+}
+
+// patchesPod is the request of a merge patch of a replicated job's pod.
+func patchesPod(job, replicatedJob, patch string) request {
+	return func(ctx context.Context, s *scene, c client.Client) error {
+		return s.send(ctx, c, &corev1.Pod{}, s.podOf(ctx, job, replicatedJob).Name, types.MergePatchType, patch)
 	}
 }
 

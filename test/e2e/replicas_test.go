@@ -42,7 +42,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 		w = newPools(ctx, "16", "0")
 	}, NodeTimeout(specTimeout))
 
-	It("gets ready without a certificate to begin with, and never restarts for it", kindCore, func(ctx context.Context) {
+	It("gets ready without a certificate to begin with, and never restarts for it", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { scaleManager(ctx, 2) })
 		Expect(scaleManager(ctx, 0)).To(BeEmpty())
 		w.emptyAuthority(ctx)
@@ -121,7 +121,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 		}
 	}, SpecTimeout(2*specTimeout))
 
-	It("is uninstalled and leaves nothing that needs it, and takes up again what waits when it is back", kindCore, func(ctx context.Context) {
+	It("is uninstalled and leaves nothing that needs it, and takes up again what waits when it is back", func(ctx context.Context) {
 		pods := w.MakeRunning(ctx, w.Job("runs").Nodes(2).GPUs("8"), 2, onH100)
 		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 		w.runsOutside("nobody looks after TrainJobs while kueue-trainer is uninstalled")

@@ -24,8 +24,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-var _ = Describe("A TrainJob whose queue leads to other clusters", core, func() {
-	It("runs in a worker with exactly that one's placement, and its status comes back", func(ctx context.Context) {
+var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
+	It("runs in a worker with exactly that one's placement, and its status comes back", core, func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.manager.Make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "example.com/mine", "kept").Obj())
 
@@ -44,7 +44,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", core, func() 
 		w.worker1.EventuallyEmpty(ctx)
 	}, SpecTimeout(specTimeout))
 
-	It("fails where its run in a worker failed", func(ctx context.Context) {
+	It("fails where its run in a worker failed", core, func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.worker1.MakeRuntime(ctx, "torch-distributed", kit.OfOneTry)
 		w.makeRunning(ctx, w.worker1, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", kit.OfOneTry)))
@@ -53,14 +53,14 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", core, func() 
 		w.worker1.EventuallyEmpty(ctx)
 	}, SpecTimeout(specTimeout))
 
-	It("leaves nothing in a worker when it is deleted", func(ctx context.Context) {
+	It("leaves nothing in a worker when it is deleted", core, func(ctx context.Context) {
 		w, _ := newRunning(ctx)
 		Expect(w.manager.Delete(ctx, w.manager.trainJob(ctx, "llm"))).To(Succeed())
 		w.manager.EventuallyEmpty(ctx)
 		w.worker1.EventuallyEmpty(ctx)
 	}, SpecTimeout(specTimeout))
 
-	It("stops in its worker when it is deactivated, and runs again when it is activated", func(ctx context.Context) {
+	It("stops in its worker when it is deactivated, and runs again when it is activated", core, func(ctx context.Context) {
 		w, _ := newRunning(ctx)
 
 		w.manager.Activate(ctx, "llm", false)
@@ -102,7 +102,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", core, func() 
 		w.worker1.eventuallyAdmittedAfter(ctx, "next", "llm")
 		w.worker1.eventuallyOnly(ctx, "next")
 	},
-		Entry("and others wait behind it", kueue.BestEffortFIFO, SpecTimeout(specTimeout)),
+		Entry("and others wait behind it", core, kueue.BestEffortFIFO, SpecTimeout(specTimeout)),
 		Entry("and one waits that nobody may pass", kueue.StrictFIFO, SpecTimeout(specTimeout)),
 	)
 
@@ -134,7 +134,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", core, func() 
 		w.eventuallyRunsOn(ctx, w.worker2, "llm")
 	}, SpecTimeout(specTimeout))
 
-	It("carries what an admission check of its worker says", func(ctx context.Context) {
+	It("carries what an admission check of its worker says", core, func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.worker1.expectCarriesWhatACheckSays(ctx, w)
 	}, SpecTimeout(specTimeout))
@@ -158,7 +158,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", core, func() 
 		w.expectNothingHere(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 
-	It("stops in its worker when its queue in the manager cluster is drained, and resumes with that", func(ctx context.Context) {
+	It("stops in its worker when its queue in the manager cluster is drained, and resumes with that", core, func(ctx context.Context) {
 		w, _ := newRunning(ctx)
 
 		w.manager.setStopPolicy(ctx, kueue.HoldAndDrain)
@@ -167,7 +167,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", core, func() 
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 	}, SpecTimeout(specTimeout))
 
-	It("goes to the other worker when it is preempted in the first", func(ctx context.Context) {
+	It("goes to the other worker when it is preempted in the first", core, func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.worker1.Make(ctx, kit.Priority(w.worker1.Name("high"), 1000))
 		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))

@@ -78,7 +78,7 @@ var gateParts = []part{
 	shared(e2e("e2e-control", "e2e-control", required+" && control")),
 	kind("kind-core"),
 	e2e("fleet", "e2e-fleet", "core"),
-	{name: "faults", target: []string{"faults-sample"}, specs: true, needs: []string{"binaries"}},
+	{name: "faults", target: []string{"faults-sample"}, specs: true, needs: []string{"binaries"}, env: []string{"FAULTS_FLAGS=-faults.sample=8"}},
 	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"},
 		env: []string{"E2E_FLAGS=-ginkgo.focus-file='" + ofGenerations + "'"}},
 	unit, lint, chart,
