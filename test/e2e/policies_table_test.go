@@ -284,8 +284,12 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			ask: patches(&kueue.Workload{}, "remainder", `{"metadata":{"labels":null}}`)},
 		"have a Workload of pods that are left stay with others": {words: "goes with the last of them",
 			ask: patches(&kueue.Workload{}, "remainder", `{"metadata":{"annotations":{"kueue-trainer.dev/jobset-uids":"other"}}}`)},
-		"take a Workload for one of pods that are left": {words: "change its podSets, owner",
+		"take a Workload for one of pods that are left": {words: "change its podSets, priority, owner",
 			ask: ofWorkload("runs", `{"metadata":{"labels":{"kueue-trainer.dev/remainder-of":"runs"}}}`)},
+		"keep a TrainJob that runs from every preemption": {words: "by label kueue.x-k8s.io/priority-class",
+			ask: ofWorkload("runs", `{"spec":{"priority":2147483647}}`)},
+		"boost a TrainJob": {words: "by label kueue.x-k8s.io/priority-class",
+			ask: ofWorkload("runs", `{"metadata":{"annotations":{"kueue.x-k8s.io/priority-boost":"1000"}}}`)},
 		"take a Workload from its TrainJob": {words: "change the TrainJob", ask: ofWorkload("runs", dropOwner)},
 		"have a TrainJob charged for less": {words: "change the TrainJob", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			return s.send(ctx, c, &kueue.Workload{}, s.Workload(ctx, "waits").Name, types.JSONPatchType,
