@@ -9,12 +9,15 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 )
 
 // ensureStarted releases the quota of a job that was admitted and cannot start, or not again after its
@@ -134,12 +137,15 @@ func because(what, refusal string) string {
 }
 
 // giveBack deletes the Workload, and with it the quota when the last pod is gone, and has
-// the job wait before it queues again. A Workload that somebody else made is theirs.
+// the job wait before it queues again. One that somebody else made is deactivated, and a copy is MultiKueue's.
 func (r *attempt) giveBack(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) (time.Duration, error) {
-	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
+	if remainder.IsCopy(wl) {
 		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
-			"cannot start, and holds quota by prebuilt Workload %s, which only its maker can take back: %s", wl.Name, why))
+			"cannot start, and holds quota by Workload %s, which only MultiKueue can take back: %s", wl.Name, why))
 		return r.env.starts.looked(&j.TrainJob), nil
+	}
+	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
+		return 0, r.deactivate(ctx, j, wl, why, lacking)
 	}
 	if err := j.deleteWorkload(ctx, wl); err != nil {
 		return 0, err
@@ -149,4 +155,20 @@ func (r *attempt) giveBack(ctx context.Context, j *job, wl *kueue.Workload, why 
 		"gives its quota back, could not start in %s; queues again in %s or when the TrainJob is changed: %s",
 		lacking.Round(time.Second), hold.Round(time.Second), why))
 	return 0, nil
+}
+
+// deactivate has Kueue take the quota of a Workload that somebody made. Whoever activates it again has the
+// job queue again.
+func (r *attempt) deactivate(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) error {
+	before := wl.DeepCopy()
+	wl = wl.DeepCopy()
+	wl.Spec.Active = ptr.To(false)
+	err := r.env.client.Patch(ctx, wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deactivating prebuilt Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+	}
+	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
+		"gives its quota back, could not start in %s: prebuilt Workload %s is deactivated; set its spec.active to true to have the job queue again: %s",
+		lacking.Round(time.Second), wl.Name, why))
+	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -60,6 +61,8 @@ func TestEnsureStarted(t *testing.T) {
 		wantTold string
 		wantWait bool
 		wantErr  bool
+		// wantInactive is set where Kueue is to evict it.
+		wantInactive bool
 	}{
 		"refused just now":                  {refusal: refusalOf("uid", 0), wantKept: true, wantWait: true},
 		"refused for long":                  {lacking: 3 * time.Minute, refusal: refusalOf("uid", time.Minute), wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: denied by policy"},
@@ -75,7 +78,11 @@ func TestEnsureStarted(t *testing.T) {
 		}, wantKept: true},
 		"a prebuilt Workload": {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), change: func(j *trainjob.TrainJob, wl *kueue.Workload) {
 			j.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = wl.Name
-		}, wantKept: true, wantWait: true, wantTold: "CannotStart cannot start, and holds quota by prebuilt Workload"},
+		}, wantKept: true, wantInactive: true, wantTold: "CannotStart gives its quota back, could not start in 3m0s: prebuilt Workload"},
+		"a copy of MultiKueue's": {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), change: func(j *trainjob.TrainJob, wl *kueue.Workload) {
+			j.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = wl.Name
+			wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "far"}
+		}, wantKept: true, wantWait: true, wantTold: "CannotStart cannot start, and holds quota by Workload"},
 		"Kueue takes it back already":       {lacking: time.Hour, change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.Spec.Active = new(bool) }, wantKept: true},
 		"the API server refuses its start":  {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: apierrors.NewForbidden(jobclient.Resource, "job", errors.New("not today")), wantTold: "not today"},
 		"its priority class is not there":   {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: apierrors.NewNotFound(schema.GroupResource{Resource: "WorkloadPriorityClass"}, "gone"), wantTold: `"gone" not found`},
@@ -108,6 +115,10 @@ func TestEnsureStarted(t *testing.T) {
 			wait, err := r.ensureStarted(t.Context(), jobOf(r, stored), tc.start)
 			expect.That(t, (err != nil) == tc.wantErr && (wait > 0) == tc.wantWait, "ensureStarted() = %s, %v", wait, err)
 			expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.env.client, wl))
+			if tc.wantKept {
+				expect.NoError(t, r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl))
+				expect.Same(t, "Kueue is to evict it", tc.wantInactive || name == "Kueue takes it back already", !kueuelib.IsActive(wl))
+			}
 			wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)
 		})
 	}

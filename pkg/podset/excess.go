@@ -30,9 +30,18 @@ func Excess(js *jobsetapi.JobSet, jobs []batchv1.Job, podSets []kueue.PodSet, re
 		if ps == nil {
 			return fmt.Sprintf("replicated job %s is not among those that the job was admitted with", rj.Name)
 		}
-		if excess := cmp.Or(tooManyPods(rj, jobs, ps, reclaimed), tooMuchPerPod(&rj.Template.Spec.Template.Spec, &ps.Template.Spec)); excess != "" {
+		if excess := cmp.Or(tooManyPods(rj, jobs, ps, reclaimed), selectsPods(rj), tooMuchPerPod(&rj.Template.Spec.Template.Spec, &ps.Template.Spec)); excess != "" {
 			return fmt.Sprintf("replicated job %s %s", rj.Name, excess)
 		}
+	}
+	return ""
+}
+
+// selectsPods: a Job whose selector somebody wrote takes any pod of these labels for its own, deletes others in
+// their place, and lets go of its own.
+func selectsPods(rj *jobsetapi.ReplicatedJob) string {
+	if rj.Template.Spec.Selector != nil || ptr.Deref(rj.Template.Spec.ManualSelector, false) {
+		return "selects its pods by a selector of its own"
 	}
 	return ""
 }

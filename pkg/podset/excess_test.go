@@ -32,6 +32,10 @@ func TestExcess(t *testing.T) {
 		rj.Template.Spec.Parallelism, rj.Template.Spec.Template = &parallelism, template
 		return rj
 	}
+	selecting := func(rj jobsetapi.ReplicatedJob) jobsetapi.ReplicatedJob {
+		rj.Template.Spec.ManualSelector = new(true)
+		return rj
+	}
 	child := func(parallelism int32, ended bool) batchv1.Job {
 		c := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{jobsetapi.ReplicatedJobNameKey: "node"}}}
 		c.Spec.Parallelism = &parallelism
@@ -53,6 +57,10 @@ func TestExcess(t *testing.T) {
 		"a node past the flavor": {
 			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "a100-0"}})},
 			want: "replicated job node names node a100-0 itself, whatever flavor the job was admitted to",
+		},
+		"pods of a selector": {
+			jobs: []jobsetapi.ReplicatedJob{selecting(job("node", 2, 2, pods(both("8"))))},
+			want: "replicated job node selects its pods by a selector of its own",
 		},
 		"less is no excess":                   {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 2, pods(both("4")))}},
 		"as many pods in another arrangement": {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 4, pods(both("8")))}},

@@ -28,15 +28,18 @@ var ErrCannotRun = errors.New("the TrainJob cannot run")
 // be seen in the JobSet that is rendered of it with the patches of others alone.
 func runnable(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jobsetapi.JobSet, patches patch.Field) field.ErrorList {
 	b := &blame{job, runtime}
-	return slices.Concat(Unmade(job, runtime, js), validateReserved(job, js, patches, b), validateNodeName(js, b))
+	return slices.Concat(Unmade(job, runtime, js), validateReserved(job, js, patches, b), validatePods(js, b))
 }
 
-// validateNodeName: a pod that names its node passes by the scheduler, and with it by the flavor
-// that its quota is of.
-func validateNodeName(js *jobsetapi.JobSet, b *blame) field.ErrorList {
+// validatePods: a pod that names its node passes by the scheduler, and with it by the flavor that its quota
+// is of. One that its Job selects by labels of a user's can be let go, and runs on beside the next.
+func validatePods(js *jobsetapi.JobSet, b *blame) field.ErrorList {
 	var errs field.ErrorList
 	for i := range js.Spec.ReplicatedJobs {
 		rj := &js.Spec.ReplicatedJobs[i]
+		if selects := selectsPods(rj); selects != "" {
+			errs = append(errs, b.refuse(fmt.Sprintf("replicated job %s %s; leave selector and manualSelector out", rj.Name, selects)))
+		}
 		if node := rj.Template.Spec.Template.Spec.NodeName; node != "" {
 			errs = append(errs, b.refuse(fmt.Sprintf(
 				"replicated job %s has nodeName %s, which takes no notice of the flavor that the job is admitted to; leave it out, or use nodeSelector", rj.Name, node)))

@@ -113,6 +113,20 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 })
 
 var _ = Describe("A running TrainJob that its user stops", core, func() {
+	It("runs no pod beside those that end, also when its user resumes it", func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		before := w.MakeRunning(ctx, w.Job("toggled").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "8s"), 1, onH100)
+		for _, suspend := range []bool{true, false, true, false} {
+			w.Edit(ctx, "toggled", func(t *trainer.TrainJob) { t.Spec.Suspend = &suspend })
+		}
+		Eventually(ctx, func(g Gomega) {
+			pods := w.Pods(ctx, "toggled")
+			g.Expect(len(pods)).To(BeNumerically("<=", 1))
+			g.Expect(world.UIDs(pods)).NotTo(ContainElement(before[0].UID))
+		}).Should(Succeed())
+		w.EventuallyRuns(ctx, "toggled", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
 	It("starts again only when its pods are gone", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("toggled").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s").Obj())

@@ -252,6 +252,14 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"orphan a pod that runs": {words: "runs on the quota of its TrainJob", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			return patches(&corev1.Pod{}, s.Pods(ctx, "runs")[0].Name, dropOwner)(ctx, s, c)
 		}},
+		"fill a pod with an annotation": {words: "take some away", ask: patchesPod("mine", "node", longAnnotation)},
+		"fill a pod with annotations":   {words: "take some away", ask: patchesPod("mine", "node", manyAnnotations)},
+		"fill a gated pod":              {words: "take some away", ask: patches(&corev1.Pod{}, "gated", manyAnnotations)},
+		"have a Job adopt another pod": {words: "batch.kubernetes.io/controller-uid", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			pod := &corev1.Pod{ObjectMeta: s.meta("planted"), Spec: anyPod().Spec}
+			pod.Labels = map[string]string{batchv1.ControllerUidLabel: string(get(ctx, s.site, &batchv1.Job{}, "mine-node-0").UID)}
+			return c.Create(ctx, pod)
+		}},
 		"resize a pod": {words: "it cannot be resized", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			const more = `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"64"}}}]}}`
 			return c.SubResource("resize").Patch(ctx, &corev1.Pod{ObjectMeta: s.meta("sized")}, client.RawPatch(types.StrategicMergePatchType, []byte(more)))
@@ -288,6 +296,23 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			ask: ofWorkload("runs", `{"metadata":{"labels":{"kueue-trainer.dev/remainder-of":"runs"}}}`)},
 		"keep a TrainJob that runs from every preemption": {words: "by label kueue.x-k8s.io/priority-class",
 			ask: ofWorkload("runs", `{"spec":{"priority":2147483647}}`)},
+		"have a TrainJob take the place of one that runs": {words: "change the TrainJob",
+			ask: ofWorkload("waits", `{"metadata":{"annotations":{"kueue.x-k8s.io/workload-slice-replacement-for":"x/y"}}}`)},
+		"have a Workload of nobody's take the place of one that runs": {words: "are Kueue's", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			wl := s.plantedWorkload()
+			wl.Annotations = map[string]string{"kueue.x-k8s.io/workload-slice-replacement-for": "x/y"}
+			return c.Create(ctx, wl)
+		}},
+		"prepare a Workload of the highest priority": {words: "are Kueue's", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			wl := s.plantedWorkload()
+			wl.Spec.Priority = new(int32(2147483647))
+			return c.Create(ctx, wl)
+		}},
+		"prepare a Workload that looks like MultiKueue's": {words: "are Kueue's", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			wl := s.plantedWorkload()
+			wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "far"}
+			return c.Create(ctx, wl)
+		}},
 		"boost a TrainJob": {words: "by label kueue.x-k8s.io/priority-class",
 			ask: ofWorkload("runs", `{"metadata":{"annotations":{"kueue.x-k8s.io/priority-boost":"1000"}}}`)},
 		"take a Workload from its TrainJob": {words: "change the TrainJob", ask: ofWorkload("runs", dropOwner)},

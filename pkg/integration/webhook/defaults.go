@@ -66,7 +66,7 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 	}
 	if resumed && job.Suspended() {
 		response = response.WithWarnings(fmt.Sprintf(
-			"TrainJob %s stays suspended: its quota is being given back, and it starts when it is admitted again", job.Name))
+			"TrainJob %s stays suspended: it holds quota, and kueue-trainer resumes it when no pod of its last run is left and its quota has not been taken back", job.Name))
 	}
 	return withOperations(response, restore)
 }
@@ -164,8 +164,9 @@ func (r *review) onUpdate(ctx context.Context) error {
 	return nil
 }
 
-// keepStopped keeps a job suspended that has to give its quota back. Whoever could resume it
-// would run new pods each time the old ones are gone, and never let a preemption happen.
+// keepStopped keeps a job suspended that holds quota: the manager resumes it, when the last pod of its former
+// run is gone. Whoever else could resume it would run new pods beside those that still end, and never let a
+// preemption happen.
 func (r *review) keepStopped(ctx context.Context) error {
 	job, old := r.job, r.old
 	if !old.Suspended() || job.Suspended() {
@@ -175,9 +176,7 @@ func (r *review) keepStopped(ctx context.Context) error {
 	if err != nil || wl == nil {
 		return err
 	}
-	if !state.StoppedSince(wl).IsZero() {
-		job.Spec.Suspend = ptr.To(true)
-	}
+	job.Spec.Suspend = ptr.To(true)
 	return nil
 }
 

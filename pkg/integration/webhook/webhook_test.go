@@ -350,7 +350,7 @@ func FuzzWebhooks(f *testing.F) {
 	})
 }
 
-func TestJobThatGivesItsQuotaBackIsNotResumed(t *testing.T) {
+func TestManagerAloneResumesWhatHoldsQuota(t *testing.T) {
 	cases := map[string]struct {
 		evicted       bool
 		noWorkload    bool
@@ -358,9 +358,9 @@ func TestJobThatGivesItsQuotaBackIsNotResumed(t *testing.T) {
 		wantSuspended bool
 	}{
 		"it was evicted":         {evicted: true, wantSuspended: true},
-		"it is admitted":         {},
+		"it is admitted":         {wantSuspended: true},
 		"it has no Workload":     {noWorkload: true},
-		"the manager resumes it": {evicted: true, user: self},
+		"the manager resumes it": {user: self},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
