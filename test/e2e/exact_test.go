@@ -173,12 +173,12 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	It("runs placed although its user resumes it in the moment of its admission", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newPools(ctx, "0", "0")
 		w.MakeGated(ctx, w.Job("eager").GPUs("4"), 1)
-		// It is admitted, the manager does not get to start it, and the user does.
+		// Its user resumes it, and it is admitted before the manager has suspended it again.
 		allow := w.refuseManager(ctx)
-		w.SetQuota(ctx, w.Name("gpus"), "8")
-		w.EventuallyCondition(ctx, "eager", kueue.WorkloadAdmitted)
 		w.Edit(ctx, "eager", resume)
 		Expect(w.TrainJob(ctx, "eager").Spec.Suspend).To(HaveValue(BeFalse()))
+		w.SetQuota(ctx, w.Name("gpus"), "8")
+		w.EventuallyCondition(ctx, "eager", kueue.WorkloadAdmitted)
 		allow(ctx)
 		for _, pod := range w.EventuallyRuns(ctx, "eager", 1, onH100) {
 			Expect(pod.Spec.NodeSelector).To(Equal(onH100))
