@@ -12,12 +12,14 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
@@ -103,6 +105,10 @@ func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 		if err != nil {
 			return outcome{err: err}
 		}
+		wait, err := j.mayRunYet(ctx, workloads)
+		if err != nil || wait > 0 {
+			return outcome{done: true, again: wait, err: err}
+		}
 		if wait := j.mayBeMadeAgain(); j.UID != "" && wait > 0 {
 			return lookAgain(wait)
 		}
@@ -114,6 +120,29 @@ func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 	}
 	ctrl.LoggerFrom(ctx).V(2).Info("Kept the quota of a deleted TrainJob for its pods")
 	return outcome{done: true, again: recheckIn(state.StoppingSince(workloads)), err: err}
+}
+
+// mayRunYet returns how long the JobSet of a deleted TrainJob may still get pods: until the garbage collector
+// has deleted it, where it is resumed, or Trainer may have it in hand to resume it. Kueue's webhook refuses
+// pods of a TrainJob that is gone, but not when there is another one of its name.
+func (j *job) mayRunYet(ctx context.Context, workloads []kueue.Workload) (time.Duration, error) {
+	js, err := state.Latest(j.env.state).JobSet(ctx, j.key)
+	if err != nil || js == nil || !js.DeletionTimestamp.IsZero() || js.Status.TerminalState != "" {
+		return 0, err
+	}
+	for i := range workloads {
+		owner, of := metav1.GetControllerOfNoCopy(&workloads[i]), metav1.GetControllerOfNoCopy(js)
+		if owner == nil || of == nil || owner.UID != of.UID || !state.HoldsQuota(workloads[i]) {
+			continue
+		}
+		if !ptr.Deref(js.Spec.Suspend, false) {
+			return recheckMin, nil
+		}
+		if admitted := apimeta.FindStatusCondition(workloads[i].Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
+			return max(0, time.Until(admitted.LastTransitionTime.Add(podsleft.ResumeGrace))), nil
+		}
+	}
+	return 0, nil
 }
 
 // takeBackCopies deletes the Workloads of a deleted job that stays for somebody's finalizer, when its

@@ -165,6 +165,41 @@ func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
 	}
 }
 
+// Kueue refuses pods of a TrainJob that is gone, until there is another one of its name.
+func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
+	tests := map[string]struct {
+		suspended bool
+		// admitted is how long ago.
+		admitted time.Duration
+		change   func(*jobsetapi.JobSet)
+		want     bool
+	}{
+		"its JobSet was resumed":              {admitted: time.Hour, want: true},
+		"Trainer may have it in hand":         {suspended: true, want: true},
+		"its JobSet is suspended":             {suspended: true, admitted: time.Hour},
+		"its JobSet has ended":                {admitted: time.Hour, change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
+		"its JobSet is deleted":               {admitted: time.Hour, change: func(js *jobsetapi.JobSet) { js.Finalizers = []string{metav1.FinalizerDeleteDependents} }},
+		"the JobSet is that of another of it": {admitted: time.Hour, change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "other" }},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(tc.suspended, tc.suspended, tc.suspended, time.Now())
+			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			since(wl, tc.admitted)
+			if tc.change != nil {
+				tc.change(js)
+			}
+			r, _ := newReconciler(t, wl, js)
+			if len(js.Finalizers) > 0 {
+				expect.NoError(t, r.env.client.Delete(t.Context(), js))
+			}
+			outcome := (&job{env: r.env, key: client.ObjectKeyFromObject(stored)}).awaitPodsOfDeleted(t.Context())
+			expect.NoError(t, outcome.err)
+			expect.Same(t, "The quota is kept", tc.want, outcome.done && outcome.again > 0)
+		})
+	}
+}
+
 func ended(condition string) func(*trainjob.TrainJob) {
 	return func(t *trainjob.TrainJob) {
 		t.Status.Conditions = append(t.Status.Conditions, inttest.True(condition, ""))

@@ -173,6 +173,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	It("runs placed although its user resumes it in the moment of its admission", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newPools(ctx, "0", "0")
 		w.MakeGated(ctx, w.Job("eager").GPUs("4"), 1)
+		w.EventuallyWorkload(ctx, "eager")
 		// Its user resumes it, and it is admitted before the manager has suspended it again.
 		allow := w.refuseManager(ctx)
 		w.Edit(ctx, "eager", resume)

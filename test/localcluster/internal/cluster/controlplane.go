@@ -135,8 +135,8 @@ var controllerManager = component{
 			"--controllers="+strings.Join(controllers, ","),
 			"--root-ca-file="+c.path(authorityCertFile),
 			"--leader-elect=false",
-			// One user for all of it, so that its requests can be counted.
-			"--use-service-account-credentials=false",
+			// Each controller has its own rights, as wherever kubeadm made the cluster: the policies ask for them.
+			"--use-service-account-credentials=true",
 			fmt.Sprintf("--kube-api-qps=%d", clientQPS),
 			fmt.Sprintf("--kube-api-burst=%d", clientBurst))
 	},
