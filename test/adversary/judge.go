@@ -63,6 +63,9 @@ func (w *walk) judge(ctx context.Context) ([]finding, error) {
 			found = append(found, finding{rule, err.Error()})
 		}
 	}
+	if err := within(ctx, holding, w.dropPlanted); err != nil {
+		return nil, err
+	}
 	add(heldByNothing, within(ctx, holding, w.noneHeld))
 	add(doesNotYield, w.yields(ctx))
 	add(touched, w.untouched(ctx))
@@ -77,6 +80,26 @@ func (w *walk) judge(ctx context.Context) ([]finding, error) {
 		found = append(found, finding{string(v.Rule), v.String()})
 	}
 	return found, errors.Join(err, ctx.Err())
+}
+
+// dropPlanted deletes the Workloads that are no TrainJob's. Whoever may make Workloads holds quota with one of
+// nobody's for as long as he likes, by Kueue's rules, see docs/invariants.md.
+func (w *walk) dropPlanted(ctx context.Context) error {
+	var workloads kueue.WorkloadList
+	if err := w.List(ctx, &workloads, client.InNamespace(w.Namespace)); err != nil {
+		return err
+	}
+	var errs []error
+	for i := range workloads.Items {
+		wl := &workloads.Items[i]
+		if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && owner.Kind == "TrainJob" {
+			continue
+		}
+		before := wl.DeepCopy()
+		wl.Finalizers = nil
+		errs = append(errs, client.IgnoreNotFound(w.Patch(ctx, wl, client.MergeFrom(before))), client.IgnoreNotFound(w.Delete(ctx, wl)))
+	}
+	return errors.Join(errs...)
 }
 
 // within waits until something holds, and returns why it does not.
