@@ -280,7 +280,7 @@ mutants: ## Put one bug after another into the core; each has to fail its unit t
 MUTATED ?= pkg/podset pkg/patch pkg/integration/podsleft pkg/integration/state pkg/integration/podsets
 
 .PHONY: mutation
-mutation: ## Change one operator after another in MUTATED, e.g. pkg/podset, and run the unit tests of its package, in an hour. docs/mutation.md judges what survives.
+mutation: ## Change one operator after another in MUTATED, e.g. pkg/podset, and run the unit tests of its package, in an hour. What survives is listed in .tests/mutation.
 	@mkdir -p $(BIN) .tests/mutation
 	@go build -C hack/mutation -o $(BIN)/ tool
 	@for package in $(MUTATED); do echo "== $$package"; \

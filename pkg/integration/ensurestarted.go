@@ -164,7 +164,10 @@ func (r *attempt) deactivate(ctx context.Context, j *job, wl *kueue.Workload, wh
 	wl = wl.DeepCopy()
 	wl.Spec.Active = ptr.To(false)
 	err := r.env.client.Patch(ctx, wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if client.IgnoreNotFound(err) != nil {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("deactivating prebuilt Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
 	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(

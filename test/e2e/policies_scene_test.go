@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -95,6 +96,11 @@ func (s *scene) makeBystanders(ctx context.Context) {
 	rest := s.plantedWorkload()
 	rest.Name, rest.Spec.QueueName, rest.Labels = "remainder", "", map[string]string{remainder.Label: "gone"}
 	like := s.likePod("sized")
+	booster := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: s.Name("booster")}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{kueue.SchemeGroupVersion.Group}, Resources: []string{"workloads"}, Verbs: []string{"get", "list", "patch", "watch"}}}}
+	s.Make(ctx, booster, &rbacv1.ClusterRoleBinding{ObjectMeta: booster.ObjectMeta,
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: booster.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: priorityBooster}}})
 	silent := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name("silent")}}
 	onSilent, cut := s.likePod("silent"), s.likePod(cutName)
 	onSilent.Spec.NodeSelector, onSilent.Spec.NodeName = nil, silent.Name

@@ -387,6 +387,7 @@ const (
 	garbageCollector    = "system:serviceaccount:kube-system:generic-garbage-collector"
 	namespaceController = "system:serviceaccount:kube-system:namespace-controller"
 	podCollector        = "system:serviceaccount:kube-system:pod-garbage-collector"
+	priorityBooster     = "system:serviceaccount:kueue-system:kueue-priority-booster"
 	jobController       = "system:serviceaccount:kube-system:job-controller"
 	ttlController       = "system:serviceaccount:kube-system:ttl-after-finished-controller"
 )
@@ -412,7 +413,9 @@ var systemFlows = map[string]flow{
 	"the namespace controller delete all Jobs": {account: namespaceController, ask: deletesAll(&batchv1.Job{}, metav1.DeletePropagationBackground)},
 	"the namespace controller delete all ConfigMaps": {account: namespaceController,
 		ask: deletesAll(&corev1.ConfigMap{}, metav1.DeletePropagationBackground)},
-	"the namespace controller delete all pods":       {account: namespaceController, ask: deletesAll(&corev1.Pod{}, metav1.DeletePropagationBackground)},
+	"the namespace controller delete all pods": {account: namespaceController, ask: deletesAll(&corev1.Pod{}, metav1.DeletePropagationBackground)},
+	"Kueue's priority booster boost a TrainJob": {account: priorityBooster,
+		ask: ofWorkload("runs", `{"metadata":{"annotations":{"kueue.x-k8s.io/priority-boost":"1000"}}}`)},
 	"the Job controller delete a pod":                {account: jobController, ask: deletesPod("mine", "node")},
 	"the pod collector delete a lost pod":            {account: podCollector, ask: deletesPod("mine", "node", client.GracePeriodSeconds(0))},
 	"the TTL controller delete a finished child Job": {account: ttlController, ask: deletes(&batchv1.Job{}, "runs-side-0", inForeground)},
