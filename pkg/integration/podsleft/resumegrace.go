@@ -4,6 +4,7 @@ package podsleft
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -13,7 +14,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// ResumeGrace is how long Trainer may be busy with what it saw of a TrainJob before.
+// ResumeGrace is how long Trainer, JobSet and the Job controller may be busy with what they saw of a job before.
 const ResumeGrace = 5 * time.Second
 
 // resumeGrace returns how long Trainer may still resume a suspended job because it saw a start
@@ -30,10 +31,15 @@ func (p Pods) resumeGrace(job *trainjob.TrainJob) time.Duration {
 	return max(0, time.Until(stopped.Add(ResumeGrace)))
 }
 
-// NoteResumed takes note of a JobSet that runs.
+// NoteResumed takes note of a JobSet that runs and has a child Job that does, by the word of the Job controller:
+// before that, a pod may be under way which nobody counts yet.
 func (p Pods) NoteResumed(ctx context.Context, job *trainjob.TrainJob) error {
 	js, err := state.JobSetOf(ctx, p.State, job)
-	if err == nil && js != nil && !ptr.Deref(js.Spec.Suspend, false) {
+	if err != nil || js == nil || ptr.Deref(js.Spec.Suspend, false) {
+		return err
+	}
+	jobs, err := state.JobsOf(ctx, p.State, js)
+	if slices.ContainsFunc(jobs, state.SeenResumed) {
 		p.Expectations.SawResumed(job)
 	}
 	return err

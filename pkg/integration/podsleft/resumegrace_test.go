@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
@@ -101,13 +103,24 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 }
 
 func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
-	for name, tc := range map[string]struct{ suspended, want bool }{
-		"a JobSet runs":               {want: true},
-		"a JobSet is still suspended": {suspended: true},
+	for name, tc := range map[string]struct {
+		suspended bool
+		child     func(*batchv1.Job)
+		want      bool
+	}{
+		"a JobSet and a Job of it run":                 {child: func(j *batchv1.Job) { j.Status.Active = 1 }, want: true},
+		"the Job controller says that it has resumed":  {child: func(j *batchv1.Job) { j.Status.StartTime = new(metav1.Now()) }, want: true},
+		"the Job controller has not seen that it runs": {child: func(*batchv1.Job) {}},
+		"a JobSet is still suspended":                  {suspended: true, child: func(j *batchv1.Job) { j.Status.Active = 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := inttest.Job("a")
-			c := inttest.Fake(inttest.JobSetOf(job, tc.suspended)).Build()
+			js := inttest.JobSetOf(job, tc.suspended)
+			child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: "a-node-0",
+				Labels: map[string]string{jobsetapi.JobSetNameKey: js.Name}, OwnerReferences: []metav1.OwnerReference{
+					*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}}
+			tc.child(child)
+			c := inttest.Fake(js, child).Build()
 			expectations := testenv.LedSince(time.Time{})
 			expectations.ExpectResume(job)
 			expect.NoError(t, (Pods{State: state.FromCache(c), Expectations: expectations}).NoteResumed(t.Context(), job))

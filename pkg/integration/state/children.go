@@ -89,6 +89,11 @@ func HasPods(j batchv1.Job) bool {
 	return !ptr.Deref(j.Spec.Suspend, false) || jobResumed(&j)
 }
 
+// SeenResumed reports whether the Job controller has answered a resume of a Job.
+func SeenResumed(j batchv1.Job) bool {
+	return j.Status.Active > 0 || podset.JobEnded(&j) || jobResumed(&j)
+}
+
 // jobResumed reports whether the Job controller last saw the Job unsuspended: then
 // pods may exist that its status does not count yet.
 func jobResumed(j *batchv1.Job) bool {
