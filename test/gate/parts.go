@@ -21,7 +21,8 @@ type part struct {
 	// busy is set where it keeps all processors busy. Such a part gives way to those that wait
 	// for their clusters most of the time.
 	busy bool
-	// parallel is set where many specs wait for one cluster at a time, which keeps it busy.
+	// parallel is set where many specs wait for one cluster at a time, which keeps it busy, or where a cluster has
+	// so many processes that its leaders lose their leases beside others.
 	parallel bool
 	// builds is set where it makes what others start, which may be gone when a run goes on.
 	builds bool
@@ -76,7 +77,7 @@ var gateParts = []part{
 	generated, binaries, modules, nodeImage,
 	parallel(shared(e2e("e2e", "e2e", required+" && !control && !docs-page", "-walk.steps=15"))),
 	shared(e2e("e2e-control", "e2e-control", required+" && control")),
-	kind("kind-core"),
+	parallel(kind("kind-core")),
 	e2e("fleet", "e2e-fleet", "core"),
 	{name: "faults", target: []string{"faults-sample"}, specs: true, needs: []string{"binaries"}, env: []string{"FAULTS_FLAGS=-faults.sample=8"}},
 	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"},
