@@ -119,11 +119,7 @@ var _ = Describe("A running TrainJob that its user stops", core, func() {
 		for _, suspend := range []bool{true, false, true, false} {
 			w.Edit(ctx, "toggled", func(t *trainer.TrainJob) { t.Spec.Suspend = &suspend })
 		}
-		Eventually(ctx, func(g Gomega) {
-			pods := w.Pods(ctx, "toggled")
-			g.Expect(len(pods)).To(BeNumerically("<=", 1))
-			g.Expect(world.UIDs(pods)).NotTo(ContainElement(before[0].UID))
-		}).Should(Succeed())
+		w.eventuallyWithout(ctx, "toggled", before[0].UID)
 		w.EventuallyRuns(ctx, "toggled", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
@@ -133,15 +129,21 @@ var _ = Describe("A running TrainJob that its user stops", core, func() {
 		for range 2 {
 			before := w.EventuallyRuns(ctx, "toggled", 1, onH100)
 			w.Edit(ctx, "toggled", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) })
-			Eventually(ctx, func(g Gomega) {
-				pods := w.Pods(ctx, "toggled")
-				g.Expect(len(pods)).To(BeNumerically("<=", 1))
-				g.Expect(world.UIDs(pods)).NotTo(ContainElement(before[0].UID))
-			}).Should(Succeed())
+			w.eventuallyWithout(ctx, "toggled", before[0].UID)
 		}
 		w.EventuallyRuns(ctx, "toggled", 1, onH100)
 	}, SpecTimeout(specTimeout))
 })
+
+// eventuallyWithout waits until a pod of a TrainJob of one pod is gone.
+func (w *site) eventuallyWithout(ctx context.Context, job string, pod types.UID) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		pods := w.Pods(ctx, job)
+		g.Expect(len(pods)).To(BeNumerically("<=", 1))
+		g.Expect(world.UIDs(pods)).NotTo(ContainElement(pod))
+	}).Should(Succeed())
+}
 
 var _ = Describe("A waiting TrainJob that cannot run any more", core, func() {
 	It("gives its quota back where only MultiKueue may run it, in a queue that turns out to be without", func(ctx context.Context) {
