@@ -152,9 +152,8 @@ func (b Builder) goBuild(ctx context.Context, bin Binary) error {
 		return err
 	}
 	// go run keeps what it has linked in Go's cache, which go build does not; install also takes the place
-	// of a program that runs. Flags that change what is
-	// compiled come from make alone, so that it serves `go test` and `go run` as well. -C must come
-	// first; the output is named absolutely because of it.
+	// of a program that runs. Flags that change what is compiled come from make alone, so that it serves
+	// `go test` and `go run` as well. -C must come first; the output is named absolutely because of it.
 	args := []string{"run", "-C", filepath.Join(b.Repo, bin.Dir),
 		"-ldflags", flags, "-exec", "install", bin.Package, filepath.Join(b.BinDir(), bin.Name)}
 	cmd := exec.CommandContext(ctx, "go", args...)
