@@ -136,7 +136,7 @@ func (j *job) mayRunYet(ctx context.Context, workloads []kueue.Workload) (time.D
 			continue
 		}
 		if !ptr.Deref(js.Spec.Suspend, false) {
-			return recheckMin, nil
+			return recheckIn(state.StoppingSince(workloads)), nil
 		}
 		if admitted := apimeta.FindStatusCondition(workloads[i].Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
 			return max(0, time.Until(admitted.LastTransitionTime.Add(podsleft.ResumeGrace))), nil
