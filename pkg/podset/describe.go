@@ -4,6 +4,7 @@ package podset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -22,6 +23,9 @@ func Describe(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.Tr
 		return nil, err
 	}
 	js, err := renderer.Describe(ctx, job, runtime, others)
+	if errors.Is(err, trainjob.ErrPluginPanics) {
+		return nil, fmt.Errorf("%w: %w", ErrCannotRun, err)
+	}
 	if err != nil {
 		return nil, err
 	}

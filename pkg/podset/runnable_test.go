@@ -44,6 +44,7 @@ func TestRunnable(t *testing.T) {
 		entry   = `runtimePatches: [{manager: a.io/me, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: %}}}]}}}}]`
 	)
 	with := func(from, to string) string { return strings.Replace(nodeRuntime, from, to, 1) }
+	flux := with("torch: {}", "flux: {numProcPerNode: 1}")
 	cases := map[string]struct {
 		name, spec, runtime string
 		served              trainjob.TrainerVersion
@@ -102,6 +103,9 @@ func TestRunnable(t *testing.T) {
 		"Kueue's annotation in the runtime": {
 			runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/workload: mine}`), want: [][2]string{{"spec.runtimeRef", "annotation kueue.x-k8s.io/workload"}},
 		},
+		"a plugin that panics without a trainer": {runtime: flux, want: [][2]string{{"spec.runtimeRef", "plugin flux"}}},
+		"a plugin that panics without nodes":     {runtime: flux, spec: `trainer: {}`, want: [][2]string{{"spec.runtimeRef", "plugin flux"}}},
+		"its plugin with nodes":                  {runtime: flux, spec: `trainer: {numNodes: 2}`},
 		"our label in the runtime": {
 			runtime: with("annotations: {a: b}", `labels: {kueue-trainer.dev/gated: "true"}`), want: [][2]string{{"spec.runtimeRef", "label kueue-trainer.dev/gated"}},
 		},

@@ -7,11 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"runtime/debug"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	trainerruntime "github.com/kubeflow/trainer/v2/pkg/runtime"
 	trainercore "github.com/kubeflow/trainer/v2/pkg/runtime/core"
 	"github.com/kubeflow/trainer/v2/pkg/runtime/framework"
+	trainerplugins "github.com/kubeflow/trainer/v2/pkg/runtime/framework/plugins"
 	trainerjobset "github.com/kubeflow/trainer/v2/pkg/runtime/framework/plugins/jobset"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -23,8 +26,14 @@ import (
 // them, with Trainer's own library and without any request to an API server.
 type Renderer struct {
 	runtime trainerruntime.Runtime
-	builder framework.ComponentBuilderPlugin
+	// builder makes the JobSet; companions make what Trainer creates beside it.
+	builder    framework.ComponentBuilderPlugin
+	companions []framework.ComponentBuilderPlugin
 }
+
+// ErrPluginPanics is of a TrainJob that a plugin of Trainer panics on: Trainer makes nothing of it
+// and tells nobody but its log.
+var ErrPluginPanics = errors.New("Trainer makes nothing of this TrainJob, because its plugin panics; set spec.trainer.numNodes, or use another runtime")
 
 // NewRenderer sets Trainer's library up. Trainer keeps its runtime in a package
 // variable, so a process should make one Renderer only.
@@ -34,30 +43,42 @@ func NewRenderer(ctx context.Context, scheme *runtime.Scheme) (*Renderer, error)
 	if err != nil {
 		return nil, fmt.Errorf("setting up Trainer's runtime library: %w", err)
 	}
-	plugin, err := trainerjobset.New(ctx, offline, noIndex{}, nil)
-	if err != nil {
-		return nil, fmt.Errorf("setting up Trainer's JobSet builder: %w", err)
+	r := &Renderer{runtime: rt}
+	for name, newPlugin := range trainerplugins.NewRegistry() {
+		plugin, err := newPlugin(ctx, offline, noIndex{}, nil)
+		if err != nil {
+			return nil, fmt.Errorf("setting up plugin %s of Trainer: %w", name, err)
+		}
+		switch builder, builds := plugin.(framework.ComponentBuilderPlugin); {
+		case name == trainerjobset.Name && !builds:
+			return nil, fmt.Errorf("plugin %s of Trainer builds no components", name)
+		case name == trainerjobset.Name:
+			r.builder = builder
+		case builds:
+			r.companions = append(r.companions, builder)
+		}
 	}
-	builder, ok := plugin.(framework.ComponentBuilderPlugin)
-	if !ok {
-		return nil, fmt.Errorf("plugin %s of Trainer builds no components", plugin.Name())
-	}
-	return &Renderer{runtime: rt, builder: builder}, nil
+	return r, nil
 }
 
 // Render returns the JobSet for job with the given patch entries in place of its own.
 // Replicated jobs come in the runtime's order; replicas, parallelism and completions
 // are always set. What the API server and JobSet default further is left unset.
 func (r *Renderer) Render(ctx context.Context, job *TrainJob, spec *trainer.TrainingRuntimeSpec, patches []RuntimePatch) (*jobsetapi.JobSet, error) {
-	return r.render(ctx, job, spec, patches, func(*trainerruntime.Info) {})
+	return r.render(ctx, job, spec, patches, func(*trainerruntime.Info, *trainer.TrainJob) {})
 }
 
 // Describe is Render without what Trainer's plugins add to containers: variables,
 // ports, mounts and volumes that wire the nodes of a framework together. None of it
 // counts for quota, Trainer adds it in random order, and Kueue's in-tree integration
 // leaves it out of its PodSets: a Workload made from this one is the same job to it.
+// It returns ErrPluginPanics also where a plugin panics on what goes with the JobSet.
 func (r *Renderer) Describe(ctx context.Context, job *TrainJob, spec *trainer.TrainingRuntimeSpec, patches []RuntimePatch) (*jobsetapi.JobSet, error) {
-	return r.render(ctx, job, spec, patches, func(info *trainerruntime.Info) {
+	return r.render(ctx, job, spec, patches, func(info *trainerruntime.Info, typed *trainer.TrainJob) {
+		for _, companion := range r.companions {
+			// Their errors are about an API server, which is not asked here.
+			_, _ = companion.Build(ctx, info, typed)
+		}
 		for i := range info.TemplateSpec.PodSets {
 			ps := &info.TemplateSpec.PodSets[i]
 			ps.Containers, ps.InitContainers, ps.Volumes = nil, nil, nil
@@ -65,7 +86,12 @@ func (r *Renderer) Describe(ctx context.Context, job *TrainJob, spec *trainer.Tr
 	})
 }
 
-func (r *Renderer) render(ctx context.Context, job *TrainJob, spec *trainer.TrainingRuntimeSpec, patches []RuntimePatch, prepare func(*trainerruntime.Info)) (*jobsetapi.JobSet, error) {
+func (r *Renderer) render(ctx context.Context, job *TrainJob, spec *trainer.TrainingRuntimeSpec, patches []RuntimePatch, prepare func(*trainerruntime.Info, *trainer.TrainJob)) (js *jobsetapi.JobSet, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			js, err = nil, fmt.Errorf("plugin %s: %v: %w", panickingPlugin(), reason, ErrPluginPanics)
+		}
+	}()
 	typed, err := job.Typed(patches)
 	if err != nil {
 		return nil, err
@@ -76,7 +102,7 @@ func (r *Renderer) render(ctx context.Context, job *TrainJob, spec *trainer.Trai
 	if err != nil {
 		return nil, fmt.Errorf("rendering the runtime: %w", err)
 	}
-	prepare(info)
+	prepare(info, typed)
 	if err := r.builder.SyncParallelCount(info); err != nil {
 		return nil, fmt.Errorf("rendering pod counts: %w", err)
 	}
@@ -90,6 +116,17 @@ func (r *Renderer) render(ctx context.Context, job *TrainJob, spec *trainer.Trai
 		}
 	}
 	return nil, errors.New("no JobSet comes out of the runtime")
+}
+
+var pluginFrame = regexp.MustCompile(`/pkg/runtime/framework/plugins/(\w+)\.`)
+
+// panickingPlugin returns the name of the plugin of Trainer that is on the stack of a panic.
+func panickingPlugin() string {
+	frame := pluginFrame.FindSubmatch(debug.Stack())
+	if frame == nil {
+		return "unknown"
+	}
+	return string(frame[1])
 }
 
 func toJobSet(apply *jobsetapply.JobSetApplyConfiguration) (*jobsetapi.JobSet, error) {

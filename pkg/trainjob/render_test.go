@@ -4,6 +4,7 @@ package trainjob
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -380,4 +381,20 @@ func TestRenderDoesWhatTrainerDoesWithTheRuntimesItShips(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Trainer 2.3.0 panics on both.
+func TestDescribeNamesThePluginThatPanics(t *testing.T) {
+	flux := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, strings.Replace(torchRuntime, "torch: {}", "flux: {numProcPerNode: 1}", 1))
+	for name, tr := range map[string]*trainer.Trainer{
+		"on the policy":                nil,
+		"on what goes with the JobSet": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := testRenderer(t).Describe(t.Context(), jobWithTrainer(tr), flux, nil)
+			expect.That(t, errors.Is(err, ErrPluginPanics) && strings.Contains(err.Error(), "flux"), "Describe returned %v", err)
+		})
+	}
+	_, err := testRenderer(t).Describe(t.Context(), jobWithTrainer(&trainer.Trainer{NumNodes: ptr.To[int32](2)}), flux, nil)
+	expect.NoError(t, err)
 }
