@@ -20,8 +20,8 @@ import (
 )
 
 // excess says in what the JobSet of the job, and the Jobs that it made, ask for more than wl
-// holds quota for; empty: in nothing.
-func (j *job) excess(ctx context.Context, wl *kueue.Workload) (string, error) {
+// holds quota for, by a rule of package podset; empty: in nothing.
+func (j *job) excess(ctx context.Context, wl *kueue.Workload, rule func(*jobsetapi.JobSet, []batchv1.Job, []kueue.PodSet, []kueue.ReclaimablePod) string) (string, error) {
 	js, err := j.jobSet(ctx)
 	if err != nil || js == nil || !js.DeletionTimestamp.IsZero() {
 		return "", err
@@ -30,7 +30,7 @@ func (j *job) excess(ctx context.Context, wl *kueue.Workload) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return podset.Excess(js, jobs, wl.Spec.PodSets, wl.Status.ReclaimablePods), nil
+	return rule(js, jobs, wl.Spec.PodSets, wl.Status.ReclaimablePods), nil
 }
 
 // excessNow is excess by what the API server has.
@@ -64,7 +64,7 @@ func (j *job) takeBack(ctx context.Context, wl *kueue.Workload, excess string) e
 // job was admitted for. Where that is what Trainer makes of the job now, the job queues for
 // it; else the JobSet is an old one, or was changed, and is replaced.
 func (j *job) startable(ctx context.Context, wl *kueue.Workload) error {
-	excess, err := j.excess(ctx, wl)
+	excess, err := j.excess(ctx, wl, podset.Unstartable)
 	if err != nil || excess == "" {
 		return err
 	}

@@ -138,9 +138,7 @@ func (j *job) mayRunYet(ctx context.Context, workloads []kueue.Workload) (time.D
 		if !ptr.Deref(js.Spec.Suspend, false) {
 			return recheckIn(state.StoppingSince(workloads)), nil
 		}
-		if admitted := apimeta.FindStatusCondition(workloads[i].Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
-			return max(0, time.Until(admitted.LastTransitionTime.Add(podsleft.ResumeGrace))), nil
-		}
+		return max(0, time.Until(state.StoppingSince(workloads).Add(podsleft.ResumeGrace))), nil
 	}
 	return 0, nil
 }

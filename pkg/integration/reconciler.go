@@ -278,7 +278,7 @@ func (r *attempt) ensureWithinQuota(ctx context.Context, j *job) error {
 		// Kueue takes it back already, and a deactivation stands in this Workload alone.
 		return err
 	}
-	if excess, err := j.excess(ctx, wl); err != nil || excess == "" {
+	if excess, err := j.excess(ctx, wl, podset.Excess); err != nil || excess == "" {
 		return err
 	}
 	// A job is stopped for it: our view of its Jobs may be older than that of the Workload.

@@ -169,23 +169,29 @@ func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
 func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 	tests := map[string]struct {
 		suspended bool
-		// admitted is how long ago.
-		admitted time.Duration
-		change   func(*jobsetapi.JobSet)
-		want     bool
+		// stopped is how long ago it was decided; 0: it was not.
+		stopped time.Duration
+		change  func(*jobsetapi.JobSet)
+		want    bool
 	}{
-		"its JobSet was resumed":              {admitted: time.Hour, want: true},
-		"Trainer may have it in hand":         {suspended: true, want: true},
-		"its JobSet is suspended":             {suspended: true, admitted: time.Hour},
-		"its JobSet has ended":                {admitted: time.Hour, change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
-		"its JobSet is deleted":               {admitted: time.Hour, change: func(js *jobsetapi.JobSet) { js.Finalizers = []string{metav1.FinalizerDeleteDependents} }},
-		"the JobSet is that of another of it": {admitted: time.Hour, change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "other" }},
+		"its JobSet was resumed":              {stopped: time.Hour, want: true},
+		"Trainer may have it in hand":         {suspended: true, stopped: time.Second, want: true},
+		"nobody has stopped it yet":           {suspended: true, want: true},
+		"its JobSet is suspended":             {suspended: true, stopped: time.Hour},
+		"its JobSet has ended":                {stopped: time.Hour, change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
+		"its JobSet is deleted":               {stopped: time.Hour, change: func(js *jobsetapi.JobSet) { js.Finalizers = []string{metav1.FinalizerDeleteDependents} }},
+		"the JobSet is that of another of it": {stopped: time.Hour, change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "other" }},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(tc.suspended, tc.suspended, tc.suspended, time.Now())
 			wl := inttest.WorkloadOf(stored, inttest.Admitted)
-			since(wl, tc.admitted)
+			since(wl, time.Hour)
+			if tc.stopped > 0 {
+				evicted := inttest.True(kueue.WorkloadEvicted, "")
+				evicted.LastTransitionTime = metav1.NewTime(time.Now().Add(-tc.stopped))
+				wl.Status.Conditions = append(wl.Status.Conditions, evicted)
+			}
 			if tc.change != nil {
 				tc.change(js)
 			}

@@ -34,8 +34,8 @@ func NewDefaults(crd *apiextensionsv1.CustomResourceDefinition, version string) 
 	if err != nil {
 		return nil, err
 	}
-	podSets, ok := schema.Properties["spec"].Properties["podSets"]
-	if !ok || podSets.Items == nil || podSets.Items.Schema == nil {
+	podSets := schema.Properties["spec"].Properties["podSets"]
+	if podSets.Items == nil || podSets.Items.Schema == nil {
 		return nil, errNoPodSetSchema
 	}
 	structural, err := structuralschema.NewStructural(podSets.Items.Schema)

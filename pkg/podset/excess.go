@@ -30,11 +30,21 @@ func Excess(js *jobsetapi.JobSet, jobs []batchv1.Job, podSets []kueue.PodSet, re
 		if ps == nil {
 			return fmt.Sprintf("replicated job %s is not among those that the job was admitted with", rj.Name)
 		}
-		if excess := cmp.Or(tooManyPods(rj, jobs, ps, reclaimed), selectsPods(rj), tooMuchPerPod(&rj.Template.Spec.Template.Spec, &ps.Template.Spec)); excess != "" {
+		if excess := cmp.Or(tooManyPods(rj, jobs, ps, reclaimed), tooMuchPerPod(&rj.Template.Spec.Template.Spec, &ps.Template.Spec)); excess != "" {
 			return fmt.Sprintf("replicated job %s %s", rj.Name, excess)
 		}
 	}
 	return ""
+}
+
+// Unstartable is Excess of a JobSet that does not run yet, or why it must not for another reason.
+func Unstartable(js *jobsetapi.JobSet, jobs []batchv1.Job, podSets []kueue.PodSet, reclaimed []kueue.ReclaimablePod) string {
+	for i := range js.Spec.ReplicatedJobs {
+		if selects := selectsPods(&js.Spec.ReplicatedJobs[i]); selects != "" {
+			return fmt.Sprintf("replicated job %s %s", js.Spec.ReplicatedJobs[i].Name, selects)
+		}
+	}
+	return Excess(js, jobs, podSets, reclaimed)
 }
 
 // selectsPods: a Job whose selector somebody wrote takes any pod of these labels for its own, deletes others in

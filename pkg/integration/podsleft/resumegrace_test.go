@@ -7,6 +7,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -111,7 +112,11 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 		"a JobSet and a Job of it run":                 {child: func(j *batchv1.Job) { j.Status.Active = 1 }, want: true},
 		"the Job controller says that it has resumed":  {child: func(j *batchv1.Job) { j.Status.StartTime = new(metav1.Now()) }, want: true},
 		"the Job controller has not seen that it runs": {child: func(*batchv1.Job) {}},
-		"a JobSet is still suspended":                  {suspended: true, child: func(j *batchv1.Job) { j.Status.Active = 1 }},
+		"a Job of the run before has ended": {child: func(j *batchv1.Job) {
+			j.Status.StartTime = new(metav1.Now())
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		}},
+		"a JobSet is still suspended": {suspended: true, child: func(j *batchv1.Job) { j.Status.Active = 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := inttest.Job("a")

@@ -89,9 +89,10 @@ func HasPods(j batchv1.Job) bool {
 	return !ptr.Deref(j.Spec.Suspend, false) || jobResumed(&j)
 }
 
-// SeenResumed reports whether the Job controller has answered a resume of a Job.
+// SeenResumed reports whether the Job controller has answered the last resume of a Job: one that has ended may
+// have done so in a run before.
 func SeenResumed(j batchv1.Job) bool {
-	return j.Status.Active > 0 || podset.JobEnded(&j) || jobResumed(&j)
+	return !podset.JobEnded(&j) && (j.Status.Active > 0 || jobResumed(&j))
 }
 
 // jobResumed reports whether the Job controller last saw the Job unsuspended: then
