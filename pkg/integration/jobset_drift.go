@@ -29,6 +29,9 @@ import (
 // before we look twice: our views of TrainJob and JobSet come from two watches.
 const driftPatience = 2 * time.Second
 
+// jobSetPatience is how long JobSet may take to suspend the Jobs of a JobSet that is suspended.
+const jobSetPatience = 10 * time.Second
+
 // correctDrift stops and starts what Trainer cannot. Trainer 2.1 and 2.2 render the JobSet
 // from the runtime as it is now, 2.3 from a snapshot that people may edit, and JobSet refuses
 // all of that, suspend included, when either was edited beyond what may change in a JobSet:
@@ -38,7 +41,8 @@ const driftPatience = 2 * time.Second
 //
 // It returns the time after which to look again, 0 for never.
 func (r *attempt) correctDrift(ctx context.Context, j *job) (time.Duration, error) {
-	if !j.alive() {
+	// What is deleted and kept by a finalizer is stopped like any other, and not started.
+	if j.UID == "" || j.TrainJob.Finished() || !j.DeletionTimestamp.IsZero() && !j.IsSuspended() {
 		return 0, nil
 	}
 	said := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobSuspended)
@@ -51,10 +55,9 @@ func (r *attempt) correctDrift(ctx context.Context, j *job) (time.Duration, erro
 		return 0, err
 	}
 	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
-		return 0, nil
+		return r.suspendChildJobs(ctx, j, js, said.LastTransitionTime.Time)
 	}
-	managed, err := r.env.queues.Manages(ctx, &j.TrainJob)
-	if err != nil || !managed {
+	if managed, err := j.managed(ctx); err != nil || !managed {
 		return 0, err
 	}
 	// Every start and stop comes by here; only what lasts is worth asking the API server.
@@ -139,6 +142,37 @@ func (r *attempt) suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSe
 	r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetSuspended, jobevents.ActionStop,
 		"Trainer could not suspend JobSet %s, whose runtime or snapshot was edited since it started: it was suspended for Trainer", js.Name)
 	return nil
+}
+
+// suspendChildJobs stops the Jobs that JobSet should have stopped since a time. JobSet makes what is missing, Jobs,
+// their volumes and the Service, before it suspends what is there: where it cannot, it gets no further.
+func (r *attempt) suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since time.Time) (time.Duration, error) {
+	if !j.IsSuspended() {
+		return 0, nil
+	}
+	jobs, err := state.JobsOf(ctx, r.env.state, js)
+	jobs = slices.DeleteFunc(jobs, func(child batchv1.Job) bool {
+		return ptr.Deref(child.Spec.Suspend, false) || podset.JobEnded(&child) || !child.DeletionTimestamp.IsZero()
+	})
+	if err != nil || len(jobs) == 0 {
+		return 0, err
+	}
+	if managed, err := j.managed(ctx); err != nil || !managed {
+		return 0, err
+	}
+	if wait := time.Until(since.Add(jobSetPatience)); wait > 0 {
+		return wait, nil
+	}
+	for i := range jobs {
+		suspended := jobs[i].DeepCopy()
+		suspended.Spec.Suspend = ptr.To(true)
+		if err := r.env.client.Patch(ctx, suspended, client.MergeFrom(&jobs[i])); client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("suspending child Job %s: %w", client.ObjectKeyFromObject(suspended), err)
+		}
+	}
+	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
+		"JobSet %s is suspended and its Job %s was not, so it was suspended for JobSet: look at the JobSet's events for what JobSet cannot make", js.Name, jobs[0].Name))
+	return 0, nil
 }
 
 // renewJobSet lets Trainer make the JobSet again where nothing is lost with it, and says

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -26,6 +28,9 @@ func TestCorrectDrift(t *testing.T) {
 		return func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) {
 			js.Spec.VolumeClaimPolicies = []jobsetapi.VolumeClaimPolicy{{RetentionPolicy: retention}}
 		}
+	}
+	deleted := func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) {
+		t.DeletionTimestamp, t.Finalizers = new(metav1.NewTime(now)), []string{"example.com/mine"}
 	}
 	cases := map[string]struct {
 		// suspended: the TrainJob, what Trainer says of it, the JobSet.
@@ -58,10 +63,11 @@ func TestCorrectDrift(t *testing.T) {
 		"one that somebody suspended later": {job: false, said: false, jobSet: true, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) {
 			js.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
 		}, wantJobSet: "suspended"},
-		"one that would delete volumes":   {job: false, said: false, jobSet: true, since: long, change: volumes(nil), wantJobSet: "suspended", wantEvent: "its volume claims"},
-		"one that keeps its volumes":      {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: ptr.To(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "gone", wantEvent: "made again"},
-		"a job that is not Kueue's":       {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) { t.Labels = nil }, wantJobSet: "runs"},
-		"the JobSet of a former TrainJob": {job: true, said: true, jobSet: false, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
+		"one that would delete volumes":                     {job: false, said: false, jobSet: true, since: long, change: volumes(nil), wantJobSet: "suspended", wantEvent: "its volume claims"},
+		"one that keeps its volumes":                        {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: ptr.To(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "gone", wantEvent: "made again"},
+		"a job that is not Kueue's":                         {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) { t.Labels = nil }, wantJobSet: "runs"},
+		"the JobSet of a former TrainJob":                   {job: true, said: true, jobSet: false, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
+		"a stop of a deleted job that Trainer could not do": {job: true, said: true, jobSet: false, since: long, change: deleted, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
 		"a finished job is beyond stop or start": {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) {
 			t.Status.Conditions = append(t.Status.Conditions, inttest.True(trainer.TrainJobComplete, ""))
 		}, wantJobSet: "runs"},
@@ -85,6 +91,38 @@ func TestCorrectDrift(t *testing.T) {
 			r.env.Describer = r.env.For(cmp.Or(tc.served, trainjob.Trainer22))
 			expect.Same(t, "correctDrift waits", tc.wantWait, expect.Must(r.correctDrift(t.Context(), jobOf(r, stored)))(t) > 0)
 			expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, r.env.client, js))
+			wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
+		})
+	}
+}
+
+// JobSet suspends no Job while it cannot make another one.
+func TestJobsThatJobSetLeavesRunningAreSuspended(t *testing.T) {
+	for name, tc := range map[string]struct {
+		since     time.Duration
+		change    func(*trainjob.TrainJob, *batchv1.Job)
+		want      bool
+		wantEvent string
+	}{
+		"JobSet is late":         {since: time.Minute, want: true, wantEvent: "was suspended for JobSet"},
+		"JobSet may be about to": {},
+		"the Job has ended": {since: time.Minute, change: func(_ *trainjob.TrainJob, child *batchv1.Job) {
+			child.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		}},
+		"it is another JobSet's": {since: time.Minute, change: func(_ *trainjob.TrainJob, child *batchv1.Job) { child.OwnerReferences[0].UID = "other" }},
+		"the job is not Kueue's": {since: time.Minute, change: func(job *trainjob.TrainJob, _ *batchv1.Job) { job.Labels = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(true, true, true, time.Now().Add(-tc.since))
+			child := doneJob(js)
+			if tc.change != nil {
+				tc.change(stored, child)
+			}
+			r, recorder := newReconciler(t, stored, js, child)
+			wait := expect.Must(r.correctDrift(t.Context(), jobOf(r, stored)))(t)
+			expect.Same(t, "It looks again", tc.since == 0, wait > 0)
+			inttest.Reload(t, r.env.client, child)
+			expect.Same(t, "The Job is suspended", tc.want, ptr.Deref(child.Spec.Suspend, false))
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
 		})
 	}

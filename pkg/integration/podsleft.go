@@ -166,6 +166,14 @@ func (j *job) takeBackCopies(ctx context.Context, workloads []kueue.Workload) (t
 	return 0, nil
 }
 
+// managed reports whether the job is the manager's. Of what is deleted, Kueue's rule says that it manages nothing.
+func (j *job) managed(ctx context.Context) (bool, error) {
+	if !j.DeletionTimestamp.IsZero() {
+		return jobframework.QueueName(j) != "" || j.env.Field.Has(&j.Spec), nil
+	}
+	return j.env.queues.Manages(ctx, &j.TrainJob)
+}
+
 // suspendDeleted suspends a job that is deleted and stays, for its dependents or for somebody's
 // finalizer. Trainer would make another JobSet as soon as the last one is gone, and run it on
 // quota that is given back. The policies keep anybody from resuming it.
@@ -173,9 +181,8 @@ func (j *job) suspendDeleted(ctx context.Context) error {
 	if j.UID == "" || j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() {
 		return nil
 	}
-	// Of what is deleted, Kueue's rule says that it manages nothing.
-	if jobframework.QueueName(j) == "" && !j.env.Field.Has(&j.Spec) {
-		return nil
+	if managed, err := j.managed(ctx); err != nil || !managed {
+		return err
 	}
 	if err := j.suspend(ctx, j.env.client, false); err != nil {
 		return client.IgnoreNotFound(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -77,9 +78,13 @@ func (j *job) awaitChildJobs(ctx context.Context) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
+	var jobs []batchv1.Job
 	if js != nil {
-		if jobs, err := state.JobsOf(ctx, j.env.state, js); err != nil || state.ChildJobsMade(js, jobs) {
+		if jobs, err = state.JobsOf(ctx, j.env.state, js); err != nil {
 			return outcome{err: err}
+		}
+		if state.ChildJobsMade(js, jobs) {
+			return j.awaitUsable(ctx, js, jobs)
 		}
 	}
 	if patience := j.env.memory.patience(&j.TrainJob, js != nil); patience > 0 {
@@ -89,7 +94,7 @@ func (j *job) awaitChildJobs(ctx context.Context) outcome {
 	if js == nil {
 		return j.awaitJobSet(ctx)
 	}
-	return j.awaitNames(ctx, js)
+	return j.awaitUsable(ctx, js, jobs)
 }
 
 // tellUnprepared says that a job queues although Trainer has not looked at it.

@@ -150,9 +150,11 @@ func TestJobWithoutTheNameOfItsChildJobDoesNotQueue(t *testing.T) {
 		// owned has the JobSet control the Job of that name, there that it is there.
 		there, owned bool
 		labels       map[string]string
+		finalizer    string
 		want         string
 	}{
 		"there is no Job yet":            {there: false, labels: queueLabel},
+		"a finalizer keeps its JobSet":   {labels: queueLabel, finalizer: "example.com/mine", want: "has finalizer example.com/mine"},
 		"JobSet made the Job":            {there: true, owned: true, labels: queueLabel},
 		"somebody else made it":          {there: true, labels: queueLabel, want: "needs a Job job-node-0"},
 		"a TrainJob that is in no queue": {there: true},
@@ -169,7 +171,10 @@ func TestJobWithoutTheNameOfItsChildJobDoesNotQueue(t *testing.T) {
 			if tc.there {
 				expect.NoError(t, r.env.client.Create(t.Context(), child))
 			}
-			outcome := jobOf(r, stored).awaitNames(t.Context(), js)
+			if tc.finalizer != "" {
+				js.Finalizers = []string{tc.finalizer}
+			}
+			outcome := jobOf(r, stored).awaitUsable(t.Context(), js, nil)
 			expect.That(t, outcome.err == nil && outcome.unqueued == (tc.want != ""), "It queues: %t; error: %v", !outcome.unqueued, outcome.err)
 			wantTold(t, eventsSoFar(recorder, ""), tc.want)
 		})

@@ -49,10 +49,10 @@ func TestLongStopIsTold(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
+			stored, js := disagreeing(true, true, true, time.Now().Add(-30*time.Second))
 			js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: tc.active}}
 			child := doneJob(js)
-			child.Status.Active = tc.pods
+			child.Spec.Suspend, child.Status.Active = new(true), tc.pods
 			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 			kit.With(wl, tc.stop)

@@ -3,8 +3,10 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -70,30 +72,56 @@ func (j *job) awaitJobSet(ctx context.Context) outcome {
 	return unqueued(wait)
 }
 
-// awaitNames is for a job whose child Jobs should be there by now. Where another Job has the name of
-// one it does not queue: JobSet could not make its own, and nothing would run on the quota.
-func (j *job) awaitNames(ctx context.Context, js *jobsetapi.JobSet) outcome {
+// awaitUsable is for a job whose first child Jobs are there, or should be. It does not queue where another Job has
+// the name of one that JobSet has yet to make: JobSet gets no further than that, neither to a start nor to a stop. Nor
+// where somebody's finalizer would keep what is made of it, and its pods, when it is deleted: the policies see to
+// that from here on.
+func (j *job) awaitUsable(ctx context.Context, js *jobsetapi.JobSet, jobs []batchv1.Job) outcome {
 	managed, err := j.env.queues.Manages(ctx, &j.TrainJob)
 	if err != nil || !managed {
 		return outcome{err: err}
 	}
-	for _, name := range state.FirstJobNames(js) {
+	why := kept("JobSet", js)
+	for i := range jobs {
+		why = cmp.Or(why, kept("Job", &jobs[i]))
+	}
+	if why == "" {
+		why, err = j.nameTaken(ctx, js, jobs)
+	}
+	if err != nil || why == "" {
+		return outcome{err: err}
+	}
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf("does not queue, because %s", why))
+	return unqueued(firstUnmade)
+}
+
+// kept says by which finalizer an object stays when it is deleted; empty: by none.
+func kept(kind string, obj client.Object) string {
+	if len(obj.GetFinalizers()) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s %s has finalizer %s, which would keep pods that nobody stops: take the finalizer off", kind, obj.GetName(), obj.GetFinalizers()[0])
+}
+
+// nameTaken says which Job has the name of one that JobSet has yet to make; empty: none.
+func (j *job) nameTaken(ctx context.Context, js *jobsetapi.JobSet, made []batchv1.Job) (string, error) {
+	for _, name := range state.JobNames(js) {
+		if slices.ContainsFunc(made, func(child batchv1.Job) bool { return child.Name == name }) {
+			continue
+		}
 		key := client.ObjectKey{Namespace: js.Namespace, Name: name}
 		var child batchv1.Job
 		if err := j.env.live.Get(ctx, key, &child); err != nil {
 			if client.IgnoreNotFound(err) != nil {
-				return outcome{err: fmt.Errorf("reading Job %s: %w", key, err)}
+				return "", fmt.Errorf("reading Job %s: %w", key, err)
 			}
 			continue
 		}
-		if metav1.IsControlledBy(&child, js) {
-			continue
+		if !metav1.IsControlledBy(&child, js) {
+			return fmt.Sprintf("JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, name), nil
 		}
-		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf(
-			"does not queue, because JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, name))
-		return unqueued(firstUnmade)
 	}
-	return outcome{}
+	return "", nil
 }
 
 // unmadeFor returns the time to the next look for a refusal, and whether the last look found

@@ -9,9 +9,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,6 +35,10 @@ var notEnded = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 )
+
+// jobSetWithin is how long JobSet may take to report that the last pod of a suspended job is gone. Something it cannot
+// make keeps it from that for ever, and the API server knows better.
+const jobSetWithin = time.Minute
 
 // Pods answers whether there are pods of TrainJobs, or may be.
 type Pods struct {
@@ -164,5 +171,16 @@ func (p Pods) Active(ctx context.Context, job *trainjob.TrainJob) (bool, error) 
 	if job.Finished() {
 		return js != nil && runsAgain(js), nil
 	}
-	return p.MayStillResume(job, js) > 0 || js != nil && (!ptr.Deref(js.Spec.Suspend, false) || state.SaysActive(js)), nil
+	if p.MayStillResume(job, js) > 0 || js != nil && !ptr.Deref(js.Spec.Suspend, false) {
+		return true, nil
+	}
+	if js == nil || !state.SaysActive(js) {
+		return false, nil
+	}
+	if stopped := apimeta.FindStatusCondition(job.Status.Conditions, trainer.TrainJobSuspended); stopped == nil ||
+		stopped.Status != metav1.ConditionTrue || time.Since(stopped.LastTransitionTime.Time) < jobSetWithin {
+		return true, nil
+	}
+	left, err := p.Left(ctx, client.ObjectKeyFromObject(job))
+	return len(left) > 0, err
 }

@@ -144,9 +144,16 @@ func TestActive(t *testing.T) {
 		js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: active}}
 		return js
 	}
+	stopped := func(ago time.Duration) *trainjob.TrainJob {
+		job, suspended := inttest.Job("a"), inttest.True(trainer.TrainJobSuspended, "")
+		suspended.LastTransitionTime = metav1.NewTime(time.Now().Add(-ago))
+		job.Status.Conditions = []metav1.Condition{suspended}
+		return job
+	}
 	tests := map[string]struct {
 		job    *trainjob.TrainJob
 		jobSet *jobsetapi.JobSet
+		pod    bool
 		want   bool
 	}{
 		"the JobSet of a job that has ended":     {job: complete, jobSet: over(jobSet(false, 0))},
@@ -157,6 +164,9 @@ func TestActive(t *testing.T) {
 		"a JobSet is suspended and without pods": {jobSet: jobSet(true, 0)},
 		"a JobSet is not suspended yet":          {jobSet: jobSet(false, 0), want: true},
 		"a JobSet has not heard of the last pod": {jobSet: jobSet(true, 1), want: true},
+		"a JobSet never hears of the last pod":   {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 1)},
+		"it has yet to hear of it":               {job: stopped(time.Second), jobSet: jobSet(true, 1), want: true},
+		"it never hears, and a pod is there":     {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 1), pod: true, want: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -164,8 +174,11 @@ func TestActive(t *testing.T) {
 			if tc.jobSet != nil {
 				builder = builder.WithObjects(tc.jobSet)
 			}
+			if tc.pod {
+				builder = builder.WithObjects(inttest.PodOf(waits.Namespace, waits.Name))
+			}
 			c := builder.Build()
-			pods := Pods{State: state.FromCache(c), Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
+			pods := Pods{State: state.FromCache(c), Live: inttest.PodsByPhase(c), Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
 			expect.Same(t, "Unexpected Active", tc.want, expect.Must(pods.Active(t.Context(), cmp.Or(tc.job, waits)))(t))
 		})
 	}

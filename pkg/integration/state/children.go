@@ -35,11 +35,10 @@ func ChildJobsMade(js *jobsetapi.JobSet, jobs []batchv1.Job) bool {
 	return !slices.ContainsFunc(firstJobs(js), func(rj jobsetapi.ReplicatedJob) bool { return made[rj.Name] < rj.Replicas })
 }
 
-// FirstJobNames returns the names of the child Jobs that wait for no other, as JobSet gives them
-// (GenJobName in pkg/util/placement there).
-func FirstJobNames(js *jobsetapi.JobSet) []string {
+// JobNames returns the names of the child Jobs, as JobSet gives them (GenJobName in pkg/util/placement there).
+func JobNames(js *jobsetapi.JobSet) []string {
 	var names []string
-	for _, rj := range firstJobs(js) {
+	for _, rj := range js.Spec.ReplicatedJobs {
 		for i := range rj.Replicas {
 			names = append(names, fmt.Sprintf("%s-%s-%d", js.Name, rj.Name, i))
 		}
