@@ -120,11 +120,13 @@ func (s *scene) makeBystanders(ctx context.Context) {
 		Expect(s.Delete(ctx, obj)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { s.PatchJSON(ctx, obj, `{"metadata":{"finalizers":null}}`) })
 	}
-	s.Make(ctx, s.jobSet("bare"), pod, like, rest,
+	plain := &corev1.Pod{ObjectMeta: s.meta("plain"), Spec: anyPod().Spec}
+	s.Make(ctx, s.jobSet("bare"), pod, like, plain, rest, &resourcev1.ResourceClaim{ObjectMeta: s.meta("own"), Spec: s.claims("").Spec.Spec},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "bare-runtime-snapshot"}})
 	DeferCleanup(func(ctx context.Context) {
 		Expect(s.Delete(ctx, pod)).To(Succeed())
 		Expect(s.Delete(ctx, like)).To(Succeed())
+		Expect(s.Delete(ctx, plain)).To(Succeed())
 		Expect(s.Delete(ctx, rest)).To(Succeed())
 	})
 }

@@ -51,6 +51,8 @@ const (
 	ofSnapshots = "kueue-trainer-snapshots"
 	ofRuntimes  = "kueue-trainer-runtimes"
 	ofClaims    = "kueue-trainer-claims"
+	ofPodClaims = "kueue-trainer-pod-claims"
+	ofAdoptions = "kueue-trainer-pod-adoptions"
 	ofJobSets   = "kueue-trainer-jobsets"
 	ofJobs      = "kueue-trainer-jobs"
 	ofPods      = "kueue-trainer-pods"
@@ -72,13 +74,18 @@ const (
 // What fills an object.
 var (
 	longAnnotation  = `{"metadata":{"annotations":{"example.com/note":"` + strings.Repeat("x", 5000) + `"}}}`
-	manyAnnotations = `{"metadata":{"annotations":{"example.com/0":"x"` + func() (more string) {
-		for i := range 40 {
-			more += fmt.Sprintf(`,"example.com/%d":"x"`, i+1)
-		}
-		return more
-	}() + `}}}`
+	manyAnnotations = `{"metadata":{"annotations":{` + hundred(`"example.com/%d":"x"`) + `}}}`
+	manyLabels      = `{"metadata":{"labels":{` + hundred(`"example.com/%d":"x"`) + `}}}`
+	manyFinalizers  = `{"metadata":{"finalizers":["batch.kubernetes.io/job-tracking",` + hundred(`"example.com/%d"`) + `]}}`
 )
+
+func hundred(format string) string {
+	var all []string
+	for i := range 100 {
+		all = append(all, fmt.Sprintf(format, i))
+	}
+	return strings.Join(all, ",")
+}
 
 // orphanDependents is how clients orphaned before there were policies.
 type orphanDependents struct{}
@@ -105,6 +112,15 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"resume a TrainJob that is being deleted":   {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"spec":{"suspend":false}}`)},
 		"take a TrainJob that is being deleted out": {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}}}`)},
 		"move a TrainJob that is being deleted":     {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`)},
+		"fill a TrainJob with labels":               {words: "take some away", ask: patches(&trainer.TrainJob{}, "runs", manyLabels)},
+		"fill a TrainJob with finalizers":           {words: "take some away", ask: patches(&trainer.TrainJob{}, "waits", manyFinalizers)},
+		"create a TrainJob that is full": {words: "take some away", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			job := s.Job("born").Obj()
+			for i := range 100 {
+				job.Labels[fmt.Sprintf("example.com/%d", i)] = "x"
+			}
+			return c.Create(ctx, job)
+		}},
 	},
 	ofRuntimes: {
 		"delete the runtime of a TrainJob that runs":  {words: "neither start nor suspend it", ask: deletes(&trainer.TrainingRuntime{}, "mine")},
@@ -123,14 +139,24 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 	ofClaims: {
 		"have pods claim more when a template goes": {words: "charged for what it claims",
 			ask: patches(&resourcev1.ResourceClaimTemplate{}, "going-claims", `{"metadata":{"finalizers":null}}`)},
+		"have pods claim more than is charged": {words: "charged for what it claims", ask: deletes(&resourcev1.ResourceClaimTemplate{}, "claims")},
+		"have the garbage collector let pods claim more": {words: "charged for what it claims", account: garbageCollector,
+			ask: deletes(&resourcev1.ResourceClaimTemplate{}, "claims", inBackground)},
+	},
+	ofPodClaims: {
 		"claim more in a pod's place": {words: "for which Kubernetes makes them", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			claim := &resourcev1.ResourceClaim{ObjectMeta: s.meta("planted"), Spec: s.claims("").Spec.Spec}
 			claim.Annotations = map[string]string{"resource.kubernetes.io/pod-claim-name": "gpu"}
 			return c.Create(ctx, claim)
 		}},
-		"have pods claim more than is charged": {words: "charged for what it claims", ask: deletes(&resourcev1.ResourceClaimTemplate{}, "claims")},
-		"have the garbage collector let pods claim more": {words: "charged for what it claims", account: garbageCollector,
-			ask: deletes(&resourcev1.ResourceClaimTemplate{}, "claims", inBackground)},
+		"have a pod take a claim that is there": {words: "for which Kubernetes makes them", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			pod := s.Pods(ctx, "runs")[0]
+			owners, err := jsonOf([]metav1.OwnerReference{*metav1.NewControllerRef(&pod, corev1.SchemeGroupVersion.WithKind("Pod"))})
+			if err != nil {
+				return err
+			}
+			return s.send(ctx, c, &resourcev1.ResourceClaim{}, "own", types.MergePatchType, `{"metadata":{"ownerReferences":`+owners+`}}`)
+		}},
 	},
 	ofSnapshots: {
 		"edit a snapshot": {words: "only Trainer writes it", since: world.Trainer23,
@@ -255,17 +281,28 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"fill a pod with an annotation": {words: "take some away", ask: patchesPod("mine", "node", longAnnotation)},
 		"fill a pod with annotations":   {words: "take some away", ask: patchesPod("mine", "node", manyAnnotations)},
 		"fill a gated pod":              {words: "take some away", ask: patches(&corev1.Pod{}, "gated", manyAnnotations)},
-		"have a Job adopt another pod": {words: "batch.kubernetes.io/controller-uid", ask: func(ctx context.Context, s *scene, c client.Client) error {
-			pod := &corev1.Pod{ObjectMeta: s.meta("planted"), Spec: anyPod().Spec}
-			pod.Labels = map[string]string{batchv1.ControllerUidLabel: string(get(ctx, s.site, &batchv1.Job{}, "mine-node-0").UID)}
-			return c.Create(ctx, pod)
-		}},
+		"fill a pod with tolerations": {words: "take some away", ask: patchesPodAs(types.JSONPatchType, "mine", "node", "["+hundred(
+			`{"op":"add","path":"/spec/tolerations/-","value":{"key":"example.com/%d","operator":"Exists"}}`)+"]")},
+		"fill a pod with finalizers": {words: "take some away", ask: patchesPod("mine", "node", manyFinalizers)},
+		"fill a pod with the name of its image": {words: "take some away", ask: patchesPodAs(types.StrategicMergePatchType, "mine", "node",
+			`{"spec":{"containers":[{"name":"node","image":"`+strings.Repeat("x", 2000)+`"}]}}`)},
 		"resize a pod": {words: "it cannot be resized", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			const more = `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"64"}}}]}}`
 			return c.SubResource("resize").Patch(ctx, &corev1.Pod{ObjectMeta: s.meta("sized")}, client.RawPatch(types.StrategicMergePatchType, []byte(more)))
 		}},
 		"create a gated pod": {words: "leave the gate out",
 			ask: func(ctx context.Context, s *scene, c client.Client) error { return c.Create(ctx, s.gatedPod("other")) }},
+	},
+	ofAdoptions: {
+		"have a Job adopt another pod": {words: "batch.kubernetes.io/controller-uid", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			pod := &corev1.Pod{ObjectMeta: s.meta("planted"), Spec: anyPod().Spec}
+			pod.Labels = map[string]string{batchv1.ControllerUidLabel: string(get(ctx, s.site, &batchv1.Job{}, "mine-node-0").UID)}
+			return c.Create(ctx, pod)
+		}},
+		"have a Job adopt a pod that is there": {words: "batch.kubernetes.io/controller-uid", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			uid := string(get(ctx, s.site, &batchv1.Job{}, "mine-node-0").UID)
+			return s.send(ctx, c, &corev1.Pod{}, "plain", types.MergePatchType, `{"metadata":{"labels":{"batch.kubernetes.io/controller-uid":"`+uid+`"}}}`)
+		}},
 	},
 	ofDeletions: {
 		"have a pod run beside the next one":                           {words: "--grace-period=10", ask: deletesPod("mine", "node")},
@@ -305,6 +342,13 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		}},
 		"prepare a Workload of the highest priority": {words: "are Kueue's", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			wl := s.plantedWorkload()
+			wl.Spec.Priority = new(int32(2147483647))
+			return c.Create(ctx, wl)
+		}},
+		"prepare a Workload of the highest priority with an owner": {words: "are Kueue's", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			owner := s.ownedBy(ctx, "waits")
+			owner.APIVersion, owner.Kind, owner.Controller = "v1", "ConfigMap", nil
+			wl := s.plantedWorkload(owner)
 			wl.Spec.Priority = new(int32(2147483647))
 			return c.Create(ctx, wl)
 		}},
@@ -350,7 +394,7 @@ var tenantsFlows = map[string]request{
 	"annotate a TrainJob":                       patches(&trainer.TrainJob{}, "runs", annotate),
 	"delete a runtime that nothing uses":        deletes(&trainer.TrainingRuntime{}, "spare"),
 	"claim a device": func(ctx context.Context, s *scene, c client.Client) error {
-		return c.Create(ctx, &resourcev1.ResourceClaim{ObjectMeta: s.meta("own"), Spec: s.claims("").Spec.Spec})
+		return c.Create(ctx, &resourcev1.ResourceClaim{ObjectMeta: s.meta("another"), Spec: s.claims("").Spec.Spec})
 	},
 	"delete a claim template that nothing uses": deletes(&resourcev1.ResourceClaimTemplate{}, "unclaimed"),
 	"give a runtime another image": changes(&trainer.TrainingRuntime{}, "mine",
@@ -416,6 +460,8 @@ var systemFlows = map[string]flow{
 	"the namespace controller delete all pods": {account: namespaceController, ask: deletesAll(&corev1.Pod{}, metav1.DeletePropagationBackground)},
 	"Kueue's priority booster boost a TrainJob": {account: priorityBooster,
 		ask: ofWorkload("runs", `{"metadata":{"annotations":{"kueue.x-k8s.io/priority-boost":"1000"}}}`)},
+	"who may patch all Workloads change the priority of a TrainJob's": {account: priorityBooster,
+		ask: ofWorkload("runs", `{"spec":{"priority":1000}}`)},
 	"the Job controller delete a pod":                {account: jobController, ask: deletesPod("mine", "node")},
 	"the pod collector delete a lost pod":            {account: podCollector, ask: deletesPod("mine", "node", client.GracePeriodSeconds(0))},
 	"the TTL controller delete a finished child Job": {account: ttlController, ask: deletes(&batchv1.Job{}, "runs-side-0", inForeground)},
@@ -444,8 +490,12 @@ func ofWorkload(job, patch string) request {
 
 // patchesPod is the request of a merge patch of a replicated job's pod.
 func patchesPod(job, replicatedJob, patch string) request {
+	return patchesPodAs(types.MergePatchType, job, replicatedJob, patch)
+}
+
+func patchesPodAs(kind types.PatchType, job, replicatedJob, patch string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
-		return s.send(ctx, c, &corev1.Pod{}, s.podOf(ctx, job, replicatedJob).Name, types.MergePatchType, patch)
+		return s.send(ctx, c, &corev1.Pod{}, s.podOf(ctx, job, replicatedJob).Name, kind, patch)
 	}
 }
 

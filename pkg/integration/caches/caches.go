@@ -36,7 +36,7 @@ func ByObject() (map[client.Object]cache.ByObject, error) {
 		&batchv1.Job{}:      {Label: labels.NewSelector().Add(*ofJobSets), Transform: TrimJob},
 		&jobsetapi.JobSet{}: {Transform: trimJobSet},
 		&kueue.Workload{}:   {Transform: trimWorkload},
-		&corev1.Pod{}:       {Label: labels.SelectorFromSet(labels.Set{patch.GatedLabel: "true"})},
+		&corev1.Pod{}:       {Label: labels.SelectorFromSet(labels.Set{patch.GatedLabel: "true"}), Transform: trimPod},
 
 		&apiextensionsv1.CustomResourceDefinition{}:               {Field: named(podset.WorkloadCRD)},
 		&admissionregistrationv1.MutatingWebhookConfiguration{}:   {Field: named(webhookconfig.Installed.Mutating)},

@@ -15,6 +15,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -69,6 +70,23 @@ func TrimJob(in any) (any, error) {
 		trimTemplate(template)
 		maps.DeleteFunc(template.Labels, ofControllers)
 		maps.DeleteFunc(template.Annotations, ofControllers)
+	}
+	return stripManagedFields(in)
+}
+
+// trimPod keeps of a pod behind the gate what PlacePod of pkg/podset brings to an admission, and of any other pod that
+// has the label, as anybody may make with a megabyte in it, that it is there.
+func trimPod(in any) (any, error) {
+	if pod, ok := in.(*corev1.Pod); ok {
+		_, ofJobSet := pod.Labels[jobsetapi.JobSetNameKey]
+		spec := pod.Spec
+		pod.Spec, pod.Status = corev1.PodSpec{}, corev1.PodStatus{}
+		if ofJobSet && patch.HasAdmissionGate(spec.SchedulingGates) {
+			pod.Spec = corev1.PodSpec{NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations, SchedulingGates: spec.SchedulingGates}
+		} else {
+			maps.DeleteFunc(pod.Labels, func(key, _ string) bool { return key != jobsetapi.JobSetNameKey && key != patch.GatedLabel })
+			pod.Annotations, pod.Finalizers = nil, nil
+		}
 	}
 	return stripManagedFields(in)
 }

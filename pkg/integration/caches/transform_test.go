@@ -14,6 +14,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -50,6 +51,14 @@ func TestTrim(t *testing.T) {
 	whose := union(name, map[string]string{"jobset.sigs.k8s.io/replicatedjob-name": "node"})
 	counted := map[string]string{"jobset.sigs.k8s.io/job-index": "0", "batch.kubernetes.io/job-name": "js-node-0", "controller-uid": "u", "job-name": "js-node-0"}
 	placed := map[string]string{"kueue.x-k8s.io/podset": "node", "team": "red"}
+	gatedLabel := map[string]string{patch.GatedLabel: "true"}
+	pod := func(spec corev1.PodSpec, gate string, labels map[string]string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: labels}, Spec: spec}
+		if p.Spec.SchedulingGates = nil; gate != "" {
+			p.Spec.SchedulingGates, p.Annotations = []corev1.PodSchedulingGate{{Name: gate}}, map[string]string{"a": "b"}
+		}
+		return p
+	}
 	tests := map[string]struct {
 		trim     func(any) (any, error)
 		in, want any
@@ -66,6 +75,16 @@ func TestTrim(t *testing.T) {
 		},
 		"another kind's JobSet keeps its name": {
 			trim: trimJobSet, in: jobSet("AppWrapper", full), want: &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper")},
+		},
+		"a pod behind the gate keeps where it goes": {
+			trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(name, placed)), want: pod(corev1.PodSpec{NodeSelector: full.Spec.NodeSelector}, patch.AdmissionGate, union(name, placed)),
+		},
+		"a pod behind another gate keeps that it is there": {
+			trim: trimPod, in: pod(full.Spec, "example.com/g", union(name, gatedLabel, placed)), want: pod(corev1.PodSpec{}, "", union(name, gatedLabel)),
+		},
+		"a pod of no JobSet keeps that it is there": {
+			trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(gatedLabel, placed)),
+			want: pod(corev1.PodSpec{}, "", gatedLabel),
 		},
 		"a Job keeps whose it is and where its pods go": {
 			trim: TrimJob,

@@ -33,10 +33,11 @@ const (
 	pageRatio    = 10
 	pageLastsMax = time.Minute
 
-	// Tenants can make events. So many are in memory at a time, and so many are read; one who makes
-	// more has their own jobs queue without being told of refusals.
-	chunkSize = 500
-	maxChunks = 20
+	// Tenants can make events, of more than a megabyte each. So many are in memory at a time, and so many, or so many
+	// bytes, are read; one who makes more has their own jobs queue without being told of refusals.
+	chunkSize = 25
+	maxChunks = 100
+	maxBytes  = 8 << 20
 )
 
 // Refusals finds what controllers said of what they could not make. To read the events of a
@@ -131,6 +132,7 @@ func (r *Refusals) read(ctx context.Context, of place) (read *page, err error) {
 	}()
 	found := newPage(began)
 	var list eventsv1.EventList
+	size := 0
 	for range maxChunks {
 		err = r.live.List(ctx, &list, client.InNamespace(of.namespace), client.Limit(chunkSize), client.Continue(list.Continue),
 			client.MatchingFields{"type": corev1.EventTypeWarning, "regarding.kind": of.kind})
@@ -142,7 +144,7 @@ func (r *Refusals) read(ctx context.Context, of place) (read *page, err error) {
 			return nil, fmt.Errorf("listing the events of namespace %s about %s: %w", of.namespace, of.kind, err)
 		}
 		found.add(list.Items)
-		if list.Continue == "" {
+		if size += list.Size(); list.Continue == "" || size > maxBytes {
 			break
 		}
 	}

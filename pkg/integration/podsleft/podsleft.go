@@ -36,6 +36,9 @@ var notEnded = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 )
 
+// podsAtATime is how many pods are in memory at a time: anybody may give a pod this label, and a megabyte.
+const podsAtATime = 100
+
 // jobSetWithin is how long JobSet may take to report that the last pod of a suspended job is gone. Something it cannot
 // make keeps it from that for ever, and the API server knows better.
 const jobSetWithin = time.Minute
@@ -56,13 +59,19 @@ type Pods struct {
 // which a user can delete at any time, while the pods may take as long as their grace
 // period.
 func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	err := p.Live.List(ctx, &pods, client.InNamespace(name.Namespace),
-		client.MatchingLabels{jobsetapi.JobSetNameKey: name.Name}, client.MatchingFieldsSelector{Selector: notEnded})
-	if err != nil {
-		return nil, fmt.Errorf("listing the pods of JobSet %s: %w", name, err)
+	var left []corev1.Pod
+	for more := ""; ; {
+		var pods corev1.PodList
+		err := p.Live.List(ctx, &pods, client.InNamespace(name.Namespace), client.Limit(podsAtATime), client.Continue(more),
+			client.MatchingLabels{jobsetapi.JobSetNameKey: name.Name}, client.MatchingFieldsSelector{Selector: notEnded})
+		if err != nil {
+			return nil, fmt.Errorf("listing the pods of JobSet %s: %w", name, err)
+		}
+		left = append(left, slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !holdsNode(&pod) })...)
+		if more = pods.Continue; more == "" {
+			break
+		}
 	}
-	left := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !holdsNode(&pod) })
 	if len(left) == 0 {
 		return left, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -77,12 +78,16 @@ func CountPods(jobs []batchv1.Job) int32 {
 	return pods
 }
 
+// deletedWithin is how long the Job controller may be making pods of a Job that is deleted. After that it makes none,
+// however long somebody's finalizer on one of its pods keeps the Job.
+const deletedWithin = 5 * time.Second
+
 // HasPods reports whether a Job has pods, terminating ones included, or may still get some.
 func HasPods(j batchv1.Job) bool {
 	if j.Status.Active > 0 || ptr.Deref(j.Status.Terminating, 0) > 0 {
 		return true
 	}
-	if podset.JobEnded(&j) {
+	if podset.JobEnded(&j) || !j.DeletionTimestamp.IsZero() && time.Since(j.DeletionTimestamp.Time) > deletedWithin {
 		return false
 	}
 	return !ptr.Deref(j.Spec.Suspend, false) || jobResumed(&j)

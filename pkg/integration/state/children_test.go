@@ -4,6 +4,7 @@ package state
 
 import (
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,8 +27,10 @@ func TestHasPods(t *testing.T) {
 	}
 	cases := map[string]struct {
 		suspended bool
-		status    batchv1.JobStatus
-		want      bool
+		// deleted is how long ago.
+		deleted time.Duration
+		status  batchv1.JobStatus
+		want    bool
 	}{
 		"a Job that was made suspended and never looked at":    {suspended: true},
 		"a Job that its controller knows to be suspended":      {suspended: true, status: condition(batchv1.JobSuspended, corev1.ConditionTrue)},
@@ -35,13 +38,19 @@ func TestHasPods(t *testing.T) {
 		"a suspended Job that ran from the beginning":          {suspended: true, status: batchv1.JobStatus{StartTime: ptr.To(metav1.Now())}, want: true},
 		"a suspended Job with a pod on its way out": {
 			suspended: true, status: terminating(condition(batchv1.JobSuspended, corev1.ConditionTrue)), want: true},
-		"a Job that may run, without a pod yet":        {want: true},
-		"a Job that is done":                           {status: condition(batchv1.JobComplete, corev1.ConditionTrue)},
-		"a Job that failed, with a pod on its way out": {status: terminating(condition(batchv1.JobFailed, corev1.ConditionTrue)), want: true},
+		"a Job that may run, without a pod yet":               {want: true},
+		"a Job that is done":                                  {status: condition(batchv1.JobComplete, corev1.ConditionTrue)},
+		"a Job that is deleted, whose controller may be busy": {deleted: time.Second, want: true},
+		"a Job that was deleted and stays":                    {deleted: time.Minute},
+		"a Job that was deleted, with a pod on its way out":   {deleted: time.Minute, status: terminating(batchv1.JobStatus{}), want: true},
+		"a Job that failed, with a pod on its way out":        {status: terminating(condition(batchv1.JobFailed, corev1.ConditionTrue)), want: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			job := batchv1.Job{Status: tc.status}
+			if tc.deleted > 0 {
+				job.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.deleted)))
+			}
 			if tc.suspended {
 				job.Spec.Suspend = ptr.To(true)
 			}
