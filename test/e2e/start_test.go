@@ -41,6 +41,32 @@ var _ = Describe("A preempted TrainJob", func() {
 		Expect(w.EventNotes(ctx, "TrainJob", "patient", "JobSetSuspended")).To(ConsistOf(ContainSubstring("was suspended for Trainer")))
 	}, SpecTimeout(specTimeout))
 
+	It("stops although JobSet cannot make its next Job, and so suspends none", core, long, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		runtime := w.CopyRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) {
+			after := spec.Template.Spec.ReplicatedJobs[0].DeepCopy()
+			after.Name, after.Template.Labels = "after", nil
+			after.DependsOn = []jobsetapi.DependsOn{{Name: "node", Status: jobsetapi.DependencyReady}}
+			spec.Template.Spec.ReplicatedJobs = append(spec.Template.Spec.ReplicatedJobs, *after)
+		})
+		w.Make(ctx, runtime, kit.Priority(w.Name("urgent"), 1000))
+		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.Hold)
+		w.Make(ctx, w.Job("patient").Runtime(runtime.Name).GPUs("8").Obj())
+		w.EventuallyWorkload(ctx, "patient")
+		inTheWay := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "patient-after-0"}}
+		inTheWay.Spec.Suspend, inTheWay.Spec.Template.Spec = new(true), anyPod().Spec
+		inTheWay.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+		w.Make(ctx, inTheWay)
+		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.None)
+		w.EventuallyRuns(ctx, "patient", 1, onH100)
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "JobSet", "patient", "JobCreationFailed") }).ShouldNot(BeEmpty())
+
+		w.Make(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Obj())
+		w.EventuallyTold(ctx, "patient", "StillStopping", "its Job patient-node-0 was not, so it was suspended for JobSet")
+		w.EventuallyRuns(ctx, "urgent", 1, onH100)
+		Expect(w.Pods(ctx, "patient")).To(BeEmpty())
+	}, SpecTimeout(specTimeout))
+
 	It("stops although its user gave it a priority class that is not there", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.MakeRunning(ctx, w.Job("patient").Priority(w.Name("low")).GPUs("8"), 1, onH100, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("urgent"), 1000))

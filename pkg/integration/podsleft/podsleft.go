@@ -41,7 +41,7 @@ const podsAtATime = 100
 
 // jobSetWithin is how long JobSet may take to report that the last pod of a suspended job is gone. Something it cannot
 // make keeps it from that for ever, and the API server knows better.
-const jobSetWithin = time.Minute
+const jobSetWithin = 30 * time.Second
 
 // Pods answers whether there are pods of TrainJobs, or may be.
 type Pods struct {
