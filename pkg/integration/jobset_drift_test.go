@@ -29,9 +29,7 @@ func TestCorrectDrift(t *testing.T) {
 			js.Spec.VolumeClaimPolicies = []jobsetapi.VolumeClaimPolicy{{RetentionPolicy: retention}}
 		}
 	}
-	deleted := func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) {
-		t.DeletionTimestamp, t.Finalizers = new(metav1.NewTime(now)), []string{"example.com/mine"}
-	}
+	deleted := func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) { t.Finalizers = []string{"example.com/mine"} }
 	cases := map[string]struct {
 		// suspended: the TrainJob, what Trainer says of it, the JobSet.
 		job, said, jobSet bool
@@ -84,6 +82,10 @@ func TestCorrectDrift(t *testing.T) {
 				child := doneJob(js)
 				child.Spec.Suspend = new(true)
 				expect.NoError(t, r.env.client.Create(t.Context(), child))
+			}
+			if len(stored.Finalizers) > 0 {
+				expect.NoError(t, r.env.client.Delete(t.Context(), stored))
+				inttest.Reload(t, r.env.client, stored)
 			}
 			if tc.stale {
 				stored.ResourceVersion = "0"
