@@ -119,7 +119,9 @@ func (h *harness) walk(ctx context.Context, t *testing.T, take func(*walk) []act
 	var log strings.Builder
 	w := newWalk(ctx, gomega.NewWithT(t), h.cluster, &log)
 	defer w.close(ctx)
-	expect.NoError(t, within(ctx, holding, func(ctx context.Context) error { return w.starts(ctx, "bystander") }))
+	made := time.Now()
+	expect.NoError(t, within(ctx, 5*holding, func(ctx context.Context) error { return w.starts(ctx, "bystander") }))
+	w.unhindered = time.Since(made)
 	actions := take(w)
 	if *saved != "" {
 		expect.NoError(t, os.MkdirAll(*saved, 0o755))

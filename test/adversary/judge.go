@@ -63,10 +63,10 @@ func (w *walk) judge(ctx context.Context) ([]finding, error) {
 			found = append(found, finding{rule, err.Error()})
 		}
 	}
-	if err := within(ctx, holding, w.dropPlanted); err != nil {
+	if err := within(ctx, w.patient(holding), w.dropPlanted); err != nil {
 		return nil, err
 	}
-	add(heldByNothing, within(ctx, holding, w.noneHeld))
+	add(heldByNothing, within(ctx, w.patient(holding), w.noneHeld))
 	add(doesNotYield, w.yields(ctx))
 	add(touched, w.untouched(ctx))
 	add(repeats, w.repeats())
@@ -81,6 +81,10 @@ func (w *walk) judge(ctx context.Context) ([]finding, error) {
 	}
 	return found, errors.Join(err, ctx.Err())
 }
+
+// patient returns a limit for a cluster that is as busy as this one: what starts a job makes some ten requests, one
+// after another, and what ends one and starts another not more than ten times as many.
+func (w *walk) patient(limit time.Duration) time.Duration { return max(limit, limit/2+10*w.unhindered) }
 
 // dropPlanted deletes the Workloads that are no TrainJob's. Whoever may make Workloads holds quota with one of
 // nobody's for as long as he likes, by Kueue's rules, see docs/invariants.md.
@@ -147,7 +151,7 @@ func (w *walk) yields(ctx context.Context) error {
 	if err := w.Create(ctx, probe); err != nil {
 		return err
 	}
-	err := within(ctx, yielding, func(ctx context.Context) error { return w.starts(ctx, "probe") })
+	err := within(ctx, w.patient(yielding), func(ctx context.Context) error { return w.starts(ctx, "probe") })
 	return errors.Join(err, w.Delete(ctx, probe))
 }
 
@@ -236,7 +240,7 @@ func (w *walk) leaves(ctx context.Context) error {
 	if err := errors.Join(w.Create(ctx, waits), w.Delete(ctx, kit.Namespace(w.Namespace))); err != nil {
 		return err
 	}
-	return within(ctx, holding, func(ctx context.Context) error {
+	return within(ctx, w.patient(holding), func(ctx context.Context) error {
 		// Trainer refuses even to let go of what has no runtime any more; that holds no quota by itself.
 		stripped := w.strip(ctx)
 		if !strings.Contains(w.holders(ctx), "/") {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/gomega"
@@ -39,6 +40,8 @@ type walk struct {
 	resources  []resource
 	ledger     *ledger.Ledger
 	log        io.Writer
+	// unhindered is how long a job takes to start that waits for nobody: a slow machine is slow for all.
+	unhindered time.Duration
 
 	mu   sync.Mutex
 	live map[types.UID]*unstructured.Unstructured

@@ -82,6 +82,7 @@ var gateParts = []part{
 	{name: "faults", target: []string{"faults-sample"}, specs: true, needs: []string{"binaries"}, env: []string{"FAULTS_FLAGS=-faults.sample=8"}},
 	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"},
 		env: []string{"E2E_FLAGS=-ginkgo.focus-file='" + ofGenerations + "'"}},
+	{name: "adversary", target: []string{"adversary"}, specs: true, needs: []string{"binaries"}, env: []string{"ADVERSARY_FLAGS=-adversary.tenants=3 -adversary.shrink=90s"}},
 	unit, lint, chart,
 	{name: "generations", target: []string{"generations-sample"}, busy: true, specs: true, needs: []string{"generated"}},
 }
