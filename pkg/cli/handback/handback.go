@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -167,6 +168,34 @@ func Free(ctx context.Context, c client.Client, out io.Writer, of Of) error {
 	return failures
 }
 
+// Try asks the API server whether it takes a change of the TrainJobs that Free would write, and writes nothing. It
+// reports the first that it does not take.
+func Try(ctx context.Context, c client.Client, of Of) error {
+	served, err := cluster.Generation(ctx, c)
+	if err != nil {
+		return err
+	}
+	var jobs trainjob.List
+	if err := c.List(ctx, &jobs, client.InNamespace(of.Namespace)); err != nil {
+		return fmt.Errorf("listing TrainJobs: %w", err)
+	}
+	h := &handBack{client: client.NewDryRunClient(c), served: served, field: patch.Of(served), placed: of.Placed}
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		if !job.DeletionTimestamp.IsZero() || job.Finished() || !job.Suspended() || !h.frees(job) {
+			continue
+		}
+		err := h.write(ctx, job, func(spec *trainjob.Spec) error {
+			h.field.Drop(spec)
+			return nil
+		})
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("TrainJob %s/%s cannot be changed: %w; mend that, or delete the TrainJob", job.Namespace, job.Name, err)
+		}
+	}
+	return nil
+}
+
 // managerIdle refuses to work against a manager that would put the gate back: it must be
 // uninstalled, or stand aside for the in-tree integration.
 func managerIdle(ctx context.Context, c client.Client) error {
@@ -208,18 +237,15 @@ func (h *handBack) handBack(ctx context.Context, job *trainjob.TrainJob) (string
 	return "", nil
 }
 
-// makeEntry adds the manager's entry, empty, to a TrainJob that waits for another cluster. Such a
-// job was created without one, and the in-tree integration starts no job that has none
-// (RunWithPodSetsInfo).
+// makeEntry adds the manager's entry, empty, to a TrainJob in a queue that has none: one that waits for another cluster
+// was created without, and one may have lost it to a setEntry that was stopped. The in-tree integration starts no job
+// that has none (RunWithPodSetsInfo).
 func (h *handBack) makeEntry(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	if h.placed || h.served < trainjob.Trainer22 || !job.ManagedExternally() || !job.Suspended() || h.field.Has(&job.Spec) {
+	queued := job.ManagedExternally() || job.Labels[kueueconstants.QueueLabel] != ""
+	if h.placed || h.served < trainjob.Trainer22 || !queued || !job.Suspended() || h.field.Has(&job.Spec) {
 		return false, nil
 	}
-	before := job.DeepCopy()
-	if _, err := h.field.Set(&job.Spec, nil); err != nil {
-		return false, err
-	}
-	if err := h.client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := h.setEntry(ctx, job, nil); err != nil {
 		return false, fmt.Errorf("making the in-tree integration's entry of TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
 	}
 	return true, nil
@@ -236,10 +262,14 @@ func (h *handBack) free(ctx context.Context, job *trainjob.TrainJob) (bool, erro
 	return entry || children, err
 }
 
+// frees reports whether the entry of a TrainJob is to be replaced.
+func (h *handBack) frees(job *trainjob.TrainJob) bool {
+	return h.placed && job.Suspended() && h.field.Has(&job.Spec) || h.field.HoldsGate(&job.Spec)
+}
+
 func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	key := client.ObjectKeyFromObject(job)
-	placed := h.placed && job.Suspended() && h.field.Has(&job.Spec)
-	if !placed && !h.field.HoldsGate(&job.Spec) {
+	if !h.frees(job) {
 		return false, nil
 	}
 	if !job.Suspended() {
@@ -254,11 +284,11 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 	for _, name := range names {
 		placements = append(placements, patch.Freed(name))
 	}
-	before := job.DeepCopy()
-	if changed, err := h.field.Set(&job.Spec, placements); err != nil || !changed {
+	freed := job.DeepCopy()
+	if changed, err := h.field.Set(&freed.Spec, placements); err != nil || !changed {
 		return false, err
 	}
-	err = h.client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err = h.setEntry(ctx, job, placements)
 	if apierrors.IsInvalid(err) {
 		return false, fmt.Errorf("TrainJob %s cannot be changed any more, so the in-tree integration could not start it either; "+
 			"create it again: kubectl -n %s get trainjob %s -o yaml | kubectl replace --force -f - (%w)", key, job.Namespace, job.Name, err)
@@ -267,6 +297,54 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 		return false, fmt.Errorf("removing the gate from the entry of TrainJob %s: %w", key, err)
 	}
 	return true, nil
+}
+
+// setEntry replaces the entry, in two writes: Trainer's webhook stamps an entry that changes with the time, writes the
+// whole TrainJob again for that, "nvidia.com/gpu: 8" as "8", and the API server refuses it for that, without the manager's
+// webhook, which puts the bytes back. It leaves an entry alone that comes with a time. Whoever is
+// stopped between the writes has a TrainJob without an entry, which waits, and makes it by the same command.
+func (h *handBack) setEntry(ctx context.Context, job *trainjob.TrainJob, placements []patch.Placement) error {
+	if h.served >= trainjob.Trainer22 && h.field.Has(&job.Spec) {
+		err := h.write(ctx, job, func(spec *trainjob.Spec) error {
+			h.field.Drop(spec)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return h.write(ctx, job, func(spec *trainjob.Spec) error {
+		if _, err := h.field.Set(spec, placements); err != nil {
+			return err
+		}
+		return stampEntry(spec.RuntimePatches)
+	})
+}
+
+func (h *handBack) write(ctx context.Context, job *trainjob.TrainJob, change func(*trainjob.Spec) error) error {
+	before := job.DeepCopy()
+	if err := change(&job.Spec); err != nil {
+		return err
+	}
+	return h.client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// stampEntry gives the manager's entry the time of now.
+func stampEntry(entries []trainjob.RuntimePatch) error {
+	for i := range entries {
+		if entries[i].Manager != patch.Manager {
+			continue
+		}
+		entry, err := entries[i].Decode()
+		if err != nil {
+			return err
+		}
+		entry.Time = ptr.To(metav1.Now())
+		if entries[i], err = trainjob.NewRuntimePatch(&entry); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // freeChildJobs brings the suspended child Jobs to the pod templates of the JobSet.

@@ -65,9 +65,12 @@ func TestHandBackOfAManagerCluster(t *testing.T) {
 	}{
 		"it waits for another cluster": {served: trainjob.Trainer22, want: "entry made"},
 		"it runs in another cluster":   {served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(false) }},
-		"it waits for this one":        {served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.ManagedBy = nil }},
-		"nobody takes over":            {served: trainjob.Trainer22, placed: true},
-		"Trainer has no entries":       {served: trainjob.Trainer21},
+		"it waits in no queue":         {served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.ManagedBy = nil }},
+		"its entry was lost on the way": {served: trainjob.Trainer22, want: "entry made", change: func(job *trainjob.TrainJob) {
+			job.Spec.ManagedBy, job.Labels = nil, map[string]string{"kueue.x-k8s.io/queue-name": "q"}
+		}},
+		"nobody takes over":      {served: trainjob.Trainer22, placed: true},
+		"Trainer has no entries": {served: trainjob.Trainer21},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +83,10 @@ func TestHandBackOfAManagerCluster(t *testing.T) {
 			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
 			var entries string
 			for _, p := range job.Spec.RuntimePatches {
-				entries += expect.JSON(t, p)
+				entry := expect.Must(p.Decode())(t)
+				expect.That(t, entry.Time != nil, "Trainer would stamp the entry")
+				entry.Time = nil
+				entries += expect.JSON(t, entry)
 			}
 			want := map[string]string{"entry made": `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`}[tc.want]
 			expect.Same(t, "Unexpected entries", want, entries)
@@ -113,6 +119,32 @@ func TestHandBackOfAWorker(t *testing.T) {
 		got[left.Items[i].Name] = left.Items[i].Finalizers
 	}
 	expect.Same(t, "Unexpected Workloads", map[string][]string{"runs": {kueues}, "local": {kueues}, "remainder-1": nil}, got)
+}
+
+// Trainer's webhook writes the whole TrainJob again where it stamps an entry, and the API server refuses that.
+func TestHandBackHasTrainerStampNothing(t *testing.T) {
+	ours := patch.Of(trainjob.Trainer23)
+	waits := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "waits"}}
+	waits.Spec.Suspend = ptr.To(true)
+	gate(t, ours, waits)
+	stored := clusterWith(t, "runtimePatches", waits, func(*trainjob.TrainJob) {})
+	writes := 0
+	c := interceptor.NewClient(stored.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			var before trainjob.TrainJob
+			if err := c.Get(ctx, client.ObjectKeyFromObject(obj), &before); err != nil {
+				return err
+			}
+			writes++
+			spec := &obj.(*trainjob.TrainJob).Spec
+			stamps := ours.Has(spec) && (ours.Has(&before.Spec) || ours.Time(spec).IsZero())
+			expect.That(t, !stamps, "Write %d has Trainer stamp the entry", writes)
+			return c.Patch(ctx, obj, p, opts...)
+		},
+	})
+	expect.NoError(t, run(t.Context(), c, io.Discard, "ns"))
+	expect.NoError(t, stored.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
+	expect.That(t, writes == 2 && ours.Has(&waits.Spec) && !ours.HoldsGate(&waits.Spec), "After %d writes: %v", writes, waits.Spec.RuntimePatches)
 }
 
 func gate(t *testing.T, ours patch.Field, job *trainjob.TrainJob) {

@@ -82,7 +82,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			if err != nil {
 				return err
 			}
-			u.client = patient(c)
+			u.client, u.impatient = patient(c), c
 			return u.run(cmd.Context())
 		},
 	}
@@ -95,7 +95,9 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 
 type uninstall struct {
 	client client.Client
-	out    io.Writer
+	// impatient is client without its patience.
+	impatient client.Client
+	out       io.Writer
 	// namespace is the manager's.
 	namespace string
 	// kueueConfig is where Kueue's own configuration is.
@@ -161,6 +163,9 @@ func (u *uninstall) look(ctx context.Context) (inTree bool, err error) {
 	// The manager may be down, which is no reason to keep it.
 	if _, err := trainjob.DryRun(ctx, u.client, u.namespace); err != nil && !errors.Is(err, trainjob.ErrNoRuntime) && !unanswered(err) {
 		return false, fmt.Errorf("asking the API server what becomes of a queued TrainJob: %w", err)
+	}
+	if err := handback.Try(ctx, u.impatient, handback.Of{Placed: !inTree}); err != nil && !unanswered(err) {
+		return false, err
 	}
 	return inTree, nil
 }

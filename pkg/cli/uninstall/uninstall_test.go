@@ -76,7 +76,7 @@ func kueueConfigMap(frameworks string) *corev1.ConfigMap {
 }
 
 func uninstalling(c client.Client, out io.Writer) *uninstall {
-	return &uninstall{client: c, out: out, namespace: config.Namespace,
+	return &uninstall{client: c, impatient: c, out: out, namespace: config.Namespace,
 		kueueConfig: kueueconfig.ConfigMap{Namespace: "kueue-system", Name: "kueue", Key: "config"}}
 }
 
@@ -277,4 +277,23 @@ func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {
 	expect.NoError(t, uninstalling(gone, io.Discard).run(t.Context()))
 	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
 	expect.Same(t, "Unexpected gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
+}
+
+// Trainer refuses every change of a TrainJob whose runtime is gone.
+func TestNothingIsTakenAwayWhereATrainJobCannotBeChanged(t *testing.T) {
+	c := installed(t, silent, placed(t, "waits", patch.Gated("node")), kueueConfigMap("batch/job"))
+	refusing := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if _, ok := obj.(*trainjob.TrainJob); ok {
+				return kit.Forbidden("trainjobs")
+			}
+			return c.Patch(ctx, obj, p, opts...)
+		},
+	})
+	err := uninstalling(refusing, io.Discard).run(t.Context())
+	expect.Says(t, err, "TrainJob ns/waits cannot be changed")
+	expect.Says(t, err, "nothing was changed")
+	for _, obj := range enforcing() {
+		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
+	}
 }
