@@ -234,6 +234,9 @@ func TestCheck(t *testing.T) {
 		"a pod asks for nothing": {
 			story: is(`{kind: Pod, metadata: {uid: p-1, name: "1", ownerReferences: [{kind: Job, uid: j-one, controller: true}]}, spec: {nodeName: node-a, containers: [{name: c}]}}`),
 		},
+		"a JobSet that somebody plants under that of a TrainJob is nobody's": {story: is(
+			`{kind: JobSet, metadata: {uid: planted, name: planted, ownerReferences: [{kind: JobSet, uid: s-one, controller: true}]}}`,
+			jobOf("planted", "planted"), podOn("1", "planted", "node-a"))},
 		"a job without a queue is nobody's": {story: then(is(`{kind: TrainJob, metadata: {uid: t-one, name: one}}`), pods("1"))},
 		"a job without a queue has a Workload, as with manageJobsWithoutQueueName": {
 			story: then(is(`{kind: TrainJob, metadata: {uid: t-one, name: one}}`), pods("1"), is(workloadOf("one", "{}"))),

@@ -68,7 +68,7 @@ func read(v record.Version) (entry, error) {
 	obj := v.Object
 	e := entry{
 		rv: v.RV, at: v.At, deleted: v.Deleted,
-		kind: obj.GetKind(), uid: obj.GetUID(), name: obj.GetName(), owner: ownerOf(obj.GetOwnerReferences()),
+		kind: obj.GetKind(), uid: obj.GetUID(), name: obj.GetName(), owner: ownerOf(obj.GetKind(), obj.GetOwnerReferences()),
 	}
 	if v.Deleted {
 		return e, nil
@@ -155,16 +155,18 @@ func readWorkload(obj map[string]any, e *entry) error {
 	return nil
 }
 
-// ownerOf returns the owner that leads from a pod to its TrainJob.
-func ownerOf(owners []metav1.OwnerReference) *metav1.OwnerReference {
-	controls := func(o metav1.OwnerReference) bool { return ptr.Deref(o.Controller, false) }
-	known := func(o metav1.OwnerReference) bool {
-		return slices.Contains([]string{"TrainJob", "JobSet", "Job"}, o.Kind)
+// leadsTo are the kinds on the way from a pod to its TrainJob. Anything else that names a TrainJob as its owner, a
+// JobSet or a pod of somebody's making, is nobody's to charge.
+var leadsTo = map[string]string{"Pod": "Job", "Job": "JobSet", "JobSet": "TrainJob", "Workload": "TrainJob"}
+
+// ownerOf returns the owner that leads from a pod to its TrainJob: the controller, or what has no controller beside it.
+func ownerOf(kind string, owners []metav1.OwnerReference) *metav1.OwnerReference {
+	at := slices.IndexFunc(owners, func(o metav1.OwnerReference) bool { return ptr.Deref(o.Controller, false) })
+	if at < 0 {
+		at = slices.IndexFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == leadsTo[kind] })
 	}
-	for _, leads := range []func(metav1.OwnerReference) bool{controls, known} {
-		if i := slices.IndexFunc(owners, leads); i >= 0 {
-			return &owners[i]
-		}
+	if at < 0 || owners[at].Kind != leadsTo[kind] {
+		return nil
 	}
-	return nil
+	return &owners[at]
 }
