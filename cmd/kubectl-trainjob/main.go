@@ -19,7 +19,11 @@ import (
 func main() {
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	if err := cli.NewCommand(streams).ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", cluster.Sentence(err))
+		severity := "error:"
+		if exit.Code(err) == exit.Warnings {
+			severity = "warning:"
+		}
+		fmt.Fprintln(os.Stderr, severity, cluster.Sentence(err))
 		os.Exit(exit.Code(err))
 	}
 }

@@ -4,7 +4,11 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -63,6 +67,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return plainly(err) })
 	flags.AddFlags(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("namespace", flags.CompleteNamespaces)
 	_ = root.RegisterFlagCompletionFunc("context", flags.CompleteContexts)
@@ -85,4 +90,19 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	root.AddCommand(hold.NewCommands(flags, streams)...)
 	return root
+}
+
+// plainly says what is wrong with the value of a flag in words for people.
+func plainly(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	takes := map[string]string{
+		"int": "a whole number", "int32": "a whole number", "int64": "a whole number", "bool": "true or false", "duration": "a time like 90m or 4h",
+	}[invalid.GetFlag().Value.Type()]
+	if takes == "" {
+		return err
+	}
+	return fmt.Errorf("--%s %s: it takes %s", invalid.GetFlag().Name, invalid.GetValue(), takes)
 }

@@ -36,7 +36,14 @@ type Unseen struct {
 }
 
 func (r Report) summary() string {
-	return show.Count(int64(r.Errors), "error") + " and " + show.Count(int64(r.Warnings), "warning") + " found"
+	var counts []string
+	if r.Errors > 0 {
+		counts = append(counts, show.Count(int64(r.Errors), "error"))
+	}
+	if r.Warnings > 0 {
+		counts = append(counts, show.Count(int64(r.Warnings), "warning"))
+	}
+	return strings.Join(counts, " and ") + " found"
 }
 
 // printer writes a report.

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -120,6 +121,10 @@ func (r *request) trainer() (*trainer.Trainer, error) {
 		name, value, ok := strings.Cut(variable, "=")
 		if !ok || name == "" {
 			return nil, fmt.Errorf("--env %s: write NAME=VALUE", variable)
+		}
+		// The API server takes more, and no shell does.
+		if wrong := validation.IsEnvVarName(name); len(wrong) > 0 {
+			return nil, fmt.Errorf("--env %s: %q is no name of a variable: %s", variable, name, strings.Join(wrong, ", "))
 		}
 		t.Env = append(t.Env, corev1.EnvVar{Name: name, Value: value})
 	}

@@ -126,6 +126,7 @@ func TestRefusals(t *testing.T) {
 		"a kind of runtime that there is not":     {request: request{runtime: "pod/a"}, says: "the kind is clustertrainingruntime or trainingruntime"},
 		"fewer than no nodes":                     {request: request{nodes: -1}, says: "--nodes and --gpus-per-node are 1 or more"},
 		"a variable without a value":              {request: request{env: []string{"A"}}, says: "--env A: write NAME=VALUE"},
+		"a variable with a space in its name":     {request: request{env: []string{"MY VAR=1"}}, says: `--env MY VAR=1: "MY VAR" is no name of a variable`},
 		"a label without a value":                 {request: request{labels: []string{"a"}}, says: "--label a: write KEY=VALUE"},
 		"an annotation without a key":             {request: request{annotations: []string{"=a"}}, says: "--annotation =a: write KEY=VALUE"},
 		"two queues":                              {request: request{queue: "a", labels: []string{"kueue.x-k8s.io/queue-name=b"}}, says: "--queue and --label"},
