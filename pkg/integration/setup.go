@@ -225,7 +225,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		backoff:      backoff,
 		memory:       &memory{waitForJobSet: opts.WaitForJobSet},
 		starts:       newStarts(opts.StartTimeout),
-		inTree:       serving.NewInTree(mgr.GetClient(), opts.Namespace, all),
+		inTree:       serving.NewInTree(mgr.GetClient(), opts.Namespace, func() bool { return opts.Kueue.Settings().ManageJobsWithoutQueueName }, all),
 		trainer:      trainer,
 		all:          all,
 		metrics:      opts.Metrics,

@@ -51,7 +51,7 @@ func TestStandAsideComesBackForWorkloadsLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newReconciler(t, tc.there...)
-			r.env.inTree = serving.NewInTree(nil, "ours", serving.NewTrainJobs(r.env.client))
+			r.env.inTree = serving.NewInTree(nil, "ours", nil, serving.NewTrainJobs(r.env.client))
 			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 			again := result.RequeueAfter > 0
 			expect.That(t, err == nil && again == tc.again, "Comes again: %t (%v), want %t", again, err, tc.again)
@@ -82,7 +82,7 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	})
 	look := func(since time.Time) ctrl.Result {
 		t.Helper()
-		r.env.inTree = serving.NewInTree(nil, "ours", all)
+		r.env.inTree = serving.NewInTree(nil, "ours", nil, all)
 		expect.NoError(t, r.env.inTree.Observe(t.Context(), since, false, refused))
 		return expect.Must((&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest))(t)
 	}

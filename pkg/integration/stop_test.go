@@ -49,7 +49,7 @@ func TestLongStopIsTold(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(true, true, true, time.Now().Add(-30*time.Second))
+			stored, js := disagreeing(true, true, true, time.Now().Add(-20*time.Second))
 			js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: tc.active}}
 			child := doneJob(js)
 			child.Spec.Suspend, child.Status.Active = new(true), tc.pods

@@ -16,16 +16,19 @@ import (
 // ErrNoRuntime is why there is nothing to ask the API server.
 var ErrNoRuntime = errors.New("no runtime that a plain TrainJob can use")
 
-// DryRun returns what the webhooks of a cluster make of a plain TrainJob in a queue, which
+// ProbeQueue is a LocalQueue for dry runs; nobody asks whether it is there.
+const ProbeQueue = "dry-run"
+
+// DryRun returns what the webhooks of a cluster make of a plain TrainJob in a queue, or in none, which
 // is not stored: it tells who looks after such TrainJobs. Trainer refuses some runtimes
 // for a TrainJob as plain as this one, so the first one that it takes decides. They are
 // the ClusterTrainingRuntimes and, for clusters without, the TrainingRuntimes of the namespace.
-func DryRun(ctx context.Context, c client.Client, namespace string) (*TrainJob, error) {
+func DryRun(ctx context.Context, c client.Client, namespace, queue string) (*TrainJob, error) {
 	var shared trainer.ClusterTrainingRuntimeList
 	if err := c.List(ctx, &shared); err != nil {
 		return nil, err
 	}
-	job, refusal := firstTaken(ctx, c, namespace, trainer.ClusterTrainingRuntimeKind, names(shared.Items))
+	job, refusal := firstTaken(ctx, c, namespace, queue, trainer.ClusterTrainingRuntimeKind, names(shared.Items))
 	if refusal == nil || !ofTheRuntime(refusal) {
 		return job, refusal
 	}
@@ -34,16 +37,17 @@ func DryRun(ctx context.Context, c client.Client, namespace string) (*TrainJob, 
 		// Nobody needs these where the others are refused for a reason of their own.
 		return nil, refusal
 	}
-	return firstTaken(ctx, c, namespace, trainer.TrainingRuntimeKind, names(own.Items))
+	return firstTaken(ctx, c, namespace, queue, trainer.TrainingRuntimeKind, names(own.Items))
 }
 
 // firstTaken asks with one runtime after the other.
-func firstTaken(ctx context.Context, c client.Client, namespace, kind string, runtimes []string) (*TrainJob, error) {
+func firstTaken(ctx context.Context, c client.Client, namespace, queue, kind string, runtimes []string) (*TrainJob, error) {
 	refusal := ErrNoRuntime
 	for _, name := range runtimes {
-		job := &TrainJob{ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: "dry-run", Labels: map[string]string{kueueconstants.QueueLabel: "dry-run"},
-		}}
+		job := &TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dry-run"}}
+		if queue != "" {
+			job.Labels = map[string]string{kueueconstants.QueueLabel: queue}
+		}
 		job.Spec.RuntimeRef.Name, job.Spec.RuntimeRef.Kind = name, &kind
 		if refusal = c.Create(ctx, job, client.DryRunAll); refusal == nil {
 			return job, nil

@@ -24,7 +24,7 @@ func (l *loader) probe(ctx context.Context, namespace string) {
 	f := l.facts
 	f.Probes.Flavor = l.client.Create(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: probeName}}, client.DryRunAll)
 	f.Probes.JobSet = l.client.Create(ctx, plainJobSet(namespace), client.DryRunAll)
-	f.Probes.Job, f.Probes.TrainJob = trainjob.DryRun(ctx, l.client, namespace)
+	f.Probes.Job, f.Probes.TrainJob = trainjob.DryRun(ctx, l.client, namespace, trainjob.ProbeQueue)
 	for kind, err := range map[Kind]error{flavorProbe: f.Probes.Flavor, jobSetProbe: f.Probes.JobSet, trainJobProbe: f.Probes.TrainJob} {
 		if name, _ := failedWebhook(err); err != nil && name == "" {
 			f.Unread[kind] = err

@@ -203,7 +203,7 @@ func managerIdle(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return err
 	}
-	job, err := trainjob.DryRun(ctx, c, metav1.NamespaceDefault)
+	job, err := trainjob.DryRun(ctx, c, metav1.NamespaceDefault, trainjob.ProbeQueue)
 	if err != nil {
 		return fmt.Errorf("asking the API server what becomes of a queued TrainJob: %w", err)
 	}

@@ -161,7 +161,7 @@ func (u *uninstall) look(ctx context.Context) (inTree bool, err error) {
 		return false, err
 	}
 	// The manager may be down, which is no reason to keep it.
-	if _, err := trainjob.DryRun(ctx, u.client, u.namespace); err != nil && !errors.Is(err, trainjob.ErrNoRuntime) && !unanswered(err) {
+	if _, err := trainjob.DryRun(ctx, u.client, u.namespace, trainjob.ProbeQueue); err != nil && !errors.Is(err, trainjob.ErrNoRuntime) && !unanswered(err) {
 		return false, fmt.Errorf("asking the API server what becomes of a queued TrainJob: %w", err)
 	}
 	if err := handback.Try(ctx, u.impatient, handback.Of{Placed: !inTree}); err != nil && !unanswered(err) {
@@ -274,7 +274,7 @@ func (u *uninstall) suspendsQueued(ctx context.Context) (bool, error) {
 	var job *trainjob.TrainJob
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, time.Second, heardWithin, true, func(ctx context.Context) (bool, error) {
-		job, last = trainjob.DryRun(ctx, u.client, u.namespace)
+		job, last = trainjob.DryRun(ctx, u.client, u.namespace, trainjob.ProbeQueue)
 		return !unanswered(last), nil
 	})
 	switch {

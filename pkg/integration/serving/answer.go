@@ -111,6 +111,8 @@ func inTreeUnknownRemedy(namespace string, err error) string {
 	switch {
 	case errors.Is(err, trainjob.ErrNoRuntime):
 		return fmt.Sprintf("create a ClusterTrainingRuntime, or a TrainingRuntime in namespace %s", namespace)
+	case errors.Is(err, errSuspendsAll):
+		return fmt.Sprintf("have the policy or webhook that suspends TrainJobs leave namespace %s out", namespace)
 	case strings.Contains(text, "exceeded quota"):
 		return fmt.Sprintf("take TrainJobs out of the ResourceQuotas of namespace %s", namespace)
 	}

@@ -3,6 +3,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -27,9 +28,8 @@ const InTreeRemedy = "Kueue's in-tree TrainJob integration is active as well, so
 // and only pods of admitted jobs are still freed of its gate.
 //
 // It asks the API server to make a queued TrainJob in the manager's own namespace, as a
-// dry run: the in-tree webhook suspends it, and nobody else does, since our own leaves
-// the manager's requests alone. That needs no view of Kueue's configuration, and nothing
-// that a user writes can feign it.
+// dry run: the in-tree webhook suspends it, our own leaves the manager's requests alone, and who
+// suspends one without a queue as well is somebody else, who says nothing of Kueue.
 //
 // Before the first answer the manager writes nothing either, while its webhooks already
 // keep TrainJobs from running without quota. The answer needs these webhooks, and so a
@@ -39,6 +39,8 @@ type InTree struct {
 	client    client.Client
 	namespace string
 	all       *TrainJobs
+	// managesAll reports whether Kueue manages jobs without a queue.
+	managesAll func() bool
 
 	mu   sync.Mutex
 	view inTreeView
@@ -46,10 +48,10 @@ type InTree struct {
 	saidSilent bool
 }
 
-// NewInTree returns an InTree without an answer, which asks by c in the manager's namespace.
-// Whenever there is another answer, all TrainJobs are looked at again.
-func NewInTree(c client.Client, namespace string, all *TrainJobs) *InTree {
-	return &InTree{client: c, namespace: namespace, all: all}
+// NewInTree returns an InTree without an answer, which asks by c in the manager's namespace; managesAll
+// reports whether Kueue manages jobs without a queue. Whenever there is another answer, all TrainJobs are looked at again.
+func NewInTree(c client.Client, namespace string, managesAll func() bool, all *TrainJobs) *InTree {
+	return &InTree{client: c, namespace: namespace, managesAll: managesAll, all: all}
 }
 
 // Start implements manager.Runnable.
@@ -92,9 +94,20 @@ func (t *InTree) Observe(ctx context.Context, at time.Time, active bool, err err
 
 // probe reports whether the in-tree webhook answers.
 func (t *InTree) probe(ctx context.Context) (bool, error) {
-	job, err := trainjob.DryRun(ctx, t.client, t.namespace)
-	return err == nil && job.Suspended(), err
+	job, err := trainjob.DryRun(ctx, t.client, t.namespace, trainjob.ProbeQueue)
+	if err != nil || !job.Suspended() {
+		return false, err
+	}
+	// A policy may suspend whatever is made here: only Kueue asks for a queue.
+	unqueued, err := trainjob.DryRun(ctx, t.client, t.namespace, "")
+	if err != nil || unqueued.Suspended() && !t.managesAll() {
+		return false, cmp.Or(err, errSuspendsAll)
+	}
+	return true, nil
 }
+
+// errSuspendsAll is why an answer says nothing of Kueue.
+var errSuspendsAll = errors.New("it is suspended, also in no queue, which Kueue leaves alone")
 
 // set takes note of another view, and tells people what is new in it. Whenever something
 // is, every TrainJob is looked at again.

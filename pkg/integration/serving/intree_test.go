@@ -37,24 +37,34 @@ func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error, objects ...cl
 				return answer(obj.(*trainjob.TrainJob))
 			},
 		}).Build()
-	return NewInTree(c, "kueue-trainer-system", NewTrainJobs(nil))
+	return NewInTree(c, "kueue-trainer-system", func() bool { return false }, NewTrainJobs(nil))
 }
 
 func TestInTreeProbe(t *testing.T) {
 	refused := apierrors.NewForbidden(trainJobsResource, "dry-run", errors.New("not with this runtime"))
 	away := apierrors.NewInternalError(errors.New(`failed calling webhook "queued-trainjobs-need-kueue-trainer-running.kueue-trainer.dev"`))
-	suspend := func(job *trainjob.TrainJob) error {
+	suspendAll := func(job *trainjob.TrainJob) error {
 		job.Spec.Suspend = ptr.To(true)
 		return nil
 	}
+	suspend := func(job *trainjob.TrainJob) error {
+		if job.Labels["kueue.x-k8s.io/queue-name"] == "" {
+			return nil
+		}
+		return suspendAll(job)
+	}
 	cases := map[string]struct {
-		answer  func(*trainjob.TrainJob) error
-		own     []client.Object
+		answer func(*trainjob.TrainJob) error
+		own    []client.Object
+		// all has Kueue manage jobs without a queue.
+		all     bool
 		want    bool
 		wantErr error
 	}{
-		"nobody suspends it":              {answer: func(*trainjob.TrainJob) error { return nil }},
-		"the in-tree webhook suspends it": {answer: suspend, want: true},
+		"a policy suspends every TrainJob":                                {answer: suspendAll, wantErr: errSuspendsAll},
+		"the in-tree webhook suspends all, as Kueue's configuration says": {answer: suspendAll, all: true, want: true},
+		"nobody suspends it":                                              {answer: func(*trainjob.TrainJob) error { return nil }},
+		"the in-tree webhook suspends it":                                 {answer: suspend, want: true},
 		"a runtime that plain TrainJobs cannot use decides nothing": {
 			answer: func(job *trainjob.TrainJob) error {
 				if job.Spec.RuntimeRef.Name == "a" {
@@ -87,7 +97,9 @@ func TestInTreeProbe(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := inTreeOn(t, tc.answer, tc.own...).probe(context.Background())
+			in := inTreeOn(t, tc.answer, tc.own...)
+			in.managesAll = func() bool { return tc.all }
+			got, err := in.probe(context.Background())
 			expect.Need(t, errors.Is(err, tc.wantErr) && (tc.wantErr != nil || err == nil), "Unexpected error: %v", err)
 			expect.Same(t, "Unexpected probe", tc.want, got)
 		})

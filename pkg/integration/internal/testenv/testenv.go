@@ -26,7 +26,7 @@ import (
 // InTree is the answer whether Kueue's in-tree integration is active.
 func InTree(tb testing.TB, active bool) *serving.InTree {
 	tb.Helper()
-	in := serving.NewInTree(nil, "", serving.NewTrainJobs(nil))
+	in := serving.NewInTree(nil, "", nil, serving.NewTrainJobs(nil))
 	expect.NoError(tb, in.Observe(tb.Context(), time.Now(), active, nil))
 	return in
 }
