@@ -138,7 +138,12 @@ func (j *job) mayRunYet(ctx context.Context, workloads []kueue.Workload) (time.D
 		if !ptr.Deref(js.Spec.Suspend, false) {
 			return recheckIn(state.StoppingSince(workloads)), nil
 		}
-		return max(0, time.Until(state.StoppingSince(workloads).Add(podsleft.ResumeGrace))), nil
+		since := state.StoppingSince(workloads)
+		if deleted := j.DeletionTimestamp; !deleted.IsZero() && deleted.Time.Before(since) {
+			// A finalizer keeps the job, and so nobody deletes its Workload.
+			since = deleted.Time
+		}
+		return max(0, time.Until(since.Add(podsleft.ResumeGrace))), nil
 	}
 	return 0, nil
 }

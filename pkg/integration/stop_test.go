@@ -171,16 +171,20 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 		suspended bool
 		// stopped is how long ago it was decided; 0: it was not.
 		stopped time.Duration
-		change  func(*jobsetapi.JobSet)
-		want    bool
+		// kept is how long ago the job was deleted that a finalizer keeps; 0: it is gone.
+		kept   time.Duration
+		change func(*jobsetapi.JobSet)
+		want   bool
 	}{
-		"its JobSet was resumed":              {stopped: time.Hour, want: true},
-		"Trainer may have it in hand":         {suspended: true, stopped: time.Second, want: true},
-		"nobody has stopped it yet":           {suspended: true, want: true},
-		"its JobSet is suspended":             {suspended: true, stopped: time.Hour},
-		"its JobSet has ended":                {stopped: time.Hour, change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
-		"its JobSet is deleted":               {stopped: time.Hour, change: func(js *jobsetapi.JobSet) { js.Finalizers = []string{metav1.FinalizerDeleteDependents} }},
-		"the JobSet is that of another of it": {stopped: time.Hour, change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "other" }},
+		"its JobSet was resumed":                {stopped: time.Hour, want: true},
+		"Trainer may have it in hand":           {suspended: true, stopped: time.Second, want: true},
+		"nobody has stopped it yet":             {suspended: true, want: true},
+		"a finalizer has kept the job for long": {suspended: true, kept: time.Hour},
+		"a finalizer keeps the job":             {suspended: true, kept: time.Second, want: true},
+		"its JobSet is suspended":               {suspended: true, stopped: time.Hour},
+		"its JobSet has ended":                  {stopped: time.Hour, change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
+		"its JobSet is deleted":                 {stopped: time.Hour, change: func(js *jobsetapi.JobSet) { js.Finalizers = []string{metav1.FinalizerDeleteDependents} }},
+		"the JobSet is that of another of it":   {stopped: time.Hour, change: func(js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "other" }},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -199,7 +203,11 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 			if len(js.Finalizers) > 0 {
 				expect.NoError(t, r.env.client.Delete(t.Context(), js))
 			}
-			outcome := (&job{env: r.env, key: client.ObjectKeyFromObject(stored)}).awaitPodsOfDeleted(t.Context())
+			j := &job{env: r.env, key: client.ObjectKeyFromObject(stored)}
+			if tc.kept > 0 {
+				j.TrainJob.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.kept)))
+			}
+			outcome := j.awaitPodsOfDeleted(t.Context())
 			expect.NoError(t, outcome.err)
 			expect.Same(t, "The quota is kept", tc.want, outcome.done && outcome.again > 0)
 		})
