@@ -53,7 +53,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if len(errs) > 0 {
 		return refused(invalid(job, errs))
 	}
-	return admission.Allowed("").WithWarnings(r.stopsInVain()...)
+	return admission.Allowed("").WithWarnings(append(r.stopsInVain(), r.classMissing(ctx)...)...)
 }
 
 // genericJob is what jobframework's validation asks of a job: the object, its kind, and

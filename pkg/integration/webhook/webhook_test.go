@@ -5,6 +5,7 @@ package webhook
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -380,5 +381,41 @@ func TestManagerAloneResumesWhatHoldsQuota(t *testing.T) {
 			expect.That(t, after.Suspended() == tc.wantSuspended && len(response.Warnings) > 0 == tc.wantSuspended,
 				"The job is suspended: %t, with warnings %q; want %t", after.Suspended(), response.Warnings, tc.wantSuspended)
 		})
+	}
+}
+
+func TestPriorityClassThatIsMissingIsToldAtOnce(t *testing.T) {
+	class := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "there"}}
+	labelled := func(class string) string {
+		return inttest.Manifest(queued+`,"kueue.x-k8s.io/priority-class":"`+class+`"`, torch(suspended, gateJSON))
+	}
+	for name, tc := range map[string]struct {
+		object, old string
+		want        bool
+	}{
+		"a class that is missing":       {object: labelled("missing"), want: true},
+		"a class that is there":         {object: labelled("there")},
+		"one that the job has long had": {object: labelled("missing"), old: labelled("missing")},
+		"one that the job gets":         {object: labelled("missing"), old: labelled("there"), want: true},
+		"a job in no queue":             {object: inttest.Manifest(`"kueue.x-k8s.io/priority-class":"missing"`, torch(suspended))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, v := newHandlers(t, class)
+			response := v.Handle(t.Context(), request("user", tc.object, tc.old))
+			expect.Need(t, response.Allowed, "Refused: %v", response.Result)
+			told := slices.ContainsFunc(response.Warnings, func(w string) bool { return strings.Contains(w, "no WorkloadPriorityClass missing") })
+			expect.That(t, told == tc.want, "Warnings: %q", response.Warnings)
+		})
+	}
+}
+
+// No patch of the API server adds to what is not there.
+func TestATrainJobWithoutASpecIsRefused(t *testing.T) {
+	for _, spec := range []string{"", `,"spec":null`} {
+		for _, old := range []string{"", inttest.Manifest(queued, torch(suspended, gateJSON))} {
+			d, _ := newHandlers(t)
+			response := d.Handle(t.Context(), request("user", `{"metadata":{"name":"job","namespace":"ns","labels":{`+queued+`}}`+spec+`}`, old))
+			expect.That(t, !response.Allowed && response.Result.Code == 422 && strings.Contains(response.Result.Message, "is invalid: spec"), "%q: %+v", spec, response)
+		}
 	}
 }
