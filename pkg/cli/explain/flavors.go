@@ -109,7 +109,7 @@ func (a *assigner) uncovered(ps *kueue.PodSet, requests map[corev1.ResourceName]
 	for _, name := range sortedResources(requests) {
 		if !slices.ContainsFunc(a.cq.Spec.ResourceGroups, func(g kueue.ResourceGroup) bool { return slices.Contains(g.CoveredResources, name) }) {
 			v.Amounts = append(v.Amounts, Amount{Resource: name, Requested: requests[name]})
-			v.Reasons = append(v.Reasons, notInQueue(a.cq.Name, name))
+			v.Reasons = append(v.Reasons, notInQueue(a.cq, name))
 		}
 	}
 	if len(v.Reasons) == 0 {

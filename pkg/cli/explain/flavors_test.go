@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -246,5 +247,16 @@ func TestTopologyRemedies(t *testing.T) {
 			expect.Need(t, len(verdicts) == 1 && len(verdicts[0].Reasons) == 1, "Unexpected verdicts: %+v", verdicts)
 			expect.Same(t, "Unexpected remedy", tc.want, verdicts[0].Reasons[0].Remedy)
 		})
+	}
+}
+
+func TestAResourceOfALetterMoreIsProbablyAnother(t *testing.T) {
+	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}}
+	cq.Spec.ResourceGroups = []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{"cpu", "nvidia.com/gpu"}}}
+	for name, meant := range map[corev1.ResourceName]string{
+		"nvidia.com/gpus": "did you mean nvidia.com/gpu? Else add nvidia.com/gpus", "nvidia.com/gp": "did you mean nvidia.com/gpu? Else add nvidia.com/gp",
+		"nvidia.com/mig-1g.10gb": "add nvidia.com/mig-1g.10gb", "amd.com/gpu": "add amd.com/gpu",
+	} {
+		expect.That(t, strings.HasPrefix(notInQueue(cq, name).Remedy, meant), "Of %s: %s", name, notInQueue(cq, name).Remedy)
 	}
 }

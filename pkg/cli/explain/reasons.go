@@ -60,11 +60,28 @@ type Reason struct {
 // reason makes a Reason that may be missing.
 func reason(r Reason) *Reason { return &r }
 
-func notInQueue(cq string, name corev1.ResourceName) Reason {
-	return Reason{Code: NotInQueue, Lasting: true,
-		Message: fmt.Sprintf("ClusterQueue %s has no quota for %s", cq, name),
-		Remedy:  fmt.Sprintf("add %s to a resource group of ClusterQueue %s, or take the request out of the runtime", name, cq),
+func notInQueue(cq *kueue.ClusterQueue, name corev1.ResourceName) Reason {
+	r := Reason{Code: NotInQueue, Lasting: true,
+		Message: fmt.Sprintf("ClusterQueue %s has no quota for %s", cq.Name, name),
+		Remedy:  fmt.Sprintf("add %s to a resource group of ClusterQueue %s, or take the request out of the job or its runtime", name, cq.Name),
 	}
+	if meant := alike(cq, name); meant != "" {
+		r.Remedy = fmt.Sprintf("did you mean %s? Else %s", meant, r.Remedy)
+	}
+	return r
+}
+
+// alike returns a resource of the ClusterQueue that people may have meant, one letter longer or shorter: gpu for gpus.
+func alike(cq *kueue.ClusterQueue, name corev1.ResourceName) corev1.ResourceName {
+	for _, group := range cq.Spec.ResourceGroups {
+		for _, covered := range group.CoveredResources {
+			if len(covered)-len(name) == 1 && strings.HasPrefix(string(covered), string(name)) ||
+				len(name)-len(covered) == 1 && strings.HasPrefix(string(name), string(covered)) {
+				return covered
+			}
+		}
+	}
+	return ""
 }
 
 func flavorMissing(cq, flavor string) Reason {
