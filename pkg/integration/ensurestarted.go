@@ -46,7 +46,7 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 		return 0, nil
 	}
 	lacking, wait, complete := r.env.starts.lacks(&j.TrainJob, admissionOf(wl))
-	ran := complete || wasReady(wl)
+	ran := complete || wasReady(wl) || lack.made && r.ledAfter(wl)
 	if lack.live && ran {
 		// A job that runs is not ours to stop; one whose last pod is gone, and that gets no other, is.
 		return 0, nil
@@ -88,6 +88,13 @@ func wasReady(wl *kueue.Workload) bool {
 	ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
 	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
 	return ready != nil && ready.Reason != kueue.WorkloadWaitForStart && !ready.LastTransitionTime.Before(&admitted.LastTransitionTime)
+}
+
+// ledAfter reports whether this process took the lead after the admission of a Workload, and so may have missed that
+// its job was complete.
+func (r *attempt) ledAfter(wl *kueue.Workload) bool {
+	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	return admitted != nil && admitted.LastTransitionTime.Time.Before(r.env.expectations.LedSince())
 }
 
 // judge looks for a refusal within the time told and does what is to be done about a job that is late.

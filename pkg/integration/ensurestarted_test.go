@@ -22,6 +22,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -153,6 +154,41 @@ func TestEnsureStartedAgain(t *testing.T) {
 			r.env.refusals, r.env.starts = jobevents.NewRefusals(liveEvents(r.env.client, nil)), newStarts(0)
 			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
 				uid: stored.UID, admission: admissionOf(wl), complete: true, lacking: time.Now().Add(-3 * time.Minute)}
+			_, err := r.ensureStarted(t.Context(), jobOf(r, stored), nil)
+			expect.That(t, err == nil && inttest.Exists(t, r.env.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
+		})
+	}
+}
+
+// What it was is forgotten with a process, and what its Jobs count is not.
+func TestANewLeaderLeavesAJobThatRunsAlone(t *testing.T) {
+	tests := map[string]struct {
+		// lost and other are the statuses of two child Jobs of a pod each.
+		lost, other batchv1.JobStatus
+		led         time.Duration
+		wantKept    bool
+	}{
+		"whose lost pod is refused a replacement":      {lost: batchv1.JobStatus{Failed: 1}, other: batchv1.JobStatus{Active: 1}, led: time.Minute, wantKept: true},
+		"but not one that never had a pod of all Jobs": {other: batchv1.JobStatus{Active: 1}, led: time.Minute},
+		"and who led before the admission knows":       {lost: batchv1.JobStatus{Failed: 1}, other: batchv1.JobStatus{Active: 1}, led: 2 * time.Hour},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, _ := disagreeing(false, false, false, time.Now())
+			js := inttest.JobSetOf(stored, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: 2})
+			lost, other := child("node", 1, tc.lost), child("node", 1, tc.other)
+			other.Name, other.UID = "another", "another"
+			for _, c := range []*batchv1.Job{&lost, &other} {
+				c.Namespace, c.OwnerReferences, c.Labels[jobsetapi.JobSetNameKey] = "ns", doneJob(js).OwnerReferences, js.Name
+			}
+			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			since(wl, time.Hour)
+			r, _ := newReconciler(t, stored, js, &lost, &other, wl)
+			expect.NoError(t, r.env.client.Create(t.Context(), refusalOf(lost.UID, time.Minute)))
+			r.env.refusals, r.env.starts = jobevents.NewRefusals(liveEvents(r.env.client, nil)), newStarts(0)
+			r.env.expectations = testenv.LedSince(time.Now().Add(-tc.led))
+			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
+				uid: stored.UID, admission: admissionOf(wl), lacking: time.Now().Add(-3 * time.Minute)}
 			_, err := r.ensureStarted(t.Context(), jobOf(r, stored), nil)
 			expect.That(t, err == nil && inttest.Exists(t, r.env.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})

@@ -31,6 +31,8 @@ type lack struct {
 	// live reports whether the job has a pod nevertheless, pods whether it has one, or had one that
 	// failed and that the Job controller recreates in its own time.
 	live, pods bool
+	// made reports whether all child Jobs that are due are there and had all their pods once.
+	made bool
 }
 
 // lackOf returns what a resumed job is without, or nil. Pods that are there, in whatever
@@ -98,7 +100,15 @@ func lackOfPods(due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
 		}
 		found.asked = append(found.asked, child.UID)
 	}
+	if found != nil {
+		found.made = !slices.ContainsFunc(jobs, lackedPods)
+	}
 	return found
+}
+
+// lackedPods reports whether a Job has never had all its pods, by its own count of them.
+func lackedPods(child batchv1.Job) bool {
+	return livePods(&child)+child.Status.Succeeded+child.Status.Failed < ptr.Deref(child.Spec.Parallelism, 1)
 }
 
 // lacksPods reports whether a Job has fewer pods than it started out with. One of which

@@ -72,7 +72,7 @@ func TestLackOf(t *testing.T) {
 		"a pod failed and others run":             {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3, Failed: 1})}},
 		"the last pods of many":                   {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1, Succeeded: 3})}},
 		"the only pod failed, and comes again": {jobs: []batchv1.Job{child("node", 1, batchv1.JobStatus{Failed: 1})},
-			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, pods: true}},
+			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, pods: true, made: true}},
 		"a Job of no pods":                {jobs: []batchv1.Job{child("node", 0, batchv1.JobStatus{})}},
 		"a stage whose turn has not come": {replicated: staged, jobs: []batchv1.Job{child("download", 1, batchv1.JobStatus{Active: 1})}},
 		"a stage whose turn has come":     {replicated: staged, jobs: []batchv1.Job{child("download", 1, complete)}, want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
