@@ -163,10 +163,14 @@ func (r *attempt) suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.Jo
 	if wait := time.Until(since.Add(jobSetPatience)); wait > 0 {
 		return wait, nil
 	}
+	// Our view of the Jobs may be newer than that of what has them run again.
+	if current, err := areCurrent(ctx, r.env.live, &j.TrainJob, js); err != nil || !current {
+		return driftPatience, err
+	}
 	for i := range jobs {
 		suspended := jobs[i].DeepCopy()
 		suspended.Spec.Suspend = ptr.To(true)
-		if err := r.env.client.Patch(ctx, suspended, client.MergeFrom(&jobs[i])); client.IgnoreNotFound(err) != nil {
+		if err := r.env.client.Patch(ctx, suspended, client.MergeFromWithOptions(&jobs[i], client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 			return 0, fmt.Errorf("suspending child Job %s: %w", client.ObjectKeyFromObject(suspended), err)
 		}
 	}

@@ -103,11 +103,13 @@ func TestJobsThatJobSetLeavesRunningAreSuspended(t *testing.T) {
 	for name, tc := range map[string]struct {
 		since     time.Duration
 		change    func(*trainjob.TrainJob, *batchv1.Job)
+		stale     bool
 		want      bool
 		wantEvent string
 	}{
-		"JobSet is late":         {since: time.Minute, want: true, wantEvent: "was suspended for JobSet"},
-		"JobSet may be about to": {},
+		"JobSet is late":          {since: time.Minute, want: true, wantEvent: "was suspended for JobSet"},
+		"the same in an old view": {since: time.Minute, stale: true},
+		"JobSet may be about to":  {},
 		"the Job has ended": {since: time.Minute, change: func(_ *trainjob.TrainJob, child *batchv1.Job) {
 			child.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 		}},
@@ -121,8 +123,11 @@ func TestJobsThatJobSetLeavesRunningAreSuspended(t *testing.T) {
 				tc.change(stored, child)
 			}
 			r, recorder := newReconciler(t, stored, js, child)
+			if tc.stale {
+				stored.ResourceVersion = "0"
+			}
 			wait := expect.Must(r.correctDrift(t.Context(), jobOf(r, stored)))(t)
-			expect.Same(t, "It looks again", tc.since == 0, wait > 0)
+			expect.Same(t, "It looks again", tc.since == 0 || tc.stale, wait > 0)
 			inttest.Reload(t, r.env.client, child)
 			expect.Same(t, "The Job is suspended", tc.want, ptr.Deref(child.Spec.Suspend, false))
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)

@@ -122,7 +122,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	}
 	scope, err := webhookscope.AddTo(mgr, webhookscope.Options{
 		Webhooks: opts.Webhooks, Self: self,
-		ManagesAll: func() (bool, bool) { return opts.Kueue.Settings().ManageJobsWithoutQueueName, opts.Kueue.Known() },
+		ManagesAll: managesAll(opts.Kueue),
 		OnChange:   opts.Kueue.OnChange,
 	})
 	if err != nil {
@@ -225,7 +225,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		backoff:      backoff,
 		memory:       &memory{waitForJobSet: opts.WaitForJobSet},
 		starts:       newStarts(opts.StartTimeout),
-		inTree:       serving.NewInTree(mgr.GetClient(), opts.Namespace, func() bool { return opts.Kueue.Settings().ManageJobsWithoutQueueName }, all),
+		inTree:       serving.NewInTree(mgr.GetClient(), opts.Namespace, managesAll(opts.Kueue), all),
 		trainer:      trainer,
 		all:          all,
 		metrics:      opts.Metrics,
@@ -328,4 +328,9 @@ func username(ctx context.Context, mgr ctrl.Manager) (string, error) {
 		return "", fmt.Errorf("asking the API server for this manager's own user name: %w", err)
 	}
 	return review.Status.UserInfo.Username, nil
+}
+
+// managesAll returns what reports whether Kueue manages jobs without a queue, and whether that is known.
+func managesAll(kueue *kueueconfig.Follower) func() (all, known bool) {
+	return func() (bool, bool) { return kueue.Settings().ManageJobsWithoutQueueName, kueue.Known() }
 }

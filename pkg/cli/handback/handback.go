@@ -228,11 +228,19 @@ func (h *handBack) handBack(ctx context.Context, job *trainjob.TrainJob) (string
 	if !job.DeletionTimestamp.IsZero() || job.Finished() {
 		return "", nil
 	}
-	if freed, err := h.free(ctx, job); err != nil || freed {
-		return "gate removed", err
+	freed, err := h.free(ctx, job)
+	if err != nil {
+		return "", err
 	}
-	if made, err := h.makeEntry(ctx, job); err != nil || made {
-		return "entry made", err
+	// Also one that lost its entry to a run that was stopped, whose Jobs have had the gate until now.
+	made, err := h.makeEntry(ctx, job, freed)
+	switch {
+	case err != nil:
+		return "", err
+	case freed:
+		return "gate removed", nil
+	case made:
+		return "entry made", nil
 	}
 	return "", nil
 }
@@ -240,8 +248,8 @@ func (h *handBack) handBack(ctx context.Context, job *trainjob.TrainJob) (string
 // makeEntry adds the manager's entry, empty, to a TrainJob in a queue that has none: one that waits for another cluster
 // was created without, and one may have lost it to a setEntry that was stopped. The in-tree integration starts no job
 // that has none (RunWithPodSetsInfo).
-func (h *handBack) makeEntry(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	queued := job.ManagedExternally() || job.Labels[kueueconstants.QueueLabel] != ""
+func (h *handBack) makeEntry(ctx context.Context, job *trainjob.TrainJob, freed bool) (bool, error) {
+	queued := freed || job.ManagedExternally() || job.Labels[kueueconstants.QueueLabel] != ""
 	if h.placed || h.served < trainjob.Trainer22 || !queued || !job.Suspended() || h.field.Has(&job.Spec) {
 		return false, nil
 	}

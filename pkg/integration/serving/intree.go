@@ -3,18 +3,20 @@
 package serving
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -39,8 +41,8 @@ type InTree struct {
 	client    client.Client
 	namespace string
 	all       *TrainJobs
-	// managesAll reports whether Kueue manages jobs without a queue.
-	managesAll func() bool
+	// managesAll reports whether Kueue manages jobs without a queue, and whether that is known.
+	managesAll func() (all, known bool)
 
 	mu   sync.Mutex
 	view inTreeView
@@ -49,8 +51,8 @@ type InTree struct {
 }
 
 // NewInTree returns an InTree without an answer, which asks by c in the manager's namespace; managesAll
-// reports whether Kueue manages jobs without a queue. Whenever there is another answer, all TrainJobs are looked at again.
-func NewInTree(c client.Client, namespace string, managesAll func() bool, all *TrainJobs) *InTree {
+// reports whether Kueue manages jobs without a queue, and whether that is known. Whenever there is another answer, all TrainJobs are looked at again.
+func NewInTree(c client.Client, namespace string, managesAll func() (all, known bool), all *TrainJobs) *InTree {
 	return &InTree{client: c, namespace: namespace, managesAll: managesAll, all: all}
 }
 
@@ -98,10 +100,17 @@ func (t *InTree) probe(ctx context.Context) (bool, error) {
 	if err != nil || !job.Suspended() {
 		return false, err
 	}
-	// A policy may suspend whatever is made here: only Kueue asks for a queue.
+	// Since Trainer 2.2 the in-tree webhook makes an entry of its own (Default in pkg/controller/jobs/trainjob).
+	if slices.ContainsFunc(job.Spec.RuntimePatches, func(p trainjob.RuntimePatch) bool { return p.Manager == patch.Manager }) {
+		return true, nil
+	}
+	// A policy may suspend whatever is made here: only Kueue asks for a queue, and gives one to what has none.
 	unqueued, err := trainjob.DryRun(ctx, t.client, t.namespace, "")
-	if err != nil || unqueued.Suspended() && !t.managesAll() {
-		return false, cmp.Or(err, errSuspendsAll)
+	if err != nil {
+		return false, err
+	}
+	if all, known := t.managesAll(); unqueued.Suspended() && known && !all && unqueued.Labels[kueueconstants.QueueLabel] == "" {
+		return false, errSuspendsAll
 	}
 	return true, nil
 }

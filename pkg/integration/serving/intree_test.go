@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -37,7 +38,7 @@ func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error, objects ...cl
 				return answer(obj.(*trainjob.TrainJob))
 			},
 		}).Build()
-	return NewInTree(c, "kueue-trainer-system", func() bool { return false }, NewTrainJobs(nil))
+	return NewInTree(c, "kueue-trainer-system", func() (bool, bool) { return false, true }, NewTrainJobs(nil))
 }
 
 func TestInTreeProbe(t *testing.T) {
@@ -57,14 +58,26 @@ func TestInTreeProbe(t *testing.T) {
 		answer func(*trainjob.TrainJob) error
 		own    []client.Object
 		// all has Kueue manage jobs without a queue.
-		all     bool
+		all bool
+		// unknown has Kueue's configuration unread.
+		unknown bool
 		want    bool
 		wantErr error
 	}{
-		"a policy suspends every TrainJob":                                {answer: suspendAll, wantErr: errSuspendsAll},
+		"a policy suspends every TrainJob":                      {answer: suspendAll, wantErr: errSuspendsAll},
+		"it may be Kueue's configuration, which cannot be read": {answer: suspendAll, unknown: true, want: true},
+		"the in-tree webhook gives what is in no queue the default": {answer: func(job *trainjob.TrainJob) error {
+			job.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "default"}
+			return suspendAll(job)
+		}, want: true},
+		"the in-tree webhook makes an entry": {answer: func(job *trainjob.TrainJob) (err error) {
+			entry, err := trainjob.NewRuntimePatch(&trainer.RuntimePatch{Manager: patch.Manager})
+			job.Spec.RuntimePatches = []trainjob.RuntimePatch{entry}
+			return errors.Join(err, suspendAll(job))
+		}, want: true},
 		"the in-tree webhook suspends all, as Kueue's configuration says": {answer: suspendAll, all: true, want: true},
-		"nobody suspends it":                                              {answer: func(*trainjob.TrainJob) error { return nil }},
-		"the in-tree webhook suspends it":                                 {answer: suspend, want: true},
+		"nobody suspends it":              {answer: func(*trainjob.TrainJob) error { return nil }},
+		"the in-tree webhook suspends it": {answer: suspend, want: true},
 		"a runtime that plain TrainJobs cannot use decides nothing": {
 			answer: func(job *trainjob.TrainJob) error {
 				if job.Spec.RuntimeRef.Name == "a" {
@@ -98,7 +111,7 @@ func TestInTreeProbe(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			in := inTreeOn(t, tc.answer, tc.own...)
-			in.managesAll = func() bool { return tc.all }
+			in.managesAll = func() (bool, bool) { return tc.all, !tc.unknown }
 			got, err := in.probe(context.Background())
 			expect.Need(t, errors.Is(err, tc.wantErr) && (tc.wantErr != nil || err == nil), "Unexpected error: %v", err)
 			expect.Same(t, "Unexpected probe", tc.want, got)
