@@ -11,6 +11,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -79,6 +80,13 @@ func TestExcessOfClaims(t *testing.T) {
 			podSets := []kueue.PodSet{{Name: "node", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{ResourceClaims: tc.admitted}}}}
 			expect.Same(t, "Excess", tc.want, Excess(js, nil, podSets, nil))
 		})
+	}
+}
+
+func TestJobSetIsSparedWhatItCannotHold(t *testing.T) {
+	for replicas, want := range map[int32][]string{maxReplicas: nil, maxReplicas + 1: {"spec.runtimeRef: FieldValueInvalid"}} {
+		rj := &replicated("node", replicas, nil, nil).Spec.ReplicatedJobs[0]
+		expect.Same(t, "Refusals", want, expect.FieldsAndTypes(validateJob(rj, &blame{job: &trainjob.TrainJob{}})))
 	}
 }
 

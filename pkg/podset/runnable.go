@@ -71,9 +71,16 @@ func validateNodes(job *trainjob.TrainJob) field.ErrorList {
 		"it must be at least 1; leave it out for as many nodes as the runtime has")}
 }
 
+// maxReplicas is far beyond what anybody trains on. JobSet builds all Jobs of a JobSet before it makes the first, and with
+// two thousand million of them, which its webhook takes, it runs out of memory and serves nobody in the cluster.
+const maxReplicas = 10_000
+
 // validateJob checks the numbers of a replicated job.
 func validateJob(rj *jobsetapi.ReplicatedJob, b *blame) field.ErrorList {
 	var errs field.ErrorList
+	if rj.Replicas > maxReplicas {
+		errs = append(errs, b.refuse(fmt.Sprintf("replicated job %s has %d replicas, each of them a Job: at most %d", rj.Name, rj.Replicas, maxReplicas)))
+	}
 	for _, count := range []*int32{&rj.Replicas, rj.Template.Spec.Parallelism, rj.Template.Spec.Completions} {
 		if ptr.Deref(count, 0) < 0 {
 			errs = append(errs, b.refuse(fmt.Sprintf("replicated job %s has %d replicas, parallelism or completions, which must not be negative", rj.Name, *count)))

@@ -104,8 +104,21 @@ func (d *drawer) list(value []any, of map[string]any) ([]any, bool) {
 	return list, true
 }
 
-// value draws a value of a field: another object's, the same doubled, a huge one, or any.
+// most are limits of what is drawn. JobSet runs out of memory by more replicas, which its webhook takes, and then
+// nobody's job starts or stops.
+var most = map[string]int64{"replicas": 100}
+
+// value draws a value of a field, within its limit.
 func (d *drawer) value(field string, now any, of map[string]any, depth int) any {
+	value := d.unlimited(field, now, of, depth)
+	if number, ok := value.(int64); ok && most[field] > 0 {
+		return min(number, most[field])
+	}
+	return value
+}
+
+// unlimited draws another object's value, the same doubled, a huge one, or any.
+func (d *drawer) unlimited(field string, now any, of map[string]any, depth int) any {
 	of = d.schemas.resolve(of)
 	if others := d.others(field); len(others) > 0 && d.one(2) {
 		return runtime.DeepCopyJSONValue(pick(d.Rand, others))
