@@ -145,55 +145,55 @@ type Of struct {
 // Free takes the gate off waiting TrainJobs, and tells out which these are. It reports
 // everything that it could not free. A manager that is active would put the gate back.
 func Free(ctx context.Context, c client.Client, out io.Writer, of Of) error {
-	served, err := cluster.Generation(ctx, c)
+	h, jobs, err := list(ctx, c, of)
 	if err != nil {
 		return err
 	}
-	var jobs trainjob.List
-	if err := c.List(ctx, &jobs, client.InNamespace(of.Namespace)); err != nil {
-		return fmt.Errorf("listing TrainJobs: %w", err)
-	}
-	h := &handBack{client: c, served: served, field: patch.Of(served), placed: of.Placed}
 	var failures error
 	changed := 0
-	for i := range jobs.Items {
-		what, err := h.handBack(ctx, &jobs.Items[i])
+	for i := range jobs {
+		what, err := h.handBack(ctx, &jobs[i])
 		failures = errors.Join(failures, err)
 		if what != "" && err == nil {
-			fmt.Fprintf(out, "trainjob %s/%s: %s\n", jobs.Items[i].Namespace, jobs.Items[i].Name, what)
+			fmt.Fprintf(out, "trainjob %s/%s: %s\n", jobs[i].Namespace, jobs[i].Name, what)
 			changed++
 		}
 	}
-	fmt.Fprintf(out, "%d of %d TrainJobs changed\n", changed, len(jobs.Items))
+	fmt.Fprintf(out, "%d of %d TrainJobs changed\n", changed, len(jobs))
 	return failures
 }
 
 // Try asks the API server whether it takes a change of the TrainJobs that Free would write, and writes nothing. It
 // reports the first that it does not take.
 func Try(ctx context.Context, c client.Client, of Of) error {
-	served, err := cluster.Generation(ctx, c)
+	h, jobs, err := list(ctx, client.NewDryRunClient(c), of)
 	if err != nil {
 		return err
 	}
-	var jobs trainjob.List
-	if err := c.List(ctx, &jobs, client.InNamespace(of.Namespace)); err != nil {
-		return fmt.Errorf("listing TrainJobs: %w", err)
-	}
-	h := &handBack{client: client.NewDryRunClient(c), served: served, field: patch.Of(served), placed: of.Placed}
-	for i := range jobs.Items {
-		job := &jobs.Items[i]
+	for i := range jobs {
+		job := &jobs[i]
 		if !job.DeletionTimestamp.IsZero() || job.Finished() || !job.Suspended() || !h.frees(job) {
 			continue
 		}
-		err := h.write(ctx, job, func(spec *trainjob.Spec) error {
-			h.field.Drop(spec)
-			return nil
-		})
+		err := h.dropEntry(ctx, job)
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			return fmt.Errorf("TrainJob %s/%s cannot be changed: %w; mend that, or delete the TrainJob", job.Namespace, job.Name, err)
+			return fmt.Errorf("TrainJob %s/%s cannot be changed: %w; fix that, or delete the TrainJob", job.Namespace, job.Name, err)
 		}
 	}
 	return nil
+}
+
+// list returns the TrainJobs, and what changes them by c.
+func list(ctx context.Context, c client.Client, of Of) (*handBack, []trainjob.TrainJob, error) {
+	served, err := cluster.Generation(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	var jobs trainjob.List
+	if err := c.List(ctx, &jobs, client.InNamespace(of.Namespace)); err != nil {
+		return nil, nil, fmt.Errorf("listing TrainJobs: %w", err)
+	}
+	return &handBack{client: c, served: served, field: patch.Of(served), placed: of.Placed}, jobs.Items, nil
 }
 
 // managerIdle refuses to work against a manager that would put the gate back: it must be
@@ -313,11 +313,7 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 // stopped between the writes has a TrainJob without an entry, which waits, and makes it by the same command.
 func (h *handBack) setEntry(ctx context.Context, job *trainjob.TrainJob, placements []patch.Placement) error {
 	if h.served >= trainjob.Trainer22 && h.field.Has(&job.Spec) {
-		err := h.write(ctx, job, func(spec *trainjob.Spec) error {
-			h.field.Drop(spec)
-			return nil
-		})
-		if err != nil {
+		if err := h.dropEntry(ctx, job); err != nil {
 			return err
 		}
 	}
@@ -329,6 +325,13 @@ func (h *handBack) setEntry(ctx context.Context, job *trainjob.TrainJob, placeme
 	})
 }
 
+func (h *handBack) dropEntry(ctx context.Context, job *trainjob.TrainJob) error {
+	return h.write(ctx, job, func(spec *trainjob.Spec) error {
+		h.field.Drop(spec)
+		return nil
+	})
+}
+
 func (h *handBack) write(ctx context.Context, job *trainjob.TrainJob, change func(*trainjob.Spec) error) error {
 	before := job.DeepCopy()
 	if err := change(&job.Spec); err != nil {
@@ -337,7 +340,7 @@ func (h *handBack) write(ctx context.Context, job *trainjob.TrainJob, change fun
 	return h.client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// stampEntry gives the manager's entry the time of now.
+// stampEntry sets the time of the manager's entry to the current one.
 func stampEntry(entries []trainjob.RuntimePatch) error {
 	for i := range entries {
 		if entries[i].Manager != patch.Manager {
