@@ -55,7 +55,7 @@ func (d *drawer) action(resources []resource, by weights) (action, bool) {
 	a := action{
 		After: time.Duration(d.IntN(100)) * time.Millisecond, Resource: r.arg(), Subresource: r.subresource,
 		Propagation: pick(d.Rand, []string{"Background", "Foreground", "Orphan"}),
-		Grace:       pick(d.Rand, []*int64{nil, nil, new(int64(0)), new(int64(8)), new(int64(3600))}),
+		Grace:       pick(d.Rand, []*int64{nil, nil, new(int64(0)), new(int64(5)), new(int64(3600))}),
 	}
 	var there []*unstructured.Unstructured
 	for _, obj := range d.live {

@@ -105,8 +105,7 @@ var _ = Describe("kubectl trainjob validate", func() {
 
 	It("takes every runtime that Trainer ships", core, func(ctx context.Context) {
 		w := newWorld(ctx)
-		names := kubectl(ctx, "", "get", "clustertrainingruntimes", "-o", "jsonpath={.items[*].metadata.name}")
-		for name := range strings.FieldsSeq(names) {
+		for name := range shipped {
 			manifest := fmt.Sprintf(`{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"namespace":%q,%s},"spec":{"runtimeRef":{"name":%q}}}`, w.Namespace, queued, name)
 			stdout, _, code := pluginReading(ctx, manifest, "validate", "-f", "-", "--from-cluster")
 			Expect(code).To(BeZero(), "%s: %s", name, stdout)

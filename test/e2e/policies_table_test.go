@@ -305,10 +305,11 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		}},
 	},
 	ofDeletions: {
-		"have a pod run beside the next one":                           {words: "--grace-period=10", ask: deletesPod("mine", "node")},
-		"have a pod run beside the next one for a day":                 {words: "--grace-period=10", ask: deletesPod("mine", "node", client.GracePeriodSeconds(86400))},
-		"have a pod run on that nobody sees any more":                  {words: "--grace-period=10", ask: deletesPod("mine", "node", client.GracePeriodSeconds(0))},
-		"have all pods run beside the next ones":                       {words: "--grace-period=10", ask: deletesAll(&corev1.Pod{}, metav1.DeletePropagationBackground)},
+		"have a pod run beside the next one":                           {words: "--grace-period=5", ask: deletesPod("mine", "node")},
+		"have a pod end no sooner than the next one comes":             {words: "--grace-period=5", ask: deletesPod("mine", "node", client.GracePeriodSeconds(10))},
+		"have a pod run beside the next one for a day":                 {words: "--grace-period=5", ask: deletesPod("mine", "node", client.GracePeriodSeconds(86400))},
+		"have a pod run on that nobody sees any more":                  {words: "--grace-period=5", ask: deletesPod("mine", "node", client.GracePeriodSeconds(0))},
+		"have all pods run beside the next ones":                       {words: "--grace-period=5", ask: deletesAll(&corev1.Pod{}, metav1.DeletePropagationBackground)},
 		"have a pod run for ten seconds beside one that comes at once": {words: "--grace-period=1,", ask: deletes(&corev1.Pod{}, "silent", client.GracePeriodSeconds(10))},
 		"evict a pod whose name Kubernetes cut": {words: "deleteOptions.gracePeriodSeconds", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			return c.SubResource("eviction").Create(ctx, &corev1.Pod{ObjectMeta: s.meta(cutName)}, &policyv1.Eviction{})
@@ -410,7 +411,7 @@ var tenantsFlows = map[string]request{
 	"resume a child Job that is no TrainJob's":                     patches(&batchv1.Job{}, "bare-node-0", `{"spec":{"suspend":false}}`),
 	"orphan the child Job of a TrainJob without a queue":           deletes(&batchv1.Job{}, "free-node-0", orphaning),
 	"delete a gated pod":                                           deletes(&corev1.Pod{}, "gated"),
-	"delete a pod that has ten seconds":                            deletesPod("mine", "node", client.GracePeriodSeconds(10)),
+	"delete a pod that has five seconds":                           deletesPod("mine", "node", client.GracePeriodSeconds(5)),
 	"delete a pod that has ended":                                  deletesPod("runs", "side"),
 	"evict a pod that has a second":                                evictsPod("mine", new(int64(1))),
 	"annotate a pod that runs":                                     patches(&corev1.Pod{}, "sized", annotate),
