@@ -49,6 +49,8 @@ type job struct {
 	start    start
 	// stale is set when this view of the job is older than our last write of it.
 	stale bool
+	// unmanaged is set in a namespace that Kueue does not manage: the job waits for nothing there, and has no gate.
+	unmanaged bool
 	// stopping is set when this reconcile suspended the job.
 	stopping bool
 	// unaccounted is when to ask the ledger again that something waits for; 0: nothing does.
@@ -391,7 +393,7 @@ func (j *job) suspendNow(ctx context.Context, c client.Client) error {
 func (j *job) suspend(ctx context.Context, c client.Client, gate bool) error {
 	before := j.TrainJob.DeepCopy()
 	spec := j.TrainJob.DeepCopy().Spec
-	if gate {
+	if gate && !j.unmanaged {
 		var err error
 		if spec, _, err = j.env.Gated(ctx, &j.TrainJob); err != nil {
 			return err
@@ -412,6 +414,9 @@ func (j *job) suspend(ctx context.Context, c client.Client, gate bool) error {
 
 // gate brings our entry back to the gate, unless it is there.
 func (j *job) gate(ctx context.Context, c client.Client) error {
+	if j.unmanaged {
+		return nil
+	}
 	spec, changed, err := j.env.Gated(ctx, &j.TrainJob)
 	if err != nil || !changed {
 		return err

@@ -99,6 +99,9 @@ func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if alone, err := r.leaveAlone(ctx, j, workloads); alone || err != nil {
+		return ctrl.Result{RequeueAfter: held}, err
+	}
 	var v verdict
 	v.result, v.err = r.framework.ReconcileGenericJob(ctx, req, j)
 	if j.UID == "" {

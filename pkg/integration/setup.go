@@ -13,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
@@ -122,8 +124,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	}
 	scope, err := webhookscope.AddTo(mgr, webhookscope.Options{
 		Webhooks: opts.Webhooks, Self: self,
-		ManagesAll: managesAll(opts.Kueue),
-		OnChange:   opts.Kueue.OnChange,
+		ManagesAll: managesAll(opts.Kueue), Namespaces: managedNamespaces(opts.Kueue), Live: mgr.GetAPIReader(),
+		OnChange: opts.Kueue.OnChange,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the scope of the webhooks: %w", err)
@@ -225,7 +227,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		backoff:      backoff,
 		memory:       &memory{waitForJobSet: opts.WaitForJobSet},
 		starts:       newStarts(opts.StartTimeout),
-		inTree:       serving.NewInTree(mgr.GetClient(), opts.Namespace, managesAll(opts.Kueue), all),
+		inTree:       serving.NewInTree(mgr.GetClient(), opts.Namespace, opts.Kueue, all),
 		trainer:      trainer,
 		all:          all,
 		metrics:      opts.Metrics,
@@ -286,6 +288,7 @@ func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
 		Watches(&batchv1.Job{}, batched(handler.EnqueueRequestsFromMapFunc(maps.trainJobOfChild))).
 		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&trainer.TrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsIn), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WatchesRawSource(env.all.Source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: max(opts.Concurrency, 1), LogConstructor: logging.ForController(mgr.GetLogger(), "trainjob", "trainJob"),
@@ -313,7 +316,8 @@ func (e *environment) framework() *jobframework.JobReconciler {
 	return jobframework.NewReconciler(e.client, e.Recorder.ForFramework(),
 		jobframework.WithManagerName(controllerName),
 		jobframework.WithManageJobsWithoutQueueName(settings.ManageJobsWithoutQueueName),
-		jobframework.WithManagedJobsNamespaceSelector(settings.NamespaceSelector()),
+		// Whether a namespace is managed is asked before, see leaveAlone: what has quota keeps it to its end.
+		jobframework.WithManagedJobsNamespaceSelector(labels.Everything()),
 		jobframework.WithLabelKeysToCopy(sets.New(settings.LabelKeysToCopy...)),
 		jobframework.WithAnnotationsToCopy(sets.New(settings.AnnotationKeysToCopy...)),
 		jobframework.WithObjectRetentionPolicies(settings.ObjectRetentionPolicies),
@@ -328,6 +332,16 @@ func username(ctx context.Context, mgr ctrl.Manager) (string, error) {
 		return "", fmt.Errorf("asking the API server for this manager's own user name: %w", err)
 	}
 	return review.Status.UserInfo.Username, nil
+}
+
+// managedNamespaces returns what selects the namespaces that Kueue manages: all while that is not known.
+func managedNamespaces(kueue *kueueconfig.Follower) func() *metav1.LabelSelector {
+	return func() *metav1.LabelSelector {
+		if !kueue.Known() {
+			return nil
+		}
+		return kueue.Settings().ManagedJobsNamespaceSelector
+	}
 }
 
 // managesAll returns what reports whether Kueue manages jobs without a queue, and whether that is known.

@@ -41,6 +41,20 @@ func (m mapper) trainJobsOf(ctx context.Context, runtime client.Object) []reconc
 	return requests
 }
 
+// trainJobsIn maps a namespace, which Kueue may manage since this event, or not any more, to its TrainJobs.
+func (m mapper) trainJobsIn(ctx context.Context, namespace client.Object) []reconcile.Request {
+	var jobs trainjob.List
+	if err := m.cached.List(ctx, &jobs, client.InNamespace(namespace.GetName()), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Could not list the TrainJobs of a namespace", "namespace", klog.KObj(namespace))
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(jobs.Items))
+	for i := range jobs.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
+	}
+	return requests
+}
+
 // names reports whether a runtime is the one that job names.
 func names(job *trainjob.TrainJob, runtime client.Object) bool {
 	ref := job.Spec.RuntimeRef

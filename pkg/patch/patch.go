@@ -56,11 +56,40 @@ func Gated(name string) Placement {
 	}
 }
 
-// Freed returns the placement of a replicated job whose gate was taken off for another
-// integration to start it. The label stays, with another value: were it the only one,
+// Freed returns the placement of a replicated job whose gate was taken off for somebody else to start it. The label stays, with another value: were it the only one,
 // Trainer's server-side apply would leave "metadata: null" in the JobSet and be refused.
 func Freed(name string) Placement {
 	return Placement{Name: name, Labels: map[string]string{GatedLabel: "false"}}
+}
+
+// AllFreed returns those of all replicated jobs that our part of spec patches.
+func AllFreed(field Field, spec *trainjob.Spec) ([]Placement, error) {
+	names, err := field.Jobs(spec)
+	placements := make([]Placement, 0, len(names))
+	for _, name := range names {
+		placements = append(placements, Freed(name))
+	}
+	return placements, err
+}
+
+// Stamp sets the time of our entry. Trainer's webhook stamps an entry that changes or comes without a time, and writes
+// the whole TrainJob again for that, "nvidia.com/gpu: 8" as "8": the API server refuses it for that, where the
+// manager's webhook does not put the bytes back.
+func Stamp(entries []trainjob.RuntimePatch, now metav1.Time) error {
+	for i := range entries {
+		if entries[i].Manager != Manager {
+			continue
+		}
+		entry, err := entries[i].Decode()
+		if err != nil {
+			return err
+		}
+		entry.Time = &now
+		if entries[i], err = trainjob.NewRuntimePatch(&entry); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Entry makes our entry from the placements, one per replicated job.

@@ -9,6 +9,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -29,6 +30,8 @@ type Webhook struct {
 	Validating      bool
 	ClientConfig    *admissionregistrationv1.WebhookClientConfig
 	MatchConditions *[]admissionregistrationv1.MatchCondition
+	// NamespaceSelector may point to nil, which is every namespace.
+	NamespaceSelector **metav1.LabelSelector
 }
 
 // Change has change look at each webhook of both configurations, and writes those that are
@@ -38,7 +41,7 @@ func (n Names) Change(ctx context.Context, c client.Client, change func(Webhook)
 	err := changeOne(ctx, c, n.Mutating, mutating, func() {
 		for i := range mutating.Webhooks {
 			w := &mutating.Webhooks[i]
-			change(Webhook{ClientConfig: &w.ClientConfig, MatchConditions: &w.MatchConditions})
+			change(Webhook{ClientConfig: &w.ClientConfig, MatchConditions: &w.MatchConditions, NamespaceSelector: &w.NamespaceSelector})
 		}
 	})
 	if err != nil {
@@ -48,7 +51,7 @@ func (n Names) Change(ctx context.Context, c client.Client, change func(Webhook)
 	return changeOne(ctx, c, n.Validating, validating, func() {
 		for i := range validating.Webhooks {
 			w := &validating.Webhooks[i]
-			change(Webhook{Validating: true, ClientConfig: &w.ClientConfig, MatchConditions: &w.MatchConditions})
+			change(Webhook{Validating: true, ClientConfig: &w.ClientConfig, MatchConditions: &w.MatchConditions, NamespaceSelector: &w.NamespaceSelector})
 		}
 	})
 }

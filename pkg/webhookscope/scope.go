@@ -6,11 +6,13 @@
 package webhookscope
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
@@ -31,6 +33,16 @@ var queued = fmt.Sprintf(`[object, oldObject].exists(o, o != null && (`+
 	`o.?spec.?runtimePatches.orValue([]).exists(p, p.?manager.orValue('') == %q) || `+
 	`o.?spec.?podTemplateOverrides.orValue([]).exists(p, p.?metadata.?annotations[?%q].orValue('') == %q)))`,
 	kueueconstants.QueueLabel, mark.Manager, mark.Annotation, mark.Manager)
+
+// selects has a selector be the one that is wanted, and reports whether it was another. None is the same as an
+// empty one.
+func selects(have **metav1.LabelSelector, want *metav1.LabelSelector) bool {
+	if equality.Semantic.DeepEqual(cmp.Or(*have, &metav1.LabelSelector{}), cmp.Or(want, &metav1.LabelSelector{})) {
+		return false
+	}
+	*have = want.DeepCopy()
+	return true
+}
 
 // conditions returns those of a webhook: its others, and ours where they hold. With every
 // TrainJob in scope nothing is left out. self is the manager's user, or empty where its

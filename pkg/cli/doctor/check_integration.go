@@ -145,11 +145,27 @@ func (f *Facts) notListed(cfg *configapi.Configuration) Finding {
 		Effect:   "A child JobSet that is given a queue, by a LocalQueue named default or by manageJobsWithoutQueueName, is queued and counted a second time.",
 		Commands: []string{fixKueueConfig, kueuePart.restart()},
 	}
+	if misnamed := misnamedExternal(cfg); misnamed != "" {
+		finding.Problem = fmt.Sprintf("Kueue's configuration lists %s as an external framework, which Kueue takes and does not know for the kind TrainJob; its name is %s.", misnamed, externalFramework)
+		finding.Advice = "Where an operator writes this ConfigMap, change the operator's resource instead, as docs/namespaces.md says."
+	}
 	if why := f.givesQueues(cfg); why != "" {
 		finding.Severity = Error
 		finding.Effect = fmt.Sprintf("Child JobSets are queued and counted a second time, because %s.", why)
 	}
 	return finding
+}
+
+// misnamedExternal returns an external framework that is meant to be TrainJob, by the name of its resource, say,
+// as OpenShift's operator writes it; empty: there is none.
+func misnamedExternal(cfg *configapi.Configuration) string {
+	i := slices.IndexFunc(cfg.Integrations.ExternalFrameworks, func(name string) bool {
+		return name != externalFramework && strings.HasSuffix(name, "."+trainjob.GVK.Group) && strings.HasPrefix(strings.ToLower(name), "trainjob")
+	})
+	if i < 0 {
+		return ""
+	}
+	return cfg.Integrations.ExternalFrameworks[i]
 }
 
 // givesQueues tells what gives JobSets a queue that name none, or is empty.
@@ -197,9 +213,52 @@ func managedManager(f *Facts) []Finding {
 
 // managesNamespace reports whether Kueue manages jobs without a queue in a namespace.
 func (f *Facts) managesNamespace(cfg *configapi.Configuration, name string) bool {
+	selected, known := f.selected(cfg, name)
+	return known && selected && cfg.ManageJobsWithoutQueueName
+}
+
+// selected reports whether Kueue manages the jobs of a namespace that name a queue, and whether the namespace is there.
+func (f *Facts) selected(cfg *configapi.Configuration, name string) (selected, known bool) {
 	selector, err := metav1.LabelSelectorAsSelector(cfg.ManagedJobsNamespaceSelector)
 	i := slices.IndexFunc(f.Namespaces, func(ns corev1.Namespace) bool { return ns.Name == name })
-	return err == nil && i >= 0 && cfg.ManageJobsWithoutQueueName && selector.Matches(labels.Set(f.Namespaces[i].Labels))
+	if err != nil || i < 0 {
+		return false, false
+	}
+	return selector.Matches(labels.Set(f.Namespaces[i].Labels)), true
+}
+
+// unmanagedQueues finds namespaces with queues that Kueue leaves alone.
+func unmanagedQueues(f *Facts) []Finding {
+	cfg, err := f.kueueSettings()
+	if err != nil {
+		return nil
+	}
+	var findings []Finding
+	for i := range f.LocalQueues {
+		queue := &f.LocalQueues[i]
+		where := object("Namespace", "", queue.Namespace)
+		if selected, known := f.selected(cfg, queue.Namespace); selected || !known ||
+			slices.ContainsFunc(findings, func(found Finding) bool { return found.Object == where }) {
+			continue
+		}
+		findings = append(findings, Finding{
+			Severity: Warning, Reason: "NamespaceNotManaged", Object: where,
+			Problem: fmt.Sprintf("It has LocalQueue %s, and Kueue's managedJobsNamespaceSelector (%s) leaves it out.",
+				queue.Name, metav1.FormatLabelSelector(cfg.ManagedJobsNamespaceSelector)),
+			Effect:   "Its TrainJobs run at once, outside of all quotas, whatever queue they name.",
+			Advice:   "Label the namespace so that the selector takes it in, see docs/namespaces.md, or delete the queue:",
+			Commands: []string{fmt.Sprintf("kubectl label namespace %s %s", queue.Namespace, labelsOf(cfg.ManagedJobsNamespaceSelector))},
+		})
+	}
+	return findings
+}
+
+// labelsOf are labels that a selector asks for, for a command.
+func labelsOf(selector *metav1.LabelSelector) string {
+	if len(selector.MatchLabels) == 0 {
+		return "KEY=VALUE"
+	}
+	return strings.ReplaceAll(labels.FormatLabels(selector.MatchLabels), ",", " ")
 }
 
 // kueueRestart finds a Kueue that runs with an older configuration than it has.

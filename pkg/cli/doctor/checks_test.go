@@ -305,6 +305,18 @@ func TestConfiguration(t *testing.T) {
 			change: withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset]}\nmanageJobsWithoutQueueName: true"),
 			want:   one(Error, "TrainJobNotListed", kueueConfig, fix...),
 		},
+		"TrainJob by the name of its resource": {
+			change: withKueue("integrations: {externalFrameworks: [trainjobs.v1alpha1.trainer.kubeflow.org]}"),
+			want:   one(Warning, "TrainJobNotListed", kueueConfig, fix...),
+		},
+		"a queue in a namespace that Kueue does not manage": {
+			change: func(f *Facts) {
+				withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}")(f)
+				f.Namespaces = append(f.Namespaces, *kit.Namespace("jobs"))
+				f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "one", "gpus"), localQueue("jobs", "two", "gpus"))
+			},
+			want: one(Warning, "NamespaceNotManaged", "Namespace jobs", "kubectl label namespace jobs team=a"),
+		},
 		"no list at all, and no JobSets": {
 			change: withKueue("manageJobsWithoutQueueName: false"),
 			want:   one(Warning, "TrainJobNotListed", kueueConfig, fix...),
@@ -609,6 +621,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 		configuration = "Kueue's configuration can be read"
 		external      = "Kueue's configuration lists TrainJob as external"
 		unmanaged     = "Kueue leaves the manager's namespace alone"
+		optedIn       = "Kueue manages the namespaces that have queues"
 		restarted     = "Kueue runs with the configuration it has"
 		gates         = "feature gates are alike"
 		alike         = "settings of the same name are alike"
@@ -624,7 +637,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 	}{
 		"without ConfigMaps": {
 			change: func(f *Facts) { f.ConfigMaps = nil },
-			want:   []string{configuration, external, unmanaged, restarted, gates, alike},
+			want:   []string{configuration, external, unmanaged, optedIn, restarted, gates, alike},
 			reason: "there is no ConfigMap kueue-system/kueue-manager-config: Kueue is not installed, or keeps its configuration elsewhere",
 		},
 		"without the manager's ConfigMap": {
@@ -634,7 +647,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 		},
 		"a configuration that is no YAML": {
 			change: withKueue("integrations: ["),
-			want:   []string{external, unmanaged, restarted, gates, alike},
+			want:   []string{external, unmanaged, optedIn, restarted, gates, alike},
 			reason: "Kueue's configuration cannot be read: decoding Kueue's configuration: yaml: line 3: did not find expected node content",
 		},
 		"without kueue-trainer": {

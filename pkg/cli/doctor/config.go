@@ -19,7 +19,7 @@ import (
 
 // How Kueue's configuration names TrainJobs.
 const (
-	inTreeFramework   = "trainer.kubeflow.org/trainjob"
+	inTreeFramework   = kueueconfig.InTreeFramework
 	externalFramework = "TrainJob.v1alpha1.trainer.kubeflow.org"
 	jobSetFramework   = "jobset.x-k8s.io/jobset"
 )

@@ -6,18 +6,21 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -74,7 +77,7 @@ type State struct {
 // StateOf tells the state of a TrainJob. The first that applies is it.
 func StateOf(f *Facts) State {
 	for _, look := range []func(*Facts) *State{
-		notCreated, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, heldOut, unqueued, workloadOver, deactivated, stopping,
+		notCreated, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, unmanaged, heldOut, unqueued, workloadOver, deactivated, stopping,
 		queueAway, waiting, reserving, unplaced, starting,
 	} {
 		if s := look(f); s != nil {
@@ -145,6 +148,52 @@ func notManaged(f *Facts) *State {
 		}
 	}
 	return s
+}
+
+// unmanaged is for a job that names a queue in a namespace that Kueue does not manage, or did not when it began.
+func unmanaged(f *Facts) *State {
+	managed, known := f.managesNamespace()
+	told := f.warning("NamespaceNotManaged")
+	if f.Workload != nil || !known && told == nil {
+		return nil
+	}
+	s := &State{Phase: NotManaged, Reason: "NamespaceNotManaged", Remedy: f.managedRemedy()}
+	if known && managed {
+		if f.Job.Suspended() || f.WorkloadUnseen || f.Field.Has(&f.Job.Spec) || f.JobSet == nil || podset.Placed(f.JobSet) {
+			return nil
+		}
+		s.Reason, s.Message, s.Remedy = "BeganUnmanaged", "runs outside of all quotas: it began before Kueue managed its namespace", "suspend it, and it queues"
+		return s
+	}
+	becomes := "it runs outside of all quotas"
+	switch {
+	case f.Job.UID == "":
+		becomes = "it would start at once, outside of all quotas"
+	case f.Job.Suspended():
+		becomes = "it is suspended and waits for nobody"
+		s.Remedy = "resume it (spec.suspend: false) to run it outside of all quotas, or " + s.Remedy
+	}
+	s.Message = fmt.Sprintf("names queue %s, but Kueue does not manage namespace %s (managedJobsNamespaceSelector): %s", f.queueName(), f.Job.Namespace, becomes)
+	return s
+}
+
+// managesNamespace reports whether Kueue manages the job's namespace, and whether that can be told.
+func (f *Facts) managesNamespace() (managed, known bool) {
+	if f.Kueue == nil || f.Namespace == nil {
+		return false, false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(f.Kueue.ManagedJobsNamespaceSelector)
+	return err == nil && selector.Matches(labels.Set(f.Namespace.Labels)), err == nil
+}
+
+// managedRemedy says how a namespace comes to be Kueue's.
+func (f *Facts) managedRemedy() string {
+	const remedy = "ask an admin to have Kueue manage the namespace"
+	if f.Kueue == nil || f.Kueue.ManagedJobsNamespaceSelector == nil || len(f.Kueue.ManagedJobsNamespaceSelector.MatchLabels) == 0 {
+		return remedy
+	}
+	return fmt.Sprintf("%s: kubectl label namespace %s %s", remedy, f.Job.Namespace,
+		strings.ReplaceAll(labels.FormatLabels(f.Kueue.ManagedJobsNamespaceSelector.MatchLabels), ",", " "))
 }
 
 // unqueued is for a job without a Workload: just made, or nobody reacts to it.

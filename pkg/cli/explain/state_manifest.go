@@ -8,8 +8,6 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -21,8 +19,12 @@ func notCreated(f *Facts) *State {
 		return nil
 	}
 	s := undescribed(f)
-	if s == nil && f.queueName() == "" {
+	switch managed, known := f.managesNamespace(); {
+	case s != nil:
+	case f.queueName() == "":
 		s = unnamed(f)
+	case known && !managed:
+		s = unmanaged(f)
 	}
 	if s == nil {
 		if s = queueAway(f); s != nil {
@@ -67,14 +69,10 @@ func unnamed(f *Facts) *State {
 // managedWithoutQueue reports whether Kueue manages the job though it names no queue, and
 // whether that can be told.
 func (f *Facts) managedWithoutQueue() (managed, known bool) {
-	if f.Kueue == nil || f.Kueue.ManageJobsWithoutQueueName && f.Namespace == nil {
-		return false, false
-	}
-	selector, err := metav1.LabelSelectorAsSelector(f.Kueue.ManagedJobsNamespaceSelector)
-	if !f.Kueue.ManageJobsWithoutQueueName || err != nil {
+	if f.Kueue != nil && !f.Kueue.ManageJobsWithoutQueueName {
 		return false, true
 	}
-	return selector.Matches(labels.Set(f.Namespace.Labels)), true
+	return f.managesNamespace()
 }
 
 // scheduled is for a manifest that Kueue would queue.

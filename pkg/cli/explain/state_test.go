@@ -524,6 +524,33 @@ func TestStateOf(t *testing.T) {
 			scene: changes{manifestOf, managesAll, func(s *scene) { s.Namespace.Labels = nil }},
 			want:  state(NotCreated, "NoQueue", "names no queue, so it would start at once, outside of all quotas", labelRemedy),
 		},
+		"a manifest with one, in a namespace that is not Kueue's": {
+			scene: changes{manifestOf, optsOut},
+			want:  state(NotCreated, "NamespaceNotManaged", notManagedHere+"it would start at once, outside of all quotas", labelNamespace),
+		},
+		"in a namespace that is not Kueue's": {
+			scene: changes{optsOut, func(s *scene) { s.Workload, s.Job.Spec.Suspend = nil, nil }},
+			want:  state(NotManaged, "NamespaceNotManaged", notManagedHere+"it runs outside of all quotas", labelNamespace),
+		},
+		"in a namespace that is not Kueue's, by the word of an event": {
+			scene: changes{warned("NamespaceNotManaged", "names queue gpus"), func(s *scene) { s.Workload, s.Job.Spec.Suspend = nil, nil }},
+			want:  state(NotManaged, "NamespaceNotManaged", notManagedHere+"it runs outside of all quotas", "ask an admin to have Kueue manage the namespace"),
+		},
+		"suspended in a namespace that is not Kueue's": {
+			scene: changes{optsOut, func(s *scene) { s.Workload = nil }},
+			want: state(NotManaged, "NamespaceNotManaged", notManagedHere+"it is suspended and waits for nobody",
+				"resume it (spec.suspend: false) to run it outside of all quotas, or "+labelNamespace),
+		},
+		"since before its namespace was Kueue's": {
+			scene: changes{admitted, optsOut, func(s *scene) {
+				s.Namespace.Labels = map[string]string{"for": "teams"}
+				s.Workload, s.Job.Spec.Suspend, s.Job.Spec.RuntimePatches = nil, nil, nil
+				for i := range s.JobSet.Spec.ReplicatedJobs {
+					s.JobSet.Spec.ReplicatedJobs[i].Template.Spec.Template = corev1.PodTemplateSpec{}
+				}
+			}},
+			want: state(NotManaged, "BeganUnmanaged", "runs outside of all quotas: it began before Kueue managed its namespace", "suspend it, and it queues"),
+		},
 		"a manifest without a queue, and nobody to say what Kueue does": {
 			scene: changes{manifestOf, func(s *scene) { s.Job.Labels = nil }},
 			want: state(NotCreated, "NoQueue",
@@ -624,6 +651,18 @@ func managesAll(s *scene) {
 		ManageJobsWithoutQueueName: true, ManagedJobsNamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"for": "teams"}},
 	}
 }
+
+// optsOut has Kueue manage namespaces for teams, of which the job's is none.
+func optsOut(s *scene) {
+	managed := s.Job.Labels
+	managesAll(s)
+	s.Kueue.ManageJobsWithoutQueueName, s.Job.Labels, s.Namespace.Labels = false, managed, nil
+}
+
+const (
+	notManagedHere = "names queue gpus, but Kueue does not manage namespace team (managedJobsNamespaceSelector): "
+	labelNamespace = "ask an admin to have Kueue manage the namespace: kubectl label namespace team for=teams"
+)
 
 const refusedRemedy = "change what the message names: the runtime or a patch of the job, or who refuses it; it is tried again"
 

@@ -284,13 +284,9 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 		return false, fmt.Errorf("TrainJob %s was resumed without quota, its pods hold the gate: suspend it and run this again: "+
 			"kubectl -n %s patch trainjob %s --type merge -p '{\"spec\":{\"suspend\":true}}'", key, job.Namespace, job.Name)
 	}
-	names, err := h.field.Jobs(&job.Spec)
+	placements, err := patch.AllFreed(h.field, &job.Spec)
 	if err != nil {
 		return false, fmt.Errorf("TrainJob %s: %w", key, err)
-	}
-	placements := make([]patch.Placement, 0, len(names))
-	for _, name := range names {
-		placements = append(placements, patch.Freed(name))
 	}
 	freed := job.DeepCopy()
 	if changed, err := h.field.Set(&freed.Spec, placements); err != nil || !changed {
@@ -307,10 +303,8 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 	return true, nil
 }
 
-// setEntry replaces the entry, in two writes: Trainer's webhook stamps an entry that changes with the time, writes the
-// whole TrainJob again for that, "nvidia.com/gpu: 8" as "8", and the API server refuses it for that, without the manager's
-// webhook, which puts the bytes back. It leaves an entry alone that comes with a time. Whoever is
-// stopped between the writes has a TrainJob without an entry, which waits, and makes it by the same command.
+// setEntry replaces the entry, in two writes: Trainer's webhook leaves an entry alone that is new and has a time. Whoever
+// is stopped between the writes has a TrainJob without an entry, which waits, and makes it by the same command.
 func (h *handBack) setEntry(ctx context.Context, job *trainjob.TrainJob, placements []patch.Placement) error {
 	if h.served >= trainjob.Trainer22 && h.field.Has(&job.Spec) {
 		if err := h.dropEntry(ctx, job); err != nil {
@@ -321,7 +315,7 @@ func (h *handBack) setEntry(ctx context.Context, job *trainjob.TrainJob, placeme
 		if _, err := h.field.Set(spec, placements); err != nil {
 			return err
 		}
-		return stampEntry(spec.RuntimePatches)
+		return patch.Stamp(spec.RuntimePatches, metav1.Now())
 	})
 }
 
@@ -338,24 +332,6 @@ func (h *handBack) write(ctx context.Context, job *trainjob.TrainJob, change fun
 		return err
 	}
 	return h.client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-}
-
-// stampEntry sets the time of the manager's entry to the current one.
-func stampEntry(entries []trainjob.RuntimePatch) error {
-	for i := range entries {
-		if entries[i].Manager != patch.Manager {
-			continue
-		}
-		entry, err := entries[i].Decode()
-		if err != nil {
-			return err
-		}
-		entry.Time = ptr.To(metav1.Now())
-		if entries[i], err = trainjob.NewRuntimePatch(&entry); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // freeChildJobs brings the suspended child Jobs to the pod templates of the JobSet.

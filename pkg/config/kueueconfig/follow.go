@@ -78,6 +78,7 @@ func NewFollower(c client.WithWatch, where ConfigMap, overrides Overrides) *Foll
 func Fixed(settings Settings) *Follower {
 	f := &Follower{}
 	f.current.Store(&settings)
+	f.read.Store(true)
 	return f
 }
 

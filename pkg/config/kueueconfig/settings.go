@@ -40,11 +40,16 @@ type Integrations struct {
 	LabelKeysToCopy []string `json:"labelKeysToCopy,omitzero"`
 }
 
+// InTreeFramework is the name of Kueue's own integration of TrainJobs in integrations.frameworks.
+const InTreeFramework = "trainer.kubeflow.org/trainjob"
+
 // Settings are what this manager needs to know of Kueue's configuration. They do not change;
 // another configuration makes others.
 type Settings struct {
 	ManageJobsWithoutQueueName   bool
 	ManagedJobsNamespaceSelector *metav1.LabelSelector
+	// InTree: Kueue's own integration of TrainJobs is among its frameworks.
+	InTree bool
 	// WaitForPodsReady is nil where Kueue does not wait.
 	WaitForPodsReady        *configapi.WaitForPodsReady
 	LabelKeysToCopy         []string
@@ -83,6 +88,7 @@ func Of(kueues *configapi.Configuration, overrides Overrides) (*Settings, error)
 	return &Settings{
 		ManageJobsWithoutQueueName:   cfg.ManageJobsWithoutQueueName,
 		ManagedJobsNamespaceSelector: cfg.ManagedJobsNamespaceSelector,
+		InTree:                       cfg.Integrations != nil && slices.Contains(cfg.Integrations.Frameworks, InTreeFramework),
 		WaitForPodsReady:             waits,
 		LabelKeysToCopy:              labelKeys,
 		AnnotationKeysToCopy:         annotationKeys,

@@ -52,6 +52,7 @@ var messages = map[string]string{
 	ReasonCheckRejected:   "Admission check rejected the Workload",
 	ReasonCheckRetries:    "Admission check gave the quota back to try again",
 	ReasonNotAdmissible:   "Workload cannot be admitted",
+	ReasonNotManaged:      "TrainJob names a queue in a namespace that Kueue does not manage",
 	ReasonJobSetSuspended: "Suspended JobSet in place of Trainer",
 	ReasonJobSetOutdated:  "JobSet is not what TrainJob starts from",
 }

@@ -40,6 +40,8 @@ const (
 	ReasonCheckRetries  = "AdmissionCheckRetries"
 	ReasonNotAdmissible = "NotAdmissible"
 
+	ReasonNotManaged = "NamespaceNotManaged"
+
 	ReasonJobSetSuspended = "JobSetSuspended"
 	ReasonJobSetOutdated  = "JobSetOutdated"
 

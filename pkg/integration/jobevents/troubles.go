@@ -9,8 +9,9 @@ import (
 )
 
 // passing are the reasons of Warnings about what comes right without anybody's doing, what does not
-// keep a whole job, or what an admin means for a while: two integrations at once during a migration.
-var passing = map[string]bool{ReasonCheckRetries: true, ReasonUngateRefused: true, ReasonNotAlone: true}
+// keep a whole job, or what an admin means: two integrations at once during a migration, a namespace that
+// Kueue leaves alone.
+var passing = map[string]bool{ReasonCheckRetries: true, ReasonUngateRefused: true, ReasonNotAlone: true, ReasonNotManaged: true}
 
 // troubles are what TrainJobs wait for that does not come by itself: for each the reason of the
 // first Warning in the last look at it, whether that was news to anybody or not.

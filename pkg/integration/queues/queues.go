@@ -5,11 +5,15 @@
 package queues
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -34,12 +38,55 @@ func New(c client.Client, live client.Reader, kueue *kueueconfig.Follower) *Queu
 	return &Queues{client: c, live: live, kueue: kueue}
 }
 
-// Manages reports whether job is Kueue's to start, by the rule that Kueue's own
-// webhooks use: it has a queue, or jobs without one are managed in its namespace.
+// Manages reports whether job is Kueue's to start: it is in a namespace that Kueue manages and,
+// by the rule of Kueue's own webhooks, has a queue, or jobs without one are managed.
 func (q *Queues) Manages(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	settings := q.kueue.Settings()
-	return jobframework.WorkloadShouldBeSuspended(ctx, job, q.client,
+	managed, err := jobframework.WorkloadShouldBeSuspended(ctx, job, q.client,
 		settings.ManageJobsWithoutQueueName, settings.NamespaceSelector(), jobframework.WithDeletingObjectTolerance(true))
+	if err != nil || !managed {
+		return false, err
+	}
+	return q.ManagesNamespace(ctx, job.Namespace)
+}
+
+// ManagesNamespace reports whether Kueue looks at the jobs of a namespace, by its managedJobsNamespaceSelector:
+// jobs elsewhere are none of its concern, whatever queue they name.
+func (q *Queues) ManagesNamespace(ctx context.Context, name string) (bool, error) {
+	selector := q.kueue.Settings().NamespaceSelector()
+	if selector.Empty() {
+		return true, nil
+	}
+	namespace, err := q.namespace(ctx, name)
+	return err == nil && selector.Matches(labels.Set(namespace.Labels)), err
+}
+
+// LabelledAt asks the API server when the labels of a namespace changed last; zero where its managed fields do not say.
+func (q *Queues) LabelledAt(ctx context.Context, name string) (time.Time, error) {
+	var last time.Time
+	var namespace corev1.Namespace
+	if err := q.live.Get(ctx, client.ObjectKey{Name: name}, &namespace); err != nil {
+		return last, fmt.Errorf("reading when namespace %s was labelled: %w", name, err)
+	}
+	for _, entry := range namespace.ManagedFields {
+		if entry.Time != nil && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:labels"`)) && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	return last, nil
+}
+
+// namespace returns a namespace, which may have been made right before the job that is asked about.
+func (q *Queues) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	namespace := &corev1.Namespace{}
+	err := q.client.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if apierrors.IsNotFound(err) {
+		err = q.live.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading whether Kueue manages namespace %s: %w", name, err)
+	}
+	return namespace, nil
 }
 
 // HasDefault tells jobframework whether a namespace has the LocalQueue

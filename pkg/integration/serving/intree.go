@@ -5,15 +5,19 @@ package serving
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -41,8 +45,7 @@ type InTree struct {
 	client    client.Client
 	namespace string
 	all       *TrainJobs
-	// managesAll reports whether Kueue manages jobs without a queue, and whether that is known.
-	managesAll func() (all, known bool)
+	kueue     *kueueconfig.Follower
 
 	mu   sync.Mutex
 	view inTreeView
@@ -50,10 +53,10 @@ type InTree struct {
 	saidSilent bool
 }
 
-// NewInTree returns an InTree without an answer, which asks by c in the manager's namespace; managesAll
-// reports whether Kueue manages jobs without a queue, and whether that is known. Whenever there is another answer, all TrainJobs are looked at again.
-func NewInTree(c client.Client, namespace string, managesAll func() (all, known bool), all *TrainJobs) *InTree {
-	return &InTree{client: c, namespace: namespace, managesAll: managesAll, all: all}
+// NewInTree returns an InTree without an answer, which asks by c in the manager's namespace, of a Kueue with these
+// settings. Whenever there is another answer, all TrainJobs are looked at again.
+func NewInTree(c client.Client, namespace string, kueue *kueueconfig.Follower, all *TrainJobs) *InTree {
+	return &InTree{client: c, namespace: namespace, kueue: kueue, all: all}
 }
 
 // Start implements manager.Runnable.
@@ -97,8 +100,11 @@ func (t *InTree) Observe(ctx context.Context, at time.Time, active bool, err err
 // probe reports whether the in-tree webhook answers.
 func (t *InTree) probe(ctx context.Context) (bool, error) {
 	job, err := trainjob.DryRun(ctx, t.client, t.namespace, trainjob.ProbeQueue)
-	if err != nil || !job.Suspended() {
+	switch {
+	case err != nil:
 		return false, err
+	case !job.Suspended():
+		return t.listed(ctx)
 	}
 	// Since Trainer 2.2 the in-tree webhook makes an entry of its own (Default in pkg/controller/jobs/trainjob).
 	if slices.ContainsFunc(job.Spec.RuntimePatches, func(p trainjob.RuntimePatch) bool { return p.Manager == patch.Manager }) {
@@ -109,10 +115,24 @@ func (t *InTree) probe(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if all, known := t.managesAll(); unqueued.Suspended() && known && !all && unqueued.Labels[kueueconstants.QueueLabel] == "" {
+	if unqueued.Suspended() && t.kueue.Known() && !t.kueue.Settings().ManageJobsWithoutQueueName && unqueued.Labels[kueueconstants.QueueLabel] == "" {
 		return false, errSuspendsAll
 	}
 	return true, nil
+}
+
+// listed reports what Kueue's configuration says where Kueue's webhook may not have been asked: its chart has it see the
+// namespaces alone that Kueue manages, of which the manager's may be none.
+func (t *InTree) listed(ctx context.Context) (bool, error) {
+	settings := t.kueue.Settings()
+	if !t.kueue.Known() || !settings.InTree {
+		return false, nil
+	}
+	var namespace corev1.Namespace
+	if err := t.client.Get(ctx, client.ObjectKey{Name: t.namespace}, &namespace); err != nil {
+		return false, fmt.Errorf("reading whether Kueue manages namespace %s: %w", t.namespace, err)
+	}
+	return !settings.NamespaceSelector().Matches(labels.Set(namespace.Labels)), nil
 }
 
 // errSuspendsAll is why an answer says nothing of Kueue.

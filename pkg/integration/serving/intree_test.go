@@ -17,9 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -38,12 +40,14 @@ func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error, objects ...cl
 				return answer(obj.(*trainjob.TrainJob))
 			},
 		}).Build()
-	return NewInTree(c, "kueue-trainer-system", func() (bool, bool) { return false, true }, NewTrainJobs(nil))
+	return NewInTree(c, "kueue-trainer-system", kueueconfig.Fixed(kueueconfig.Settings{}), NewTrainJobs(nil))
 }
 
 func TestInTreeProbe(t *testing.T) {
 	refused := apierrors.NewForbidden(trainJobsResource, "dry-run", errors.New("not with this runtime"))
 	away := apierrors.NewInternalError(errors.New(`failed calling webhook "queued-trainjobs-need-kueue-trainer-running.kueue-trainer.dev"`))
+	nothing := func(*trainjob.TrainJob) error { return nil }
+	namespace := []client.Object{kit.Namespace("kueue-trainer-system")}
 	suspendAll := func(job *trainjob.TrainJob) error {
 		job.Spec.Suspend = ptr.To(true)
 		return nil
@@ -57,8 +61,7 @@ func TestInTreeProbe(t *testing.T) {
 	cases := map[string]struct {
 		answer func(*trainjob.TrainJob) error
 		own    []client.Object
-		// all has Kueue manage jobs without a queue.
-		all bool
+		kueue  kueueconfig.Settings
 		// unknown has Kueue's configuration unread.
 		unknown bool
 		want    bool
@@ -75,8 +78,14 @@ func TestInTreeProbe(t *testing.T) {
 			job.Spec.RuntimePatches = []trainjob.RuntimePatch{entry}
 			return errors.Join(err, suspendAll(job))
 		}, want: true},
-		"the in-tree webhook suspends all, as Kueue's configuration says": {answer: suspendAll, all: true, want: true},
-		"nobody suspends it":              {answer: func(*trainjob.TrainJob) error { return nil }},
+		"the in-tree webhook suspends all, as Kueue's configuration says": {answer: suspendAll, kueue: kueueconfig.Settings{ManageJobsWithoutQueueName: true}, want: true},
+		"nobody suspends it": {answer: nothing},
+		"nobody suspends it in a namespace that Kueue does not manage, and Kueue's configuration lists the in-tree integration": {
+			answer: nothing, own: namespace, kueue: kueueconfig.Settings{InTree: true}, want: true,
+		},
+		"nobody suspends it in a namespace that Kueue manages, and Kueue has yet to be restarted with it": {
+			answer: nothing, own: namespace, kueue: kueueconfig.Settings{InTree: true, ManagedJobsNamespaceSelector: &metav1.LabelSelector{}},
+		},
 		"the in-tree webhook suspends it": {answer: suspend, want: true},
 		"a runtime that plain TrainJobs cannot use decides nothing": {
 			answer: func(job *trainjob.TrainJob) error {
@@ -111,7 +120,10 @@ func TestInTreeProbe(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			in := inTreeOn(t, tc.answer, tc.own...)
-			in.managesAll = func() (bool, bool) { return tc.all, !tc.unknown }
+			in.kueue = kueueconfig.Fixed(tc.kueue)
+			if tc.unknown {
+				in.kueue = kueueconfig.NewFollower(nil, kueueconfig.ConfigMap{}, kueueconfig.Overrides{})
+			}
 			got, err := in.probe(context.Background())
 			expect.Need(t, errors.Is(err, tc.wantErr) && (tc.wantErr != nil || err == nil), "Unexpected error: %v", err)
 			expect.Same(t, "Unexpected probe", tc.want, got)

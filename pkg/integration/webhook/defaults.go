@@ -35,8 +35,8 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if d.InTree.Active() {
-		return admission.Allowed("")
+	if alone, err := d.leavesAlone(ctx, job); alone || err != nil {
+		return allowed(err)
 	}
 	version, err := d.Trainer.Served()
 	if err != nil {

@@ -34,8 +34,11 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if !job.DeletionTimestamp.IsZero() || v.InTree.Active() {
+	if !job.DeletionTimestamp.IsZero() {
 		return admission.Allowed("")
+	}
+	if alone, err := v.leavesAlone(ctx, job); alone || err != nil {
+		return allowed(err)
 	}
 	version, err := v.Trainer.Served()
 	if err != nil {

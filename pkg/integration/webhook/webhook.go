@@ -77,6 +77,24 @@ func (h *handler) review(ctx context.Context, req admission.Request, version tra
 	return &review{handler: h, describer: describer, job: job, old: old, own: req.UserInfo.Username == h.Self}
 }
 
+// leavesAlone reports whether a TrainJob is somebody else's: the in-tree integration's, or nobody's in a namespace
+// that Kueue does not manage.
+func (h *handler) leavesAlone(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	if h.InTree.Active() {
+		return true, nil
+	}
+	managed, err := h.Queues.ManagesNamespace(ctx, job.Namespace)
+	return !managed, err
+}
+
+// allowed lets a request pass, unless err is why that is not known.
+func allowed(err error) admission.Response {
+	if err != nil {
+		return refused(err)
+	}
+	return admission.Allowed("")
+}
+
 // takesNothingNew answers while the generation of Trainer is unknown, for the reason
 // given: a queued TrainJob would get no gate. What is there already is left as it is.
 func (h *handler) takesNothingNew(ctx context.Context, job, old *trainjob.TrainJob, reason error) admission.Response {

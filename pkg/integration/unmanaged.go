@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+	clientutil "sigs.k8s.io/kueue/pkg/util/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+)
+
+// leaveAlone reports whether a TrainJob is none of Kueue's because of its namespace, by managedJobsNamespaceSelector.
+// Where the selector, or the labels of the namespace, were others before, what runs runs on: what has quota keeps
+// it to its end, and what began without any is not stopped. What waits loses its Workload, and then the gate.
+func (r *attempt) leaveAlone(ctx context.Context, j *job, all []kueue.Workload) (bool, error) {
+	managed, err := r.env.queues.ManagesNamespace(ctx, j.key.Namespace)
+	if err != nil || managed && len(all) > 0 {
+		return false, client.IgnoreNotFound(err)
+	}
+	if err := r.env.client.Get(ctx, j.key, &j.TrainJob); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if managed {
+		return r.beganUnmanaged(ctx, j)
+	}
+	workloads := slices.DeleteFunc(slices.Clone(all), func(wl kueue.Workload) bool { return !metav1.IsControlledBy(&wl, &j.TrainJob) })
+	j.unmanaged = true
+	if !j.alive() || !r.env.expectations.Satisfied(&j.TrainJob) {
+		return len(workloads) == 0, nil
+	}
+	if slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
+		return !wl.DeletionTimestamp.IsZero() || state.HoldsQuota(wl) && (!j.IsSuspended() || j.IsActive())
+	}) {
+		return false, nil
+	}
+	for i := range workloads {
+		if wl := &workloads[i]; !kueuelib.IsFinished(wl) {
+			if err := r.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
+				return false, fmt.Errorf("deleting Workload %s of a namespace that Kueue does not manage: %w", client.ObjectKeyFromObject(wl), err)
+			}
+			return true, nil
+		}
+	}
+	if err := r.free(ctx, j); err != nil {
+		return false, err
+	}
+	r.tellUnmanaged(j)
+	return true, nil
+}
+
+// tellUnmanaged says that a queue is named in vain.
+func (r *attempt) tellUnmanaged(j *job) {
+	queue, becomes := jobframework.QueueName(j), "runs outside of all quotas"
+	if queue == "" {
+		return
+	}
+	if j.IsSuspended() {
+		becomes = "waits for nobody, and runs outside of all quotas when you set spec.suspend to false"
+	}
+	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotManaged, jobevents.ActionQueue, fmt.Errorf(
+		"names queue %s, but Kueue does not manage namespace %s, by its managedJobsNamespaceSelector: the job %s", queue, j.Namespace, becomes))
+}
+
+// beganUnmanaged reports whether a job runs since before its namespace was Kueue's: nothing was ever charged for it,
+// and nothing of it was ever placed. It queues when somebody suspends it.
+func (r *attempt) beganUnmanaged(ctx context.Context, j *job) (bool, error) {
+	if !j.alive() || j.IsSuspended() || j.ManagedExternally() {
+		return false, nil
+	}
+	if placed, err := r.placedByUs(j); err != nil || placed {
+		return false, err
+	}
+	js, err := j.jobSet(ctx)
+	if err != nil || js == nil || podset.Placed(js) {
+		return false, err
+	}
+	labelled, err := r.env.queues.LabelledAt(ctx, j.key.Namespace)
+	// Both are whole seconds.
+	return !js.CreationTimestamp.After(labelled), err
+}
+
+// free takes gate and placement from a job that waits for nobody any more: from its child Jobs, where JobSet leaves
+// them, and from our entry, in two writes, see patch.Stamp: our webhook is not asked in such a namespace.
+func (r *attempt) free(ctx context.Context, j *job) error {
+	placements, err := r.freed(ctx, j)
+	if err != nil || !j.IsSuspended() || len(placements) == 0 {
+		return err
+	}
+	free := j.DeepCopy()
+	if changed, err := r.env.Field.Set(&free.Spec, placements); err != nil || !changed {
+		return err
+	}
+	if err := patch.Stamp(free.Spec.RuntimePatches, metav1.Now()); err != nil {
+		return err
+	}
+	js, err := r.env.Render(ctx, free)
+	if err != nil {
+		return err
+	}
+	jobs, err := state.ChildJobsOf(ctx, r.env.state, &j.TrainJob)
+	if err != nil {
+		return err
+	}
+	if err := placeChildJobs(ctx, r.env.client, jobs, js); err != nil {
+		return err
+	}
+	for _, write := range []func(){func() { r.env.Field.Drop(&j.Spec) }, func() { j.Spec = free.Spec }} {
+		if err := clientutil.Patch(ctx, r.env.client, &j.TrainJob, func() (bool, error) { write(); return true, nil }); err != nil {
+			return err
+		}
+	}
+	ctrl.LoggerFrom(ctx).Info("Took the admission gate away")
+	return nil
+}
+
+// freed returns the placements of a job without gates: of what our entry patches, or, where a former call got no
+// further than to take that away, of what its JobSet keeps behind the gate.
+func (r *attempt) freed(ctx context.Context, j *job) ([]patch.Placement, error) {
+	if r.env.Field.Has(&j.Spec) {
+		return patch.AllFreed(r.env.Field, &j.Spec)
+	}
+	js, err := j.jobSet(ctx)
+	if err != nil || js == nil {
+		return nil, err
+	}
+	var placements []patch.Placement
+	for i := range js.Spec.ReplicatedJobs {
+		if rj := &js.Spec.ReplicatedJobs[i]; patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates) {
+			placements = append(placements, patch.Freed(rj.Name))
+		}
+	}
+	return placements, nil
+}
+
+// placedByUs reports whether our entry says more than that nothing is placed.
+func (r *attempt) placedByUs(j *job) (bool, error) {
+	if !r.env.Field.Has(&j.Spec) {
+		return false, nil
+	}
+	placements, err := patch.AllFreed(r.env.Field, &j.Spec)
+	if err != nil {
+		return false, err
+	}
+	return r.env.Field.Set(&j.DeepCopy().Spec, placements)
+}
