@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,6 +26,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -38,7 +42,10 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		Expect(remarks).To(ContainSubstring("kubectl create namespace no-such-team"))
 		Expect(remarks).To(MatchRegexp("left out [0-9]+ nodes cpu-0, cpu-1"))
 
-		manifest, _, code := plugin(ctx, "pools", "generate", "--team", w.Namespace+"=1")
+		// Only a topology keeps Kueue from giving a job one flavor that selects nodes of another by a
+		// label which that one does not name.
+		generate = []string{"pools", "generate", "--topology", "--team", w.Namespace + "=1"}
+		manifest, _, code := plugin(ctx, generate...)
 		Expect(code).To(BeZero())
 		generated := w.apply(ctx, manifest)
 		// The pods of these specs run nowhere else; see docs/kind.md.
@@ -58,7 +65,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 			}
 		}
 
-		again, _, _ := plugin(ctx, "pools", "generate", "--team", w.Namespace+"=1")
+		again, _, _ := plugin(ctx, generate...)
 		Expect(again).To(Equal(manifest))
 		// Kueue writes statuses a second after what they count.
 		Eventually(ctx, func(g Gomega) {
@@ -66,6 +73,64 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 			kubectl(ctx, again, "apply", "-f", "-")
 			g.Expect(w.versions(ctx, generated)).To(Equal(versions))
 		}).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+
+	DescribeTable("generates queues that admit every runtime that Trainer ships, and initializers that ask for something", func(ctx context.Context, needs func(*site) []client.Object) {
+		DeferCleanup(eventuallyNothingGenerated)
+		w := newWorld(ctx)
+		w.Make(ctx, needs(w)...)
+		manifest, _, code := plugin(ctx, "pools", "generate", "--team", w.Namespace+"=1")
+		Expect(code).To(BeZero())
+		w.apply(ctx, manifest)
+
+		runtimes := maps.Clone(shipped)
+		runtimes[w.MakeRuntime(ctx, "torchtune-llama3.2-1b", func(spec *trainer.TrainingRuntimeSpec) {
+			kit.RuntimePod(spec).Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *quantity("1")}
+		})] = 1
+		for _, runtime := range slices.Sorted(maps.Keys(runtimes)) {
+			if err := w.Get(ctx, client.ObjectKey{Name: runtime}, &trainer.ClusterTrainingRuntime{}); apierrors.IsNotFound(err) && shipped[runtime] > 0 {
+				continue // Older Trainers ship fewer.
+			}
+			By("running " + runtime)
+			w.MakeNeeds(ctx, runtime)
+			job := "on-" + strings.ReplaceAll(runtime, ".", "-")
+			w.Make(ctx, w.Job(job).Queue("gpus").Runtime(runtime).Nodes(runtimes[runtime]).GPUs("2").Obj())
+			w.allPods(ctx, job)
+		}
+	},
+		Entry("on GPU nodes alone", SpecTimeout(2*specTimeout), func(*site) []client.Object { return nil }),
+		Entry("with CPU nodes, too", SpecTimeout(2*specTimeout), func(w *site) []client.Object {
+			return []client.Object{w.fakeNode("cpu", map[string]string{gpu.PoolLabel: w.Suffix}, nil)}
+		}),
+	)
+
+	It("generates quotas of which every team gets a whole node back from whoever borrows it", func(ctx context.Context) {
+		DeferCleanup(eventuallyNothingGenerated)
+		large, small := newWorld(ctx), newWorld(ctx)
+		var nodes corev1.NodeList
+		Expect(large.List(ctx, &nodes, client.HasLabels{kit.ProductLabel})).To(Succeed())
+		manifest, _, code := plugin(ctx, "pools", "generate", "--team", fmt.Sprintf("%s=%d", large.Namespace, len(nodes.Items)-1), "--team", small.Namespace+"=1")
+		Expect(code).To(BeZero())
+		flavors := flavorsOf(large.apply(ctx, manifest))
+
+		for _, pair := range [][2]*site{{large, small}, {small, large}} {
+			borrower, owner := pair[0], pair[1]
+			for _, flavor := range flavors {
+				var nodes corev1.NodeList
+				Expect(borrower.List(ctx, &nodes, client.MatchingLabels(flavor.Spec.NodeLabels))).To(Succeed())
+				job := borrower.Job("fills-"+flavor.Name).Queue("gpus").Nodes(int32(len(nodes.Items))).GPUs("8").
+					PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: flavor.Spec.NodeLabels}})
+				borrower.Make(ctx, job.Obj())
+				borrower.EventuallyRuns(ctx, "fills-"+flavor.Name, len(nodes.Items), flavor.Spec.NodeLabels)
+			}
+			By("giving a node back to " + owner.Namespace)
+			owner.Make(ctx, owner.Job("back").Queue("gpus").GPUs("8").Obj())
+			owner.EventuallyRuns(ctx, "back", 1, nil)
+			for _, w := range pair {
+				w.DeleteJobs(ctx)
+				w.EventuallyNo(ctx, &kueue.WorkloadList{})
+			}
+		}
 	}, SpecTimeout(specTimeout))
 
 	It("counts what is reserved, runs, waits, is borrowed and is free, and follows changes", func(ctx context.Context) {
@@ -101,7 +166,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		Eventually(ctx, func() string {
 			table, _, _ := plugin(ctx, "pools")
 			return table
-		}).Should(MatchRegexp(`a100-sxm4-80gb +nvidia.com/gpu +4/4 +32 +32 +24 +24 +16 +8 +language, vision`))
+		}).Should(MatchRegexp(`a100-sxm4-80gb +nvidia.com/gpu +4/4 +32 +32 +24 +24 +56 +8 +language, vision`))
 	}, SpecTimeout(specTimeout))
 
 	It("shows nodes of no flavor, and tells a user what may not be seen", func(ctx context.Context) {

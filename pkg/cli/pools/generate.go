@@ -27,7 +27,12 @@ Nodes with the same GPUs, divided the same way, behind the same taints make a po
 pool makes a ResourceFlavor whose labels pick exactly these nodes. Every team gets a
 ClusterQueue with its share of all that the nodes have to give, in one cohort, so that what
 one does not use is lent to the others and comes back when its owner needs it; and a
-LocalQueue in its namespace. A Topology makes Kueue look for nodes, not for numbers only.
+LocalQueue in its namespace. Of whole GPUs a team gets whole nodes, which is what a job of
+whole nodes can have back.
+
+Without --topology, Kueue counts what a pool has in sum. With it, flavors have a Topology,
+by which Kueue places pod by pod; but then it admits no job with a replicated job that asks
+for nothing, as torchtune's initializers do.
 
 The YAML goes to standard output, remarks go to standard error. The same nodes give the
 same YAML: applied a second time it changes nothing, after a change of nodes it brings the
@@ -51,6 +56,9 @@ func newGenerate(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra
 	}
 	cmd.Flags().StringSliceVar(&g.teams, "team", nil, "a team's NAMESPACE=SHARE, several times; shares are weights, 0 only borrows (default: all for the current namespace)")
 	cmd.Flags().StringVar(&g.queue, "queue", "gpus", "the name of the teams' LocalQueues")
+	cmd.Flags().StringVar(&g.unit, "share-unit", wholeNodes, "what shares are rounded to: node, or gpu, of which a part of a node does not come back for a job of whole nodes")
+	cmd.Flags().BoolVar(&g.topology, "topology", false, "have Kueue place pod by pod; it admits no job then with a replicated job that asks for nothing")
+	_ = cmd.RegisterFlagCompletionFunc("share-unit", cobra.FixedCompletions([]string{wholeNodes, singleGPUs}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -58,12 +66,28 @@ type generate struct {
 	flags   cluster.Flags
 	streams genericiooptions.IOStreams
 	teams   []string
-	queue   string
+	options
 }
+
+// options are what the plan depends on beside nodes and teams.
+type options struct {
+	queue    string
+	unit     string
+	topology bool
+}
+
+// The units of shares.
+const (
+	wholeNodes = "node"
+	singleGPUs = "gpu"
+)
 
 func (g *generate) run(ctx context.Context) error {
 	if errs := validation.IsDNS1123Label(g.queue); len(errs) > 0 {
 		return fmt.Errorf("--queue %q: %s", g.queue, strings.Join(errs, ", "))
+	}
+	if g.unit != wholeNodes && g.unit != singleGPUs {
+		return fmt.Errorf("--share-unit %q: must be %s or %s", g.unit, wholeNodes, singleGPUs)
 	}
 	teams, err := g.parseTeams()
 	if err != nil {
@@ -80,7 +104,7 @@ func (g *generate) run(ctx context.Context) error {
 	if !i.Saw("nodes") {
 		return errors.New("nodes could not be listed, and pools are read from nodes: run this as somebody who may list them")
 	}
-	plan, err := newPlan(i, teams, g.queue)
+	plan, err := newPlan(i, teams, g.options)
 	if err != nil {
 		return err
 	}

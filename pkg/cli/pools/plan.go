@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,7 +41,7 @@ type document struct {
 
 // newPlan makes the objects for the nodes of an inventory. It fails when there is no GPU
 // pool that a flavor could pick.
-func newPlan(i *inventory.Inventory, teams []team, queue string) (*plan, error) {
+func newPlan(i *inventory.Inventory, teams []team, o options) (*plan, error) {
 	all := gpu.Pools(i.Nodes)
 	pools := slices.DeleteFunc(slices.Clone(all), func(pool gpu.Pool) bool { return pool.NodeLabels == nil })
 	if !slices.ContainsFunc(pools, hasGPUs) {
@@ -48,18 +49,27 @@ func newPlan(i *inventory.Inventory, teams []team, queue string) (*plan, error) 
 			"is the GPU operator, or the device plugin with GPU Feature Discovery, running?"}, aboutPools(all, i.Nodes)...), "; "))
 	}
 	p := &plan{remarks: aboutPools(all, i.Nodes)}
-	topologies := topologiesOf(pools)
-	p.addTopologies(topologies)
-	for n := range pools {
-		p.add(describe(&pools[n]), flavorOf(&pools[n], topologies))
+	var topologies map[string][]string
+	if o.topology {
+		var err error
+		if topologies, err = topologiesOf(pools); err != nil {
+			return nil, err
+		}
+		p.remarks = append(p.remarks, aboutTopology)
 	}
-	quotas := newQuotas(i, pools)
+	p.addTopologies(topologies)
+	onlyTainted := !slices.ContainsFunc(pools, takesAny)
+	for n := range pools {
+		p.add(describe(&pools[n]), flavorOf(&pools[n], topologies, onlyTainted))
+	}
+	quotas := newQuotas(i, pools, teams, o.unit)
 	for n, t := range teams {
-		p.add(fmt.Sprintf("%s has %d of %d shares.", t.namespace, t.share, sum(teams)), clusterQueueOf(t, quotas.of(n, teams)))
+		p.add(fmt.Sprintf("%s has %d of %d shares.", t.namespace, t.share, sum(teams)), clusterQueueOf(t, quotas.of(n)))
 	}
 	for _, t := range teams {
-		p.add("", localQueueOf(t, queue))
+		p.add("", localQueueOf(t, o.queue))
 	}
+	p.remarks = append(p.remarks, quotas.rounding()...)
 	p.remarks = append(p.remarks, p.aboutCluster(i)...)
 	return p, nil
 }
@@ -70,6 +80,9 @@ func (p *plan) add(comment string, object client.Object) {
 }
 
 func hasGPUs(pool gpu.Pool) bool { return len(pool.Resources) > 0 }
+
+// takesAny reports whether pods without GPUs get onto a pool's nodes.
+func takesAny(pool gpu.Pool) bool { return !hasGPUs(pool) || len(pool.Taints) == 0 }
 
 func sum(teams []team) int64 {
 	var sum int64
@@ -82,16 +95,16 @@ func sum(teams []team) int64 {
 // topologiesOf returns the levels of each pool, by the pool's name. A ClusterQueue whose
 // flavors do not all have a topology admits jobs that ask for none to those without one
 // only, so it is all pools or nothing.
-func topologiesOf(pools []gpu.Pool) map[string][]string {
+func topologiesOf(pools []gpu.Pool) (map[string][]string, error) {
 	levels := map[string][]string{}
 	for _, pool := range pools {
 		l := gpu.Levels(pool.Nodes)
 		if !slices.Contains(l, corev1.LabelHostname) {
-			return nil
+			return nil, fmt.Errorf("--topology: nodes of pool %s have no label %s, which a topology ends with: label them, or leave the flag out", pool.Name, corev1.LabelHostname)
 		}
 		levels[pool.Name] = l
 	}
-	return levels
+	return levels, nil
 }
 
 func (p *plan) addTopologies(levels map[string][]string) {
@@ -123,15 +136,16 @@ func topologyName(levels []string) string {
 
 // flavorOf makes a pool's flavor. Taints that the pods tolerate by themselves go into
 // nodeTaints: there they keep pods without GPUs away, which would not get onto the nodes.
-// All others the flavor has to tolerate.
-func flavorOf(pool *gpu.Pool, topologies map[string][]string) *kueue.ResourceFlavor {
+// All others the flavor has to tolerate; where all pools are tainted, these too, since pods
+// without GPUs can go nowhere else.
+func flavorOf(pool *gpu.Pool, topologies map[string][]string, onlyTainted bool) *kueue.ResourceFlavor {
 	flavor := &kueue.ResourceFlavor{
 		TypeMeta:   typeMeta("ResourceFlavor"),
 		ObjectMeta: metav1.ObjectMeta{Name: pool.Name},
 		Spec:       kueue.ResourceFlavorSpec{NodeLabels: pool.NodeLabels},
 	}
 	for _, taint := range pool.Taints {
-		if slices.ContainsFunc(pool.Resources, func(name corev1.ResourceName) bool { return !gpu.Tolerated(taint, name) }) {
+		if onlyTainted || slices.ContainsFunc(pool.Resources, func(name corev1.ResourceName) bool { return !gpu.Tolerated(taint, name) }) {
 			flavor.Spec.Tolerations = append(flavor.Spec.Tolerations, tolerationOf(taint))
 		} else {
 			flavor.Spec.NodeTaints = append(flavor.Spec.NodeTaints, taint)
@@ -151,7 +165,8 @@ func tolerationOf(taint corev1.Taint) corev1.Toleration {
 }
 
 // clusterQueueOf makes a team's ClusterQueue. What it lends it gets back, if need be by
-// preemption; among a team's own jobs priority counts.
+// preemption; among a team's own jobs priority counts. Its weight divides what is free where
+// Kueue's configuration has fair sharing on.
 func clusterQueueOf(t team, group kueue.ResourceGroup) *kueue.ClusterQueue {
 	return &kueue.ClusterQueue{
 		TypeMeta:   typeMeta("ClusterQueue"),
@@ -163,6 +178,7 @@ func clusterQueueOf(t team, group kueue.ResourceGroup) *kueue.ClusterQueue {
 				ReclaimWithinCohort: kueue.PreemptionPolicyAny,
 				WithinClusterQueue:  kueue.PreemptionPolicyLowerPriority,
 			},
+			FairSharing:    &kueue.FairSharing{Weight: resource.NewQuantity(t.share, resource.DecimalSI)},
 			ResourceGroups: []kueue.ResourceGroup{group},
 		},
 	}

@@ -3,10 +3,12 @@
 package pools
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -54,11 +56,11 @@ metadata:
 spec:
   nodeLabels:
     nvidia.com/gpu.product: NVIDIA-GB200
-  nodeTaints:
+  tolerations:
   - effect: NoSchedule
     key: nvidia.com/gpu
+    operator: Equal
     value: present
-  tolerations:
   - effect: NoSchedule
     key: sku
     operator: Equal
@@ -74,6 +76,8 @@ metadata:
   name: vision
 spec:
   cohortName: gpu-pools
+  fairSharing:
+    weight: "1"
   namespaceSelector:
     matchLabels:
       kubernetes.io/metadata.name: vision
@@ -117,11 +121,14 @@ func TestPlan(t *testing.T) {
 		return p
 	}
 	i := &inventory.Inventory{Nodes: []corev1.Node{node}, Pods: []corev1.Pod{pod("daemon", "DaemonSet", "1500m", "200Mi"), pod("job", "Job", "8", "64Gi")}}
-	plan := expect.Must(newPlan(i, []team{{"vision", 1}}, "gpus"))(t)
+	plan := expect.Must(newPlan(i, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes, topology: true}))(t)
 	var out strings.Builder
 	expect.NoError(t, plan.write(&out))
 	expect.Same(t, "Unexpected manifest", planned, out.String())
 }
+
+// startsWith compares with beginnings.
+var startsWith = gocmp.Comparer(func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) })
 
 func TestPlanRemarks(t *testing.T) {
 	cpuNode := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c", Labels: map[string]string{corev1.LabelHostname: "c"}}}
@@ -142,6 +149,7 @@ func TestPlanRemarks(t *testing.T) {
 	tainted := gpuNode("a", "NVIDIA-H100", taint("nvidia.com/gpu", "present"))
 	cases := map[string]struct {
 		inventory inventory.Inventory
+		topology  bool
 		// want are beginnings of the remarks.
 		want []string
 	}{
@@ -156,7 +164,7 @@ func TestPlanRemarks(t *testing.T) {
 		},
 		"GPU nodes that keep other pods away, and no others": {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{tainted}},
-			want:      []string{"no pool takes pods without GPUs"},
+			want:      []string{"no pool is for pods without GPUs: those that ask for cpu or memory go to nodes with GPUs"},
 		},
 		"what an earlier run made": {
 			inventory: inventory.Inventory{
@@ -164,6 +172,15 @@ func TestPlanRemarks(t *testing.T) {
 				Flavors:     []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", ours, ptr.To[kueue.TopologyReference]("hostname"))},
 				LocalQueues: []kueue.LocalQueue{queue("gpus", "vision", ours)},
 			},
+			topology: true,
+			want:     []string{aboutTopology},
+		},
+		"an earlier run's topology": {
+			inventory: inventory.Inventory{
+				Nodes:   []corev1.Node{h100},
+				Flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", ours, ptr.To[kueue.TopologyReference]("hostname"))},
+			},
+			want: []string{"ResourceFlavor h100 is there and applying this to it is refused: a flavor with a topology keeps it"},
 		},
 		"what is not needed any more": {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, Flavors: []kueue.ResourceFlavor{flavor("a100", "NVIDIA-A100", ours, nil)}},
@@ -183,7 +200,9 @@ func TestPlanRemarks(t *testing.T) {
 				Flavors:     []kueue.ResourceFlavor{flavor("h100", "NVIDIA-A100", ours, ptr.To[kueue.TopologyReference]("hostname"))},
 				LocalQueues: []kueue.LocalQueue{queue("gpus", "language", nil)},
 			},
+			topology: true,
 			want: []string{
+				aboutTopology,
 				"Topology hostname is there and applying this to it is refused",
 				"ResourceFlavor h100 is there and applying this to it is refused",
 				"LocalQueue vision/gpus is there and applying this to it is refused: it belongs to ClusterQueue language for good",
@@ -192,16 +211,119 @@ func TestPlanRemarks(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			plan := expect.Must(newPlan(&tc.inventory, []team{{"vision", 1}}, "gpus"))(t)
-			startsWith := cmp.Comparer(func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) })
+			plan := expect.Must(newPlan(&tc.inventory, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes, topology: tc.topology}))(t)
 			expect.Same(t, "Unexpected remarks", tc.want, plan.remarks, startsWith, cmpopts.EquateEmpty())
 		})
 	}
 }
 
 func TestNoPlanWithoutGPUs(t *testing.T) {
-	_, err := newPlan(&inventory.Inventory{Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []team{{"vision", 1}}, "gpus")
+	_, err := newPlan(&inventory.Inventory{Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []team{{"vision", 1}}, options{})
 	expect.Says(t, err, "no node has NVIDIA GPUs")
+}
+
+func TestNoTopologyWithoutHostnames(t *testing.T) {
+	node := gpuNode("a", "NVIDIA-H100")
+	delete(node.Labels, corev1.LabelHostname)
+	_, err := newPlan(&inventory.Inventory{Nodes: []corev1.Node{node}}, []team{{"vision", 1}}, options{topology: true})
+	expect.Says(t, err, "nodes of pool h100 have no label kubernetes.io/hostname")
+}
+
+func TestFlavorsTakeTaints(t *testing.T) {
+	gke := taint("nvidia.com/gpu", "present")
+	cpuNode := *kit.ReadyNode("c", map[string]string{gpu.PoolLabel: "cpu"}, "cpu", "8")
+	cases := map[string]struct {
+		nodes []corev1.Node
+		want  kueue.ResourceFlavorSpec
+	}{
+		"pods without GPUs are kept away where they have nodes of their own": {
+			nodes: []corev1.Node{gpuNode("a", "NVIDIA-H100", gke), cpuNode},
+			want:  kueue.ResourceFlavorSpec{NodeTaints: []corev1.Taint{gke}},
+		},
+		"and let in where they have none": {
+			nodes: []corev1.Node{gpuNode("a", "NVIDIA-H100", gke)},
+			want:  kueue.ResourceFlavorSpec{Tolerations: []corev1.Toleration{{Key: gke.Key, Operator: corev1.TolerationOpEqual, Value: gke.Value, Effect: gke.Effect}}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			plan := expect.Must(newPlan(&inventory.Inventory{Nodes: tc.nodes}, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes}))(t)
+			for _, document := range plan.documents {
+				if flavor, ok := document.object.(*kueue.ResourceFlavor); ok && flavor.Name == "h100" {
+					expect.Same(t, "Unexpected flavor", tc.want, flavor.Spec, cmpopts.IgnoreFields(kueue.ResourceFlavorSpec{}, "NodeLabels"))
+				}
+			}
+		})
+	}
+}
+
+func TestShares(t *testing.T) {
+	nodes := func(product string, n int) []corev1.Node {
+		var nodes []corev1.Node
+		for i := range n {
+			nodes = append(nodes, gpuNode(fmt.Sprintf("%s-%d", product, i), product))
+		}
+		return nodes
+	}
+	broken := gpuNode("b", "A")
+	broken.Status.Allocatable = kit.Amounts("cpu", "96")
+	cases := map[string]struct {
+		nodes []corev1.Node
+		teams []int64
+		unit  string
+		// want are the GPUs of each team, by pool.
+		want    [][]string
+		remarks []string
+	}{
+		"whole nodes":                       {nodes: nodes("A", 4), teams: []int64{3, 1}, want: [][]string{{"24", "8"}}},
+		"a node without GPUs is nobody's":   {nodes: append(nodes("A", 2), broken), teams: []int64{1, 1}, want: [][]string{{"8", "8"}}},
+		"slices of GPUs by number":          {nodes: nodes("L4-SHARED", 1), teams: []int64{1, 1}, want: [][]string{{"4", "4"}}},
+		"no share, no node, and no remarks": {nodes: nodes("A", 2), teams: []int64{0, 1}, want: [][]string{{"0", "16"}}},
+		"what rounding gives in one pool is missed in the next": {
+			nodes: append(nodes("A", 4), nodes("B", 4)...), teams: []int64{60, 40}, want: [][]string{{"16", "16"}, {"24", "8"}},
+			remarks: []string{
+				"team-0 has 5 of 8 nodes (2 of a, 3 of b), where its share of 60 in 100 would be 4.8",
+				"team-1 has 3 of 8 nodes (2 of a, 1 of b), where its share of 40 in 100 would be 3.2",
+			},
+		},
+		"pools of one node": {
+			nodes: append(append(nodes("A", 1), nodes("B", 1)...), nodes("C", 1)...), teams: []int64{60, 40},
+			want:    [][]string{{"8", "0"}, {"0", "8"}, {"8", "0"}},
+			remarks: []string{"team-0 has 2 of 3 nodes (1 of a, 1 of c)", "team-1 has 1 of 3 nodes (1 of b)"},
+		},
+		"fewer nodes than teams": {
+			nodes: nodes("A", 1), teams: []int64{60, 40}, want: [][]string{{"8", "0"}},
+			remarks: []string{
+				"team-0 has 1 of 1 node (1 of a), where its share of 60 in 100 would be 0.6",
+				"team-1 has no node of 1, where its share of 40 in 100 would be 0.4, and only borrows GPUs",
+			},
+		},
+		"GPUs": {
+			nodes: nodes("A", 4), teams: []int64{60, 40}, unit: singleGPUs, want: [][]string{{"19", "13"}},
+			remarks: []string{"quotas of a are no whole nodes of 8 nvidia.com/gpu"},
+		},
+		"GPUs that come out as nodes": {nodes: nodes("A", 4), teams: []int64{50, 50}, unit: singleGPUs, want: [][]string{{"16", "16"}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var teams []team
+			for n, share := range tc.teams {
+				teams = append(teams, team{fmt.Sprintf("team-%d", n), share})
+			}
+			q := newQuotas(&inventory.Inventory{}, gpu.Pools(tc.nodes), teams, cmp.Or(tc.unit, wholeNodes))
+			var got [][]string
+			for p := range q.pools {
+				var of []string
+				for n := range teams {
+					amount := q.parts[p][n].amounts[gpu.Whole]
+					of = append(of, amount.String())
+				}
+				got = append(got, of)
+			}
+			expect.Same(t, "Unexpected GPUs", tc.want, got)
+			expect.Same(t, "Unexpected remarks", tc.remarks, q.rounding(), startsWith, cmpopts.EquateEmpty())
+		})
+	}
 }
 
 func TestPortion(t *testing.T) {
@@ -257,7 +379,7 @@ func TestParseTeams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := (&generate{teams: tc.args}).parseTeams()
 			expect.Says(t, err, tc.err)
-			expect.Same(t, "Unexpected teams", tc.want, got, cmp.AllowUnexported(team{}))
+			expect.Same(t, "Unexpected teams", tc.want, got, gocmp.AllowUnexported(team{}))
 		})
 	}
 }

@@ -18,34 +18,42 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 )
 
-// quotas are what the pools have to give.
+// quotas are what the teams have of the pools.
 type quotas struct {
+	teams []team
 	pools []gpu.Pool
-	// amounts of each pool, in the order of pools.
-	amounts []corev1.ResourceList
+	// parts of each pool, in the order of pools and of teams.
+	parts [][]part
 	// covered is every resource that some pool has, sorted. A PodSet that asks for one that
 	// is not covered would never be admitted, and pods with GPUs ask for CPU and memory, too.
 	covered []corev1.ResourceName
 }
 
-func newQuotas(i *inventory.Inventory, pools []gpu.Pool) *quotas {
-	q := &quotas{pools: pools}
+// part is what a team has of a pool.
+type part struct {
+	amounts corev1.ResourceList
+	// nodes is 0 in a pool that is not divided by nodes.
+	nodes int64
+}
+
+// newQuotas divides the pools. Slices of GPUs are shared by number: jobs for whole nodes are
+// not for them, nor for pools without GPUs.
+func newQuotas(i *inventory.Inventory, pools []gpu.Pool, teams []team, unit string) *quotas {
+	q := &quotas{teams: teams, pools: pools}
+	held, have := heldByNode(i.Pods), make([]int64, len(teams))
 	covered := map[corev1.ResourceName]bool{}
-	held := heldByNode(i.Pods)
 	for _, pool := range pools {
-		amounts := corev1.ResourceList{}
-		for _, node := range pool.Nodes {
-			for name, amount := range node.Status.Allocatable {
-				if countable(name) {
-					amount.Sub(held[node.Name][name])
-					add(amounts, name, amount)
-				}
+		divide := byAmount
+		if unit == wholeNodes && pool.Slicing == gpu.WholeGPUs {
+			divide = byNode
+		}
+		parts := divide(pool, held, teams, have)
+		for _, part := range parts {
+			for name, amount := range part.amounts {
+				covered[name] = covered[name] || amount.Sign() > 0
 			}
 		}
-		for name, amount := range amounts {
-			covered[name] = covered[name] || amount.Sign() > 0
-		}
-		q.amounts = append(q.amounts, amounts)
+		q.parts = append(q.parts, parts)
 	}
 	for _, name := range slices.Sorted(maps.Keys(covered)) {
 		if covered[name] {
@@ -53,6 +61,66 @@ func newQuotas(i *inventory.Inventory, pools []gpu.Pool) *quotas {
 		}
 	}
 	return q
+}
+
+// byNode gives one node after the other to the team that has the fewest for its share, those of
+// earlier pools counted: so what rounding gives a team in one pool it misses in the next.
+func byNode(pool gpu.Pool, held map[string]corev1.ResourceList, teams []team, have []int64) []part {
+	parts := newParts(teams)
+	for _, node := range pool.Nodes {
+		if gpu.Broken(node) {
+			continue
+		}
+		next := 0
+		for n := range teams {
+			// share / (2*have + 1), the rule of Sainte-Laguë.
+			if teams[n].share*(2*have[next]+1) > teams[next].share*(2*have[n]+1) {
+				next = n
+			}
+		}
+		have[next]++
+		parts[next].nodes++
+		for name, amount := range freeOf(node, held) {
+			add(parts[next].amounts, name, portion(name, amount, 0, []team{{share: 1}}))
+		}
+	}
+	return parts
+}
+
+func byAmount(pool gpu.Pool, held map[string]corev1.ResourceList, teams []team, _ []int64) []part {
+	total := corev1.ResourceList{}
+	for _, node := range pool.Nodes {
+		for name, amount := range freeOf(node, held) {
+			add(total, name, amount)
+		}
+	}
+	parts := newParts(teams)
+	for n := range teams {
+		for name, amount := range total {
+			parts[n].amounts[name] = portion(name, amount, n, teams)
+		}
+	}
+	return parts
+}
+
+func newParts(teams []team) []part {
+	parts := make([]part, len(teams))
+	for n := range parts {
+		parts[n].amounts = corev1.ResourceList{}
+	}
+	return parts
+}
+
+// freeOf returns what a node has for jobs.
+func freeOf(node *corev1.Node, held map[string]corev1.ResourceList) corev1.ResourceList {
+	amounts := corev1.ResourceList{}
+	for name, amount := range node.Status.Allocatable {
+		if countable(name) {
+			amount.Sub(held[node.Name][name])
+			amounts[name] = amount
+		}
+	}
+	return amounts
 }
 
 // countable leaves out what pods do not ask for as a container's resource.
@@ -88,13 +156,12 @@ func add(to corev1.ResourceList, name corev1.ResourceName, amount resource.Quant
 
 // of returns the quotas of a team: one group, since the resources of a pod have to come from
 // the same pool, with all pools in their order of preference.
-func (q *quotas) of(index int, teams []team) kueue.ResourceGroup {
+func (q *quotas) of(team int) kueue.ResourceGroup {
 	group := kueue.ResourceGroup{CoveredResources: q.covered}
 	for n := range q.pools {
 		flavor := kueue.FlavorQuotas{Name: kueue.ResourceFlavorReference(q.pools[n].Name)}
 		for _, name := range q.covered {
-			total := q.amounts[n][name]
-			flavor.Resources = append(flavor.Resources, kueue.ResourceQuota{Name: name, NominalQuota: portion(name, total, index, teams)})
+			flavor.Resources = append(flavor.Resources, kueue.ResourceQuota{Name: name, NominalQuota: q.parts[n][team].amounts[name]})
 		}
 		group.Flavors = append(group.Flavors, flavor)
 	}

@@ -35,8 +35,58 @@ func aboutPools(pools []gpu.Pool, nodes []corev1.Node) []string {
 		}
 	}
 	picked := slices.DeleteFunc(slices.Clone(pools), func(pool gpu.Pool) bool { return pool.NodeLabels == nil })
-	if !slices.ContainsFunc(picked, func(pool gpu.Pool) bool { return !hasGPUs(pool) || len(pool.Taints) == 0 }) {
-		remarks = append(remarks, "no pool takes pods without GPUs: a replicated job that asks for cpu or memory alone, as some launchers and initializers do, is not admitted")
+	if !slices.ContainsFunc(picked, takesAny) {
+		remarks = append(remarks, "no pool is for pods without GPUs: those that ask for cpu or memory go to nodes with GPUs, and those that ask for nothing, as initializers may, stay Pending unless some other node takes them")
+	}
+	return remarks
+}
+
+// aboutTopology is what a topology costs: Kueue finds no room for a pod that asks for nothing.
+const aboutTopology = "with a topology Kueue admits no TrainJob with a replicated job that asks for nothing, such as torchtune's initializers: have its runtime ask for some cpu, or leave --topology out"
+
+// rounding tells where the teams' parts are not their shares, or no whole nodes.
+func (q *quotas) rounding() []string {
+	var remarks []string
+	for n, t := range q.teams {
+		var have, all int64
+		var where []string
+		for p := range q.pools {
+			if nodes := q.parts[p][n].nodes; nodes > 0 {
+				where = append(where, fmt.Sprintf("%d of %s", nodes, q.pools[p].Name))
+				have += nodes
+			}
+			for _, part := range q.parts[p] {
+				all += part.nodes
+			}
+		}
+		if have*sum(q.teams) == all*t.share {
+			continue
+		}
+		due := fmt.Sprintf("where its share of %d in %d would be %.1f", t.share, sum(q.teams), float64(all)*float64(t.share)/float64(sum(q.teams)))
+		if have == 0 {
+			remarks = append(remarks, fmt.Sprintf("%s has no node of %d, %s, and only borrows GPUs: give it a larger share, or divide by --share-unit=%s", t.namespace, all, due, singleGPUs))
+			continue
+		}
+		remarks = append(remarks, fmt.Sprintf("%s has %d of %s (%s), %s: shares are whole nodes", t.namespace, have, plural(int(all), "node"), strings.Join(where, ", "), due))
+	}
+	return append(remarks, q.broken()...)
+}
+
+// broken tells of pools that are divided through nodes.
+func (q *quotas) broken() []string {
+	var remarks []string
+	for p := range q.pools {
+		pool := &q.pools[p]
+		if pool.Slicing != gpu.WholeGPUs {
+			continue
+		}
+		perNode := inventory.Allocatable(pool.Nodes[:1], pool.Resources[0])
+		if slices.ContainsFunc(q.parts[p], func(part part) bool {
+			has := part.amounts[pool.Resources[0]]
+			return part.nodes == 0 && perNode.Value() > 0 && has.Value()%perNode.Value() != 0
+		}) {
+			remarks = append(remarks, fmt.Sprintf("quotas of %s are no whole nodes of %s %s: what a team has beyond whole nodes does not come back for a job of whole nodes while others borrow", pool.Name, perNode.String(), pool.Resources[0]))
+		}
 	}
 	return remarks
 }
@@ -79,7 +129,7 @@ func immutable(have, want client.Object) string {
 		same := maps.Equal(have.Spec.NodeLabels, want.Spec.NodeLabels) && ptr.Equal(have.Spec.TopologyName, want.Spec.TopologyName) &&
 			equality.Semantic.DeepEqual(have.Spec.Tolerations, want.Spec.Tolerations)
 		if have.Spec.TopologyName != nil && !same {
-			return "a flavor with a topology keeps its labels and tolerations; delete it first, when no job runs on it"
+			return "a flavor with a topology keeps it, and its labels and tolerations; delete it first, when no job runs on it"
 		}
 	case *kueue.Topology:
 		if !equality.Semantic.DeepEqual(have.Spec, want.(*kueue.Topology).Spec) {

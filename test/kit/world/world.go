@@ -13,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -88,7 +89,12 @@ func (w *World) MakeNeeds(ctx context.Context, runtime string) {
 	types.MarkAsHelper()
 	needs, err := w.Cluster.Needs(ctx, w.Namespace, runtime)
 	w.g.Expect(err).NotTo(gomega.HaveOccurred())
-	w.Make(ctx, needs...)
+	for _, need := range needs {
+		// Another runtime may need the same.
+		if err := w.Get(ctx, client.ObjectKeyFromObject(need), need.DeepCopyObject().(client.Object)); apierrors.IsNotFound(err) {
+			w.Make(ctx, need)
+		}
+	}
 }
 
 // Pools makes the flavors h100 and a100, a ClusterQueue with quotas for them in this
