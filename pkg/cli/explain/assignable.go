@@ -77,6 +77,7 @@ func split[T any](items []T, wanted func(T) bool) (yes, no []T) {
 // time may bring counts more than what only people can change.
 func lacking(podSets []kueue.PodSet, verdicts []Verdict) State {
 	against, _ := refusals(podSets, verdicts)
+	against = useful(against)
 	var parts []string
 	best, cause := Reason{Lasting: true}, ""
 	for _, v := range against {
@@ -87,6 +88,15 @@ func lacking(podSets []kueue.PodSet, verdicts []Verdict) State {
 		}
 	}
 	return State{Reason: string(best.Code), Message: strings.Join(parts, "; "), Remedy: best.Remedy, Cause: cause, Stuck: best.Lasting}
+}
+
+// useful leaves out flavors that have nothing for a PodSet, unless it has no other.
+func useful(verdicts []Verdict) []Verdict {
+	return slices.DeleteFunc(slices.Clone(verdicts), func(v Verdict) bool {
+		return v.useless && slices.ContainsFunc(verdicts, func(other Verdict) bool {
+			return other.PodSet == v.PodSet && other.group == v.group && !other.useless
+		})
+	})
 }
 
 // causeOf leaves amounts out: more quota of a flavor helps all who lack it.
@@ -108,7 +118,7 @@ func (v Verdict) refusal() Reason {
 func brief(v Verdict, r Reason) string {
 	flavor := "flavor " + v.Flavor
 	switch r.Code {
-	case NotInQueue, FlavorMissing:
+	case NotInQueue, FlavorMissing, NoRequests:
 		return r.Message
 	case Selector:
 		return flavor + " is not what its node selector asks for"

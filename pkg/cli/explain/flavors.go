@@ -32,6 +32,8 @@ type Verdict struct {
 
 	// group is the resource group of the ClusterQueue; -1 for what is in none.
 	group int
+	// useless is set where the flavor has nothing of a resource that the PodSet asks for.
+	useless bool
 }
 
 // Amount is a resource in the quota of a flavor, as far as a ClusterQueue may use it.
@@ -72,6 +74,10 @@ type assigner struct {
 
 func (a *assigner) podSet(ps *kueue.PodSet) []Verdict {
 	requests := requestsOf(ps)
+	if len(requests) == 0 && a.needsTopology(ps) {
+		pods := Amount{Resource: corev1.ResourcePods, Requested: int64(ps.Count)}
+		return []Verdict{{PodSet: string(ps.Name), Amounts: []Amount{pods}, Reasons: []Reason{nothingAsked(a.cq, ps)}, group: -1}}
+	}
 	verdicts := a.uncovered(ps, requests)
 	for i, group := range a.cq.Spec.ResourceGroups {
 		wanted := covered(requests, group.CoveredResources)
@@ -139,14 +145,22 @@ func (a *assigner) verdict(ps *kueue.PodSet, name kueue.ResourceFlavorReference,
 		v.Amounts = append(v.Amounts, amount)
 		if reason != nil {
 			v.Reasons = append(v.Reasons, *reason)
+			v.useless = v.useless || reason.Code == TooMuch && amount.Max == 0
 		}
 	}
 	flavor := a.Cluster.Flavor(name)
 	switch {
+	case v.useless:
+		// Nothing else matters.
 	case flavor == nil && a.Cluster.Saw(flavors):
 		v.Reasons = append([]Reason{flavorMissing(a.cq.Name, string(name))}, v.Reasons...)
 	case flavor != nil:
-		v.Reasons = append(a.nodes(ps, flavor), v.Reasons...)
+		unfit := a.nodes(ps, flavor)
+		if len(v.Reasons) > 0 {
+			// Kueue looks for room where there is quota.
+			unfit = slices.DeleteFunc(unfit, func(r Reason) bool { return r.Code == Topology && !r.Lasting })
+		}
+		v.Reasons = append(unfit, v.Reasons...)
 	}
 	v.Reasons = append(v.Reasons, a.checks(name)...)
 	if v.Assigned {
@@ -220,6 +234,9 @@ func (a *assigner) nodes(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) []Reaso
 		return nil
 	}
 	if r := a.nodeFor(ps, flavor, tolerations); r != nil && !a.Cluster.LeadsAway(a.cq, kueue.ResourceFlavorReference(flavor.Name)) {
+		if !a.places(flavor) {
+			r.Warning, r.Message = true, r.Message+": Kueue does not look at that, so pods stay Pending"
+		}
 		return []Reason{*r}
 	}
 	if r := a.topologyFit(ps, flavor); r != nil {
@@ -228,8 +245,7 @@ func (a *assigner) nodes(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) []Reaso
 	return nil
 }
 
-// nodeFor looks whether any node of the flavor is what the scheduler would take, which
-// Kueue does only for topologies.
+// nodeFor looks whether any node of the flavor is what the scheduler would take.
 func (a *assigner) nodeFor(ps *kueue.PodSet, flavor *kueue.ResourceFlavor, tolerations []corev1.Toleration) *Reason {
 	found := a.Cluster.NodesOf(flavor)
 	if len(found) == 0 {
@@ -264,11 +280,11 @@ func tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
 		fits := true
 		for _, name := range sortedResources(requests) {
 			asked := requests[name] / int64(max(1, ps.Count))
-			if has := resources.ResourceValue(name, node.Status.Allocatable[name]); asked > has {
+			if asked > amountOf(node, name) {
 				fits = false
-				most := largest(on, name)
-				if asked > most && blamed == nil {
-					blamed = reason(podTooLarge(flavor, ps, name, asked, most))
+				largest := slices.MaxFunc(on, func(a, b *corev1.Node) int { return cmp.Compare(amountOf(a, name), amountOf(b, name)) })
+				if most := amountOf(largest, name); asked > most && blamed == nil {
+					blamed = reason(podTooLarge(flavor, ps, name, asked, most, largest.Name))
 				}
 			}
 		}
@@ -279,13 +295,8 @@ func tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
 	return blamed
 }
 
-// largest is what the largest node has of a resource.
-func largest(nodes []*corev1.Node, name corev1.ResourceName) int64 {
-	var most int64
-	for _, node := range nodes {
-		most = max(most, resources.ResourceValue(name, node.Status.Allocatable[name]))
-	}
-	return most
+func amountOf(node *corev1.Node, name corev1.ResourceName) int64 {
+	return resources.ResourceValue(name, node.Status.Allocatable[name])
 }
 
 // matches reports whether a pod's node selector and required affinity take a node with

@@ -79,7 +79,7 @@ func TestFlavors(t *testing.T) {
 					s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{maintenance}
 				}
 			}},
-			want: []told{warned("taint maintenance:NoSchedule of the flavor's nodes is not tolerated; Kueue does not look at it, so pods stay Pending")},
+			want: []told{warned("taint maintenance:NoSchedule of the flavor's nodes is not tolerated: Kueue does not look at that, so pods stay Pending")},
 		},
 		"a node selector for another flavor, with its owner": {
 			scene: changes{ofH100, pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"pool": "a100", "disk": "fast"} }), func(s *scene) {
@@ -90,8 +90,8 @@ func TestFlavors(t *testing.T) {
 		},
 		"a node selector that no node has": {
 			scene: changes{pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"disk": "fast"} }), taken("a100", 2)},
-			want: []told{warned("node selector disk=fast matches no node of the flavor: Kueue looks only at labels that the flavor has, so pods stay Pending"),
-				{Flavor: "a100", Messages: []string{"node selector disk=fast matches no node of the flavor: Kueue looks only at labels that the flavor has, so pods stay Pending", a100.Messages[0]}}},
+			want: []told{warned("node selector disk=fast matches no node of the flavor: Kueue does not look at that, so pods stay Pending"),
+				{Flavor: "a100", Messages: []string{"node selector disk=fast matches no node of the flavor: Kueue does not look at that, so pods stay Pending", a100.Messages[0]}}},
 		},
 		"an affinity to other nodes": {
 			scene: changes{pod(func(p *corev1.PodSpec) {
@@ -103,7 +103,7 @@ func TestFlavors(t *testing.T) {
 		},
 		"a flavor without nodes": {
 			scene: changes{func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }},
-			want:  []told{warned("no node has the flavor's labels pool=h100: Kueue would admit the job, and its pods stay Pending"), a100},
+			want:  []told{warned("no node has the flavor's labels pool=h100: Kueue does not look at that, so pods stay Pending"), a100},
 		},
 		"a flavor without nodes, of jobs that run in other clusters": {
 			scene: changes{func(s *scene) {
@@ -151,6 +151,31 @@ func TestFlavors(t *testing.T) {
 			scene: changes{topology(nil)},
 			want:  []told{skipped("the flavor is for topology-aware scheduling only, which the PodSet does not ask for"), a100},
 		},
+		"a pod larger than any node of a topology": {
+			scene: changes{onlyTopologies, ofH100, pod(func(p *corev1.PodSpec) { p.Containers[0].Resources = kit.GPUResources("9") }), func(s *scene) { s.Workload.Spec.PodSets[0].Count = 1 }},
+			want:  []told{skipped("a pod asks for 9 GPUs, and the largest node of the flavor, h100-0, has 8")},
+		},
+		"a node selector that no node of a topology has": {
+			scene: changes{onlyTopologies, ofH100, pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"disk": "fast"} })},
+			want:  []told{skipped("node selector disk=fast matches no node of the flavor")},
+		},
+		"a topology whose quota is in use": {
+			scene: changes{onlyTopologies, taken("h100", 3)},
+			want:  []told{skipped("8 of 32 GPUs are free"), {Flavor: "a100", Messages: []string{`topology "racks" allows to fit only 2 out of 4 pod(s)`, a100.Messages[0]}}},
+		},
+		"a flavor that has nothing of what is asked": {
+			scene: changes{func(s *scene) {
+				s.inventory.ClusterQueues[0] = clusterQueue("gpus", "", quota("cpu", "0"), quota("h100", "32"))
+				s.inventory.Flavors = append(s.inventory.Flavors, flavor("cpu"))
+			}},
+			want: []told{{Flavor: "cpu", Messages: []string{"ClusterQueue gpus has no quota of it for nvidia.com/gpu"}}, h100},
+		},
+		"a replicated job that asks for nothing of a topology": {
+			scene: changes{onlyTopologies, ofH100, func(s *scene) {
+				s.Workload.Spec.PodSets = []kueue.PodSet{kit.PodSet("initializer", 1), podSet("node", 4)}
+			}},
+			want: []told{{Messages: []string{"replicated job initializer asks for nothing, and Kueue admits no such pods by a topology"}}, h100},
+		},
 		"a ClusterQueue that is stopped": {
 			scene: changes{func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }},
 			want:  []told{h100, a100},
@@ -176,6 +201,12 @@ func topology(request *kueue.PodSetTopologyRequest) func(*scene) {
 		s.inventory.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks")
 		s.Workload.Spec.PodSets[0].TopologyRequest = request
 	}
+}
+
+// onlyTopologies has all flavors have the levels of topology, of which the job asks for none.
+func onlyTopologies(s *scene) {
+	topology(nil)(s)
+	s.inventory.Flavors[1].Spec.TopologyName = s.inventory.Flavors[0].Spec.TopologyName
 }
 
 // lent has ClusterQueue gpus in a cohort with a lender. Limits are of what the first borrows and the

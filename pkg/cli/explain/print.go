@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -256,9 +257,9 @@ func (p *printer) podSets(e *Explanation) error {
 // remedies says what helps with each flavor, unless the state has said it.
 func (p *printer) remedies(e *Explanation) {
 	var told []string
-	for _, v := range e.Flavors {
+	for _, v := range useful(e.Flavors) {
 		for _, r := range v.Reasons {
-			line := fmt.Sprintf("  %s: %s", v.Flavor, r.Remedy)
+			line := fmt.Sprintf("  %s: %s", cmp.Or(v.Flavor, v.PodSet), r.Remedy)
 			if r.Remedy == "" || r.Remedy == e.State.Remedy || !r.Lasting && v.refusal().Lasting || slices.Contains(told, line) {
 				continue
 			}

@@ -39,6 +39,8 @@ const (
 	TooLarge Code = "PodTooLarge"
 	// Topology: the topology request does not fit, or the flavor has no such topology.
 	Topology Code = "TopologyDoesNotFit"
+	// NoRequests: the PodSet asks for nothing, which no topology takes.
+	NoRequests Code = "NothingRequested"
 	// Check: an admission check of the flavor is not active.
 	Check Code = "AdmissionCheckInactive"
 )
@@ -100,25 +102,24 @@ func taintOfFlavor(flavor string, ps *kueue.PodSet, taint corev1.Taint) Reason {
 }
 
 func taintOfNodes(flavor string, ps *kueue.PodSet, taint corev1.Taint) Reason {
-	return Reason{Code: Taint, Lasting: true, Warning: true,
-		Message: fmt.Sprintf("taint %s of the flavor's nodes is not tolerated; Kueue does not look at it, so pods stay Pending", taint.ToString()),
+	return Reason{Code: Taint, Lasting: true,
+		Message: fmt.Sprintf("taint %s of the flavor's nodes is not tolerated", taint.ToString()),
 		Remedy: fmt.Sprintf("add the taint to spec.nodeTaints and a toleration of %s to spec.tolerations of ResourceFlavor %s, or the toleration to replicated job %s",
 			taint.Key, flavor, ps.Name),
 	}
 }
 
 func noNodes(flavor *kueue.ResourceFlavor) Reason {
-	return Reason{Code: NoNode, Lasting: true, Warning: true,
-		Message: fmt.Sprintf("no node has the flavor's labels %s: Kueue would admit the job, and its pods stay Pending", labels.Set(flavor.Spec.NodeLabels)),
+	return Reason{Code: NoNode, Lasting: true,
+		Message: fmt.Sprintf("no node has the flavor's labels %s", labels.Set(flavor.Spec.NodeLabels)),
 		Remedy:  fmt.Sprintf("label nodes so, or fix spec.nodeLabels of ResourceFlavor %s; with an autoscaler, nothing", flavor.Name),
 	}
 }
 
-func podTooLarge(flavor string, ps *kueue.PodSet, name corev1.ResourceName, asked, most int64) Reason {
-	return Reason{Code: TooLarge, Lasting: true, Warning: true,
-		Message: fmt.Sprintf("a pod asks for %s, and no node of the flavor has more than %s: Kueue counts only the sum, so pods stay Pending",
-			quantity(name, asked), number(name, most)),
-		Remedy: fmt.Sprintf("ask for less per pod of replicated job %s, and for more pods; or add larger nodes to flavor %s", ps.Name, flavor),
+func podTooLarge(flavor string, ps *kueue.PodSet, name corev1.ResourceName, asked, most int64, largest string) Reason {
+	return Reason{Code: TooLarge, Lasting: true,
+		Message: fmt.Sprintf("a pod asks for %s, and the largest node of the flavor, %s, has %s", quantity(name, asked), largest, number(name, most)),
+		Remedy:  fmt.Sprintf("ask for less per pod of replicated job %s, and for more pods; or add larger nodes to flavor %s", ps.Name, flavor),
 	}
 }
 
@@ -126,6 +127,15 @@ func topologyOnly(flavor string, ps *kueue.PodSet) Reason {
 	return Reason{Code: Topology, Lasting: true,
 		Message: "the flavor is for topology-aware scheduling only, which the PodSet does not ask for",
 		Remedy:  fmt.Sprintf("annotate the pods of replicated job %s with kueue.x-k8s.io/podset-unconstrained-topology: \"true\" to use flavor %s", ps.Name, flavor),
+	}
+}
+
+// nothingAsked is for a PodSet that gets no flavor, and so none with a topology.
+func nothingAsked(cq *kueue.ClusterQueue, ps *kueue.PodSet) Reason {
+	return Reason{Code: NoRequests, Lasting: true,
+		Message: fmt.Sprintf("replicated job %s asks for nothing, and Kueue admits no such pods by a topology", ps.Name),
+		Remedy: fmt.Sprintf("have the pods of replicated job %s ask for something that ClusterQueue %s has, such as some cpu, or have flavors without a topology there: kubectl trainjob pools generate makes such",
+			ps.Name, cq.Name),
 	}
 }
 
@@ -151,7 +161,7 @@ func noLevel(flavor string, ps *kueue.PodSet, topology *kueue.Topology, level st
 
 // noRoom has Kueue's own words, which count the nodes and why they do not do.
 func noRoom(why string) Reason {
-	return Reason{Code: Topology, Message: why, Remedy: "wait until pods nearby have ended"}
+	return Reason{Code: Topology, Message: why, Remedy: "wait until pods nearby have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts"}
 }
 
 // neverRoom is for what would not fit on empty nodes; instead is what would, empty for nothing.
@@ -165,8 +175,11 @@ func neverRoom(flavor string, ps *kueue.PodSet, why, instead string) Reason {
 }
 
 func tooMuch(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amount) Reason {
-	return Reason{Code: TooMuch, Lasting: true,
-		Message: fmt.Sprintf("ClusterQueue %s has %s at the most", cq.Name, quantity(at.Resource, a.Max)),
+	message := fmt.Sprintf("ClusterQueue %s has %s at the most", cq.Name, quantity(at.Resource, a.Max))
+	if a.Max == 0 {
+		message = fmt.Sprintf("ClusterQueue %s has no quota of it for %s", cq.Name, at.Resource)
+	}
+	return Reason{Code: TooMuch, Lasting: true, Message: message,
 		Remedy: fmt.Sprintf("ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor %s in ClusterQueue %s by %s",
 			at.Flavor, cq.Name, quantity(at.Resource, a.Requested-a.Max)),
 	}

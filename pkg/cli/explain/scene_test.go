@@ -209,6 +209,22 @@ func ofH100(s *scene) {
 	*flavors = (*flavors)[:1]
 }
 
+// ofTwo leaves the ClusterQueue with the first two of its flavors.
+func ofTwo(s *scene) {
+	flavors := &s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors
+	*flavors = (*flavors)[:2]
+}
+
+// beside adds a flavor in front that has no GPUs, and the topology of the others.
+func beside(name string) func(*scene) {
+	return func(s *scene) {
+		without := flavor(name)
+		without.Spec.TopologyName = s.inventory.Flavors[0].Spec.TopologyName
+		s.inventory.Flavors = append(s.inventory.Flavors, without)
+		s.inventory.ClusterQueues[0] = clusterQueue("gpus", "", quota(name, "0"), quota("h100", "32"), quota("a100", "16"))
+	}
+}
+
 // reserved is the job with quota of h100, and placed the job admitted to it.
 func reserved(s *scene) { admit(s.Workload, "gpus", "h100") }
 

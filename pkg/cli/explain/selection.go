@@ -32,8 +32,8 @@ func (f *Facts) selectorWithoutNode(flavor string, on []*corev1.Node, ps *kueue.
 		return slices.ContainsFunc(on, func(n *corev1.Node) bool { return n.Labels[key] == value })
 	})
 	what := f.selection(ps, nowhere)
-	return Reason{Code: Selector, Lasting: true, Warning: true,
-		Message: fmt.Sprintf("%s matches no node of the flavor: Kueue looks only at labels that the flavor has, so pods stay Pending", what),
+	return Reason{Code: Selector, Lasting: true,
+		Message: fmt.Sprintf("%s matches no node of the flavor", what),
 		Remedy:  fmt.Sprintf("take %s out of replicated job %s, or label nodes of flavor %s so", what, ps.Name, flavor),
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // What states say, in words that several have.
@@ -203,8 +204,32 @@ func TestStateOf(t *testing.T) {
 				s.PodSets[0].Template.Spec.Containers[0].Resources.Requests[gpu.Whole] = resource.MustParse("16")
 			}},
 			want: stuck(NotCreated, "PodTooLarge", "asks for 16 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100, "+
-				"but a pod asks for 16 GPUs, and no node of the flavor has more than 8: Kueue counts only the sum, so pods stay Pending",
+				"but a pod asks for 16 GPUs, and the largest node of the flavor, h100-0, has 8: Kueue does not look at that, so pods stay Pending",
 				"ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100"),
+		},
+		"pods larger than any node of a topology": {
+			scene: changes{onlyTopologies, beside("cpu"), func(s *scene) { s.Workload.Spec.PodSets[0] = kit.PodSet("node", 1, "nvidia.com/gpu", "9") }},
+			want: stuck(Waiting, "PodTooLarge", waits+": needs 9 GPUs, flavor h100: a pod asks for 9 GPUs, and the largest node of the flavor, h100-0, has 8; "+
+				"flavor a100: a pod asks for 9 GPUs, and the largest node of the flavor, a100-0, has 8"+alone,
+				"ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100"),
+		},
+		"a node selector that no node of a topology has": {
+			scene: changes{onlyTopologies, ofH100, func(s *scene) {
+				s.Workload.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"}
+			}},
+			want: stuck(Waiting, "SelectorMismatch", needs32+"flavor h100 is not what its node selector asks for"+alone,
+				"take node selector disk=fast out of replicated job node, or label nodes of flavor h100 so"),
+		},
+		"a topology whose quota is in use, beside a flavor without GPUs": {
+			scene: changes{onlyTopologies, beside("cpu"), ofTwo, taken("h100", 3)},
+			want:  state(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitOrRise),
+		},
+		"a replicated job that asks for nothing of a topology": {
+			scene: changes{onlyTopologies, func(s *scene) {
+				s.Workload.Spec.PodSets = []kueue.PodSet{kit.PodSet("initializer", 1), podSet("node", 4)}
+			}},
+			want: stuck(Waiting, "NothingRequested", needs32+"replicated job initializer asks for nothing, and Kueue admits no such pods by a topology"+alone,
+				"have the pods of replicated job initializer ask for something that ClusterQueue gpus has, such as some cpu, or have flavors without a topology there: kubectl trainjob pools generate makes such"),
 		},
 		"a manifest whose runtime may not be read": {
 			scene: changes{manifestOf, func(s *scene) {
@@ -508,7 +533,7 @@ func TestStateOf(t *testing.T) {
 		"a manifest whose pods no node would take": {
 			scene: changes{manifestOf, func(s *scene) { s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"} }},
 			want: stuck(NotCreated, "SelectorMismatch",
-				couldHave32+", but node selector disk=fast matches no node of the flavor: Kueue looks only at labels that the flavor has, so pods stay Pending",
+				couldHave32+", but node selector disk=fast matches no node of the flavor: Kueue does not look at that, so pods stay Pending",
 				"take node selector disk=fast out of replicated job node, or label nodes of flavor h100 so"),
 		},
 		"a manifest without a queue": {

@@ -47,7 +47,7 @@ func hasLevel(topology *kueue.Topology, level string) bool {
 // topologyFit asks Kueue's own placement, first with the nodes as they are and then with
 // empty ones: what does not fit there never will.
 func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reason {
-	if flavor.Spec.TopologyName == nil || !a.Cluster.Saw(pods) || !a.Cluster.Saw(workloads) {
+	if !a.places(flavor) || !a.Cluster.Saw(pods) || !a.Cluster.Saw(workloads) {
 		return nil
 	}
 	why := a.noPlacement(a.Cluster.now, ps, flavor)
@@ -58,6 +58,21 @@ func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *
 		return reason(noRoom(why))
 	}
 	return reason(neverRoom(flavor.Name, ps, why, a.instead(ps, flavor)))
+}
+
+// places reports whether Kueue looks for nodes in a flavor before it gives quota: where an admission
+// check makes the nodes, or leads to other clusters, it looks later.
+func (a *assigner) places(flavor *kueue.ResourceFlavor) bool {
+	queue := a.Cluster.now.ClusterQueue(kueue.ClusterQueueReference(a.cq.Name))
+	return flavor.Spec.TopologyName != nil && queue != nil &&
+		!queue.HasMultiKueueAdmissionCheck() && !queue.HasProvRequestAdmissionCheck(kueue.ResourceFlavorReference(flavor.Name))
+}
+
+// needsTopology reports whether Kueue takes only a flavor with a topology for a PodSet. One of a
+// group has that of the group.
+func (a *assigner) needsTopology(ps *kueue.PodSet) bool {
+	grouped := ps.TopologyRequest != nil && ps.TopologyRequest.PodSetGroupName != nil
+	return ps.Count > 0 && !grouped && (kueuelib.IsExplicitlyRequestingTopology(*ps) || a.Cluster.onlyTopologies(a.cq))
 }
 
 // anyTopology reports whether a flavor of the ClusterQueue has a topology.
