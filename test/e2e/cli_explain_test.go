@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -99,6 +100,24 @@ var _ = Describe("kubectl trainjob explain", func() {
 		Expect(reasonOf(e, w.Name("a100")).Code).To(Equal(explain.TooMuch))
 		w.eventuallyKueueSays(ctx, "waits", "insufficient unused quota")
 		Expect(w.eventuallyExplained(ctx, "ahead", explain.Waiting, string(explain.TooMuch)).State.Stuck).To(BeTrue())
+	}, SpecTimeout(specTimeout))
+
+	It("tells of a container that crashes over and over, in its back-off and between, and how to read its last words", func(ctx context.Context) {
+		w, pods := newRunning(ctx, "llm")
+		crashed := corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "CUDA error", StartedAt: metav1.Now(), FinishedAt: metav1.Now()}
+		for what, now := range map[string]corev1.ContainerState{
+			"back-off": {Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			"a run":    {Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(10 * time.Second))}},
+		} {
+			By(what)
+			pod := get(ctx, w, &corev1.Pod{}, pods[0].Name)
+			status := &pod.Status.ContainerStatuses[0]
+			status.RestartCount, status.State, status.LastTerminationState = 4, now, corev1.ContainerState{Terminated: &crashed}
+			Expect(w.Status().Update(ctx, pod)).To(Succeed())
+			e := w.eventuallyExplained(ctx, "llm", explain.Starting, "CrashLoopBackOff")
+			Expect(e.State.Message).To(ContainSubstring("was started again 4 times; the last run ended with exit code 1: CUDA error"))
+			Expect(e.State.Remedy).To(Equal("kubectl trainjob logs -n " + w.Namespace + " llm --previous"))
+		}
 	}, SpecTimeout(specTimeout))
 
 	It("tells of a borrowing limit", func(ctx context.Context) {

@@ -27,6 +27,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
@@ -614,6 +615,49 @@ func TestStuckTrainJobs(t *testing.T) {
 	expect.Same(t, "Unexpected problem", want, problem)
 	f.managerConfig("waitForJobSet: 2h")
 	finds(t, f)
+}
+
+// TestPodsOfStuckTrainJobs has a job called stuck by what its pod waits for, and since when.
+func TestPodsOfStuckTrainJobs(t *testing.T) {
+	const loop = "CrashLoopBackOff"
+	made := func(minutes int, waits, event string) func(*Facts) {
+		return func(f *Facts) {
+			at := metav1.NewTime(now.Add(-time.Duration(minutes) * time.Minute))
+			owned := func(name, label, by string) metav1.ObjectMeta {
+				return metav1.ObjectMeta{Namespace: "jobs", Name: name, UID: types.UID("its-" + name), CreationTimestamp: at,
+					Labels:          map[string]string{jobsetapi.JobSetNameKey: "llm", label: by},
+					OwnerReferences: []metav1.OwnerReference{{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", Name: "llm", UID: "llm", Controller: ptr.To(true)}}}
+			}
+			f.TrainJobs = []trainjob.TrainJob{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "llm", UID: "llm", CreationTimestamp: at, Labels: map[string]string{kit.QueueLabel: "queue"}}}}
+			f.Workloads = []kueue.Workload{{ObjectMeta: owned("wl", "", "")}}
+			for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
+				f.Workloads[0].Status.Conditions = append(f.Workloads[0].Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: at})
+			}
+			f.JobSets = []jobsetapi.JobSet{{ObjectMeta: owned("llm", "", "")}}
+			f.Jobs = []batchv1.Job{{ObjectMeta: owned("llm-node-0", jobsetapi.ReplicatedJobNameKey, "node")}}
+			pod := corev1.Pod{ObjectMeta: owned("llm-node-0-0", batchv1.JobNameLabel, "llm-node-0"), Spec: corev1.PodSpec{NodeName: "n"}}
+			pod.Status.Phase = corev1.PodPending
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waits}}}}
+			if waits == loop {
+				pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
+			}
+			f.Pods = []corev1.Pod{pod}
+			if event != "" {
+				f.Events = []corev1.Event{{Reason: event, InvolvedObject: corev1.ObjectReference{UID: pod.UID}, LastTimestamp: at}}
+			}
+		}
+	}
+	isStuck := func(command string) []Finding { return one(Error, "TrainJobStuck", "TrainJob jobs/llm", command) }
+	describe := isStuck("kubectl -n jobs describe pod llm-node-0-0")
+	eachFinds(t, map[string]broken{
+		"a container is made":                  {change: made(1, "ContainerCreating", "")},
+		"a container is made for too long":     {change: made(6, "ContainerCreating", ""), want: describe},
+		"an image is pulled":                   {change: made(6, "ContainerCreating", explain.ImagePulled)},
+		"an image is pulled for too long":      {change: made(21, "ContainerCreating", explain.ImagePulled), want: describe},
+		"who may not see events does not know": {change: all(made(6, "ContainerCreating", ""), func(f *Facts) { f.Unread[events] = errors.New("forbidden") })},
+		"no image to be pulled":                {change: made(1, "ImagePullBackOff", ""), want: describe},
+		"a container crashes":                  {change: made(1, loop, ""), want: isStuck("kubectl trainjob logs -n jobs llm --previous")},
+	})
 }
 
 func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {

@@ -35,7 +35,7 @@ type Facts struct {
 	Cluster *explain.Cluster
 
 	Namespaces []corev1.Namespace
-	// Events are warnings about TrainJobs.
+	// Events are warnings, and what kubelets say of images that they pull.
 	Events    []corev1.Event
 	TrainJobs []trainjob.TrainJob
 	JobSets   []jobsetapi.JobSet

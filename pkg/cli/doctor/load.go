@@ -150,8 +150,9 @@ func (l *loader) inventory(ctx context.Context) {
 func (l *loader) trainJobs(ctx context.Context) {
 	f := l.facts
 	list(ctx, l, namespaceKind, &corev1.NamespaceList{}, func(list *corev1.NamespaceList) { f.Namespaces = list.Items })
-	list(ctx, l, events, &corev1.EventList{}, func(list *corev1.EventList) { f.Events = list.Items },
-		client.MatchingFields{"type": corev1.EventTypeWarning})
+	for _, told := range []client.MatchingFields{{"type": corev1.EventTypeWarning}, {"involvedObject.kind": "Pod", "reason": explain.ImagePulled}} {
+		list(ctx, l, events, &corev1.EventList{}, func(list *corev1.EventList) { f.Events = append(f.Events, list.Items...) }, told)
+	}
 	list(ctx, l, trainJobs, &trainjob.List{}, func(list *trainjob.List) { f.TrainJobs = list.Items })
 	list(ctx, l, jobSets, &jobsetapi.JobSetList{}, func(list *jobsetapi.JobSetList) { f.JobSets = list.Items })
 	list(ctx, l, jobs, &batchv1.JobList{}, func(list *batchv1.JobList) { f.Jobs = list.Items }, client.HasLabels{jobsetapi.JobSetNameKey})

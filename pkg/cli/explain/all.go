@@ -53,10 +53,10 @@ func ReadAll(ctx context.Context, c client.Client, jobs []trainjob.TrainJob, nam
 	if err != nil {
 		return nil, err
 	}
-	s := &surveyor{client: c, namespace: namespace, survey: &Survey{}, children: map[types.NamespacedName]*children{}, workloads: map[types.UID]*kueue.Workload{}, ahead: map[types.NamespacedName]*kueue.Workload{}, warnings: map[types.UID][]corev1.Event{}}
+	s := &surveyor{client: c, namespace: namespace, survey: &Survey{}, children: map[types.NamespacedName]*children{}, workloads: map[types.UID]*kueue.Workload{}, ahead: map[types.NamespacedName]*kueue.Workload{}, events: map[types.UID][]corev1.Event{}}
 	s.readNamespaced(ctx, i)
 	s.readChildren(ctx)
-	s.readWarnings(ctx)
+	s.readEvents(ctx)
 	s.readNamespaces(ctx)
 	if s.err != nil {
 		return nil, s.err
@@ -98,9 +98,10 @@ type surveyor struct {
 
 	workloads map[types.UID]*kueue.Workload
 	// ahead are the Workloads that MultiKueue has made for jobs which do not own them yet.
-	ahead      map[types.NamespacedName]*kueue.Workload
-	children   map[types.NamespacedName]*children
-	warnings   map[types.UID][]corev1.Event
+	ahead    map[types.NamespacedName]*kueue.Workload
+	children map[types.NamespacedName]*children
+	// events are by the UID of what they are about.
+	events     map[types.UID][]corev1.Event
 	namespaces map[string]*corev1.Namespace
 }
 
@@ -189,13 +190,28 @@ func (s *surveyor) readChildren(ctx context.Context) {
 	}
 }
 
-func (s *surveyor) readWarnings(ctx context.Context) {
-	var events corev1.EventList
-	s.list(ctx, "events", &events, client.MatchingFields{"involvedObject.kind": trainjob.GVK.Kind, "type": corev1.EventTypeWarning})
-	slices.SortStableFunc(events.Items, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
-	for n := range events.Items {
-		uid := events.Items[n].InvolvedObject.UID
-		s.warnings[uid] = append(s.warnings[uid], events.Items[n])
+// readEvents reads warnings about TrainJobs and, where a kubelet has yet to make containers, what is
+// said of pods.
+func (s *surveyor) readEvents(ctx context.Context) {
+	wanted := []client.MatchingFields{{"involvedObject.kind": trainjob.GVK.Kind, "type": corev1.EventTypeWarning}}
+	for _, of := range s.children {
+		if slices.ContainsFunc(of.pods, unmadePod) {
+			wanted = append(wanted, aboutPods...)
+			break
+		}
+	}
+	var all []corev1.Event
+	for _, fields := range wanted {
+		var events corev1.EventList
+		if s.survey.Saw("events") {
+			s.list(ctx, "events", &events, fields)
+		}
+		all = append(all, events.Items...)
+	}
+	slices.SortStableFunc(all, latestFirst)
+	for n := range all {
+		uid := all[n].InvolvedObject.UID
+		s.events[uid] = append(s.events[uid], all[n])
 	}
 }
 
@@ -217,7 +233,7 @@ func (s *surveyor) readNamespaces(ctx context.Context) {
 func (s *surveyor) facts(job *trainjob.TrainJob, field patch.Field) *Facts {
 	f := &Facts{
 		Now: time.Now(), Field: field, Job: job, Manager: s.manager, Kueue: s.kueue, KueueUnseen: s.kueueUnseen, Cluster: s.cluster, Namespace: s.namespaces[job.Namespace],
-		Workload: s.workloadOf(job), WorkloadUnseen: !s.survey.Saw(workloads), Warnings: s.warnings[job.UID],
+		Workload: s.workloadOf(job), WorkloadUnseen: !s.survey.Saw(workloads), Warnings: s.events[job.UID], WarningsUnseen: !s.survey.Saw("events"),
 	}
 	if f.Workload != nil {
 		f.PodSets = f.Workload.Spec.PodSets
@@ -225,6 +241,9 @@ func (s *surveyor) facts(job *trainjob.TrainJob, field patch.Field) *Facts {
 	of := s.children[client.ObjectKeyFromObject(job)]
 	if of != nil && of.jobSet != nil && metav1.IsControlledBy(of.jobSet, job) {
 		f.JobSet, f.Jobs, f.Pods = of.jobSet, of.jobs, of.pods
+		for n := range of.pods {
+			f.PodEvents = append(f.PodEvents, s.events[of.pods[n].UID]...)
+		}
 	}
 	return f
 }

@@ -174,7 +174,7 @@ func jobSetLinks(f *Facts) []Link {
 
 // replicatedJobLinks returns the Jobs of a replicated job, or says why there are none.
 func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob) []Link {
-	groups := podGroups(f.Pods)
+	groups := f.podGroups()
 	var links []Link
 	for i := range f.Jobs {
 		job := &f.Jobs[i]
@@ -217,7 +217,7 @@ func jobLink(f *Facts, job *batchv1.Job) Link {
 		l.State, l.WaitsFor = "Suspended", "its JobSet to be resumed"
 	case f.PodsUnseen:
 		l.State = fmt.Sprintf("Active, %s ready", show.Count(int64(ptr.Deref(job.Status.Ready, 0)), "pod"))
-	case !slices.ContainsFunc(podGroups(f.Pods), func(g PodGroup) bool { return g.Job == job.Name }):
+	case !slices.ContainsFunc(f.podGroups(), func(g PodGroup) bool { return g.Job == job.Name }):
 		l.WaitsFor = "its pods to be made"
 	}
 	return l

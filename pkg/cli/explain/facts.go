@@ -61,6 +61,9 @@ type Facts struct {
 	PodsUnseen bool
 	// Warnings are warning events about the job and what was made of it, the latest first.
 	Warnings []corev1.Event
+	// PodEvents are what kubelets say of pods whose containers they make, the latest first: which
+	// image they pull, and what goes wrong.
+	PodEvents []corev1.Event
 	// WarningsUnseen is set where the user may not list the events of the namespace.
 	WarningsUnseen bool
 

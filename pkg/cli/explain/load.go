@@ -105,7 +105,7 @@ func (r *Reader) Facts(ctx context.Context, job *trainjob.TrainJob) (*Facts, err
 	if err != nil {
 		return nil, err
 	}
-	for _, read := range []func(context.Context, *Facts) error{r.readWorkload, r.readChildren, r.readWarnings} {
+	for _, read := range []func(context.Context, *Facts) error{r.readWorkload, r.readChildren, r.readWarnings, r.readPodEvents} {
 		if err := read(ctx, f); err != nil {
 			return nil, err
 		}
@@ -208,9 +208,33 @@ func (r *Reader) readWarnings(ctx context.Context, f *Facts) error {
 		return fmt.Errorf("listing the events of namespace %s: %w", f.Job.Namespace, err)
 	}
 	f.Warnings = slices.DeleteFunc(list.Items, func(e corev1.Event) bool { return !slices.Contains(of, e.InvolvedObject.UID) })
-	slices.SortStableFunc(f.Warnings, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
+	slices.SortStableFunc(f.Warnings, latestFirst)
 	return nil
 }
+
+// readPodEvents reads what kubelets say of the job's pods, where they have yet to make containers.
+func (r *Reader) readPodEvents(ctx context.Context, f *Facts) error {
+	if f.WarningsUnseen || !slices.ContainsFunc(f.Pods, unmadePod) {
+		return nil
+	}
+	for _, fields := range aboutPods {
+		var list corev1.EventList
+		if err := r.client.List(ctx, &list, client.InNamespace(f.Job.Namespace), fields); err != nil {
+			return fmt.Errorf("listing the events of pods of namespace %s: %w", f.Job.Namespace, err)
+		}
+		f.PodEvents = append(f.PodEvents, list.Items...)
+	}
+	slices.SortStableFunc(f.PodEvents, latestFirst)
+	return nil
+}
+
+// aboutPods are the events that tell why containers do not run yet.
+var aboutPods = []client.MatchingFields{
+	{"involvedObject.kind": "Pod", "type": corev1.EventTypeWarning},
+	{"involvedObject.kind": "Pod", "reason": ImagePulled},
+}
+
+func latestFirst(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) }
 
 // eventTime is when an event was seen last, in whatever field its writer noted it.
 func eventTime(e *corev1.Event) time.Time {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 	"sigs.k8s.io/yaml"
 
@@ -68,6 +69,7 @@ func (h *harness) client() client.WithWatch {
 	return kit.Fake(expect.Must(cluster.Scheme())(h), h.objects...).
 		WithIndex(&corev1.Event{}, "involvedObject.uid", func(o client.Object) []string { return []string{string(o.(*corev1.Event).InvolvedObject.UID)} }).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
+		WithIndex(&corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }).
 		WithIndex(&corev1.Event{}, "type", func(o client.Object) []string { return []string{o.(*corev1.Event).Type} }).
 		WithInterceptorFuncs(interceptor.Funcs{List: h.list, Get: h.get, SubResourceGet: h.subResource}).Build()
 }
@@ -129,6 +131,45 @@ func queued() []client.Object {
 	s := newScene()
 	s.Job.Spec.RuntimeRef.Name = "torch"
 	return []client.Object{s.Job, s.Workload, &s.inventory.LocalQueues[0], &s.inventory.ClusterQueues[0], &s.inventory.Flavors[0], &s.inventory.Flavors[1]}
+}
+
+// TestPodEvents has what kubelets say told in both ways of reading, while there is a pod to be made.
+func TestPodEvents(t *testing.T) {
+	cases := map[string]struct {
+		change func(*corev1.Pod)
+		want   []string
+	}{
+		"a pod to be made":   {change: onNode(1), want: []string{"FailedMount", ImagePulled}},
+		"a pod without node": {change: func(*corev1.Pod) {}},
+		"a pod that runs":    {change: func(p *corev1.Pod) { onNode(1)(p); runningPod(p) }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(admitted, withPods(1, tc.change))
+			s.Job.Spec.RuntimeRef.Name = "torch"
+			s.JobSet.OwnerReferences = s.Workload.OwnerReferences
+			objects := []client.Object{s.Job, s.Workload, s.JobSet, &s.Pods[0]}
+			s.Pods[0].Namespace, s.Pods[0].Labels = "team", map[string]string{jobsetapi.JobSetNameKey: "llm"}
+			for minutes, reason := range []string{"FailedMount", ImagePulled, "Pulled"} {
+				e := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: reason, Namespace: "team"}, Type: corev1.EventTypeNormal, Reason: reason,
+					InvolvedObject: corev1.ObjectReference{Kind: "Pod", UID: s.Pods[0].UID}, LastTimestamp: minutesAgo(minutes)}
+				if reason == "FailedMount" {
+					e.Type = corev1.EventTypeWarning
+				}
+				objects = append(objects, e)
+			}
+			h := &harness{T: t, objects: objects}
+			one := expect.Must(h.reader().Facts(t.Context(), s.Job))(t)
+			all := expect.Must(ReadAll(t.Context(), h.client(), []trainjob.TrainJob{*s.Job}, ""))(t)
+			for how, f := range map[string]*Facts{"one": one, "all": all.Facts[0]} {
+				var got []string
+				for i := range f.PodEvents {
+					got = append(got, f.PodEvents[i].Reason)
+				}
+				expect.Same(t, "Unexpected events, read of "+how, tc.want, got)
+			}
+		})
+	}
 }
 
 func TestFacts(t *testing.T) {

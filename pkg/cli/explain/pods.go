@@ -7,14 +7,33 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+)
+
+const (
+	// making is how long a kubelet may take to make the containers of a pod before people are told
+	// that it does not: to mount volumes, set up the network, and pull small images.
+	making = 5 * time.Minute
+	// pulling is how long it may pull an image; those for training have tens of gigabytes.
+	pulling = 20 * time.Minute
+	// healed is how long a container runs until the kubelet forgets that it crashed before.
+	healed = 10 * time.Minute
+)
+
+// The reasons of pods that a kubelet works on, in its words.
+const (
+	containerCreating = "ContainerCreating"
+	podInitializing   = "PodInitializing"
+	crashLoop         = "CrashLoopBackOff"
 )
 
 // PodGroup is pods of one Job that are in the same state.
@@ -25,49 +44,78 @@ type PodGroup struct {
 	// Reason is one word: Running, Unschedulable, AdmissionGate, ImagePullBackOff.
 	Reason string `json:"reason"`
 	// Message is what scheduler or kubelet say.
-	Message string   `json:"message,omitempty"`
-	Pods    []string `json:"pods"`
-	Nodes   []string `json:"nodes,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Restarts is how often a container that crashes over and over was started again, in the pod
+	// where that was most often, and ExitCode what its last run ended with.
+	Restarts int32    `json:"restarts,omitempty"`
+	ExitCode *int32   `json:"exitCode,omitempty"`
+	Pods     []string `json:"pods"`
+	Nodes    []string `json:"nodes,omitempty"`
 
-	since metav1.Time
+	// due is when the first of them counts as stuck; zero for never.
+	due time.Time
 }
 
 // podGroups groups pods by Job and state, in order of their names.
-func podGroups(pods []corev1.Pod) []PodGroup {
-	pods = slices.Clone(pods)
+func (f *Facts) podGroups() []PodGroup {
+	pods := slices.Clone(f.Pods)
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	var groups []PodGroup
 	for i := range pods {
-		state, reason, message := podState(&pods[i])
-		job := pods[i].Labels[batchv1.JobNameLabel]
-		at := slices.IndexFunc(groups, func(g PodGroup) bool { return g.Job == job && g.Reason == reason && g.Message == message })
+		found := f.podState(&pods[i])
+		found.Job = pods[i].Labels[batchv1.JobNameLabel]
+		at := slices.IndexFunc(groups, found.alike)
 		if at < 0 {
 			at = len(groups)
-			groups = append(groups, PodGroup{Job: job, State: state, Reason: reason, Message: message, since: pods[i].CreationTimestamp})
+			groups = append(groups, found)
 		}
-		groups[at].Pods = append(groups[at].Pods, pods[i].Name)
-		if node := pods[i].Spec.NodeName; node != "" && !slices.Contains(groups[at].Nodes, node) {
-			groups[at].Nodes = append(groups[at].Nodes, node)
+		g := &groups[at]
+		if found.Restarts > g.Restarts {
+			g.Restarts, g.Message = found.Restarts, found.Message
+		}
+		if found.due.Before(g.due) {
+			g.due = found.due
+		}
+		g.Pods = append(g.Pods, pods[i].Name)
+		if node := pods[i].Spec.NodeName; node != "" && !slices.Contains(g.Nodes, node) {
+			g.Nodes = append(g.Nodes, node)
 		}
 	}
 	return groups
 }
 
+// alike reports whether pods are in the same state. Those that crash differ in how often they did,
+// and in their last words.
+func (g PodGroup) alike(o PodGroup) bool {
+	if g.Reason == crashLoop && g.Restarts > 0 && o.Restarts > 0 && ptr.Equal(g.ExitCode, o.ExitCode) {
+		o.Message = g.Message
+	}
+	return o.Job == g.Job && o.Reason == g.Reason && o.Message == g.Message
+}
+
 // podState tells what a pod does, or what keeps it from doing so.
-func podState(pod *corev1.Pod) (state, reason, message string) {
+func (f *Facts) podState(pod *corev1.Pod) PodGroup {
 	phase := string(pod.Status.Phase)
+	due := pod.CreationTimestamp.Add(patience)
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return "Terminating", "Terminating", ""
-	case pod.Status.Phase == corev1.PodRunning:
-		if reason, message := waitingContainer(pod); reason != "" {
-			return phase, reason, message
-		}
-		return phase, phase, ""
-	case pod.Status.Phase != corev1.PodPending && phase != "":
-		return phase, phase, pod.Status.Message
-	case len(pod.Spec.SchedulingGates) > 0:
-		return "Gated", gateReason(pod.Spec.SchedulingGates[0].Name), "scheduling gate " + pod.Spec.SchedulingGates[0].Name
+		return PodGroup{State: "Terminating", Reason: "Terminating"}
+	case pod.Status.Phase != corev1.PodPending && pod.Status.Phase != corev1.PodRunning && phase != "":
+		return PodGroup{State: phase, Reason: phase, Message: pod.Status.Message}
+	case pod.Status.Phase != corev1.PodRunning && len(pod.Spec.SchedulingGates) > 0:
+		gate := pod.Spec.SchedulingGates[0].Name
+		return PodGroup{State: "Gated", Reason: gateReason(gate), Message: "scheduling gate " + gate, due: due}
+	}
+	phase = cmp.Or(phase, string(corev1.PodPending))
+	if g := f.crashing(pod); g != nil {
+		g.State, g.due = phase, due
+		return *g
+	}
+	if reason, message := waitingContainer(pod); reason != "" {
+		return PodGroup{State: phase, Reason: reason, Message: message, due: due}
+	}
+	if phase == string(corev1.PodRunning) {
+		return PodGroup{State: phase, Reason: phase}
 	}
 	if c := find(pod.Status.Conditions, func(c *corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
@@ -76,12 +124,110 @@ func podState(pod *corev1.Pod) (state, reason, message string) {
 		if reason == corev1.PodReasonUnschedulable {
 			reason, _ = unschedulable(c.Message)
 		}
-		return "Pending", reason, c.Message
+		if reason == "TooManyPods" {
+			due = time.Time{}
+		}
+		return PodGroup{State: phase, Reason: reason, Message: c.Message, due: due}
 	}
-	if reason, message := waitingContainer(pod); reason != "" {
-		return "Pending", reason, message
+	if pod.Spec.NodeName != "" {
+		return f.beingMade(pod)
 	}
-	return "Pending", "Pending", ""
+	return PodGroup{State: phase, Reason: "Pending", due: due}
+}
+
+// beingMade is for a pod on a node whose containers do not run yet.
+func (f *Facts) beingMade(pod *corev1.Pod) PodGroup {
+	if name := initializing(pod); name != "" {
+		return PodGroup{State: "Pending", Reason: podInitializing, Message: fmt.Sprintf("init container %s runs", name)}
+	}
+	begun := makingSince(pod)
+	g := PodGroup{State: "Pending", Reason: containerCreating, due: begun.Add(making)}
+	told := find(f.PodEvents, func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod.UID && !eventTime(e).Before(begun) })
+	switch {
+	case told == nil && f.WarningsUnseen:
+		g.due = begun.Add(pulling)
+	case told == nil:
+	case told.Reason == ImagePulled:
+		g.Message, g.due = told.Message, eventTime(told).Add(pulling)
+	default:
+		g.Message = told.Reason + ": " + told.Message
+	}
+	return g
+}
+
+// ImagePulled is the reason of the kubelet's event before it pulls an image.
+const ImagePulled = "Pulling"
+
+// unmadePod reports whether a kubelet has yet to make containers of a pod.
+func unmadePod(pod corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil
+}
+
+// initializing names the init container that works; empty for none. A sidecar goes on beside the
+// containers.
+func initializing(pod *corev1.Pod) string {
+	for _, status := range pod.Status.InitContainerStatuses {
+		of := find(pod.Spec.InitContainers, func(c *corev1.Container) bool { return c.Name == status.Name })
+		if status.State.Running != nil && (of == nil || of.RestartPolicy == nil) {
+			return status.Name
+		}
+	}
+	return ""
+}
+
+// makingSince is when the step that a kubelet works on began, by all that it has finished before.
+func makingSince(pod *corev1.Pod) time.Time {
+	begun := pod.CreationTimestamp.Time
+	later := func(t metav1.Time) {
+		if t.After(begun) {
+			begun = t.Time
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Status == corev1.ConditionTrue {
+			later(c.LastTransitionTime)
+		}
+	}
+	for _, status := range pod.Status.InitContainerStatuses {
+		if ended := status.State.Terminated; ended != nil {
+			later(ended.FinishedAt)
+		}
+	}
+	return begun
+}
+
+// crashing is for a pod with a container that fails again and again, whether it runs just now or not;
+// nil for none. A run that lasts longer than the last one may be the one that does not fail.
+func (f *Facts) crashing(pod *corev1.Pod) *PodGroup {
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		last := status.LastTerminationState.Terminated
+		if status.State.Terminated != nil {
+			last = status.State.Terminated
+		}
+		between := status.State.Waiting != nil && status.State.Waiting.Reason == crashLoop
+		switch {
+		case last == nil || last.ExitCode == 0 && !between:
+			continue
+		case between:
+		case status.RestartCount < 2:
+			continue
+		case status.State.Running != nil:
+			as := min(2*last.FinishedAt.Sub(last.StartedAt.Time)+patience, healed)
+			if f.Now.Sub(status.State.Running.StartedAt.Time) > as {
+				continue
+			}
+		}
+		message := fmt.Sprintf("container %s was started again %s; the last run ended with exit code %d",
+			status.Name, show.Count(int64(status.RestartCount), "time"), last.ExitCode)
+		if last.Reason != "" && last.Reason != "Error" && last.Reason != "Completed" {
+			message += " (" + last.Reason + ")"
+		}
+		if lines := strings.Split(strings.TrimSpace(last.Message), "\n"); lines[0] != "" {
+			message += ": " + lines[len(lines)-1]
+		}
+		return &PodGroup{Reason: crashLoop, Message: message, Restarts: status.RestartCount, ExitCode: &last.ExitCode}
+	}
+	return nil
 }
 
 func gateReason(gate string) string {
@@ -97,7 +243,7 @@ func gateReason(gate string) string {
 // waitingContainer returns why a container does not run, unless it is only being made.
 func waitingContainer(pod *corev1.Pod) (reason, message string) {
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if w := status.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+		if w := status.State.Waiting; w != nil && w.Reason != "" && w.Reason != containerCreating && w.Reason != podInitializing {
 			return w.Reason, cmp.Or(w.Message, "container "+status.Name+" waits")
 		}
 	}
@@ -117,6 +263,9 @@ func (g PodGroup) text() string {
 	return text
 }
 
+// stuck reports whether they have not got as far for longer than that takes.
+func (g PodGroup) stuck(now time.Time) bool { return !g.due.IsZero() && now.After(g.due) }
+
 // firstSentence is what of a long message is worth a line.
 func firstSentence(message string) string {
 	first, _, _ := strings.Cut(message, ". ")
@@ -134,7 +283,13 @@ func (g PodGroup) remedy(f *Facts) string {
 	case corev1.PodReasonUnschedulable, "VolumeClaimMissing", "VolumeClaimUnbound", "TooManyPods":
 		_, remedy := unschedulable(g.Message)
 		return remedy
-	case "Pending":
+	case containerCreating:
+		if !g.stuck(f.Now) {
+			return ""
+		}
+	case crashLoop:
+		return fmt.Sprintf("kubectl trainjob logs -n %s %s --previous", f.Job.Namespace, f.Job.Name)
+	case "Pending", podInitializing:
 		return ""
 	}
 	return fmt.Sprintf("kubectl -n %s describe pod %s", f.Job.Namespace, g.Pods[0])

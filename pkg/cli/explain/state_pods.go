@@ -111,13 +111,12 @@ func starting(f *Facts) *State {
 	if f.PodsUnseen {
 		return f.byJobs(s)
 	}
-	groups := podGroups(f.Pods)
 	var missing []string
-	for _, g := range groups {
+	for _, g := range f.podGroups() {
 		if g.blocked() {
 			missing = append(missing, g.text())
-			if s.Reason == "" {
-				s.Reason, s.Remedy, s.Cause, s.Stuck = g.Reason, g.remedy(f), firstSentence(g.Message), f.overdue(g.since) && g.Reason != "TooManyPods"
+			if s.Reason == "" || g.stuck(f.Now) && !s.Stuck {
+				s.Reason, s.Remedy, s.Cause, s.Stuck = g.Reason, g.remedy(f), firstSentence(g.Message), g.stuck(f.Now)
 				if r := f.misplaced(); r != nil && g.Reason == corev1.PodReasonUnschedulable {
 					s.Reason, s.Remedy, s.Cause, s.Stuck = string(r.Code), r.Remedy, r.Message, true
 					missing = append(missing, r.Message)

@@ -128,17 +128,20 @@ func (c *kubelets) reader(prefix bool, options corev1.PodLogOptions) (r *reader,
 
 func TestReadAll(t *testing.T) {
 	first, second := pod("node", 0, 0, "node"), pod("node", 0, 1, "node")
-	late := pod("node", 0, 2, "node")
+	first.Status.ContainerStatuses[0].RestartCount, second.Status.ContainerStatuses[0].RestartCount = 1, 1
+	late, steady := pod("node", 0, 2, "node"), pod("node", 0, 3, "node")
 	late.Status.ContainerStatuses = nil
 	c := &kubelets{logs: map[string]string{first.Name + "/node": "a\nb", second.Name + "/node": "c\n"}}
 	r, out, errOut := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](7), Previous: true})
-	expect.NoError(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late, second, first}, c.open)))
+	expect.NoError(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{steady, late, second, first}, c.open)))
 	expect.Same(t, "Unexpected lines", "[node-0-0] a\n[node-0-0] b\n[node-0-1] c\n", out.String())
-	expect.Same(t, "Unexpected notes", "note: node-0-2 (pod llm-node-0-2-xyz) has not started: Running\n", errOut.String())
+	expect.Same(t, "Unexpected notes", "note: node-0-2 (pod llm-node-0-2-xyz) has not started: Running\nnote: node-0-3 (pod llm-node-0-3-xyz) was not started again\n", errOut.String())
 	expect.Same(t, "Unexpected options", corev1.PodLogOptions{Container: "node", TailLines: ptr.To[int64](7), Previous: true}, c.asked[0])
 
 	delete(c.logs, second.Name+"/node")
 	expect.Says(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{first, second}, c.open)), "node-0-1 (pod llm-node-0-1-xyz): no such log")
+	expect.Says(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{steady}, c.open)), "without --previous")
+	r.options.Previous = false
 	expect.Says(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late}, c.open)), "--follow")
 }
 

@@ -98,7 +98,8 @@ func (r *reader) read(ctx context.Context, t *target, options corev1.PodLogOptio
 	return nil
 }
 
-// readAll prints one log after the other. A container that has not begun has none.
+// readAll prints one log after the other. A container that has not begun has none, and one that was
+// not started again none of before.
 func (r *reader) readAll(ctx context.Context, targets []target) error {
 	var errs []error
 	read := 0
@@ -108,13 +109,21 @@ func (r *reader) readAll(ctx context.Context, targets []target) error {
 			fmt.Fprintf(r.errOut, "note: %s (pod %s) has not started: %s\n", t.prefix, t.pod.Name, t.waits)
 			continue
 		}
+		if r.options.Previous && t.restarts == 0 {
+			fmt.Fprintf(r.errOut, "note: %s (pod %s) was not started again\n", t.prefix, t.pod.Name)
+			continue
+		}
 		if err := r.read(ctx, t, r.options, func(line []byte) error { return r.printer.line(line, t.prefix) }); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		read++
 	}
-	if read == 0 && len(errs) == 0 {
+	switch {
+	case read > 0 || len(errs) > 0:
+	case r.options.Previous:
+		errs = append(errs, errors.New("no container was started again: without --previous there is what they say now"))
+	default:
 		errs = append(errs, errors.New("no container has started: --follow waits for them"))
 	}
 	return errors.Join(errs...)
