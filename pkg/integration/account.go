@@ -6,7 +6,6 @@ import (
 	"context"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,16 +57,9 @@ func (f accountFacts) of(ctx context.Context, wl *kueue.Workload) ledger.Facts {
 	if f.userLabel != "" {
 		facts.User = job.Labels[f.userLabel]
 	}
-	switch {
-	case facts.WaitsForPods:
-	case job.ManagedExternally():
-		// Its Jobs are in another cluster.
-		if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil && kueuelib.IsAdmitted(wl) {
-			facts.Started = admitted.LastTransitionTime.Time
-		}
-	default:
+	if !facts.WaitsForPods {
 		jobs, _ := state.ChildJobsOf(ctx, f.env.state, &job)
-		facts.Started = ledger.StartOf(jobs)
+		facts.Started = ledger.StartOf(&job, wl, jobs)
 	}
 	return facts
 }

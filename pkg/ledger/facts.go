@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -27,8 +28,15 @@ func EndOf(job *trainjob.TrainJob) (at time.Time, outcome string) {
 	return time.Time{}, ""
 }
 
-// StartOf returns when the first of some Jobs began to run, zero where none has.
-func StartOf(jobs []batchv1.Job) time.Time {
+// StartOf returns when pods of a TrainJob with this Workload began to run, zero where none has: with the
+// first of its Jobs or, where these are in another cluster, with the admission.
+func StartOf(job *trainjob.TrainJob, wl *kueue.Workload, jobs []batchv1.Job) time.Time {
+	if job.ManagedExternally() {
+		if admitted, is := since(wl, kueue.WorkloadAdmitted); is {
+			return admitted
+		}
+		return time.Time{}
+	}
 	var first time.Time
 	for i := range jobs {
 		if at := jobs[i].Status.StartTime; at != nil && (first.IsZero() || at.Time.Before(first)) {

@@ -72,13 +72,20 @@ func (h *history) perhapsDies() {
 	}
 }
 
+func (h *history) readings() []Reading {
+	var all []Reading
+	for _, j := range h.jobs {
+		all = append(all, Read(j.DeepCopy(), Facts{WaitsForPods: true}))
+	}
+	return all
+}
+
+func (h *history) there(uid types.UID) bool { return h.jobs[uid] != nil }
+
 func (h *history) comesBack() {
 	c := expect.Must(decode(h.saved))(h.t)
 	h.book, h.kept, h.up = c.book(at(h.now)), 0, true
-	for _, j := range h.jobs {
-		h.book.Observe(Read(j.DeepCopy(), Facts{WaitsForPods: true}), at(h.now), c.Saved)
-	}
-	h.book.Vanished(c.Saved, at(h.now), func(held *Holding) bool { return h.jobs[held.UID] != nil })
+	h.book.catchUp(h.readings(), h.there, c.Saved, at(h.now))
 }
 
 // ended takes note of the truth of a run.

@@ -7,7 +7,7 @@
 // Workload proves, holding.go puts versions together, book.go has the sums; all three are pure.
 // What the objects do not tell any more, because quota was given back or a Workload is gone, is
 // saved in a ConfigMap before (checkpoint.go, store.go), so that a restart or another leader
-// counts on from there. ledger.go is the book of this process, follow.go lets it follow the caches,
+// counts on from there, and so may others who read it (saved.go). ledger.go is the book of this process, follow.go lets it follow the caches,
 // collector.go tells Prometheus.
 package ledger
 
@@ -247,14 +247,15 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 		return err
 	}
 	there := map[types.UID]bool{}
+	var readings []Reading
 	for i := range workloads.Items {
 		wl := &workloads.Items[i]
 		there[wl.UID] = true
 		if OfTrainJob(wl) {
-			book.Observe(Read(wl, l.options.Facts(ctx, wl)), now, known)
+			readings = append(readings, Read(wl, l.options.Facts(ctx, wl)))
 		}
 	}
-	book.Vanished(known, now, func(h *Holding) bool { return there[h.UID] })
+	book.catchUp(readings, func(uid types.UID) bool { return there[uid] }, known, now)
 	l.book, l.noted, l.failing, l.failed = book, map[types.UID]noted{}, time.Time{}, time.Time{}
 	l.want(fresh)
 	return nil

@@ -109,7 +109,7 @@ var _ = Describe("kubectl trainjob timeline", func() {
 })
 
 var _ = Describe("kubectl trainjob usage", func() {
-	It("prints what the Workloads of the cluster tell, by queue, flavor and user", func(ctx context.Context) {
+	It("prints the manager's ledger by queue and flavor, and by user what the Workloads tell", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		job := w.Job("llm").GPUs("8").Obj()
 		job.Labels["example.com/user"] = "ann"
@@ -139,13 +139,32 @@ var _ = Describe("kubectl trainjob usage", func() {
 
 		Expect(w.usage(ctx, Default, "--by", "flavor").Lines[0].Flavor).To(Equal(w.Name("h100")))
 		Expect(w.usage(ctx, Default, "--by", "user", "--user-label", "example.com/user").Lines[0].User).To(Equal("ann"))
+		Expect(w.usage(ctx, Default).Source).To(Equal("ledger"))
 		stdout, stderr, code := plugin(ctx, "usage", "-n", w.Namespace, "-o", "csv")
 		Expect(code).To(BeZero())
-		Expect(stderr).To(ContainSubstring("this is only what the Workloads in the cluster tell now"))
+		Expect(stderr).To(ContainSubstring("when the manager's ledger began"))
 		rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(rows).To(HaveLen(2))
 		Expect(rows[1]).To(ContainElements(w.Name("gpus"), "GPU-hours"))
+	}, SpecTimeout(specTimeout))
+
+	It("has no 0 for what was used by a run that was evicted, and by a job that is gone", func(ctx context.Context) {
+		w, _ := newRunning(ctx, "llm")
+		w.EventuallyCondition(ctx, "llm", kueue.WorkloadPodsReady)
+		// Times are whole seconds: what has run for less is 0.
+		Eventually(ctx, func(g Gomega) { g.Expect(w.usage(ctx, g).Lines).To(ContainElement(HaveField("Running", Not(BeZero())))) }).Should(Succeed())
+		w.Activate(ctx, "llm", false)
+		w.EventuallyAtTheGate(ctx, "llm")
+		lost := func(g Gomega) { g.Expect(w.usage(ctx, g).Lines).To(ConsistOf(HaveField("Lost", Not(BeZero())))) }
+		Eventually(ctx, lost).Should(Succeed())
+		gone := w.Job("llm").Obj()
+		Expect(w.Delete(ctx, gone)).To(Succeed())
+		w.EventuallyGone(ctx, gone)
+		lost(Default)
+
+		bill := printed[usage.Bill](ctx, Default, "usage", "-n", w.Namespace, "--since", "1s")
+		Expect(bill.Source).To(Equal("cluster"), "the ledger has no bill of a second")
 	}, SpecTimeout(specTimeout))
 
 	It("says what is wrong with a flag, and what one may not see", func(ctx context.Context) {

@@ -19,7 +19,8 @@ import (
 type Bill struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Source is prometheus or cluster.
+	// Source is ledger, prometheus or, for what the Workloads alone tell, cluster: what is 0 there is
+	// not known.
 	Source string `json:"source"`
 	By     string `json:"by"`
 	// Notes say what the bill does not have.
@@ -49,6 +50,13 @@ type Line struct {
 	Failed  float64 `json:"failed"`
 	Deleted float64 `json:"deleted"`
 }
+
+// Where a bill is from.
+const (
+	fromLedger     = "ledger"
+	fromPrometheus = "prometheus"
+	fromWorkloads  = "cluster"
+)
 
 // What a bill may be split by.
 const (

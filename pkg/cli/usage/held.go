@@ -28,23 +28,33 @@ type view struct {
 	jobs      map[types.UID]*trainjob.TrainJob
 	workloads []kueue.Workload
 	// children are the Jobs by the JobSet's name, which is that of the TrainJob.
-	children  map[types.NamespacedName][]batchv1.Job
-	userLabel string
+	children map[types.NamespacedName][]batchv1.Job
+	// there has all Workloads, also of others than TrainJobs.
+	there map[types.UID]bool
+	// waitsForPods is whether Kueue waits for pods.
+	waitsForPods bool
+	// userLabel is the label of TrainJobs that says whose they are; userUnknown is set where the
+	// manager has one that may not be read.
+	userLabel   string
+	userUnknown bool
 }
 
 // readView reads a namespace, or all.
-func readView(ctx context.Context, c client.Reader, namespace, userLabel string) (*view, error) {
+func readView(ctx context.Context, c client.Reader, namespace string) (*view, error) {
 	jobs, err := cluster.TrainJobs(ctx, c, namespace)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{jobs: map[types.UID]*trainjob.TrainJob{}, children: map[types.NamespacedName][]batchv1.Job{}, userLabel: userLabel}
+	v := &view{jobs: map[types.UID]*trainjob.TrainJob{}, children: map[types.NamespacedName][]batchv1.Job{}, there: map[types.UID]bool{}}
 	for i := range jobs {
 		v.jobs[jobs[i].UID] = &jobs[i]
 	}
 	var workloads kueue.WorkloadList
 	if err := c.List(ctx, &workloads, client.InNamespace(namespace)); err != nil {
 		return nil, unread("Workloads", err)
+	}
+	for i := range workloads.Items {
+		v.there[workloads.Items[i].UID] = true
 	}
 	v.workloads = slices.DeleteFunc(workloads.Items, func(wl kueue.Workload) bool { return !ledger.OfTrainJob(&wl) })
 	var children batchv1.JobList
@@ -55,6 +65,7 @@ func readView(ctx context.Context, c client.Reader, namespace, userLabel string)
 		name := types.NamespacedName{Namespace: job.Namespace, Name: job.Labels[jobsetapi.JobSetNameKey]}
 		v.children[name] = append(v.children[name], job)
 	}
+	v.waitsForPods = waitsForPods(ctx, c, v.workloads)
 	return v, nil
 }
 
@@ -65,36 +76,48 @@ func unread(kind string, err error) error {
 	return fmt.Errorf("reading %s: %w", kind, err)
 }
 
-// bill returns what the Workloads prove of a time, and what they do not.
-func (v *view) bill(from, to time.Time) ([]ledger.Total, []string) {
-	waits := v.waitsForPods()
-	readings := make([]ledger.Reading, 0, len(v.workloads))
-	for i := range v.workloads {
-		readings = append(readings, ledger.Read(&v.workloads[i], v.facts(&v.workloads[i], waits)))
+// waitsForPods reports whether Kueue waits for pods. For who may not read its configuration it does
+// where some Workload says that they are ready.
+func waitsForPods(ctx context.Context, c client.Reader, workloads []kueue.Workload) bool {
+	if cfg, err := cluster.KueueConfiguration(ctx, c); err == nil && cfg != nil {
+		return cfg.WaitForPodsReady != nil
 	}
-	held, ended := ledger.Prove(readings, from, to)
-	return append(held, ended...), []string{
-		"this is only what the Workloads in the cluster tell now: jobs that are gone, and runs that were evicted, are missing; --prometheus has the whole bill",
-	}
-}
-
-// waitsForPods reports whether Kueue waits for pods: then some Workload says that they are ready.
-func (v *view) waitsForPods() bool {
-	return slices.ContainsFunc(v.workloads, func(wl kueue.Workload) bool {
+	return slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
 		return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady) != nil
 	})
 }
 
-func (v *view) facts(wl *kueue.Workload, waits bool) ledger.Facts {
-	facts := ledger.Facts{WaitsForPods: waits}
+// account returns what the ledger comes to, with what Workloads tell since it was saved.
+func (v *view) account(saved *ledger.Saved, now time.Time, namespace string) []ledger.Total {
+	totals := saved.Totals(v.readings(), func(uid types.UID) bool { return v.there[uid] }, now)
+	return slices.DeleteFunc(totals, func(t ledger.Total) bool { return namespace != "" && t.Namespace != namespace })
+}
+
+// bill returns what the Workloads alone prove of a time.
+func (v *view) bill(from, to time.Time) []ledger.Total {
+	held, ended := ledger.Prove(v.readings(), from, to)
+	return append(held, ended...)
+}
+
+func (v *view) readings() []ledger.Reading {
+	readings := make([]ledger.Reading, 0, len(v.workloads))
+	for i := range v.workloads {
+		readings = append(readings, ledger.Read(&v.workloads[i], v.facts(&v.workloads[i])))
+	}
+	return readings
+}
+
+func (v *view) facts(wl *kueue.Workload) ledger.Facts {
+	facts := ledger.Facts{WaitsForPods: v.waitsForPods, UserUnknown: v.userUnknown}
 	job := v.jobs[metav1.GetControllerOfNoCopy(wl).UID]
 	if job == nil {
+		facts.UserUnknown = true
 		return facts
 	}
 	facts.JobEnded, facts.Outcome = ledger.EndOf(job)
 	if v.userLabel != "" {
 		facts.User = job.Labels[v.userLabel]
 	}
-	facts.Started = ledger.StartOf(v.children[client.ObjectKeyFromObject(job)])
+	facts.Started = ledger.StartOf(job, wl, v.children[client.ObjectKeyFromObject(job)])
 	return facts
 }

@@ -55,7 +55,11 @@ func orNone(text string) string {
 // printTable prints a bill for eyes.
 func printTable(out io.Writer, paint show.Paint, b Bill) error {
 	if len(b.Lines) == 0 {
-		fmt.Fprintf(out, "Nothing was used since %s.\n", b.From.UTC().Format(time.RFC3339))
+		nothing := "Nothing was used"
+		if b.Source == fromWorkloads {
+			nothing = "No Workload tells that something was used"
+		}
+		fmt.Fprintf(out, "%s since %s.\n", nothing, b.From.UTC().Format(time.RFC3339))
 	} else if err := tableOf(b).Print(out, paint, ""); err != nil {
 		return err
 	}
@@ -78,11 +82,33 @@ func tableOf(b Bill) *show.Table {
 			row = append(row, cell)
 		}
 		for _, a := range amounts {
-			row = append(row, strconv.FormatFloat(a.value(line), 'f', 2, 64))
+			row = append(row, b.cell(a.value(line)))
 		}
 		table.Row(row...)
 	}
 	return table
+}
+
+// least is the least amount that two digits tell.
+const least = 0.01
+
+// cell is an amount for eyes: what was used is not 0.
+func (b Bill) cell(hours float64) string {
+	switch {
+	case hours == 0 && b.Source == fromWorkloads:
+		return "?"
+	case hours > 0 && hours < least/2:
+		return fmt.Sprintf("<%.2f", least)
+	}
+	return strconv.FormatFloat(hours, 'f', 2, 64)
+}
+
+// inFull is an amount for spreadsheets; empty where it is not known.
+func (b Bill) inFull(hours float64) string {
+	if hours == 0 && b.Source == fromWorkloads {
+		return ""
+	}
+	return strconv.FormatFloat(hours, 'f', -1, 64)
 }
 
 // printCSV prints a bill for spreadsheets, amounts in full.
@@ -101,7 +127,7 @@ func printCSV(out io.Writer, b Bill) error {
 			l.ClusterQueue, l.Namespace, l.LocalQueue, l.User, l.Flavor, l.Resource, l.Unit,
 		}
 		for _, a := range amounts {
-			row = append(row, strconv.FormatFloat(a.value(l), 'f', -1, 64))
+			row = append(row, b.inFull(a.value(l)))
 		}
 		if err := w.Write(row); err != nil {
 			return err

@@ -2,13 +2,15 @@
 
 // Package usage is the command that prints who used how much: the bill.
 //
-// usage.go is the command, bill.go what it prints, print.go prints it. prometheus.go asks Prometheus
-// for the ledger, clusters.go whether it has that of one cluster only, epochs.go reads what it has.
-// held.go reads off the Workloads of the cluster what those tell, hints.go finds jobs that lose more
-// than they need to.
+// usage.go is the command and where the bill is from, bill.go what it prints, print.go prints it.
+// prometheus.go asks Prometheus for the ledger, clusters.go whether it has that of one cluster only,
+// epochs.go reads what it has. held.go reads off the Workloads of the cluster what those tell, by
+// themselves or since the manager's ledger was saved, hints.go finds jobs that lose more than they
+// need to.
 package usage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +19,14 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 )
 
@@ -33,14 +38,16 @@ was gone. USEFUL, LOST, FAILED and DELETED are the running hours of runs that en
 in success, by an eviction, in failure, and because somebody deleted the job. Amounts are hours:
 GPU-hours, with --all-resources core-hours and GiB-hours, too.
 
-With --prometheus the bill comes from the ledger that the manager keeps, as Prometheus has
-scraped it. Without, it is only what the Workloads that are in the cluster now tell: jobs that
-are gone, and former runs of jobs that were evicted, are missing.
+The bill comes from the ledger that the manager keeps: all since that began or, with
+--prometheus, any time that Prometheus has scraped it for. Who may not read the ledger, or asks
+it for a time of its own by --since, gets what the Workloads that are in the cluster now tell:
+jobs that are gone, and former runs of jobs that were evicted, are missing, and what is not told
+is a question mark.
 
 Exit codes: 0 this is the bill, 1 there is no answer, 4 you may not see what the answer takes.`
 
-const example = `  # What do the Workloads of the cluster tell of the last day?
-  kubectl trainjob usage --since 24h
+const example = `  # The bill since the manager's ledger began
+  kubectl trainjob usage
 
   # The bill of the last 30 days by queue
   kubectl trainjob usage --prometheus http://localhost:9090 --since 30d
@@ -54,7 +61,10 @@ const example = `  # What do the Workloads of the cluster tell of the last day?
   # By user, for a spreadsheet
   kubectl trainjob usage --prometheus http://localhost:9090 --by user -o csv > bill.csv`
 
-const csvFormat = "csv"
+const (
+	csvFormat = "csv"
+	longSince = "30d"
+)
 
 type options struct {
 	flags   cluster.Flags
@@ -78,12 +88,12 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	cmd.Flags().StringVar(&o.since, "since", "30d", "how far back, such as 12h, 30d or 4w")
+	cmd.Flags().StringVar(&o.since, "since", "", "how far back, such as 12h, 30d or 4w; by default since the manager's ledger began, with --prometheus "+longSince)
 	cmd.Flags().StringVar(&o.by, "by", byQueue, "queue, user or flavor")
 	cmd.Flags().StringVar(&o.prometheus, "prometheus", "", "URL of a Prometheus, or of what speaks its API, that scrapes the manager")
 	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", "file with the bearer token for it")
 	cmd.Flags().StringToStringVar(&o.match, "match", nil, "labels of the series of this cluster, such as cluster=eu-1, where that Prometheus has several clusters")
-	cmd.Flags().StringVar(&o.userLabel, "user-label", "", "without --prometheus, the label of TrainJobs that says whose they are")
+	cmd.Flags().StringVar(&o.userLabel, "user-label", "", "without --prometheus, the label of TrainJobs that says whose they are; the manager's configuration has it for its ledger")
 	cmd.Flags().BoolVar(&o.allResources, "all-resources", false, "print CPUs, memory and the like, too, not GPUs and other devices alone")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "csv, json, yaml or jsonpath=TEMPLATE")
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{byQueue, byUser, byFlavor}, cobra.ShellCompDirectiveNoFileComp))
@@ -99,31 +109,99 @@ func (o *options) run(ctx context.Context) error {
 	now := time.Now()
 	bill := Bill{From: now.Add(-since), To: now, By: o.by}
 	var totals []ledger.Total
-	c, err := o.cluster(ctx, o.prometheus == "")
+	var v *view
+	c, err := o.flags.Client()
+	switch {
+	case o.prometheus != "":
+		totals, v, err = o.ofPrometheus(ctx, c, err, &bill)
+	case err == nil:
+		totals, v, err = o.ofCluster(ctx, c, &bill)
+	}
 	if err != nil {
 		return err
-	}
-	if o.prometheus == "" {
-		bill.Source = "cluster"
-		totals, bill.Notes = c.bill(bill.From, now)
-	} else {
-		bill.Source = "prometheus"
-		q, err := newQuerier(o.prometheus, o.tokenFile, o.match, bill.From, now, *o.flags.Namespace)
-		if err != nil {
-			return err
-		}
-		if totals, bill.Notes, err = q.bill(ctx); err != nil {
-			return err
-		}
 	}
 	if !o.allResources {
 		totals = slices.DeleteFunc(totals, func(t ledger.Total) bool { return !device(t.Resource) })
 	}
 	bill.Lines = lines(totals, o.by)
-	if c != nil {
-		bill.Hints = hints(c, now)
+	if v != nil {
+		bill.Hints = hints(v, now)
 	}
 	return o.print(bill)
+}
+
+// ofPrometheus asks Prometheus. Hints alone need the cluster, and those who may not see it, or have
+// none as err says, get none.
+func (o *options) ofPrometheus(ctx context.Context, c client.Reader, err error, bill *Bill) ([]ledger.Total, *view, error) {
+	var v *view
+	if err == nil {
+		v, err = readView(ctx, c, *o.flags.Namespace)
+	}
+	if err != nil && exit.Code(err) != exit.Unseen {
+		fmt.Fprintf(o.streams.ErrOut, "note: without hints on checkpoints: %v\n", cluster.Sentence(err))
+	}
+	q, err := newQuerier(o.prometheus, o.tokenFile, o.match, bill.From, bill.To, *o.flags.Namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	bill.Source = fromPrometheus
+	totals, notes, err := q.bill(ctx)
+	bill.Notes = notes
+	return totals, v, err
+}
+
+// ofCluster reads the manager's ledger or, where that is not to be had for what was asked, the
+// Workloads alone.
+func (o *options) ofCluster(ctx context.Context, c client.Reader, bill *Bill) ([]ledger.Total, *view, error) {
+	// What Workloads do not tell any more has been saved before: so they are read after it.
+	saved, without := o.saved(ctx, c, bill.From)
+	label, unknown := userLabel(ctx, c)
+	v, err := readView(ctx, c, *o.flags.Namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	if saved != nil && o.userLabel == "" && (o.by != byUser || label != "" || unknown) {
+		v.userLabel, v.userUnknown = label, unknown
+		bill.Source, bill.From = fromLedger, saved.Began
+		bill.Notes = []string{fmt.Sprintf("this is all since %s, when the manager's ledger began; --prometheus has the bill of any time", saved.Began.UTC().Format(time.RFC3339))}
+		return v.account(saved, bill.To, *o.flags.Namespace), v, nil
+	}
+	if o.by == byUser && o.userLabel == "" {
+		return nil, nil, errors.New("--by user: name the label of TrainJobs that says whose they are with --user-label or in the manager's configuration (metrics.userLabel), or a Prometheus with --prometheus")
+	}
+	v.userLabel = o.userLabel
+	bill.Source = fromWorkloads
+	bill.Notes = []string{"this is only what the Workloads in the cluster tell now: jobs that are gone, and runs that were evicted, are missing, and what is not told is ?; --prometheus has the whole bill"}
+	if without != "" {
+		bill.Notes = append(bill.Notes, without)
+	}
+	return v.bill(bill.From, bill.To), v, nil
+}
+
+// saved reads the ledger, or says why there is none for what was asked.
+func (o *options) saved(ctx context.Context, c client.Reader, from time.Time) (*ledger.Saved, string) {
+	saved, err := ledger.LoadSaved(ctx, c, config.Namespace)
+	name := fmt.Sprintf("ConfigMap %s/%s", config.Namespace, ledger.ConfigMapName)
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, "you may not get " + name + ", where the manager's ledger is; who may has the bill since it began"
+	case apierrors.IsNotFound(err):
+		return nil, "there is no " + name + ", where the manager's ledger would be"
+	case err != nil:
+		return nil, fmt.Sprintf("the manager's ledger cannot be read: %v", err)
+	case o.since != "" && from.After(saved.Began):
+		return nil, fmt.Sprintf("the manager's ledger has totals since %s, and not of a part of that time: without --since it has the bill", saved.Began.UTC().Format(time.RFC3339))
+	}
+	return saved, ""
+}
+
+// userLabel is the manager's label of TrainJobs that says whose they are, or it is unknown.
+func userLabel(ctx context.Context, c client.Reader) (label string, unknown bool) {
+	cfg, err := cluster.ManagerConfiguration(ctx, c)
+	if err != nil || cfg == nil {
+		return "", true
+	}
+	return cfg.Metrics.UserLabel, false
 }
 
 // check reads the flags.
@@ -133,9 +211,6 @@ func (o *options) check() (time.Duration, error) {
 	}
 	if !slices.Contains([]string{byQueue, byUser, byFlavor}, o.by) {
 		return 0, fmt.Errorf("--by %s: use queue, user or flavor", o.by)
-	}
-	if o.by == byUser && o.prometheus == "" && o.userLabel == "" {
-		return 0, errors.New("--by user: name the label of TrainJobs that says whose they are with --user-label, or a Prometheus with --prometheus")
 	}
 	if o.tokenFile != "" && o.prometheus == "" {
 		return 0, errors.New("--token-file is for --prometheus")
@@ -148,30 +223,11 @@ func (o *options) check() (time.Duration, error) {
 			return 0, fmt.Errorf("--match %s=%s: %q is no name of a label", label, o.match[label], label)
 		}
 	}
-	since, err := model.ParseDuration(o.since)
+	since, err := model.ParseDuration(cmp.Or(o.since, longSince))
 	if err != nil || since <= 0 {
 		return 0, fmt.Errorf("--since %s: give a time such as 12h, 30d or 4w", o.since)
 	}
 	return time.Duration(since), nil
-}
-
-// cluster reads the cluster. Where the bill comes from elsewhere, hints alone need it, and those
-// who may not see it, or have none, get none.
-func (o *options) cluster(ctx context.Context, needed bool) (*view, error) {
-	c, err := o.flags.Client()
-	if err == nil {
-		var v *view
-		if v, err = readView(ctx, c, *o.flags.Namespace, o.userLabel); err == nil {
-			return v, nil
-		}
-	}
-	if needed {
-		return nil, err
-	}
-	if exit.Code(err) != exit.Unseen {
-		fmt.Fprintf(o.streams.ErrOut, "note: without hints on checkpoints: %v\n", cluster.Sentence(err))
-	}
-	return nil, nil
 }
 
 func (o *options) print(b Bill) error {

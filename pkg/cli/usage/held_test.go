@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+// savedLedger began an hour before noon. An evicted run of ann's and a deleted job of bob's are in it.
+func savedLedger(t *testing.T) *corev1.ConfigMap {
+	t.Helper()
+	const (
+		gpus  = `"clusterQueue":"gpus","localQueue":"q","flavor":"h100","resource":"nvidia.com/gpu"`
+		saved = `{"format":1,"writer":"w","began":"2030-01-01T11:00:00Z","saved":"2030-01-01T12:00:00Z","open":[],"closed":[],` +
+			`"held":[{` + gpus + `,"namespace":"team","user":"ann","is":"running","seconds":7200},{` + gpus + `,"namespace":"other","user":"bob","is":"running","seconds":9}],` +
+			`"ended":[{` + gpus + `,"namespace":"team","user":"ann","is":"lost","seconds":7200},{` + gpus + `,"namespace":"other","user":"bob","is":"deleted","seconds":9}]}`
+	)
+	var zipped bytes.Buffer
+	zip := gzip.NewWriter(&zipped)
+	expect.Must(zip.Write([]byte(saved)))(t)
+	expect.NoError(t, zip.Close())
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: ledger.ConfigMapName}, BinaryData: map[string][]byte{"ledger.json.gz": zipped.Bytes()},
+	}
+}
+
+// runsInWorker is a job of MultiKueue with 8 GPUs since half an hour after noon, and its Workload.
+func runsInWorker() []client.Object {
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "llm", Labels: map[string]string{"user": "ann"}}}
+	job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "wl", UID: "wl", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}}}
+	wl.Spec.QueueName, wl.Spec.PodSets = "q", []kueue.PodSet{{Name: "node", Count: 1}}
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{
+		Name: "node", Count: ptr.To[int32](1), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: "h100"}, ResourceUsage: kit.Amounts("nvidia.com/gpu", "8"),
+	}}}
+	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
+		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at(30))})
+	}
+	return []client.Object{job, wl}
+}
+
+func TestBillOfCluster(t *testing.T) {
+	const (
+		only  = "this is only what the Workloads in the cluster tell now"
+		all   = "this is all since 2030-01-01T11:00:00Z, when the manager's ledger began"
+		head  = "RESOURCE UNIT HELD WAITING RUNNING STOPPING USEFUL LOST FAILED DELETED\n"
+		alone = "CLUSTERQUEUE QUEUE " + head + "gpus team/q nvidia.com/gpu GPU-hours 4.00 ? 4.00 ? ? ? ? ?\n"
+		ofAnn = " nvidia.com/gpu GPU-hours 6.00 0.00 6.00 0.00 0.00 2.00 0.00 0.00\n"
+		ofBob = " nvidia.com/gpu GPU-hours <0.01 0.00 <0.01 0.00 0.00 0.00 0.00 <0.01\n"
+	)
+	told := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerConfigMap}, Data: map[string]string{
+		cluster.ManagerConfigKey: "metrics: {userLabel: user}",
+	}}
+	cases := map[string]struct {
+		options   options
+		namespace string
+		objects   []client.Object
+		forbidden bool
+		want      string
+		notes     []string
+		err       string
+	}{
+		"of the ledger": {
+			objects: []client.Object{savedLedger(t)}, notes: []string{all},
+			want: "CLUSTERQUEUE QUEUE " + head + "gpus other/q" + ofBob + "gpus team/q" + ofAnn,
+		},
+		"of the ledger and a namespace": {
+			objects: []client.Object{savedLedger(t)}, namespace: "team", notes: []string{all},
+			want: "CLUSTERQUEUE QUEUE " + head + "gpus team/q" + ofAnn,
+		},
+		"of the ledger, for a time from before it": {
+			objects: []client.Object{savedLedger(t)}, options: options{since: "4w"}, namespace: "none", notes: []string{all}, want: "Nothing was used since 2030-01-01T11:00:00Z.\n",
+		},
+		"of the ledger by user": {
+			objects: []client.Object{savedLedger(t), told}, options: options{by: byUser}, notes: []string{all},
+			want: "USER " + head + "ann" + ofAnn + "bob" + ofBob,
+		},
+		"of a part of the ledger's time": {
+			objects: []client.Object{savedLedger(t)}, options: options{since: "1h"}, want: alone,
+			notes: []string{only, "the manager's ledger has totals since 2030-01-01T11:00:00Z, and not of a part of that time"},
+		},
+		"without a ledger": {want: alone, notes: []string{only, "there is no ConfigMap kueue-trainer-system/kueue-trainer-ledger"}},
+		"without the right to read it": {
+			objects: []client.Object{savedLedger(t)}, forbidden: true, want: alone, notes: []string{only, "you may not get ConfigMap kueue-trainer-system/kueue-trainer-ledger"},
+		},
+		"by user without a label of users": {objects: []client.Object{savedLedger(t)}, forbidden: true, options: options{by: byUser}, err: "--user-label"},
+		"by user of a label": {
+			objects: []client.Object{savedLedger(t), told}, options: options{by: byUser, userLabel: "user"}, notes: []string{only},
+			want: "USER " + head + "ann nvidia.com/gpu GPU-hours 4.00 ? 4.00 ? ? ? ? ?\n",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := tc.options
+			if o.by == "" {
+				o.by = byQueue
+			}
+			o.flags = cluster.Flags{ConfigFlags: &genericclioptions.ConfigFlags{Namespace: &tc.namespace}}
+			c := kit.Fake(expect.Must(cluster.Scheme())(t), append(tc.objects, runsInWorker()...)...).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+					if tc.forbidden && key.Namespace == config.Namespace {
+						return kit.Forbidden("configmaps")
+					}
+					return c.Get(ctx, key, obj, opts...)
+				},
+			}).Build()
+			since := expect.Must(o.check())(t)
+			bill := Bill{From: at(60).Add(-since), To: at(60), By: o.by}
+			totals, _, err := o.ofCluster(t.Context(), c, &bill)
+			if tc.err != "" {
+				expect.Says(t, err, tc.err)
+				return
+			}
+			expect.NoError(t, err)
+			bill.Lines = lines(totals, o.by)
+			var out strings.Builder
+			expect.NoError(t, printTable(&out, show.Paint{}, bill))
+			expect.Same(t, "Unexpected bill", tc.want, regexp.MustCompile(" +").ReplaceAllString(out.String(), " "))
+			for i, note := range bill.Notes {
+				expect.That(t, i < len(tc.notes) && strings.HasPrefix(note, tc.notes[i]), "Unexpected note %q", note)
+			}
+			expect.Same(t, "Unexpected count of notes", len(tc.notes), len(bill.Notes))
+		})
+	}
+}
