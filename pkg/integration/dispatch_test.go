@@ -3,15 +3,18 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -150,6 +153,50 @@ func TestJobSentAgainWaitsForThePodsOfItsFormerRun(t *testing.T) {
 			expect.That(t, o.err == nil && o.done == tc.want && (o.again > 0) == tc.want, "awaitPodsOfFormer() = %+v, want to wait: %t", o, tc.want)
 		})
 	}
+}
+
+// TestJobSentAgainLooksOnceForThePodsOfItsFormerRun has a copy that waits ask the API server for pods
+// as long as there are some, once when there are none, and again when something could make some.
+func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
+	stored, js := suspendedJob()
+	stored.Labels[kueue.MultiKueueOriginLabel] = "manager"
+	pod := inttest.PodOf("ns", "job", func(pod *corev1.Pod) { pod.Labels[jobsetapi.JobSetUIDKey] = "former" })
+	former := inttest.JobSetOf(stored, true)
+	former.UID = "former"
+	late := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "late", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(former, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}}
+	r, _ := newReconciler(t, stored, js, pod)
+	asked := 0
+	r.env.live = interceptor.NewClient(r.env.live.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			asked++
+			return c.List(ctx, list, opts...)
+		},
+	})
+	for _, step := range []struct {
+		what   string
+		change func() error
+		done   bool
+		asks   int
+	}{
+		{what: "with a pod", done: true, asks: 1},
+		{what: "still with a pod", done: true, asks: 1},
+		{what: "when it is gone", change: func() error { return r.env.client.Delete(t.Context(), pod) }, asks: 1},
+		{what: "after that"},
+		{what: "with a Job of the former run", change: func() error { return r.env.client.Create(t.Context(), late) }, asks: 1},
+		{what: "when that is gone", change: func() error { return r.env.client.Delete(t.Context(), late) }},
+		{what: "when it is sent once more", change: func() error { stored.UID = "uid-2"; return nil }, asks: 1},
+	} {
+		if step.change != nil {
+			expect.NoError(t, step.change())
+		}
+		asked = 0
+		o := jobOf(r, stored).awaitPodsOfFormer(t.Context())
+		expect.That(t, o.err == nil && o.done == step.done, "awaitPodsOfFormer() %s = %+v", step.what, o)
+		expect.Same(t, "Unexpected number of lists "+step.what, step.asks, asked)
+	}
+	r.env.memory.forget(jobKey)
+	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, len(r.env.memory.alone))
 }
 
 // Kueue looks at a Workload once; before a worker cluster is connected, that was for nothing.

@@ -15,7 +15,8 @@ import (
 )
 
 // memory is what the reconciler remembers of TrainJobs from one look to the next: since when
-// they wait to queue, that they have ended, and their runs.
+// they wait to queue, that they have ended, that none runs any more that had their name before,
+// and their runs.
 type memory struct {
 	// waitForJobSet is how long a TrainJob waits for its JobSet, before it queues without.
 	waitForJobSet time.Duration
@@ -23,6 +24,8 @@ type memory struct {
 	mu    sync.Mutex
 	waits map[types.NamespacedName]*waiting
 	ended map[types.NamespacedName]end
+	// alone are copies that were seen without a pod of another one of their name.
+	alone map[types.NamespacedName]types.UID
 
 	runs runs
 }
@@ -140,6 +143,23 @@ func (m *memory) endOf(job *trainjob.TrainJob) end {
 	return end{uid: job.UID}
 }
 
+// sawAlone notes that no pod is left of those that had the name of a job before.
+func (m *memory) sawAlone(job *trainjob.TrainJob) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.alone == nil {
+		m.alone = map[types.NamespacedName]types.UID{}
+	}
+	m.alone[client.ObjectKeyFromObject(job)] = job.UID
+}
+
+// isAlone reports whether sawAlone was told of a job.
+func (m *memory) isAlone(job *trainjob.TrainJob) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.alone[client.ObjectKeyFromObject(job)] == job.UID
+}
+
 // forget drops what was remembered of a job that is gone.
 func (m *memory) forget(key types.NamespacedName) {
 	m.runs.forget(key)
@@ -147,4 +167,5 @@ func (m *memory) forget(key types.NamespacedName) {
 	defer m.mu.Unlock()
 	delete(m.waits, key)
 	delete(m.ended, key)
+	delete(m.alone, key)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -210,7 +211,8 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 		return owner == nil || owner.UID == j.UID || !state.HoldsQuota(wl)
 	})
 	since := state.StoppingSince(former)
-	if len(former) == 0 {
+	copied := len(former) == 0
+	if copied {
 		if !j.comesFromAnotherCluster() || !j.IsSuspended() || !j.alive() {
 			return outcome{}
 		}
@@ -220,6 +222,11 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
+	if copied && j.env.memory.isAlone(&j.TrainJob) {
+		if others, err := j.madeOfFormer(ctx, js); err != nil || !others {
+			return outcome{err: err}
+		}
+	}
 	pods, err := j.env.pods().Left(ctx, j.key)
 	left := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
 		return js == nil || pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID)
@@ -228,7 +235,22 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 		ctrl.LoggerFrom(ctx).V(2).Info("Waited for pods of a former TrainJob")
 		return outcome{done: true, again: recheckIn(since), err: err}
 	}
+	if copied && err == nil {
+		j.env.memory.sawAlone(&j.TrainJob)
+	}
 	return outcome{err: err}
+}
+
+// madeOfFormer reports whether the caches have a JobSet or a Job of this name that is not the job's:
+// only that can bring pods of a former one after the last was gone.
+func (j *job) madeOfFormer(ctx context.Context, js *jobsetapi.JobSet) (bool, error) {
+	latest := state.Latest(j.env.state)
+	there, err := latest.JobSet(ctx, j.key)
+	if err != nil || there != nil && (js == nil || there.UID != js.UID) {
+		return err == nil, err
+	}
+	jobs, err := latest.Jobs(ctx, j.key)
+	return slices.ContainsFunc(jobs, func(child batchv1.Job) bool { return js == nil || !metav1.IsControlledBy(&child, js) }), err
 }
 
 // comesFromAnotherCluster reports whether MultiKueue made the job, as a copy of another one.
