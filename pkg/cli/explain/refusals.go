@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/kubeflow/trainer/v2/pkg/constants"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
 
 // refusedMaking are the events of those who could not make something, from the TrainJob to the
@@ -37,7 +40,10 @@ func (f *Facts) unmade(kinds ...string) *State {
 		r := refusedMaking[at]
 		s := &State{Reason: r.reason, Stuck: true, Cause: told.Message,
 			Message: fmt.Sprintf("%s cannot make its %s: %s", r.who, r.what, told.Message),
-			Remedy:  "change what the message names: the runtime or a patch of the job, or who refuses it; it is tried again",
+			Remedy:  "change what the message names: the runtime or a patch of the job, or who refuses it, and it is tried again; what is in spec.trainer takes another job",
+		}
+		if set := f.ofTrainer(told.Message); set != "" {
+			s.Remedy = fmt.Sprintf("create the job again with another %s, which the message names and nobody can change", set)
 		}
 		if strings.Contains(told.Message, "exceeded quota") {
 			s.Stuck, s.Remedy = true, "raise the ResourceQuota that the message names: it has less in all than one pod asks for"
@@ -48,6 +54,37 @@ func (f *Facts) unmade(kinds ...string) *State {
 		return s
 	}
 	return nil
+}
+
+// inJob are fields of a Job or pod that Trainer may have taken from spec.trainer.
+var inJob = regexp.MustCompile(`spec\.(parallelism|completions|containers\[(\d+)\]\.(image|command|args|env|resources))`)
+
+// ofTrainer names the field of spec.trainer that a message of the API server is about; empty where the
+// job does not set it.
+func (f *Facts) ofTrainer(message string) string {
+	found := inJob.FindStringSubmatch(message)
+	if found == nil || f.Job.Spec.Trainer == nil || f.JobSet == nil {
+		return ""
+	}
+	if found[2] == "" {
+		if f.Job.Spec.Trainer.NumNodes == nil {
+			return ""
+		}
+		return "spec.trainer.numNodes"
+	}
+	at, _ := strconv.Atoi(found[2]) // The expression takes digits alone.
+	ofNodes := slices.ContainsFunc(f.JobSet.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+		containers := rj.Template.Spec.Template.Spec.Containers
+		return at < len(containers) && containers[at].Name == constants.Node
+	})
+	of := f.Job.Spec.Trainer
+	sets := map[string]bool{
+		"image": of.Image != nil, "command": of.Command != nil, "args": of.Args != nil, "env": of.Env != nil, "resources": of.ResourcesPerNode != nil,
+	}
+	if !ofNodes || !sets[found[3]] {
+		return ""
+	}
+	return "spec.trainer." + strings.Replace(found[3], "resources", "resourcesPerNode", 1)
 }
 
 // unschedulable names what the scheduler says in a word of its own, where there is one.

@@ -175,6 +175,29 @@ func TestStateOf(t *testing.T) {
 			scene: changes{admitted, warned("FailedCreate", "denied by policy")},
 			want:  stuck(Starting, "PodsRefused", notMade+podsDenied, refusedRemedy),
 		},
+		"its Job cannot be made of spec.trainer": {
+			scene: changes{admitted, ofTrainer, warned("JobCreationFailed", `Job.batch "llm-node-0" is invalid: spec.template.spec.containers[1].env[0].name: Invalid value`), func(s *scene) { s.Jobs = nil }},
+			want: stuck(Starting, "JobsRefused", notMade+`; JobSet cannot make its Jobs: Job.batch "llm-node-0" is invalid: spec.template.spec.containers[1].env[0].name: Invalid value`,
+				"create the job again with another spec.trainer.env, which the message names and nobody can change"),
+		},
+		"its Job cannot be made of as many nodes": {
+			scene: changes{admitted, ofTrainer, warned("JobCreationFailed", `spec.parallelism: Invalid value: 100001`), func(s *scene) { s.Jobs = nil }},
+			want: stuck(Starting, "JobsRefused", notMade+"; JobSet cannot make its Jobs: spec.parallelism: Invalid value: 100001",
+				"create the job again with another spec.trainer.numNodes, which the message names and nobody can change"),
+		},
+		"its pods cannot be made of spec.trainer": {
+			scene: changes{admitted, ofTrainer, warned("FailedCreate", "spec.containers[1].image: Invalid value")},
+			want: stuck(Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: spec.containers[1].image: Invalid value",
+				"create the job again with another spec.trainer.image, which the message names and nobody can change"),
+		},
+		"its pods cannot be made of the runtime's container": {
+			scene: changes{admitted, ofTrainer, warned("FailedCreate", "spec.containers[0].image: Invalid value")},
+			want:  stuck(Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: spec.containers[0].image: Invalid value", refusedRemedy),
+		},
+		"its pods cannot be made of what spec.trainer leaves to the runtime": {
+			scene: changes{admitted, ofTrainer, warned("FailedCreate", "spec.containers[1].args: Invalid value")},
+			want:  stuck(Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: spec.containers[1].args: Invalid value", refusedRemedy),
+		},
 		"its pods exceed a ResourceQuota": {
 			scene: changes{admitted, warned("FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5")},
 			want: state(Starting, "PodsRefused",
@@ -689,7 +712,15 @@ const (
 	labelNamespace = "ask an admin to have Kueue manage the namespace: kubectl label namespace team for=teams"
 )
 
-const refusedRemedy = "change what the message names: the runtime or a patch of the job, or who refuses it; it is tried again"
+const refusedRemedy = "change what the message names: the runtime or a patch of the job, or who refuses it, and it is tried again; what is in spec.trainer takes another job"
+
+// ofTrainer has the job set image, env and number of nodes, beside a container of the runtime's.
+func ofTrainer(s *scene) {
+	s.Job.Spec.Trainer = &trainer.Trainer{Image: ptr.To("torch"), Env: []corev1.EnvVar{{Name: "MY VAR"}}, NumNodes: ptr.To[int32](4)}
+	rj := &s.JobSet.Spec.ReplicatedJobs[0]
+	rj.Template.Spec.Parallelism = ptr.To[int32](4)
+	rj.Template.Spec.Template.Spec.Containers = []corev1.Container{{Name: "proxy"}, {Name: "node"}}
+}
 
 // dependent adds a replicated job that waits for the first, which is complete.
 func dependent(s *scene) {

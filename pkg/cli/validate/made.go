@@ -108,6 +108,9 @@ func (o *origins) candidates(r verdict.Refusal) []string {
 	for i := range o.job.Spec.RuntimePatches {
 		all = append(all, fmt.Sprintf("spec.runtimePatches[%d].trainingRuntimeSpec.template.spec.replicatedJobs[%s].template.%s", i, r.ReplicatedJob, r.Path))
 	}
+	if nodes := r.Path == "spec.parallelism" || r.Path == "spec.completions"; nodes && o.runsNodes(r.ReplicatedJob) {
+		return append(all, "spec.trainer.numNodes")
+	}
 	inPod, ok := strings.CutPrefix(r.Path, "spec.template.")
 	if !ok {
 		return all
@@ -127,13 +130,19 @@ func (o *origins) ownFields(replicatedJob, inPod string) []string {
 		constants.Node: "spec.trainer", constants.DatasetInitializer: "spec.initializer.dataset", constants.ModelInitializer: "spec.initializer.model",
 	} {
 		rest, ok := strings.CutPrefix(inPod, "spec.containers["+container+"].")
-		i := slices.IndexFunc(o.jobSet.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return rj.Name == replicatedJob })
-		if !ok || i < 0 || container == constants.Node && !trainjob.RunsNodes(o.runtime.MLPolicy, &o.jobSet.Spec.ReplicatedJobs[i]) {
+		if !ok || container == constants.Node && !o.runsNodes(replicatedJob) {
 			continue
 		}
 		return []string{at + "." + strings.Replace(rest, "resources", "resourcesPerNode", 1)}
 	}
 	return nil
+}
+
+// runsNodes reports whether a replicated job is the one that spec.trainer is about.
+func (o *origins) runsNodes(replicatedJob string) bool {
+	return slices.ContainsFunc(o.jobSet.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+		return rj.Name == replicatedJob && trainjob.RunsNodes(o.runtime.MLPolicy, &rj)
+	})
 }
 
 var pathSteps = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)

@@ -118,6 +118,11 @@ func TestCommand(t *testing.T) {
 			want: `-:9: error: spec.runtimeRef: Invalid value: must have dataset-initializer job when trainJob is configured with input datasetConfig: use a runtime that has it, or remove what asks for it` + oneError,
 			code: exit.Findings,
 		},
+		"more nodes than a Job may have pods": {
+			stdin: job("  trainer: {numNodes: 100001}\n") + "---\n" + runtime,
+			want:  `-:10: error: spec.trainer.numNodes: Invalid value: the Job of replicated job node would be refused for good: spec.parallelism: Invalid value: 100001: must be less than or equal to 100000 when completion mode is Indexed` + oneError,
+			code:  exit.Findings,
+		},
 		"what no pod comes of": {
 			stdin: runtime + "---\n" + strings.Replace(job(`  trainer:
     image: ""
