@@ -15,6 +15,7 @@ import (
 	"helm.sh/helm/v4/pkg/kube"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,16 +52,24 @@ func onCluster(t *testing.T) *release {
 
 func (r *release) install(values map[string]any) {
 	r.Helper()
+	check.OK(r, r.tryInstall(values))
+}
+
+func (r *release) tryInstall(values map[string]any) error {
+	r.Helper()
 	install := action.NewInstall(r.config)
 	install.ReleaseName, install.Namespace, install.CreateNamespace = releaseName, namespace, true
 	install.ServerSideApply, install.WaitStrategy = true, kube.HookOnlyStrategy
-	check.Must(install.Run(loadChart(r.T), values))(r)
+	_, err := install.Run(loadChart(r.T), values)
+	return err
 }
 
+// upgrade is the command that doctor gives for a release.
 func (r *release) upgrade(values map[string]any) {
 	r.Helper()
 	upgrade := action.NewUpgrade(r.config)
 	upgrade.Namespace, upgrade.ServerSideApply, upgrade.WaitStrategy = namespace, "auto", kube.HookOnlyStrategy
+	upgrade.ResetThenReuseValues, upgrade.ForceConflicts = true, true
 	check.Must(upgrade.Run(releaseName, loadChart(r.T), values))(r)
 }
 
@@ -96,15 +105,21 @@ func (r *release) webhooks() *admissionregistrationv1.ValidatingWebhookConfigura
 	return check.Must(webhooks.Get(r.Context(), "kueue-trainer-validating-webhook-configuration", metav1.GetOptions{}))(r)
 }
 
+func (r *release) role() *rbacv1.ClusterRole {
+	r.Helper()
+	return check.Must(r.client.RbacV1().ClusterRoles().Get(r.Context(), "kueue-trainer-manager-role", metav1.GetOptions{}))(r)
+}
+
 func (r *release) authority() *corev1.Secret {
 	r.Helper()
 	return check.Must(r.client.CoreV1().Secrets(namespace).Get(r.Context(), "kueue-trainer-webhook-server-cert", metav1.GetOptions{}))(r)
 }
 
-// The API server takes all of it, and an upgrade leaves alone what the manager wrote.
+// The API server takes all of it. An upgrade leaves alone what the manager wrote, and puts back what
+// somebody else changed or deleted.
 func TestTheChartOnACluster(t *testing.T) {
 	r := onCluster(t)
-	r.install(nil)
+	r.install(map[string]any{"image": map[string]any{"repository": "mine"}})
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
 	caBundle := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
@@ -119,11 +134,21 @@ func TestTheChartOnACluster(t *testing.T) {
 	secret.Data = map[string][]byte{"ca.crt": []byte("authority")}
 	check.Must(r.client.CoreV1().Secrets(namespace).Update(t.Context(), secret, metav1.UpdateOptions{}))(t)
 
+	// As people do.
+	role := r.role()
+	rules := role.Rules
+	role.Rules = rules[1:]
+	check.Must(r.client.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}))(t)
+	check.OK(t, r.client.RbacV1().RoleBindings("kueue-system").Delete(t.Context(), "kueue-trainer-manager-rolebinding", metav1.DeleteOptions{}))
+
 	r.upgrade(map[string]any{"replicas": 3, "webhooks": map[string]any{"timeoutSeconds": 7}})
 	deployment, err := r.client.AppsV1().Deployments(namespace).Get(t.Context(), "kueue-trainer-controller-manager", metav1.GetOptions{})
 	if err != nil || *deployment.Spec.Replicas != 3 {
 		t.Errorf("The Deployment has %v replicas (%v), want 3", deployment.Spec.Replicas, err)
 	}
+	check.Same(t, "image", "mine:main", deployment.Spec.Template.Spec.Containers[0].Image)
+	check.Same(t, "rules", rules, r.role().Rules)
+	check.Must(r.client.RbacV1().RoleBindings("kueue-system").Get(t.Context(), "kueue-trainer-manager-rolebinding", metav1.GetOptions{}))(t)
 	upgraded := r.webhooks().Webhooks[0]
 	var conditions []string
 	for _, condition := range upgraded.MatchConditions {
@@ -146,4 +171,17 @@ func TestTheChartOnACluster(t *testing.T) {
 			t.Errorf("ClusterRole %s is still there (%v)", role, err)
 		}
 	}
+}
+
+// An install before Kueue leaves nothing behind that the same command afterwards would stumble over.
+func TestTheChartOnAClusterWithoutKueue(t *testing.T) {
+	r := onCluster(t)
+	values := map[string]any{"kueue": map[string]any{"namespace": "later"}}
+	if err := r.tryInstall(values); err == nil || !strings.Contains(err.Error(), "there is no namespace later: install Kueue first") {
+		t.Errorf("The chart is not refused before Kueue, or does not say why: %v", err)
+	}
+	check.Must(r.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}}, metav1.CreateOptions{}))(t)
+	r.install(values)
+	check.OK(t, r.uninstall("succeeded"))
+	check.OK(t, r.client.CoreV1().Namespaces().Delete(t.Context(), "later", metav1.DeleteOptions{}))
 }

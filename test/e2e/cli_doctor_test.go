@@ -247,6 +247,13 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			w.fix(ctx, w.eventuallyFinds(ctx, "error", "PermissionsMissing", "ClusterRole kueue-trainer-manager-role"))
 		}, SpecTimeout(specTimeout))
 
+		It("PermissionsMissing, of a RoleBinding", func(ctx context.Context) {
+			DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
+			binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "kueue-trainer-manager-rolebinding"}}
+			Expect(w.Delete(ctx, binding)).To(Succeed())
+			w.fix(ctx, w.eventuallyFinds(ctx, "error", "PermissionsMissing", "Role kueue-system/kueue-trainer-manager-role"))
+		}, SpecTimeout(specTimeout))
+
 		It("PolicyNotEnforced", func(ctx context.Context) {
 			DeferCleanup(unbindPolicies(ctx))
 			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "PolicyNotEnforced", "ValidatingAdmissionPolicy kueue-trainer-jobsets"))

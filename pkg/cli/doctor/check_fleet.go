@@ -13,6 +13,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -214,11 +215,19 @@ func differingManagers(f *Facts) []Finding {
 				Problem:  "Its tolerationRules are not those of the manager cluster.",
 				Effect:   "TrainJobs wait for flavors that the worker would not give them, or the other way around.",
 				Advice:   "Make them alike, and restart kueue-trainer there:",
-				Commands: []string{w.kubectl(fmt.Sprintf("kubectl -n %s edit configmap %s", managerPart.namespace, w.managerConfigMapName())), w.kubectl(managerPart.restart())},
+				Commands: []string{w.haveRules(f.managerConfiguration().TolerationRules), w.kubectl(managerPart.restart())},
 			})
 		}
 	}
 	return findings
+}
+
+// haveRules is the command that gives the worker toleration rules, or has somebody give them.
+func (w *Worker) haveRules(rules []managerconfig.TolerationRule) string {
+	if r := w.release(); r != nil {
+		return r.upgrade(configure(map[string]any{"tolerationRules": rules}), "--kube-context "+quotedIfNeeded(w.Context))
+	}
+	return w.kubectl(fmt.Sprintf("kubectl -n %s edit configmap %s", managerPart.namespace, w.managerConfigMapName()))
 }
 
 // managerRelease is that of kueue-trainer, where that is known.

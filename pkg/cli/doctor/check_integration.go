@@ -50,14 +50,14 @@ func integrations(f *Facts) []Finding {
 			Severity: Error, Reason: "WebhookWithoutEffect", Object: object("MutatingWebhookConfiguration", "", managerPart.mutating),
 			Problem:  "A TrainJob in a queue is not suspended when it is made, though kueue-trainer is installed.",
 			Effect:   "New TrainJobs run at once, without quota, until the manager sees them.",
-			Commands: []string{managerPart.logs(), managerPart.install},
+			Commands: []string{managerPart.logs(), f.install(managerPart)},
 		}}
 	case answer == nobody:
 		return []Finding{{
 			Severity: Error, Reason: "NoIntegration", Object: object("Deployment", managerPart.namespace, managerPart.deployment),
 			Problem:  "Nobody looks after TrainJobs: kueue-trainer is not installed, and Kueue's in-tree integration is off.",
 			Effect:   "A TrainJob in a queue runs at once, without quota.",
-			Commands: []string{managerPart.install},
+			Commands: []string{f.apply("default")},
 		}}
 	}
 	return nil

@@ -49,7 +49,7 @@ func leftGates(f *Facts) []Finding {
 		finding := gatesFinding(namespace, held[namespace])
 		if f.generation() == trainjob.Trainer21 {
 			finding.Advice = "hand-back is for a change to the in-tree integration, which Trainer 2.1 has none of; kueue-trainer frees them:"
-			finding.Commands = []string{managerPart.install}
+			finding.Commands = []string{f.apply("default")}
 		}
 		findings = append(findings, finding)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -55,11 +56,20 @@ func (f *Facts) notReady() (problem string, commands []string) {
 		return "", nil
 	case ptr.Deref(d.Spec.Replicas, 1) == 0:
 		return "kueue-trainer was scaled to no replica.",
-			[]string{fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", d.Namespace, d.Name)}
+			[]string{f.scale(d)}
 	default:
 		return fmt.Sprintf("None of kueue-trainer's %d replicas is ready.", ptr.Deref(d.Spec.Replicas, 1)),
 			[]string{fmt.Sprintf("kubectl -n %s describe pods", d.Namespace), managerPart.logs(), managerPart.restart()}
 	}
+}
+
+// scale is the command that has the Deployment run again. A release would be refused the replicas
+// that kubectl has set.
+func (f *Facts) scale(d *appsv1.Deployment) string {
+	if r := f.release(); r != nil {
+		return r.upgrade("--set replicas=2")
+	}
+	return fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=2", d.Namespace, d.Name)
 }
 
 // notLed looks at the lease of the leader, which renews it all the time.
@@ -106,7 +116,7 @@ func permissions(f *Facts) []Finding {
 		return []Finding{{
 			Severity: Error, Reason: "PermissionsMissing", Object: object("ClusterRoleBinding", "", managerBinding),
 			Problem: "The manager's permissions are bound to nobody.", Effect: "It can read and write nothing: " + managerPart.without,
-			Commands: []string{"kubectl apply -k config/rbac"},
+			Commands: []string{f.apply("rbac")},
 		}}
 	}
 	var findings []Finding
@@ -119,7 +129,7 @@ func permissions(f *Facts) []Finding {
 			Severity: Error, Reason: "PermissionsMissing", Object: object(needed.Kind, needed.Namespace, needed.Name),
 			Problem:  fmt.Sprintf("The manager lacks permissions: %s.", ruleNames(missing)),
 			Effect:   "Reconciles that need them fail, with errors in the manager's log, and TrainJobs hang there.",
-			Commands: []string{"kubectl apply -f config/rbac/role.yaml"},
+			Commands: []string{f.apply("rbac")},
 		})
 	}
 	return findings

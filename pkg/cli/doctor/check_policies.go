@@ -24,7 +24,7 @@ func unenforcedPolicies(f *Facts) []Finding {
 			Problem:  problem,
 			Effect:   "People with edit rights in a namespace can run pods without quota; docs/policies.md says how.",
 			Advice:   "Unless it was switched off on purpose:",
-			Commands: []string{"kubectl apply -k config/policies"},
+			Commands: []string{f.apply("policies", "--set policies.enabled=true")},
 		})
 	}
 	return findings

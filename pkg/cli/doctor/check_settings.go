@@ -27,7 +27,7 @@ func featureGates(f *Facts) []Finding {
 		Severity: Warning, Reason: "FeatureGatesDiffer", Object: f.managerConfigObject(),
 		Problem:  fmt.Sprintf("Feature gates differ: %s.", strings.Join(differ, ", ")),
 		Effect:   "Gates decide what stands in Workloads and on pods: one side undoes, or does not understand, what the other writes.",
-		Commands: []string{fixManagerConfig, managerPart.restart()},
+		Commands: []string{f.fixManagerConfig(), managerPart.restart()},
 	}}
 }
 
@@ -49,8 +49,16 @@ func settings(f *Facts) []Finding {
 		Severity: Warning, Reason: "SettingsDiffer", Object: f.managerConfigObject(),
 		Problem:  fmt.Sprintf("kueue-trainer's configuration overrides Kueue's with other values for %s.", strings.Join(differ, ", ")),
 		Effect:   "TrainJobs are treated otherwise than all other jobs.",
-		Commands: []string{fixManagerConfig, managerPart.restart()},
+		Commands: []string{f.fixManagerConfig(), managerPart.restart()},
 	}}
+}
+
+// fixManagerConfig is the command that has the manager go by Kueue's settings.
+func (f *Facts) fixManagerConfig() string {
+	if r := f.release(); r != nil {
+		return r.upgrade(configure(f.valuesLikeKueue()))
+	}
+	return fixManagerConfig
 }
 
 // managerConfigObject names the manager's ConfigMap, suffix included.

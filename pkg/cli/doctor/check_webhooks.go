@@ -36,7 +36,7 @@ func missingWebhooks(f *Facts) []Finding {
 				Severity: Error, Reason: "WebhookMissing", Object: object(missed.kind, "", missed.name),
 				Problem:  fmt.Sprintf("The webhooks of %s are not installed.", p.name),
 				Effect:   withoutWebhook(p),
-				Commands: []string{p.install},
+				Commands: []string{f.install(p)},
 			})
 		}
 	}
@@ -100,7 +100,7 @@ func (f *Facts) serviceProblem(w webhook) (problem string, commands []string) {
 	case !slices.ContainsFunc(f.Services, func(s corev1.Service) bool {
 		return s.Namespace == service.Namespace && s.Name == service.Name
 	}):
-		return fmt.Sprintf("%s is served by Service %s/%s, which does not exist.", of, service.Namespace, service.Name), []string{w.part.install}
+		return fmt.Sprintf("%s is served by Service %s/%s, which does not exist.", of, service.Namespace, service.Name), []string{f.install(w.part)}
 	case !slices.ContainsFunc(f.EndpointSlices, func(s discoveryv1.EndpointSlice) bool {
 		return s.Namespace == service.Namespace && s.Labels[discoveryv1.LabelServiceName] == service.Name && anyReady(s)
 	}):
@@ -201,7 +201,7 @@ func webhookPolicies(f *Facts) []Finding {
 				Severity: Error, Reason: "WebhookScope", Object: w.object(),
 				Problem:  fmt.Sprintf("Webhook %s is not asked about every TrainJob: its rules, selectors or matchConditions were changed.", w.name),
 				Effect:   "TrainJobs that it does not see run at once, without quota, or can be changed while they wait.",
-				Commands: []string{managerPart.install},
+				Commands: []string{f.apply("webhook", `--set-json 'webhooks={"matchConditions":[],"namespaceSelector":null}'`)},
 			})
 		}
 	}

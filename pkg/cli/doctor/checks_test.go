@@ -43,6 +43,9 @@ var (
 )
 
 const (
+	applyAll     = "kubectl apply -k config/default"
+	applyWebhook = "kubectl apply -k config/webhook"
+
 	ourMutating   = "MutatingWebhookConfiguration kueue-trainer-mutating-webhook-configuration"
 	ourDeployment = "Deployment kueue-trainer-system/kueue-trainer-controller-manager"
 )
@@ -126,7 +129,7 @@ func TestManager(t *testing.T) {
 			change: func(f *Facts) {
 				f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = ptr.To(int32(0)), 0
 			},
-			want: notRunning("kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=1"),
+			want: notRunning("kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2"),
 		},
 		"no replica ready": {
 			change: func(f *Facts) { f.Deployments[3].Status.ReadyReplicas = 0 },
@@ -155,15 +158,15 @@ func TestManager(t *testing.T) {
 		},
 		"bound to somebody else": {
 			change: func(f *Facts) { f.RoleBindings[1].Subjects = []rbacv1.Subject{{Kind: "User", Name: "other"}} },
-			want:   one(Error, "PermissionsMissing", "Role kueue-trainer-system/kueue-trainer-manager-role", "kubectl apply -f config/rbac/role.yaml"),
+			want:   one(Error, "PermissionsMissing", "Role kueue-trainer-system/kueue-trainer-manager-role", "kubectl apply -k config/rbac"),
 		},
 		"Kueue's configuration is out of its reach": {
 			change: func(f *Facts) { f.RoleBindings = f.RoleBindings[1:] },
-			want:   one(Error, "PermissionsMissing", "Role kueue-system/kueue-trainer-manager-role", "kubectl apply -f config/rbac/role.yaml"),
+			want:   one(Error, "PermissionsMissing", "Role kueue-system/kueue-trainer-manager-role", "kubectl apply -k config/rbac"),
 		},
 		"a rule is missing": {
 			change: func(f *Facts) { f.ClusterRoles[0].Rules = f.ClusterRoles[0].Rules[1:] },
-			want:   one(Error, "PermissionsMissing", "ClusterRole kueue-trainer-manager-role", "kubectl apply -f config/rbac/role.yaml"),
+			want:   one(Error, "PermissionsMissing", "ClusterRole kueue-trainer-manager-role", "kubectl apply -k config/rbac"),
 		},
 		"more than it needs": {
 			change: func(f *Facts) {
@@ -182,7 +185,7 @@ func TestWebhooks(t *testing.T) {
 			change: func(f *Facts) { f.Mutating = slices.Delete(f.Mutating, 1, 2) },
 			want:   one(Error, "WebhookMissing", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", jobSetPart.install),
 		},
-		"ours were deleted": {change: func(f *Facts) { f.Mutating[3].Webhooks = nil }, want: one(Error, "WebhookMissing", ourMutating, managerPart.install)},
+		"ours were deleted": {change: func(f *Facts) { f.Mutating[3].Webhooks = nil }, want: one(Error, "WebhookMissing", ourMutating, applyWebhook)},
 		"Trainer 2.1 has nothing to default": {
 			change: func(f *Facts) {
 				f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
@@ -241,19 +244,19 @@ func TestWebhooks(t *testing.T) {
 		},
 		"updates are not seen": {
 			change: func(f *Facts) { f.Mutating[3].Webhooks[0].Rules = trainJobRules(admissionregistrationv1.Create) },
-			want:   one(Error, "WebhookScope", ourMutating, managerPart.install),
+			want:   one(Error, "WebhookScope", ourMutating, applyWebhook),
 		},
 		"a namespace is left out": {
 			change: func(f *Facts) {
 				f.Mutating[3].Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 			},
-			want: one(Error, "WebhookScope", ourMutating, managerPart.install),
+			want: one(Error, "WebhookScope", ourMutating, applyWebhook),
 		},
 		"a condition is added": {
 			change: func(f *Facts) {
 				f.Mutating[3].Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "mine", Expression: "false"}}
 			},
-			want: one(Error, "WebhookScope", ourMutating, managerPart.install),
+			want: one(Error, "WebhookScope", ourMutating, applyWebhook),
 		},
 	})
 }
@@ -283,10 +286,10 @@ func TestConfiguration(t *testing.T) {
 			change: withKueue(inTreeListed),
 			want:   one(Warning, "KueueNotRestarted", kueueConfig, fix...),
 		},
-		"nobody": {change: uninstalled, want: one(Error, "NoIntegration", ourDeployment, managerPart.install)},
+		"nobody": {change: uninstalled, want: one(Error, "NoIntegration", ourDeployment, applyAll)},
 		"a webhook without effect": {
 			change: func(f *Facts) { f.Probes.Job = &trainjob.TrainJob{} },
-			want:   one(Error, "WebhookWithoutEffect", ourMutating, managerPart.logs(), managerPart.install),
+			want:   one(Error, "WebhookWithoutEffect", ourMutating, managerPart.logs(), applyWebhook),
 		},
 		"TrainJob in both lists": {
 			change: withKueue("integrations: {frameworks: [trainer.kubeflow.org/trainjob], " + externalListed + "}"),
@@ -524,8 +527,8 @@ func TestLeftovers(t *testing.T) {
 				f.TrainJobs = []trainjob.TrainJob{gated}
 			},
 			want: []Finding{
-				found(Error, "NoIntegration", ourDeployment, managerPart.install),
-				found(Error, "GatesLeft", "Namespace jobs", managerPart.install),
+				found(Error, "NoIntegration", ourDeployment, applyAll),
+				found(Error, "GatesLeft", "Namespace jobs", applyAll),
 			},
 		},
 		"gates while kueue-trainer is there": {
@@ -552,7 +555,7 @@ func TestLeftovers(t *testing.T) {
 			},
 			want: []Finding{
 				found(Error, "ManagerNotRunning", ourDeployment,
-					"kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=1"),
+					"kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2"),
 				found(Error, "WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
 			},
 		},
@@ -571,7 +574,7 @@ func TestLeftovers(t *testing.T) {
 				}
 			},
 			want: []Finding{
-				found(Error, "NoIntegration", ourDeployment, managerPart.install),
+				found(Error, "NoIntegration", ourDeployment, applyAll),
 				found(Error, "WorkloadOrphaned", "Workload jobs/remainder-1", "kubectl -n jobs delete workload remainder-1 --wait=false"),
 			},
 		},

@@ -191,21 +191,53 @@ func leaveOut(config *yaml.Node, defaulted *metav1.LabelSelector, namespace stri
 	return nil
 }
 
+// overrides are the settings of Kueue's that the manager's configuration can have as well.
+var overrides = []string{"manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "waitForPodsReady", "integrations", "objectRetentionPolicies", "featureGates"}
+
 // likeKueue takes out of the manager's configuration what overrides Kueue's. Gates that Kueue
 // has from a flag are in no ConfigMap, and the manager has to be told of them.
 func (f *Facts) likeKueue(config *yaml.Node) error {
 	if _, err := f.kueueSettings(); err != nil {
 		return err
 	}
-	for _, setting := range []string{"manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "waitForPodsReady", "integrations", "objectRetentionPolicies", "featureGates"} {
+	for _, setting := range overrides {
 		remove(config, setting)
 	}
-	gates := f.kueueGateFlags()
-	maps.DeleteFunc(gates, func(name string, _ bool) bool {
-		return !kueueconfig.KnowsGate(name) // the manager would refuse it
-	})
+	gates := f.gatesOfFlags()
 	if len(gates) == 0 {
 		return nil
 	}
 	return set(config, "featureGates", gates)
+}
+
+// valuesLikeKueue are likeKueue for a release, whose values Helm merges: it takes out what is nil.
+func (f *Facts) valuesLikeKueue() map[string]any {
+	var config map[string]any
+	if yaml.Unmarshal([]byte(f.configMap(managerPart).Data[managerPart.configKey]), &config) != nil {
+		return nil
+	}
+	values := map[string]any{}
+	for _, setting := range overrides {
+		if _, found := config[setting]; found {
+			values[setting] = nil
+		}
+	}
+	if gates := f.gatesOfFlags(); len(gates) > 0 {
+		kueues, _, _ := f.settingsInForce()
+		named, _ := config["featureGates"].(map[string]any)
+		for name := range named {
+			gates[name] = kueues.FeatureGates[name]
+		}
+		values["featureGates"] = gates
+	}
+	return values
+}
+
+// gatesOfFlags are those that the manager has to be told of.
+func (f *Facts) gatesOfFlags() map[string]bool {
+	gates := f.kueueGateFlags()
+	maps.DeleteFunc(gates, func(name string, _ bool) bool {
+		return !kueueconfig.KnowsGate(name) // the manager would refuse it
+	})
+	return gates
 }

@@ -7,7 +7,7 @@
 // doctor.go is the command. load.go and probe.go read facts.go, with what is a part (parts.go),
 // a configuration (config.go) and a webhook (webhook.go). checks.go has the list of checks and
 // given.go what each takes, fleet.go what there is of workers of MultiKueue, access.go how Kueue gets into them; the checks stand in check_*.go, what they find in finding.go.
-// configmap.go prints corrected configurations, which node.go edits; lower.go shares out quotas;
+// helm.go has the commands that put back what was installed; configmap.go prints corrected configurations, which node.go edits; lower.go shares out quotas;
 // print.go and text.go are for the reader.
 package doctor
 
@@ -31,7 +31,7 @@ the command that fixes it.
 Doctor reads, and asks the API server what would become of a TrainJob, a JobSet and a
 ResourceFlavor (dry runs, in the namespace of -n); it changes nothing. What you may not
 read it names, with the number of checks that could not be made. Commands that name config/
-are for a checkout of kueue-trainer.
+or charts/ are for a checkout of kueue-trainer.
 
 In a manager cluster of MultiKueue it looks into those workers, too, for which a context of the
 kubeconfig is named like the MultiKueueCluster, or --worker-context says which one leads there.

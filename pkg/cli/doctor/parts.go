@@ -21,7 +21,7 @@ type part struct {
 	mutating, validating string
 	// without says what does not work while it does not answer.
 	without string
-	// install fixes what is missing of it.
+	// install fixes what is missing of it; of kueue-trainer, Facts.install does.
 	install string
 }
 
@@ -50,7 +50,6 @@ var (
 		configMap: cluster.ManagerConfigMap, configKey: cluster.ManagerConfigKey,
 		mutating: cluster.ManagerWebhook, validating: "kueue-trainer-validating-webhook-configuration",
 		without: "TrainJobs cannot be made or changed, and none is started or stopped; running ones run on.",
-		install: "kubectl apply -k config/default",
 	}
 	// parts in the order in which they are installed.
 	parts = []*part{kueuePart, jobSetPart, trainerPart, managerPart}
