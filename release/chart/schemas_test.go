@@ -48,7 +48,7 @@ metrics:
 topologySpread: false
 podDisruptionBudget: {enabled: false}
 policies: {enabled: false}
-rbac: {aggregateToKueue: false}
+rbac: {aggregate: false}
 uninstallHook: {enabled: false}
 `,
 	} {

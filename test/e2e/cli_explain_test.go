@@ -322,7 +322,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 		Eventually(ctx, func(g Gomega) {
 			e := w.explained(ctx, g, "runs", "--as", "alice")
 			g.Expect(e.State.Phase).To(Equal(explain.Running), e.State.Message)
-			g.Expect(e.Unseen).To(ContainElement("pods of namespace " + w.Namespace))
+			g.Expect(e.Unseen).To(And(ContainElement("clusterqueues.kueue.x-k8s.io"), Not(ContainElement("pods of namespace "+w.Namespace))))
 		}).Should(Succeed())
 
 		file, err := yaml.Marshal(w.Job("new").GPUs("8").Obj())
@@ -341,10 +341,13 @@ var _ = Describe("kubectl trainjob explain", func() {
 			"explain llm -n team-a\n": "TrainJob team-a/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free",
 			"explain vit -n team-a\n": "TrainJob team-a/vit runs with 3 pods in queue gpus (ClusterQueue gpus): 24 GPUs, node on flavor h100",
 		}
-		for _, block := range blocks[:last] {
+		shell(ctx, blocks[0])
+		user := pageUser(ctx, "team-a")
+		for _, block := range blocks[1:last] {
 			Eventually(ctx, func(g Gomega) {
-				stdout, stderr, code := runShell(ctx, block)
+				stdout, stderr, code := runShell(ctx, asUser(user, block))
 				g.Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+				g.Expect(stdout).NotTo(ContainSubstring("Not seen:"))
 				for command, sentence := range sentences {
 					if strings.Contains(block, command) {
 						g.Expect(stdout).To(ContainSubstring(sentence))

@@ -173,6 +173,10 @@ func (s exampleShell) run(ctx context.Context, example string) {
 }
 
 var _ = Describe("kubectl trainjob in a shell", func() {
+	It("does for a user what the page on rights says", Serial, docsPage, func(ctx context.Context) {
+		runsPage(ctx, "docs/rights.md", "")
+	}, SpecTimeout(specTimeout))
+
 	It("completes as its page says, with kubectl in front", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("waits").GPUs("16").Obj())

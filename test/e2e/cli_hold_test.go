@@ -14,9 +14,9 @@ import (
 )
 
 var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
-	It("hold a batch user's job that waits, which keeps its place", func(ctx context.Context) {
+	It("hold a user's job that waits, which keeps its place", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		user := w.batchUser(ctx)
+		user := w.user(ctx)
 		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.MakePending(ctx, w.Job("first").GPUs("8"))
 		wl := w.Workload(ctx, "first")
@@ -42,9 +42,9 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		w.EventuallyRuns(ctx, "first", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("stop a batch user's job: its quota goes to others with its last pod, and it stays stopped, also over a restart of the manager", core, func(ctx context.Context) {
+	It("stop a user's job: its quota goes to others with its last pod, and it stays stopped, also over a restart of the manager", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		user := w.batchUser(ctx)
+		user := w.user(ctx)
 		w.MakeRunning(ctx, w.Job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "10s"), 1, onH100)
 		w.MakePending(ctx, w.Job("next").GPUs("8"))
 		Expect(w.says(ctx, "stop", "runs", "--as", user)).To(ContainSubstring("stopped: 1 pod end"))
@@ -65,7 +65,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 
 	It("resume a job whose pods still end behind those that wait", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		user := w.batchUser(ctx)
+		user := w.user(ctx)
 		w.MakeRunning(ctx, w.Job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "10s"), 1, onH100)
 		w.MakePending(ctx, w.Job("next").GPUs("8"))
 		w.says(ctx, "stop", "runs", "--as", user)
@@ -94,7 +94,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		w, _ := newRunning(ctx, "llm")
 		w.Activate(ctx, "llm", false)
 		w.eventuallyListed(ctx, "llm", explain.Deactivated)
-		Expect(refused(ctx, 1, "resume", "llm", "-n", w.Namespace, "--as", w.batchUser(ctx))).
+		Expect(refused(ctx, 1, "resume", "llm", "-n", w.Namespace, "--as", w.user(ctx))).
 			To(ContainSubstring("somebody with Kueue's role batch-admin can, by kubectl -n %s patch workload", w.Namespace))
 		Expect(w.says(ctx, "resume", "llm")).To(ContainSubstring("activated"))
 		w.EventuallyRuns(ctx, "llm", 1, onH100)
@@ -111,7 +111,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("do what their page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		runsPage(ctx, "docs/hold.md")
+		runsPage(ctx, "docs/hold.md", pageUser(ctx, "jobs"))
 	}, SpecTimeout(specTimeout))
 })
 

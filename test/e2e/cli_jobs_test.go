@@ -33,7 +33,8 @@ var _ = Describe("kubectl trainjob logs", func() {
 		fails("none of those that --job, --index and --container name", "runs", "--job", "launcher")
 		fails("none of those", "runs", "--index", "7")
 		fails("exclude each other", "runs", "-f", "-p")
-		Expect(refused(ctx, exit.Unseen, "logs", "-n", w.Namespace, "runs", "--as", w.batchUser(ctx))).
+		w.Make(ctx, kit.RoleBinding(w.Namespace, "kueue-trainjob-viewer-role", "bob"))
+		Expect(refused(ctx, exit.Unseen, "logs", "-n", w.Namespace, "runs", "--as", "bob")).
 			To(ContainSubstring("ask an admin for the permission to list pods"))
 		// A fake pod has no kubelet; the error says whose log it is.
 		fails("node-0-0 (pod runs-node-0-0-", "runs", "--job", "node", "--index", "0")
@@ -104,7 +105,7 @@ var _ = Describe("kubectl trainjob timeline", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		runsPage(ctx, "docs/timeline.md")
+		runsPage(ctx, "docs/timeline.md", pageUser(ctx, "jobs"))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -185,7 +186,7 @@ var _ = Describe("kubectl trainjob usage", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		runsPage(ctx, "docs/usage.md")
+		runsPage(ctx, "docs/usage.md", pageUser(ctx, "jobs"))
 	}, SpecTimeout(specTimeout))
 
 	It("completes what a bill may be split by", func(ctx context.Context) {

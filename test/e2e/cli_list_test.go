@@ -9,8 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -47,9 +45,9 @@ var _ = Describe("kubectl trainjob list", func() {
 		Eventually(ctx, watching.Interrupt()).Should(gexec.Exit(0))
 	}, SpecTimeout(specTimeout))
 
-	It("tells a batch user of Kueue's what he may know, and names once each kind that he may not read", func(ctx context.Context) {
+	It("tells a user of a namespace what he may know, and names once each kind that he may not read; with the queues he knows all", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		user := w.batchUser(ctx)
+		user := w.user(ctx)
 		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.Make(ctx, w.Job("waits").GPUs("8").Obj(), w.Job("waits-too").GPUs("8").Obj())
 		Eventually(ctx, func(g Gomega) {
@@ -60,6 +58,15 @@ var _ = Describe("kubectl trainjob list", func() {
 			g.Expect(stderr).To(MatchRegexp(`(?m)^note: reason is <unknown>: you may not list all clusterqueues.kueue.x-k8s.io; ask an admin for that$`))
 		}).Should(Succeed())
 		Expect(refused(ctx, exit.Unseen, "list", "-A", "--as", user)).To(ContainSubstring("name one with -n"))
+
+		w.Make(ctx, seesQueues(user))
+		Eventually(ctx, func(g Gomega) {
+			table, stderr, code := plugin(ctx, "list", "-n", w.Namespace, "--as", user)
+			g.Expect(code).To(BeZero(), stderr)
+			g.Expect(stderr).To(BeEmpty())
+			g.Expect(table).To(MatchRegexp(`waits +Waiting +queue +- +8 +0 +1 +\S+ +QuotaInUse\n`))
+			g.Expect(table).To(MatchRegexp(`waits-too +Waiting +queue +- +8 +0 +2 +\S+ +QuotaInUse\n`))
+		}).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
 	It("and its like tell in one line somebody who may not read TrainJobs", func(ctx context.Context) {
@@ -74,7 +81,7 @@ var _ = Describe("kubectl trainjob list", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		runsPage(ctx, "docs/list.md")
+		runsPage(ctx, "docs/list.md", pageUser(ctx, "jobs"))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -99,14 +106,11 @@ func (w *site) eventuallyListed(ctx context.Context, name string, phase explain.
 	return found
 }
 
-// batchUser returns a user with Kueue's batch-user role in the spec's namespace, and no more.
-func (w *site) batchUser(ctx context.Context) string {
+// user returns one with ClusterRole kueue-trainer-user in the spec's namespace, and no more.
+func (w *site) user(ctx context.Context) string {
 	GinkgoHelper()
 	user := w.Name("ml-engineer")
-	w.Make(ctx, kit.RoleBinding(w.Namespace, "kueue-batch-user-role", user))
-	// The API server takes note of it a moment later.
-	Eventually(ctx, func() error {
-		return as(user).List(ctx, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
-	}).Should(Succeed())
+	w.Make(ctx, kit.RoleBinding(w.Namespace, "kueue-trainer-user", user))
+	eventuallyMay(ctx, user, w.Namespace)
 	return user
 }

@@ -162,7 +162,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 
 	It("does what its page in the docs says", docsPage, func(ctx context.Context) {
 		DeferCleanup(eventuallyNothingGenerated)
-		runsPage(ctx, "docs/pools.md")
+		runsPage(ctx, "docs/pools.md", "")
 		Eventually(ctx, func() string {
 			table, _, _ := plugin(ctx, "pools")
 			return table

@@ -121,7 +121,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 	})
 
 	It("does what its page says", Serial, docsPage, core, func(ctx context.Context) {
-		shell(ctx, docsCommands("docs/submit.md")...)
-		kubectl(ctx, "", "delete", "-k", "config/samples", "--ignore-not-found")
+		DeferCleanup(func(ctx context.Context) { kubectl(ctx, "", "delete", "-k", "config/samples", "--ignore-not-found") })
+		runsPage(ctx, "docs/submit.md", pageUser(ctx, "jobs"))
 	})
 })

@@ -113,7 +113,10 @@ var _ = Describe("kubectl trainjob validate", func() {
 	})
 
 	It("does what its page says", core, func(ctx context.Context) {
-		shell(ctx, docsCommands("docs/validate.md")...)
+		user := pageUser(ctx, "jobs")
+		for _, block := range docsCommands("docs/validate.md") {
+			shell(ctx, asUser(user, block))
+		}
 	})
 })
 

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +15,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -114,13 +120,56 @@ func terminal() world.Terminal {
 	return world.Terminal{Kubeconfig: cluster.Kubeconfig, Log: GinkgoWriter}
 }
 
-// runsPage runs the blocks of a page of the docs. The last one cleans up, whatever happens.
-func runsPage(ctx context.Context, page string) {
+// runsPage runs the blocks of a page of the docs, the plugin's commands in them as a user; empty: as an
+// admin. The last block cleans up, whatever happens.
+func runsPage(ctx context.Context, page, user string) {
 	GinkgoHelper()
 	blocks := docsCommands(page)
 	last := len(blocks) - 1
 	DeferCleanup(func(ctx context.Context) { shell(ctx, blocks[last]) })
-	shell(ctx, blocks[:last]...)
+	for _, block := range blocks[:last] {
+		shell(ctx, asUser(user, block))
+	}
+}
+
+// asUser has the plugin of a block act as a user, beside what kubectl does there as an admin.
+func asUser(user, block string) string {
+	if user == "" {
+		return block
+	}
+	return fmt.Sprintf("kubectl() {\n  if [ \"$1\" = trainjob ]; then set -- trainjob --as %s \"${@:2}\"; fi\n  command kubectl \"$@\"\n}\n%s", user, block)
+}
+
+// pageUser returns a user with the two bindings of docs/rights.md, and no others, until the spec is over.
+func pageUser(ctx context.Context, namespace string) string {
+	GinkgoHelper()
+	const user = "page-user"
+	for _, binding := range []client.Object{kit.RoleBinding(namespace, "kueue-trainer-user", user), seesQueues(user)} {
+		Expect(cluster.Client.Create(ctx, binding)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(client.IgnoreNotFound(cluster.Client.Delete(ctx, binding))).To(Succeed())
+		})
+	}
+	eventuallyMay(ctx, user, namespace)
+	return user
+}
+
+// seesQueues gives a user what docs/rights.md gives for the cluster.
+func seesQueues(user string) *rbacv1.ClusterRoleBinding {
+	const role = "kueue-trainer-queues-viewer"
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role + "-" + user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+}
+
+// eventuallyMay waits until the API server has taken note of a user's bindings.
+func eventuallyMay(ctx context.Context, user, namespace string) {
+	GinkgoHelper()
+	Eventually(ctx, func() error {
+		return as(user).List(ctx, &kueue.WorkloadList{}, client.InNamespace(namespace))
+	}).Should(Succeed())
 }
 
 // docsCommands returns the sh blocks of a page below the repository's root, in their order.

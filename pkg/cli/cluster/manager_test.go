@@ -143,11 +143,11 @@ func TestTrainJobsThatCannotBeRead(t *testing.T) {
 		},
 		"one that may not be seen": {
 			err: forbidden, namespace: "team", code: exit.Unseen,
-			want: "you may not get TrainJobs in namespace team: name another with -n, or ask an admin for ClusterRole kueue-batch-user-role there",
+			want: "you may not get TrainJobs in namespace team: name another with -n, or ask an admin for ClusterRole kueue-trainer-user there",
 		},
 		"those of a namespace that may not be seen": {
 			err: forbidden, namespace: "team", list: true, code: exit.Unseen,
-			want: "you may not list TrainJobs in namespace team: name another with -n, or ask an admin for ClusterRole kueue-batch-user-role there",
+			want: "you may not list TrainJobs in namespace team: name another with -n, or ask an admin for ClusterRole kueue-trainer-user there",
 		},
 		"those of all namespaces that may not be seen": {
 			err: forbidden, list: true, code: exit.Unseen,

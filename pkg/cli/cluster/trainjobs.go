@@ -48,5 +48,5 @@ func unreadTrainJobs(verb, namespace string, err error) error {
 	case namespace == "":
 		return exit.With(exit.Unseen, fmt.Errorf("you may not %s TrainJobs of all namespaces: name one with -n, or ask an admin for ClusterRole kueue-batch-admin-role", verb))
 	}
-	return exit.With(exit.Unseen, fmt.Errorf("you may not %s TrainJobs in namespace %s: name another with -n, or ask an admin for ClusterRole kueue-batch-user-role there", verb, namespace))
+	return exit.With(exit.Unseen, fmt.Errorf("you may not %s TrainJobs in namespace %s: name another with -n, or ask an admin for ClusterRole kueue-trainer-user there", verb, namespace))
 }

@@ -152,7 +152,7 @@ func WorkloadOf(ctx context.Context, c client.Reader, job *trainjob.TrainJob) (*
 	var list kueue.WorkloadList
 	err := c.List(ctx, &list, client.InNamespace(job.Namespace))
 	if apierrors.IsForbidden(err) {
-		return nil, exit.With(exit.Unseen, fmt.Errorf("you may not list Workloads in namespace %s: ask an admin for ClusterRole kueue-batch-user-role there", job.Namespace))
+		return nil, exit.With(exit.Unseen, fmt.Errorf("you may not list Workloads in namespace %s: ask an admin for ClusterRole kueue-trainer-user there", job.Namespace))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the Workloads of namespace %s: %w", job.Namespace, err)

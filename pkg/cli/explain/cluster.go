@@ -63,6 +63,7 @@ func liftLimits(groups []kueue.ResourceGroup) {
 const (
 	clusterQueues = "clusterqueues.kueue.x-k8s.io"
 	localQueues   = "localqueues.kueue.x-k8s.io"
+	topologies    = "topologies.kueue.x-k8s.io"
 	flavors       = "resourceflavors.kueue.x-k8s.io"
 	cohorts       = "cohorts.kueue.x-k8s.io"
 	checks        = "admissionchecks.kueue.x-k8s.io"
