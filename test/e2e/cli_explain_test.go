@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -118,6 +119,21 @@ var _ = Describe("kubectl trainjob explain", func() {
 			Expect(e.State.Message).To(ContainSubstring("was started again 4 times; the last run ended with exit code 1: CUDA error"))
 			Expect(e.State.Remedy).To(Equal("kubectl trainjob logs -n " + w.Namespace + " llm --previous"))
 		}
+	}, SpecTimeout(specTimeout))
+
+	It("names a priority class that is not there, as doctor and the event do, until it is", func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		urgent := kit.Priority(w.Name("urgent"), 1000)
+		w.Make(ctx, w.Job("waits").Priority(urgent.Name).GPUs("8").Obj())
+		w.EventuallyTold(ctx, "waits", "PriorityClassMissing", strconv.Quote(urgent.Name)+" not found")
+		state := w.eventuallyExplained(ctx, "waits", explain.Unqueued, "PriorityClassMissing").State
+		Expect(state.Message).To(Equal("is not queued: it names WorkloadPriorityClass " + urgent.Name + ", which does not exist"))
+		Expect(state.Stuck).To(BeTrue())
+		doctor, _, _ := plugin(ctx, "doctor", "-n", w.Namespace)
+		Expect(doctor).To(ContainSubstring("it names WorkloadPriorityClass " + urgent.Name + ", which does not exist"))
+
+		w.Make(ctx, urgent)
+		w.EventuallyRuns(ctx, "waits", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("tells of a borrowing limit", func(ctx context.Context) {

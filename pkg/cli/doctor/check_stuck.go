@@ -106,7 +106,7 @@ func (f *Facts) byOwner(field patch.Field) func(*trainjob.TrainJob) *explain.Fac
 	namespaces := grouped(f.Namespaces, func(namespace *corev1.Namespace) string { return namespace.Name })
 	return func(job *trainjob.TrainJob) *explain.Facts {
 		facts := &explain.Facts{
-			Now: f.Now, Field: field, Manager: manager, Cluster: f.Cluster, Job: job,
+			Now: f.Now, Field: field, Manager: manager, Classes: f.PriorityClasses, Cluster: f.Cluster, Job: job,
 			Workload: workloads[job.UID], JobSet: jobSets[job.UID], Warnings: slices.Clone(told[job.UID]), WarningsUnseen: f.Unread[events] != nil,
 		}
 		if found := namespaces[job.Namespace]; len(found) > 0 {

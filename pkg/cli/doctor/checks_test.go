@@ -618,6 +618,13 @@ func TestStuckTrainJobs(t *testing.T) {
 	expect.Same(t, "Unexpected problem", want, problem)
 	f.managerConfig("waitForJobSet: 2h")
 	finds(t, f)
+
+	f.TrainJobs[0].Labels["kueue.x-k8s.io/priority-class"] = "urgent"
+	f.PriorityClasses = &kueue.WorkloadPriorityClassList{}
+	finds(t, f, Finding{Severity: Warning, Reason: "TrainJobStuck", Object: "TrainJob jobs/a", Commands: []string{"kubectl trainjob explain -n jobs a"}})
+	expect.Same(t, "Unexpected problem", "The TrainJob is not queued: it names WorkloadPriorityClass urgent, which does not exist.", newReport(f).Findings[0].Problem)
+	f.PriorityClasses.Items = []kueue.WorkloadPriorityClass{*kit.Priority("urgent", 1000)}
+	finds(t, f)
 }
 
 // TestPodsOfStuckTrainJobs has a job called stuck by what its pod waits for, and since when.

@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -38,7 +39,9 @@ type Facts struct {
 	// Events are warnings, and what kubelets say of images that they pull.
 	Events    []corev1.Event
 	TrainJobs []trainjob.TrainJob
-	JobSets   []jobsetapi.JobSet
+	// PriorityClasses are Kueue's; nil where they could not be read.
+	PriorityClasses *kueue.WorkloadPriorityClassList
+	JobSets         []jobsetapi.JobSet
 	// Jobs of JobSets.
 	Jobs []batchv1.Job
 

@@ -10,6 +10,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -43,6 +44,7 @@ const (
 	trainJobs     Kind = "trainjobs.trainer.kubeflow.org"
 	jobSets       Kind = "jobsets.jobset.x-k8s.io"
 	jobs          Kind = "jobs.batch"
+	classes       Kind = "workloadpriorityclasses.kueue.x-k8s.io"
 	crds          Kind = "customresourcedefinitions.apiextensions.k8s.io"
 	mutating      Kind = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 	validating    Kind = "validatingwebhookconfigurations.admissionregistration.k8s.io"
@@ -154,6 +156,7 @@ func (l *loader) trainJobs(ctx context.Context) {
 		list(ctx, l, events, &corev1.EventList{}, func(list *corev1.EventList) { f.Events = append(f.Events, list.Items...) }, told)
 	}
 	list(ctx, l, trainJobs, &trainjob.List{}, func(list *trainjob.List) { f.TrainJobs = list.Items })
+	list(ctx, l, classes, &kueue.WorkloadPriorityClassList{}, func(list *kueue.WorkloadPriorityClassList) { f.PriorityClasses = list })
 	list(ctx, l, jobSets, &jobsetapi.JobSetList{}, func(list *jobsetapi.JobSetList) { f.JobSets = list.Items })
 	list(ctx, l, jobs, &batchv1.JobList{}, func(list *batchv1.JobList) { f.Jobs = list.Items }, client.HasLabels{jobsetapi.JobSetNameKey})
 }

@@ -70,6 +70,9 @@ func ReadAll(ctx context.Context, c client.Client, jobs []trainjob.TrainJob, nam
 	if s.kueue, s.kueueUnseen, err = configurationOf(ctx, c, cluster.KueueConfiguration); err != nil {
 		return nil, err
 	}
+	if s.classes, err = readClasses(ctx, c); err != nil {
+		return nil, err
+	}
 	for n := range jobs {
 		s.survey.Facts = append(s.survey.Facts, s.facts(&jobs[n], patch.Of(version)))
 	}
@@ -95,6 +98,7 @@ type surveyor struct {
 	manager     *config.Configuration
 	kueue       *configapi.Configuration
 	kueueUnseen bool
+	classes     *kueue.WorkloadPriorityClassList
 
 	workloads map[types.UID]*kueue.Workload
 	// ahead are the Workloads that MultiKueue has made for jobs which do not own them yet.
@@ -232,7 +236,7 @@ func (s *surveyor) readNamespaces(ctx context.Context) {
 
 func (s *surveyor) facts(job *trainjob.TrainJob, field patch.Field) *Facts {
 	f := &Facts{
-		Now: time.Now(), Field: field, Job: job, Manager: s.manager, Kueue: s.kueue, KueueUnseen: s.kueueUnseen, Cluster: s.cluster, Namespace: s.namespaces[job.Namespace],
+		Now: time.Now(), Field: field, Job: job, Manager: s.manager, Kueue: s.kueue, KueueUnseen: s.kueueUnseen, Classes: s.classes, Cluster: s.cluster, Namespace: s.namespaces[job.Namespace],
 		Workload: s.workloadOf(job), WorkloadUnseen: !s.survey.Saw(workloads), Warnings: s.events[job.UID], WarningsUnseen: !s.survey.Saw("events"),
 	}
 	if f.Workload != nil {

@@ -62,7 +62,7 @@ func TestReadAll(t *testing.T) {
 			want: map[string]Position{"m-second": {Place: 5, Source: Visibility}},
 		},
 		"by somebody who sees nothing but TrainJobs": {
-			harness: harness{denied: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
+			harness: harness{denied: []string{"WorkloadPriorityClass", "LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
 			unseen:  []string{workloads, pods, localQueues, "jobsets.jobset.x-k8s.io", "jobs.batch", "events"},
 		},
 	}

@@ -9,7 +9,8 @@
 // command.go is the command. load.go and all.go read facts.go, of one TrainJob and of many;
 // manifest.go makes them of files. state.go and state_*.go tell the state. cluster.go is what
 // Kueue's scheduler sees: flavors.go, assignable.go, reasons.go, selection.go and topology.go
-// say what each flavor can do, forecast.go what Kueue will, position.go who is in front.
+// say what each flavor can do, forecast.go what Kueue will, position.go who is in front,
+// priority.go whether the job's priority class is there.
 // chain.go, jobs.go, pods.go and refusals.go follow a job to its pods, placement.go says who set
 // what. worker.go follows a job of MultiKueue to other clusters, state_worker.go tells of it there.
 // explain.go puts it together, amounts.go and print.go words it.
@@ -83,6 +84,8 @@ type Facts struct {
 	// once; nil where it has to be computed.
 	Visible *Position
 
+	// Classes are the WorkloadPriorityClasses that there are; nil where the user may not list them.
+	Classes *kueue.WorkloadPriorityClassList
 	// Priority is what a manifest's Workload would have.
 	Priority int32
 	// PriorityUnseen is set where the user may not read the priority classes for that.

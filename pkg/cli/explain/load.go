@@ -44,6 +44,7 @@ type Reader struct {
 	// kueue is its configuration; kueueUnseen is set where the user may not read it.
 	kueue       *configapi.Configuration
 	kueueUnseen bool
+	classes     *kueue.WorkloadPriorityClassList
 
 	// workload is the name of the one that MultiKueue made for a job, before the job; empty for
 	// jobs that have their own.
@@ -69,6 +70,9 @@ func NewReader(ctx context.Context, c client.Client, renderer *trainjob.Renderer
 		return nil, err
 	}
 	if r.kueue, r.kueueUnseen, err = configurationOf(ctx, c, cluster.KueueConfiguration); err != nil {
+		return nil, err
+	}
+	if r.classes, err = readClasses(ctx, c); err != nil {
 		return nil, err
 	}
 	r.runtimes = r.runtimesFrom(c, c)
@@ -121,7 +125,7 @@ func (r *Reader) facts(ctx context.Context, job *trainjob.TrainJob) (*Facts, err
 	if err != nil {
 		return nil, err
 	}
-	f := &Facts{Now: time.Now(), Field: patch.Of(r.served), Job: job, Manager: r.manager, Kueue: r.kueue, KueueUnseen: r.kueueUnseen, Cluster: cluster}
+	f := &Facts{Now: time.Now(), Field: patch.Of(r.served), Job: job, Manager: r.manager, Kueue: r.kueue, KueueUnseen: r.kueueUnseen, Classes: r.classes, Cluster: cluster}
 	var namespace corev1.Namespace
 	err = r.client.Get(ctx, client.ObjectKey{Name: job.Namespace}, &namespace)
 	if err == nil {

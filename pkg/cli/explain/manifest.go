@@ -88,7 +88,7 @@ func (r *Reader) preview(ctx context.Context, job *trainjob.TrainJob, in *files)
 	_, f.Priority, err = jobframework.ExtractPriority(ctx, r.client, job, f.PodSets, nil)
 	switch {
 	case apierrors.IsNotFound(err):
-		f.Undescribed = fmt.Errorf("its priority class does not exist: %w", err)
+		f.Undescribed = fmt.Errorf("%w: %w", errNoClass, err)
 	case apierrors.IsForbidden(err):
 		f.PriorityUnseen = true
 	case err != nil:

@@ -202,8 +202,8 @@ func unqueued(f *Facts) *State {
 		return nil
 	}
 	s := &State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet", Since: since(f.Job.CreationTimestamp)}
-	told := f.warning("InTreeActive", "TrainerUnknown", "PodSetsUnknown", "PriorityClassMissing", "WriteRefused")
-	unmade := f.unmade(f.missing()...)
+	told := f.warning("InTreeActive", "TrainerUnknown", "PodSetsUnknown", noClass, "WriteRefused")
+	unmade, classless := f.unmade(f.missing()...), f.classMissing()
 	wait, known := f.waitForJobSet()
 	switch {
 	case f.WorkloadUnseen:
@@ -217,6 +217,9 @@ func unqueued(f *Facts) *State {
 	case unmade != nil:
 		unmade.Phase, unmade.Since, unmade.Message = s.Phase, s.Since, "is not queued: "+unmade.Message
 		return unmade
+	case classless != nil:
+		classless.Phase, classless.Since, classless.Message = s.Phase, s.Since, "is not queued: it "+classless.Message
+		return classless
 	case told != nil:
 		s.Reason, s.Message, s.Cause, s.Stuck = told.Reason, "is not queued: "+told.Message, told.Message, true
 	case f.overdue(f.jobSetBy(wait)):

@@ -42,6 +42,9 @@ func undescribed(f *Facts) *State {
 	switch {
 	case errors.Is(f.Undescribed, podset.ErrCannotRun):
 		return &State{Reason: "CannotRun", Stuck: true, Message: "would be refused: " + f.Undescribed.Error()}
+	case errors.Is(f.Undescribed, errNoClass):
+		return &State{Reason: noClass, Stuck: true, Message: "would not be queued: " + f.Undescribed.Error(),
+			Remedy: "create it, or name another: kubectl get workloadpriorityclasses"}
 	case apierrors.IsForbidden(f.Undescribed):
 		return &State{Reason: Unseen, Message: "cannot be described, because you may not read its runtime: " + f.Undescribed.Error(),
 			Remedy: "ask an admin for the right to get it, or name a file with the runtime beside the job by -f"}

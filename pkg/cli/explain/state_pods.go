@@ -90,7 +90,7 @@ func unplaced(f *Facts) *State {
 	s := &State{Phase: Starting, Reason: "Placing", Since: since(admitted.LastTransitionTime),
 		Message: fmt.Sprintf("is admitted (%s) and about to be started", f.assignment())}
 	told := f.warning("PlacementRefused", "JobSetOutdated", "WriteRefused", "InTreeActive", "TrainerUnknown")
-	unmade := f.unmade(f.missing()...)
+	unmade := cmp.Or(f.classMissing(), f.unmade(f.missing()...))
 	switch {
 	case unmade != nil:
 		s.Reason, s.Stuck, s.Cause, s.Remedy = unmade.Reason, unmade.Stuck, unmade.Cause, unmade.Remedy

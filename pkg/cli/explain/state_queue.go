@@ -157,10 +157,13 @@ func (f *Facts) position() *Position {
 // why tells why a Workload has no quota: something about itself, or about the flavors.
 func (f *Facts) why() State {
 	wl := f.Workload
-	retry := wl.Status.RequeueState
+	retry, classless := wl.Status.RequeueState, f.classMissing()
 	switch {
 	case runtimeMissing(f.Undescribed):
 		return State{Reason: "RuntimeMissing", Stuck: true, Message: "and its pods cannot be told any more: " + f.Undescribed.Error()}
+	case classless != nil:
+		classless.Message = "and " + classless.Message + ": it does not start before that does"
+		return *classless
 	case kueuelib.HasRejectedChecks(wl) || kueuelib.HasRetryChecks(wl):
 		return f.failedCheck()
 	case kueuelib.IsLeftBehind(wl):

@@ -116,6 +116,29 @@ func TestStateOf(t *testing.T) {
 			scene: changes{admitted, withPods(4, runningPod), finishedByHand},
 			want:  state(Stopping, "ByHand", "is about to end: its Workload trainjob-llm is finished: it was in the way; 4 pods still there", ""),
 		},
+		"its priority class is not there": {
+			scene: changes{withoutWorkload, naming("gone"), classes("low", "urgent"), warned(noClass, "told before")},
+			want: stuck(Unqueued, noClass, "is not queued: it names WorkloadPriorityClass gone, which does not exist",
+				"create it, or label the job with one that exists: low, urgent"),
+		},
+		"its priority class is not there, as the manager says to who may not look": {
+			scene: changes{withoutWorkload, naming("gone"), warned(noClass, "gone not found")},
+			want:  stuck(Unqueued, noClass, "is not queued: gone not found", ""),
+		},
+		"its new priority class is not there while it waits": {
+			scene: changes{naming("gone"), classes()},
+			want: stuck(Waiting, noClass, needs32+"and names WorkloadPriorityClass gone, which does not exist: it does not start before that does"+alone,
+				"create it, or label the job with one that exists: there is none"),
+		},
+		"its priority class was deleted since it waits": {
+			scene: changes{naming("gone"), classes(), taken("h100", 1), func(s *scene) { s.Workload.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef("gone") }},
+			want:  state(Waiting, "QuotaInUse", needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitOrRise),
+		},
+		"its priority class is not there when it is admitted": {
+			scene: changes{placed, naming("gone"), classes("low")},
+			want: stuck(Starting, noClass, cannotStart+"names WorkloadPriorityClass gone, which does not exist",
+				"create it, or label the job with one that exists: low"),
+		},
 		"its JobSet cannot be made": {
 			scene: changes{withoutWorkload, warned("TrainJobResourcesCreationFailed", "denied by policy")},
 			want:  stuck(Unqueued, "JobSetRefused", "is not queued: Trainer cannot make its JobSet: denied by policy", refusedRemedy),
@@ -665,6 +688,20 @@ func activeCheck(name string) kueue.AdmissionCheck {
 }
 
 const behindRemedy = "wait, give the job a higher priority than the one in front, or set queueingStrategy of ClusterQueue gpus to BestEffortFIFO"
+
+// naming has the job name a priority class, and classes are those that there are.
+func naming(class string) func(*scene) {
+	return func(s *scene) { s.Job.Labels[kueueconstants.WorkloadPriorityClassLabel] = class }
+}
+
+func classes(names ...string) func(*scene) {
+	return func(s *scene) {
+		s.Classes = &kueue.WorkloadPriorityClassList{}
+		for _, name := range names {
+			s.Classes.Items = append(s.Classes.Items, *kit.Priority(name, 1000))
+		}
+	}
+}
 
 // manifestOf makes a manifest of the job.
 func manifestOf(s *scene) { s.Job.UID, s.Workload = "", nil }
