@@ -149,6 +149,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 				To(Equal([]string{"24", "16", "16", "16", "8", "8"}))
 			g.Expect(pool.Nodes.Ready).To(Equal(pool.Nodes.Total))
 			g.Expect(pool.ClusterQueues).To(HaveLen(2))
+			g.Expect(pool.ClusterQueues[0].Users).To(ConsistOf(And(HaveField("Namespace", w.Namespace), HaveField("Reserved.String()", "16"))))
 			g.Expect(amounts(&pool.ClusterQueues[0].Borrowed, &pool.ClusterQueues[1].Lent, &pool.ClusterQueues[1].Free)).
 				To(Equal([]string{"8", "8", "8"}))
 		}).Should(Succeed())

@@ -2,7 +2,7 @@
 
 // Package pools is the command that shows GPU pools, and the one that makes them from nodes.
 //
-// pools.go is the command: view.go is what it shows, print.go shows it. generate.go is the
+// pools.go is the command: view.go is what it shows, users.go who holds it, print.go shows it. generate.go is the
 // other: plan.go makes the objects, quotas.go counts what the pools have, remarks.go tells what
 // does not go with what is there, write.go writes.
 package pools
@@ -14,6 +14,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -34,7 +35,7 @@ Exit codes: 0 all was seen, 1 the cluster does not answer, 4 you may not see all
 const poolsExample = `  # All pools
   kubectl trainjob pools
 
-  # With products, and with what every ClusterQueue holds, borrowed and lent
+  # With products, and with what every ClusterQueue holds, borrowed and lent, and its users
   kubectl trainjob pools -o wide
 
   # Follow them
@@ -81,7 +82,10 @@ func (p *pools) run(ctx context.Context) error {
 	for _, unseen := range i.Unseen {
 		fmt.Fprintln(p.streams.ErrOut, "not seen:", unseen)
 	}
-	screen := &screen{out: p.streams.Out, write: write}
+	screen := &screen{out: p.streams.Out, write: write, users: noUsers}
+	if p.format != "" {
+		screen.users = func(ctx context.Context) (map[types.UID]string, error) { return readUsers(ctx, c) }
+	}
 	if err := screen.show(ctx, i); err != nil {
 		return err
 	}
@@ -113,12 +117,21 @@ func notAll(i *inventory.Inventory) error {
 type screen struct {
 	out   io.Writer
 	write printer
+	// users reads whose the TrainJobs are.
+	users func(context.Context) (map[types.UID]string, error)
 	last  []byte
 }
 
+// noUsers is for a format that does not show them.
+func noUsers(context.Context) (map[types.UID]string, error) { return nil, nil }
+
 // show prints an inventory unless it looks like the last one.
 func (s *screen) show(ctx context.Context, i *inventory.Inventory) error {
-	view, err := newView(ctx, i)
+	users, err := s.users(ctx)
+	if err != nil {
+		return err
+	}
+	view, err := newView(ctx, i, users)
 	if err != nil {
 		return err
 	}

@@ -89,11 +89,11 @@ func queueNames(pool *Pool, paint show.Paint) string {
 
 // printQueues tells who may use each pool, and who holds whose quota.
 func printQueues(out io.Writer, view *View, paint show.Paint) error {
-	table := show.NewTable("CLUSTERQUEUE", "COHORT", "POOL", "RESOURCE", "NOMINAL", "RESERVED", "ADMITTED", "BORROWED", "LENT", "FREE", "STOPPED")
+	table := show.NewTable("CLUSTERQUEUE", "COHORT", "POOL", "RESOURCE", "NOMINAL", "RESERVED", "ADMITTED", "BORROWED", "LENT", "FREE", "STOPPED", "USERS")
 	for _, pool := range view.Pools {
 		for _, q := range pool.ClusterQueues {
 			table.Row(q.Name, orNone(q.Cohort), pool.Flavor, pool.Resource, amount(&q.Nominal), amount(&q.Reserved), amount(&q.Admitted),
-				painted(&q.Borrowed, paint.Yellow), painted(&q.Lent, paint.Yellow), painted(&q.Free, paint.Green), paint.Red(q.Stopped))
+				painted(&q.Borrowed, paint.Yellow), painted(&q.Lent, paint.Yellow), painted(&q.Free, paint.Green), stoppedText(q.Stopped, paint), usersText(q.Users))
 		}
 	}
 	if table.Empty() {
@@ -103,6 +103,13 @@ func printQueues(out io.Writer, view *View, paint show.Paint) error {
 		return err
 	}
 	return table.Print(out, paint, "")
+}
+
+func stoppedText(why string, paint show.Paint) string {
+	if why == "" {
+		return "-"
+	}
+	return paint.Red(why)
 }
 
 // amount is a quantity, "?" where it could not be seen.

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -76,15 +77,17 @@ type ClusterQueue struct {
 	Free resource.Quantity `json:"free"`
 	// Stopped is why it admits nothing, empty when it does.
 	Stopped string `json:"stopped,omitempty"`
+	// Users hold what is reserved, the largest first; nothing where Workloads could not be seen.
+	Users []User `json:"users,omitempty"`
 }
 
-// newView makes the view of an inventory.
-func newView(ctx context.Context, i *inventory.Inventory) (*View, error) {
+// newView makes the view of an inventory. users are those of TrainJobs by their UIDs.
+func newView(ctx context.Context, i *inventory.Inventory, users map[types.UID]string) (*View, error) {
 	quotas, err := i.Quotas(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v := &viewer{Inventory: i, quotas: quotas}
+	v := &viewer{Inventory: i, quotas: quotas, users: users}
 	view := &View{Pools: []Pool{}}
 	for n := range i.Flavors {
 		flavor := &i.Flavors[n]
@@ -105,6 +108,7 @@ func newView(ctx context.Context, i *inventory.Inventory) (*View, error) {
 type viewer struct {
 	*inventory.Inventory
 	quotas []inventory.Quota
+	users  map[types.UID]string
 }
 
 // resources returns what a flavor is about: GPUs; where there are none, other devices that
@@ -180,7 +184,7 @@ func (v *viewer) addQuota(pool *Pool) {
 			Name: string(quota.ClusterQueue), Cohort: string(quota.Cohort),
 			Nominal: quota.Nominal, BorrowingLimit: quota.BorrowingLimit, LendingLimit: quota.LendingLimit,
 			Reserved: quota.Reserved, Admitted: quota.Used, Borrowed: quota.Borrowed, Lent: quota.Lent, Free: quota.Free,
-			Stopped: v.stopped(quota),
+			Stopped: v.stopped(quota), Users: usersOf(v.Inventory, quota, v.users),
 		})
 	}
 }

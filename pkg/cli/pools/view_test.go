@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -45,6 +47,41 @@ func someCluster() *inventory.Inventory {
 	return &inventory.Inventory{
 		Nodes: []corev1.Node{cpu, h0, cordoned, other}, Pods: []corev1.Pod{pod},
 		Flavors: []kueue.ResourceFlavor{*kit.PlainFlavor("h100", gpu.ProductLabel, "NVIDIA-H100")}, ClusterQueues: []kueue.ClusterQueue{*vision},
+	}
+}
+
+// held is a Workload with quota of h100, of a job where owner is set.
+func held(namespace, owner string, gpus string) kueue.Workload {
+	wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: owner + gpus}}
+	if owner != "" {
+		wl.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: ptr.To(true)}}
+	}
+	wl.Spec.PodSets = []kueue.PodSet{kit.PodSet("node", 1, "nvidia.com/gpu", gpus)}
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "vision", PodSetAssignments: []kueue.PodSetAssignment{{
+		Name: "node", Count: ptr.To[int32](1), ResourceUsage: kit.Amounts("nvidia.com/gpu", gpus),
+		Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: "h100"},
+	}}}
+	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
+	return wl
+}
+
+func TestUsers(t *testing.T) {
+	i := someCluster()
+	over := held("team", "jane-1", "7")
+	over.Status.Conditions = append(over.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue})
+	i.Workloads = []kueue.Workload{held("team", "jane-1", "2"), held("team", "jane-2", "3"), held("other", "", "1"), held("team", "nobodys", "1"), over}
+	cases := map[string]struct {
+		users map[types.UID]string
+		want  string
+	}{
+		"by user, the largest first":  {users: map[types.UID]string{"jane-1": "jane", "jane-2": "jane", "nobodys": ""}, want: "team/jane 5, other 1, team 1"},
+		"by namespace, with no label": {want: "team 6, other 1"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			view := expect.Must(newView(t.Context(), i, tc.users))(t)
+			expect.Same(t, "Unexpected users", tc.want, usersText(view.Pools[0].ClusterQueues[0].Users))
+		})
 	}
 }
 
@@ -85,8 +122,8 @@ h100          nvidia.com/gpu   1/2     8             16      8          6       
 POOL   RESOURCE         NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   PRODUCT   MEMORY
 h100   nvidia.com/gpu   0/0     0             16      8          0         0         0      <none>    <none>
 
-CLUSTERQUEUE   COHORT   POOL   RESOURCE         NOMINAL   RESERVED   ADMITTED   BORROWED   LENT   FREE   STOPPED
-vision         <none>   h100   nvidia.com/gpu   16        8          6          0          0      0      stopPolicy is HoldAndDrain
+CLUSTERQUEUE   COHORT   POOL   RESOURCE         NOMINAL   RESERVED   ADMITTED   BORROWED   LENT   FREE   STOPPED                      USERS
+vision         <none>   h100   nvidia.com/gpu   16        8          6          0          0      0      stopPolicy is HoldAndDrain   <none>
 `,
 		},
 		"a user who may not list nodes and pods": {
@@ -143,7 +180,7 @@ unseen:
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			i := kit.With(someCluster(), tc.change)
-			view := expect.Must(newView(context.Background(), i))(t)
+			view := expect.Must(newView(context.Background(), i, nil))(t)
 			write := expect.Must(newPrinter(tc.format))(t)
 			var out strings.Builder
 			expect.NoError(t, write(&out, view, show.Paint{}))
@@ -155,7 +192,7 @@ unseen:
 func TestScreenShowsOnlyChanges(t *testing.T) {
 	write := expect.Must(newPrinter(""))(t)
 	var out strings.Builder
-	s := &screen{out: &out, write: write}
+	s := &screen{out: &out, write: write, users: noUsers}
 	changed := someCluster()
 	changed.Pods = nil
 	for _, i := range []*inventory.Inventory{someCluster(), someCluster(), changed} {
