@@ -136,6 +136,42 @@ var _ = Describe("kubectl trainjob explain", func() {
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
+	It("tells in one table of all that do not run yet", func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w.MakePending(ctx, w.Job("waits").GPUs("8"))
+		w.Make(ctx, w.Job("misspelt").Queue("no-such").GPUs("8").Obj())
+		for _, args := range [][]string{{"explain", "-n", w.Namespace}, {"explain", "-A"}} {
+			Eventually(ctx, func(g Gomega) {
+				table := said(ctx, g, args...)
+				g.Expect(table).To(MatchRegexp(`(?m)^%s +misspelt +LocalQueueMissing +names LocalQueue no-such, .* +create it, or label the job with one that exists: queue$`, w.Namespace))
+				g.Expect(table).To(MatchRegexp(`(?m)^%s +waits +QuotaInUse +waits in queue queue .* +wait until others in ClusterQueue`, w.Namespace))
+				g.Expect(table).NotTo(MatchRegexp(`(?m)^%s +runs `, w.Namespace))
+			}).Should(Succeed())
+		}
+		Expect(printed[[]explain.Explanation](ctx, Default, "explain", "-n", w.Namespace)).To(HaveLen(2))
+	}, SpecTimeout(specTimeout))
+
+	It("tells what another priority would bring, and that comes true", func(ctx context.Context) {
+		w := newWorld(ctx)
+		cq := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
+		cq.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+		w.Make(ctx, w.Flavor("h100", onH100), cq, kit.LocalQueue(w.Namespace, "queue", cq.Name), kit.Priority(w.Name("low"), 0), kit.Priority(w.Name("urgent"), 1000))
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w.MakePending(ctx, w.Job("waits").Priority(w.Name("low")).GPUs("8"))
+
+		e := w.explained(ctx, Default, "waits", "--priority", w.Name("urgent"))
+		Expect(e.State.Reason).To(Equal("Preempts"), e.State.Message)
+		Expect(e.State.Message).To(HavePrefix("with priority 1000 (%s) asks for 8 GPUs and would get them", w.Name("urgent")))
+		Expect(e.Preempts).To(ConsistOf(HaveField("Job", w.Namespace+"/runs")))
+		Expect(w.explained(ctx, Default, "waits", "--priority", w.Name("low")).State.Reason).To(Equal(string(explain.InUse)))
+		Expect(refused(ctx, 1, "explain", "runs", "-n", w.Namespace, "--priority", w.Name("urgent"))).To(ContainSubstring("does not wait for quota (Running)"))
+		Expect(refused(ctx, 1, "explain", "waits", "-n", w.Namespace, "--priority", "no-such")).To(ContainSubstring("there is no WorkloadPriorityClass no-such"))
+
+		w.Edit(ctx, "waits", func(job *trainer.TrainJob) { job.Labels[kit.PriorityLabel] = w.Name("urgent") })
+		w.EventuallyRuns(ctx, "waits", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
 	It("tells of a borrowing limit", func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.Make(ctx, w.Flavor("h100", onH100))

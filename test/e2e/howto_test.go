@@ -47,6 +47,7 @@ var _ = Describe("The how-to", func() {
 	},
 		Entry("on prebuilt Workloads", "docs/howto/prebuilt.md", SpecTimeout(specTimeout)),
 		Entry("on ProvisioningRequests", "docs/howto/provisioning.md", SpecTimeout(specTimeout)),
+		Entry("on priorities", "docs/howto/priority.md", SpecTimeout(specTimeout)),
 		Entry("on time limits", "docs/howto/max-execution-time.md", SpecTimeout(specTimeout)),
 	)
 })

@@ -32,7 +32,7 @@ type Link struct {
 
 // Chain returns the way of a TrainJob of the cluster, in its order.
 func Chain(f *Facts) []Link {
-	if f.Job.UID == "" {
+	if f.Job.UID == "" || f.Supposed != "" {
 		return nil
 	}
 	made := jobSetLinks

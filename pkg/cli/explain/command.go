@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -31,6 +32,9 @@ kubeconfig is named like that cluster, or --worker-context says which one leads 
 With -f the TrainJob need not exist: runtimes are taken from the same files, then from the
 cluster, and what Kueue would do with it is found by Kueue's own code.
 
+Without a name there is a table of all in the namespace that do not run yet, or with -A of those
+in all namespaces: why, and what helps.
+
 Exit codes: 0 there is an explanation, 1 there is no such TrainJob, 4 you may not see what
 it takes.`
 
@@ -39,6 +43,12 @@ const example = `  # Why does it not start?
 
   # Why does it not start in the cluster that MultiKueue gave it to?
   kubectl trainjob explain llm -n team-a --worker-context worker1=admin@gpu-west
+
+  # Why do all those wait that do?
+  kubectl trainjob explain -A
+
+  # Would it start with a higher priority?
+  kubectl trainjob explain llm -n team-a --priority urgent
 
   # Which flavors could take it now, before it exists?
   kubectl trainjob explain -f job.yaml
@@ -50,16 +60,18 @@ type options struct {
 	flags   cluster.Flags
 	streams genericiooptions.IOStreams
 
-	files   manifest.Flags
-	workers *cluster.Workers
-	output  string
+	files    manifest.Flags
+	workers  *cluster.Workers
+	all      bool
+	priority string
+	output   string
 }
 
 // NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams, workers: cluster.NewWorkers(flags)}
 	cmd := &cobra.Command{
-		Use:     "explain (NAME | -f FILE)",
+		Use:     "explain [NAME | -A | -f FILE]",
 		Short:   "Tell why a TrainJob waits, where it will land and who set what",
 		Long:    long,
 		Example: example,
@@ -71,25 +83,33 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	}
 	o.files.AddTo(cmd, ", with TrainJobs that need not exist")
 	o.workers.AddTo(cmd)
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "tell of those of all namespaces that do not run yet")
+	cmd.Flags().StringVar(&o.priority, "priority", "", "tell what would become of a TrainJob that waits if it had this WorkloadPriorityClass")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, json, yaml or jsonpath=TEMPLATE")
 	return cmd
 }
 
 func (o *options) args(_ *cobra.Command, args []string) error {
-	if len(args) > 1 || len(args) == 1 && o.files.Given() || len(args) == 0 && !o.files.Given() {
-		return errors.New("give the name of one TrainJob, or -f")
+	switch named := len(args) == 1; {
+	case len(args) > 1 || named && o.files.Given() || o.all && (named || o.files.Given()):
+		return errors.New("give the name of one TrainJob, or -A, or -f")
+	case o.priority != "" && !named:
+		return errors.New("--priority goes with the name of a TrainJob")
 	}
 	return show.KnownFormat(o.output, show.Wide, show.JSON, show.YAML)
 }
 
 func (o *options) run(ctx context.Context, args []string) error {
-	namespace, err := o.flags.InNamespace(false)
+	namespace, err := o.flags.InNamespace(o.all)
 	if err != nil {
 		return err
 	}
 	c, err := o.flags.Client()
 	if err != nil {
 		return err
+	}
+	if len(args) == 0 && !o.files.Given() {
+		return o.explainAll(ctx, c, namespace)
 	}
 	renderer, err := trainjob.NewRenderer(ctx, c.Scheme())
 	if err != nil {
@@ -114,8 +134,49 @@ func (o *options) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	LookInto(ctx, o.workers, renderer, facts)
+	if o.priority != "" {
+		if facts, err = facts.withPriority(ctx, o.priority); err != nil {
+			return err
+		}
+	} else {
+		LookInto(ctx, o.workers, renderer, facts)
+	}
 	return o.tell([]Explanation{Explain(facts)})
+}
+
+// explainAll tells of those that do not run yet, in a table.
+func (o *options) explainAll(ctx context.Context, c client.Client, namespace string) error {
+	jobs, err := cluster.TrainJobs(ctx, c, namespace)
+	if err != nil {
+		return err
+	}
+	survey, err := ReadAll(ctx, c, jobs, namespace)
+	if err != nil {
+		return err
+	}
+	LookIntoAll(ctx, o.workers, survey, namespace)
+	all, unseen := []Explanation{}, []string{}
+	for _, f := range survey.Facts {
+		f.PodsUnseen, f.WarningsUnseen = !survey.Saw(pods), !survey.Saw("events")
+		if s := StateOf(f); s.waits() {
+			all = append(all, Explain(f))
+			unseen = append(unseen, all[len(all)-1].Unseen...)
+		}
+	}
+	if show.ForMachines(o.output) {
+		return show.Encode(o.streams.Out, o.output, all)
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(o.streams.ErrOut, "No TrainJob waits.")
+		return nil
+	}
+	slices.Sort(unseen)
+	p := &printer{out: o.streams.Out, paint: show.Painter(o.streams.Out)}
+	if err := p.table(all); err != nil {
+		return err
+	}
+	p.unseen(slices.Compact(unseen))
+	return nil
 }
 
 func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *trainjob.Renderer, namespace string) error {
@@ -149,7 +210,7 @@ func (o *options) tell(all []Explanation) error {
 		return err
 	}
 	for i := range all {
-		if e := &all[i]; e.State.Reason == Unseen && e.State.Phase != Waiting {
+		if e := &all[i]; e.State.Reason == Unseen && (e.State.Phase != Waiting || o.priority != "") {
 			return exit.With(exit.Unseen, fmt.Errorf("you may not see enough to explain TrainJob %s/%s", e.Namespace, e.Name))
 		}
 	}

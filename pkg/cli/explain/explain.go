@@ -168,7 +168,10 @@ func queueOf(f *Facts) *Queue {
 		q.PriorityClass = ref.Name
 	}
 	if s := StateOf(f); s.Phase == Waiting {
-		q.Position, q.KueueSays = f.position(), f.kueueMessage()
+		q.Position = f.position()
+		if f.Supposed == "" {
+			q.KueueSays = f.kueueMessage()
+		}
 	}
 	return q
 }

@@ -86,8 +86,10 @@ type Facts struct {
 
 	// Classes are the WorkloadPriorityClasses that there are; nil where the user may not list them.
 	Classes *kueue.WorkloadPriorityClassList
-	// Priority is what a manifest's Workload would have.
+	// Priority is what a manifest's Workload would have, or that of a job if it had the class Supposed.
 	Priority int32
+	// Supposed is the WorkloadPriorityClass that the job does not have; empty for one as it is.
+	Supposed string
 	// PriorityUnseen is set where the user may not read the priority classes for that.
 	PriorityUnseen bool
 	// Manager is the manager's configuration with its defaults; nil where there is none that can be

@@ -24,6 +24,16 @@ type printer struct {
 	wide bool
 }
 
+// table writes a line for each of many TrainJobs.
+func (p *printer) table(all []Explanation) error {
+	table := show.NewTable("NAMESPACE", "NAME", "REASON", "WHY", "WHAT HELPS")
+	for i := range all {
+		e := &all[i]
+		table.Row(e.Namespace, e.Name, p.colour(e.State)(e.State.Reason), e.State.Message, e.State.Remedy)
+	}
+	return table.Print(p.out, p.paint, "")
+}
+
 func (p *printer) print(e *Explanation) error {
 	p.state(e)
 	here := []func(*Explanation) error{p.chain, p.queue, p.timeLimit}
@@ -51,7 +61,7 @@ func (p *printer) sections(e *Explanation, sections ...func(*Explanation) error)
 			return err
 		}
 	}
-	p.unseen(e)
+	p.unseen(e.Unseen)
 	return nil
 }
 
@@ -306,9 +316,9 @@ func (p *printer) value(field string, value []byte) string {
 	return text
 }
 
-func (p *printer) unseen(e *Explanation) {
-	if len(e.Unseen) > 0 {
+func (p *printer) unseen(kinds []string) {
+	if len(kinds) > 0 {
 		fmt.Fprintf(p.out, "\n%s you may not list %s, so this is not the whole story; an admin sees more.\n",
-			p.paint.Bold("Not seen:"), strings.Join(e.Unseen, ", "))
+			p.paint.Bold("Not seen:"), strings.Join(kinds, ", "))
 	}
 }

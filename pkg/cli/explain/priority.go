@@ -6,13 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -45,6 +48,39 @@ func (f *Facts) classMissing() *State {
 	return &State{Reason: noClass, Stuck: true, Cause: name,
 		Message: fmt.Sprintf("names WorkloadPriorityClass %s, which does not exist", name),
 		Remedy:  "create it, or label the job with one that exists: " + f.otherClasses()}
+}
+
+// withPriority returns what the facts would be if a job that waits had another WorkloadPriorityClass.
+func (f *Facts) withPriority(ctx context.Context, name string) (*Facts, error) {
+	if f.Classes == nil {
+		return nil, exit.With(exit.Unseen, errors.New("you may not list WorkloadPriorityClasses: ask an admin to run this command"))
+	}
+	class := f.class(name)
+	if class == nil {
+		return nil, fmt.Errorf("there is no WorkloadPriorityClass %s: name another: %s", name, f.otherClasses())
+	}
+	if s := StateOf(f); s.Phase != Waiting && s.Phase != Unqueued {
+		return nil, fmt.Errorf("TrainJob %s/%s does not wait for quota (%s): --priority tells when one that does would get it", f.Job.Namespace, f.Job.Name, s.Phase)
+	}
+	other := *f
+	other.Job = f.Job.DeepCopy()
+	metav1.SetMetaDataLabel(&other.Job.ObjectMeta, kueueconstants.WorkloadPriorityClassLabel, name)
+	other.Supposed, other.Priority, other.Visible, other.decision, other.forecasted = name, class.Value, nil, nil, false
+	if f.Workload == nil {
+		return &other, nil
+	}
+	other.Workload = f.Workload.DeepCopy()
+	other.Workload.Spec.Priority, other.Workload.Spec.PriorityClassRef = &class.Value, kueue.NewWorkloadPriorityClassRef(name)
+	i := *f.Cluster.Inventory
+	i.Workloads = slices.Clone(i.Workloads)
+	for n := range i.Workloads {
+		if i.Workloads[n].UID == other.Workload.UID {
+			i.Workloads[n] = *other.Workload
+		}
+	}
+	var err error
+	other.Cluster, err = NewCluster(ctx, &i)
+	return &other, err
 }
 
 func (f *Facts) class(name string) *kueue.WorkloadPriorityClass {

@@ -74,6 +74,17 @@ type State struct {
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
+// waits reports whether the job is on its way to running, or gets nowhere.
+func (s *State) waits() bool {
+	switch s.Phase {
+	case Held:
+		return false
+	case NotManaged, Running, Succeeded, Failed:
+		return s.Stuck
+	}
+	return true
+}
+
 // StateOf tells the state of a TrainJob. The first that applies is it.
 func StateOf(f *Facts) State {
 	for _, look := range []func(*Facts) *State{

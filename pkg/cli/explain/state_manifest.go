@@ -13,12 +13,17 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
-// notCreated is for a manifest: what would become of it now.
+// notCreated is for a manifest, and for a job if it had another priority: what would become of it now.
 func notCreated(f *Facts) *State {
-	if f.Job.UID != "" {
+	if f.Job.UID != "" && f.Supposed == "" {
 		return nil
 	}
 	s := undescribed(f)
+	if s == nil && f.Workload != nil {
+		if s = f.heldBack(); s != nil {
+			s.Message = "waits all the same, " + s.Message
+		}
+	}
 	switch managed, known := f.managesNamespace(); {
 	case s != nil:
 	case f.queueName() == "":
@@ -35,6 +40,9 @@ func notCreated(f *Facts) *State {
 		s = scheduled(f)
 	}
 	s.Phase = NotCreated
+	if f.Supposed != "" {
+		s.Phase, s.Message = Waiting, fmt.Sprintf("with priority %d (%s) %s", f.Priority, f.Supposed, s.Message)
+	}
 	return s
 }
 

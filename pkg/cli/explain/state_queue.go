@@ -156,27 +156,10 @@ func (f *Facts) position() *Position {
 
 // why tells why a Workload has no quota: something about itself, or about the flavors.
 func (f *Facts) why() State {
-	wl := f.Workload
-	retry, classless := wl.Status.RequeueState, f.classMissing()
-	switch {
-	case runtimeMissing(f.Undescribed):
-		return State{Reason: "RuntimeMissing", Stuck: true, Message: "and its pods cannot be told any more: " + f.Undescribed.Error()}
-	case classless != nil:
-		classless.Message = "and " + classless.Message + ": it does not start before that does"
-		return *classless
-	case kueuelib.HasRejectedChecks(wl) || kueuelib.HasRetryChecks(wl):
-		return f.failedCheck()
-	case kueuelib.IsLeftBehind(wl):
-		return State{Reason: "NotRequeued", Stuck: true, Remedy: f.anotherWorkload(),
-			Message: "and was activated after Kueue had deactivated it, which Kueue does not queue again"}
-	case kueuelib.HasAdmissionGate(wl):
-		return State{Reason: "AdmissionGated", Message: "and is held back by annotation kueue.x-k8s.io/admission-gated-by",
-			Remedy: "whoever set the annotation has to take it off", Stuck: true}
-	case retry != nil && retry.RequeueAt != nil && retry.RequeueAt.After(f.Now):
-		return State{Reason: "Backoff", Message: fmt.Sprintf("and is tried again in %s", show.Age(retry.RequeueAt.Time, f.Now))}
-	case scheduler.IsPreempting(wl):
-		return State{Reason: "Preempting", Message: "and Kueue is stopping others for it"}
-	case f.clusterQueue() == nil:
+	if s := f.heldBack(); s != nil {
+		return *s
+	}
+	if f.clusterQueue() == nil {
 		return State{Reason: Unseen, Message: "and Kueue says: " + f.kueueMessage(), Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
 	}
 	switch d := f.forecast(); {
@@ -194,6 +177,32 @@ func (f *Facts) why() State {
 	}
 }
 
+// heldBack tells of what keeps a Workload from quota whatever there is; nil for nothing.
+func (f *Facts) heldBack() *State {
+	wl := f.Workload
+	retry, classless := wl.Status.RequeueState, f.classMissing()
+	switch {
+	case runtimeMissing(f.Undescribed):
+		return &State{Reason: "RuntimeMissing", Stuck: true, Message: "and its pods cannot be told any more: " + f.Undescribed.Error()}
+	case classless != nil:
+		classless.Message = "and " + classless.Message + ": it does not start before that does"
+		return classless
+	case kueuelib.HasRejectedChecks(wl) || kueuelib.HasRetryChecks(wl):
+		return f.failedCheck()
+	case kueuelib.IsLeftBehind(wl):
+		return &State{Reason: "NotRequeued", Stuck: true, Remedy: f.anotherWorkload(),
+			Message: "and was activated after Kueue had deactivated it, which Kueue does not queue again"}
+	case kueuelib.HasAdmissionGate(wl):
+		return &State{Reason: "AdmissionGated", Message: "and is held back by annotation kueue.x-k8s.io/admission-gated-by",
+			Remedy: "whoever set the annotation has to take it off", Stuck: true}
+	case retry != nil && retry.RequeueAt != nil && retry.RequeueAt.After(f.Now):
+		return &State{Reason: "Backoff", Message: fmt.Sprintf("and is tried again in %s", show.Age(retry.RequeueAt.Time, f.Now))}
+	case scheduler.IsPreempting(wl):
+		return &State{Reason: "Preempting", Message: "and Kueue is stopping others for it"}
+	}
+	return nil
+}
+
 // byFlavors is for who may not see what a forecast goes by.
 func (f *Facts) byFlavors() State {
 	verdicts := Flavors(f)
@@ -204,11 +213,11 @@ func (f *Facts) byFlavors() State {
 }
 
 // failedCheck tells of the first admission check that failed; there is one.
-func (f *Facts) failedCheck() State {
+func (f *Facts) failedCheck() *State {
 	check := find(f.Workload.Status.AdmissionChecks, func(c *kueue.AdmissionCheckState) bool {
 		return c.State == kueue.CheckStateRejected || c.State == kueue.CheckStateRetry
 	})
-	return State{Reason: "AdmissionCheck" + string(check.State), Stuck: check.State == kueue.CheckStateRejected,
+	return &State{Reason: "AdmissionCheck" + string(check.State), Stuck: check.State == kueue.CheckStateRejected,
 		Message: fmt.Sprintf("and admission check %s says %s: %s", check.Name, check.State, check.Message)}
 }
 
