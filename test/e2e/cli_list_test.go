@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -43,6 +44,47 @@ var _ = Describe("kubectl trainjob list", func() {
 		w.Finish(ctx, "runs", "succeeded")
 		Eventually(ctx, watching.Out).Should(gbytes.Say(`waits +Running`))
 		Eventually(ctx, watching.Interrupt()).Should(gexec.Exit(0))
+	}, SpecTimeout(specTimeout))
+
+	It("picks TrainJobs by state, queue and user, and sorts them", func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
+		w.MakePending(ctx, w.Job("first").GPUs("8"))
+		w.MakePending(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8"))
+		w.Make(ctx, w.Job("elsewhere").Queue("no-such").GPUs("8").Obj())
+		w.eventuallyListed(ctx, "elsewhere", explain.Waiting)
+
+		names := func(flags ...string) string {
+			GinkgoHelper()
+			return strings.ReplaceAll(said(ctx, Default, append([]string{"list", "-n", w.Namespace, "-o", "name"}, flags...)...), "trainjob.trainer.kubeflow.org/", "")
+		}
+		Expect(names("--state", "running")).To(Equal("runs\n"))
+		Expect(names("--state", "Waiting", "--queue", "queue", "--sort-by", "position")).To(Equal("urgent\nfirst\n"))
+		Expect(names("--queue", w.Name("gpus"), "--sort-by", "gpus")).To(Equal("urgent\nfirst\nruns\n"))
+		Expect(names("--queue", "no-such")).To(Equal("elsewhere\n"))
+		Expect(refused(ctx, 1, "list", "-n", w.Namespace, "--user", "jane")).To(ContainSubstring("set metrics.userLabel of kueue-trainer's configuration"))
+		Expect(refused(ctx, 1, "list", "-n", w.Namespace, "--state", "Pending")).To(ContainSubstring("there is no such state"))
+	}, SpecTimeout(specTimeout))
+
+	It("tells who is next across queues of a cohort", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.Make(ctx, w.Flavor("h100", onH100), kit.Priority(w.Name("urgent"), 1000))
+		for _, name := range []string{"one", "other"} {
+			cq := kit.ClusterQueue(w.Name(name), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
+			cq.Spec.CohortName, cq.Spec.Preemption = kueue.CohortReference(w.Name("all")), nil
+			w.Make(ctx, cq, kit.LocalQueue(w.Namespace, name, cq.Name))
+		}
+		w.MakeRunning(ctx, w.Job("holds").Queue("one").Nodes(2).GPUs("8"), 2, onH100)
+		w.MakePending(ctx, w.Job("first").Queue("one").GPUs("8"))
+		w.MakePending(ctx, w.Job("urgent").Queue("one").Priority(w.Name("urgent")).GPUs("8"))
+		w.MakePending(ctx, w.Job("others").Queue("other").GPUs("8"))
+
+		Eventually(ctx, func(g Gomega) {
+			table := said(ctx, g, "list", "-n", w.Namespace, "--by-cohort")
+			// What is lent comes back to its owner first.
+			g.Expect(table).To(MatchRegexp(`(?s)COHORT +NEXT +NAME.*\n%[1]s +1 +others .*\n%[1]s +2 +urgent .*\n%[1]s +3 +first `, w.Name("all")))
+			g.Expect(table).NotTo(ContainSubstring("holds"))
+		}).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
 	It("tells a user of a namespace what he may know, and names once each kind that he may not read; with the queues he knows all", func(ctx context.Context) {

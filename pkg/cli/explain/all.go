@@ -36,6 +36,8 @@ type Survey struct {
 	// Unseen are the kinds that the user may not list where the TrainJobs are. What is told
 	// of quota and positions needs more: see Cluster.Unseen of the facts.
 	Unseen []string
+	// Manager is its configuration with its defaults; nil where there is none that can be read.
+	Manager *config.Configuration
 }
 
 // Saw reports whether the user may list a kind where the TrainJobs are.
@@ -64,7 +66,7 @@ func ReadAll(ctx context.Context, c client.Client, jobs []trainjob.TrainJob, nam
 	if s.cluster, err = NewCluster(ctx, i); err != nil {
 		return nil, err
 	}
-	if s.manager, _, err = configurationOf(ctx, c, cluster.ManagerConfiguration); err != nil {
+	if s.survey.Manager, _, err = configurationOf(ctx, c, cluster.ManagerConfiguration); err != nil {
 		return nil, err
 	}
 	if s.kueue, s.kueueUnseen, err = configurationOf(ctx, c, cluster.KueueConfiguration); err != nil {
@@ -95,7 +97,6 @@ type surveyor struct {
 	cluster   *Cluster
 	err       error
 
-	manager     *config.Configuration
 	kueue       *configapi.Configuration
 	kueueUnseen bool
 	classes     *kueue.WorkloadPriorityClassList
@@ -236,7 +237,7 @@ func (s *surveyor) readNamespaces(ctx context.Context) {
 
 func (s *surveyor) facts(job *trainjob.TrainJob, field patch.Field) *Facts {
 	f := &Facts{
-		Now: time.Now(), Field: field, Job: job, Manager: s.manager, Kueue: s.kueue, KueueUnseen: s.kueueUnseen, Classes: s.classes, Cluster: s.cluster, Namespace: s.namespaces[job.Namespace],
+		Now: time.Now(), Field: field, Job: job, Manager: s.survey.Manager, Kueue: s.kueue, KueueUnseen: s.kueueUnseen, Classes: s.classes, Cluster: s.cluster, Namespace: s.namespaces[job.Namespace],
 		Workload: s.workloadOf(job), WorkloadUnseen: !s.survey.Saw(workloads), Warnings: s.events[job.UID], WarningsUnseen: !s.survey.Saw("events"),
 	}
 	if f.Workload != nil {

@@ -3,11 +3,16 @@
 package explain
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
@@ -60,6 +65,51 @@ func PositionOf(c *Cluster, wl *kueue.Workload, cq kueue.ClusterQueueReference) 
 		position.Ahead = append(position.Ahead, c.jobOf(string(other.UID)))
 	}
 	return position
+}
+
+// Turn is when Kueue comes to look at a Workload, among all that wait in ClusterQueues which share quota.
+type Turn struct {
+	// Cohort is the topmost one; empty for a ClusterQueue that shares with none.
+	Cohort string
+	// Place counts from 1.
+	Place int
+}
+
+// Turns returns those of all that wait, by the UIDs of their Workloads. In each cycle Kueue looks at the
+// first of every ClusterQueue, at those that borrow last. Fair sharing's own order is not counted.
+func (s *Survey) Turns(ctx context.Context) (map[types.UID]Turn, error) {
+	if len(s.Facts) == 0 {
+		return nil, nil
+	}
+	f := s.Facts[0]
+	if !f.seesQueues() {
+		return nil, exit.With(exit.Unseen, errors.New("you may not see all who wait, and where: ask an admin for ClusterRole kueue-batch-admin-role"))
+	}
+	snapshot, err := f.Cluster.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var pending []scheduler.Pending
+	queues := map[types.UID]*scheduler.ClusterQueue{}
+	for _, p := range f.Cluster.Pending() {
+		if cq := snapshot.ClusterQueue(p.ClusterQueue); cq != nil && f.Cluster.inQueue(p, f.Now) {
+			queues[p.Workload.UID] = cq
+			pending = append(pending, scheduler.Pending{Workload: inventory.WithRequests(p.Workload), ClusterQueue: p.ClusterQueue})
+		}
+	}
+	turns, places := map[types.UID]Turn{}, map[any]int{}
+	for _, wl := range scheduler.NewSimulation(snapshot, pending, f.Cluster.strict, f.fairSharing()).Order(ctx) {
+		cq := queues[wl.UID]
+		if !cq.HasParent() {
+			places[cq]++
+			turns[wl.UID] = Turn{Place: places[cq]}
+			continue
+		}
+		root := cq.Parent().Root()
+		places[root]++
+		turns[wl.UID] = Turn{Cohort: string(root.GetName()), Place: places[root]}
+	}
+	return turns, nil
 }
 
 // ordinal is a place in words: 1st, 2nd, 11th.

@@ -2,7 +2,7 @@
 
 // Package list is the command that lists TrainJobs with the state that they are really in.
 //
-// list.go is the command, row.go makes the lines, print.go prints them.
+// list.go is the command, row.go makes the lines, query.go picks and sorts them, print.go prints them.
 package list
 
 import (
@@ -48,8 +48,14 @@ const example = `  # Those of a namespace
   # All of them, with ClusterQueues and what explain says of each
   kubectl trainjob list -A -o wide
 
-  # Those of a queue that wait, for scripts
-  kubectl trainjob list -A -l kueue.x-k8s.io/queue-name=gpus -o json | jq '.trainJobs[] | select(.phase == "Waiting")'
+  # Those of a queue that wait, in its order
+  kubectl trainjob list -A --queue gpus --state Waiting --sort-by position
+
+  # Those that have waited for longest, for scripts
+  kubectl trainjob list -A --state Waiting --sort-by since -o json | jq '.trainJobs[0].name'
+
+  # Who is next in queues that share quota?
+  kubectl trainjob list -A --by-cohort
 
   # Follow them
   kubectl trainjob list -n team-a --watch`
@@ -64,6 +70,7 @@ type options struct {
 	workers          *cluster.Workers
 	all, watch       bool
 	selector, output string
+	query            query
 }
 
 // NewCommand returns the command.
@@ -80,10 +87,18 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	}
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "list those of all namespaces")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "list those with these labels, such as key=value")
+	cmd.Flags().StringSliceVar(&o.query.states, "state", nil, "list those in one of these states, such as Waiting,Starting")
+	cmd.Flags().StringVar(&o.query.queue, "queue", "", "list those of this LocalQueue, or of this ClusterQueue")
+	cmd.Flags().StringVar(&o.query.user, "user", "", "list those of this user, whom metrics.userLabel of kueue-trainer's configuration tells")
+	cmd.Flags().StringVar(&o.query.order, "sort-by", "", strings.Join(columns, ", "))
+	cmd.Flags().BoolVar(&o.query.byCohort, "by-cohort", false, "list those that wait for quota by cohort, in the order in which Kueue comes to look at them")
+	cmd.MarkFlagsMutuallyExclusive("by-cohort", "sort-by")
 	o.workers.AddTo(cmd)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "after that, list those that change, until interrupted")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, name, json or yaml")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{show.Wide, "name", show.JSON, show.YAML}, cobra.ShellCompDirectiveNoFileComp))
+	for flag, values := range map[string][]string{"output": {show.Wide, "name", show.JSON, show.YAML}, "state": states, "sort-by": columns} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
 	return cmd
 }
 
@@ -91,6 +106,10 @@ func (o *options) run(ctx context.Context) error {
 	if err := show.KnownFormat(o.output, show.Wide, "name", show.JSON, show.YAML); err != nil {
 		return err
 	}
+	if err := o.query.check(); err != nil {
+		return err
+	}
+	o.query.users = o.output == show.Wide || o.structured() || o.query.user != "" || o.query.order == "user"
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
 		return fmt.Errorf("--selector %s: %w", o.selector, err)
@@ -103,7 +122,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l := &lister{client: c, workers: o.workers, namespace: namespace, selector: selector}
+	l := &lister{client: c, workers: o.workers, namespace: namespace, selector: selector, query: &o.query}
 	now, err := l.list(ctx)
 	if err != nil {
 		return err
@@ -152,7 +171,7 @@ func (o *options) print(l List) error {
 	case o.output == "name":
 		return printNames(o.streams.Out, l.TrainJobs)
 	}
-	t := table{paint: show.Painter(o.streams.Out), namespaces: o.all, wide: o.output == show.Wide}
+	t := table{paint: show.Painter(o.streams.Out), namespaces: o.all, wide: o.output == show.Wide, cohorts: o.query.byCohort}
 	return t.print(o.streams.Out, l.TrainJobs, time.Now())
 }
 
@@ -194,6 +213,7 @@ type lister struct {
 	workers   *cluster.Workers
 	namespace string
 	selector  labels.Selector
+	query     *query
 
 	// watching is nil unless the list is followed. It has the kinds of the workers in watched, too.
 	watching *follow.Watching
@@ -209,9 +229,16 @@ func (l *lister) list(ctx context.Context) (List, error) {
 	if err != nil {
 		return List{}, err
 	}
+	if err := l.query.checkUser(survey.Manager); err != nil {
+		return List{}, err
+	}
 	explain.LookIntoAll(ctx, l.workers, survey, l.namespace)
 	l.watchWorkers(survey)
-	return newList(survey), nil
+	if !l.query.byCohort {
+		return newList(survey, l.query, nil), nil
+	}
+	turns, err := survey.Turns(ctx)
+	return newList(survey, l.query, turns), err
 }
 
 // watchWorkers has the jobs of workers watched from when a worker is assigned: the copy may come after

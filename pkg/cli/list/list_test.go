@@ -187,7 +187,7 @@ func TestLines(t *testing.T) {
 			if tc.noPods {
 				survey.Unseen = []string{pods}
 			}
-			got := newList(survey)
+			got := newList(survey, &query{}, nil)
 			var cells []string
 			for _, cell := range (table{}).row(&got.TrainJobs[0], now) {
 				cells = append(cells, fmt.Sprint(cell))
@@ -203,15 +203,15 @@ func TestTable(t *testing.T) {
 	jobs := []TrainJob{{
 		Namespace: "team", Name: "mixed", Phase: explain.Running, Reason: "Running", Message: "runs", Queue: "gpus", ClusterQueue: "pool",
 		GPUs: map[corev1.ResourceName]int64{kit.GPU: 2, "nvidia.com/mig-1g.10gb": 3}, Flavors: []string{"a", "b"},
-		Cluster: "west",
+		Cluster: "west", User: "jane",
 	}, {
 		Namespace: "team", Name: "cpu", Phase: explain.Failed, Reason: "JobsFailed", GPUs: map[corev1.ResourceName]int64{}, Nominated: []string{"west", "east"},
 	}}
 	var out strings.Builder
 	expect.NoError(t, (table{paint: show.Paint{}, namespaces: true, wide: true}).print(&out, jobs, now))
-	want := `NAMESPACE   NAME    STATE     QUEUE   FLAVOR   GPUS              PRIORITY   POSITION   SINCE   REASON       CLUSTERQUEUE   CLUSTER      MESSAGE
-team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -          -       -            pool           west         runs
-team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              west,east?   -
+	want := `NAMESPACE   NAME    STATE     QUEUE   FLAVOR   GPUS              PRIORITY   POSITION   SINCE   REASON       CLUSTERQUEUE   CLUSTER      USER   MESSAGE
+team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -          -       -            pool           west         jane   runs
+team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              west,east?   -      -
 `
 	expect.Same(t, "Unexpected table", want, out.String())
 }

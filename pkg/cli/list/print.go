@@ -28,6 +28,8 @@ type table struct {
 	paint show.Paint
 	// namespaces and wide add columns.
 	namespaces, wide bool
+	// cohorts adds who comes next.
+	cohorts bool
 }
 
 func (t table) print(out io.Writer, jobs []TrainJob, now time.Time) error {
@@ -36,7 +38,10 @@ func (t table) print(out io.Writer, jobs []TrainJob, now time.Time) error {
 		heading = append([]string{"NAMESPACE"}, heading...)
 	}
 	if t.wide {
-		heading = append(heading, "CLUSTERQUEUE", "CLUSTER", "MESSAGE")
+		heading = append(heading, "CLUSTERQUEUE", "CLUSTER", "USER", "MESSAGE")
+	}
+	if t.cohorts {
+		heading = append([]string{"COHORT", "NEXT"}, heading...)
 	}
 	rows := show.NewTable(heading...)
 	for i := range jobs {
@@ -65,7 +70,10 @@ func (t table) row(job *TrainJob, now time.Time) []any {
 		row = append([]any{job.Namespace}, row...)
 	}
 	if t.wide {
-		row = append(row, job.cell("clusterQueue", job.ClusterQueue), job.cell("cluster", clusterText(job)), job.cell("message", job.Message))
+		row = append(row, job.cell("clusterQueue", job.ClusterQueue), job.cell("cluster", clusterText(job)), job.cell("user", job.User), job.cell("message", job.Message))
+	}
+	if t.cohorts {
+		row = append([]any{job.cell("cohort", job.Cohort), job.Turn}, row...)
 	}
 	return row
 }

@@ -8,9 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -53,14 +56,20 @@ type TrainJob struct {
 	Stuck bool         `json:"stuck"`
 	Since *metav1.Time `json:"since,omitempty"`
 
-	Queue        string   `json:"queue,omitempty"`
-	ClusterQueue string   `json:"clusterQueue,omitempty"`
-	Flavors      []string `json:"flavors,omitempty"`
+	Queue        string `json:"queue,omitempty"`
+	ClusterQueue string `json:"clusterQueue,omitempty"`
+	// User is whose the job is, by the label that the manager's configuration names.
+	User    string   `json:"user,omitempty"`
+	Flavors []string `json:"flavors,omitempty"`
 	// GPUs are nil where nobody has told Kueue yet what the job asks for.
 	GPUs     map[corev1.ResourceName]int64 `json:"gpus"`
 	Priority *int32                        `json:"priority,omitempty"`
 	// Position is set for a job that waits.
 	Position *int `json:"position,omitempty"`
+	// Turn is the place among all that wait in ClusterQueues below Cohort, if it was asked for;
+	// without a Cohort among those in its ClusterQueue.
+	Turn   int    `json:"turn,omitempty"`
+	Cohort string `json:"cohort,omitempty"`
 	// Cluster is the one that MultiKueue runs the job in; empty for the cluster that was asked.
 	Cluster string `json:"cluster,omitempty"`
 	// Nominated are those that may admit it, while none has.
@@ -79,14 +88,24 @@ const (
 	workloads     = "workloads.kueue.x-k8s.io"
 	clusterQueues = "clusterqueues.kueue.x-k8s.io"
 	pods          = "pods"
+	configMaps    = "configmaps of namespace " + config.Namespace
 )
 
-// newList tells of every job.
-func newList(s *explain.Survey) List {
+// newList tells of the jobs that are asked for.
+func newList(s *explain.Survey, q *query, turns map[types.UID]explain.Turn) List {
 	l := List{TrainJobs: []TrainJob{}}
 	fields := map[string]map[string]bool{}
 	for _, f := range s.Facts {
 		row := rowOf(f, s.Saw(pods))
+		if q.users {
+			row.ofUser(f)
+		}
+		if q.byCohort {
+			row.takes(turns, f.Workload)
+		}
+		if !q.wants(&row) {
+			continue
+		}
 		l.TrainJobs = append(l.TrainJobs, row)
 		l.notSeen(row.Cluster, f.Workers)
 		for field, kind := range row.Unknown {
@@ -99,6 +118,7 @@ func newList(s *explain.Survey) List {
 			fields[kind][field] = true
 		}
 	}
+	q.sort(l.TrainJobs)
 	for _, kind := range slices.Sorted(maps.Keys(fields)) {
 		l.Unseen = append(l.Unseen, Unseen{Kind: kind, Fields: slices.Sorted(maps.Keys(fields[kind]))})
 	}
@@ -170,6 +190,23 @@ func (r *TrainJob) elsewhere(f *explain.Facts, there *explain.Worker) {
 	case r.Cluster != "" && there == nil:
 		r.unknown(r.Cluster, "flavors")
 	}
+}
+
+// takes notes the turn of a job that has one.
+func (r *TrainJob) takes(turns map[types.UID]explain.Turn, wl *kueue.Workload) {
+	if wl != nil {
+		turn := turns[wl.UID]
+		r.Turn, r.Cohort = turn.Place, turn.Cohort
+	}
+}
+
+// ofUser says whose the job is.
+func (r *TrainJob) ofUser(f *explain.Facts) {
+	if f.Manager == nil {
+		r.unknown(configMaps, "user")
+		return
+	}
+	r.User = f.Job.Labels[f.Manager.Metrics.UserLabel]
 }
 
 // unknown says that fields are not known for the want of a kind.

@@ -195,6 +195,27 @@ func (s *Simulation) Decide(ctx context.Context, wl *kueue.Workload) Decision {
 	return Decision{Outcome: Blocks, Behind: s.before(wl)}
 }
 
+// Order plays cycles until each that waits was looked at, and returns them in the order of that. Nobody
+// is looked at twice, and who cannot start keeps nobody back.
+func (s *Simulation) Order(ctx context.Context) []*kueue.Workload {
+	ctx = logr.NewContext(ctx, logr.Discard())
+	var order []*kueue.Workload
+	for {
+		entries, _ := s.runCycle(ctx)
+		if len(entries) == 0 {
+			return order
+		}
+		for _, e := range entries {
+			if !slices.Contains(order, e.Obj) {
+				order = append(order, e.Obj)
+			}
+			if q := s.queues[e.ClusterQueue]; len(q.active) > 0 && q.active[0] == e.Info {
+				q.active = q.active[1:]
+			}
+		}
+	}
+}
+
 // before returns who stands at the head of the queue of wl.
 func (s *Simulation) before(wl *kueue.Workload) *kueue.Workload {
 	for _, q := range s.queues {

@@ -3,6 +3,7 @@
 package scheduler_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -88,14 +89,19 @@ type told struct {
 	Pods    int32
 }
 
-func (g *game) decide(t *testing.T, wl *kueue.Workload) told {
+func (g *game) simulation(t *testing.T) *scheduler.Simulation {
 	t.Helper()
 	g.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}}}
 	snapshot := expect.Must(g.Snapshot(t.Context()))(t)
 	strict := func(name kueue.ClusterQueueReference) bool {
 		return g.ClusterQueue(name).Spec.QueueingStrategy == kueue.StrictFIFO
 	}
-	d := scheduler.NewSimulation(snapshot, g.waiting, strict, nil).Decide(t.Context(), wl)
+	return scheduler.NewSimulation(snapshot, g.waiting, strict, nil)
+}
+
+func (g *game) decide(t *testing.T, wl *kueue.Workload) told {
+	t.Helper()
+	d := g.simulation(t).Decide(t.Context(), wl)
 	got := told{Outcome: d.Outcome, Message: d.Message}
 	if d.Behind != nil {
 		got.Behind = d.Behind.Name
@@ -107,6 +113,64 @@ func (g *game) decide(t *testing.T, wl *kueue.Workload) told {
 		got.Pods = ptr.Deref(d.Admission.PodSetAssignments[0].Count, 0)
 	}
 	return got
+}
+
+func TestOrder(t *testing.T) {
+	cases := map[string]struct {
+		play func(*game)
+		want string
+	}{
+		"by cycles, not by priority alone": {
+			play: func(g *game) {
+				g.queue("a", "all", "4")
+				g.queue("b", "all", "4")
+				g.wait(job("a1", "a", 1, 10), false)
+				g.wait(job("a2", "a", 1, 9), false)
+				g.wait(job("b1", "b", 1, 1), false)
+			},
+			want: "a1 b1 a2",
+		},
+		"who borrows comes last in a cycle": {
+			play: func(g *game) {
+				g.queue("a", "all", "4")
+				g.queue("b", "all", "0")
+				g.wait(job("b1", "b", 1, 10), false)
+				g.wait(job("a1", "a", 1, 1), false)
+			},
+			want: "a1 b1",
+		},
+		"behind one that cannot start, however strict": {
+			play: func(g *game) {
+				g.queue("a", "", "4", strictly)
+				g.wait(job("large", "a", 8, 10), false)
+				g.wait(job("small", "a", 1, 1), false)
+			},
+			want: "large small",
+		},
+		"once, though others are preempted": {
+			play: func(g *game) {
+				g.queue("a", "all", "4", preempting)
+				g.queue("b", "all", "4", preempting)
+				g.run(job("a0", "a", 4, 0))
+				g.run(job("b0", "b", 4, 0))
+				g.wait(job("a1", "a", 4, 10), false)
+				g.wait(job("b1", "b", 4, 11), false)
+				g.wait(job("b2", "b", 4, 1), true)
+			},
+			want: "b1 a1 b2",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := &game{}
+			tc.play(g)
+			var names []string
+			for _, wl := range g.simulation(t).Order(t.Context()) {
+				names = append(names, wl.Name)
+			}
+			expect.Same(t, "Unexpected order", tc.want, strings.Join(names, " "))
+		})
+	}
 }
 
 func TestDecide(t *testing.T) {

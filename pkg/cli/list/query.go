@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package list
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+)
+
+// query is what of the TrainJobs is listed, and in which order.
+type query struct {
+	states             []string
+	queue, user, order string
+	// users has the user of each told.
+	users bool
+	// byCohort lists those that wait for quota, in the order of their turns.
+	byCohort bool
+}
+
+// states are those that a TrainJob of the cluster can have.
+var states = words(explain.NotManaged, explain.Unqueued, explain.Waiting, explain.Reserved, explain.Starting, explain.Elsewhere,
+	explain.Running, explain.Stopping, explain.Held, explain.Deactivated, explain.Succeeded, explain.Failed)
+
+func words(phases ...explain.Phase) []string {
+	var all []string
+	for _, phase := range phases {
+		all = append(all, string(phase))
+	}
+	return all
+}
+
+var columns = slices.Sorted(maps.Keys(orders))
+
+// orders compare by a column, what comes first being what people look for.
+var orders = map[string]func(a, b *TrainJob) int{
+	"name":  func(a, b *TrainJob) int { return cmp.Compare(a.Name, b.Name) },
+	"state": func(a, b *TrainJob) int { return cmp.Compare(a.Phase, b.Phase) },
+	"queue": func(a, b *TrainJob) int { return cmp.Compare(a.Queue, b.Queue) },
+	"user":  func(a, b *TrainJob) int { return cmp.Compare(a.User, b.User) },
+	"gpus":  func(a, b *TrainJob) int { return cmp.Compare(b.gpus(), a.gpus()) },
+	"priority": func(a, b *TrainJob) int {
+		return known(a.Priority, b.Priority, func(x, y int32) int { return cmp.Compare(y, x) })
+	},
+	"position": func(a, b *TrainJob) int { return known(a.Position, b.Position, cmp.Compare) },
+	"since": func(a, b *TrainJob) int {
+		return known(a.Since, b.Since, func(x, y metav1.Time) int { return x.Compare(y.Time) })
+	},
+}
+
+// known has values that are not known come last.
+func known[T any](a, b *T, compare func(T, T) int) int {
+	switch {
+	case a != nil && b != nil:
+		return compare(*a, *b)
+	case a != nil:
+		return -1
+	case b != nil:
+		return 1
+	}
+	return 0
+}
+
+// alone is a ClusterQueue that shares with none.
+func (r *TrainJob) alone() string {
+	if r.Cohort != "" {
+		return ""
+	}
+	return r.ClusterQueue
+}
+
+func (r *TrainJob) gpus() (sum int64) {
+	for _, n := range r.GPUs {
+		sum += n
+	}
+	return sum
+}
+
+// check refuses what there is not.
+func (q *query) check() error {
+	for _, state := range q.states {
+		if !slices.ContainsFunc(states, func(known string) bool { return strings.EqualFold(state, known) }) {
+			return fmt.Errorf("--state %s: there is no such state: use %s", state, strings.Join(states, ", "))
+		}
+	}
+	if q.order != "" && orders[q.order] == nil {
+		return fmt.Errorf("--sort-by %s: there is no such column: use %s", q.order, strings.Join(columns, ", "))
+	}
+	return nil
+}
+
+// checkUser refuses to look for a user where nothing says whose a TrainJob is.
+func (q *query) checkUser(manager *config.Configuration) error {
+	switch {
+	case q.user == "":
+		return nil
+	case manager == nil:
+		return exit.With(exit.Unseen, fmt.Errorf("--user: you may not read, or there is no, metrics.userLabel of kueue-trainer's configuration, which says whose a TrainJob is: use -l LABEL=%s", q.user))
+	case manager.Metrics.UserLabel == "":
+		return errors.New("--user: no label says whose a TrainJob is: set metrics.userLabel of kueue-trainer's configuration, or use -l")
+	}
+	return nil
+}
+
+// wants reports whether a TrainJob is listed. One of which it is not known is.
+func (q *query) wants(r *TrainJob) bool {
+	inState := len(q.states) == 0 || r.Unknown["phase"] != "" ||
+		slices.ContainsFunc(q.states, func(state string) bool { return strings.EqualFold(state, string(r.Phase)) })
+	return inState && (!q.byCohort || r.Turn > 0) && (q.queue == "" || q.queue == r.Queue || q.queue == r.ClusterQueue) && (q.user == "" || q.user == r.User)
+}
+
+// sort leaves those that are alike in the order of their names.
+func (q *query) sort(rows []TrainJob) {
+	if q.byCohort {
+		slices.SortStableFunc(rows, func(a, b TrainJob) int {
+			return cmp.Or(cmp.Compare(a.Cohort, b.Cohort), cmp.Compare(a.alone(), b.alone()), cmp.Compare(a.Turn, b.Turn))
+		})
+	}
+	if compare := orders[q.order]; compare != nil {
+		slices.SortStableFunc(rows, func(a, b TrainJob) int { return compare(&a, &b) })
+	}
+}

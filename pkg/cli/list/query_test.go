@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package list
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+// listed are the names of those that are, in their order.
+func listed(q query, jobs []TrainJob) string {
+	var rows []TrainJob
+	for _, job := range jobs {
+		if q.wants(&job) {
+			rows = append(rows, job)
+		}
+	}
+	q.sort(rows)
+	var names []string
+	for _, row := range rows {
+		names = append(names, row.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestQuery(t *testing.T) {
+	gpus := func(n int64) map[corev1.ResourceName]int64 { return map[corev1.ResourceName]int64{kit.GPU: n} }
+	jobs := []TrainJob{
+		{Name: "a", Phase: explain.Running, Queue: "gpus", ClusterQueue: "pool", User: "jane", GPUs: gpus(8), Priority: ptr.To[int32](0), Since: ptr.To(minutesAgo(1))},
+		{Name: "b", Phase: explain.Waiting, Queue: "gpus", ClusterQueue: "pool", User: "joe", GPUs: gpus(16), Priority: ptr.To[int32](10), Position: ptr.To(2), Since: ptr.To(minutesAgo(9))},
+		{Name: "c", Phase: explain.Waiting, Queue: "cpus", ClusterQueue: "rest", User: "jane", GPUs: gpus(0), Priority: ptr.To[int32](5), Position: ptr.To(1), Since: ptr.To(minutesAgo(5))},
+		{Name: "d", Phase: Unknown, Queue: "gpus", Unknown: map[string]string{"phase": workloads}},
+	}
+	cases := map[string]struct {
+		query query
+		want  string
+	}{
+		"all":                                  {want: "a b c d"},
+		"a state, and those of an unknown one": {query: query{states: []string{"waiting"}}, want: "b c d"},
+		"one of several states":                {query: query{states: []string{"Waiting", "Running"}}, want: "a b c d"},
+		"a LocalQueue":                         {query: query{queue: "cpus"}, want: "c"},
+		"a ClusterQueue":                       {query: query{queue: "pool"}, want: "a b"},
+		"a user":                               {query: query{user: "jane"}, want: "a c"},
+		"all together":                         {query: query{states: []string{"Waiting"}, queue: "gpus", user: "joe"}, want: "b"},
+		"by name":                              {query: query{order: "name"}, want: "a b c d"},
+		"by state":                             {query: query{order: "state"}, want: "a d b c"},
+		"by queue":                             {query: query{order: "queue"}, want: "c a b d"},
+		"by user":                              {query: query{order: "user"}, want: "d a c b"},
+		"by GPUs, the most first":              {query: query{order: "gpus"}, want: "b a c d"},
+		"by priority, the highest first":       {query: query{order: "priority"}, want: "b c a d"},
+		"by position":                          {query: query{order: "position"}, want: "c b a d"},
+		"by since, the longest first":          {query: query{order: "since"}, want: "b c a d"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			expect.NoError(t, tc.query.check())
+			expect.Same(t, "Unexpected TrainJobs", tc.want, listed(tc.query, jobs))
+		})
+	}
+}
+
+func TestQueryIsRefused(t *testing.T) {
+	labelled := &config.Configuration{Metrics: config.Metrics{UserLabel: "example.com/user"}}
+	cases := map[string]struct {
+		query   query
+		manager *config.Configuration
+		want    string
+	}{
+		"a user":                       {query: query{user: "jane"}, manager: labelled},
+		"no such state":                {query: query{states: []string{"Pending"}}, want: "--state Pending: there is no such state: use NotManaged, Unqueued,"},
+		"no such column":               {query: query{order: "age"}, want: "--sort-by age: there is no such column: use gpus, name,"},
+		"a user where no label tells":  {query: query{user: "jane"}, manager: &config.Configuration{}, want: "set metrics.userLabel of kueue-trainer's configuration"},
+		"a user who cannot be told of": {query: query{user: "jane"}, want: "use -l LABEL=jane"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := tc.query.check()
+			if err == nil {
+				err = tc.query.checkUser(tc.manager)
+			}
+			expect.That(t, (err == nil) == (tc.want == "") && strings.Contains(expect.Text(err), tc.want), "Unexpected error: %v", err)
+		})
+	}
+}
+
+func TestUserOfALine(t *testing.T) {
+	labelled := func(f *explain.Facts) {
+		f.Job.Labels["example.com/user"] = "jane"
+		f.Manager = &config.Configuration{Metrics: config.Metrics{UserLabel: "example.com/user"}}
+	}
+	cases := map[string]struct {
+		query  query
+		change func(*explain.Facts)
+		want   string
+		unseen []Unseen
+	}{
+		"not asked for":                   {change: labelled},
+		"by the label":                    {query: query{users: true}, change: labelled, want: "jane"},
+		"where no label tells":            {query: query{users: true}, change: func(f *explain.Facts) { f.Manager = &config.Configuration{} }},
+		"where the label may not be seen": {query: query{users: true}, unseen: []Unseen{{configMaps, []string{"user"}}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := newList(&explain.Survey{Facts: []*explain.Facts{facts(t, nil, tc.change)}}, &tc.query, nil)
+			expect.Same(t, "Unexpected user", tc.want, got.TrainJobs[0].User)
+			expect.Same(t, "Unexpected kinds", tc.unseen, got.Unseen)
+		})
+	}
+}
