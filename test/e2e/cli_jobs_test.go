@@ -154,7 +154,9 @@ var _ = Describe("kubectl trainjob usage", func() {
 		w, _ := newRunning(ctx, "llm")
 		w.EventuallyCondition(ctx, "llm", kueue.WorkloadPodsReady)
 		// Times are whole seconds: what has run for less is 0.
-		Eventually(ctx, func(g Gomega) { g.Expect(w.usage(ctx, g).Lines).To(ContainElement(HaveField("Running", Not(BeZero())))) }).Should(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(w.usage(ctx, g).Lines).To(ContainElement(HaveField("Running", Not(BeZero()))))
+		}).Should(Succeed())
 		w.Activate(ctx, "llm", false)
 		w.EventuallyAtTheGate(ctx, "llm")
 		lost := func(g Gomega) { g.Expect(w.usage(ctx, g).Lines).To(ConsistOf(HaveField("Lost", Not(BeZero())))) }
