@@ -129,10 +129,36 @@ func permissions(f *Facts) []Finding {
 			Severity: Error, Reason: "PermissionsMissing", Object: object(needed.Kind, needed.Namespace, needed.Name),
 			Problem:  fmt.Sprintf("The manager lacks permissions: %s.", ruleNames(missing)),
 			Effect:   "Reconciles that need them fail, with errors in the manager's log, and TrainJobs hang there.",
-			Commands: []string{f.apply("rbac")},
+			Commands: f.grant(subjects, needed),
 		})
 	}
 	return findings
+}
+
+// grant are the commands that give the subjects a role. A binding that has them stays as it is: whom the
+// manager runs as may not be what config/rbac says.
+func (f *Facts) grant(subjects []rbacv1.Subject, role rbacv1.Role) []string {
+	if r := f.release(); r != nil {
+		return []string{r.upgrade()}
+	}
+	commands := []string{"kubectl apply -f config/rbac/role.yaml"}
+	refs := f.boundTo(subjects, role.Namespace)
+	if slices.ContainsFunc(refs, func(ref rbacv1.RoleRef) bool { return ref.Kind == role.Kind && ref.Name == role.Name }) {
+		return commands
+	}
+	create := fmt.Sprintf("kubectl create clusterrolebinding %s --clusterrole=%s", managerBinding, role.Name)
+	if role.Namespace != "" {
+		create = fmt.Sprintf("kubectl -n %s create rolebinding %s --role=%s", role.Namespace, managerBinding, role.Name)
+	}
+	for _, s := range subjects {
+		switch s.Kind {
+		case rbacv1.ServiceAccountKind:
+			create += fmt.Sprintf(" --serviceaccount=%s:%s", s.Namespace, s.Name)
+		default:
+			create += fmt.Sprintf(" --%s=%s", strings.ToLower(s.Kind), quotedIfNeeded(s.Name))
+		}
+	}
+	return append(commands, create+" --dry-run=client -o yaml | kubectl apply -f -")
 }
 
 // managerSubjects are who the manager runs as: the ServiceAccount of its Deployment, or
@@ -151,6 +177,15 @@ func (f *Facts) managerSubjects() []rbacv1.Subject {
 
 // granted returns the rules that the subjects have in a namespace; without one, everywhere.
 func (f *Facts) granted(subjects []rbacv1.Subject, namespace string) []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, ref := range f.boundTo(subjects, namespace) {
+		rules = append(rules, f.rules(ref, namespace)...)
+	}
+	return rules
+}
+
+// boundTo returns the roles that the subjects have in a namespace; without one, everywhere.
+func (f *Facts) boundTo(subjects []rbacv1.Subject, namespace string) []rbacv1.RoleRef {
 	concerned := func(bound []rbacv1.Subject) bool {
 		return slices.ContainsFunc(bound, func(b rbacv1.Subject) bool {
 			return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
@@ -158,18 +193,18 @@ func (f *Facts) granted(subjects []rbacv1.Subject, namespace string) []rbacv1.Po
 			})
 		})
 	}
-	var rules []rbacv1.PolicyRule
+	var refs []rbacv1.RoleRef
 	for i := range f.ClusterRoleBindings {
 		if b := &f.ClusterRoleBindings[i]; concerned(b.Subjects) {
-			rules = append(rules, f.rules(b.RoleRef, "")...)
+			refs = append(refs, b.RoleRef)
 		}
 	}
 	for i := range f.RoleBindings {
 		if b := &f.RoleBindings[i]; b.Namespace == namespace && concerned(b.Subjects) {
-			rules = append(rules, f.rules(b.RoleRef, namespace)...)
+			refs = append(refs, b.RoleRef)
 		}
 	}
-	return rules
+	return refs
 }
 
 // rules returns those of the role that a binding in namespace refers to.

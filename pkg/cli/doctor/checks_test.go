@@ -45,10 +45,17 @@ var (
 const (
 	applyAll     = "kubectl apply -k config/default"
 	applyWebhook = "kubectl apply -k config/webhook"
+	applyRoles   = "kubectl apply -f config/rbac/role.yaml"
 
 	ourMutating   = "MutatingWebhookConfiguration kueue-trainer-mutating-webhook-configuration"
 	ourDeployment = "Deployment kueue-trainer-system/kueue-trainer-controller-manager"
 )
+
+// bindIn is the command for a RoleBinding that is missing.
+func bindIn(namespace string) string {
+	return "kubectl -n " + namespace + " create rolebinding kueue-trainer-manager-rolebinding --role=kueue-trainer-manager-role" +
+		" --serviceaccount=kueue-trainer-system:kueue-trainer-controller-manager --dry-run=client -o yaml | kubectl apply -f -"
+}
 
 // uninstalled takes kueue-trainer away, as deleting its manifests does.
 func uninstalled(f *Facts) {
@@ -158,15 +165,15 @@ func TestManager(t *testing.T) {
 		},
 		"bound to somebody else": {
 			change: func(f *Facts) { f.RoleBindings[1].Subjects = []rbacv1.Subject{{Kind: "User", Name: "other"}} },
-			want:   one(Error, "PermissionsMissing", "Role kueue-trainer-system/kueue-trainer-manager-role", "kubectl apply -k config/rbac"),
+			want:   one(Error, "PermissionsMissing", "Role kueue-trainer-system/kueue-trainer-manager-role", applyRoles, bindIn("kueue-trainer-system")),
 		},
 		"Kueue's configuration is out of its reach": {
 			change: func(f *Facts) { f.RoleBindings = f.RoleBindings[1:] },
-			want:   one(Error, "PermissionsMissing", "Role kueue-system/kueue-trainer-manager-role", "kubectl apply -k config/rbac"),
+			want:   one(Error, "PermissionsMissing", "Role kueue-system/kueue-trainer-manager-role", applyRoles, bindIn("kueue-system")),
 		},
 		"a rule is missing": {
 			change: func(f *Facts) { f.ClusterRoles[0].Rules = f.ClusterRoles[0].Rules[1:] },
-			want:   one(Error, "PermissionsMissing", "ClusterRole kueue-trainer-manager-role", "kubectl apply -k config/rbac"),
+			want:   one(Error, "PermissionsMissing", "ClusterRole kueue-trainer-manager-role", applyRoles),
 		},
 		"more than it needs": {
 			change: func(f *Facts) {
