@@ -26,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
 // environment is what adapter and reconciler go by. What works on a part of it is made from it
@@ -60,6 +61,9 @@ type environment struct {
 	kueue  *kueueconfig.Follower
 	labels *kueuelib.CustomLabels
 	queues *queues.Queues
+
+	// webhooks are the configurations of ours.
+	webhooks webhookconfig.Names
 
 	// ledger keeps account of what TrainJobs hold; nil: nobody does.
 	ledger *ledger.Ledger

@@ -127,6 +127,9 @@ func (j *job) prepare(ctx context.Context) outcome {
 		j.env.memory.runs.forget(j.key)
 		return j.finish(ctx)
 	}
+	if taken, err := j.takeOverlooked(ctx); err != nil || taken {
+		return done(err)
+	}
 	if err := j.keepPriority(ctx); err != nil {
 		return done(err)
 	}

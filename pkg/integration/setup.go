@@ -234,6 +234,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		kueue:        opts.Kueue,
 		labels:       labels,
 		queues:       queues.New(mgr.GetClient(), mgr.GetAPIReader(), opts.Kueue),
+		webhooks:     opts.Webhooks,
 	}
 	runtimes.Looked = trainerLooked(env.state)
 	opts.Kueue.OnChange(all.Requeue)
@@ -289,6 +290,7 @@ func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
 		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&trainer.TrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsIn), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&kueue.LocalQueue{}, handler.EnqueueRequestsFromMapFunc(maps.unqueuedOf), builder.WithPredicates(madeDefault())).
 		WatchesRawSource(env.all.Source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: max(opts.Concurrency, 1), LogConstructor: logging.ForController(mgr.GetLogger(), "trainjob", "trainJob"),

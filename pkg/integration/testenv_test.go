@@ -33,6 +33,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -53,6 +54,7 @@ func environmentOn(tb testing.TB, c client.Client, describer *podsets.Describer)
 		expectations: testenv.LedSince(time.Time{}), memory: &memory{waitForJobSet: awaited.JobSet},
 		starts: newStarts(time.Hour), backoff: jobclient.NewBackoff(clock.RealClock{}),
 		kueue: settings, queues: queues.New(c, c, settings), metrics: inttest.Metrics(),
+		webhooks: webhookconfig.Installed,
 	}
 }
 

@@ -15,9 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 )
 
 // mapper maps what is watched to the TrainJobs that it concerns.
@@ -27,14 +29,24 @@ type mapper struct{ cached client.Reader }
 // be why they do, and where Trainer freezes none an edit changes what they ask for. What
 // runs is what was admitted.
 func (m mapper) trainJobsOf(ctx context.Context, runtime client.Object) []reconcile.Request {
+	return m.those(ctx, runtime, runtime.GetNamespace(), func(job *trainjob.TrainJob) bool { return names(job, runtime) && job.Suspended() })
+}
+
+// unqueuedOf maps a LocalQueue to the TrainJobs of its namespace that have no queue.
+func (m mapper) unqueuedOf(ctx context.Context, queue client.Object) []reconcile.Request {
+	return m.those(ctx, queue, queue.GetNamespace(), func(job *trainjob.TrainJob) bool { return jobframework.QueueNameForObject(job) == "" })
+}
+
+// those returns the TrainJobs of a namespace, or of all, that are not over and that cause concerns.
+func (m mapper) those(ctx context.Context, cause client.Object, namespace string, concerned func(*trainjob.TrainJob) bool) []reconcile.Request {
 	var jobs trainjob.List
-	if err := m.cached.List(ctx, &jobs, client.InNamespace(runtime.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Could not list the TrainJobs of a runtime", "runtime", klog.KObj(runtime))
+	if err := m.cached.List(ctx, &jobs, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Could not list the TrainJobs of a runtime, LocalQueue or namespace", "cause", klog.KObj(cause))
 		return nil
 	}
 	var requests []reconcile.Request
 	for i := range jobs.Items {
-		if job := &jobs.Items[i]; names(job, runtime) && job.Suspended() && !job.Finished() {
+		if job := &jobs.Items[i]; concerned(job) && !job.Finished() {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 		}
 	}
@@ -43,16 +55,16 @@ func (m mapper) trainJobsOf(ctx context.Context, runtime client.Object) []reconc
 
 // trainJobsIn maps a namespace, which Kueue may manage since this event, or not any more, to its TrainJobs.
 func (m mapper) trainJobsIn(ctx context.Context, namespace client.Object) []reconcile.Request {
-	var jobs trainjob.List
-	if err := m.cached.List(ctx, &jobs, client.InNamespace(namespace.GetName()), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Could not list the TrainJobs of a namespace", "namespace", klog.KObj(namespace))
-		return nil
+	return m.those(ctx, namespace, namespace.GetName(), func(*trainjob.TrainJob) bool { return true })
+}
+
+// madeDefault passes LocalQueues that TrainJobs of their namespace get without asking, as they are made.
+func madeDefault() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return webhookscope.IsDefault(e.Object) },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
-	requests := make([]reconcile.Request, 0, len(jobs.Items))
-	for i := range jobs.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
-	}
-	return requests
 }
 
 // names reports whether a runtime is the one that job names.

@@ -78,7 +78,7 @@ func AddTo(mgr ctrl.Manager, options Options) (*Scope, error) {
 		WithLogConstructor(logging.ForController(mgr.GetLogger(), "webhook-scope", "webhookConfiguration")).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, one).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, one).
-		Watches(&kueue.LocalQueue{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(isDefault))).
+		Watches(&kueue.LocalQueue{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(IsDefault))).
 		WatchesRawSource(source.Channel(s.events, one)).
 		Complete(s)
 	return s, err
@@ -94,8 +94,8 @@ func (s *Scope) changed(context.Context) error {
 	return nil
 }
 
-// isDefault reports whether TrainJobs of a LocalQueue's namespace get it without asking.
-func isDefault(queue client.Object) bool {
+// IsDefault reports whether TrainJobs of a LocalQueue's namespace get it without asking.
+func IsDefault(queue client.Object) bool {
 	return queue.GetName() == string(kueueconstants.DefaultLocalQueueName)
 }
 
@@ -168,7 +168,7 @@ func (s *Scope) every(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("listing LocalQueues: %w", err)
 	}
 	for i := range queues.Items {
-		if isDefault(&queues.Items[i]) {
+		if IsDefault(&queues.Items[i]) {
 			return fmt.Sprintf("namespace %s has a LocalQueue %s", queues.Items[i].Namespace, kueueconstants.DefaultLocalQueueName), nil
 		}
 	}

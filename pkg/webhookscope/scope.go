@@ -11,8 +11,10 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
@@ -25,6 +27,26 @@ const (
 	// NotOwn is met by requests of anybody but the manager.
 	NotOwn = "not-own"
 )
+
+// Includes reports whether the mutating webhook is for all TrainJobs of a namespace that were made at a time, whatever
+// the conditions of this package said then. Where there are others, it is not known to be.
+func Includes(c *admissionregistrationv1.MutatingWebhookConfiguration, namespace *corev1.Namespace, made metav1.Time) (bool, error) {
+	if made.Before(&c.CreationTimestamp) || len(c.Webhooks) == 0 {
+		return false, nil
+	}
+	// The first one is of config/webhook.
+	own := []string{"not-deleting", Queued, NotOwn}
+	for _, condition := range c.Webhooks[0].MatchConditions {
+		if !slices.Contains(own, condition.Name) {
+			return false, nil
+		}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(cmp.Or(c.Webhooks[0].NamespaceSelector, &metav1.LabelSelector{}))
+	if err != nil {
+		return false, fmt.Errorf("reading the namespaceSelector of %s: %w", c.Name, err)
+	}
+	return selector.Matches(labels.Set(namespace.Labels)), nil
+}
 
 // queued is met where a queue label or our part of the patches is in the object, or was
 // there before. In podTemplateOverrides our part has a mark.

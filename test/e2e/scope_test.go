@@ -10,9 +10,11 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // every TrainJob is in the scope of the webhooks.
@@ -41,6 +43,20 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 		Expect(w.Delete(ctx, unnamed)).To(Succeed())
 		Expect(w.Delete(ctx, queue)).To(Succeed())
 		w.eventuallyInScope(ctx, webhookscope.Queued)
+	}, SpecTimeout(specTimeout))
+
+	It("has TrainJobs queued late that were made beside such a queue while the manager was away", core, Label("control"), func(ctx context.Context) {
+		localOnly("the spec stops the manager")
+		w := newPools(ctx, "8", "0")
+		w.eventuallyInScope(ctx, webhookscope.Queued)
+		w.stopManager(ctx)
+		w.Make(ctx, kit.LocalQueue(w.Namespace, "default", w.Name("gpus")))
+		// Without the webhook nothing tolerates GPU nodes, so this one asks for none.
+		former := w.MakeRunning(ctx, kit.TrainJob(w.Namespace, "unnamed"), 1, nil)
+
+		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		w.EventuallyCondition(ctx, "unnamed", kueue.WorkloadAdmitted)
+		Expect(world.UIDs(w.EventuallyRuns(ctx, "unnamed", 1, nil))).NotTo(Equal(world.UIDs(former)), "it was stopped and admitted")
 	}, SpecTimeout(specTimeout))
 
 	It("is every TrainJob while Kueue manages jobs without a queue name", Label("control"), func(ctx context.Context) {

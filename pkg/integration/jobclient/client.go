@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -273,6 +274,29 @@ func guardedPatch(step changes, known *metav1.ObjectMeta) (client.Patch, error) 
 		return nil, err
 	}
 	return client.RawPatch(types.JSONPatchType, data), nil
+}
+
+// SetQueue gives a queue to a TrainJob that has none. Where somebody has given it one, that is a conflict.
+func SetQueue(ctx context.Context, c client.Client, job *trainjob.TrainJob, queue string) error {
+	labels := maps.Clone(job.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[kueueconstants.QueueLabel] = queue
+	data, err := json.Marshal([]jsonpatch.JsonPatchOperation{
+		jsonpatch.NewOperation("test", "/metadata/uid", job.UID),
+		jsonpatch.NewOperation("test", "/metadata/labels", job.Labels),
+		jsonpatch.NewOperation("add", "/metadata/labels", labels),
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.Patch(ctx, job, client.RawPatch(types.JSONPatchType, data)); failedTest(err) {
+		return apierrors.NewConflict(Resource, job.Name, err)
+	} else if err != nil {
+		return fmt.Errorf("queueing TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
+	}
+	return nil
 }
 
 // failedTest reports whether the generation is not what our patch says any more: a

@@ -40,6 +40,7 @@ var messages = map[string]string{
 	ReasonTrainerUnknown:  "Stood aside from TrainJob until the version of Trainer is known",
 	ReasonTrainerBehind:   "TrainJob waits for the roll-out of Trainer",
 	ReasonUnprepared:      "Queued TrainJob without its JobSet",
+	ReasonOverlooked:      "Put TrainJob into the LocalQueue default of its namespace",
 	ReasonPrebuilt:        "TrainJob waits for a prebuilt Workload that it can use",
 	ReasonEnded:           "Stopped TrainJob that was resumed after its end",
 	ReasonCannotStart:     "TrainJob cannot start",

@@ -26,6 +26,7 @@ const (
 	ReasonTrainerUnknown = "TrainerUnknown"
 	ReasonTrainerBehind  = "TrainerBehind"
 	ReasonUnprepared     = "NotPrepared"
+	ReasonOverlooked     = "QueuedLate"
 	ReasonPrebuilt       = "PrebuiltWorkloadUnusable"
 	ReasonEnded          = "HasEnded"
 	ReasonCannotStart    = "CannotStart"
