@@ -62,7 +62,7 @@ help: ## Show this.
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z][a-z0-9 -]*:.*## / {printf "  %-48s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external, in-tree or both), TRAINER=%s (2.1, 2.2 or 2.3), KUBERNETES=%s (1.36 or 1.37), COMPONENT, E2E_FLAGS, FAULTS_FLAGS; KIND_IMAGE, KIND_NAME, KIND_DIR\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)" "$(or $(TRAINER),2.3)" "$(or $(KUBERNETES),1.36)"
+	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external, in-tree or both), TRAINER=%s (2.1, 2.2 or 2.3), KUBERNETES=%s (1.34, 1.36 or 1.37), COMPONENT, E2E_FLAGS, FAULTS_FLAGS; KIND_IMAGE, KIND_NAME, KIND_DIR\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)" "$(or $(TRAINER),2.3)" "$(or $(KUBERNETES),1.36)"
 
 # KIND=1 has the demo play on the kind cluster, which stays.
 KIND ?=
@@ -233,12 +233,12 @@ e2e-core-2.1: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run the cor
 	$(call specs,e2e,$(E2E_PROCS)) -ginkgo.label-filter='core && !long' -walk.steps=15 -churn.kills=4 $(E2E_FLAGS); \
 	$(call specs,e2e,1,.upgrade) -ginkgo.label-filter=upgrade -upgrade.to=2.3 $(E2E_FLAGS)
 
-.PHONY: e2e-2.1 e2e-2.2 e2e-1.37
+.PHONY: e2e-2.1 e2e-2.2 e2e-1.34 e2e-1.37
 e2e-2.1 e2e-2.2: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run the e2e specs with an older Trainer on a local control plane of its own.
 	$(call on-a-cluster,TRAINER=$(@:e2e-%=%) NODES=32) $(call specs,e2e,$(E2E_PROCS)) $(E2E_FLAGS)
 
-e2e-1.37: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run the e2e specs on a newer Kubernetes.
-	$(call on-a-cluster,KUBERNETES=1.37 NODES=32) $(call specs,e2e,$(E2E_PROCS)) $(E2E_FLAGS)
+e2e-1.34 e2e-1.37: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run the e2e specs on the oldest and the newest Kubernetes.
+	$(call on-a-cluster,KUBERNETES=$(@:e2e-%=%) NODES=32) $(call specs,e2e,$(E2E_PROCS)) $(E2E_FLAGS)
 
 .PHONY: e2e-chart
 e2e-chart: $(BIN)/localcluster ## Install, upgrade and uninstall the chart by Helm's library on a local control plane of its own.

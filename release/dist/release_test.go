@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -71,6 +72,20 @@ func TestRelease(t *testing.T) {
 	t.Run("so do the manifests", func(t *testing.T) {
 		if content := check.File(t, artefact("install.yaml")); !strings.Contains(content, "image: ghcr.io/kueue-trainer/kueue-trainer:"+testVersion+"\n") {
 			t.Error("install.yaml does not name the image")
+		}
+	})
+	t.Run("what the pages download is there", func(t *testing.T) {
+		named := 0
+		for _, page := range []string{"README.md", "docs/install.md", "docs/plugin.md"} {
+			for _, file := range regexp.MustCompile(`(?:\$RELEASE|/releases/download/\$VERSION)/([\w.]+)"`).FindAllStringSubmatch(check.File(t, filepath.Join(r.root, page)), -1) {
+				named++
+				if _, err := os.Stat(artefact(file[1])); err != nil {
+					t.Errorf("%s: %v", page, err)
+				}
+			}
+		}
+		if named < 5 {
+			t.Errorf("only %d files are named", named)
 		}
 	})
 	t.Run("the image runs", func(t *testing.T) {

@@ -22,6 +22,7 @@ type Kubernetes struct {
 // with, so it comes from the same go.mod as Kueue.
 var KubernetesVersions = []Kubernetes{
 	{Name: "1.36", Dir: ControlPlaneDir},
+	{Name: "1.34", Dir: ControlPlaneDir + "/kubernetes-1.34"},
 	{Name: "1.37", Dir: ControlPlaneDir + "/kubernetes-1.37"},
 }
 

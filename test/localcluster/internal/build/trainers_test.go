@@ -44,8 +44,8 @@ func TestOnlyTheChosenTrainerIsBuilt(t *testing.T) {
 
 func TestWhatIsUnknownIsToldWithTheValues(t *testing.T) {
 	for want, err := range map[string]error{
-		"TRAINER=2.4: must be one of 2.1, 2.2, 2.3":  new(Trainer).UnmarshalText([]byte("2.4")),
-		"KUBERNETES=1.35: must be one of 1.36, 1.37": new(Kubernetes).UnmarshalText([]byte("1.35")),
+		"TRAINER=2.4: must be one of 2.1, 2.2, 2.3":        new(Trainer).UnmarshalText([]byte("2.4")),
+		"KUBERNETES=1.35: must be one of 1.36, 1.34, 1.37": new(Kubernetes).UnmarshalText([]byte("1.35")),
 	} {
 		if err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
