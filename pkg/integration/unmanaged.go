@@ -22,8 +22,8 @@ import (
 )
 
 // leaveAlone reports whether a TrainJob is none of Kueue's because of its namespace, by managedJobsNamespaceSelector.
-// Where the selector, or the labels of the namespace, were others before, what runs runs on: what has quota keeps
-// it to its end, and what began without any is not stopped. What waits loses its Workload, and then the gate.
+// Where the selector, or the labels of the namespace, were others before, nothing is stopped for that: what has quota
+// keeps it to its end, and what began without any goes on. What waits loses its Workload, and then the gate.
 func (r *attempt) leaveAlone(ctx context.Context, j *job, all []kueue.Workload) (bool, error) {
 	managed, err := r.env.queues.ManagesNamespace(ctx, j.key.Namespace)
 	if err != nil || managed && len(all) > 0 {

@@ -69,7 +69,7 @@ func (q *Queues) LabelledAt(ctx context.Context, name string) (time.Time, error)
 		return last, fmt.Errorf("reading when namespace %s was labelled: %w", name, err)
 	}
 	for _, entry := range namespace.ManagedFields {
-		if entry.Time != nil && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:labels"`)) && entry.Time.After(last) {
+		if entry.Time != nil && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:labels"`)) && entry.Time.After(last) {
 			last = entry.Time.Time
 		}
 	}
