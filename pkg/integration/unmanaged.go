@@ -79,6 +79,9 @@ func (r *attempt) beganUnmanaged(ctx context.Context, j *job) (bool, error) {
 	if !j.alive() || j.IsSuspended() || j.ManagedExternally() {
 		return false, nil
 	}
+	if managed, err := r.env.queues.Manages(ctx, &j.TrainJob); err != nil || !managed {
+		return false, err
+	}
 	if placed, err := r.placedByUs(j); err != nil || placed {
 		return false, err
 	}

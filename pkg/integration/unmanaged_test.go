@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+func TestLeaveAlone(t *testing.T) {
+	labelled := time.Unix(2000, 0)
+	type scene struct {
+		job *trainjob.TrainJob
+		js  *jobsetapi.JobSet
+		wl  *kueue.Workload
+		in  bool
+	}
+	runs := func(s *scene) { s.job.Spec.Suspend = ptr.To(false) }
+	cases := map[string]struct {
+		change func(*scene)
+		alone  bool
+		// asked is how often the API server is asked about the namespace.
+		asked int
+	}{
+		"a job that waits in a namespace that is Kueue's": {change: func(s *scene) { s.in = true }},
+		"one that runs there since before it was":         {change: func(s *scene) { s.in = true; runs(s) }, alone: true, asked: 1},
+		"one that began later, without its webhook": {change: func(s *scene) {
+			s.in = true
+			runs(s)
+			s.js.CreationTimestamp = metav1.NewTime(labelled.Add(time.Second))
+		}, asked: 1},
+		"one that was placed, and whose Workload is gone":       {change: func(s *scene) { s.in = true; runs(s); place(t, s.job, patch.Placement{Name: "node"}) }},
+		"one without a queue, which is nobody's, costs no look": {change: func(s *scene) { s.in = true; runs(s); s.job.Labels = nil }},
+		"a job elsewhere":               {change: runs, alone: true},
+		"one that holds quota and runs": {change: func(s *scene) { runs(s); s.wl = inttest.WorkloadOf(s.job, inttest.Admitted) }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := &scene{}
+			s.job, s.js = disagreeing(true, true, true, time.Now())
+			s.js.CreationTimestamp, s.js.Spec.ReplicatedJobs = metav1.NewTime(labelled.Add(-time.Second)), []jobsetapi.ReplicatedJob{{Name: "node"}}
+			tc.change(s)
+			objects := []client.Object{s.job, s.js}
+			if s.wl != nil {
+				objects = append(objects, s.wl)
+			}
+			r, _ := newReconciler(t, objects...)
+			asked := 0
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "kubectl-label", Time: ptr.To(metav1.NewTime(labelled)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{}}}}`)},
+			}}}
+			live := interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{
+				Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+					asked++
+					namespace.DeepCopyInto(obj.(*corev1.Namespace))
+					return nil
+				},
+			})
+			selector := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+			if s.in {
+				selector = &metav1.LabelSelector{}
+			}
+			r.env.queues = queues.New(r.env.client, live, testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = selector }))
+			j := &job{env: r.env, key: jobKey}
+			workloads := expect.Must(r.env.state.Workloads(t.Context(), jobKey))(t)
+			alone := expect.Must(r.leaveAlone(t.Context(), j, workloads))(t)
+			expect.Same(t, "It is left alone", tc.alone, alone)
+			expect.Same(t, "Unexpected number of looks at the namespace", tc.asked, asked)
+		})
+	}
+}
