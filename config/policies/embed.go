@@ -14,9 +14,6 @@ import (
 //go:embed claims.yaml jobs.yaml jobsets.yaml pod-adoptions.yaml pod-claims.yaml pod-deletions.yaml pods.yaml runtimes.yaml snapshots.yaml trainjobs.yaml workloads.yaml
 var Files embed.FS
 
-// OfWorkloads is the policy about Workloads, which holds in every namespace.
-const OfWorkloads = "kueue-trainer-workloads"
-
 // Names are those of the policies, and of their bindings: each is named after its file.
 func Names() []string {
 	files, err := fs.Glob(Files, "*.yaml")

@@ -74,6 +74,7 @@ var (
 	_ jobframework.JobWithPodLabelSelector = (*job)(nil)
 	_ jobframework.JobWithManagedBy        = (*job)(nil)
 	_ jobframework.JobWithSkip             = (*job)(nil)
+	_ jobframework.TopLevelJob             = (*job)(nil)
 )
 
 // Object implements jobframework.GenericJob.
@@ -81,6 +82,9 @@ func (j *job) Object() client.Object { return &j.TrainJob }
 
 // GVK implements jobframework.GenericJob.
 func (j *job) GVK() schema.GroupVersionKind { return trainjob.GVK }
+
+// IsTopLevel implements jobframework.TopLevelJob: whatever owner a tenant names, its Workload is the job's own.
+func (j *job) IsTopLevel() bool { return true }
 
 // IsSuspended implements jobframework.GenericJob.
 func (j *job) IsSuspended() bool { return j.Suspended() }

@@ -57,4 +57,3 @@ package integration
 // +kubebuilder:rbac:groups="",namespace=kueue-trainer-system,resources=secrets,resourceNames=kueue-trainer-webhook-server-cert,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=kueue-trainer-mutating-webhook-configuration,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=kueue-trainer-validating-webhook-configuration,verbs=get;list;watch;update
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicybindings,resourceNames=kueue-trainer-claims;kueue-trainer-jobs;kueue-trainer-jobsets;kueue-trainer-pod-adoptions;kueue-trainer-pod-claims;kueue-trainer-pod-deletions;kueue-trainer-pods;kueue-trainer-runtimes;kueue-trainer-snapshots;kueue-trainer-trainjobs,verbs=get;patch

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -124,8 +123,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	}
 	scope, err := webhookscope.AddTo(mgr, webhookscope.Options{
 		Webhooks: opts.Webhooks, Self: self,
-		ManagesAll: managesAll(opts.Kueue), Namespaces: managedNamespaces(opts.Kueue), Live: mgr.GetAPIReader(),
-		OnChange: opts.Kueue.OnChange,
+		ManagesAll: managesAll(opts.Kueue),
+		OnChange:   opts.Kueue.OnChange,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the scope of the webhooks: %w", err)
@@ -334,16 +333,6 @@ func username(ctx context.Context, mgr ctrl.Manager) (string, error) {
 		return "", fmt.Errorf("asking the API server for this manager's own user name: %w", err)
 	}
 	return review.Status.UserInfo.Username, nil
-}
-
-// managedNamespaces returns what selects the namespaces that Kueue manages: all while that is not known.
-func managedNamespaces(kueue *kueueconfig.Follower) func() *metav1.LabelSelector {
-	return func() *metav1.LabelSelector {
-		if !kueue.Known() {
-			return nil
-		}
-		return kueue.Settings().ManagedJobsNamespaceSelector
-	}
 }
 
 // managesAll returns what reports whether Kueue manages jobs without a queue, and whether that is known.

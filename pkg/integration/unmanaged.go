@@ -6,15 +6,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -90,8 +95,27 @@ func (r *attempt) beganUnmanaged(ctx context.Context, j *job) (bool, error) {
 		return false, err
 	}
 	labelled, err := r.env.queues.LabelledAt(ctx, j.key.Namespace)
-	// Both are whole seconds.
-	return !js.CreationTimestamp.After(labelled), err
+	if err != nil {
+		return false, err
+	}
+	jobs, err := state.JobsOf(ctx, r.env.state, js)
+	return err == nil && begun(js, jobs, labelled), err
+}
+
+// begun reports whether all that a JobSet runs had started at a time: what it has yet to make, or to resume, would ask
+// for more than anybody ran then.
+func begun(js *jobsetapi.JobSet, jobs []batchv1.Job, at time.Time) bool {
+	pods, made := map[string]int32{}, 0
+	for i := range js.Spec.ReplicatedJobs {
+		rj := &js.Spec.ReplicatedJobs[i]
+		pods[rj.Name] = ptr.Deref(rj.Template.Spec.Parallelism, 1)
+		made += int(rj.Replicas)
+	}
+	return len(jobs) == made && !slices.ContainsFunc(jobs, func(child batchv1.Job) bool {
+		started := child.Status.StartTime
+		return !podset.JobEnded(&child) && (started == nil || started.After(at) ||
+			ptr.Deref(child.Spec.Parallelism, 1) > pods[child.Labels[jobsetapi.ReplicatedJobNameKey]])
+	})
 }
 
 // free takes gate and placement from a job that waits for nobody any more: from its child Jobs, where JobSet leaves
@@ -109,6 +133,10 @@ func (r *attempt) free(ctx context.Context, j *job) error {
 		return err
 	}
 	js, err := r.env.Render(ctx, free)
+	if podsets.RuntimeMissing(err) {
+		// Nor could its user resume it before there is one, which brings the job here again.
+		return nil
+	}
 	if err != nil {
 		return err
 	}

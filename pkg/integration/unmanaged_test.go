@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -27,10 +28,11 @@ import (
 func TestLeaveAlone(t *testing.T) {
 	labelled := time.Unix(2000, 0)
 	type scene struct {
-		job *trainjob.TrainJob
-		js  *jobsetapi.JobSet
-		wl  *kueue.Workload
-		in  bool
+		job   *trainjob.TrainJob
+		js    *jobsetapi.JobSet
+		child *batchv1.Job
+		wl    *kueue.Workload
+		in    bool
 	}
 	runs := func(s *scene) { s.job.Spec.Suspend = ptr.To(false) }
 	cases := map[string]struct {
@@ -44,7 +46,22 @@ func TestLeaveAlone(t *testing.T) {
 		"one that began later, without its webhook": {change: func(s *scene) {
 			s.in = true
 			runs(s)
-			s.js.CreationTimestamp = metav1.NewTime(labelled.Add(time.Second))
+			s.child.Status.StartTime = ptr.To(metav1.NewTime(labelled.Add(time.Second)))
+		}, asked: 1},
+		"one that was resumed since, and has not started": {change: func(s *scene) {
+			s.in = true
+			runs(s)
+			s.child.Status.StartTime = nil
+		}, asked: 1},
+		"one that has more pods than its JobSet says": {change: func(s *scene) {
+			s.in = true
+			runs(s)
+			s.child.Spec.Parallelism = ptr.To[int32](64)
+		}, asked: 1},
+		"one of which JobSet has yet to make a part": {change: func(s *scene) {
+			s.in = true
+			runs(s)
+			s.js.Spec.ReplicatedJobs[0].Replicas = 2
 		}, asked: 1},
 		"one that was placed, and whose Workload is gone":       {change: func(s *scene) { s.in = true; runs(s); place(t, s.job, patch.Placement{Name: "node"}) }},
 		"one without a queue, which is nobody's, costs no look": {change: func(s *scene) { s.in = true; runs(s); s.job.Labels = nil }},
@@ -55,9 +72,12 @@ func TestLeaveAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &scene{}
 			s.job, s.js = disagreeing(true, true, true, time.Now())
-			s.js.CreationTimestamp, s.js.Spec.ReplicatedJobs = metav1.NewTime(labelled.Add(-time.Second)), []jobsetapi.ReplicatedJob{{Name: "node"}}
+			s.js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
+			s.child = doneJob(s.js)
+			s.child.Labels[jobsetapi.ReplicatedJobNameKey] = "node"
+			s.child.Status.StartTime = ptr.To(metav1.NewTime(labelled))
 			tc.change(s)
-			objects := []client.Object{s.job, s.js}
+			objects := []client.Object{s.job, s.js, s.child}
 			if s.wl != nil {
 				objects = append(objects, s.wl)
 			}
@@ -75,7 +95,7 @@ func TestLeaveAlone(t *testing.T) {
 			})
 			selector := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 			if s.in {
-				selector = &metav1.LabelSelector{}
+				selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 			}
 			r.env.queues = queues.New(r.env.client, live, testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = selector }))
 			j := &job{env: r.env, key: jobKey}

@@ -9,7 +9,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -30,8 +29,6 @@ type Webhook struct {
 	Validating      bool
 	ClientConfig    *admissionregistrationv1.WebhookClientConfig
 	MatchConditions *[]admissionregistrationv1.MatchCondition
-	// NamespaceSelector may point to nil, which is every namespace.
-	NamespaceSelector **metav1.LabelSelector
 }
 
 // Change has change look at each webhook of both configurations, and writes those that are
@@ -41,7 +38,7 @@ func (n Names) Change(ctx context.Context, c client.Client, change func(Webhook)
 	err := changeOne(ctx, c, n.Mutating, mutating, func() {
 		for i := range mutating.Webhooks {
 			w := &mutating.Webhooks[i]
-			change(Webhook{ClientConfig: &w.ClientConfig, MatchConditions: &w.MatchConditions, NamespaceSelector: &w.NamespaceSelector})
+			change(Webhook{ClientConfig: &w.ClientConfig, MatchConditions: &w.MatchConditions})
 		}
 	})
 	if err != nil {
@@ -51,7 +48,7 @@ func (n Names) Change(ctx context.Context, c client.Client, change func(Webhook)
 	return changeOne(ctx, c, n.Validating, validating, func() {
 		for i := range validating.Webhooks {
 			w := &validating.Webhooks[i]
-			change(Webhook{Validating: true, ClientConfig: &w.ClientConfig, MatchConditions: &w.MatchConditions, NamespaceSelector: &w.NamespaceSelector})
+			change(Webhook{Validating: true, ClientConfig: &w.ClientConfig, MatchConditions: &w.MatchConditions})
 		}
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -22,7 +21,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/config/policies"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
@@ -44,10 +42,6 @@ type Options struct {
 	// ManagesAll reports whether TrainJobs without a queue are Kueue's too, and whether that
 	// is known.
 	ManagesAll func() (managesAll, known bool)
-	// Namespaces returns which namespaces Kueue manages; empty: all of them, or that is not known.
-	Namespaces func() *metav1.LabelSelector
-	// Live reads the bindings of the policies, which nothing else asks for.
-	Live client.Reader
 	// OnChange has a function called whenever the answer may be another.
 	OnChange func(func(context.Context) error)
 }
@@ -105,9 +99,7 @@ func (s *Scope) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	namespaces := s.Namespaces()
 	err = s.Webhooks.Change(ctx, s.client, func(w webhookconfig.Webhook) {
-		selects(w.NamespaceSelector, namespaces)
 		self := ""
 		if w.Validating {
 			self = s.Self
@@ -117,42 +109,12 @@ func (s *Scope) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("telling the API server which TrainJobs matter: %w", err)
 	}
-	if err := s.bind(ctx, namespaces); err != nil {
-		return reconcile.Result{}, err
-	}
 	s.tell(ctx, why)
 	if why == unknownSettings {
 		// That they are known, and nothing new, is no change.
 		return reconcile.Result{RequeueAfter: askAgain}, nil
 	}
 	return reconcile.Result{}, nil
-}
-
-// bind has the policies about TrainJobs, and what is made of them, hold where Kueue manages them. Those about
-// Workloads hold everywhere: Kueue gives quota to any of them. Policies that are not installed bind nobody.
-func (s *Scope) bind(ctx context.Context, namespaces *metav1.LabelSelector) error {
-	for _, name := range policies.Names() {
-		var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
-		if name == policies.OfWorkloads {
-			continue
-		}
-		if err := s.Live.Get(ctx, client.ObjectKey{Name: name}, &binding); apierrors.IsNotFound(err) {
-			continue
-		} else if err != nil {
-			return fmt.Errorf("reading where policy %s holds: %w", name, err)
-		}
-		before := binding.DeepCopy()
-		if binding.Spec.MatchResources == nil {
-			binding.Spec.MatchResources = &admissionregistrationv1.MatchResources{}
-		}
-		if !selects(&binding.Spec.MatchResources.NamespaceSelector, namespaces) {
-			continue
-		}
-		if err := s.client.Patch(ctx, &binding, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("having policy %s hold where Kueue manages TrainJobs: %w", name, err)
-		}
-	}
-	return nil
 }
 
 // every says why all TrainJobs matter; empty: only those with a queue do.

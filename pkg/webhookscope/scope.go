@@ -56,16 +56,6 @@ var queued = fmt.Sprintf(`[object, oldObject].exists(o, o != null && (`+
 	`o.?spec.?podTemplateOverrides.orValue([]).exists(p, p.?metadata.?annotations[?%q].orValue('') == %q)))`,
 	kueueconstants.QueueLabel, mark.Manager, mark.Annotation, mark.Manager)
 
-// selects has a selector be the one that is wanted, and reports whether it was another. None is the same as an
-// empty one.
-func selects(have **metav1.LabelSelector, want *metav1.LabelSelector) bool {
-	if equality.Semantic.DeepEqual(cmp.Or(*have, &metav1.LabelSelector{}), cmp.Or(want, &metav1.LabelSelector{})) {
-		return false
-	}
-	*have = want.DeepCopy()
-	return true
-}
-
 // conditions returns those of a webhook: its others, and ours where they hold. With every
 // TrainJob in scope nothing is left out. self is the manager's user, or empty where its
 // writes have to pass.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -247,18 +248,19 @@ func unmanagedQueues(f *Facts) []Finding {
 				queue.Name, metav1.FormatLabelSelector(cfg.ManagedJobsNamespaceSelector)),
 			Effect:   "Its TrainJobs run at once, outside of all quotas, whatever queue they name.",
 			Advice:   "Label the namespace so that the selector takes it in, see docs/namespaces.md, or delete the queue:",
-			Commands: []string{fmt.Sprintf("kubectl label namespace %s %s", queue.Namespace, labelsOf(cfg.ManagedJobsNamespaceSelector))},
+			Commands: intoSelector(cfg.ManagedJobsNamespaceSelector, queue),
 		})
 	}
 	return findings
 }
 
-// labelsOf are labels that a selector asks for, for a command.
-func labelsOf(selector *metav1.LabelSelector) string {
-	if len(selector.MatchLabels) == 0 {
-		return "KEY=VALUE"
+// intoSelector are commands that bring the namespace of a queue into a selector, where labels do, or delete the queue.
+func intoSelector(selector *metav1.LabelSelector, queue *kueue.LocalQueue) []string {
+	drop := fmt.Sprintf("kubectl -n %s delete localqueue %s", queue.Namespace, queue.Name)
+	if len(selector.MatchLabels) == 0 || len(selector.MatchExpressions) > 0 {
+		return []string{drop}
 	}
-	return strings.ReplaceAll(labels.FormatLabels(selector.MatchLabels), ",", " ")
+	return []string{fmt.Sprintf("kubectl label namespace %s %s", queue.Namespace, strings.ReplaceAll(labels.FormatLabels(selector.MatchLabels), ",", " "))}
 }
 
 // kueueRestart finds a Kueue that runs with an older configuration than it has.

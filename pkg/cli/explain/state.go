@@ -19,8 +19,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -170,7 +170,7 @@ func unmanaged(f *Facts) *State {
 	}
 	s := &State{Phase: NotManaged, Reason: "NamespaceNotManaged", Remedy: f.managedRemedy()}
 	if known && managed {
-		if f.Job.Suspended() || f.WorkloadUnseen || f.Field.Has(&f.Job.Spec) || f.JobSet == nil || podset.Placed(f.JobSet) {
+		if f.Job.Suspended() || f.WorkloadUnseen || f.Field.Has(&f.Job.Spec) || f.JobSet == nil || f.JobSet.CreationTimestamp.After(f.settings().LabelledAt(f.Namespace)) {
 			return nil
 		}
 		s.Reason, s.Message, s.Remedy = "BeganUnmanaged", "runs outside of all quotas: it began before Kueue managed its namespace", "suspend it, and it queues"
@@ -193,18 +193,30 @@ func (f *Facts) managesNamespace() (managed, known bool) {
 	if f.Kueue == nil || f.Namespace == nil {
 		return false, false
 	}
-	selector, err := metav1.LabelSelectorAsSelector(f.Kueue.ManagedJobsNamespaceSelector)
-	return err == nil && selector.Matches(labels.Set(f.Namespace.Labels)), err == nil
+	return f.settings().NamespaceSelector().Matches(labels.Set(f.Namespace.Labels)), true
+}
+
+// settings are Kueue's, and what the manager's configuration sets instead.
+func (f *Facts) settings() *kueueconfig.Settings {
+	var overrides kueueconfig.Overrides
+	if f.Manager != nil {
+		overrides = f.Manager.Overrides
+	}
+	settings, _ := kueueconfig.Of(f.Kueue, overrides)
+	return settings
 }
 
 // managedRemedy says how a namespace comes to be Kueue's.
 func (f *Facts) managedRemedy() string {
 	const remedy = "ask an admin to have Kueue manage the namespace"
-	if f.Kueue == nil || f.Kueue.ManagedJobsNamespaceSelector == nil || len(f.Kueue.ManagedJobsNamespaceSelector.MatchLabels) == 0 {
+	if f.Kueue == nil {
 		return remedy
 	}
-	return fmt.Sprintf("%s: kubectl label namespace %s %s", remedy, f.Job.Namespace,
-		strings.ReplaceAll(labels.FormatLabels(f.Kueue.ManagedJobsNamespaceSelector.MatchLabels), ",", " "))
+	selector := f.settings().ManagedJobsNamespaceSelector
+	if selector == nil || len(selector.MatchLabels) == 0 || len(selector.MatchExpressions) > 0 {
+		return remedy
+	}
+	return fmt.Sprintf("%s: kubectl label namespace %s %s", remedy, f.Job.Namespace, strings.ReplaceAll(labels.FormatLabels(selector.MatchLabels), ",", " "))
 }
 
 // unqueued is for a job without a Workload: just made, or nobody reacts to it.

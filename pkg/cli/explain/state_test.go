@@ -615,10 +615,8 @@ func TestStateOf(t *testing.T) {
 		"since before its namespace was Kueue's": {
 			scene: changes{admitted, optsOut, func(s *scene) {
 				s.Namespace.Labels = map[string]string{"for": "teams"}
+				s.Namespace.ManagedFields = []metav1.ManagedFieldsEntry{{Time: ptr.To(minutesAgo(1)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:for":{}}}}`)}}
 				s.Workload, s.Job.Spec.Suspend, s.Job.Spec.RuntimePatches = nil, nil, nil
-				for i := range s.JobSet.Spec.ReplicatedJobs {
-					s.JobSet.Spec.ReplicatedJobs[i].Template.Spec.Template = corev1.PodTemplateSpec{}
-				}
 			}},
 			want: state(NotManaged, "BeganUnmanaged", "runs outside of all quotas: it began before Kueue managed its namespace", "suspend it, and it queues"),
 		},

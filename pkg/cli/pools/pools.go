@@ -110,7 +110,7 @@ func notAll(i *inventory.Inventory) error {
 	if !i.Saw(flavorKind) {
 		what = "the pools"
 	}
-	return exit.With(exit.Unseen, fmt.Errorf("you may not see %s: ask an admin for ClusterRole kueue-batch-admin-role, and to list nodes and pods", what))
+	return exit.With(exit.Unseen, fmt.Errorf("you may not see %s: ask an admin for ClusterRoles kueue-batch-admin-role and kueue-trainer-queues-viewer, and to list pods", what))
 }
 
 // screen shows one table after the other: on a terminal in its place, elsewhere below it.

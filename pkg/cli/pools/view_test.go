@@ -213,9 +213,9 @@ func TestNotAllowedToLook(t *testing.T) {
 		wantErr  string
 	}{
 		"all was seen":  {},
-		"not the nodes": {unseen: []string{"nodes"}, wantCode: exit.Unseen, wantErr: "you may not see the amounts that are missing: ask an admin for ClusterRole kueue-batch-admin-role, and to list nodes and pods"},
+		"not the nodes": {unseen: []string{"nodes"}, wantCode: exit.Unseen, wantErr: "you may not see the amounts that are missing: ask an admin for ClusterRoles kueue-batch-admin-role and kueue-trainer-queues-viewer, and to list pods"},
 		"not even the flavors": {unseen: []string{flavorKind}, wantCode: exit.Unseen,
-			wantErr: "you may not see the pools: ask an admin for ClusterRole kueue-batch-admin-role, and to list nodes and pods"},
+			wantErr: "you may not see the pools: ask an admin for ClusterRoles kueue-batch-admin-role and kueue-trainer-queues-viewer, and to list pods"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

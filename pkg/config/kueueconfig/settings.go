@@ -3,9 +3,12 @@
 package kueueconfig
 
 import (
+	"bytes"
 	"maps"
 	"slices"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -69,6 +72,23 @@ func (s *Settings) NamespaceSelector() labels.Selector {
 		return labels.Nothing() // validated before
 	}
 	return selector
+}
+
+// LabelledAt returns when the labels of a namespace changed last that NamespaceSelector asks for, as its managed fields
+// say; zero where they say nothing. Whoever changed other fields as the same manager made it later.
+func (s *Settings) LabelledAt(namespace *corev1.Namespace) (last time.Time) {
+	requirements, _ := s.NamespaceSelector().Requirements()
+	for _, entry := range namespace.ManagedFields {
+		if entry.Time == nil || entry.FieldsV1 == nil || !entry.Time.After(last) {
+			continue
+		}
+		if slices.ContainsFunc(requirements, func(r labels.Requirement) bool {
+			return r.Key() != corev1.LabelMetadataName && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:`+r.Key()+`"`))
+		}) {
+			last = entry.Time.Time
+		}
+	}
+	return last
 }
 
 // Of returns the settings of Kueue's configuration under overrides. The error is of feature

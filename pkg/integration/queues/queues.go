@@ -5,7 +5,6 @@
 package queues
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +41,10 @@ func New(c client.Client, live client.Reader, kueue *kueueconfig.Follower) *Queu
 // by the rule of Kueue's own webhooks, has a queue, or jobs without one are managed.
 func (q *Queues) Manages(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	settings := q.kueue.Settings()
-	managed, err := jobframework.WorkloadShouldBeSuspended(ctx, job, q.client,
+	// No kind of owner is Kueue's in this process, and jobframework would read any ReplicaSet that a tenant names.
+	alone := &trainjob.TrainJob{ObjectMeta: job.ObjectMeta}
+	alone.OwnerReferences = nil
+	managed, err := jobframework.WorkloadShouldBeSuspended(ctx, alone, q.client,
 		settings.ManageJobsWithoutQueueName, settings.NamespaceSelector(), jobframework.WithDeletingObjectTolerance(true))
 	if err != nil || !managed {
 		return false, err
@@ -61,19 +63,14 @@ func (q *Queues) ManagesNamespace(ctx context.Context, name string) (bool, error
 	return err == nil && selector.Matches(labels.Set(namespace.Labels)), err
 }
 
-// LabelledAt asks the API server when the labels of a namespace changed last; zero where its managed fields do not say.
+// LabelledAt asks the API server when the labels of a namespace changed last by which Kueue manages it, see
+// Settings.LabelledAt.
 func (q *Queues) LabelledAt(ctx context.Context, name string) (time.Time, error) {
-	var last time.Time
 	var namespace corev1.Namespace
 	if err := q.live.Get(ctx, client.ObjectKey{Name: name}, &namespace); err != nil {
-		return last, fmt.Errorf("reading when namespace %s was labelled: %w", name, err)
+		return time.Time{}, fmt.Errorf("reading when namespace %s was labelled: %w", name, err)
 	}
-	for _, entry := range namespace.ManagedFields {
-		if entry.Time != nil && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:labels"`)) && entry.Time.After(last) {
-			last = entry.Time.Time
-		}
-	}
-	return last, nil
+	return q.kueue.Settings().LabelledAt(&namespace), nil
 }
 
 // namespace returns a namespace, which may have been made right before the job that is asked about.

@@ -147,11 +147,11 @@ func (r *review) gate(ctx context.Context) error {
 
 func (r *review) onUpdate(ctx context.Context) error {
 	job, old := r.job, r.old
-	managed, err := r.Queues.Manages(ctx, job)
-	if err != nil || !managed {
+	if err := r.keepStopped(ctx); err != nil {
 		return err
 	}
-	if err := r.keepStopped(ctx); err != nil {
+	managed, err := r.Queues.Manages(ctx, job)
+	if err != nil || !managed {
 		return err
 	}
 	field := r.describer.Field

@@ -121,6 +121,10 @@ func (r *review) leavesQueue(ctx context.Context, t, old *trainjob.TrainJob, man
 	if managed || t.Finished() {
 		return nil, nil
 	}
+	if inside, err := r.Queues.ManagesNamespace(ctx, t.Namespace); err != nil || !inside {
+		// The namespace has left, not the job.
+		return nil, err
+	}
 	queued := r.describer.Field.Has(&old.Spec)
 	if !queued && old.ManagedExternally() {
 		var err error

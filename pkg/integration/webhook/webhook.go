@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -78,13 +79,17 @@ func (h *handler) review(ctx context.Context, req admission.Request, version tra
 }
 
 // leavesAlone reports whether a TrainJob is somebody else's: the in-tree integration's, or nobody's in a namespace
-// that Kueue does not manage.
+// that Kueue does not manage. What got quota before the namespace was taken out keeps its rules to its end.
 func (h *handler) leavesAlone(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	if h.InTree.Active() {
 		return true, nil
 	}
 	managed, err := h.Queues.ManagesNamespace(ctx, job.Namespace)
-	return !managed, err
+	if err != nil || managed || job.UID == "" {
+		return !managed, err
+	}
+	wl, err := state.HoldingQuota(ctx, state.FromCache(h.Client), job)
+	return wl == nil, err
 }
 
 // allowed lets a request pass, unless err is why that is not known.

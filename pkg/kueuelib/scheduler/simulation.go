@@ -195,8 +195,8 @@ func (s *Simulation) Decide(ctx context.Context, wl *kueue.Workload) Decision {
 	return Decision{Outcome: Blocks, Behind: s.before(wl)}
 }
 
-// Order plays cycles until each that waits was looked at, and returns them in the order of that. Nobody
-// is looked at twice, and who cannot start keeps nobody back.
+// Order plays cycles until each that waits was looked at, and returns them in the order of that. Who
+// cannot start keeps nobody back.
 func (s *Simulation) Order(ctx context.Context) []*kueue.Workload {
 	ctx = logr.NewContext(ctx, logr.Discard())
 	var order []*kueue.Workload
