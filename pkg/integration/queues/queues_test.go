@@ -16,6 +16,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -51,6 +52,19 @@ func TestLeadsToMultiKueue(t *testing.T) {
 			expect.That(t, err == nil && got == tc.want, "LeadsToMultiKueue() = %t, %v; want %t", got, err, tc.want)
 		})
 	}
+}
+
+// jobframework reads the owners that it takes for Kueue's, by caches that the manager may not fill.
+func TestManagesWithoutLookingAtOwners(t *testing.T) {
+	job := queuedJob()
+	job.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: ptr.To(true)}}
+	c := interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+			return fmt.Errorf("asked for %T", obj)
+		},
+	})
+	managed, err := New(c, c, testenv.Kueue()).Manages(t.Context(), job)
+	expect.That(t, managed && err == nil, "Manages() = %t, %v", managed, err)
 }
 
 func TestReachable(t *testing.T) {
