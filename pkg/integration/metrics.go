@@ -20,7 +20,7 @@ import (
 
 // tellMetrics registers what is found out at each scrape.
 func tellMetrics(mgr ctrl.Manager, env *environment, scope *webhookscope.Scope) {
-	counts := &census.Census{Cached: mgr.GetClient(), Leads: mgr.Elected(), Trouble: env.Recorder.Trouble, Labels: env.metrics.QueueLabels}
+	counts := &census.Census{Cached: mgr.GetClient(), Leads: mgr.Elected(), Trouble: env.Recorder.Trouble, Labels: env.metrics.QueueLabels, Managed: env.queues.ManagesNamespace}
 	env.metrics.Register(
 		metrics.NewScraped(counts.Tell, counts.Metrics()...),
 		metrics.NewScraped(func(tell metrics.Tell) {

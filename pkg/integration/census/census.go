@@ -8,6 +8,7 @@ package census
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,8 @@ type Census struct {
 	Trouble func(types.UID) string
 	// Labels says which queues are told apart.
 	Labels metrics.QueueLabels
+	// Managed reports whether Kueue manages a namespace; nil: it manages all.
+	Managed func(ctx context.Context, namespace string) (bool, error)
 }
 
 // Metrics are those that a Census tells.
@@ -72,6 +75,9 @@ func (c *Census) tell(ctx context.Context, tell metrics.Tell) error {
 		}
 	}
 	tell(metrics.GatedPods(), float64(gated))
+	if err := c.leaveOut(ctx, seen); err != nil {
+		return err
+	}
 	states, stuck := seen.count(c.Trouble, c.Labels)
 	for of, n := range states {
 		tell(metrics.TrainJobs(), float64(n), of.ClusterQueue, of.Namespace, of.LocalQueue, of.word)
@@ -99,6 +105,34 @@ func (c *Census) read(ctx context.Context) (*view, error) {
 		}
 	}
 	return seen, nil
+}
+
+// leaveOut leaves out the TrainJobs that wait for nobody, whatever queue they name: those without a Workload in
+// namespaces that Kueue does not manage.
+func (c *Census) leaveOut(ctx context.Context, seen *view) error {
+	if c.Managed == nil {
+		return nil
+	}
+	managed, all := map[string]bool{}, true
+	for i := range seen.jobs.Items {
+		namespace := seen.jobs.Items[i].Namespace
+		if _, known := managed[namespace]; known {
+			continue
+		}
+		is, err := c.Managed(ctx, namespace)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		managed[namespace], all = is, all && is
+	}
+	if all {
+		return nil
+	}
+	workloads := seen.workloadsByJob()
+	seen.jobs.Items = slices.DeleteFunc(slices.Clone(seen.jobs.Items), func(job trainjob.TrainJob) bool {
+		return !managed[job.Namespace] && workloads[job.UID] == nil
+	})
+	return nil
 }
 
 // of is what TrainJobs are counted by: their queue, and a word for what they do.

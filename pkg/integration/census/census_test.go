@@ -54,6 +54,21 @@ func jobSetOf(job *trainjob.TrainJob, suspended bool) *jobsetapi.JobSet {
 	return inttest.JobSetOf(job, suspended, jobsetapi.ReplicatedJob{Name: "node", Replicas: 1})
 }
 
+// What names a queue in vain is in no queue; what got quota before counts to its end.
+func TestLeaveOut(t *testing.T) {
+	outside, holds, inside := jobOf("outside"), jobOf("holds"), jobOf("inside")
+	inside.Namespace = "managed"
+	seen := &view{jobs: trainjob.List{Items: []trainjob.TrainJob{*outside, *holds, *inside}},
+		workloads: kueue.WorkloadList{Items: []kueue.Workload{*workloadOf(holds, kueue.WorkloadQuotaReserved)}}}
+	c := &Census{Managed: func(_ context.Context, namespace string) (bool, error) { return namespace == "managed", nil }}
+	expect.NoError(t, c.leaveOut(t.Context(), seen))
+	var left []string
+	for i := range seen.jobs.Items {
+		left = append(left, seen.jobs.Items[i].Name)
+	}
+	expect.Same(t, "Unexpected TrainJobs", []string{"holds", "inside"}, left)
+}
+
 func TestStateOf(t *testing.T) {
 	resumed := func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(false) }
 	readied := func(job *trainjob.TrainJob) {
