@@ -54,7 +54,7 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 		// Without the webhook nothing tolerates GPU nodes, so this one asks for none.
 		former := w.MakeRunning(ctx, kit.TrainJob(w.Namespace, "unnamed"), 1, nil)
 
-		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		Expect(cluster.Control(ctx, "start", cluster.Manager(), GinkgoWriter)).To(Succeed())
 		w.EventuallyCondition(ctx, "unnamed", kueue.WorkloadAdmitted)
 		Expect(world.UIDs(w.EventuallyRuns(ctx, "unnamed", 1, nil))).NotTo(Equal(world.UIDs(former)), "it was stopped and admitted")
 	}, SpecTimeout(specTimeout))
