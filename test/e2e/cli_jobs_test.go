@@ -153,9 +153,10 @@ var _ = Describe("kubectl trainjob usage", func() {
 	It("has no 0 for what was used by a run that was evicted, and by a job that is gone", func(ctx context.Context) {
 		w, _ := newRunning(ctx, "llm")
 		w.EventuallyCondition(ctx, "llm", kueue.WorkloadPodsReady)
-		// Times are whole seconds: what has run for less is 0.
+		// Times are whole seconds: what has run for less than one may be 0.
+		const twoSeconds = 2 * 8.0 / 3600
 		Eventually(ctx, func(g Gomega) {
-			g.Expect(w.usage(ctx, g).Lines).To(ContainElement(HaveField("Running", Not(BeZero()))))
+			g.Expect(w.usage(ctx, g).Lines).To(ConsistOf(HaveField("Running", BeNumerically(">", twoSeconds))))
 		}).Should(Succeed())
 		w.Activate(ctx, "llm", false)
 		w.EventuallyAtTheGate(ctx, "llm")
