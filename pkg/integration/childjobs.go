@@ -16,8 +16,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
+
+// placeChildJobs brings the child Jobs to what the job is going to be.
+func (j *job) placeChildJobs(ctx context.Context, next *trainjob.TrainJob) error {
+	js, err := j.env.Render(ctx, next)
+	if err != nil {
+		return err
+	}
+	jobs, err := state.ChildJobsOf(ctx, j.env.state, &j.TrainJob)
+	if err != nil {
+		return err
+	}
+	return placeChildJobs(ctx, j.env.client, jobs, js)
+}
 
 // placeChildJobs brings the suspended child Jobs to the pod templates of the rendered
 // JobSet, one write for each that differs. JobSet itself only ever merges into a Job

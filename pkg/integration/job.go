@@ -282,15 +282,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	if _, err := j.env.Field.Set(&started.Spec, placements); err != nil {
 		return err
 	}
-	js, err := j.env.Render(ctx, started)
-	if err != nil {
-		return err
-	}
-	jobs, err := state.ChildJobsOf(ctx, j.env.state, &j.TrainJob)
-	if err != nil {
-		return err
-	}
-	if err := placeChildJobs(ctx, j.env.client, jobs, js); err != nil {
+	if err := j.placeChildJobs(ctx, started); err != nil {
 		return err
 	}
 	j.Spec = started.Spec

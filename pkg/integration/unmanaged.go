@@ -132,19 +132,10 @@ func (r *attempt) free(ctx context.Context, j *job) error {
 	if err := patch.Stamp(free.Spec.RuntimePatches, metav1.Now()); err != nil {
 		return err
 	}
-	js, err := r.env.Render(ctx, free)
-	if podsets.RuntimeMissing(err) {
+	if err := j.placeChildJobs(ctx, free); podsets.RuntimeMissing(err) {
 		// Nor could its user resume it before there is one, which brings the job here again.
 		return nil
-	}
-	if err != nil {
-		return err
-	}
-	jobs, err := state.ChildJobsOf(ctx, r.env.state, &j.TrainJob)
-	if err != nil {
-		return err
-	}
-	if err := placeChildJobs(ctx, r.env.client, jobs, js); err != nil {
+	} else if err != nil {
 		return err
 	}
 	for _, write := range []func(){func() { r.env.Field.Drop(&j.Spec) }, func() { j.Spec = free.Spec }} {

@@ -8,7 +8,6 @@ package census
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,10 +74,11 @@ func (c *Census) tell(ctx context.Context, tell metrics.Tell) error {
 		}
 	}
 	tell(metrics.GatedPods(), float64(gated))
-	if err := c.leaveOut(ctx, seen); err != nil {
+	unmanaged, err := c.unmanaged(ctx, seen)
+	if err != nil {
 		return err
 	}
-	states, stuck := seen.count(c.Trouble, c.Labels)
+	states, stuck := seen.count(unmanaged, c.Trouble, c.Labels)
 	for of, n := range states {
 		tell(metrics.TrainJobs(), float64(n), of.ClusterQueue, of.Namespace, of.LocalQueue, of.word)
 	}
@@ -107,32 +107,24 @@ func (c *Census) read(ctx context.Context) (*view, error) {
 	return seen, nil
 }
 
-// leaveOut leaves out the TrainJobs that wait for nobody, whatever queue they name: those without a Workload in
-// namespaces that Kueue does not manage.
-func (c *Census) leaveOut(ctx context.Context, seen *view) error {
+// unmanaged returns the namespaces that Kueue does not manage: who names a queue there waits for nobody.
+func (c *Census) unmanaged(ctx context.Context, seen *view) (map[string]bool, error) {
+	out := map[string]bool{}
 	if c.Managed == nil {
-		return nil
+		return out, nil
 	}
-	managed, all := map[string]bool{}, true
 	for i := range seen.jobs.Items {
 		namespace := seen.jobs.Items[i].Namespace
-		if _, known := managed[namespace]; known {
+		if _, known := out[namespace]; known {
 			continue
 		}
-		is, err := c.Managed(ctx, namespace)
+		managed, err := c.Managed(ctx, namespace)
 		if client.IgnoreNotFound(err) != nil {
-			return err
+			return nil, err
 		}
-		managed[namespace], all = is, all && is
+		out[namespace] = !managed
 	}
-	if all {
-		return nil
-	}
-	workloads := seen.workloadsByJob()
-	seen.jobs.Items = slices.DeleteFunc(slices.Clone(seen.jobs.Items), func(job trainjob.TrainJob) bool {
-		return !managed[job.Namespace] && workloads[job.UID] == nil
-	})
-	return nil
+	return out, nil
 }
 
 // of is what TrainJobs are counted by: their queue, and a word for what they do.
@@ -142,13 +134,13 @@ type of struct {
 }
 
 // count returns how many TrainJobs of queues there are by state, and by trouble.
-func (v *view) count(trouble func(types.UID) string, labels metrics.QueueLabels) (states, stuck map[of]int) {
+func (v *view) count(unmanaged map[string]bool, trouble func(types.UID) string, labels metrics.QueueLabels) (states, stuck map[of]int) {
 	states, stuck = map[of]int{}, map[of]int{}
 	workloads, jobSets, leads := v.workloadsByJob(), v.jobSetsByJob(), v.clusterQueues()
 	for i := range v.jobs.Items {
 		job := &v.jobs.Items[i]
 		wl := workloads[job.UID]
-		if wl == nil && jobframework.QueueNameForObject(job) == "" {
+		if wl == nil && (unmanaged[job.Namespace] || jobframework.QueueNameForObject(job) == "") {
 			continue
 		}
 		word := stateOf(job, wl, jobSets[job.UID])

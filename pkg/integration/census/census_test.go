@@ -55,18 +55,18 @@ func jobSetOf(job *trainjob.TrainJob, suspended bool) *jobsetapi.JobSet {
 }
 
 // What names a queue in vain is in no queue; what got quota before counts to its end.
-func TestLeaveOut(t *testing.T) {
+func TestCountOfUnmanagedNamespaces(t *testing.T) {
 	outside, holds, inside := jobOf("outside"), jobOf("holds"), jobOf("inside")
 	inside.Namespace = "managed"
 	seen := &view{jobs: trainjob.List{Items: []trainjob.TrainJob{*outside, *holds, *inside}},
 		workloads: kueue.WorkloadList{Items: []kueue.Workload{*workloadOf(holds, kueue.WorkloadQuotaReserved)}}}
 	c := &Census{Managed: func(_ context.Context, namespace string) (bool, error) { return namespace == "managed", nil }}
-	expect.NoError(t, c.leaveOut(t.Context(), seen))
-	var left []string
-	for i := range seen.jobs.Items {
-		left = append(left, seen.jobs.Items[i].Name)
+	states, _ := seen.count(expect.Must(c.unmanaged(t.Context(), seen))(t), func(types.UID) string { return "" }, metrics.QueueLabels{})
+	counted := 0
+	for _, n := range states {
+		counted += n
 	}
-	expect.Same(t, "Unexpected TrainJobs", []string{"holds", "inside"}, left)
+	expect.Same(t, "Unexpected number of TrainJobs", 2, counted)
 }
 
 func TestStateOf(t *testing.T) {

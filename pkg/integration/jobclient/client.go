@@ -276,7 +276,7 @@ func guardedPatch(step changes, known *metav1.ObjectMeta) (client.Patch, error) 
 	return client.RawPatch(types.JSONPatchType, data), nil
 }
 
-// SetQueue gives a queue to a TrainJob that has none. Where somebody has given it one, that is a conflict.
+// SetQueue sets the queue label of a TrainJob that has none. If somebody set it meanwhile, it returns a conflict.
 func SetQueue(ctx context.Context, c client.Client, job *trainjob.TrainJob, queue string) error {
 	labels := maps.Clone(job.Labels)
 	if labels == nil {
