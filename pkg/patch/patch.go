@@ -56,8 +56,9 @@ func Gated(name string) Placement {
 	}
 }
 
-// Freed returns the placement of a replicated job whose gate was taken off for somebody else to start it. The label stays, with another value: were it the only one,
-// Trainer's server-side apply would leave "metadata: null" in the JobSet and be refused.
+// Freed returns the placement of a replicated job whose gate was removed for somebody else to start it.
+// The label stays, with another value: were it the only one, Trainer's server-side apply would leave
+// "metadata: null" in the JobSet and be refused.
 func Freed(name string) Placement {
 	return Placement{Name: name, Labels: map[string]string{GatedLabel: "false"}}
 }

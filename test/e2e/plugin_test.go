@@ -154,7 +154,7 @@ func pageUser(ctx context.Context, namespace string) string {
 	return user
 }
 
-// seesQueues gives a user what docs/rights.md gives for the cluster.
+// seesQueues binds a user to the ClusterRole that docs/rights.md binds for the cluster.
 func seesQueues(user string) *rbacv1.ClusterRoleBinding {
 	const role = "kueue-trainer-queues-viewer"
 	return &rbacv1.ClusterRoleBinding{

@@ -63,8 +63,8 @@ func newQuotas(i *inventory.Inventory, pools []gpu.Pool, teams []team, unit stri
 	return q
 }
 
-// byNode gives one node after the other to the team that has the fewest for its share, those of
-// earlier pools counted: so what rounding gives a team in one pool it misses in the next.
+// byNode assigns the nodes of a pool one by one, each to the team that has the fewest for its share.
+// Nodes of earlier pools count, so that rounding evens out over all pools.
 func byNode(pool gpu.Pool, held map[string]corev1.ResourceList, teams []team, have []int64) []part {
 	parts := newParts(teams)
 	for _, node := range pool.Nodes {
