@@ -82,7 +82,7 @@ func (p *pools) run(ctx context.Context) error {
 	for _, unseen := range i.Unseen {
 		fmt.Fprintln(p.streams.ErrOut, "not seen:", unseen)
 	}
-	screen := &screen{out: p.streams.Out, write: write, users: noUsers}
+	screen := &screen{out: p.streams.Out, write: write}
 	if p.format != "" {
 		screen.users = func(ctx context.Context) (map[types.UID]string, error) { return readUsers(ctx, c) }
 	}
@@ -117,19 +117,19 @@ func notAll(i *inventory.Inventory) error {
 type screen struct {
 	out   io.Writer
 	write printer
-	// users reads whose the TrainJobs are.
+	// users reads whose the TrainJobs are; nil for a format that does not show them.
 	users func(context.Context) (map[types.UID]string, error)
 	last  []byte
 }
 
-// noUsers is for a format that does not show them.
-func noUsers(context.Context) (map[types.UID]string, error) { return nil, nil }
-
 // show prints an inventory unless it looks like the last one.
 func (s *screen) show(ctx context.Context, i *inventory.Inventory) error {
-	users, err := s.users(ctx)
-	if err != nil {
-		return err
+	var users map[types.UID]string
+	if s.users != nil {
+		var err error
+		if users, err = s.users(ctx); err != nil {
+			return err
+		}
 	}
 	view, err := newView(ctx, i, users)
 	if err != nil {

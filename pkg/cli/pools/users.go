@@ -42,7 +42,7 @@ func (u User) String() string {
 func readUsers(ctx context.Context, c client.Client) (map[types.UID]string, error) {
 	cfg, err := cluster.ManagerConfiguration(ctx, c)
 	if apierrors.IsForbidden(err) || err == nil && (cfg == nil || cfg.Metrics.UserLabel == "") {
-		return nil, nil
+		return map[types.UID]string{}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -58,8 +58,11 @@ func readUsers(ctx context.Context, c client.Client) (map[types.UID]string, erro
 	return users, nil
 }
 
-// usersOf sums what is reserved of a quota by its holders, the largest first.
+// usersOf sums what is reserved of a quota by its holders, the largest first; without users nobody asks for that.
 func usersOf(i *inventory.Inventory, quota inventory.Quota, users map[types.UID]string) []User {
+	if users == nil {
+		return nil
+	}
 	type holder struct{ namespace, name string }
 	sums := map[holder]int64{}
 	for n := range i.Workloads {

@@ -75,7 +75,7 @@ func TestUsers(t *testing.T) {
 		want  string
 	}{
 		"by user, the largest first":  {users: map[types.UID]string{"jane-1": "jane", "jane-2": "jane", "nobodys": ""}, want: "team/jane 5, other 1, team 1"},
-		"by namespace, with no label": {want: "team 6, other 1"},
+		"by namespace, with no label": {users: map[types.UID]string{}, want: "team 6, other 1"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ unseen:
 func TestScreenShowsOnlyChanges(t *testing.T) {
 	write := expect.Must(newPrinter(""))(t)
 	var out strings.Builder
-	s := &screen{out: &out, write: write, users: noUsers}
+	s := &screen{out: &out, write: write}
 	changed := someCluster()
 	changed.Pods = nil
 	for _, i := range []*inventory.Inventory{someCluster(), someCluster(), changed} {
