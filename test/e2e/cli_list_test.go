@@ -92,7 +92,9 @@ var _ = Describe("kubectl trainjob list", func() {
 		w := newPools(ctx, "8", "0")
 		user := w.user(ctx)
 		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj(), w.Job("waits-too").GPUs("8").Obj())
+		w.MakePending(ctx, w.Job("waits").GPUs("8"))
+		w.eventuallyLaterThan(ctx, "waits")
+		w.Make(ctx, w.Job("waits-too").GPUs("8").Obj())
 		Eventually(ctx, func(g Gomega) {
 			table, stderr, code := plugin(ctx, "list", "-n", w.Namespace, "--as", user)
 			g.Expect(code).To(BeZero(), stderr)
