@@ -79,14 +79,15 @@ func (h *handler) review(ctx context.Context, req admission.Request, version tra
 }
 
 // leavesAlone reports whether a TrainJob is somebody else's: the in-tree integration's, or nobody's in a namespace
-// that Kueue does not manage. What got quota before the namespace was taken out keeps its rules to its end.
+// that Kueue does not manage. What got quota before the namespace was taken out keeps its rules to its end, and what is
+// made there loses an entry of ours that an export brought along: nobody would take the gate off its pods.
 func (h *handler) leavesAlone(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	if h.InTree.Active() {
 		return true, nil
 	}
 	managed, err := h.Queues.ManagesNamespace(ctx, job.Namespace)
 	if err != nil || managed || job.UID == "" {
-		return !managed, err
+		return false, err
 	}
 	wl, err := state.HoldingQuota(ctx, state.FromCache(h.Client), job)
 	return wl == nil, err

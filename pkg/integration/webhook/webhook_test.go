@@ -303,6 +303,7 @@ func TestDefaulterOfManagedNamespaces(t *testing.T) {
 			d.Queues = queues.New(d.Client, d.Client, d.Kueue)
 			wantDefaulted(t, d, "user", "", "", torch(""), tc.want)
 			wantDefaulted(t, d, "user", queued, "", torch(""), tc.want)
+			wantDefaulted(t, d, "user", queued, "", torch("", gateJSON), tc.want)
 		})
 	}
 }
