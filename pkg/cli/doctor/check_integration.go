@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -214,15 +214,18 @@ func managedManager(f *Facts) []Finding {
 
 // managesNamespace reports whether Kueue manages jobs without a queue in a namespace.
 func (f *Facts) managesNamespace(cfg *configapi.Configuration, name string) bool {
-	selected, known := f.selected(cfg, name)
-	return known && selected && cfg.ManageJobsWithoutQueueName
+	selector, err := metav1.LabelSelectorAsSelector(cfg.ManagedJobsNamespaceSelector)
+	if err != nil || !cfg.ManageJobsWithoutQueueName {
+		return false
+	}
+	selected, known := f.selected(selector, name)
+	return known && selected
 }
 
-// selected reports whether Kueue manages the jobs of a namespace that name a queue, and whether the namespace is there.
-func (f *Facts) selected(cfg *configapi.Configuration, name string) (selected, known bool) {
-	selector, err := metav1.LabelSelectorAsSelector(cfg.ManagedJobsNamespaceSelector)
+// selected reports whether a selector takes a namespace, and whether the namespace is there.
+func (f *Facts) selected(selector labels.Selector, name string) (selected, known bool) {
 	i := slices.IndexFunc(f.Namespaces, func(ns corev1.Namespace) bool { return ns.Name == name })
-	if err != nil || i < 0 {
+	if i < 0 {
 		return false, false
 	}
 	return selector.Matches(labels.Set(f.Namespaces[i].Labels)), true
@@ -230,7 +233,7 @@ func (f *Facts) selected(cfg *configapi.Configuration, name string) (selected, k
 
 // unmanagedQueues finds namespaces with queues that Kueue leaves alone.
 func unmanagedQueues(f *Facts) []Finding {
-	cfg, err := f.kueueSettings()
+	_, settings, err := f.settingsInForce()
 	if err != nil {
 		return nil
 	}
@@ -238,29 +241,20 @@ func unmanagedQueues(f *Facts) []Finding {
 	for i := range f.LocalQueues {
 		queue := &f.LocalQueues[i]
 		where := object("Namespace", "", queue.Namespace)
-		if selected, known := f.selected(cfg, queue.Namespace); selected || !known ||
+		if selected, known := f.selected(settings.NamespaceSelector(), queue.Namespace); selected || !known ||
 			slices.ContainsFunc(findings, func(found Finding) bool { return found.Object == where }) {
 			continue
 		}
 		findings = append(findings, Finding{
 			Severity: Warning, Reason: "NamespaceNotManaged", Object: where,
-			Problem: fmt.Sprintf("It has LocalQueue %s, and Kueue's managedJobsNamespaceSelector (%s) leaves it out.",
-				queue.Name, metav1.FormatLabelSelector(cfg.ManagedJobsNamespaceSelector)),
+			Problem: fmt.Sprintf("It has LocalQueue %s, and managedJobsNamespaceSelector (%s) leaves it out.",
+				queue.Name, metav1.FormatLabelSelector(settings.ManagedJobsNamespaceSelector)),
 			Effect:   "Its TrainJobs run at once, outside of all quotas, whatever queue they name.",
 			Advice:   "Label the namespace so that the selector takes it in, see docs/namespaces.md, or delete the queue:",
-			Commands: intoSelector(cfg.ManagedJobsNamespaceSelector, queue),
+			Commands: []string{cmp.Or(settings.LabelCommand(queue.Namespace), fmt.Sprintf("kubectl -n %s delete localqueue %s", queue.Namespace, queue.Name))},
 		})
 	}
 	return findings
-}
-
-// intoSelector are commands that bring the namespace of a queue into a selector, where labels do, or delete the queue.
-func intoSelector(selector *metav1.LabelSelector, queue *kueue.LocalQueue) []string {
-	drop := fmt.Sprintf("kubectl -n %s delete localqueue %s", queue.Namespace, queue.Name)
-	if len(selector.MatchLabels) == 0 || len(selector.MatchExpressions) > 0 {
-		return []string{drop}
-	}
-	return []string{fmt.Sprintf("kubectl label namespace %s %s", queue.Namespace, strings.ReplaceAll(labels.FormatLabels(selector.MatchLabels), ",", " "))}
 }
 
 // kueueRestart finds a Kueue that runs with an older configuration than it has.

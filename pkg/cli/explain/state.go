@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -212,11 +211,10 @@ func (f *Facts) managedRemedy() string {
 	if f.Kueue == nil {
 		return remedy
 	}
-	selector := f.settings().ManagedJobsNamespaceSelector
-	if selector == nil || len(selector.MatchLabels) == 0 || len(selector.MatchExpressions) > 0 {
-		return remedy
+	if command := f.settings().LabelCommand(f.Job.Namespace); command != "" {
+		return remedy + ": " + command
 	}
-	return fmt.Sprintf("%s: kubectl label namespace %s %s", remedy, f.Job.Namespace, strings.ReplaceAll(labels.FormatLabels(selector.MatchLabels), ",", " "))
+	return remedy
 }
 
 // unqueued is for a job without a Workload: just made, or nobody reacts to it.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,6 +73,16 @@ func (s *Settings) NamespaceSelector() labels.Selector {
 		return labels.Nothing() // validated before
 	}
 	return selector
+}
+
+// LabelCommand returns the kubectl command that labels a namespace as NamespaceSelector asks; empty where it asks for
+// more than labels.
+func (s *Settings) LabelCommand(namespace string) string {
+	selector := s.ManagedJobsNamespaceSelector
+	if selector == nil || len(selector.MatchLabels) == 0 || len(selector.MatchExpressions) > 0 {
+		return ""
+	}
+	return "kubectl label namespace " + namespace + " " + strings.ReplaceAll(labels.FormatLabels(selector.MatchLabels), ",", " ")
 }
 
 // LabelledAt returns when the labels of a namespace changed last that NamespaceSelector asks for, as its managed fields
