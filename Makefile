@@ -299,7 +299,7 @@ define chart_files
 	rm -rf $(1) && mkdir -p $(1)/policies $(1)/monitoring/dashboards
 	cp config/manager/{configuration,manager,disruption_budget,metrics_service}.yaml \
 	  config/rbac/{role,role_binding,service_account,metrics_reader_role,debug_reader_role,user_roles}.yaml \
-	  config/webhook/deleting_patch.yaml $(1)/
+	  config/webhook/{deleting,deactivations}_patch.yaml $(1)/
 	cp config/webhook/manifests.yaml $(1)/webhooks.yaml
 	cp config/webhook/service.yaml $(1)/webhook_service.yaml
 	cp $(filter-out %/kustomization.yaml,$(wildcard config/policies/*.yaml)) $(1)/policies/

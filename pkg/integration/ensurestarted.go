@@ -9,11 +9,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
@@ -169,7 +169,7 @@ func (r *attempt) giveBack(ctx context.Context, j *job, wl *kueue.Workload, why 
 func (r *attempt) deactivate(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) error {
 	before := wl.DeepCopy()
 	wl = wl.DeepCopy()
-	wl.Spec.Active = ptr.To(false)
+	deactivation.Mark(wl, time.Now())
 	err := r.env.client.Patch(ctx, wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
@@ -118,7 +119,7 @@ func TestEnsureStarted(t *testing.T) {
 			expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.env.client, wl))
 			if tc.wantKept {
 				expect.NoError(t, r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl))
-				expect.Same(t, "Kueue is to evict it", tc.wantInactive || name == "Kueue takes it back already", !kueuelib.IsActive(wl))
+				expect.Same(t, "Kueue is to evict it", tc.wantInactive || name == "Kueue takes it back already", !kueuelib.IsActive(wl) || deactivation.Pending(wl))
 			}
 			wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)
 		})

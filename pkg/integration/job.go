@@ -131,6 +131,9 @@ func (j *job) prepare(ctx context.Context) outcome {
 		j.env.memory.runs.forget(j.key)
 		return j.finish(ctx)
 	}
+	if o := j.awaitDeactivation(ctx); o.ends() {
+		return o
+	}
 	if taken, err := j.takeOverlooked(ctx); err != nil || taken {
 		return done(err)
 	}

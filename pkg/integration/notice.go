@@ -15,6 +15,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/held"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -50,7 +51,8 @@ func outOfSync(wl *kueue.Workload) notice {
 
 // deactivated says by whom and why: Kueue gives a reason of its own for what it deactivates.
 func deactivated(wl *kueue.Workload) notice {
-	if kueuelib.IsFinished(wl) || kueuelib.IsActive(wl) {
+	pending := deactivation.Pending(wl)
+	if kueuelib.IsFinished(wl) || kueuelib.IsActive(wl) && !pending {
 		return notice{}
 	}
 	who, why := "", ""
@@ -63,14 +65,14 @@ func deactivated(wl *kueue.Workload) notice {
 	} else if target := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadDeactivationTarget); target != nil && target.Status == metav1.ConditionTrue {
 		who, why = " by Kueue", fmt.Sprintf(" (%s: %s)", target.Reason, target.Message)
 	}
-	remedy := "set its spec.active to true"
+	state, remedy := "was deactivated", "set its spec.active to true, and the job queues again"
 	if kueuelib.IsDeactivatedByKueue(wl) {
-		remedy = "delete it"
+		remedy = "delete it, and the job queues again"
 	}
-	return notice{
-		reason: jobevents.ReasonDeactivated, meant: who == "",
-		message: fmt.Sprintf("was deactivated%s%s; %s, and the job queues again", who, why, remedy),
+	if pending {
+		state, remedy = "is being deactivated", "the job's pods end, and its quota is free when the last one is gone"
 	}
+	return notice{reason: jobevents.ReasonDeactivated, meant: who == "", message: fmt.Sprintf("%s%s%s; %s", state, who, why, remedy)}
 }
 
 // rejected comes before the deactivation that follows it: it names the checks.

@@ -48,6 +48,11 @@ func IsLeftBehind(wl *kueue.Workload) bool {
 		strings.HasPrefix(requeued.Reason, workloadpatching.ReasonWithCause(kueue.WorkloadDeactivated, ""))
 }
 
+// ReasonWithCause returns the reason of a condition that has a cause, too.
+func ReasonWithCause(reason, cause string) string {
+	return workloadpatching.ReasonWithCause(reason, cause)
+}
+
 // IsFinished reports whether wl has the condition Finished.
 func IsFinished(wl *kueue.Workload) bool { return workloadfinish.IsFinished(wl) }
 

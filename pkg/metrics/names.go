@@ -225,6 +225,8 @@ const (
 	WebhookMutating = "mutating"
 	// WebhookValidating: it refuses what could not run.
 	WebhookValidating = "validating"
+	// WebhookWorkload: it puts the deactivation of Workloads off.
+	WebhookWorkload = "workload"
 )
 
 // OperationOther is the value of label operation for what the API server never asks.

@@ -27,6 +27,7 @@ var Installed = Names{
 type Webhook struct {
 	// Validating tells the webhooks of the two configurations apart.
 	Validating      bool
+	Rules           []admissionregistrationv1.RuleWithOperations
 	ClientConfig    *admissionregistrationv1.WebhookClientConfig
 	MatchConditions *[]admissionregistrationv1.MatchCondition
 }
@@ -38,7 +39,7 @@ func (n Names) Change(ctx context.Context, c client.Client, change func(Webhook)
 	err := changeOne(ctx, c, n.Mutating, mutating, func() {
 		for i := range mutating.Webhooks {
 			w := &mutating.Webhooks[i]
-			change(Webhook{ClientConfig: &w.ClientConfig, MatchConditions: &w.MatchConditions})
+			change(Webhook{Rules: w.Rules, ClientConfig: &w.ClientConfig, MatchConditions: &w.MatchConditions})
 		}
 	})
 	if err != nil {
@@ -48,7 +49,7 @@ func (n Names) Change(ctx context.Context, c client.Client, change func(Webhook)
 	return changeOne(ctx, c, n.Validating, validating, func() {
 		for i := range validating.Webhooks {
 			w := &validating.Webhooks[i]
-			change(Webhook{Validating: true, ClientConfig: &w.ClientConfig, MatchConditions: &w.MatchConditions})
+			change(Webhook{Validating: true, Rules: w.Rules, ClientConfig: &w.ClientConfig, MatchConditions: &w.MatchConditions})
 		}
 	})
 }

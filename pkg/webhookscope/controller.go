@@ -100,6 +100,9 @@ func (s *Scope) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		return reconcile.Result{}, err
 	}
 	err = s.Webhooks.Change(ctx, s.client, func(w webhookconfig.Webhook) {
+		if !ofTrainJobs(w.Rules) {
+			return
+		}
 		self := ""
 		if w.Validating {
 			self = s.Self

@@ -48,6 +48,13 @@ func Includes(c *admissionregistrationv1.MutatingWebhookConfiguration, namespace
 	return selector.Matches(labels.Set(namespace.Labels)), nil
 }
 
+// ofTrainJobs tells the webhooks of TrainJobs from that of Workloads.
+func ofTrainJobs(rules []admissionregistrationv1.RuleWithOperations) bool {
+	return slices.ContainsFunc(rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
+		return slices.Contains(rule.Resources, "trainjobs")
+	})
+}
+
 // queued is met where a queue label or our part of the patches is in the object, or was
 // there before. In podTemplateOverrides our part has a mark.
 var queued = fmt.Sprintf(`[object, oldObject].exists(o, o != null && (`+

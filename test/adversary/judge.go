@@ -74,8 +74,7 @@ func (w *walk) judge(ctx context.Context) ([]finding, error) {
 	if err := within(ctx, 30*time.Second, w.ledger.CaughtUp); err != nil {
 		return found, err
 	}
-	// Of a Workload that is deactivated Kueue counts nothing, and no one can hold its quota.
-	result, err := w.ledger.Check(ledger.Expectation{TolerateInactive: true})
+	result, err := w.ledger.Check(ledger.Expectation{})
 	for _, v := range result.Violations {
 		found = append(found, finding{string(v.Rule), v.String()})
 	}

@@ -125,35 +125,70 @@ var _ = Describe("An evicted TrainJob", func() {
 
 	It("counts as active and keeps its quota until its last pod is gone, and says so", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "8")
-		first := w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "14s"), 1, onH100)[0]
-		w.Activate(ctx, "slow", false)
+		first := w.runsSlowly(ctx)
+		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.HoldAndDrain)
 		w.EventuallyCondition(ctx, "slow", kueue.WorkloadEvicted)
-		w.Activate(ctx, "slow", true)
+		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.None)
 
-		told, there := false, time.Time{}
-		Eventually(ctx, func(g Gomega) {
-			told = told || len(w.EventNotes(ctx, "TrainJob", "slow", "StillStopping")) > 0
-			// The Workload first: a pod that is there afterwards was there then.
-			wl := w.Workload(ctx, "slow")
-			asked := time.Now()
-			pods := w.Pods(ctx, "slow")
-			if len(pods) > 0 && pods[0].UID == first.UID {
-				// The old pod is there, so is the quota, and no other pod is.
-				Expect(pods).To(HaveLen(1))
-				Expect(wl.Status.Admission).NotTo(BeNil())
-			}
-			if slices.Contains(world.UIDs(pods), first.UID) {
-				there = asked
-			}
-			g.Expect(pods).To(HaveLen(1))
-			g.Expect(pods[0].UID).NotTo(Equal(first.UID))
-		}).Should(Succeed())
-		admitted := apimeta.FindStatusCondition(w.Workload(ctx, "slow").Status.Conditions, kueue.WorkloadAdmitted)
-		// Conditions have whole seconds.
-		Expect(admitted.LastTransitionTime.Time).To(BeTemporally(">=", there.Truncate(time.Second)), "admitted again, after its last pod was gone")
-		Expect(told).To(BeTrue())
+		there := w.eventuallyWithoutPod(ctx, first, func(g Gomega, _ *kueue.Workload, pods []corev1.Pod) { g.Expect(pods).To(HaveLen(1)) })
+		w.expectAdmittedAfter(ctx, "slow", there)
+	}, SpecTimeout(specTimeout))
+
+	It("stays active when somebody deactivates it, and keeps its quota until its last pod is gone", core, Label("invariant", "exact"), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		first := w.runsSlowly(ctx)
+		w.Make(ctx, w.Job("next").GPUs("8").Obj())
+		w.Activate(ctx, "slow", false)
+		w.EventuallyTold(ctx, "slow", "WorkloadDeactivated", "is being deactivated")
+
+		there := w.eventuallyWithoutPod(ctx, first, func(g Gomega, wl *kueue.Workload, _ []corev1.Pod) {
+			g.Expect(wl.Spec.Active).To(HaveValue(BeFalse()))
+		})
+		w.EventuallyRuns(ctx, "next", 1, onH100)
+		w.expectAdmittedAfter(ctx, "next", there)
+		w.Finish(ctx, "next", "succeeded")
+		w.Activate(ctx, "slow", true)
+		w.EventuallyRuns(ctx, "slow", 1, onH100)
 	}, SpecTimeout(specTimeout))
 })
+
+// runsSlowly has a job run whose pod takes long to end.
+func (w *site) runsSlowly(ctx context.Context) *corev1.Pod {
+	GinkgoHelper()
+	return &w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "14s"), 1, onH100)[0]
+}
+
+// eventuallyWithoutPod expects that the job slow has its quota, and no other pod, as long as its first one is there, and
+// that people are told. It returns when the pod was seen last, once until holds of what there is without it.
+func (w *site) eventuallyWithoutPod(ctx context.Context, first *corev1.Pod, until func(Gomega, *kueue.Workload, []corev1.Pod)) (there time.Time) {
+	GinkgoHelper()
+	told := false
+	Eventually(ctx, func(g Gomega) {
+		told = told || len(w.EventNotes(ctx, "TrainJob", "slow", "StillStopping")) > 0
+		// The Workload first: a pod that is there afterwards was there then.
+		wl := w.Workload(ctx, "slow")
+		asked := time.Now()
+		pods := w.Pods(ctx, "slow")
+		if slices.Contains(world.UIDs(pods), first.UID) {
+			Expect(pods).To(HaveLen(1))
+			Expect(wl.Status.Admission).NotTo(BeNil())
+			Expect(wl.Spec.Active).To(HaveValue(BeTrue()))
+			there = asked
+		}
+		g.Expect(world.UIDs(pods)).NotTo(ContainElement(first.UID))
+		until(g, wl, pods)
+	}).Should(Succeed())
+	Expect(told).To(BeTrue())
+	return there
+}
+
+// expectAdmittedAfter expects that a job got its quota when a pod was gone that was there at a time.
+func (w *site) expectAdmittedAfter(ctx context.Context, job string, there time.Time) {
+	GinkgoHelper()
+	admitted := apimeta.FindStatusCondition(w.Workload(ctx, job).Status.Conditions, kueue.WorkloadAdmitted)
+	// Conditions have whole seconds.
+	Expect(admitted.LastTransitionTime.Time).To(BeTemporally(">=", there.Truncate(time.Second)), "admitted after the last pod was gone")
+}
 
 var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	It("moves to another queue when it is suspended with the new name, and runs on that queue's quota", func(ctx context.Context) {

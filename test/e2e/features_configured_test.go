@@ -88,7 +88,6 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 	}, SpecTimeout(specTimeout))
 
 	It("is deleted when Kueue has deactivated it", func(ctx context.Context) {
-		w.toleratesInactive()
 		w.Pools(ctx, "8", "0")
 		late := w.Job("late").GPUs("8").Obj()
 		late.Labels[maxExecLabel] = "1"

@@ -93,7 +93,6 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("is stopped where the capacity is revoked, and told so", func(ctx context.Context) {
-		w.toleratesInactive()
 		cloud(ctx)
 		w.Make(ctx, w.Job("llm").Nodes(2).GPUs("8").Obj())
 		request := w.eventuallyRequested(ctx, "llm", "")

@@ -31,14 +31,6 @@ func externalOnly(why string) {
 	}
 }
 
-// Activate sets spec.active of a TrainJob's Workload; the ledger then tolerates what Kueue
-// makes of that.
-func (w *site) Activate(ctx context.Context, job string, active bool) {
-	GinkgoHelper()
-	w.toleratesInactive()
-	w.World.Activate(ctx, job, active)
-}
-
 // raw returns a list of a TrainJob as the API server stores it, without Go types.
 func (w *site) raw(ctx context.Context, job string, fields ...string) []any {
 	GinkgoHelper()
@@ -72,9 +64,8 @@ type site struct {
 	*world.World
 
 	ledger *ledger.Ledger
-	// inactive and outside are what it puts up with; see ledger_test.go.
-	inactive bool
-	outside  string
+	// outside is what it puts up with; see ledger_test.go.
+	outside string
 }
 
 // newWorld makes a namespace, and takes everything away after the spec; a spec that

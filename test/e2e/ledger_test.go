@@ -33,15 +33,11 @@ func (w *site) openLedger(ctx context.Context) {
 // finds is reported, and fails nothing.
 func (w *site) runsOutside(why string) { w.outside = why }
 
-// toleratesInactive says that this spec, or Kueue in it, deactivates Workloads, whose
-// terminating pods Kueue counts no more.
-func (w *site) toleratesInactive() { w.inactive = true }
-
 // audit fails the spec where its pods asked for more than their jobs were charged for.
 func (w *site) audit(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, w.ledger.CaughtUp).Should(Succeed())
-	result, err := w.ledger.Check(ledger.Expectation{TolerateInactive: w.inactive})
+	result, err := w.ledger.Check(ledger.Expectation{})
 	Expect(err).NotTo(HaveOccurred())
 	for _, v := range result.Tolerated {
 		AddReportEntry("ledger, tolerated", v.String())

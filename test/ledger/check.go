@@ -62,9 +62,9 @@ func (v Violation) String() string {
 // Result is what Check found.
 type Result struct {
 	Violations []Violation
-	// Tolerated would be violations without Expectation.TolerateInactive, or are JobSet's: its
-	// controller may make a Job of a JobSet that was deleted a moment ago, by a cache that has not
-	// heard of it. Kubernetes deletes that Job at once, and its pods take their grace period.
+	// Tolerated are JobSet's: its controller may make a Job of a JobSet that was deleted a moment
+	// ago, by a cache that has not heard of it. Kubernetes deletes that Job at once, and its pods
+	// take their grace period.
 	Tolerated []Violation
 	// Checked counts the versions with a pod on a node: a check of none says nothing.
 	Checked int
@@ -72,10 +72,6 @@ type Result struct {
 
 // Expectation is what the objects themselves do not say.
 type Expectation struct {
-	// TolerateInactive tolerates that the pods of a job whose Workload has spec.active
-	// false are still there. Kueue drops such a Workload from its usage at once, and
-	// nobody else can hold the quota until they are gone.
-	TolerateInactive bool
 	// Gaps are not looked into.
 	Gaps []record.Gap
 }
@@ -156,16 +152,16 @@ func (c *checker) look(e entry) {
 		c.Checked++
 	}
 	asked, late := c.asked()
-	charged, inactive := c.charged(true), c.charged(false)
+	charged := c.charged()
 	c.lowerCeilings(charged)
 	over, sums := map[string]bool{}, map[slot]int64{}
 	for p, amount := range asked {
 		counts := amount
 		if amount > charged[p] {
 			timely := amount - late[p]
-			tolerated := timely <= charged[p] || c.TolerateInactive && timely <= charged[p]+inactive[p]
+			tolerated := timely <= charged[p]
 			if tolerated {
-				counts = min(timely, charged[p])
+				counts = timely
 			}
 			over[c.note(e, Violation{Rule: Uncharged, Job: c.names[p.job], Asked: amount, Allowed: charged[p]}, p, tolerated)] = true
 		}
@@ -222,11 +218,11 @@ func (c *checker) asked() (all, late map[page]int64) {
 	return all, late
 }
 
-// charged adds up the Workloads that hold quota, those that Kueue counts or the others.
-func (c *checker) charged(active bool) map[page]int64 {
+// charged adds up the Workloads that hold quota: Kueue counts none that is not active.
+func (c *checker) charged() map[page]int64 {
 	sums := map[page]int64{}
 	for _, wl := range c.workloads {
-		if wl.owner == nil || !wl.workload.reserved || wl.workload.active != active {
+		if wl.owner == nil || !wl.workload.reserved || !wl.workload.active {
 			continue
 		}
 		for of, amount := range wl.workload.usage {

@@ -143,7 +143,6 @@ func TestCheck(t *testing.T) {
 		story     []change
 		want      []over
 		tolerated []over
-		tolerate  bool
 		gap       record.Gap
 	}{
 		"a job runs on what it is charged for, and ends": {
@@ -246,14 +245,6 @@ func TestCheck(t *testing.T) {
 			story: then(is(admitted("one", "a")), pods("1"), is(inactive("one")), gone(podOn("1", "one", "node-a"))),
 			want:  []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
 		},
-		"a deactivated job's pods terminate, which is tolerated": {
-			story: then(is(admitted("one", "a")), pods("1"), is(inactive("one")), gone(podOn("1", "one", "node-a"))), tolerate: true,
-			tolerated: []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
-		},
-		"a deactivated job's pods outlive even its admission, which is not tolerated": {
-			story: then(is(admitted("one", "a")), pods("1"), is(inactive("one"), workloadOf("one", "{}"))), tolerate: true,
-			tolerated: []over{{Uncharged, "cq", "a", "one", 4, 0, true}}, want: []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
-		},
 		"Kueue gives more than there is": {
 			story: then(is(admitted("one", "a"), admitted("two", "a")), pods("1", "2"), is(podOn("3", "two", "node-a"))),
 			want:  []over{{OverQuota, "cq", "a", "", 12, 8, false}},
@@ -302,7 +293,7 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			begin := then(is(nodeA, nodeB, flavorA, flavorB, anyNode, clusterQueue("cq", 8, ""), queue), is(job("one")...), is(job("two")...))
 			begin = slices.DeleteFunc(begin, func(c change) bool { return c.manifest == tc.lacks })
-			got := expect.Must(Check(history(t, then(begin, tc.story)), Expectation{TolerateInactive: tc.tolerate, Gaps: []record.Gap{tc.gap}}))(t)
+			got := expect.Must(Check(history(t, then(begin, tc.story)), Expectation{Gaps: []record.Gap{tc.gap}}))(t)
 			expect.Same(t, fmt.Sprintf("Unexpected violations %v", got.Violations), tc.want, overs(got.Violations))
 			expect.Same(t, fmt.Sprintf("Unexpectedly tolerated %v", got.Tolerated), tc.tolerated, overs(got.Tolerated))
 		})

@@ -180,13 +180,20 @@ func webhookPolicies(f *Facts) []Finding {
 		if w.part != managerPart {
 			continue
 		}
+		ofWorkloads := w.asksAbout("workloads")
 		if w.failure != admissionregistrationv1.Fail {
+			effect := "TrainJobs that are made while the manager is away run at once, without quota."
+			if ofWorkloads {
+				effect = "The quota of a job whose Workload is deactivated while the manager is away goes to others before its pods do."
+			}
 			findings = append(findings, Finding{
 				Severity: Error, Reason: "WebhookPolicy", Object: w.object(),
-				Problem:  fmt.Sprintf("Webhook %s has failurePolicy %s.", w.name, w.failure),
-				Effect:   "TrainJobs that are made while the manager is away run at once, without quota.",
+				Problem: fmt.Sprintf("Webhook %s has failurePolicy %s.", w.name, w.failure), Effect: effect,
 				Commands: []string{w.replace("failurePolicy", string(admissionregistrationv1.Fail))},
 			})
+		}
+		if ofWorkloads {
+			continue
 		}
 		if later := f.askedAfter(w); w.reinvocation == admissionregistrationv1.NeverReinvocationPolicy && len(later) > 0 {
 			findings = append(findings, Finding{

@@ -32,6 +32,13 @@ type webhook struct {
 
 func (w webhook) object() string { return object(w.kind, "", w.configuration) }
 
+// asksAbout reports whether a rule of the webhook names a resource.
+func (w webhook) asksAbout(resource string) bool {
+	return slices.ContainsFunc(w.rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
+		return slices.Contains(rule.Resources, resource)
+	})
+}
+
 // webhooks returns those of the parts, mutating first.
 func (f *Facts) webhooks() []webhook {
 	var all []webhook

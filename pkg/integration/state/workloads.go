@@ -20,13 +20,14 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // MayRun reports whether the job of wl may have pods.
 func MayRun(wl *kueue.Workload) bool {
-	return kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) && kueuelib.IsActive(wl) && !kueuelib.IsFinished(wl)
+	return kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) && kueuelib.IsActive(wl) && !kueuelib.IsFinished(wl) && !deactivation.Pending(wl)
 }
 
 // HoldsQuota reports whether Kueue counts a Workload against its ClusterQueue.
@@ -53,7 +54,7 @@ func StoppedSince(wl *kueue.Workload) time.Time {
 	if kueuelib.IsEvicted(wl) {
 		return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).LastTransitionTime.Time
 	}
-	return time.Time{}
+	return deactivation.Since(wl)
 }
 
 // Ended reports whether a Workload is finished because its job is.

@@ -3,7 +3,8 @@
 // Package webhook is the manager's part of the admission of TrainJobs (this file): it sets
 // suspend and, but for other clusters' jobs, the gate of queued TrainJobs (defaults.go), puts
 // fields back to their stored bytes (restore.go), and refuses what could not run or would escape
-// its queue (validate.go, labels.go, managedby.go, size.go). What it answers is counted (count.go).
+// its queue (validate.go, labels.go, managedby.go, size.go). Of Workloads, it puts the deactivation
+// off until pods are gone (deactivation.go). What it answers is counted (count.go).
 package webhook
 
 import (
@@ -29,10 +30,12 @@ import (
 
 // +kubebuilder:webhook:path=/mutate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=true,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=queued-trainjobs-need-kueue-trainer-running.kueue-trainer.dev,admissionReviewVersions=v1,reinvocationPolicy=IfNeeded
 // +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=queued-trainjobs-need-kueue-trainer-running.kueue-trainer.dev,admissionReviewVersions=v1
+// +kubebuilder:webhook:path=/mutate-kueue-x-k8s-io-v1beta2-workload,mutating=true,failurePolicy=fail,sideEffects=None,groups=kueue.x-k8s.io,resources=workloads,verbs=update,versions=v1beta2,name=running-trainjobs-need-kueue-trainer-running.kueue-trainer.dev,admissionReviewVersions=v1
 
 const (
 	mutatePath   = "/mutate-trainer-kubeflow-org-v1alpha1-trainjob"
 	validatePath = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
+	workloadPath = "/mutate-kueue-x-k8s-io-v1beta2-workload"
 )
 
 // Options are what the webhooks go by.
@@ -48,15 +51,16 @@ type Options struct {
 	Self string
 }
 
-// Register adds both webhooks to the server of mgr. Each recovers from panics.
+// Register adds the webhooks to the server of mgr. Each recovers from panics.
 func Register(mgr ctrl.Manager, opts Options) {
 	h := &handler{Options: opts, decoder: admission.NewDecoder(mgr.GetScheme())}
 	server := mgr.GetWebhookServer()
 	server.Register(mutatePath, &crwebhook.Admission{Handler: &counted{&told{&defaulter{h}}, metrics.WebhookMutating, opts.Metrics}, LogConstructor: logOf})
 	server.Register(validatePath, &crwebhook.Admission{Handler: &counted{&told{&validator{h}}, metrics.WebhookValidating, opts.Metrics}, LogConstructor: logOf})
+	server.Register(workloadPath, &crwebhook.Admission{Handler: &counted{&deactivator{h}, metrics.WebhookWorkload, opts.Metrics}, LogConstructor: logOfWorkload})
 }
 
-// handler is what the two have in common.
+// handler is what they have in common.
 type handler struct {
 	Options
 	decoder admission.Decoder

@@ -19,6 +19,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -117,12 +118,16 @@ func (w *World) SetStopPolicy(ctx context.Context, queue client.Object, policy k
 	w.PatchJSON(ctx, queue, fmt.Sprintf(`{"spec":{"stopPolicy":%q}}`, policy))
 }
 
-// Activate sets spec.active of a TrainJob's Workload.
+// Activate sets spec.active of a TrainJob's Workload. It is set to true when a deactivation that is pending is done,
+// and to false when the manager, which may be away, can be asked.
 func (w *World) Activate(ctx context.Context, job string, active bool) {
 	types.MarkAsHelper()
-	wl := w.Workload(ctx, job)
-	w.g.Expect(wl).NotTo(gomega.BeNil())
-	w.PatchJSON(ctx, wl, fmt.Sprintf(`{"spec":{"active":%t}}`, active))
+	w.g.Eventually(ctx, func(g gomega.Gomega) {
+		wl := w.Workload(ctx, job)
+		g.Expect(wl).NotTo(gomega.BeNil())
+		g.Expect(active && deactivation.Pending(wl)).To(gomega.BeFalse(), "the Workload is yet to be deactivated")
+		g.Expect(w.Patch(ctx, wl, client.RawPatch(apitypes.MergePatchType, fmt.Appendf(nil, `{"spec":{"active":%t}}`, active)))).To(gomega.Succeed())
+	}).Should(gomega.Succeed())
 }
 
 // Touch makes an event on a TrainJob that changes nothing.

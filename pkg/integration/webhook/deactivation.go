@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// deactivator keeps the Workload of a TrainJob active that somebody deactivates while it has quota. The manager alone
+// says when the last pod is gone.
+type deactivator struct{ *handler }
+
+// Handle implements admission.Handler.
+func (d *deactivator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	if req.UserInfo.Username == d.Self || d.InTree.Active() {
+		return admission.Allowed("")
+	}
+	wl := &kueue.Workload{}
+	if err := d.decoder.Decode(req, wl); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if kueuelib.IsActive(wl) || !state.HoldsQuota(*wl) || state.ControllerOfKind(wl, trainjob.GVK.Kind) == nil {
+		return admission.Allowed("")
+	}
+	before, err := json.Marshal(wl)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	wl.Spec.Active = ptr.To(true)
+	deactivation.Mark(wl, time.Now())
+	after, err := json.Marshal(wl)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Put off the deactivation of a Workload until its job has no pods")
+	return admission.PatchResponseFromRaw(before, after).WithWarnings(fmt.Sprintf(
+		"Workload %s stays active until the last pod of its TrainJob is gone; then it is deactivated, and its quota is free", wl.Name))
+}
+
+func logOfWorkload(base logr.Logger, req *admission.Request) logr.Logger {
+	if req == nil {
+		return base
+	}
+	return base.WithValues("workload", klog.KRef(req.Namespace, req.Name), "operation", req.Operation, "requestID", req.UID)
+}
