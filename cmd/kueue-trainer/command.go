@@ -130,6 +130,7 @@ func followKueue(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Confi
 	}
 	kueue := kueueconfig.NewFollower(c, cfg.KueueConfigMap, cfg.Overrides)
 	kueue.Read(ctx)
+	kueue.Recorder = mgr.GetEventRecorder("kueue-trainer")
 	return kueue, mgr.Add(kueue)
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -257,12 +259,29 @@ func unmanagedQueues(f *Facts) []Finding {
 	return findings
 }
 
+// kueueBehind finds a Kueue that started before its configuration changed.
+func kueueBehind(f *Facts) []Finding {
+	pod, changed := kueueconfig.Behind(f.configMap(kueuePart), f.Pods)
+	if pod == nil {
+		return nil
+	}
+	return []Finding{{
+		Severity: Warning, Reason: "KueueNotRestarted", Object: kueueConfigObject,
+		Problem:  fmt.Sprintf("Kueue's configuration changed at %s, after pod %s started: Kueue runs with an older one.", changed.UTC().Format(time.RFC3339), pod.Name),
+		Effect:   "Kueue goes by the former settings until it is restarted, and so does kueue-trainer, unless it started since.",
+		Commands: []string{kueuePart.restart()},
+	}}
+}
+
 // kueueRestart finds a Kueue that runs with an older configuration than it has.
 func kueueRestart(f *Facts) []Finding {
 	cfg, err := f.kueueSettings()
 	answer := f.integrates()
-	if err != nil || listsInTree(cfg) && listsExternal(cfg) || listsInTree(cfg) == (answer == inTree) {
+	if err != nil {
 		return nil
+	}
+	if listsInTree(cfg) && listsExternal(cfg) || listsInTree(cfg) == (answer == inTree) {
+		return kueueBehind(f)
 	}
 	finding := Finding{
 		Severity: Warning, Reason: "KueueNotRestarted", Object: kueueConfigObject,

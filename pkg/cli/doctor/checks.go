@@ -41,7 +41,7 @@ var checks = []check{
 	{"Kueue's configuration lists TrainJob as external", []Kind{configMaps, mutating, validating, deployments, localQueues}, listed, []condition{managerThere, kueueConfigured}},
 	{"Kueue leaves the manager's namespace alone", []Kind{configMaps, namespaceKind, mutating, validating, deployments}, managedManager, []condition{managerThere, kueueConfigured}},
 	{"Kueue manages the namespaces that have queues", []Kind{configMaps, namespaceKind, localQueues}, unmanagedQueues, []condition{kueueConfigured}},
-	{"Kueue runs with the configuration it has", []Kind{configMaps, deployments, trainJobProbe}, kueueRestart, []condition{kueueConfigured, probeAnswered}},
+	{"Kueue runs with the configuration it has", []Kind{configMaps, deployments, pods, trainJobProbe}, kueueRestart, []condition{kueueConfigured, probeAnswered}},
 	{"feature gates are alike", []Kind{configMaps, mutating, validating, deployments}, featureGates, []condition{managerThere, kueueConfigured, managerConfigMap}},
 	{"settings of the same name are alike", []Kind{configMaps, mutating, validating, deployments}, settings, []condition{managerThere, kueueConfigured, managerConfigMap}},
 	{"every flavor has nodes", []Kind{flavors, nodes, clusterQueues, cohorts}, flavorsWithoutNodes, nil},

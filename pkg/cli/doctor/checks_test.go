@@ -232,6 +232,15 @@ func TestWebhooks(t *testing.T) {
 			want: one(Error, "WebhookPolicy", ourMutating,
 				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Fail"}]'`),
 		},
+		"a failure of the webhook of Workloads is ignored": {
+			change: func(f *Facts) {
+				ofWorkloads := f.Mutating[3].Webhooks[0].DeepCopy()
+				ofWorkloads.FailurePolicy, ofWorkloads.Rules[0].Resources = ptr.To(admissionregistrationv1.Ignore), []string{"workloads"}
+				f.Mutating[3].Webhooks = append(f.Mutating[3].Webhooks, *ofWorkloads)
+			},
+			want: one(Error, "WebhookPolicy", ourMutating,
+				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/1/failurePolicy","value":"Fail"}]'`),
+		},
 		"others are asked after ours, and ours not again": {
 			change: func(f *Facts) {
 				f.Mutating[3].Webhooks[0].ReinvocationPolicy = nil
@@ -292,6 +301,21 @@ func TestConfiguration(t *testing.T) {
 		"the in-tree integration comes with the next restart": {
 			change: withKueue(inTreeListed),
 			want:   one(Warning, "KueueNotRestarted", kueueConfig, fix...),
+		},
+		"Kueue started before its configuration changed": {
+			change: func(f *Facts) {
+				for i := range f.ConfigMaps {
+					f.ConfigMaps[i].CreationTimestamp = metav1.Now()
+				}
+				f.Pods = append(f.Pods, corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: kueuePart.namespace, Name: "kueue-0"},
+					Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+						ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: kueuePart.configMap}}}}}},
+					Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+						Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}}}}},
+				})
+			},
+			want: one(Warning, "KueueNotRestarted", kueueConfig, restartKueue),
 		},
 		"nobody": {change: uninstalled, want: one(Error, "NoIntegration", ourDeployment, applyAll)},
 		"a webhook without effect": {

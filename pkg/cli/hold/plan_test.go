@@ -5,6 +5,7 @@ package hold
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -13,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -41,6 +43,12 @@ func deactivatedByKueue(v *view) {
 	deactivated(v)
 	v.workload.Name = "wl"
 	v.workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "DeactivatedDueToMaximumExecutionTimeExceeded"}}
+}
+
+func toBeDeactivated(v *view) { deactivation.Mark(v.workload, time.Now()) }
+
+func toBeDeactivatedByKueue(v *view) {
+	v.workload.Status.Conditions = append(v.workload.Status.Conditions, metav1.Condition{Type: kueue.WorkloadDeactivationTarget, Status: metav1.ConditionTrue})
 }
 
 func unseen(v *view) { v.workload, v.unseen = nil, true }
@@ -72,6 +80,8 @@ func TestPlans(t *testing.T) {
 		"resume without Workloads":         {plan: (*view).resume, view: waits("gpus.held", unseen), want: change{queue: "gpus"}},
 		"resume one that is deactivated":   {plan: (*view).resume, view: waits("gpus", deactivated), want: change{activate: true}},
 		"resume one that is both":          {plan: (*view).resume, view: waits("gpus.held", deactivated), want: change{queue: "gpus", activate: true}},
+		"resume one that is to be":         {plan: (*view).resume, view: waits("gpus", runs, toBeDeactivated), want: change{await: true}},
+		"resume one that Kueue is to take": {plan: (*view).resume, view: waits("gpus", runs, toBeDeactivatedByKueue), err: "delete workload"},
 		"resume one that Kueue took out":   {plan: (*view).resume, view: waits("gpus", deactivatedByKueue), err: "delete workload wl"},
 		"resume one that waits":            {plan: (*view).resume, view: waits("gpus"), err: "it waits"},
 		"resume one that runs":             {plan: (*view).resume, view: waits("gpus", runs), err: "it has its quota"},

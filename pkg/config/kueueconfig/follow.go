@@ -13,8 +13,10 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,8 +27,9 @@ const (
 	// readTimeout is how long one request may take.
 	readTimeout = 10 * time.Second
 	// retryAfter is how soon a configuration is asked for again that could not be read,
-	// or cannot be watched.
-	retryAfter = 30 * time.Second
+	// or cannot be watched, and restartPoll how soon whether Kueue has started with it.
+	retryAfter  = 30 * time.Second
+	restartPoll = 5 * time.Second
 	// watchFor is how long one watch lasts, and pause the least time between two.
 	watchFor = 5 * time.Minute
 	pause    = time.Second
@@ -46,9 +49,12 @@ type ConfigMap struct {
 func (c ConfigMap) ref() klog.ObjectRef { return klog.KRef(c.Namespace, c.Name) }
 
 // Follower holds the settings in force. It reads Kueue's configuration and follows it while
-// the manager runs. What it read last holds where there is nothing to read any more; before
-// the first time, Kueue's defaults do.
+// the manager runs. What it read last holds where there is nothing to read any more, and until
+// Kueue has started with what is there; before the first time, Kueue's defaults do.
 type Follower struct {
+	// Recorder tells people of a configuration that Kueue does not go by yet; nil tells nobody.
+	Recorder events.EventRecorder
+
 	where     ConfigMap
 	overrides Overrides
 	client    client.WithWatch
@@ -59,6 +65,9 @@ type Follower struct {
 	read, readable atomic.Bool
 	// problem is what was told of it last.
 	problem string
+	// awaited is the version of the ConfigMap that Kueue does not go by, told the one that people were told of, and
+	// ahead the one that holds here all the same: the manager started after Kueue.
+	awaited, told, ahead string
 
 	mu      sync.Mutex
 	changed []func(context.Context) error
@@ -113,9 +122,12 @@ func (f *Follower) NeedLeaderElection() bool { return false }
 func (f *Follower) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		version := f.Read(ctx)
-		if version == "" || !f.watch(ctx, version) {
+		switch {
+		case f.awaited != "":
+			sleep(ctx, restartPoll)
+		case version == "" || !f.watch(ctx, version):
 			sleep(ctx, retryAfter)
-		} else {
+		default:
 			sleep(ctx, pause)
 		}
 	}
@@ -136,8 +148,49 @@ func (f *Follower) Read(ctx context.Context) string {
 	if err == nil {
 		cfg, err = f.decode(&found)
 	}
+	if err == nil && f.awaitsRestart(reading, &found, cfg) {
+		return found.ResourceVersion
+	}
 	f.take(ctx, cfg, err)
 	return found.ResourceVersion
+}
+
+// awaitsRestart reports whether Kueue has yet to start with other settings than those in force, and tells people. Where
+// nothing tells when Kueue started, it is taken to have. Before the first time there are no others to go by.
+func (f *Follower) awaitsRestart(ctx context.Context, cm *corev1.ConfigMap, cfg *configapi.Configuration) bool {
+	f.awaited = ""
+	settings, err := Of(cfg, f.overrides)
+	if err != nil || f.read.Load() && f.ahead != cm.ResourceVersion && equality.Semantic.DeepEqual(settings, f.Settings()) {
+		return false
+	}
+	var pods corev1.PodList
+	err = f.client.List(ctx, &pods, client.InNamespace(cm.Namespace))
+	pod, changed := Behind(cm, pods.Items)
+	if pod == nil && (err == nil || apierrors.IsForbidden(err)) {
+		return false
+	}
+	f.awaited = cm.ResourceVersion
+	f.readable.Store(true)
+	if !f.read.Load() {
+		f.ahead = cm.ResourceVersion
+	}
+	f.tellAwaited(cm, pod, changed)
+	return f.read.Load()
+}
+
+// tellAwaited tells people once that Kueue has to be restarted.
+func (f *Follower) tellAwaited(cm *corev1.ConfigMap, pod *corev1.Pod, changed time.Time) {
+	if f.Recorder == nil || pod == nil || f.told == cm.ResourceVersion {
+		return
+	}
+	f.told = cm.ResourceVersion
+	here := "and so does kueue-trainer"
+	if f.ahead == cm.ResourceVersion {
+		here = "and kueue-trainer, which started since, goes by the new one"
+	}
+	f.Recorder.Eventf(cm, pod, corev1.EventTypeWarning, "KueueNotRestarted", "Configure",
+		"The configuration changed at %s, after pod %s started: Kueue goes by the former one until it is restarted, %s",
+		changed.UTC().Format(time.RFC3339), pod.Name, here)
 }
 
 func (f *Follower) decode(found *corev1.ConfigMap) (*configapi.Configuration, error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,8 @@ type site struct {
 	client    client.WithWatch
 	forbidden bool
 	changes   int
+	// changedAt is when the ConfigMap was made.
+	changedAt time.Time
 }
 
 func newSite(t *testing.T, overrides Overrides) *site {
@@ -38,7 +41,9 @@ func newSite(t *testing.T, overrides Overrides) *site {
 			if s.forbidden {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, key.Name, errors.New("no"))
 			}
-			return c.Get(ctx, key, obj, opts...)
+			err := c.Get(ctx, key, obj, opts...)
+			obj.SetCreationTimestamp(metav1.NewTime(s.changedAt))
+			return err
 		},
 	})
 	s.Follower = NewFollower(s.client, where, overrides)
