@@ -4,7 +4,6 @@ package deactivation
 
 import (
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -14,40 +13,35 @@ import (
 )
 
 func TestPending(t *testing.T) {
-	made, decided := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)
-	marked := func(wl *kueue.Workload) { Mark(wl, decided) }
-	is := func(condition, reason string, at time.Time) func(*kueue.Workload) {
+	is := func(condition string) func(*kueue.Workload) {
 		return func(wl *kueue.Workload) {
 			wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{
-				Type: condition, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(at)})
+				Type: condition, Status: metav1.ConditionTrue, Reason: kueue.WorkloadMaximumExecutionTimeExceeded, Message: "exceeding it"})
 		}
 	}
-	overTime := is(kueue.WorkloadDeactivationTarget, kueue.WorkloadMaximumExecutionTimeExceeded, decided)
+	inactive := func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(false) }
 	cases := map[string]struct {
-		changes []func(*kueue.Workload)
-		since   time.Time
-		byKueue bool
-		reason  string
+		changes          []func(*kueue.Workload)
+		pending, byKueue bool
+		cause, message   string
 	}{
-		"nobody decided anything": {reason: "Deactivated"},
-		"somebody did":            {changes: []func(*kueue.Workload){marked}, since: decided, reason: "Deactivated"},
-		"Kueue did":               {changes: []func(*kueue.Workload){overTime}, since: decided, byKueue: true, reason: "DeactivatedDueToMaximumExecutionTimeExceeded"},
-		"a mark that is no time is one": {changes: []func(*kueue.Workload){func(wl *kueue.Workload) {
-			wl.Annotations = map[string]string{Annotation: "now"}
-		}}, since: made, reason: "Deactivated"},
-		"it was deactivated": {changes: []func(*kueue.Workload){marked, func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(false) }}, reason: "Deactivated"},
-		"it has finished":    {changes: []func(*kueue.Workload){marked, is(kueue.WorkloadFinished, "", decided)}, reason: "Deactivated"},
+		"nobody decided anything": {message: "The workload is deactivated"},
+		"somebody did":            {changes: []func(*kueue.Workload){Mark}, pending: true, message: "The workload is deactivated"},
+		"Kueue did": {changes: []func(*kueue.Workload){is(kueue.WorkloadDeactivationTarget)}, pending: true, byKueue: true,
+			cause: kueue.WorkloadMaximumExecutionTimeExceeded, message: "The workload is deactivated due to exceeding it"},
+		"it was deactivated": {changes: []func(*kueue.Workload){Mark, inactive}, message: "The workload is deactivated"},
+		"it has finished":    {changes: []func(*kueue.Workload){Mark, is(kueue.WorkloadFinished)}, message: "The workload is deactivated"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}}
+			wl := &kueue.Workload{}
 			for _, change := range tc.changes {
 				change(wl)
 			}
-			expect.That(t, Since(wl).Equal(tc.since), "Since() = %s, want %s", Since(wl), tc.since)
-			expect.Same(t, "Pending()", !tc.since.IsZero(), Pending(wl))
+			expect.Same(t, "Pending()", tc.pending, Pending(wl))
 			expect.Same(t, "ByKueue()", tc.byKueue, ByKueue(wl))
-			expect.Same(t, "Reason()", tc.reason, Reason(wl))
+			cause, message := Why(wl)
+			expect.Same(t, "Why()", [2]string{tc.cause, tc.message}, [2]string{cause, message})
 		})
 	}
 }

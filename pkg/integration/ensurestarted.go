@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -164,12 +165,15 @@ func (r *attempt) giveBack(ctx context.Context, j *job, wl *kueue.Workload, why 
 	return 0, nil
 }
 
-// deactivate has Kueue take the quota of a Workload that somebody made. Whoever activates it again has the
-// job queue again.
+// deactivate has a Workload that somebody made give its quota back. Whoever activates it again has the job queue again.
 func (r *attempt) deactivate(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) error {
 	before := wl.DeepCopy()
 	wl = wl.DeepCopy()
-	deactivation.Mark(wl, time.Now())
+	if j.IsActive() {
+		deactivation.Mark(wl)
+	} else {
+		wl.Spec.Active = ptr.To(false)
+	}
 	err := r.env.client.Patch(ctx, wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -178,7 +182,7 @@ func (r *attempt) deactivate(ctx context.Context, j *job, wl *kueue.Workload, wh
 		return fmt.Errorf("deactivating prebuilt Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
 	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
-		"gives its quota back, could not start in %s: prebuilt Workload %s is deactivated; set its spec.active to true to have the job queue again: %s",
+		"gives its quota back, could not start in %s: prebuilt Workload %s is deactivated; when its spec.active is false, set it to true to have the job queue again: %s",
 		lacking.Round(time.Second), wl.Name, why))
 	return nil
 }

@@ -131,7 +131,7 @@ func (j *job) prepare(ctx context.Context) outcome {
 		j.env.memory.runs.forget(j.key)
 		return j.finish(ctx)
 	}
-	if o := j.awaitDeactivation(ctx); o.ends() {
+	if o := j.startDeactivation(ctx); o.ends() {
 		return o
 	}
 	if taken, err := j.takeOverlooked(ctx); err != nil || taken {
@@ -344,6 +344,9 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 	if err := j.gate(ctx, c); podsets.WithoutNames(err) {
 		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
 	} else if err != nil {
+		return stopped, err
+	}
+	if err := j.finishDeactivation(ctx); err != nil {
 		return stopped, err
 	}
 	j.letQuotaGo(ctx)

@@ -14,7 +14,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
@@ -115,13 +114,8 @@ func (j *job) measureStopped(ctx context.Context) {
 func (j *job) stopReason(ctx context.Context, reason jobframework.StopReason) string {
 	switch reason {
 	case jobframework.StopReasonWorkloadEvicted:
-		wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob)
-		switch {
-		case err != nil || wl == nil:
-		case kueuelib.IsEvicted(wl):
+		if wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob); err == nil && wl != nil && kueuelib.IsEvicted(wl) {
 			return evictedFor(wl)
-		case deactivation.Pending(wl):
-			return deactivation.Reason(wl)
 		}
 	case jobframework.StopReasonWorkloadDeleted:
 		return metrics.StopWorkloadDeleted

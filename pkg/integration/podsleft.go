@@ -20,7 +20,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -78,7 +77,7 @@ func (j *job) releases(ctx context.Context) (*release, error) {
 		return because(releasedDeleted)
 	case kueuelib.IsEvicted(wl):
 		return because(apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).Reason)
-	case !kueuelib.IsActive(wl) || deactivation.Pending(wl):
+	case !kueuelib.IsActive(wl):
 		return because(releasedDeactivated)
 	case wl.Spec.QueueName != jobframework.QueueName(j):
 		return because(releasedQueue)

@@ -182,7 +182,7 @@ func (r *attempt) handle(ctx context.Context, j *job, decided error) error {
 		err = firstError(r.renewExceeding(ctx, j), err)
 	}
 	if errors.Is(err, errStillActive) {
-		_, errStop := j.watchStop(ctx)
+		_, errStop := r.watchStop(ctx, j)
 		err = firstError(errStop, err)
 	}
 	return firstError(err, errNotice)
@@ -206,7 +206,7 @@ func (r *attempt) ensure(ctx context.Context, j *job, workloads []kueue.Workload
 		return 0, err
 	}
 	dispatch, errDispatch := r.ensureDispatched(ctx, j)
-	stop, err := j.watchStop(ctx)
+	stop, err := r.watchStop(ctx, j)
 	v := verdict{result: ctrl.Result{RequeueAfter: dispatch}, err: errDispatch}
 	v.add(stop, firstError(err, r.ensureGate(ctx, j), r.reportPodsReady(ctx, j)))
 	return v.result.RequeueAfter, v.err

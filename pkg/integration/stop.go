@@ -25,11 +25,11 @@ const (
 
 // watchStop tells people when a stopped job takes long to be gone: the quota is its own
 // until then. It returns the time after which to look again, 0 for never.
-func (j *job) watchStop(ctx context.Context) (time.Duration, error) {
+func (r *attempt) watchStop(ctx context.Context, j *job) (time.Duration, error) {
 	if j.UID == "" || !j.IsSuspended() {
 		return 0, nil
 	}
-	wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
 	if err != nil || wl == nil {
 		return 0, err
 	}
@@ -42,23 +42,23 @@ func (j *job) watchStop(ctx context.Context) (time.Duration, error) {
 	if time.Since(since) < longStop {
 		return wait, nil
 	}
-	return wait, j.tellStop(ctx)
+	return wait, r.tellStop(ctx, j)
 }
 
 // tellStop names what a stop waits for: the last pods, or JobSet, which does not say that
 // they are gone while something keeps it from writing its status.
-func (j *job) tellStop(ctx context.Context) error {
-	jobs, err := state.ChildJobsOf(ctx, j.env.state, &j.TrainJob)
+func (r *attempt) tellStop(ctx context.Context, j *job) error {
+	jobs, err := state.ChildJobsOf(ctx, r.env.state, &j.TrainJob)
 	if err != nil {
 		return err
 	}
 	if state.CountPods(jobs) > 0 {
 		// How many is another event with each that ends.
-		j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
+		r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
 			"Pods of the stopped run are still terminating; the job keeps its quota and starts again only when they are gone")
 		return nil
 	}
-	left, err := j.env.pods().Left(ctx, j.key)
+	left, err := r.env.pods().Left(ctx, j.key)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (j *job) tellStop(ctx context.Context) error {
 	}
 	js, err := j.jobSet(ctx)
 	if err == nil && js != nil && state.SaysActive(js) {
-		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
+		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
 			"no pod of the stopped run is left, but JobSet %s still reports active Jobs, so the job keeps its quota: look at the JobSet's events and at the JobSet controller", js.Name))
 	}
 	return err

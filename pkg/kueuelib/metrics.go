@@ -22,7 +22,7 @@ func JobMetrics() []prometheus.Collector {
 	return []prometheus.Collector{
 		metrics.QueuedUntilReadyWaitTime, metrics.AdmittedUntilReadyWaitTime,
 		metrics.LocalQueueQueuedUntilReadyWaitTime, metrics.LocalQueueAdmittedUntilReadyWaitTime,
-		metrics.WorkloadCreationLatency,
+		metrics.WorkloadCreationLatency, metrics.EvictedWorkloadsTotal, metrics.LocalQueueEvictedWorkloadsTotal,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -48,9 +49,17 @@ func IsLeftBehind(wl *kueue.Workload) bool {
 		strings.HasPrefix(requeued.Reason, workloadpatching.ReasonWithCause(kueue.WorkloadDeactivated, ""))
 }
 
-// ReasonWithCause returns the reason of a condition that has a cause, too.
-func ReasonWithCause(reason, cause string) string {
-	return workloadpatching.ReasonWithCause(reason, cause)
+// IsEvictedByDeactivation reports whether wl is being evicted because somebody, or Kueue, deactivated it.
+func IsEvictedByDeactivation(wl *kueue.Workload) bool {
+	return workloadevict.IsEvictedByDeactivation(wl)
+}
+
+// EvictToDeactivate evicts wl as Kueue does when it is deactivated, for a cause of Kueue's or for none, records that on
+// wl, and in Kueue's metrics: with ofQueue in those of its LocalQueue, too. It changes wl.
+func EvictToDeactivate(
+	ctx context.Context, c client.Client, recorder events.EventRecorder, wl *kueue.Workload, cause, message string, ofQueue bool, labels *CustomLabels,
+) error {
+	return workloadevict.Evict(ctx, c, recorder, wl, kueue.WorkloadDeactivated, message, kueue.EvictionUnderlyingCause(cause), clock.RealClock{}, ofQueue, nil, labels)
 }
 
 // IsFinished reports whether wl has the condition Finished.

@@ -95,6 +95,11 @@ func (s *scene) makeBystanders(ctx context.Context) {
 	pod := s.gatedPod("gated")
 	rest := s.plantedWorkload()
 	rest.Name, rest.Spec.QueueName, rest.Labels = "remainder", "", map[string]string{remainder.Label: "gone"}
+	var owner corev1.ConfigMap
+	Eventually(ctx, s.Get).WithArguments(client.ObjectKey{Namespace: s.Namespace, Name: "kube-root-ca.crt"}, &owner).Should(Succeed())
+	owned := s.plantedWorkload(*metav1.NewControllerRef(&owner, corev1.SchemeGroupVersion.WithKind("ConfigMap")))
+	owned.Name, owned.Spec.QueueName, owned.Spec.Priority = "owned", "", new(int32(2147483647))
+	s.Make(ctx, owned)
 	like := s.likePod("sized")
 	booster := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: s.Name("booster")}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{kueue.SchemeGroupVersion.Group}, Resources: []string{"workloads"}, Verbs: []string{"get", "list", "patch", "watch"}}}}
@@ -128,6 +133,7 @@ func (s *scene) makeBystanders(ctx context.Context) {
 		Expect(s.Delete(ctx, like)).To(Succeed())
 		Expect(s.Delete(ctx, plain)).To(Succeed())
 		Expect(s.Delete(ctx, rest)).To(Succeed())
+		Expect(s.Delete(ctx, owned)).To(Succeed())
 	})
 }
 

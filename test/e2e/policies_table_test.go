@@ -358,6 +358,18 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "far"}
 			return c.Create(ctx, wl)
 		}},
+		"boost a Workload of nobody's": {words: "are Kueue's", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			wl := s.plantedWorkload()
+			wl.Annotations = map[string]string{"kueue.x-k8s.io/priority-boost": "1000"}
+			return c.Create(ctx, wl)
+		}},
+		"take a Workload of the highest priority from the owner that he made for it": {words: "nobody takes it from its controller",
+			ask: patches(&kueue.Workload{}, "owned", dropOwner)},
+		"fill a Workload of nobody's with metadata": {words: "takes 32 labels", ask: func(ctx context.Context, s *scene, c client.Client) error {
+			wl := s.plantedWorkload()
+			wl.Annotations = map[string]string{"example.com/much": strings.Repeat("x", 5000)}
+			return c.Create(ctx, wl)
+		}},
 		"boost a TrainJob": {words: "by label kueue.x-k8s.io/priority-class",
 			ask: ofWorkload("runs", `{"metadata":{"annotations":{"kueue.x-k8s.io/priority-boost":"1000"}}}`)},
 		"take a Workload from its TrainJob": {words: "change the TrainJob", ask: ofWorkload("runs", dropOwner)},

@@ -167,12 +167,6 @@ var aroundSteps = []plan{
 		around: hooks{before: changeFlavor(`"8"`)}, differs: []string{"low/trainjob/patches", "low/pod/"},
 	},
 	{
-		family: "unobserved", name: "a running Workload is deactivated and activated",
-		step: lowStarts, around: unobserved(workloads, activate(false), activate(true)),
-		// Kueue may or may not have evicted it in between.
-		differs: []string{"low/workload/conditions"}, slack: 3,
-	},
-	{
 		family: "unobserved", name: "a waiting Workload is deactivated and activated",
 		step: highPreempts, around: unobserved(workloads, activate(false), activate(true)), differs: []string{"low/workload/conditions"},
 	},

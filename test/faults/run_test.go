@@ -306,8 +306,7 @@ func (r *run) judge(ctx context.Context) {
 	r.Unmake(ctx)
 }
 
-// audit: the pods of a job never ask for more than Kueue counts for it. Of a Workload that
-// a plan deactivates Kueue counts nothing, while its pods still terminate.
+// audit: the pods of a job never ask for more than Kueue counts for it.
 func (r *run) audit(versions []record.Version) {
 	result, err := ledger.Check(versions, ledger.Expectation{})
 	if err != nil {

@@ -147,7 +147,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 
 		w.manager.Activate(ctx, "llm", false)
 		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "llm") }).Should(BeNil())
-		// Its quota may be free there, where Kueue deactivated the copy first.
+		// Its quota is free there when its last pod is gone.
 		w.worker1.setStopPolicy(ctx, kueue.Hold)
 		w.worker2.setStopPolicy(ctx, kueue.None)
 		w.manager.Activate(ctx, "llm", true)

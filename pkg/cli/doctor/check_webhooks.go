@@ -40,7 +40,20 @@ func missingWebhooks(f *Facts) []Finding {
 			})
 		}
 	}
+	if ours := f.managersWebhooks(); len(ours) > 0 && !slices.ContainsFunc(ours, func(w webhook) bool { return w.asksAbout("workloads") }) {
+		findings = append(findings, Finding{
+			Severity: Error, Reason: "WebhookMissing", Object: ours[0].object(),
+			Problem:  "The webhook that puts deactivations off is not installed: the configuration is of an older release.",
+			Effect:   "The quota of a job whose Workload is deactivated goes to others before its pods do.",
+			Commands: []string{f.install(managerPart)},
+		})
+	}
 	return findings
+}
+
+// managersWebhooks returns the mutating ones of the manager.
+func (f *Facts) managersWebhooks() []webhook {
+	return slices.DeleteFunc(f.webhooks(), func(w webhook) bool { return w.configuration != managerPart.mutating })
 }
 
 // expectsWebhook reports whether a configuration belongs to what is installed: Trainer

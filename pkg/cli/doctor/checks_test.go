@@ -232,11 +232,13 @@ func TestWebhooks(t *testing.T) {
 			want: one(Error, "WebhookPolicy", ourMutating,
 				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Fail"}]'`),
 		},
+		"the webhooks are of a release that lets deactivations pass": {
+			change: func(f *Facts) { f.Mutating[3].Webhooks = f.Mutating[3].Webhooks[:1] },
+			want:   one(Error, "WebhookMissing", ourMutating, applyWebhook),
+		},
 		"a failure of the webhook of Workloads is ignored": {
 			change: func(f *Facts) {
-				ofWorkloads := f.Mutating[3].Webhooks[0].DeepCopy()
-				ofWorkloads.FailurePolicy, ofWorkloads.Rules[0].Resources = ptr.To(admissionregistrationv1.Ignore), []string{"workloads"}
-				f.Mutating[3].Webhooks = append(f.Mutating[3].Webhooks, *ofWorkloads)
+				f.Mutating[3].Webhooks[1].FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
 			},
 			want: one(Error, "WebhookPolicy", ourMutating,
 				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/1/failurePolicy","value":"Fail"}]'`),

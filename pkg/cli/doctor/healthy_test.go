@@ -121,7 +121,7 @@ func trainJobRules(operations ...admissionregistrationv1.OperationType) []admiss
 }
 
 func mutatingConfiguration(p *part) admissionregistrationv1.MutatingWebhookConfiguration {
-	return admissionregistrationv1.MutatingWebhookConfiguration{
+	c := admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: p.mutating},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name: "m." + p.name, ClientConfig: clientConfig(p), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
@@ -130,6 +130,17 @@ func mutatingConfiguration(p *part) admissionregistrationv1.MutatingWebhookConfi
 			Rules:              trainJobRules(admissionregistrationv1.Create, admissionregistrationv1.Update),
 		}},
 	}
+	if p == managerPart {
+		ofWorkloads := c.Webhooks[0].DeepCopy()
+		ofWorkloads.Name, ofWorkloads.ReinvocationPolicy = "w."+p.name, nil
+		ofWorkloads.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "deactivates"}}
+		ofWorkloads.Rules = []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{"kueue.x-k8s.io"}, APIVersions: []string{"v1beta2"}, Resources: []string{"workloads"}},
+		}}
+		c.Webhooks = append(c.Webhooks, *ofWorkloads)
+	}
+	return c
 }
 
 func validatingConfiguration(p *part) admissionregistrationv1.ValidatingWebhookConfiguration {

@@ -19,7 +19,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
-	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -337,14 +336,7 @@ func (f *Facts) anotherWorkload() string {
 // stopping is for an evicted job: it keeps its quota until the last pod is gone.
 func stopping(f *Facts) *State {
 	evicted := f.condition(kueue.WorkloadEvicted)
-	if !kueuelib.HasQuotaReservation(f.Workload) {
-		return nil
-	}
-	if evicted == nil && deactivation.Pending(f.Workload) {
-		return &State{Phase: Stopping, Reason: deactivation.Reason(f.Workload), Since: since(metav1.NewTime(deactivation.Since(f.Workload))),
-			Message: "is being taken out of its queue: its Workload is deactivated when its last pod is gone" + podsLeft(f)}
-	}
-	if evicted == nil {
+	if evicted == nil || !kueuelib.HasQuotaReservation(f.Workload) {
 		return nil
 	}
 	return &State{Phase: Stopping, Reason: evicted.Reason, Message: eviction(f, evicted) + podsLeft(f), Since: since(evicted.LastTransitionTime)}

@@ -21,7 +21,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -386,10 +385,6 @@ func TestStateOf(t *testing.T) {
 			scene: changes{admitted, withPods(2, runningPod), switchedOff, evicted("DeactivatedDueToRequeuingLimitExceeded", "too many tries")},
 			want: stuck(Deactivated, "DeactivatedDueToRequeuingLimitExceeded",
 				takenOut+" (too many tries); 2 pods still there, while its quota goes to others", anotherWorkload),
-		},
-		"about to be deactivated by somebody": {
-			scene: changes{admitted, withPods(2, runningPod), func(s *scene) { deactivation.Mark(s.Workload, minutesAgo(1).Time) }},
-			want:  state(Stopping, "Deactivated", "is being taken out of its queue: its Workload is deactivated when its last pod is gone; 2 pods still there, it keeps the quota until they are gone", ""),
 		},
 		"deactivated when its time was over": {
 			scene: changes{switchedOff, evicted("DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")},

@@ -111,13 +111,13 @@ func (v *view) stop() (change, error) {
 func (v *view) resume() (change, error) {
 	queue, is := held.From(v.queue())
 	switch {
-	case v.workload != nil && (kueuelib.IsDeactivatedByKueue(v.workload) || kueuelib.IsLeftBehind(v.workload) || deactivation.ByKueue(v.workload)):
+	case v.workload != nil && (kueuelib.IsDeactivatedByKueue(v.workload) || deactivation.ByKueue(v.workload) || kueuelib.IsLeftBehind(v.workload)):
 		return change{}, fmt.Errorf("Kueue itself deactivated TrainJob %s, and does not queue its Workload again (kubectl trainjob explain -n %s tells why): "+
 			"put that right and create the job again, or have somebody with Kueue's role batch-admin delete the Workload, and it queues with another: kubectl -n %s delete workload %s",
 			v.job.Name, v.key(), v.workload.Namespace, v.workload.Name)
 	case is && !v.job.Suspended():
 		return change{}, fmt.Errorf("TrainJob %s is held and runs all the same, and one that runs changes no queue: kubectl trainjob stop -n %s stops it, then resume it", v.job.Name, v.key())
-	case v.hasQuota() && (is || v.workload != nil && deactivation.Pending(v.workload)):
+	case v.hasQuota() && (is || v.inactive() || deactivation.Pending(v.workload)):
 		// Its label back while its pods end, it would start again on this quota, before
 		// those that wait.
 		return change{await: true}, nil

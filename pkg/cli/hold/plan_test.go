@@ -5,7 +5,6 @@ package hold
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -45,7 +44,7 @@ func deactivatedByKueue(v *view) {
 	v.workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "DeactivatedDueToMaximumExecutionTimeExceeded"}}
 }
 
-func toBeDeactivated(v *view) { deactivation.Mark(v.workload, time.Now()) }
+func toBeDeactivated(v *view) { deactivation.Mark(v.workload) }
 
 func toBeDeactivatedByKueue(v *view) {
 	v.workload.Status.Conditions = append(v.workload.Status.Conditions, metav1.Condition{Type: kueue.WorkloadDeactivationTarget, Status: metav1.ConditionTrue})
@@ -80,6 +79,7 @@ func TestPlans(t *testing.T) {
 		"resume without Workloads":         {plan: (*view).resume, view: waits("gpus.held", unseen), want: change{queue: "gpus"}},
 		"resume one that is deactivated":   {plan: (*view).resume, view: waits("gpus", deactivated), want: change{activate: true}},
 		"resume one that is both":          {plan: (*view).resume, view: waits("gpus.held", deactivated), want: change{queue: "gpus", activate: true}},
+		"resume one that is evicted":       {plan: (*view).resume, view: waits("gpus", hasQuota, deactivated), want: change{await: true}},
 		"resume one that is to be":         {plan: (*view).resume, view: waits("gpus", runs, toBeDeactivated), want: change{await: true}},
 		"resume one that Kueue is to take": {plan: (*view).resume, view: waits("gpus", runs, toBeDeactivatedByKueue), err: "delete workload"},
 		"resume one that Kueue took out":   {plan: (*view).resume, view: waits("gpus", deactivatedByKueue), err: "delete workload wl"},

@@ -134,8 +134,8 @@ func (p Pods) jobsNamed(ctx context.Context, name types.NamespacedName) ([]batch
 }
 
 // counts returns what reports whether a Job is of a JobSet of this name, whichever of them made it: one
-// that was deleted leaves its Jobs to the garbage collector. A JobSet that no TrainJob controls is
-// somebody's own, and so are its Jobs.
+// that was deleted leaves its Jobs to the garbage collector, and these have Kueue's label on their pods where
+// a TrainJob ran. A JobSet that no TrainJob controls is somebody's own, and so are its Jobs.
 func (p Pods) counts(ctx context.Context, name types.NamespacedName) (func(*batchv1.Job) bool, error) {
 	js, err := state.Latest(p.State).JobSet(ctx, name)
 	if err != nil {
@@ -143,8 +143,13 @@ func (p Pods) counts(ctx context.Context, name types.NamespacedName) (func(*batc
 	}
 	return func(child *batchv1.Job) bool {
 		owner := state.ControllerOfKind(child, "JobSet")
-		return owner != nil && owner.Name == name.Name &&
-			(js == nil || js.UID != owner.UID || state.ControllerOfKind(js, trainjob.GVK.Kind) != nil)
+		if owner == nil || owner.Name != name.Name {
+			return false
+		}
+		if js == nil || js.UID != owner.UID {
+			return child.Spec.Template.Labels[kueueconstants.PodSetLabel] != ""
+		}
+		return state.ControllerOfKind(js, trainjob.GVK.Kind) != nil
 	}, nil
 }
 

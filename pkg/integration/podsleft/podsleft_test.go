@@ -48,6 +48,10 @@ func TestPodsLeft(t *testing.T) {
 		}
 		return js
 	}
+	queued := func(child *batchv1.Job) *batchv1.Job {
+		child.Spec.Template.Labels = map[string]string{"kueue.x-k8s.io/podset": "node"}
+		return child
+	}
 	tests := map[string]struct {
 		pod *corev1.Pod
 		// job is the pod's, where it is there, jobSet that of the Job.
@@ -55,10 +59,11 @@ func TestPodsLeft(t *testing.T) {
 		jobSet *jobsetapi.JobSet
 		want   int
 	}{
-		"a pod that runs":                        {pod: pod(), job: job("job"), want: 1},
+		"a pod that runs":                        {pod: pod(), job: queued(job("job")), want: 1},
 		"a pod whose Job is gone":                {pod: pod(), want: 1},
 		"a pod of a TrainJob's JobSet":           {pod: pod(), job: job("job"), jobSet: jobSet("js", "TrainJob"), want: 1},
-		"a pod of a JobSet that is gone":         {pod: pod(), job: job("job"), jobSet: jobSet("next", ""), want: 1},
+		"a pod of a JobSet that is gone":         {pod: pod(), job: queued(job("job")), jobSet: jobSet("next", ""), want: 1},
+		"the same of no JobSet of a TrainJob's":  {pod: pod(), job: job("job"), jobSet: jobSet("next", "")},
 		"a pod of somebody's own JobSet":         {pod: pod(), job: job("job"), jobSet: jobSet("js", "")},
 		"the same of a JobSet of another kind's": {pod: pod(), job: job("job"), jobSet: jobSet("js", "Job")},
 		"a pod whose Job was made again":         {pod: pod(), job: kit.With(job(""), func(j *batchv1.Job) { j.UID = "next" }), want: 1},

@@ -101,13 +101,13 @@ func (r Reporter) Report(ctx context.Context, key types.NamespacedName, wl *kueu
 // observe records how long it took until the pods of a Workload were ready, in Kueue's
 // metrics.
 func (r Reporter) observe(ctx context.Context, wl *kueue.Workload) error {
-	exposed, err := r.exposesMetrics(ctx, wl)
+	exposed, err := r.ExposesMetrics(ctx, wl)
 	kueuelib.ObserveReady(wl, exposed, r.Labels)
 	return err
 }
 
-// exposesMetrics reports whether Kueue's configuration wants metrics of a Workload's LocalQueue.
-func (r Reporter) exposesMetrics(ctx context.Context, wl *kueue.Workload) (bool, error) {
+// ExposesMetrics reports whether Kueue's configuration wants metrics of a Workload's LocalQueue.
+func (r Reporter) ExposesMetrics(ctx context.Context, wl *kueue.Workload) (bool, error) {
 	config := kueuelib.NewLocalQueueMetrics(r.Kueue.Settings().LocalQueueMetrics)
 	if !config.Enabled() {
 		return false, nil

@@ -75,7 +75,6 @@ func TestMayRun(t *testing.T) {
 		"it waits":                 {change: func(wl *kueue.Workload) { wl.Status.Conditions = nil }},
 		"it is evicted":            {change: inttest.Is(kueue.WorkloadEvicted, "")},
 		"it is deactivated":        {change: inttest.Deactivated},
-		"it is to be deactivated":  {change: inttest.Is(kueue.WorkloadDeactivationTarget, "")},
 		"it is active in so words": {change: func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(true) }, want: true},
 	}
 	for name, tc := range tests {

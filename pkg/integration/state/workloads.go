@@ -20,14 +20,13 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // MayRun reports whether the job of wl may have pods.
 func MayRun(wl *kueue.Workload) bool {
-	return kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) && kueuelib.IsActive(wl) && !kueuelib.IsFinished(wl) && !deactivation.Pending(wl)
+	return kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) && kueuelib.IsActive(wl) && !kueuelib.IsFinished(wl)
 }
 
 // HoldsQuota reports whether Kueue counts a Workload against its ClusterQueue.
@@ -54,7 +53,7 @@ func StoppedSince(wl *kueue.Workload) time.Time {
 	if kueuelib.IsEvicted(wl) {
 		return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).LastTransitionTime.Time
 	}
-	return deactivation.Since(wl)
+	return time.Time{}
 }
 
 // Ended reports whether a Workload is finished because its job is.

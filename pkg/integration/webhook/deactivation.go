@@ -5,9 +5,9 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
@@ -31,11 +31,12 @@ func (d *deactivator) Handle(ctx context.Context, req admission.Request) admissi
 	if req.UserInfo.Username == d.Self || d.InTree.Active() {
 		return admission.Allowed("")
 	}
-	wl := &kueue.Workload{}
-	if err := d.decoder.Decode(req, wl); err != nil {
+	wl, old := &kueue.Workload{}, &kueue.Workload{}
+	if err := errors.Join(d.decoder.Decode(req, wl), d.decoder.DecodeRaw(req.OldObject, old)); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if kueuelib.IsActive(wl) || !state.HoldsQuota(*wl) || state.ControllerOfKind(wl, trainjob.GVK.Kind) == nil {
+	// Status and owners of the request are whatever its sender wrote.
+	if kueuelib.IsActive(wl) || !kueuelib.IsActive(old) || !state.HoldsQuota(*old) || state.ControllerOfKind(old, trainjob.GVK.Kind) == nil {
 		return admission.Allowed("")
 	}
 	before, err := json.Marshal(wl)
@@ -43,12 +44,14 @@ func (d *deactivator) Handle(ctx context.Context, req admission.Request) admissi
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	wl.Spec.Active = ptr.To(true)
-	deactivation.Mark(wl, time.Now())
+	if !deactivation.ByKueue(old) {
+		deactivation.Mark(wl)
+	}
 	after, err := json.Marshal(wl)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Put off the deactivation of a Workload until its job has no pods")
+	ctrl.LoggerFrom(ctx).V(1).Info("Put off the deactivation of a Workload until its job has no pods")
 	return admission.PatchResponseFromRaw(before, after).WithWarnings(fmt.Sprintf(
 		"Workload %s stays active until the last pod of its TrainJob is gone; then it is deactivated, and its quota is free", wl.Name))
 }

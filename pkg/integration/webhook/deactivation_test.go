@@ -23,20 +23,23 @@ func TestDeactivator(t *testing.T) {
 	}
 	hasQuota := is("QuotaReserved", "QuotaReserved")
 	const others = `"example.com/mine":"1"`
-	const active, marked = "replace /spec/active true", "add /metadata/annotations/kueue-trainer.dev~1deactivate-since"
+	const active, marked = "replace /spec/active true", "add /metadata/annotations/kueue-trainer.dev~1deactivate"
 	cases := map[string]struct {
 		object string
 		user   string
 		inTree bool
+		// forged has the request leave out owner and status, which the API server does not take from it.
+		forged bool
 		want   []string
 	}{
 		"one with quota stays active, and is marked": {object: workload(false, "TrainJob", hasQuota, others), want: []string{marked, active}},
 		"one without annotations, too": {object: workload(false, "TrainJob", hasQuota, ""),
-			want: []string{"add /metadata/annotations map[kueue-trainer.dev/deactivate-since", active}},
+			want: []string{"add /metadata/annotations map[kueue-trainer.dev/deactivate", active}},
 		"one that is marked keeps its mark": {
-			object: workload(false, "TrainJob", hasQuota, `"kueue-trainer.dev/deactivate-since":"2026-01-01T00:00:00Z"`), want: []string{active}},
+			object: workload(false, "TrainJob", hasQuota, `"kueue-trainer.dev/deactivate":"true"`), want: []string{active}},
 		"one that Kueue deactivates says so by itself": {
 			object: workload(false, "TrainJob", hasQuota+","+is("DeactivationTarget", "MaximumExecutionTimeExceeded"), others), want: []string{active}},
+		"one whose request hides that":                            {object: workload(false, "TrainJob", hasQuota, others), forged: true, want: []string{marked, active}},
 		"one that is deactivated by the manager is":               {object: workload(false, "TrainJob", hasQuota, others), user: self},
 		"one that waits is deactivated":                           {object: workload(false, "TrainJob", "", others)},
 		"one that has finished is deactivated":                    {object: workload(false, "TrainJob", hasQuota+","+is("Finished", "Succeeded"), others)},
@@ -52,7 +55,12 @@ func TestDeactivator(t *testing.T) {
 			if tc.user != "" {
 				user = tc.user
 			}
-			response := (&deactivator{h.handler}).Handle(t.Context(), request(user, tc.object, tc.object))
+			old := strings.Replace(tc.object, `"active":false`, `"active":true`, 1)
+			sent := tc.object
+			if tc.forged {
+				sent = workload(false, "ConfigMap", "", others)
+			}
+			response := (&deactivator{h.handler}).Handle(t.Context(), request(user, sent, old))
 			expect.That(t, response.Allowed, "It is refused: %v", response.Result)
 			var got []string
 			for _, patch := range response.Patches {

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+)
+
+// startDeactivation evicts a Workload that is to be deactivated, as Kueue does with one that was: jobframework stops
+// the job, and Stop calls finishDeactivation when its last pod is gone. One without quota is deactivated at once.
+func (j *job) startDeactivation(ctx context.Context) outcome {
+	workloads, err := state.WorkloadsOf(ctx, state.Latest(j.env.state), &j.TrainJob)
+	if err != nil {
+		return outcome{err: err}
+	}
+	for i := range workloads {
+		wl := &workloads[i]
+		counted := state.HoldsQuota(*wl) && kueuelib.IsActive(wl)
+		switch {
+		case !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl):
+		case deactivation.Marked(wl) && !counted:
+			return done(j.deactivateWorkload(ctx, wl))
+		case counted && deactivation.Pending(wl) && !kueuelib.IsEvictedByDeactivation(wl):
+			return done(j.evictToDeactivate(ctx, wl))
+		}
+	}
+	return outcome{}
+}
+
+// evictToDeactivate writes condition Evicted with the reason that Kueue has for it.
+func (j *job) evictToDeactivate(ctx context.Context, wl *kueue.Workload) error {
+	ofQueue, err := j.env.podsReady().ExposesMetrics(ctx, wl)
+	if err != nil {
+		return err
+	}
+	cause, message := deactivation.Why(wl)
+	err = kueuelib.EvictToDeactivate(ctx, j.env.client, j.env.Recorder.EventRecorder, wl.DeepCopy(), cause, message, ofQueue, j.env.labels)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("evicting Workload %s, which is to be deactivated: %w", client.ObjectKeyFromObject(wl), err)
+	}
+	return nil
+}
+
+// finishDeactivation deactivates the Workload of a job without pods, where that is to be. It returns errOutdated then:
+// Kueue counts nothing of it from then on, and jobframework gives the rest back.
+func (j *job) finishDeactivation(ctx context.Context) error {
+	wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob)
+	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !deactivation.Pending(wl) {
+		return err
+	}
+	return firstError(j.deactivateWorkload(ctx, wl), errOutdated)
+}
+
+// deactivateWorkload writes spec.active, and takes the mark away.
+func (j *job) deactivateWorkload(ctx context.Context, wl *kueue.Workload) error {
+	inactive := wl.DeepCopy()
+	inactive.Spec.Active = ptr.To(false)
+	delete(inactive.Annotations, deactivation.Annotation)
+	err := j.env.client.Patch(ctx, inactive, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("deactivating Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Deactivated the Workload of a job without pods")
+	return nil
+}
