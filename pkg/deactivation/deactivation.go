@@ -26,23 +26,23 @@ func Marked(wl *kueue.Workload) bool { return metav1.HasAnnotation(wl.ObjectMeta
 
 // Pending reports whether wl is to be deactivated, by its mark or by Kueue's condition DeactivationTarget.
 func Pending(wl *kueue.Workload) bool {
-	return kueuelib.IsActive(wl) && !kueuelib.IsFinished(wl) && (Marked(wl) || target(wl) != nil)
+	return kueuelib.IsActive(wl) && !kueuelib.IsFinished(wl) && (Marked(wl) || targetOf(wl) != nil)
 }
 
 // ByKueue reports whether it is Kueue that is about to deactivate wl.
-func ByKueue(wl *kueue.Workload) bool { return Pending(wl) && target(wl) != nil }
+func ByKueue(wl *kueue.Workload) bool { return Pending(wl) && targetOf(wl) != nil }
 
 // Why returns the cause and the message that Kueue gives to the eviction of wl when it is deactivated; somebody's
 // deactivation has no cause.
 func Why(wl *kueue.Workload) (cause, message string) {
 	message = "The workload is deactivated"
-	if target := target(wl); target != nil {
+	if target := targetOf(wl); target != nil {
 		return target.Reason, fmt.Sprintf("%s due to %s", message, target.Message)
 	}
 	return "", message
 }
 
-func target(wl *kueue.Workload) *metav1.Condition {
+func targetOf(wl *kueue.Workload) *metav1.Condition {
 	target := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
 	if target == nil || target.Status != metav1.ConditionTrue {
 		return nil

@@ -5,12 +5,15 @@ package integration
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
@@ -26,16 +29,27 @@ func (j *job) startDeactivation(ctx context.Context) outcome {
 	}
 	for i := range workloads {
 		wl := &workloads[i]
-		counted := state.HoldsQuota(*wl) && kueuelib.IsActive(wl)
+		countedByKueue := state.HoldsQuota(*wl) && kueuelib.IsActive(wl)
 		switch {
 		case !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl):
-		case deactivation.Marked(wl) && !counted:
+		case deactivation.Marked(wl) && !countedByKueue:
 			return done(j.deactivateWorkload(ctx, wl))
-		case counted && deactivation.Pending(wl) && !kueuelib.IsEvictedByDeactivation(wl):
+		case countedByKueue && deactivation.Pending(wl) && !kueuelib.IsEvictedByDeactivation(wl):
 			return done(j.evictToDeactivate(ctx, wl))
+		case countedByKueue && deactivation.Pending(wl):
+			j.keepTimeLimit(wl)
 		}
 	}
 	return outcome{}
+}
+
+// keepTimeLimit has jobframework take a job for the one of wl though its time limit was changed: it would make another
+// Workload of it, which nobody has deactivated. Only this view of the job is changed.
+func (j *job) keepTimeLimit(wl *kueue.Workload) {
+	delete(j.Labels, kueueconstants.MaxExecTimeSecondsLabel)
+	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
+		metav1.SetMetaDataLabel(&j.ObjectMeta, kueueconstants.MaxExecTimeSecondsLabel, strconv.Itoa(int(*limit)))
+	}
 }
 
 // evictToDeactivate writes condition Evicted with the reason that Kueue has for it.
@@ -74,6 +88,8 @@ func (j *job) deactivateWorkload(ctx context.Context, wl *kueue.Workload) error 
 	if err != nil {
 		return fmt.Errorf("deactivating Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Deactivated the Workload of a job without pods")
+	if kueuelib.IsActive(wl) {
+		ctrl.LoggerFrom(ctx).Info("Deactivated the Workload of a job without pods")
+	}
 	return nil
 }

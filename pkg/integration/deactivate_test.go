@@ -58,7 +58,7 @@ func TestDeactivation(t *testing.T) {
 			if tc.workload != nil {
 				tc.workload(wl)
 			}
-			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+			wl.Finalizers, wl.Spec.MaximumExecutionTimeSeconds = []string{kueue.ResourceInUseFinalizerName}, ptr.To[int32](60)
 			r, _ := newReconciler(t)
 			c := inttest.Fake(inttest.Runtime(), job, wl).WithStatusSubresource(wl).Build()
 			r.env.client, r.env.live, r.env.state = c, inttest.PodsByPhase(c), state.FromCache(c)
@@ -70,6 +70,7 @@ func TestDeactivation(t *testing.T) {
 			expect.NoError(t, got.err)
 			expect.Same(t, "The reconcile is over", tc.wantOver, got.ends())
 			if !got.ends() && !tc.deleted {
+				expect.Same(t, "jobframework takes the job for the Workload's", tc.want.Evicted != "", sameTimeLimit(wl, &j.TrainJob))
 				j.active = ptr.To(tc.podsLeft)
 				_, err := j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, "")
 				expect.Same(t, "jobframework goes on", tc.want.Active, !errors.Is(err, errOutdated))

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
@@ -173,14 +174,21 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 func TestDeactivatedWorkloadStays(t *testing.T) {
 	cases := map[string]struct {
 		evicted  bool
+		pending  bool
 		wantSkip bool
 	}{
 		"before Kueue evicts it, the reconcile is over": {wantSkip: true},
 		"evicted, it is what describes the job":         {evicted: true},
+		"to be deactivated and evicted, so does it":     {evicted: true, pending: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			wl := inttest.AdmittedOf("a", inttest.Deactivated)
+			if tc.pending {
+				wl.Spec.Active = nil
+				deactivation.Mark(wl)
+			}
+			wl.Spec.QueueName = "former"
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
 			if tc.evicted {
 				inttest.Is(kueue.WorkloadEvicted, "")(wl)

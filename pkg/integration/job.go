@@ -6,9 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -493,7 +497,37 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 	if err != nil || js == nil {
 		return given, err
 	}
-	return podset.Reclaimable(js, j.Status.JobsStatus, given), nil
+	reclaimable := podset.Reclaimable(js, j.Status.JobsStatus, given)
+	if j.ManagedExternally() || equality.Semantic.DeepEqual(reclaimable, given) {
+		return reclaimable, nil
+	}
+	lasting, err := j.lastingSuccesses(ctx, js)
+	return podset.Reclaimable(js, lasting, given), err
+}
+
+// lastingSuccesses returns how many child Jobs of each replicated job have succeeded for good: JobSet runs one again
+// that was deleted before it had, and the policies let nobody delete it afterwards.
+func (j *job) lastingSuccesses(ctx context.Context, js *jobsetapi.JobSet) ([]trainer.JobStatus, error) {
+	var jobs batchv1.JobList
+	err := j.env.live.List(ctx, &jobs, client.InNamespace(js.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name})
+	if err != nil {
+		return nil, fmt.Errorf("listing the Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
+	}
+	succeeded := map[string]int32{}
+	for i := range jobs.Items {
+		child := &jobs.Items[i]
+		complete := slices.ContainsFunc(child.Status.Conditions, func(c batchv1.JobCondition) bool {
+			return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
+		})
+		if complete && child.DeletionTimestamp.IsZero() && metav1.IsControlledBy(child, js) {
+			succeeded[child.Labels[jobsetapi.ReplicatedJobNameKey]]++
+		}
+	}
+	var statuses []trainer.JobStatus
+	for name, count := range succeeded {
+		statuses = append(statuses, trainer.JobStatus{Name: name, Succeeded: &count})
+	}
+	return statuses, nil
 }
 
 // CanDefaultManagedBy implements jobframework.JobWithManagedBy.

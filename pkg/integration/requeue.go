@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -36,8 +37,8 @@ func (j *job) follow(ctx context.Context) outcome {
 	if err != nil || !wl.DeletionTimestamp.IsZero() {
 		return outcome{err: err}
 	}
-	if kueuelib.HasQuotaReservation(wl) && !kueuelib.IsActive(wl) {
-		// Kueue is about to evict it. It must not be replaced meanwhile: it alone says that
+	if kueuelib.HasQuotaReservation(wl) && (!kueuelib.IsActive(wl) || deactivation.Pending(wl)) {
+		// It is about to be evicted. It must not be replaced meanwhile: it alone says that
 		// the job is not to run.
 		return outcome{done: !kueuelib.IsEvicted(wl)}
 	}

@@ -9,6 +9,7 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
@@ -32,7 +33,7 @@ func unfit(err error) bool {
 // A job whose runtime is gone for a moment keeps its place in the queue, but no quota.
 func (j *job) giveBack(ctx context.Context, wl *kueue.Workload, why error) outcome {
 	lost := podsets.RuntimeMissing(why) && kueuelib.HasQuotaReservation(wl)
-	if !unfit(why) && !lost || !kueuelib.IsActive(wl) {
+	if !unfit(why) && !lost || !kueuelib.IsActive(wl) || deactivation.Pending(wl) {
 		// jobframework asks again and reports it.
 		return outcome{}
 	}

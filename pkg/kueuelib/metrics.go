@@ -22,7 +22,9 @@ func JobMetrics() []prometheus.Collector {
 	return []prometheus.Collector{
 		metrics.QueuedUntilReadyWaitTime, metrics.AdmittedUntilReadyWaitTime,
 		metrics.LocalQueueQueuedUntilReadyWaitTime, metrics.LocalQueueAdmittedUntilReadyWaitTime,
-		metrics.WorkloadCreationLatency, metrics.EvictedWorkloadsTotal, metrics.LocalQueueEvictedWorkloadsTotal,
+		metrics.WorkloadCreationLatency,
+		metrics.EvictedWorkloadsTotal, metrics.LocalQueueEvictedWorkloadsTotal,
+		metrics.EvictedWorkloadsOnceTotal, metrics.PodsReadyToEvictedTimeSeconds,
 	}
 }
 

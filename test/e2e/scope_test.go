@@ -78,6 +78,8 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 		w := newWorld(ctx)
 		w.eventuallyInScope(ctx, webhookscope.Queued)
 		pod := w.runsKueueSince(ctx, time.Now().Add(-time.Minute))
+		// The API server's times are whole seconds.
+		Eventually(ctx, func() bool { return time.Since(pod.CreationTimestamp.Time) > time.Second }).Should(BeTrue())
 		restore := configureKueue(ctx, map[string]any{"manageJobsWithoutQueueName": true})
 		Eventually(ctx, func() []string { return w.notesOf(ctx, "kueue-system", "KueueNotRestarted") }).Should(ContainElement(ContainSubstring("after pod " + pod.Name)))
 		Consistently(ctx, func() []string { return w.scope(ctx) }, 6*time.Second).Should(HaveEach(webhookscope.Queued))
@@ -130,7 +132,8 @@ func (w *site) runsKueueSince(ctx context.Context, started time.Time) *corev1.Po
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: w.Name("kueue")},
 		Spec: corev1.PodSpec{
-			SchedulerName: "nobody", Containers: []corev1.Container{{Name: "manager", Image: "kueue"}},
+			SchedulerName: "nobody", Containers: []corev1.Container{{
+				Name: "manager", Image: "kueue", VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/config"}}}},
 			Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "kueue-manager-config"}}}}},
 		},

@@ -261,8 +261,8 @@ func unmanagedQueues(f *Facts) []Finding {
 
 // kueueBehind finds a Kueue that started before its configuration changed.
 func kueueBehind(f *Facts) []Finding {
-	pod, changed := kueueconfig.Behind(f.configMap(kueuePart), f.Pods)
-	if pod == nil {
+	pod, changed := kueueconfig.Behind(f.configMap(kueuePart), f.Pods, f.Now)
+	if pod == nil || len(kueueRestart(f)) > 0 {
 		return nil
 	}
 	return []Finding{{
@@ -277,11 +277,8 @@ func kueueBehind(f *Facts) []Finding {
 func kueueRestart(f *Facts) []Finding {
 	cfg, err := f.kueueSettings()
 	answer := f.integrates()
-	if err != nil {
+	if err != nil || listsInTree(cfg) && listsExternal(cfg) || listsInTree(cfg) == (answer == inTree) {
 		return nil
-	}
-	if listsInTree(cfg) && listsExternal(cfg) || listsInTree(cfg) == (answer == inTree) {
-		return kueueBehind(f)
 	}
 	finding := Finding{
 		Severity: Warning, Reason: "KueueNotRestarted", Object: kueueConfigObject,

@@ -311,7 +311,7 @@ func TestConfiguration(t *testing.T) {
 				}
 				f.Pods = append(f.Pods, corev1.Pod{
 					ObjectMeta: metav1.ObjectMeta{Namespace: kueuePart.namespace, Name: "kueue-0"},
-					Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+					Spec: corev1.PodSpec{Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{}}}}, Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
 						ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: kueuePart.configMap}}}}}},
 					Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
 						Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}}}}},
@@ -710,6 +710,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 		unmanaged     = "Kueue leaves the manager's namespace alone"
 		optedIn       = "Kueue manages the namespaces that have queues"
 		restarted     = "Kueue runs with the configuration it has"
+		started       = "Kueue has started with the configuration it has"
 		gates         = "feature gates are alike"
 		alike         = "settings of the same name are alike"
 		one           = "one integration looks after TrainJobs"
@@ -724,7 +725,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 	}{
 		"without ConfigMaps": {
 			change: func(f *Facts) { f.ConfigMaps = nil },
-			want:   []string{configuration, external, unmanaged, optedIn, restarted, gates, alike},
+			want:   []string{configuration, external, unmanaged, optedIn, restarted, started, gates, alike},
 			reason: "there is no ConfigMap kueue-system/kueue-manager-config: Kueue is not installed, or keeps its configuration elsewhere",
 		},
 		"without the manager's ConfigMap": {
@@ -734,7 +735,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 		},
 		"a configuration that is no YAML": {
 			change: withKueue("integrations: ["),
-			want:   []string{external, unmanaged, optedIn, restarted, gates, alike},
+			want:   []string{external, unmanaged, optedIn, restarted, started, gates, alike},
 			reason: "Kueue's configuration cannot be read: decoding Kueue's configuration: yaml: line 3: did not find expected node content",
 		},
 		"without kueue-trainer": {

@@ -3,6 +3,7 @@
 package kueueconfig
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -17,11 +18,13 @@ import (
 // kueuePod makes a pod that runs Kueue since a time.
 func kueuePod(started time.Time, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return kit.With(&corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: where.Namespace, Name: "kueue-controller-manager-0"},
-		Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
+		ObjectMeta: metav1.ObjectMeta{Namespace: where.Namespace, Name: "kueue-controller-manager-0", CreationTimestamp: metav1.NewTime(started)},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{
+			{Name: "manager", VolumeMounts: []corev1.VolumeMount{{Name: "config"}}}, {Name: "proxy"},
+		}, Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
 			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: where.Name}}}}}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}}}}},
+			Name: "manager", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}}}}},
 	}, changes...)
 }
 
@@ -42,6 +45,20 @@ func TestBehind(t *testing.T) {
 		"one of two has yet to be replaced":            {pods: []*corev1.Pod{kueuePod(after), kueuePod(before)}, want: true},
 		"nobody knows of a pod of Kueue":               {},
 		"a pod that has not started reads the new one": {pods: []*corev1.Pod{kueuePod(before, func(pod *corev1.Pod) { pod.Status = corev1.PodStatus{} })}},
+		"a container that started again reads it again": {pods: []*corev1.Pod{kueuePod(before, func(pod *corev1.Pod) {
+			pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(after)
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+				Name: "proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(before)}}})
+		})}},
+		"a pod that was made since has it, whatever the clock of its node says": {pods: []*corev1.Pod{kueuePod(before, func(pod *corev1.Pod) {
+			pod.CreationTimestamp = metav1.NewTime(after)
+		})}},
+		"a pod of a lost node runs no more": {pods: []*corev1.Pod{kueuePod(before, func(pod *corev1.Pod) {
+			pod.DeletionTimestamp = &metav1.Time{Time: after}
+		})}},
+		"a pod that is on its way out still runs": {pods: []*corev1.Pod{kueuePod(before, func(pod *corev1.Pod) {
+			pod.DeletionTimestamp = &metav1.Time{Time: after.Add(time.Hour)}
+		})}, want: true},
 		"a pod of another namespace is not Kueue":      {pods: []*corev1.Pod{kueuePod(before, func(pod *corev1.Pod) { pod.Namespace = "team" })}},
 		"a pod without the configuration is not Kueue": {pods: []*corev1.Pod{kueuePod(before, func(pod *corev1.Pod) { pod.Spec.Volumes = nil })}},
 	}
@@ -56,7 +73,7 @@ func TestBehind(t *testing.T) {
 			for _, pod := range tc.pods {
 				pods = append(pods, *pod)
 			}
-			pod, at := Behind(cm, pods)
+			pod, at := Behind(cm, pods, after.Add(time.Minute))
 			expect.Same(t, "A pod is behind", tc.want, pod != nil)
 			expect.That(t, !tc.want || at.Equal(changed), "It changed at %s, want %s", at, changed)
 		})
@@ -73,6 +90,7 @@ func TestSettingsWaitForKueuesRestart(t *testing.T) {
 	writeAt := func(file string, at time.Time) {
 		t.Helper()
 		s.write(t, file)
+		s.toldAwaited = "" // The fake API server counts versions from 1 again.
 		s.changedAt = at
 	}
 	told := func() int { return len(recorder.Events) }
@@ -86,7 +104,7 @@ func TestSettingsWaitForKueuesRestart(t *testing.T) {
 	}
 	expect.Same(t, "The new setting holds", false, s.Settings().ManageJobsWithoutQueueName)
 	expect.Same(t, "People are told once", 1, told())
-	expect.That(t, s.awaited != "", "It does not look for the restart")
+	expect.That(t, s.awaited, "It does not look for the restart")
 
 	pod := kueuePod(started)
 	expect.NoError(t, s.client.Delete(t.Context(), pod))
@@ -94,5 +112,26 @@ func TestSettingsWaitForKueuesRestart(t *testing.T) {
 	s.Read(t.Context())
 	expect.Same(t, "The new setting holds", true, s.Settings().ManageJobsWithoutQueueName)
 	expect.Same(t, "People are told no more", 1, told())
-	expect.Same(t, "It looks for another restart", "", s.awaited)
+	expect.That(t, !s.awaited, "It looks for another restart")
+}
+
+// A manager that starts between an edit and Kueue's restart has no other settings to hold, whatever becomes of the edit.
+func TestSettingsAheadOfKueuesRestart(t *testing.T) {
+	s := newSite(t, Overrides{})
+	recorder := events.NewFakeRecorder(10)
+	s.Recorder = recorder
+	started := time.Now().Add(-time.Hour)
+	expect.NoError(t, s.client.Create(t.Context(), kueuePod(started)))
+	for _, manages := range []bool{true, false} {
+		file := head
+		if manages {
+			file += "manageJobsWithoutQueueName: true\n"
+		}
+		s.write(t, file)
+		s.toldAwaited = "" // The fake API server counts versions from 1 again.
+		s.changedAt = started.Add(time.Minute)
+		s.Read(t.Context())
+		expect.Same(t, "What is there holds", manages, s.Settings().ManageJobsWithoutQueueName)
+		expect.That(t, s.awaited && strings.Contains(<-recorder.Events, "goes by the new one"), "People are told otherwise")
+	}
 }

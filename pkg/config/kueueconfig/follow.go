@@ -65,9 +65,11 @@ type Follower struct {
 	read, readable atomic.Bool
 	// problem is what was told of it last.
 	problem string
-	// awaited is the version of the ConfigMap that Kueue does not go by, told the one that people were told of, and
-	// ahead the one that holds here all the same: the manager started after Kueue.
-	awaited, told, ahead string
+	// awaited: Kueue has yet to start with the ConfigMap; ahead: what holds here is none of the running Kueue's, since
+	// this process started after an edit of it.
+	awaited, ahead bool
+	// toldAwaited is the version of the ConfigMap that people were told of.
+	toldAwaited string
 
 	mu      sync.Mutex
 	changed []func(context.Context) error
@@ -123,7 +125,7 @@ func (f *Follower) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		version := f.Read(ctx)
 		switch {
-		case f.awaited != "":
+		case f.awaited:
 			sleep(ctx, restartPoll)
 		case version == "" || !f.watch(ctx, version):
 			sleep(ctx, retryAfter)
@@ -148,7 +150,12 @@ func (f *Follower) Read(ctx context.Context) string {
 	if err == nil {
 		cfg, err = f.decode(&found)
 	}
-	if err == nil && f.awaitsRestart(reading, &found, cfg) {
+	f.awaited = false
+	if err == nil {
+		f.awaited, err = f.awaitsRestart(reading, &found, cfg)
+	}
+	if f.awaited && !f.ahead {
+		f.readable.Store(true)
 		return found.ResourceVersion
 	}
 	f.take(ctx, cfg, err)
@@ -156,36 +163,35 @@ func (f *Follower) Read(ctx context.Context) string {
 }
 
 // awaitsRestart reports whether Kueue has yet to start with other settings than those in force, and tells people. Where
-// nothing tells when Kueue started, it is taken to have. Before the first time there are no others to go by.
-func (f *Follower) awaitsRestart(ctx context.Context, cm *corev1.ConfigMap, cfg *configapi.Configuration) bool {
-	f.awaited = ""
+// nothing tells when Kueue started, it is taken to have. Those in force before the first time, and since then those that
+// were read ahead of Kueue's restart, are no settings of the running Kueue, so there is nothing to hold.
+func (f *Follower) awaitsRestart(ctx context.Context, cm *corev1.ConfigMap, cfg *configapi.Configuration) (bool, error) {
 	settings, err := Of(cfg, f.overrides)
-	if err != nil || f.read.Load() && f.ahead != cm.ResourceVersion && equality.Semantic.DeepEqual(settings, f.Settings()) {
-		return false
+	f.ahead = f.ahead || !f.read.Load()
+	if err != nil || !f.ahead && equality.Semantic.DeepEqual(settings, f.Settings()) {
+		return false, nil
 	}
 	var pods corev1.PodList
-	err = f.client.List(ctx, &pods, client.InNamespace(cm.Namespace))
-	pod, changed := Behind(cm, pods.Items)
-	if pod == nil && (err == nil || apierrors.IsForbidden(err)) {
-		return false
+	if err := f.client.List(ctx, &pods, client.InNamespace(cm.Namespace)); err != nil && !apierrors.IsForbidden(err) {
+		return false, fmt.Errorf("listing the pods of Kueue: %w", err)
 	}
-	f.awaited = cm.ResourceVersion
-	f.readable.Store(true)
-	if !f.read.Load() {
-		f.ahead = cm.ResourceVersion
+	pod, changed := Behind(cm, pods.Items, time.Now())
+	if pod == nil {
+		f.ahead = false
+		return false, nil
 	}
 	f.tellAwaited(cm, pod, changed)
-	return f.read.Load()
+	return true, nil
 }
 
 // tellAwaited tells people once that Kueue has to be restarted.
 func (f *Follower) tellAwaited(cm *corev1.ConfigMap, pod *corev1.Pod, changed time.Time) {
-	if f.Recorder == nil || pod == nil || f.told == cm.ResourceVersion {
+	if f.Recorder == nil || f.toldAwaited == cm.ResourceVersion {
 		return
 	}
-	f.told = cm.ResourceVersion
+	f.toldAwaited = cm.ResourceVersion
 	here := "and so does kueue-trainer"
-	if f.ahead == cm.ResourceVersion {
+	if f.ahead {
 		here = "and kueue-trainer, which started since, goes by the new one"
 	}
 	f.Recorder.Eventf(cm, pod, corev1.EventTypeWarning, "KueueNotRestarted", "Configure",
