@@ -57,7 +57,7 @@ func deactivated(wl *kueue.Workload) notice {
 	}
 	who, why := "", ""
 	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
-	if evicted != nil && strings.HasPrefix(evicted.Reason, kueue.WorkloadDeactivated) {
+	if !pending && evicted != nil && strings.HasPrefix(evicted.Reason, kueue.WorkloadDeactivated) {
 		why = fmt.Sprintf(" (%s: %s)", evicted.Reason, evicted.Message)
 		if evicted.Reason != kueue.WorkloadDeactivated {
 			who = " by Kueue"
