@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -48,6 +49,11 @@ func TestNoticeOf(t *testing.T) {
 		"out of sync": {
 			workload: changes{condition(kueue.WorkloadFinished, metav1.ConditionTrue, kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its user job")},
 			want:     notice{reason: "WorkloadOutOfSync", message: "Workload wl was finished without a run: The prebuilt workload is out of sync with its user job; delete it and create it again like the TrainJob, and the job queues"},
+		},
+		"to be deactivated, and evicted for that": {
+			workload: changes{deactivation.Mark, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadDeactivated, "The workload is deactivated")},
+			want: notice{reason: "WorkloadDeactivated", meant: true,
+				message: "Workload wl is being deactivated; the job's pods end, and its quota is free when the last one is gone"},
 		},
 		"deactivated by hand": {
 			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadDeactivated, "The workload is deactivated")},
