@@ -3,7 +3,6 @@
 package kueueconfig
 
 import (
-	"bytes"
 	"slices"
 	"time"
 
@@ -28,13 +27,10 @@ func Behind(cm *corev1.ConfigMap, pods []corev1.Pod, now time.Time) (*corev1.Pod
 // changedAt returns when the data of a ConfigMap changed last, as its managed fields say. Whoever changed other fields
 // of it as the same manager made it later.
 func changedAt(cm *corev1.ConfigMap) time.Time {
-	changed := cm.CreationTimestamp.Time
-	for _, entry := range cm.ManagedFields {
-		if entry.Time != nil && entry.FieldsV1 != nil && entry.Time.After(changed) && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:data"`)) {
-			changed = entry.Time.Time
-		}
+	if written := lastWritten(cm.ManagedFields, "data"); written.After(cm.CreationTimestamp.Time) {
+		return written
 	}
-	return changed
+	return cm.CreationTimestamp.Time
 }
 
 // startedBefore reports whether a container that mounts a ConfigMap runs since before a time.

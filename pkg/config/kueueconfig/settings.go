@@ -87,14 +87,25 @@ func (s *Settings) LabelCommand(namespace string) string {
 
 // LabelledAt returns when the labels of a namespace changed last that NamespaceSelector asks for, as its managed fields
 // say; zero where they say nothing. Whoever changed other fields as the same manager made it later.
-func (s *Settings) LabelledAt(namespace *corev1.Namespace) (last time.Time) {
+func (s *Settings) LabelledAt(namespace *corev1.Namespace) time.Time {
 	requirements, _ := s.NamespaceSelector().Requirements()
-	for _, entry := range namespace.ManagedFields {
+	var keys []string
+	for _, r := range requirements {
+		if r.Key() != corev1.LabelMetadataName {
+			keys = append(keys, r.Key())
+		}
+	}
+	return lastWritten(namespace.ManagedFields, keys...)
+}
+
+// lastWritten returns when one of these fields was written last, as managed fields say; zero where they say nothing.
+func lastWritten(managed []metav1.ManagedFieldsEntry, fields ...string) (last time.Time) {
+	for _, entry := range managed {
 		if entry.Time == nil || entry.FieldsV1 == nil || !entry.Time.After(last) {
 			continue
 		}
-		if slices.ContainsFunc(requirements, func(r labels.Requirement) bool {
-			return r.Key() != corev1.LabelMetadataName && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:`+r.Key()+`"`))
+		if slices.ContainsFunc(fields, func(field string) bool {
+			return bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:`+field+`"`))
 		}) {
 			last = entry.Time.Time
 		}
