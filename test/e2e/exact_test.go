@@ -138,7 +138,8 @@ var _ = Describe("An evicted TrainJob", func() {
 		w := newPools(ctx, "8", "0")
 		first := w.runsSlowly(ctx)
 		w.Make(ctx, w.Job("next").GPUs("8").Obj())
-		w.Activate(ctx, "slow", false)
+		// A request may say of the status whatever it likes.
+		w.PatchJSON(ctx, w.Workload(ctx, "slow"), `{"spec":{"active":false},"status":null}`)
 		w.EventuallyTold(ctx, "slow", "WorkloadDeactivated", "is being deactivated")
 
 		there := w.eventuallyWithoutPod(ctx, first, func(g Gomega, wl *kueue.Workload, _ []corev1.Pod) {
