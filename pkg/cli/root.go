@@ -52,7 +52,7 @@ const example = `  # Why does it wait?
 
 // NewCommand returns the plugin's root command, with kubectl's usual flags.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
+	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true).WithWarningPrinter(streams)}
 	root := &cobra.Command{
 		Use:           "kubectl-trainjob",
 		Short:         "TrainJobs under Kueue's quotas",

@@ -264,21 +264,28 @@ func (p *printer) podSets(e *Explanation) error {
 	return table.Print(p.out, p.paint, "")
 }
 
-// remedies says what helps with each flavor, unless the state has said it.
+// remedies says what helps with each flavor, unless the state has said it; what helps with several is said once.
 func (p *printer) remedies(e *Explanation) {
-	var told []string
+	var remedies []string
+	flavors := map[string][]string{}
 	for _, v := range useful(e.Flavors) {
 		for _, r := range v.Reasons {
-			line := fmt.Sprintf("  %s: %s", cmp.Or(v.Flavor, v.PodSet), r.Remedy)
-			if r.Remedy == "" || r.Remedy == e.State.Remedy || !r.Lasting && v.refusal().Lasting || slices.Contains(told, line) {
+			if r.Remedy == "" || r.Remedy == e.State.Remedy || !r.Lasting && v.refusal().Lasting {
 				continue
 			}
-			if len(told) == 0 {
-				fmt.Fprintln(p.out, p.paint.Bold("What helps with a flavor:"))
+			if flavors[r.Remedy] == nil {
+				remedies = append(remedies, r.Remedy)
 			}
-			told = append(told, line)
-			fmt.Fprintln(p.out, line)
+			if flavor := cmp.Or(v.Flavor, v.PodSet); !slices.Contains(flavors[r.Remedy], flavor) {
+				flavors[r.Remedy] = append(flavors[r.Remedy], flavor)
+			}
 		}
+	}
+	if len(remedies) > 0 {
+		fmt.Fprintln(p.out, p.paint.Bold("What helps with a flavor:"))
+	}
+	for _, remedy := range remedies {
+		fmt.Fprintf(p.out, "  %s: %s\n", strings.Join(flavors[remedy], ", "), remedy)
 	}
 }
 

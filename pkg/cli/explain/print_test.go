@@ -50,6 +50,17 @@ Not seen: you may not list nodes, so this is not the whole story; an admin sees 
 	expect.Same(t, "Unexpected output", want, printed(t, ptr.To(Explain(waits.facts(t)))))
 }
 
+func TestWhatHelpsWithSeveralFlavorsIsSaidOnce(t *testing.T) {
+	without := func(flavor, remedy string) Verdict {
+		return Verdict{PodSet: "node", Flavor: flavor, Reasons: []Reason{{Code: TooMuch, Lasting: true, Remedy: remedy}}}
+	}
+	var out strings.Builder
+	(&printer{out: &out}).remedies(&Explanation{Flavors: []Verdict{
+		without("a100", "add a toleration"), without("h100", "ask for less"), without("b200", "add a toleration"), without("a100", "add a toleration"),
+	}})
+	expect.Same(t, "Unexpected lines", "What helps with a flavor:\n  a100, b200: add a toleration\n  h100: ask for less\n", out.String())
+}
+
 func printed(t *testing.T, e *Explanation) string {
 	t.Helper()
 	var out strings.Builder

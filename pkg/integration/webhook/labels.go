@@ -3,6 +3,9 @@
 package webhook
 
 import (
+	"context"
+	"fmt"
+
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -50,4 +53,17 @@ func keepsWorkload(t, old *trainjob.TrainJob) field.ErrorList {
 	}
 	return field.ErrorList{field.Forbidden(path,
 		"the Workload of a TrainJob that exists cannot change, nor in the request that stops it; put the label back, or create another TrainJob with it")}
+}
+
+// queueUnmanaged warns who creates a TrainJob with a queue in a namespace that Kueue does not manage: it starts at once.
+func (r *review) queueUnmanaged(ctx context.Context) []string {
+	queue := jobframework.QueueNameForObject(r.job)
+	if r.old != nil || queue == "" {
+		return nil
+	}
+	if managed, err := r.Queues.ManagesNamespace(ctx, r.job.Namespace); err != nil || managed {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: Kueue does not manage namespace %s (managedJobsNamespaceSelector): the job does not wait in queue %s, "+
+		"and runs outside of all quotas; ask an admin to label the namespace", queueNamePath, r.job.Namespace, queue)}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -56,7 +57,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if len(errs) > 0 {
 		return refused(invalid(job, errs))
 	}
-	return admission.Allowed("").WithWarnings(append(r.stopsInVain(), r.classMissing(ctx)...)...)
+	return admission.Allowed("").WithWarnings(slices.Concat(r.stopsInVain(), r.classMissing(ctx), r.queueUnmanaged(ctx))...)
 }
 
 // genericJob is what jobframework's validation asks of a job: the object, its kind, and

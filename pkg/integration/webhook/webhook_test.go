@@ -308,6 +308,33 @@ func TestDefaulterOfManagedNamespaces(t *testing.T) {
 	}
 }
 
+func TestQueueOfANamespaceThatKueueDoesNotManage(t *testing.T) {
+	for name, tc := range map[string]struct {
+		selector    *metav1.LabelSelector
+		labels, old string
+		want        bool
+	}{
+		"is told of when the job is created": {selector: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}}, labels: queued, want: true},
+		"not where the job names none":       {selector: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}}},
+		"not where the namespace is managed": {selector: &metav1.LabelSelector{}, labels: queued},
+		"not again when the job changes":     {selector: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}}, labels: queued, old: queued},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, v := newHandlers(t)
+			v.Kueue = testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = tc.selector })
+			v.Queues = queues.New(v.Client, v.Client, v.Kueue)
+			old := ""
+			if tc.old != "" {
+				old = inttest.Manifest(tc.old, torch(""))
+			}
+			response := v.Handle(t.Context(), request("user", inttest.Manifest(tc.labels, torch("")), old))
+			expect.Need(t, response.Allowed, "Refused: %v", response.Result)
+			told := slices.ContainsFunc(response.Warnings, func(w string) bool { return strings.Contains(w, "Kueue does not manage namespace ns") })
+			expect.That(t, told == tc.want, "Warnings: %q", response.Warnings)
+		})
+	}
+}
+
 func TestDefaulterHandsToMultiKueue(t *testing.T) {
 	const away = elsewhere + suspended
 	cases := map[string]struct{ spec, oldSpec, want string }{
