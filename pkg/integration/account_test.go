@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
@@ -81,57 +82,18 @@ func TestAccountFacts(t *testing.T) {
 	}
 }
 
-func TestQuotaIsKeptUntilItIsAccountedFor(t *testing.T) {
-	condition := func(kind string) func(*trainjob.TrainJob, *kueue.Workload) {
-		return func(_ *trainjob.TrainJob, wl *kueue.Workload) { inttest.Is(kind, "")(wl) }
-	}
-	cases := map[string]struct {
-		change func(*trainjob.TrainJob, *kueue.Workload)
-		nobody bool
-		want   bool
-	}{
-		"it is evicted":                      {change: condition(kueue.WorkloadEvicted)},
-		"it is evicted, and nobody accounts": {change: condition(kueue.WorkloadEvicted), nobody: true, want: true},
-		"its Workload is about to say that it finished": {
-			change: func(job *trainjob.TrainJob, _ *kueue.Workload) {
-				job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobComplete, "")}
-			}, want: true,
-		},
-		"its Workload says that it has finished": {change: condition(kueue.WorkloadFinished), want: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			r, stored, wl := accountScene(t)
-			tc.change(stored, wl)
-			expect.NoError(t, r.env.client.Update(t.Context(), wl))
-			if !tc.nobody {
-				r.env.ledger = unreadLedger(r)
-			}
-			j := jobOf(r, stored)
-			expect.Same(t, "Unexpected accountedHolding", tc.want, expect.Must(j.accountedHolding(t.Context(), false))(t))
-			again := j.unaccounted > 0
-			expect.That(t, again != tc.want, "It looks again after %s, accounted for: %t", j.unaccounted, tc.want)
-		})
-	}
-}
-
-// unreadLedger is one that has not read what was saved yet, so that it saves nothing.
-func unreadLedger(r *attempt) *ledger.Ledger {
-	facts := accountFacts{client: r.env.client, env: r.env}
-	return ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
-}
-
-// Trainer may be about to resume the job: with the gate in the same request, no pod of it is bound.
-func TestStopSetsTheGateBeforeItIsAccountedFor(t *testing.T) {
+// Nobody waits for a GPU because the account of who had it is not saved.
+func TestQuotaDoesNotWaitForTheLedger(t *testing.T) {
 	r, stored, wl := accountScene(t)
-	inttest.Isnt(kueue.WorkloadAdmitted, "")(wl)
 	inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)(wl)
 	expect.NoError(t, r.env.client.Update(t.Context(), wl))
 	expect.NoError(t, r.env.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("ns")))
-	r.env.ledger = unreadLedger(r)
+	expect.NoError(t, r.env.client.DeleteAllOf(t.Context(), &jobsetapi.JobSet{}, client.InNamespace("ns")))
+	// It has not read what was saved yet, so it saves nothing.
+	facts := accountFacts{client: r.env.client, env: r.env}
+	r.env.ledger = ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
+	stored.Spec.Suspend = ptr.To(true)
 	j := jobOf(r, stored)
 	expect.Must(j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
-	expect.That(t, j.IsSuspended() && r.env.Field.HoldsGate(&j.Spec),
-		"Stop left the TrainJob with suspend: %t, entry with the gate: %t", j.IsSuspended(), r.env.Field.HoldsGate(&j.Spec))
-	expect.That(t, j.IsActive(), "The quota goes before it is accounted for")
+	expect.That(t, !j.IsActive(), "The quota of a job without pods stays with it")
 }

@@ -32,9 +32,6 @@ func (j *job) finish(ctx context.Context) outcome {
 		}
 		return done(err)
 	}
-	if accounted, err := j.accountedEnd(ctx); err != nil || !accounted {
-		return done(err)
-	}
 	if wait := j.mayComeBack(); wait > 0 {
 		return lookAgain(wait)
 	}

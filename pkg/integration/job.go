@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -57,8 +56,6 @@ type job struct {
 	unmanaged bool
 	// stopping is set when this reconcile suspended the job.
 	stopping bool
-	// unaccounted is when to ask the ledger again that something waits for; 0: nothing does.
-	unaccounted time.Duration
 	// classMissing is set for a job that names a priority class which is not there.
 	classMissing bool
 	// astray is set for a job of MultiKueue whose queue leads to no other cluster.
@@ -175,29 +172,17 @@ func (j *job) PodLabelSelector() string {
 	return fmt.Sprintf("%s=%s", jobsetapi.JobSetNameKey, j.Name)
 }
 
-// IsActive reports whether pods of the job are there or may still come, or its quota may not go
-// yet because the ledger has not saved what it was used for. A job whose state cannot be read
-// counts as active: its quota must not be given away.
+// IsActive reports whether pods of the job are there or may still come. A job whose state cannot be
+// read counts as active: its quota must not be given away.
 func (j *job) IsActive() bool {
 	if j.stopping {
 		return true
 	}
 	if j.active == nil {
-		active, err := j.keepsPodsOrAccount(context.Background())
-		j.active = ptr.To(err != nil || active)
+		pods, err := j.mayHavePods(context.Background())
+		j.active = ptr.To(err != nil || pods.may)
 	}
 	return *j.active
-}
-
-// keepsPodsOrAccount reports whether pods of the job may be there, or the ledger has not saved what
-// they used.
-func (j *job) keepsPodsOrAccount(ctx context.Context) (bool, error) {
-	pods, err := j.mayHavePods(ctx)
-	if err != nil || pods.may || pods.release == nil {
-		return pods.may, err
-	}
-	accounted, err := j.accountedHolding(ctx, true)
-	return !accounted, err
 }
 
 // mayHavePods asks the API server where the caches say no and quota depends on it, once within this
@@ -322,22 +307,13 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 			return false, errOutdated
 		}
 	}
-	// The end of the Jobs takes with it when they began.
-	accounted, errAccount := j.accountedHolding(ctx, false)
 	if stopped {
 		if err := j.suspendNow(ctx, c); err != nil {
 			return false, err
 		}
 		j.measureStop(ctx, j.stopReason(ctx, reason))
 	}
-	if errAccount != nil {
-		return stopped, errAccount
-	}
 	if reason == jobframework.StopReasonWorkloadEvicted {
-		if !accounted {
-			j.stopping = true
-			return stopped, nil
-		}
 		if err := j.startReadinessOver(ctx); err != nil {
 			return stopped, err
 		}
@@ -364,6 +340,9 @@ func (j *job) letQuotaGo(ctx context.Context) {
 	}
 	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", j.pods.release.why)
 	j.env.starts.quotaGoes(&j.TrainJob, j.pods.release.workload)
+	if j.pods.release.why == releasedDeleted {
+		j.env.leaves(j.pods.release.workload)
+	}
 }
 
 // keepsQuota returns errStillActive where jobframework would go on and give up the quota that

@@ -99,7 +99,7 @@ func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 		return outcome{done: true, again: again, err: err}
 	}
 	if !slices.ContainsFunc(workloads, state.HoldsQuota) {
-		return j.accountedAll(ctx, workloads)
+		return outcome{}
 	}
 	left, err := j.env.pods().AnyLeft(ctx, j.key)
 	if !left {
@@ -113,11 +113,11 @@ func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 		if wait := j.mayBeMadeAgain(); j.UID != "" && wait > 0 {
 			return lookAgain(wait)
 		}
-		accounted := j.accountedAll(ctx, workloads)
-		if !accounted.done {
-			ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", releasedGone)
+		for i := range workloads {
+			j.env.leaves(workloads[i].UID)
 		}
-		return accounted
+		ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", releasedGone)
+		return outcome{}
 	}
 	ctrl.LoggerFrom(ctx).V(2).Info("Kept the quota of a deleted TrainJob for its pods")
 	return outcome{done: true, again: recheckIn(state.StoppingSince(workloads)), err: err}

@@ -6,9 +6,6 @@ import (
 	"context"
 	"sync"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsready"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
@@ -58,11 +55,6 @@ func (r *attempt) reportPodsReady(ctx context.Context, j *job) error {
 		return err
 	}
 	for i := range workloads {
-		if apimeta.IsStatusConditionTrue(workloads[i].Status.Conditions, kueue.WorkloadPodsReady) && !ready() &&
-			!j.accounted(ctx, &workloads[i]) {
-			// It will not say any more since when they were.
-			continue
-		}
 		if _, err := r.env.podsReady().Report(ctx, j.key, &workloads[i], ready()); err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ import (
 
 // notYet keeps a waiting TrainJob without a Workload from its queue while it is too early.
 func (j *job) notYet(ctx context.Context) outcome {
-	if released, err := j.releaseFormer(ctx); err != nil || !released {
+	if err := j.releaseFormer(ctx); err != nil {
 		return outcome{done: true, unqueued: true, err: err}
 	}
 	if held := j.env.starts.heldBack(&j.TrainJob, j.env.Field); held > 0 {
@@ -39,29 +39,24 @@ func (j *job) notYet(ctx context.Context) outcome {
 }
 
 // releaseFormer takes the finalizer off what a deleted job of the same name left behind,
-// and with it the quota, and reports whether that is done. jobframework would do it, but it does not
-// see a job that is too early.
-func (j *job) releaseFormer(ctx context.Context) (bool, error) {
+// and with it the quota. jobframework would do it, but it does not see a job that is too early.
+func (j *job) releaseFormer(ctx context.Context) error {
 	all, err := j.env.state.Workloads(ctx, client.ObjectKeyFromObject(&j.TrainJob))
 	if err != nil {
-		return false, err
+		return err
 	}
-	released := true
 	for i := range all {
 		owner := state.ControllerOfKind(&all[i], trainjob.GVK.Kind)
 		if owner == nil || owner.UID == j.UID || all[i].DeletionTimestamp.IsZero() {
 			continue
 		}
-		if !j.accountedGone(ctx, &all[i]) {
-			released = false
-			continue
-		}
+		j.env.leaves(all[i].UID)
 		if err := kueuelib.RemoveFinalizer(ctx, j.env.client, all[i].DeepCopy()); client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
+			return fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
 		}
 		ctrl.LoggerFrom(ctx).Info("Released the Workload of a former TrainJob", "formerWorkload", klog.KObj(&all[i]))
 	}
-	return released, nil
+	return nil
 }
 
 // awaitChildJobs keeps a TrainJob from its queue until what is made of it is there:

@@ -123,7 +123,6 @@ func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl
 		v.err = firstError(err, v.err)
 		v.add(again, nil)
 	}
-	v.add(j.unaccounted, nil)
 	v.add(held, nil)
 	if j.classMissing {
 		v.add(retryClass, nil)

@@ -53,8 +53,6 @@ type closing struct {
 	// Released is set where Version tells that the quota was given back: what a newer one tells is
 	// another holding.
 	Released bool `json:"released,omitempty"`
-
-	changed uint64
 }
 
 // NewBook returns an empty book that counts from now on.
@@ -84,9 +82,9 @@ func (b *Book) Observe(r Reading, now, known time.Time) {
 	if h == nil {
 		h = begin(r)
 		b.open[r.UID] = h
-		b.change(h)
+		b.changes++
 	} else if h.follow(r, now) {
-		b.change(h)
+		b.changes++
 	}
 	if !r.Ended.IsZero() {
 		b.end(h, r.Ended)
@@ -141,12 +139,21 @@ func (b *Book) prune(now time.Time) {
 	})
 }
 
-// Leave takes note that a Workload is about to be gone.
-func (b *Book) Leave(uid types.UID, now time.Time) {
-	if h := b.open[uid]; h != nil && h.Leaving.IsZero() {
-		h.Leaving = now
-		b.change(h)
+// Leave takes note that a Workload is about to be gone, and reports whether that is news.
+func (b *Book) Leave(uid types.UID, now time.Time) bool {
+	h := b.open[uid]
+	if h == nil || !h.Leaving.IsZero() {
+		return false
 	}
+	h.Leaving = now
+	b.changes++
+	return true
+}
+
+// runs reports whether a Workload holds quota that nothing takes away from it yet.
+func (b *Book) runs(uid types.UID) bool {
+	h := b.open[uid]
+	return h != nil && h.last().Phase != metrics.PhaseStopping
 }
 
 // Vanished ends what the book has of Workloads that are gone without a word; at least until
@@ -169,7 +176,7 @@ func (b *Book) end(h *Holding, at time.Time) {
 	})
 	delete(b.open, h.UID)
 	b.changes++
-	b.closed[h.UID] = closing{UID: h.UID, Version: h.Version, Reserved: h.reserved(), Ended: at, changed: b.changes}
+	b.closed[h.UID] = closing{UID: h.UID, Version: h.Version, Reserved: h.reserved(), Ended: at}
 }
 
 // older reports whether one resource version came before another one; what cannot be compared did
@@ -177,19 +184,6 @@ func (b *Book) end(h *Holding, at time.Time) {
 func older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
-}
-
-func (b *Book) change(h *Holding) {
-	b.changes++
-	h.changed = b.changes
-}
-
-// changedAt returns the count of the last change to what is known of a Workload.
-func (b *Book) changedAt(uid types.UID) uint64 {
-	if h := b.open[uid]; h != nil {
-		return h.changed
-	}
-	return b.closed[uid].changed
 }
 
 // Totals returns what was held until now, by phase, and the ended runs of it, by outcome.

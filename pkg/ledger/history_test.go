@@ -31,7 +31,6 @@ type history struct {
 	book  *Book
 	saved []byte
 	up    bool
-	kept  uint64
 	kills int
 }
 
@@ -48,20 +47,19 @@ func (h *history) chance(n int) bool { return h.random.IntN(n) == 0 }
 func (h *history) stored(j *simulated) {
 	h.version++
 	j.ResourceVersion = strconv.Itoa(h.version)
-	if h.up {
-		h.book.Observe(Read(j.DeepCopy(), Facts{WaitsForPods: true}), at(h.now), time.Time{})
+	if !h.up {
+		return
 	}
-}
-
-func (h *history) save() {
-	h.saved, h.kept = expect.Must(h.book.checkpoint("test", at(h.now)).encode())(h.t), h.book.changes
-}
-
-// keep is what the manager does before it writes what does not tell the past any more.
-func (h *history) keep(uid types.UID) {
-	if h.book.changedAt(uid) > h.kept {
+	ran := h.book.runs(j.UID)
+	h.book.Observe(Read(j.DeepCopy(), Facts{WaitsForPods: true}), at(h.now), time.Time{})
+	if ran && !h.book.runs(j.UID) {
 		h.save()
 	}
+}
+
+// save is at once what a ledger that lives does within seconds: what is not saved by then is lost, and said to be.
+func (h *history) save() {
+	h.saved = expect.Must(h.book.checkpoint("test", at(h.now)).encode())(h.t)
 }
 
 // perhapsDies ends the manager just before it hears of what it does.
@@ -84,8 +82,9 @@ func (h *history) there(uid types.UID) bool { return h.jobs[uid] != nil }
 
 func (h *history) comesBack() {
 	c := expect.Must(decode(h.saved))(h.t)
-	h.book, h.kept, h.up = c.book(at(h.now)), 0, true
+	h.book, h.up = c.book(at(h.now)), true
 	h.book.catchUp(h.readings(), h.there, c.Saved, at(h.now))
+	h.save()
 }
 
 // ended takes note of the truth of a run.
@@ -133,7 +132,6 @@ func (h *history) second(uid types.UID, j *simulated) {
 
 // stops is the manager's part of a stop.
 func (h *history) stops(uid types.UID, j *simulated) {
-	h.keep(uid)
 	if j.set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, h.now); h.chance(3) {
 		h.perhapsDies()
 		h.stored(j)
@@ -146,8 +144,9 @@ func (h *history) stops(uid types.UID, j *simulated) {
 		if h.book.open[uid].Outcome == metrics.OutcomeLost {
 			outcome = metrics.OutcomeLost
 		}
-		h.book.Leave(uid, at(h.now))
-		h.keep(uid)
+		if h.book.Leave(uid, at(h.now)) {
+			h.save()
+		}
 		h.perhapsDies()
 		delete(h.jobs, uid)
 		if h.up {

@@ -26,9 +26,6 @@ type Holding struct {
 	Outcome string `json:"outcome,omitempty"`
 	// Leaving is when its Workload was about to be gone: nothing tells of the end after it.
 	Leaving time.Time `json:"leaving,omitzero"`
-
-	// changed counts the book's changes up to the last one of this holding.
-	changed uint64
 }
 
 // maxSpans is from how many spans on a holding stays with its user and its priority class: tenants

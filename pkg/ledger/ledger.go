@@ -31,17 +31,16 @@ import (
 )
 
 const (
-	// savePeriod is how long a change waits to be saved that nothing waits for. From the end of a
-	// save to the next one it takes soonest at least, and idleRatio times as long as the save
-	// took, but not longer than latest. A save of 10,000 holdings takes an eighth of a second to
-	// make, and has 200 KiB.
+	// savePeriod is how long a change waits to be saved, unless a run ends: objects soon forget what it
+	// used. From the end of a save to the next one it takes soonest at least, and idleRatio times as long
+	// as the save took, but not longer than latest. A save of 10,000 holdings takes an eighth of a second
+	// to make, and has 200 KiB.
 	savePeriod = time.Minute
 	soonest    = time.Second
-	latest     = patience / 2
+	latest     = 2500 * time.Millisecond
 	idleRatio  = 10
-	// patience is how long quota may wait for its ledger: nobody shall wait for a GPU because a
-	// ConfigMap cannot be written.
-	patience = 5 * time.Second
+	// retryPeriod is how long after a failed save the next one begins at the latest.
+	retryPeriod = 10 * time.Second
 	// saveTimeout bounds a request, also the last save of a manager that stops.
 	saveTimeout = 5 * time.Second
 )
@@ -71,18 +70,14 @@ type Ledger struct {
 	// book is nil while this process does not lead, or does not know yet what was saved.
 	book  *Book
 	saved time.Time
-	// failing is since when the book can neither be read nor saved, failed when that was tried last;
-	// zero: the last attempt succeeded.
-	failing, failed time.Time
-	// off is set where a newer release keeps the ledger.
-	off bool
+	// failing is since when the book can neither be read nor saved; zero: the last attempt succeeded.
+	failing time.Time
 	// noted is what the book was told last, by Workload: most looks at a job bring nothing new.
 	noted map[types.UID]noted
 	// kept is the count of the book's changes up to which all is saved.
 	kept uint64
-	// waiting has who waits for a save, by Workload, since when and how to tell.
-	waiting map[types.UID]waiter
-	wanted  chan struct{}
+	// wanted has something where the book is to be saved soon.
+	wanted chan struct{}
 	// told is what Prometheus was told last.
 	told account
 }
@@ -93,18 +88,6 @@ type noted struct {
 	facts   Facts
 }
 
-// waiter is what waits for a save.
-type waiter struct {
-	since time.Time
-	done  func()
-	// told is set when it has lost its patience, and that was logged.
-	told bool
-}
-
-// expired reports whether it waited for something that is long over. Until then, one that has lost
-// its patience does not wait again for the next step of the same end.
-func (w waiter) expired(now time.Time) bool { return now.Sub(w.since) > savePeriod }
-
 // New returns a ledger, which does nothing before it is started.
 func New(options Options) *Ledger {
 	self := string(uuid.NewUUID())
@@ -114,8 +97,7 @@ func New(options Options) *Ledger {
 			reader: options.Live, writer: options.Writer, self: self,
 			key: types.NamespacedName{Namespace: options.Namespace, Name: ConfigMapName},
 		},
-		waiting: map[types.UID]waiter{},
-		wanted:  make(chan struct{}, 1),
+		wanted: make(chan struct{}, 1),
 	}
 }
 
@@ -153,6 +135,9 @@ func (l *Ledger) Start(ctx context.Context) error {
 			return nil
 		}
 		timer.Reset(savePeriod)
+		if err != nil {
+			timer.Reset(retryPeriod)
+		}
 	}
 }
 
@@ -176,10 +161,6 @@ func (l *Ledger) sleep(ctx context.Context, for_ time.Duration) bool {
 func (l *Ledger) eventuallyTakeOver(ctx context.Context) bool {
 	for {
 		err := l.takeOver(ctx)
-		l.mu.Lock()
-		// There may be nothing to save, or nobody who does for long.
-		l.release()
-		l.mu.Unlock()
 		if err == nil {
 			return true
 		}
@@ -201,18 +182,14 @@ func (l *Ledger) eventuallyTakeOver(ctx context.Context) bool {
 
 // fails notes that the account can neither be read nor saved now. It is for who holds the lock.
 func (l *Ledger) fails(now time.Time) {
-	l.failed = now
 	if l.failing.IsZero() {
 		l.failing = now
 	}
 }
 
-// leaveAlone keeps no account, and has nobody wait for one, until ctx ends.
+// leaveAlone keeps no account until ctx ends.
 func (l *Ledger) leaveAlone(ctx context.Context, newer error) {
 	l.options.Log.Error(newer, "Could not keep the ledger of resource seconds, which a newer release has saved")
-	l.mu.Lock()
-	l.off = true
-	l.mu.Unlock()
 	<-ctx.Done()
 }
 
@@ -256,8 +233,10 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 		}
 	}
 	book.catchUp(readings, func(uid types.UID) bool { return there[uid] }, known, now)
-	l.book, l.noted, l.failing, l.failed = book, map[types.UID]noted{}, time.Time{}, time.Time{}
-	l.want(fresh)
+	l.book, l.noted, l.failing = book, map[types.UID]noted{}, time.Time{}
+	if book.changes > 0 {
+		l.want()
+	}
 	return nil
 }
 
@@ -340,7 +319,11 @@ func (l *Ledger) note(wl *kueue.Workload, facts Facts, now time.Time) {
 		return
 	}
 	l.noted[wl.UID] = is
+	ran := l.book.runs(wl.UID)
 	l.book.Observe(Read(wl, facts), now, time.Time{})
+	if ran && !l.book.runs(wl.UID) {
+		l.want()
+	}
 }
 
 // leads reports whether there is a book.
@@ -358,82 +341,35 @@ func (l *Ledger) gone(uid types.UID) {
 		now := l.options.Clock.Now()
 		l.book.Gone(uid, now, now)
 	}
-	delete(l.waiting, uid)
 	delete(l.noted, uid)
 }
 
-// Keep returns 0 once what is known of a Workload is saved, so that it may change to one that does
-// not tell it any more. Until then it is saved soon, together with what else changed, and then is
-// called; whether that ever succeeds or not, the caller asks again after what Keep returns. It
-// does not wait for ever: an account is not worth an idle GPU.
-func (l *Ledger) Keep(ctx context.Context, wl *kueue.Workload, then func()) time.Duration {
-	return l.keep(ctx, wl, false, then)
-}
-
-// Leave is Keep for a Workload that is about to be gone, now that no pod is left.
-func (l *Ledger) Leave(ctx context.Context, wl *kueue.Workload, then func()) time.Duration {
-	return l.keep(ctx, wl, true, then)
-}
-
-func (l *Ledger) keep(ctx context.Context, wl *kueue.Workload, leaves bool, then func()) time.Duration {
-	facts := l.options.Facts(ctx, wl)
+// Leave takes note that no pod is left of a Workload that is about to be gone: then nothing tells any more when
+// its quota was given back.
+func (l *Ledger) Leave(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.off {
-		return 0
+	if l.book != nil && l.book.Leave(uid, l.options.Clock.Now()) {
+		l.want()
 	}
-	now := l.options.Clock.Now()
-	if l.book != nil {
-		l.note(wl, facts, now)
-		if leaves {
-			l.book.Leave(wl.UID, now)
-		}
-		if l.book.changedAt(wl.UID) <= l.kept {
-			delete(l.waiting, wl.UID)
-			return 0
-		}
-	}
-	l.want(true)
-	if now.Sub(l.failing) > patience && now.Sub(l.failed) < patience {
-		// Whoever waited since then has waited in vain.
-		return 0
-	}
-	w, waits := l.waiting[wl.UID]
-	if !waits || w.expired(now) {
-		w = waiter{since: now}
-	}
-	left := patience - now.Sub(w.since)
-	if left > 0 {
-		w.done = then
-	} else if !w.told {
-		l.options.Log.Info("Did not wait longer for the ledger of resource seconds to be saved", "workload", klog.KObj(wl))
-		w.told = true
-	}
-	l.waiting[wl.UID] = w
-	return max(left, 0)
 }
 
 // want has the book saved soon.
-func (l *Ledger) want(really bool) {
-	if !really {
-		return
-	}
+func (l *Ledger) want() {
 	select {
 	case l.wanted <- struct{}{}:
 	default:
 	}
 }
 
-// save saves what has changed, and tells those who wait for it. Somebody who waits is told of a
-// failure, too, and asks again.
+// save saves what has changed.
 func (l *Ledger) save(ctx context.Context) error {
 	l.mu.Lock()
 	if l.book != nil {
 		l.book.prune(l.options.Clock.Now())
 	}
 	if l.book == nil || l.book.changes == l.kept {
-		defer l.mu.Unlock()
-		l.release()
+		l.mu.Unlock()
 		return nil
 	}
 	now, upTo := l.options.Clock.Now(), l.book.changes
@@ -449,26 +385,10 @@ func (l *Ledger) save(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
-		l.saved, l.kept, l.failing, l.failed = now, max(l.kept, upTo), time.Time{}, time.Time{}
+		l.saved, l.kept, l.failing = now, max(l.kept, upTo), time.Time{}
 	} else if !errors.Is(err, context.Canceled) {
 		l.options.Log.Error(err, "Could not save the ledger of resource seconds")
 		l.fails(now)
 	}
-	l.release()
 	return err
-}
-
-// release tells everybody who waits, and forgets those who need not any more.
-func (l *Ledger) release() {
-	now := l.options.Clock.Now()
-	for uid, w := range l.waiting {
-		if w.done != nil {
-			w.done()
-		}
-		if l.book != nil && l.book.changedAt(uid) <= l.kept || w.expired(now) {
-			delete(l.waiting, uid)
-			continue
-		}
-		l.waiting[uid] = waiter{since: w.since, told: w.told}
-	}
 }

@@ -128,21 +128,46 @@ func TestOfTrainJob(t *testing.T) {
 // now is the second after noon that it is now.
 func now() int { return int(time.Since(noon).Seconds()) }
 
-func TestLedgerSavesOnceForAllWhoWait(t *testing.T) {
+func TestLedgerSavesSoonWhatEnds(t *testing.T) {
 	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		expect.Same(t, "Unexpected number of writes for the beginning", 1, s.writes)
-		told := 0
-		a, b := ofTrainJob("a").reserve(now()).evict(now()), ofTrainJob("b").reserve(now()).evict(now())
-		for _, o := range []object{a, b} {
-			expect.That(t, l.Keep(t.Context(), o.Workload, func() { told++ }) != 0, "What is not saved may change")
+		runs := func(uid types.UID) object { return ofTrainJob(uid).reserve(now()) }
+		writes := func(want int, when string) {
+			t.Helper()
+			pass(soonest + time.Millisecond)
+			expect.Same(t, "Unexpected writes "+when, want, s.writes-1)
 		}
-		pass(soonest + time.Millisecond)
-		expect.That(t, told == 2 && s.writes == 2, "Two wait: told %d times after %d writes, want 2 and 2", told, s.writes)
+		a, b := runs("a"), runs("b")
 		for _, o := range []object{a, b} {
-			expect.That(t, l.Keep(t.Context(), o.Workload, nil) == 0, "What is saved may not change")
+			l.observe(t.Context(), versioned(o, "1").Workload)
 		}
+		writes(0, "for two that begin")
+		for _, o := range []object{a, b} {
+			l.observe(t.Context(), versioned(object{o.DeepCopy()}.evict(now()), "2").Workload)
+		}
+		writes(1, "for two that are evicted")
+		l.Leave("a")
+		writes(2, "for one that is about to be gone")
+		l.Leave("a")
+		l.Leave("nobody")
+		writes(2, "for none")
 		pass(10 * savePeriod)
-		expect.That(t, s.writes == 2, "%d writes while nothing changes, want none", s.writes-2)
+		expect.Same(t, "Unexpected writes while nothing changes", 2, s.writes-1)
+	})
+}
+
+// What a run used is forgotten by its objects, so that a single refusal must not lose it.
+func TestLedgerSavesAgainWhatWasRefused(t *testing.T) {
+	leading(t, func(t *testing.T, s *stage, l *Ledger) {
+		o := ofTrainJob("a").reserve(now())
+		l.observe(t.Context(), versioned(o, "1").Workload)
+		s.refusing = errors.New("no")
+		l.observe(t.Context(), versioned(object{o.DeepCopy()}.evict(now()), "2").Workload)
+		pass(soonest + time.Millisecond)
+		s.refusing = nil
+		pass(retryPeriod)
+		saved, _, err := l.store.load(t.Context())
+		expect.That(t, err == nil && len(saved.Open) == 1, "%d holdings are saved, %v", len(saved.Open), err)
 	})
 }
 
@@ -191,21 +216,7 @@ func TestPauseBetweenSaves(t *testing.T) {
 	}
 }
 
-func TestLedgerIsNotWorthAnIdleGPU(t *testing.T) {
-	leading(t, func(t *testing.T, s *stage, l *Ledger) {
-		s.refusing = errors.New("no")
-		wl := ofTrainJob("a").reserve(now()).evict(now()).Workload
-		began, asked := time.Now(), make(chan struct{}, 100)
-		for l.Keep(t.Context(), wl, func() { asked <- struct{}{} }) > 0 {
-			<-asked
-		}
-		waited := time.Since(began)
-		expect.That(t, waited >= patience && waited <= patience+2*soonest,
-			"Quota waits %s for a ledger that cannot be saved, want %s", waited, patience)
-	})
-}
-
-func TestLedgerThatIsNeverReadDoesNotHoldQuota(t *testing.T) {
+func TestLedgerThatIsNeverReadSaysSo(t *testing.T) {
 	for name, read := range map[string]func(context.Context) error{
 		"the API server refuses": func(context.Context) error { return errors.New("no") },
 		"the API server hangs": func(ctx context.Context) error {
@@ -225,17 +236,10 @@ func TestLedgerThatIsNeverReadDoesNotHoldQuota(t *testing.T) {
 					},
 				})
 				stop := lead(t, l)
-				wl := ofTrainJob("a").reserve(now()).evict(now()).Workload
-				began, told := time.Now(), 0
-				for wait := l.Keep(t.Context(), wl, func() { told++ }); wait > 0; wait = l.Keep(t.Context(), wl, func() { told++ }) {
-					time.Sleep(wait)
-				}
-				expect.Same(t, "Quota waits for a ledger that cannot be read", patience, time.Since(began))
-				pass(soonest + saveTimeout)
-				expect.That(t, told != 0 && reads >= 2, "Who waits is told %d times after %d reads, want to be told at every one", told, reads)
+				pass(3 * saveTimeout)
 				unsaved, tries := l.unsaved()
-				expect.That(t, tries && unsaved >= patience,
-					"It tells for %s, leading: %t, that it cannot be saved; want %s or longer", unsaved, tries, patience)
+				expect.That(t, tries && unsaved > saveTimeout && reads >= 2,
+					"After %d reads it tells for %s, leading: %t, that it cannot be saved", reads, unsaved, tries)
 				stop()
 			})
 		})
@@ -284,23 +288,6 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 	})
 }
 
-func TestLedgerForgetsWhoWaited(t *testing.T) {
-	leading(t, func(t *testing.T, s *stage, l *Ledger) {
-		s.refusing = errors.New("no")
-		wl := ofTrainJob("a").reserve(now()).evict(now())
-		l.Keep(t.Context(), wl.Workload, nil)
-		time.Sleep(patience)
-		expect.Same(t, "Quota waits for longer", 0, l.Keep(t.Context(), wl.Workload, nil))
-		expect.Same(t, "The next step waits for longer", 0, l.Keep(t.Context(), wl.Workload, nil))
-		time.Sleep(2 * soonest)
-		expect.Same(t, "Another one waits although saves have failed for longer than that", 0, l.Keep(t.Context(), ofTrainJob("b").reserve(now()).evict(now()).Workload, nil))
-		s.refusing = nil
-		pass(savePeriod)
-		expect.That(t, len(l.waiting) == 0, "What is saved is waited for")
-		expect.Same(t, "Saves succeed again, and an end does not wait for them", patience, l.Keep(t.Context(), ofTrainJob("c").reserve(now()).evict(now()).Workload, nil))
-	})
-}
-
 func TestLedgerOfAnotherLeaderIsNotOverwritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
@@ -317,7 +304,7 @@ func TestLedgerOfAnotherLeaderIsNotOverwritten(t *testing.T) {
 		stopLatter := lead(t, latter)
 		latter.observe(t.Context(), versioned(object{running.DeepCopy()}.evict(now()).release(now()), "1000").Workload)
 		stopLatter()
-		former.Keep(t.Context(), versioned(object{running.DeepCopy()}.evict(now()), "999").Workload, nil)
+		former.observe(t.Context(), versioned(object{running.DeepCopy()}.evict(now()), "999").Workload)
 		pass(2 * soonest)
 		stopFormer()
 
@@ -372,7 +359,6 @@ func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 		s := newStage(t, saved(data))
 		l, _ := s.ledger()
 		stop := lead(t, l)
-		expect.Same(t, "Quota waits for a ledger that is not kept", 0, l.Keep(t.Context(), ofTrainJob("a").reserve(now()).evict(now()).Workload, nil))
 		pass(2 * savePeriod)
 		_, leads := l.tell()
 		expect.That(t, !leads, "It tells series")
@@ -451,16 +437,4 @@ func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 		}
 	}
 	return sums
-}
-
-// A single request that failed long ago says nothing of the next.
-func TestLedgerIsWaitedForAfterOneFailure(t *testing.T) {
-	leading(t, func(t *testing.T, s *stage, l *Ledger) {
-		s.refusing = errors.New("no")
-		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
-		pass(savePeriod + soonest)
-		s.refusing = nil
-		time.Sleep(2 * patience)
-		expect.Same(t, "An end does not wait", patience, l.Keep(t.Context(), ofTrainJob("b").reserve(now()).evict(now()).Workload, nil))
-	})
 }

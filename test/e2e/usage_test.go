@@ -3,17 +3,25 @@
 package e2e
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -55,16 +63,20 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 			case <-time.After(rand.N(2 * time.Second)):
 			case <-ctx.Done():
 			}
+			w.eventuallySaved(ctx)
 			w.killManager(ctx)
 		}
 		gone := w.Job("gone").GPUs("8").Priority(w.Name("high")).Obj()
 		w.eventuallyCreate(ctx, gone)
 		w.EventuallyRuns(ctx, "gone", 1, onH100)
+		uid := w.Workload(ctx, "gone").UID
 		Expect(w.Delete(ctx, gone)).To(Succeed())
 		w.EventuallyGone(ctx, gone)
+		w.eventuallySaved(ctx, uid)
 		for i := range jobs {
 			w.eventuallyFinished(ctx, fmt.Sprintf("job-%d", i))
 			if i%4 == 1 {
+				w.eventuallySaved(ctx)
 				w.killManager(ctx)
 			}
 		}
@@ -99,6 +111,45 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 		AddReportEntry("seconds of 8 GPUs", want)
 	}, SpecTimeout(15*time.Minute))
 })
+
+// eventuallySaved waits until the manager has saved that runs end: of those that are evicted now, and of more Workloads.
+// What a manager has heard of in its last seconds alone is lost with it.
+func (w *site) eventuallySaved(ctx context.Context, more ...types.UID) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var cm corev1.ConfigMap
+		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: "kueue-trainer-system", Name: ledger.ConfigMapName}, &cm)).To(Succeed())
+		zip, err := gzip.NewReader(bytes.NewReader(cm.BinaryData["ledger.json.gz"]))
+		g.Expect(err).NotTo(HaveOccurred())
+		var saved struct {
+			Open []struct {
+				UID   types.UID
+				Spans []struct{ Phase string }
+			}
+			Closed []struct{ UID types.UID }
+		}
+		g.Expect(json.NewDecoder(zip).Decode(&saved)).To(Succeed())
+		runs, ended := map[types.UID]bool{}, map[types.UID]bool{}
+		for _, h := range saved.Open {
+			ends := h.Spans[len(h.Spans)-1].Phase == metrics.PhaseStopping
+			runs[h.UID], ended[h.UID] = !ends, ends
+		}
+		for _, c := range saved.Closed {
+			ended[c.UID] = ended[c.UID] || !runs[c.UID]
+		}
+		var workloads kueue.WorkloadList
+		g.Expect(w.List(ctx, &workloads, client.InNamespace(w.Namespace))).To(Succeed())
+		wanted := slices.Clone(more)
+		for _, wl := range workloads.Items {
+			if apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted) {
+				wanted = append(wanted, wl.UID)
+			}
+		}
+		for _, uid := range wanted {
+			g.Expect(ended[uid]).To(BeTrue(), "Workload %s", uid)
+		}
+	}).Should(Succeed())
+}
 
 // killManager kills the manager and starts it again.
 func (w *site) killManager(ctx context.Context) {

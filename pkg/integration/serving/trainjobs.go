@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -66,18 +65,6 @@ func (a *TrainJobs) Requeue(ctx context.Context) error {
 		queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
 	}
 	return nil
-}
-
-// RequeueOne has one TrainJob looked at, before all of a lower priority.
-func (a *TrainJobs) RequeueOne(name types.NamespacedName, priority int) {
-	request := reconcile.Request{NamespacedName: name}
-	switch queue := a.started().(type) {
-	case nil:
-	case priorityqueue.PriorityQueue[reconcile.Request]:
-		queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
-	default:
-		queue.Add(request)
-	}
 }
 
 // Told remembers which TrainJobs were told why the manager does nothing for them.
