@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/doctor"
@@ -52,7 +53,13 @@ const example = `  # Why does it wait?
 
 // NewCommand returns the plugin's root command, with kubectl's usual flags.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true).WithWarningPrinter(streams)}
+	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
+	// What webhooks warn of is said as by kubectl.
+	warnings := rest.NewWarningWriter(streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
+		config.WarningHandler = warnings
+		return config
+	}
 	root := &cobra.Command{
 		Use:           "kubectl-trainjob",
 		Short:         "TrainJobs under Kueue's quotas",

@@ -98,7 +98,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 				g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)).To(BeTrue(), "admitted again")
 			}).Should(Succeed())
 			w.eventuallyEvicted(ctx, "stuck", kueue.WorkloadDeactivated+"DueToRequeuingLimitExceeded")
-			Expect(w.Workload(ctx, "stuck").Spec.Active).To(HaveValue(BeFalse()))
+			Eventually(ctx, func() *bool { return w.Workload(ctx, "stuck").Spec.Active }).Should(HaveValue(BeFalse()), "when its pods are gone")
 			Eventually(ctx, func(g Gomega) {
 				g.Expect(w.TrainJob(ctx, "stuck").Spec.Suspend).To(HaveValue(BeTrue()))
 				g.Expect(w.Pods(ctx, "stuck")).To(BeEmpty())
