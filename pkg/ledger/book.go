@@ -186,6 +186,16 @@ func older(a, b string) bool {
 	return err == nil && order < 0
 }
 
+// forgotten reports whether the objects of a run are about to forget what it used: it is stopped before its end.
+func (b *Book) forgotten() bool {
+	for _, h := range b.open {
+		if h.last().Phase == metrics.PhaseStopping && (h.Outcome == metrics.OutcomeLost || h.Outcome == metrics.OutcomeDeleted) {
+			return true
+		}
+	}
+	return false
+}
+
 // Totals returns what was held until now, by phase, and the ended runs of it, by outcome.
 func (b *Book) Totals(now time.Time) (held, ended map[slot]float64) {
 	held = maps.Clone(b.held)

@@ -84,7 +84,9 @@ func (h *history) comesBack() {
 	c := expect.Must(decode(h.saved))(h.t)
 	h.book, h.up = c.book(at(h.now)), true
 	h.book.catchUp(h.readings(), h.there, c.Saved, at(h.now))
-	h.save()
+	if h.book.forgotten() {
+		h.save()
+	}
 }
 
 // ended takes note of the truth of a run.

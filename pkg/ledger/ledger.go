@@ -234,7 +234,7 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 	}
 	book.catchUp(readings, func(uid types.UID) bool { return there[uid] }, known, now)
 	l.book, l.noted, l.failing = book, map[types.UID]noted{}, time.Time{}
-	if book.changes > 0 {
+	if fresh || book.forgotten() {
 		l.want()
 	}
 	return nil

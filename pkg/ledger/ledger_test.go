@@ -137,22 +137,25 @@ func TestLedgerSavesSoonWhatEnds(t *testing.T) {
 			pass(soonest + time.Millisecond)
 			expect.Same(t, "Unexpected writes "+when, want, s.writes-1)
 		}
-		a, b := runs("a"), runs("b")
-		for _, o := range []object{a, b} {
+		a, b, c := runs("a"), runs("b"), runs("c")
+		for _, o := range []object{a, b, c} {
 			l.observe(t.Context(), versioned(o, "1").Workload)
 		}
-		writes(0, "for two that begin")
-		for _, o := range []object{a, b} {
-			l.observe(t.Context(), versioned(object{o.DeepCopy()}.evict(now()), "2").Workload)
-		}
-		writes(1, "for two that are evicted")
+		writes(0, "for three that begin")
+		evict := func(o object) { l.observe(t.Context(), versioned(object{o.DeepCopy()}.evict(now()), "2").Workload) }
+		evict(a)
+		synctest.Wait()
+		expect.Same(t, "Unexpected writes for one that is evicted", 1, s.writes-1)
+		evict(b)
+		evict(c)
+		writes(2, "for two that are evicted soon after")
 		l.Leave("a")
-		writes(2, "for one that is about to be gone")
+		writes(3, "for one that is about to be gone")
 		l.Leave("a")
 		l.Leave("nobody")
-		writes(2, "for none")
+		writes(3, "for none")
 		pass(10 * savePeriod)
-		expect.Same(t, "Unexpected writes while nothing changes", 2, s.writes-1)
+		expect.Same(t, "Unexpected writes while nothing changes", 3, s.writes-1)
 	})
 }
 

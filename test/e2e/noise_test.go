@@ -64,20 +64,28 @@ var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", 
 
 	It("are fewer with the configuration that doctor prints", func(ctx context.Context) {
 		before := kueueIntegrations(ctx)
+		configureKueue(ctx, map[string]any{"integrations": withJobSets(ctx)})
 		stdout, stderr, code := plugin(ctx, "doctor", "configmap", "kueue", "--without-jobsets")
 		Expect(code).To(BeZero(), stderr)
 		var printed corev1.ConfigMap
 		Expect(yaml.UnmarshalStrict([]byte(stdout), &printed)).To(Succeed())
-		before["frameworks"] = slices.DeleteFunc(before["frameworks"], func(name string) bool { return name == jobSetFramework })
 		Expect(integrationsOf(printed)).To(Equal(before))
 	}, SpecTimeout(specTimeout))
 })
 
-// kueueWithout restarts Kueue with integrations left out, and so that it gives all that is made in
-// the spec's namespace a queue; and makes the queues.
-func (w *site) kueueWithout(ctx context.Context, left ...string) {
+// withJobSets are Kueue's integrations where people queue JobSets, too.
+func withJobSets(ctx context.Context) map[string][]string {
 	GinkgoHelper()
 	integrations := kueueIntegrations(ctx)
+	integrations["frameworks"] = append(integrations["frameworks"], jobSetFramework)
+	return integrations
+}
+
+// kueueWithout restarts Kueue with JobSets among its integrations but for what is left out, and so that it gives all
+// that is made in the spec's namespace a queue; and makes the queues.
+func (w *site) kueueWithout(ctx context.Context, left ...string) {
+	GinkgoHelper()
+	integrations := withJobSets(ctx)
 	for list, names := range integrations {
 		integrations[list] = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(left, name) })
 	}

@@ -19,6 +19,7 @@ import (
 // Names of Kueue's configuration for who integrates TrainJobs.
 const (
 	inTreeFramework   = "trainer.kubeflow.org/trainjob"
+	jobSetFramework   = "jobset.x-k8s.io/jobset"
 	externalFramework = "TrainJob.v1alpha1.trainer.kubeflow.org"
 	inTreeKind        = "TrainJob.trainer.kubeflow.org"
 )
@@ -123,13 +124,14 @@ func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 	})
 }
 
-// ExternalTrainJobs tells a configuration of Kueue that TrainJobs are managed outside.
+// ExternalTrainJobs tells a configuration of Kueue that TrainJobs are managed outside, as docs/install.md has it:
+// nobody queues JobSets of his own.
 func ExternalTrainJobs(config map[string]any) error {
 	frameworks, _, err := unstructured.NestedStringSlice(config, "integrations", "frameworks")
 	if err != nil {
 		return err
 	}
-	frameworks = slices.DeleteFunc(frameworks, func(f string) bool { return f == inTreeFramework })
+	frameworks = slices.DeleteFunc(frameworks, func(f string) bool { return f == inTreeFramework || f == jobSetFramework })
 	fields(config).set([]any{externalFramework}, "integrations", "externalFrameworks")
 	return unstructured.SetNestedStringSlice(config, frameworks, "integrations", "frameworks")
 }
