@@ -147,9 +147,11 @@ func inadmissible(wl *kueue.Workload) notice {
 	if kueuelib.IsFinished(wl) || reserved == nil || reserved.Status != metav1.ConditionFalse {
 		return notice{}
 	}
-	if _, is := held.From(string(wl.Spec.QueueName)); is && strings.HasSuffix(reserved.Message, "doesn't exist") {
-		// Held by its user, who knows. A LocalQueue that is there after all has its own troubles.
-		return notice{}
+	if missing, is := strings.CutSuffix(strings.TrimPrefix(reserved.Message, "LocalQueue "), " doesn't exist"); is {
+		// Held by its user, who knows, or was until now. A LocalQueue that is there after all has its own troubles.
+		if _, is := held.From(missing); is {
+			return notice{}
+		}
 	}
 	switch reserved.Reason {
 	case kueue.WorkloadInadmissible, kueue.WorkloadQuotaReservedReasonMisconfigured, kueue.WorkloadQuotaReservedReasonSuspended:

@@ -119,6 +119,9 @@ func TestNoticeOf(t *testing.T) {
 				unreserved(kueue.WorkloadInadmissible, "LocalQueue q.held doesn't exist"),
 			},
 		},
+		"held until now, as Kueue saw it last": {
+			workload: changes{unreserved(kueue.WorkloadInadmissible, "LocalQueue q.held doesn't exist")},
+		},
 		"a stopped LocalQueue with the name of what is held": {
 			workload: changes{
 				func(wl *kueue.Workload) { wl.Spec.QueueName = "q.held" },

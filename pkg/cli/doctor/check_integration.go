@@ -233,11 +233,25 @@ func (f *Facts) selected(selector labels.Selector, name string) (selected, known
 	return selector.Matches(labels.Set(f.Namespaces[i].Labels)), true
 }
 
+// leftOut reports whether Kueue is known to leave a namespace alone: then so does everybody.
+func (f *Facts) leftOut(namespace string) bool {
+	_, settings, err := f.settingsInForce()
+	if err != nil {
+		return false
+	}
+	selected, known := f.selected(settings.NamespaceSelector(), namespace)
+	return known && !selected
+}
+
 // unmanagedQueues finds namespaces with queues that Kueue leaves alone.
 func unmanagedQueues(f *Facts) []Finding {
 	_, settings, err := f.settingsInForce()
 	if err != nil {
 		return nil
+	}
+	effect := "Its TrainJobs run at once, outside of all quotas, whatever queue they name."
+	if pod, _ := kueueconfig.Behind(f.configMap(kueuePart), f.Pods, f.Now); pod != nil {
+		effect = "When Kueue is restarted, its TrainJobs run at once, outside of all quotas, whatever queue they name."
 	}
 	var findings []Finding
 	for i := range f.LocalQueues {
@@ -251,7 +265,7 @@ func unmanagedQueues(f *Facts) []Finding {
 			Severity: Warning, Reason: "NamespaceNotManaged", Object: where,
 			Problem: fmt.Sprintf("It has LocalQueue %s, and managedJobsNamespaceSelector (%s) leaves it out.",
 				queue.Name, metav1.FormatLabelSelector(settings.ManagedJobsNamespaceSelector)),
-			Effect:   "Its TrainJobs run at once, outside of all quotas, whatever queue they name.",
+			Effect:   effect,
 			Advice:   "Label the namespace so that the selector takes it in, see docs/namespaces.md, or delete the queue:",
 			Commands: []string{cmp.Or(settings.LabelCommand(queue.Namespace), fmt.Sprintf("kubectl -n %s delete localqueue %s", queue.Namespace, queue.Name))},
 		})

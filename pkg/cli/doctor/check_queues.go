@@ -11,6 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/held"
 )
 
 // localQueuesToNowhere finds LocalQueues whose ClusterQueue does not exist.
@@ -71,6 +72,23 @@ func inactive(cq *kueue.ClusterQueue, active *metav1.Condition) Finding {
 		finding.Commands = append([]string{"kubectl get admissionchecks"}, finding.Commands...)
 	}
 	return finding
+}
+
+// queuesOfHeld finds LocalQueues by the name that keeps TrainJobs out of another one: they admit what is held.
+func queuesOfHeld(f *Facts) []Finding {
+	var findings []Finding
+	for i := range f.LocalQueues {
+		q := &f.LocalQueues[i]
+		if queue, is := held.From(q.Name); is {
+			findings = append(findings, Finding{
+				Severity: Warning, Reason: "LocalQueueOfHeld", Object: object("LocalQueue", q.Namespace, q.Name),
+				Problem:  fmt.Sprintf("By this name kubectl trainjob hold and stop keep TrainJobs out of LocalQueue %s.", queue),
+				Effect:   "TrainJobs that are held or stopped are admitted by it.",
+				Commands: []string{fmt.Sprintf("kubectl -n %s delete localqueue %s", q.Namespace, q.Name)},
+			})
+		}
+	}
+	return findings
 }
 
 // stoppedLocalQueues finds LocalQueues that an admin has stopped.

@@ -23,6 +23,9 @@ import (
 // explained are reasons that are findings of their own, about the queue.
 var explained = []string{"ClusterQueueMissing", "ClusterQueueStopped", "ClusterQueueInactive", "LocalQueueStopped"}
 
+// meant are reasons that a job's user has brought about, and may end.
+var meant = []string{"Held"}
+
 // blamed are reasons for which a controller is to blame, not the job or its queue.
 var blamed = []string{"NobodyReacts", "KueueSilent", "NotStarted", "PodsMissing"}
 
@@ -47,7 +50,7 @@ func stuckTrainJobs(f *Facts) []Finding {
 		state := explain.StateOf(read(job))
 		key := alike{job.Namespace, state.Reason, state.Cause}
 		switch {
-		case !state.Stuck && !slices.Contains(holding, state.Reason) || slices.Contains(explained, state.Reason):
+		case !state.Stuck && !slices.Contains(holding, state.Reason) || slices.Contains(slices.Concat(explained, meant), state.Reason):
 		case found[key] == nil:
 			found[key] = stuckFinding(job, state)
 			order = append(order, found[key])

@@ -216,7 +216,7 @@ func webhookPolicies(f *Facts) []Finding {
 				Commands: []string{w.replace("reinvocationPolicy", string(admissionregistrationv1.IfNeededReinvocationPolicy))},
 			})
 		}
-		if w.narrowed || !seesTrainJobs(w) {
+		if w.narrowed || !seesTrainJobs(w) || narrows(w.namespaces) && !f.managedBy(w.namespaces) {
 			findings = append(findings, Finding{
 				Severity: Error, Reason: "WebhookScope", Object: w.object(),
 				Problem:  fmt.Sprintf("Webhook %s is not asked about every TrainJob: its rules, selectors or matchConditions were changed.", w.name),
@@ -226,6 +226,13 @@ func webhookPolicies(f *Facts) []Finding {
 		}
 	}
 	return findings
+}
+
+// managedBy reports whether a selector is the one by which Kueue manages namespaces, as docs/namespaces.md gives it to the
+// chart as well.
+func (f *Facts) managedBy(selector *metav1.LabelSelector) bool {
+	_, settings, err := f.settingsInForce()
+	return err == nil && metav1.FormatLabelSelector(selector) == metav1.FormatLabelSelector(settings.ManagedJobsNamespaceSelector)
 }
 
 // replace is the command that sets a field of the webhook.

@@ -52,6 +52,7 @@ var checks = []check{
 	{"every LocalQueue leads to a ClusterQueue", []Kind{localQueues, clusterQueues}, localQueuesToNowhere, nil},
 	{"ClusterQueues are active", []Kind{clusterQueues}, inactiveClusterQueues, nil},
 	{"LocalQueues are not stopped", []Kind{localQueues}, stoppedLocalQueues, nil},
+	{"no LocalQueue admits TrainJobs that are held", []Kind{localQueues}, queuesOfHeld, nil},
 	{"no TrainJob is stuck", []Kind{trainJobs, workloads, jobSets, jobs, pods, localQueues, clusterQueues, flavors, nodes, schedulerView, crds}, stuckTrainJobs, nil},
 	{"nothing holds an admission gate that nobody takes away", []Kind{trainJobs, jobSets, jobs, pods, mutating, validating, deployments, trainJobProbe}, leftGates, nil},
 	{"every Workload of a TrainJob has its TrainJob", []Kind{trainJobs, workloads}, orphans, nil},

@@ -270,6 +270,12 @@ func TestWebhooks(t *testing.T) {
 			},
 			want: one(Error, "WebhookScope", ourMutating, applyWebhook),
 		},
+		"those are left out that Kueue leaves out": {
+			change: func(f *Facts) {
+				withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}")(f)
+				f.Mutating[3].Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+			},
+		},
 		"a condition is added": {
 			change: func(f *Facts) {
 				f.Mutating[3].Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "mine", Expression: "false"}}
@@ -323,6 +329,13 @@ func TestConfiguration(t *testing.T) {
 		"a webhook without effect": {
 			change: func(f *Facts) { f.Probes.Job = &trainjob.TrainJob{} },
 			want:   one(Error, "WebhookWithoutEffect", ourMutating, managerPart.logs(), applyWebhook),
+		},
+		"a webhook without effect where Kueue manages nothing": {
+			change: func(f *Facts) {
+				withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}")(f)
+				f.Namespaces = append(f.Namespaces, *kit.Namespace("left-out"))
+				f.Probes.Job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "left-out"}}
+			},
 		},
 		"TrainJob in both lists": {
 			change: withKueue("integrations: {frameworks: [trainer.kubeflow.org/trainjob], " + externalListed + "}"),
@@ -470,6 +483,10 @@ func TestQueues(t *testing.T) {
 				inactive("Stopped")(f)
 			},
 			want: one(Warning, "ClusterQueueStopped", "ClusterQueue gpus", `kubectl patch clusterqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
+		},
+		"a LocalQueue that admits what is held": {
+			change: func(f *Facts) { f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "queue.held", "gpus")) },
+			want:   one(Warning, "LocalQueueOfHeld", "LocalQueue jobs/queue.held", "kubectl -n jobs delete localqueue queue.held"),
 		},
 		"a stopped LocalQueue": {
 			change: func(f *Facts) { f.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) },
@@ -650,6 +667,9 @@ func TestStuckTrainJobs(t *testing.T) {
 	const want = "The TrainJob asks for queue queue and has no Workload after 60m: nobody queues it. So is 1 more in the namespace for the same reason: b."
 	expect.Same(t, "Unexpected problem", want, problem)
 	f.managerConfig("waitForJobSet: 2h")
+	finds(t, f)
+
+	f.TrainJobs[1].Labels["kueue.x-k8s.io/queue-name"] = "queue.held"
 	finds(t, f)
 
 	f.TrainJobs[0].Labels["kueue.x-k8s.io/priority-class"] = "urgent"

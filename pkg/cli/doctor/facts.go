@@ -165,6 +165,8 @@ func (f *Facts) integrates() integration {
 	switch {
 	case job == nil:
 		return unknown
+	case !job.Suspended() && f.leftOut(job.Namespace):
+		return unknown
 	case !job.Suspended():
 		return nobody
 	case holdsGate(job):

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -25,9 +26,10 @@ type webhook struct {
 	rules        []admissionregistrationv1.RuleWithOperations
 	failure      admissionregistrationv1.FailurePolicyType
 	reinvocation admissionregistrationv1.ReinvocationPolicyType
-	// narrowed is set when the webhook is not asked about every object of its rules, those
-	// that are being deleted aside.
-	narrowed bool
+	// narrowed is set when the webhook is not asked about every object of its rules in the namespaces that it is for,
+	// those that are being deleted aside.
+	narrowed   bool
+	namespaces *metav1.LabelSelector
 }
 
 func (w webhook) object() string { return object(w.kind, "", w.configuration) }
@@ -73,7 +75,7 @@ func validatingWebhook(configuration string, index int, w admissionregistrationv
 		kind: "ValidatingWebhookConfiguration", configuration: configuration, index: index, part: partOf(configuration),
 		name: w.Name, client: w.ClientConfig, rules: w.Rules,
 		failure:  ptr.Deref(w.FailurePolicy, admissionregistrationv1.Fail),
-		narrowed: conditional(w.MatchConditions) || narrows(w.NamespaceSelector) || narrows(w.ObjectSelector),
+		narrowed: conditional(w.MatchConditions) || narrows(w.ObjectSelector), namespaces: w.NamespaceSelector,
 	}
 }
 

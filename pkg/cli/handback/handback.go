@@ -150,9 +150,19 @@ func Free(ctx context.Context, c client.Client, out io.Writer, of Of) error {
 		return err
 	}
 	var failures error
+	unwritable := map[types.UID]bool{}
+	if !of.Placed {
+		if unwritable, err = respelt(ctx, c, of.Namespace); err != nil {
+			return err
+		}
+	}
 	changed := 0
 	for i := range jobs {
 		what, err := h.handBack(ctx, &jobs[i])
+		if err == nil && unwritable[jobs[i].UID] && h.waits(&jobs[i]) {
+			err = createAgain(&jobs[i], "its spec.trainer has amounts as numbers, such as nvidia.com/gpu: 8, which the in-tree integration "+
+				"writes as text, and the field is immutable: that would admit it and never start it")
+		}
 		failures = errors.Join(failures, err)
 		if what != "" && err == nil {
 			fmt.Fprintf(out, "trainjob %s/%s: %s\n", jobs[i].Namespace, jobs[i].Name, what)
@@ -245,6 +255,18 @@ func (h *handBack) handBack(ctx context.Context, job *trainjob.TrainJob) (string
 	return "", nil
 }
 
+// createAgain says what to do with a TrainJob that nobody can start.
+func createAgain(job *trainjob.TrainJob, why string) error {
+	return fmt.Errorf("TrainJob %s/%s has to be created again (kubectl -n %s get trainjob %s -o yaml | kubectl replace --force -f -): %s",
+		job.Namespace, job.Name, job.Namespace, job.Name, why)
+}
+
+// waits reports whether a TrainJob is in a queue, and for others to start.
+func (h *handBack) waits(job *trainjob.TrainJob) bool {
+	return job.DeletionTimestamp.IsZero() && !job.Finished() && job.Suspended() &&
+		(job.Labels[kueueconstants.QueueLabel] != "" || h.field.Has(&job.Spec))
+}
+
 // makeEntry adds the manager's entry, empty, to a TrainJob in a queue that has none: one that waits for another cluster
 // was created without, and one may have lost it to a setEntry that was stopped. The in-tree integration starts no job
 // that has none (RunWithPodSetsInfo).
@@ -294,8 +316,7 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 	}
 	err = h.setEntry(ctx, job, placements)
 	if apierrors.IsInvalid(err) {
-		return false, fmt.Errorf("TrainJob %s cannot be changed any more, so the in-tree integration could not start it either; "+
-			"create it again: kubectl -n %s get trainjob %s -o yaml | kubectl replace --force -f - (%w)", key, job.Namespace, job.Name, err)
+		return false, createAgain(job, "it cannot be changed any more, so the in-tree integration could not start it either: "+err.Error())
 	}
 	if err != nil {
 		return false, fmt.Errorf("removing the gate from the entry of TrainJob %s: %w", key, err)

@@ -7,12 +7,15 @@ package hold
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 const holdLong = `Keep TrainJobs that wait from being admitted, until they are resumed.
@@ -91,6 +94,9 @@ func newCommand(v verb, flags cluster.Flags, streams genericiooptions.IOStreams)
 			if err != nil {
 				return err
 			}
+			if err := managed(cmd.Context(), c, namespace); err != nil {
+				return err
+			}
 			a := &actor{client: c, verb: v, namespace: namespace, out: streams.Out, timeout: timeout}
 			return a.all(cmd.Context(), args)
 		},
@@ -100,6 +106,18 @@ func newCommand(v verb, flags cluster.Flags, streams genericiooptions.IOStreams)
 		cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait for the quota to be given back")
 	}
 	return cmd
+}
+
+// managed returns an error where a queued TrainJob of the namespace would start at once: nobody would bring back what is
+// stopped, nor stop what is held. Where that cannot be asked, the write itself tells.
+func managed(ctx context.Context, c client.Client, namespace string) error {
+	job, err := trainjob.DryRun(ctx, c, namespace, trainjob.ProbeQueue)
+	if err != nil || job.Suspended() {
+		return nil
+	}
+	return fmt.Errorf("nobody looks after the queues of TrainJobs in namespace %s: Kueue leaves it out (managedJobsNamespaceSelector; "+
+		"an admin can label it), or kueue-trainer is not installed; to stop or start a TrainJob outside of all quotas, set its spec.suspend: "+
+		"kubectl -n %s patch trainjob NAME --type=merge -p '{\"spec\":{\"suspend\":true}}'", namespace, namespace)
 }
 
 // all goes on with the others where one fails.

@@ -58,7 +58,7 @@ func keepsWorkload(t, old *trainjob.TrainJob) field.ErrorList {
 // queueUnmanaged warns who creates a TrainJob with a queue in a namespace that Kueue does not manage: it starts at once.
 func (r *review) queueUnmanaged(ctx context.Context) []string {
 	queue := jobframework.QueueNameForObject(r.job)
-	if r.old != nil || queue == "" {
+	if r.old != nil || queue == "" || queue == trainjob.ProbeQueue {
 		return nil
 	}
 	if managed, err := r.Queues.ManagesNamespace(ctx, r.job.Namespace); err != nil || managed {
