@@ -83,6 +83,8 @@ func TestApply(t *testing.T) {
 					Affinity:         object{"podAffinity": object{}},
 					Tolerations:      []object{{"key": "nvidia.com/gpu", "operator": "Exists"}},
 					SchedulingGates:  []object{{"name": "example.com/wait"}},
+
+					TerminationGracePeriodSeconds: ptr.To[int64](30),
 				},
 			})},
 			want: beforePod + `{"metadata":{"labels":{"team":"ml"}},"spec":{
@@ -98,7 +100,8 @@ func TestApply(t *testing.T) {
 				"nodeSelector":{"pool":"gpu"},
 				"affinity":{"podAffinity":{}},
 				"tolerations":[{"key":"nvidia.com/gpu","operator":"Exists"}],
-				"schedulingGates":[{"name":"example.com/wait"}]}}` + afterPod,
+				"schedulingGates":[{"name":"example.com/wait"}],
+				"terminationGracePeriodSeconds":30}}` + afterPod,
 		},
 		"metadata of the JobSet and of a Job": {
 			options: []Option{RuntimePatch{&TrainingRuntimeSpecPatch{&JobSetTemplatePatch{

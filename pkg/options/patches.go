@@ -65,6 +65,8 @@ type (
 		Affinity           map[string]any    `json:"affinity,omitzero"`
 		Tolerations        []map[string]any  `json:"tolerations,omitempty"`
 		SchedulingGates    []map[string]any  `json:"schedulingGates,omitempty"`
+		// TerminationGracePeriodSeconds is of Trainer 2.3 and later.
+		TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
 	}
 
 	// ContainerPatch patches the container of this name, which the runtime must have.

@@ -81,13 +81,15 @@ func trainJobLink(f *Facts) Link {
 	switch {
 	case f.Job.Finished():
 		l.State = string(finished(f).Phase)
+	case f.Job.Suspended() && f.Workload == nil && unmanaged(f) != nil:
+		l.State = "Suspended"
 	case f.Job.Suspended() && f.Workload == nil:
 		l.State, l.WaitsFor = "Suspended", "a Workload"
 	case f.Job.Suspended() && kueuelib.IsFinished(f.Workload):
 		l.State, l.WaitsFor = "Suspended", "a Workload that is not finished"
 	case f.Job.Suspended() && !kueuelib.IsAdmitted(f.Workload):
 		l.State, l.WaitsFor = "Suspended", "the admission of its Workload"
-	case f.Job.Suspended() && f.condition(kueue.WorkloadEvicted) != nil:
+	case f.Job.Suspended() && (f.condition(kueue.WorkloadEvicted) != nil || f.isHeld()):
 		l.State, l.WaitsFor = "Suspended", "the pods of its former run to go"
 	case f.Job.Suspended():
 		l.State, l.WaitsFor = "Suspended", "kueue-trainer to start it"
@@ -101,7 +103,7 @@ func workloadLink(f *Facts) Link {
 	l := Link{Depth: 1, Kind: "Workload"}
 	if f.Workload == nil {
 		l.Name, l.State = "-", "Missing"
-		if f.queueName() != "" && !f.Job.Finished() {
+		if f.queueName() != "" && !f.Job.Finished() && unmanaged(f) == nil {
 			l.WaitsFor = "kueue-trainer to make it"
 		}
 		return l

@@ -31,6 +31,21 @@ func TestChain(t *testing.T) {
 				{Depth: 1, Kind: "Workload", Name: "-", State: "Missing", WaitsFor: "kueue-trainer to make it"}, noJobSet,
 			},
 		},
+		"in a namespace that Kueue does not manage": {
+			scene: changes{withoutWorkload, warned("NamespaceNotManaged", "names queue gpus")},
+			want: []Link{
+				{Kind: "TrainJob", Name: "llm", State: "Suspended"}, {Depth: 1, Kind: "Workload", Name: "-", State: "Missing"}, noJobSet,
+			},
+		},
+		"stopped by its user": {
+			scene: changes{taken("h100", 3), ofH100, admitted, func(s *scene) {
+				s.Job.Spec.Suspend, s.Job.Labels["kueue.x-k8s.io/queue-name"] = ptr.To(true), "gpus.held"
+			}},
+			want: []Link{
+				{Kind: "TrainJob", Name: "llm", State: "Suspended", WaitsFor: "the pods of its former run to go"}, workload("Admitted", ""), jobSet,
+				{Depth: 2, Kind: "Job", Name: "llm-node-0", State: "Active", WaitsFor: "its pods to be made"},
+			},
+		},
 		"waiting for quota": {
 			scene: changes{taken("h100", 3), ofH100, admitted, func(s *scene) {
 				s.Workload.Status = kueue.WorkloadStatus{}

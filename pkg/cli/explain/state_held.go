@@ -32,6 +32,12 @@ func heldOut(f *Facts) *State {
 		Remedy:  fmt.Sprintf("kubectl trainjob resume -n %s %s", f.Job.Namespace, f.Job.Name)}
 }
 
+// isHeld reports whether the job names the queue of what is held.
+func (f *Facts) isHeld() bool {
+	_, is := held.From(f.Job.Labels[kueueconstants.QueueLabel])
+	return is
+}
+
 // perhapsStopping is for who cannot see whether the job has given back its quota.
 func perhapsStopping(f *Facts) string {
 	if f.Workload == nil && f.WorkloadUnseen {

@@ -59,7 +59,8 @@ func progressOf(v view) progress {
 		return progress{steps: []step{{name: "submitted", done: true}, {name: "pods running"}}, failure: "it was deleted"}
 	}
 	p := progress{steps: []step{{name: "submitted", done: true, detail: "trainjob " + v.job.Namespace + "/" + v.job.Name}}, failure: failure(v)}
-	if queue := v.job.Labels[kueueconstants.QueueLabel]; queue != "" {
+	// One that was started without a Workload is in no queue, whatever it names: Kueue does not manage its namespace.
+	if queue := v.job.Labels[kueueconstants.QueueLabel]; queue != "" && (v.workload != nil || v.job.Suspended()) {
 		p.steps = append(p.steps, queueSteps(v.workload, queue)...)
 	}
 	if cluster.ForMultiKueue(v.job) {

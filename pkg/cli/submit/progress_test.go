@@ -17,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -98,7 +99,11 @@ func TestProgress(t *testing.T) {
 		// want has a line for each step, with + where it is done, and the failure.
 		want string
 	}{
-		"just created": {view: view{job: trainJob("q")}, want: `
+		"in a namespace that Kueue does not manage": {view: view{job: trainJob("q")}, want: `
++ submitted: trainjob ns/job
+- pods created
+- pods running`},
+		"just created": {view: view{job: kit.With(trainJob("q"), func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(true) })}, want: `
 + submitted: trainjob ns/job
 - queued: waits for its Workload
 - quota reserved
