@@ -149,17 +149,16 @@ func Free(ctx context.Context, c client.Client, out io.Writer, of Of) error {
 	if err != nil {
 		return err
 	}
-	var failures error
-	unwritable := map[types.UID]bool{}
 	if !of.Placed {
-		if unwritable, err = respelt(ctx, c, of.Namespace); err != nil {
+		if h.respelt, err = respelt(ctx, c, of.Namespace); err != nil {
 			return err
 		}
 	}
+	var failures error
 	changed := 0
 	for i := range jobs {
 		what, err := h.handBack(ctx, &jobs[i])
-		if err == nil && unwritable[jobs[i].UID] && h.waits(&jobs[i]) {
+		if err == nil && h.respelt[jobs[i].UID] && h.waits(&jobs[i]) {
 			err = createAgain(&jobs[i], "its spec.trainer has amounts as numbers, such as nvidia.com/gpu: 8, which the in-tree integration "+
 				"writes as text, and the field is immutable: that would admit it and never start it")
 		}
@@ -231,6 +230,9 @@ type handBack struct {
 	field  patch.Field
 	// placed is Of.Placed.
 	placed bool
+	// respelt are the TrainJobs that have to be created again. They lose their entry, or the in-tree integration adds
+	// another to their manifest, and the API server refuses that.
+	respelt map[types.UID]bool
 }
 
 // handBack makes of one TrainJob what others can start, and returns what it did.
@@ -263,8 +265,7 @@ func createAgain(job *trainjob.TrainJob, why string) error {
 
 // waits reports whether a TrainJob is in a queue, and for others to start.
 func (h *handBack) waits(job *trainjob.TrainJob) bool {
-	return job.DeletionTimestamp.IsZero() && !job.Finished() && job.Suspended() &&
-		(job.Labels[kueueconstants.QueueLabel] != "" || h.field.Has(&job.Spec))
+	return job.DeletionTimestamp.IsZero() && !job.Finished() && job.Suspended() && job.Labels[kueueconstants.QueueLabel] != ""
 }
 
 // makeEntry adds the manager's entry, empty, to a TrainJob in a queue that has none: one that waits for another cluster
@@ -272,7 +273,7 @@ func (h *handBack) waits(job *trainjob.TrainJob) bool {
 // that has none (RunWithPodSetsInfo).
 func (h *handBack) makeEntry(ctx context.Context, job *trainjob.TrainJob, freed bool) (bool, error) {
 	queued := freed || job.ManagedExternally() || job.Labels[kueueconstants.QueueLabel] != ""
-	if h.placed || h.served < trainjob.Trainer22 || !queued || !job.Suspended() || h.field.Has(&job.Spec) {
+	if h.placed || h.respelt[job.UID] || h.served < trainjob.Trainer22 || !queued || !job.Suspended() || h.field.Has(&job.Spec) {
 		return false, nil
 	}
 	if err := h.setEntry(ctx, job, nil); err != nil {
@@ -294,7 +295,7 @@ func (h *handBack) free(ctx context.Context, job *trainjob.TrainJob) (bool, erro
 
 // frees reports whether the entry of a TrainJob is to be replaced.
 func (h *handBack) frees(job *trainjob.TrainJob) bool {
-	return h.placed && job.Suspended() && h.field.Has(&job.Spec) || h.field.HoldsGate(&job.Spec)
+	return (h.placed || h.respelt[job.UID]) && job.Suspended() && h.field.Has(&job.Spec) || h.field.HoldsGate(&job.Spec)
 }
 
 func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
@@ -314,7 +315,11 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 	if changed, err := h.field.Set(&freed.Spec, placements); err != nil || !changed {
 		return false, err
 	}
-	err = h.setEntry(ctx, job, placements)
+	if h.respelt[job.UID] {
+		err = h.dropEntry(ctx, job)
+	} else {
+		err = h.setEntry(ctx, job, placements)
+	}
 	if apierrors.IsInvalid(err) {
 		return false, createAgain(job, "it cannot be changed any more, so the in-tree integration could not start it either: "+err.Error())
 	}

@@ -12,6 +12,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -92,6 +93,19 @@ func TestHandBackOfAManagerCluster(t *testing.T) {
 			expect.Same(t, "Unexpected entries", want, entries)
 		})
 	}
+}
+
+// The in-tree integration adds its entry to whatever is created, and two of one manager are refused.
+func TestHandBackOfWhatIsCreatedAgain(t *testing.T) {
+	ours := patch.Of(trainjob.Trainer23)
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", UID: "llm", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}}
+	job.Spec.Suspend = ptr.To(true)
+	gate(t, ours, job)
+	c := clusterWith(t, "runtimePatches", job, func(*trainjob.TrainJob) {})
+	h := &handBack{client: c, served: trainjob.Trainer23, field: ours, respelt: map[types.UID]bool{"llm": true}}
+	expect.Must(h.handBack(t.Context(), job))(t)
+	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+	expect.That(t, !ours.Has(&job.Spec) && h.waits(job), "It has an entry: %t, waits: %t", ours.Has(&job.Spec), h.waits(job))
 }
 
 func TestHandBackOfAWorker(t *testing.T) {
