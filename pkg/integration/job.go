@@ -340,7 +340,7 @@ func (j *job) letQuotaGo(ctx context.Context) {
 	}
 	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", j.pods.release.why)
 	j.env.starts.quotaGoes(&j.TrainJob, j.pods.release.workload)
-	if j.pods.release.why == releasedDeleted {
+	if j.pods.release.deleted {
 		j.env.leaves(j.pods.release.workload)
 	}
 }

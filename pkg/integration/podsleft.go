@@ -47,6 +47,8 @@ type podsAnswer struct {
 type release struct {
 	workload types.UID
 	why      string
+	// deleted is set where the Workload goes with the quota.
+	deleted bool
 }
 
 // lookForPods asks the API server for pods only where the caches say no and quota is given back:
@@ -69,7 +71,7 @@ func (j *job) releases(ctx context.Context) (*release, error) {
 	if err != nil || wl == nil {
 		return nil, err
 	}
-	because := func(why string) (*release, error) { return &release{wl.UID, why}, nil }
+	because := func(why string) (*release, error) { return &release{wl.UID, why, !wl.DeletionTimestamp.IsZero()}, nil }
 	switch {
 	case j.TrainJob.Finished():
 		return because(releasedFinished)

@@ -150,10 +150,26 @@ func (b *Book) Leave(uid types.UID, now time.Time) bool {
 	return true
 }
 
-// runs reports whether a Workload holds quota that nothing takes away from it yet.
-func (b *Book) runs(uid types.UID) bool {
-	h := b.open[uid]
-	return h != nil && h.last().Phase != metrics.PhaseStopping
+// observeEnd is Observe, and reports whether something ended by that of which the Workload may soon tell no more: that
+// pods ran, or that quota was held for a run which is stopped now.
+func (b *Book) observeEnd(r Reading, now time.Time) bool {
+	before := b.phase(r.UID)
+	b.Observe(r, now, time.Time{})
+	switch after := b.phase(r.UID); before {
+	case metrics.PhaseRunning:
+		return after != before
+	case metrics.PhaseWaiting:
+		return after == metrics.PhaseStopping || after == ""
+	}
+	return false
+}
+
+// phase is what a Workload does with the quota that it holds; empty: it holds none.
+func (b *Book) phase(uid types.UID) string {
+	if h := b.open[uid]; h != nil {
+		return h.last().Phase
+	}
+	return ""
 }
 
 // Vanished ends what the book has of Workloads that are gone without a word; at least until

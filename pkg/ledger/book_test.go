@@ -228,6 +228,31 @@ func TestBookOfWorkloadsThatVanished(t *testing.T) {
 	expect.Same(t, "Unexpected GPU seconds", want, sums(b, at(100)))
 }
 
+func TestObserveEnd(t *testing.T) {
+	waits := newObject("a").reserve(10).admit(10)
+	runs := object{waits.DeepCopy()}.ready(12)
+	for name, tc := range map[string]struct {
+		before, after object
+		want          bool
+	}{
+		"quota is reserved":                 {before: newObject("a"), after: waits},
+		"its pods get ready":                {before: waits, after: runs},
+		"nothing changes":                   {before: runs, after: runs},
+		"its pods are not ready any more":   {before: runs, after: object{runs.DeepCopy()}.set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 20), want: true},
+		"it is evicted":                     {before: runs, after: object{runs.DeepCopy()}.evict(20), want: true},
+		"it is evicted before its pods ran": {before: waits, after: object{waits.DeepCopy()}.evict(20), want: true},
+		"it finishes":                       {before: runs, after: object{runs.DeepCopy()}.finish(kueue.WorkloadFinishedReasonSucceeded, 20), want: true},
+		"a stop that is known goes on":      {before: object{runs.DeepCopy()}.evict(20), after: object{runs.DeepCopy()}.evict(20).release(30)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := NewBook(noon)
+			b.observeEnd(Read(versioned(tc.before, "1").Workload, Facts{WaitsForPods: true}), at(31))
+			got := b.observeEnd(Read(versioned(tc.after, "2").Workload, Facts{WaitsForPods: true}), at(31))
+			expect.Same(t, "Unexpected answer", tc.want, got)
+		})
+	}
+}
+
 func TestBookCountsWhatEndedLongBeforeItWasSaved(t *testing.T) {
 	b := NewBook(noon)
 	ended := func(uid types.UID) Reading {

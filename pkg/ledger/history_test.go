@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -50,9 +49,7 @@ func (h *history) stored(j *simulated) {
 	if !h.up {
 		return
 	}
-	ran := h.book.runs(j.UID)
-	h.book.Observe(Read(j.DeepCopy(), Facts{WaitsForPods: true}), at(h.now), time.Time{})
-	if ran && !h.book.runs(j.UID) {
+	if h.book.observeEnd(Read(j.DeepCopy(), Facts{WaitsForPods: true}), at(h.now)) {
 		h.save()
 	}
 }

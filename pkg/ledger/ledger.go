@@ -6,7 +6,7 @@
 // What counts are the times that stand in the objects: reading.go says what one version of a
 // Workload proves, holding.go puts versions together, book.go has the sums; all three are pure.
 // What the objects do not tell any more, because quota was given back or a Workload is gone, is
-// saved in a ConfigMap before (checkpoint.go, store.go), so that a restart or another leader
+// saved in a ConfigMap soon after (checkpoint.go, store.go), so that a restart or another leader
 // counts on from there, and so may others who read it (saved.go). ledger.go is the book of this process, follow.go lets it follow the caches,
 // collector.go tells Prometheus.
 package ledger
@@ -74,6 +74,8 @@ type Ledger struct {
 	failing time.Time
 	// noted is what the book was told last, by Workload: most looks at a job bring nothing new.
 	noted map[types.UID]noted
+	// left is when Workloads were about to be gone while there was no book.
+	left map[types.UID]time.Time
 	// kept is the count of the book's changes up to which all is saved.
 	kept uint64
 	// wanted has something where the book is to be saved soon.
@@ -97,6 +99,7 @@ func New(options Options) *Ledger {
 			reader: options.Live, writer: options.Writer, self: self,
 			key: types.NamespacedName{Namespace: options.Namespace, Name: ConfigMapName},
 		},
+		left:   map[types.UID]time.Time{},
 		wanted: make(chan struct{}, 1),
 	}
 }
@@ -119,8 +122,10 @@ func (l *Ledger) Start(ctx context.Context) error {
 			// Whoever leads next has less to find out.
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 			defer cancel()
-			// What went wrong is logged, and there is nobody left to try again.
-			_ = l.save(last)
+			// A save that was under way may have been written, though it was cancelled here: then the first is refused.
+			if err := l.save(last); err != nil && !errors.Is(err, errOvertaken) {
+				_ = l.save(last)
+			}
 			return nil
 		case <-l.wanted:
 			if !l.sleep(ctx, next.Sub(l.options.Clock.Now())) {
@@ -232,6 +237,10 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 			readings = append(readings, Read(wl, l.options.Facts(ctx, wl)))
 		}
 	}
+	for uid, at := range l.left {
+		book.Leave(uid, at)
+	}
+	clear(l.left)
 	book.catchUp(readings, func(uid types.UID) bool { return there[uid] }, known, now)
 	l.book, l.noted, l.failing = book, map[types.UID]noted{}, time.Time{}
 	if fresh || book.forgotten() {
@@ -319,9 +328,7 @@ func (l *Ledger) note(wl *kueue.Workload, facts Facts, now time.Time) {
 		return
 	}
 	l.noted[wl.UID] = is
-	ran := l.book.runs(wl.UID)
-	l.book.Observe(Read(wl, facts), now, time.Time{})
-	if ran && !l.book.runs(wl.UID) {
+	if l.book.observeEnd(Read(wl, facts), now) {
 		l.want()
 	}
 }
@@ -349,7 +356,11 @@ func (l *Ledger) gone(uid types.UID) {
 func (l *Ledger) Leave(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.book != nil && l.book.Leave(uid, l.options.Clock.Now()) {
+	now := l.options.Clock.Now()
+	switch {
+	case l.book == nil:
+		l.left[uid] = now
+	case l.book.Leave(uid, now):
 		l.want()
 	}
 }

@@ -159,6 +159,27 @@ func TestLedgerSavesSoonWhatEnds(t *testing.T) {
 	})
 }
 
+func TestLedgerKnowsWhatLeftBeforeItWasRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		former, _ := s.ledger()
+		stop := lead(t, former)
+		began := time.Now()
+		former.observe(t.Context(), ofTrainJob("a").reserve(now()).admit(now()).ready(now()).Workload)
+		stop()
+		latter, _ := s.ledger()
+		time.Sleep(20 * time.Second)
+		latter.Leave("a")
+		time.Sleep(10 * time.Second)
+		defer lead(t, latter)()
+		latter.mu.Lock()
+		defer latter.mu.Unlock()
+		held, _ := latter.book.Totals(time.Now())
+		expect.Same(t, "It held for another time", map[string]float64{"running": 16 * 20}, gpuSeconds(held))
+		expect.Same(t, "Unexpected time", 30*time.Second, time.Since(began))
+	})
+}
+
 // What a run used is forgotten by its objects, so that a single refusal must not lose it.
 func TestLedgerSavesAgainWhatWasRefused(t *testing.T) {
 	leading(t, func(t *testing.T, s *stage, l *Ledger) {

@@ -302,7 +302,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		}, SpecTimeout(specTimeout))
 
 		It("TrainJobNotListed, worse with a default queue", func(ctx context.Context) {
-			w.configure(ctx, "kueue-system", "kueue-manager-config", external, "")
+			w.configure(ctx, "kueue-system", "kueue-manager-config", external, "", "  frameworks:\n", "  frameworks:\n  - "+jobSetFramework+"\n")
 			w.eventuallyFinds(ctx, "warning", "TrainJobNotListed", kueueConfig)
 			w.Make(ctx, kit.LocalQueue(w.Namespace, "default", w.Name("gpus")))
 			w.fixConfig(ctx, w.eventuallyFinds(ctx, "error", "TrainJobNotListed", kueueConfig))

@@ -149,7 +149,7 @@ func Free(ctx context.Context, c client.Client, out io.Writer, of Of) error {
 	if err != nil {
 		return err
 	}
-	if !of.Placed {
+	if !of.Placed && h.served >= trainjob.Trainer22 {
 		if h.respelt, err = respelt(ctx, c, of.Namespace); err != nil {
 			return err
 		}
@@ -158,9 +158,8 @@ func Free(ctx context.Context, c client.Client, out io.Writer, of Of) error {
 	changed := 0
 	for i := range jobs {
 		what, err := h.handBack(ctx, &jobs[i])
-		if err == nil && h.respelt[jobs[i].UID] && h.waits(&jobs[i]) {
-			err = createAgain(&jobs[i], "its spec.trainer has amounts as numbers, such as nvidia.com/gpu: 8, which the in-tree integration "+
-				"writes as text, and the field is immutable: that would admit it and never start it")
+		if err == nil {
+			err = h.unwritable(&jobs[i], what != "")
 		}
 		failures = errors.Join(failures, err)
 		if what != "" && err == nil {
@@ -263,9 +262,20 @@ func createAgain(job *trainjob.TrainJob, why string) error {
 		job.Namespace, job.Name, job.Namespace, job.Name, why)
 }
 
-// waits reports whether a TrainJob is in a queue, and for others to start.
-func (h *handBack) waits(job *trainjob.TrainJob) bool {
-	return job.DeletionTimestamp.IsZero() && !job.Finished() && job.Suspended() && job.Labels[kueueconstants.QueueLabel] != ""
+// unwritable returns an error for a TrainJob in a queue, or that was freed, which the in-tree integration can neither start
+// nor stop.
+func (h *handBack) unwritable(job *trainjob.TrainJob, freed bool) error {
+	queued := freed || job.Labels[kueueconstants.QueueLabel] != "" || h.field.Has(&job.Spec)
+	if !h.respelt[job.UID] || !queued || !job.DeletionTimestamp.IsZero() || job.Finished() {
+		return nil
+	}
+	const why = "spec.trainer or spec.initializer is not spelt as Kubernetes writes it, such as nvidia.com/gpu: 8 for \"8\", " +
+		"and cannot change: the in-tree integration writes a TrainJob whole, and the API server refuses that"
+	if job.Suspended() {
+		return createAgain(job, why+", so it would be admitted and never start")
+	}
+	return fmt.Errorf("TrainJob %s/%s runs, and the in-tree integration could not stop it, for a preemption say: let it end, or delete it "+
+		"and create it again: %s", job.Namespace, job.Name, why)
 }
 
 // makeEntry adds the manager's entry, empty, to a TrainJob in a queue that has none: one that waits for another cluster
@@ -307,6 +317,12 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 		return false, fmt.Errorf("TrainJob %s was resumed without quota, its pods hold the gate: suspend it and run this again: "+
 			"kubectl -n %s patch trainjob %s --type merge -p '{\"spec\":{\"suspend\":true}}'", key, job.Namespace, job.Name)
 	}
+	if h.respelt[job.UID] {
+		if err := h.dropEntry(ctx, job); err != nil {
+			return false, fmt.Errorf("removing the entry of TrainJob %s: %w", key, err)
+		}
+		return true, nil
+	}
 	placements, err := patch.AllFreed(h.field, &job.Spec)
 	if err != nil {
 		return false, fmt.Errorf("TrainJob %s: %w", key, err)
@@ -315,11 +331,7 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 	if changed, err := h.field.Set(&freed.Spec, placements); err != nil || !changed {
 		return false, err
 	}
-	if h.respelt[job.UID] {
-		err = h.dropEntry(ctx, job)
-	} else {
-		err = h.setEntry(ctx, job, placements)
-	}
+	err = h.setEntry(ctx, job, placements)
 	if apierrors.IsInvalid(err) {
 		return false, createAgain(job, "it cannot be changed any more, so the in-tree integration could not start it either: "+err.Error())
 	}

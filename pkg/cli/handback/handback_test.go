@@ -103,9 +103,17 @@ func TestHandBackOfWhatIsCreatedAgain(t *testing.T) {
 	gate(t, ours, job)
 	c := clusterWith(t, "runtimePatches", job, func(*trainjob.TrainJob) {})
 	h := &handBack{client: c, served: trainjob.Trainer23, field: ours, respelt: map[types.UID]bool{"llm": true}}
+	// One that an earlier run has freed has an entry without the gate.
+	expect.Must(ours.Set(&job.Spec, []patch.Placement{patch.Freed("node")}))(t)
+	expect.NoError(t, c.Update(t.Context(), job))
 	expect.Must(h.handBack(t.Context(), job))(t)
 	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
-	expect.That(t, !ours.Has(&job.Spec) && h.waits(job), "It has an entry: %t, waits: %t", ours.Has(&job.Spec), h.waits(job))
+	expect.That(t, !ours.Has(&job.Spec), "It has an entry")
+	expect.Says(t, h.unwritable(job, false), "kubectl replace --force")
+	job.Spec.Suspend = nil
+	expect.Says(t, h.unwritable(job, false), "could not stop it")
+	job.Labels = nil
+	expect.NoError(t, h.unwritable(job, false))
 }
 
 func TestHandBackOfAWorker(t *testing.T) {

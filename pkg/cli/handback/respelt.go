@@ -16,9 +16,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// respelt returns the TrainJobs whose spec.trainer the in-tree integration would write in another spelling, such as
-// nvidia.com/gpu: 8. It writes a TrainJob whole when it starts it (clientutil.Patch in its Reconcile), and the API server
-// takes that for a change of a field that is immutable.
+// respelt returns the TrainJobs whose spec.trainer or spec.initializer the in-tree integration would write in another
+// spelling, such as nvidia.com/gpu: 8. It updates a TrainJob whole when it starts or stops it (RunWithPodSetsInfo and Stop),
+// and the API server takes that for a change of a field that is immutable since Trainer 2.2.
 func respelt(ctx context.Context, c client.Reader, namespace string) (map[types.UID]bool, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(trainjob.GVK)
@@ -27,17 +27,21 @@ func respelt(ctx context.Context, c client.Reader, namespace string) (map[types.
 	}
 	found := map[types.UID]bool{}
 	for i := range list.Items {
-		stored, is, err := unstructured.NestedMap(list.Items[i].Object, "spec", "trainer")
-		if !is || err != nil {
-			continue
-		}
-		var typed trainer.Trainer
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored, &typed); err != nil {
-			found[list.Items[i].GetUID()] = true
-			continue
-		}
-		written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&typed)
-		found[list.Items[i].GetUID()] = err != nil || !reflect.DeepEqual(stored, written)
+		found[list.Items[i].GetUID()] = respells(list.Items[i].Object, "trainer", &trainer.Trainer{}) ||
+			respells(list.Items[i].Object, "initializer", &trainer.Initializer{})
 	}
 	return found, nil
+}
+
+// respells reports whether a field of the spec looks otherwise when it was decoded as typed and encoded again.
+func respells(job map[string]any, name string, typed any) bool {
+	stored, is, err := unstructured.NestedMap(job, "spec", name)
+	if !is || err != nil {
+		return false
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored, typed); err != nil {
+		return true
+	}
+	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	return err != nil || !reflect.DeepEqual(stored, written)
 }

@@ -94,7 +94,7 @@ func newCommand(v verb, flags cluster.Flags, streams genericiooptions.IOStreams)
 			if err != nil {
 				return err
 			}
-			if err := managed(cmd.Context(), c, namespace); err != nil {
+			if err := managed(cmd.Context(), c, namespace, v.use != "resume"); err != nil {
 				return err
 			}
 			a := &actor{client: c, verb: v, namespace: namespace, out: streams.Out, timeout: timeout}
@@ -110,14 +110,14 @@ func newCommand(v verb, flags cluster.Flags, streams genericiooptions.IOStreams)
 
 // managed returns an error where a queued TrainJob of the namespace would start at once: nobody would bring back what is
 // stopped, nor stop what is held. Where that cannot be asked, the write itself tells.
-func managed(ctx context.Context, c client.Client, namespace string) error {
+func managed(ctx context.Context, c client.Client, namespace string, suspend bool) error {
 	job, err := trainjob.DryRun(ctx, c, namespace, trainjob.ProbeQueue)
 	if err != nil || job.Suspended() {
 		return nil
 	}
 	return fmt.Errorf("nobody looks after the queues of TrainJobs in namespace %s: Kueue leaves it out (managedJobsNamespaceSelector; "+
-		"an admin can label it), or kueue-trainer is not installed; to stop or start a TrainJob outside of all quotas, set its spec.suspend: "+
-		"kubectl -n %s patch trainjob NAME --type=merge -p '{\"spec\":{\"suspend\":true}}'", namespace, namespace)
+		"an admin can label it), or kueue-trainer is not installed; outside of all quotas, spec.suspend stops and starts it: "+
+		"kubectl -n %s patch trainjob NAME --type=merge -p '{\"spec\":{\"suspend\":%t}}'", namespace, namespace, suspend)
 }
 
 // all goes on with the others where one fails.

@@ -64,6 +64,10 @@ func (r *review) queueUnmanaged(ctx context.Context) []string {
 	if managed, err := r.Queues.ManagesNamespace(ctx, r.job.Namespace); err != nil || managed {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: Kueue does not manage namespace %s (managedJobsNamespaceSelector): the job does not wait in queue %s, "+
-		"and runs outside of all quotas; ask an admin to label the namespace", queueNamePath, r.job.Namespace, queue)}
+	becomes := "and runs outside of all quotas"
+	if r.job.Suspended() {
+		becomes = "and runs outside of all quotas when you set spec.suspend to false"
+	}
+	return []string{fmt.Sprintf("%s: Kueue does not manage namespace %s (managedJobsNamespaceSelector): the job does not wait in queue %s, %s; "+
+		"ask an admin to label the namespace", queueNamePath, r.job.Namespace, queue, becomes)}
 }
