@@ -84,6 +84,7 @@ func (b *Book) Observe(r Reading, now, known time.Time) {
 		b.open[r.UID] = h
 		b.changes++
 	} else if h.follow(r, now) {
+		h.fold(b.began)
 		b.changes++
 	}
 	if !r.Ended.IsZero() {

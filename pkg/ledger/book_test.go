@@ -313,7 +313,35 @@ func TestBookBoundsTheSpansOfAHolding(t *testing.T) {
 	}
 	expect.Same(t, "Unexpected number of spans", maxSpans, len(b.open["a"].Spans))
 	b.Observe(Read(reclaimed(wl).Workload, Facts{User: "cid"}), at(1000), time.Time{})
-	expect.Same(t, "Unexpected number of spans after less quota is held", maxSpans+1, len(b.open["a"].Spans))
+	h := b.open["a"]
+	expect.That(t, len(h.Spans) == 1 && len(h.Past) <= maxSpans && h.reserved().Equal(at(10)),
+		"There are %d spans and %d past series, reserved at %s", len(h.Spans), len(h.Past), h.reserved())
+	waited := sums(b, at(1000))["waiting"]
+	expect.Same(t, "Unexpected GPU seconds", 16.0*(1000-10), waited)
+}
+
+// Its pods may lose readiness as often as they like, too.
+func TestBookBoundsThePhasesOfAHolding(t *testing.T) {
+	b := NewBook(noon)
+	wl := newObject("a").reserve(0).admit(0)
+	want := seconds{}
+	for i := 1; i < 10*maxSpans; i++ {
+		if i%2 == 1 {
+			wl = wl.ready(i)
+		} else {
+			wl = wl.set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, i)
+		}
+		b.Observe(Read(wl.Workload, Facts{WaitsForPods: true}), at(i), time.Time{})
+		want[[]string{"running", "waiting"}[i%2]] += 16
+		expect.Need(t, len(b.open["a"].Spans) <= maxSpans, "There are %d spans after %d changes", len(b.open["a"].Spans), i)
+	}
+	now := at(10*maxSpans - 1)
+	expect.Same(t, "Unexpected GPU seconds", want, sums(b, now))
+	b = reloaded(t, b, now)
+	expect.Same(t, "Unexpected GPU seconds of another process", want, sums(b, now))
+	b.Observe(Read(wl.evict(10*maxSpans).Workload, Facts{WaitsForPods: true}), at(10*maxSpans), time.Time{})
+	b.Gone("a", at(10*maxSpans), at(10*maxSpans))
+	expect.Same(t, "Unexpected GPU seconds of the run that was lost", want["running"]+16, sums(b, now)["lost"])
 }
 
 func TestCheckpointIsACopy(t *testing.T) {

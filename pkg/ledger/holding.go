@@ -17,8 +17,11 @@ type Holding struct {
 	UID     types.UID            `json:"uid"`
 	Name    types.NamespacedName `json:"name"`
 	Version string               `json:"version"`
-	// Spans are what was held and what for, one after the other; the last one lasts.
-	Spans []Span `json:"spans"`
+	// Spans are what was held and what for, one after the other; the last one lasts. Past has the seconds of those
+	// before the first, and Reserved is when the quota was reserved where there are some.
+	Spans    []Span    `json:"spans"`
+	Past     []Total   `json:"past,omitempty"`
+	Reserved time.Time `json:"reserved,omitzero"`
 	// Admitted and Accumulated are those of the Reading.
 	Admitted    time.Time `json:"admitted,omitzero"`
 	Accumulated int32     `json:"accumulated,omitempty"`
@@ -28,9 +31,10 @@ type Holding struct {
 	Leaving time.Time `json:"leaving,omitzero"`
 }
 
-// maxSpans is from how many spans on a holding stays with its user and its priority class: tenants
-// may change them as often as they like, and none shall make the account too large to be saved.
-const maxSpans = 100
+// maxSpans is how many spans are kept one by one, and from how many spans or past series on a holding stays with its user
+// and its priority class: tenants may change them, and have their pods lose readiness, as often as they like, and none shall
+// make the account too large to be saved.
+const maxSpans = 20
 
 // keep keeps what is not known of a share, or changes too often.
 func (s *Share) keep(before Share, userUnknown, changesOften bool) {
@@ -66,7 +70,12 @@ func (h *Holding) admission(r Reading) {
 }
 
 // reserved is when the quota was reserved, which tells one holding of a Workload from the next.
-func (h *Holding) reserved() time.Time { return h.Spans[0].At }
+func (h *Holding) reserved() time.Time {
+	if !h.Reserved.IsZero() {
+		return h.Reserved
+	}
+	return h.Spans[0].At
+}
 
 func (h *Holding) last() *Span { return &h.Spans[len(h.Spans)-1] }
 
@@ -82,7 +91,7 @@ func (h *Holding) follow(r Reading, now time.Time) bool {
 	}
 	if len(h.last().Shares) > 0 {
 		for i := range r.Shares {
-			r.Shares[i].keep(h.last().Shares[0], r.userUnknown, len(h.Spans) >= maxSpans)
+			r.Shares[i].keep(h.last().Shares[0], r.userUnknown, len(h.Spans)+len(h.Past) >= maxSpans)
 		}
 	}
 	if len(r.Shares) > 0 && !slices.Equal(r.Shares, h.last().Shares) {
@@ -123,8 +132,21 @@ func (h *Holding) former(r Reading, known time.Time) time.Time {
 	return known
 }
 
+// fold sums up all spans but the last, where there are too many. Nothing before from counts.
+func (h *Holding) fold(from time.Time) {
+	if len(h.Spans) <= maxSpans {
+		return
+	}
+	sums := map[slot]float64{}
+	h.seconds(from, h.last().At, func(s Series, phase string, seconds float64) { sums[slot{s, phase}] += seconds })
+	h.Reserved, h.Past, h.Spans = h.reserved(), totals(sums), []Span{*h.last()}
+}
+
 // seconds adds what was held from a time until another one, by phase.
 func (h *Holding) seconds(from, to time.Time, add func(s Series, phase string, seconds float64)) {
+	for _, past := range h.Past {
+		add(past.Series, past.Is, past.Seconds)
+	}
 	for i, span := range h.Spans {
 		end := to
 		if i+1 < len(h.Spans) {

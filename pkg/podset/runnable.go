@@ -3,6 +3,7 @@
 package podset
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,7 +29,20 @@ var ErrCannotRun = errors.New("the TrainJob cannot run")
 // be seen in the JobSet that is rendered of it with the patches of others alone.
 func runnable(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jobsetapi.JobSet, patches patch.Field) field.ErrorList {
 	b := &blame{job, runtime}
-	return slices.Concat(Unmade(job, runtime, js), validateReserved(job, js, patches, b), validatePods(js, b))
+	return slices.Concat(Unmade(job, runtime, js), validateReserved(job, js, patches, b), validatePods(js, b), validateSize(js, b))
+}
+
+// maxBytes is how large the replicated jobs of a JobSet may be, as JSON. Each is in Jobs and pods again, which controllers
+// and kubelets have to be able to write until they are gone: etcd takes 1.5 MiB.
+const maxBytes = 512 << 10
+
+func validateSize(js *jobsetapi.JobSet, b *blame) field.ErrorList {
+	data, err := json.Marshal(js.Spec.ReplicatedJobs)
+	if err != nil || len(data) <= maxBytes {
+		return nil
+	}
+	return field.ErrorList{b.refuse(fmt.Sprintf(
+		"its pods and Jobs have %d bytes as JSON, more than the %d that a job in a queue may have; put long variables, commands and arguments into a ConfigMap or a volume", len(data), maxBytes))}
 }
 
 // validatePods: a pod that names its node passes by the scheduler, and with it by the flavor that its quota

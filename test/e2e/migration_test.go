@@ -83,14 +83,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 
 	It("lose the gate when this project is uninstalled, and get it back with it", core, func(ctx context.Context) {
 		w, _ := newRunning(ctx, "runs")
-		// As people write it: Trainer's webhook makes a text of the number, and the API server refuses that.
-		w.MakeYAML(ctx, `
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata: {namespace: `+w.Namespace+`, name: waits, labels: {kueue.x-k8s.io/queue-name: queue}}
-spec:
-  runtimeRef: {name: torch-distributed}
-  trainer: {resourcesPerNode: {limits: {nvidia.com/gpu: 8}}}`)
+		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
 		w.EventuallyAtTheGate(ctx, "waits")
 		w.EventuallyChildJobs(ctx, "waits", 1)
 

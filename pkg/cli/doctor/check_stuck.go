@@ -104,13 +104,19 @@ func (f *Facts) byOwner(field patch.Field) func(*trainjob.TrainJob) *explain.Fac
 	workloads, jobSets := controlled(f.Workloads), controlled(f.JobSets)
 	jobs := grouped(f.Jobs, func(job *batchv1.Job) types.NamespacedName { return jobSetOf(job) })
 	pods := grouped(f.Pods, func(pod *corev1.Pod) types.NamespacedName { return jobSetOf(pod) })
-	told := grouped(f.Events, func(event *corev1.Event) types.UID { return event.InvolvedObject.UID })
+	// Whoever may create events in a namespace of his own may name any UID.
+	type regarding struct {
+		namespace string
+		uid       types.UID
+	}
+	all := grouped(f.Events, func(event *corev1.Event) regarding { return regarding{event.Namespace, event.InvolvedObject.UID} })
 	manager := cluster.ManagerConfigurationIn(f.configMap(managerPart))
 	namespaces := grouped(f.Namespaces, func(namespace *corev1.Namespace) string { return namespace.Name })
 	return func(job *trainjob.TrainJob) *explain.Facts {
+		told := func(uid types.UID) []corev1.Event { return all[regarding{job.Namespace, uid}] }
 		facts := &explain.Facts{
 			Now: f.Now, Field: field, Manager: manager, Classes: f.PriorityClasses, Cluster: f.Cluster, Job: job,
-			Workload: workloads[job.UID], JobSet: jobSets[job.UID], Warnings: slices.Clone(told[job.UID]), WarningsUnseen: f.Unread[events] != nil,
+			Workload: workloads[job.UID], JobSet: jobSets[job.UID], Warnings: slices.Clone(told(job.UID)), WarningsUnseen: f.Unread[events] != nil,
 		}
 		if found := namespaces[job.Namespace]; len(found) > 0 {
 			facts.Namespace = &found[0]
@@ -121,12 +127,12 @@ func (f *Facts) byOwner(field patch.Field) func(*trainjob.TrainJob) *explain.Fac
 		if facts.JobSet != nil {
 			key := types.NamespacedName{Namespace: job.Namespace, Name: facts.JobSet.Name}
 			facts.Jobs, facts.Pods = jobs[key], pods[key]
-			facts.Warnings = append(facts.Warnings, told[facts.JobSet.UID]...)
+			facts.Warnings = append(facts.Warnings, told(facts.JobSet.UID)...)
 			for i := range facts.Jobs {
-				facts.Warnings = append(facts.Warnings, told[facts.Jobs[i].UID]...)
+				facts.Warnings = append(facts.Warnings, told(facts.Jobs[i].UID)...)
 			}
 			for i := range facts.Pods {
-				facts.PodEvents = append(facts.PodEvents, told[facts.Pods[i].UID]...)
+				facts.PodEvents = append(facts.PodEvents, told(facts.Pods[i].UID)...)
 			}
 		}
 		latestFirst(facts.Warnings)

@@ -706,7 +706,7 @@ func TestPodsOfStuckTrainJobs(t *testing.T) {
 			}
 			f.Pods = []corev1.Pod{pod}
 			if event != "" {
-				f.Events = []corev1.Event{{Reason: event, InvolvedObject: corev1.ObjectReference{UID: pod.UID}, LastTimestamp: at}}
+				f.Events = []corev1.Event{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Reason: event, InvolvedObject: corev1.ObjectReference{UID: pod.UID}, LastTimestamp: at}}
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -244,14 +245,27 @@ func TestTheManagerOfAnotherNamespaceIsNamed(t *testing.T) {
 }
 
 func TestAWorkloadWaitsForThePodsOfItsJob(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-node-0", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"}}}
-	pod.Spec.NodeName, pod.Status.Phase = "gpu-0", corev1.PodRunning
-	c := installed(t, silent, pod, kueueConfigMap("batch/job"),
-		trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"))
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	expect.Says(t, uninstalling(c, io.Discard).run(ctx), "job-node-0")
-	expect.Same(t, "Unexpected fate of the Workload", kept, fate(t, c, "job"))
+	for name, planted := range map[string]bool{"its own": false, "one that somebody labels": true} {
+		t.Run(name, func(t *testing.T) {
+			job := trainJob("job", func(job *trainjob.TrainJob) { job.UID = "job" })
+			labels := map[string]string{jobsetapi.JobSetNameKey: "job"}
+			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "js", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}}}
+			child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-node-0", UID: "child", Labels: labels,
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-node-0-a", Labels: labels}}
+			pod.Spec.NodeName, pod.Status.Phase = "gpu-0", corev1.PodRunning
+			fateOf, says := "is deleted", ""
+			if !planted {
+				pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(child, batchv1.SchemeGroupVersion.WithKind("Job"))}
+				fateOf, says = kept, "job-node-0-a"
+			}
+			c := installed(t, silent, pod, js, child, kueueConfigMap("batch/job"), job, workloadOf(trainer.TrainJobKind, "job"))
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			expect.Says(t, uninstalling(c, io.Discard).run(ctx), says)
+			expect.Same(t, "Unexpected fate of the Workload", fateOf, fate(t, c, "job"))
+		})
+	}
 }
 
 func TestAWaitingJobKeepsNoPlacement(t *testing.T) {

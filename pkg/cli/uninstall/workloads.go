@@ -10,6 +10,7 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -108,13 +109,37 @@ func (u *uninstall) jobPodsGone(ctx context.Context, job *trainjob.TrainJob) err
 	var pods corev1.PodList
 	err := wait.PollUntilContextTimeout(ctx, time.Second, goneWithin, true, func(ctx context.Context) (bool, error) {
 		err := u.client.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job.Name})
-		pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return ended(pod) || pod.Spec.NodeName == "" })
+		if err != nil {
+			return false, err
+		}
+		jobs, err := u.childJobs(ctx, job)
+		pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+			owner := metav1.GetControllerOfNoCopy(&pod)
+			return owner == nil || !jobs[owner.UID] || ended(pod) || pod.Spec.NodeName == ""
+		})
 		return len(pods.Items) == 0, err
 	})
 	if errors.Is(err, context.DeadlineExceeded) && len(pods.Items) > 0 {
 		return fmt.Errorf("TrainJob %s/%s is suspended, and its pod %s does not end: look at it, and run this again", job.Namespace, job.Name, pods.Items[0].Name)
 	}
 	return err
+}
+
+// childJobs returns the UIDs of the Jobs that the JobSet of a TrainJob controls: anybody may make pods with its labels.
+func (u *uninstall) childJobs(ctx context.Context, job *trainjob.TrainJob) (map[types.UID]bool, error) {
+	var js jobsetapi.JobSet
+	if err := u.client.Get(ctx, client.ObjectKeyFromObject(job), &js); err != nil || !metav1.IsControlledBy(&js, job) {
+		return nil, client.IgnoreNotFound(err)
+	}
+	var list batchv1.JobList
+	if err := u.client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name}); err != nil {
+		return nil, fmt.Errorf("listing the Jobs of JobSet %s: %w", client.ObjectKeyFromObject(&js), err)
+	}
+	jobs := map[types.UID]bool{}
+	for i := range list.Items {
+		jobs[list.Items[i].UID] = metav1.IsControlledBy(&list.Items[i], &js)
+	}
+	return jobs, nil
 }
 
 // deleteRemainders deletes the Workloads that keep the quota of pods which MultiKueue left: nobody

@@ -62,6 +62,10 @@ func readView(ctx context.Context, c client.Reader, namespace string) (*view, er
 		return nil, unread("Jobs", err)
 	}
 	for _, job := range children.Items {
+		// Anybody may give a Job the label.
+		if owner := metav1.GetControllerOfNoCopy(&job); owner == nil || owner.Kind != "JobSet" || owner.Name != job.Labels[jobsetapi.JobSetNameKey] {
+			continue
+		}
 		name := types.NamespacedName{Namespace: job.Namespace, Name: job.Labels[jobsetapi.JobSetNameKey]}
 		v.children[name] = append(v.children[name], job)
 	}

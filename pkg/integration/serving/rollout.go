@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,7 +29,18 @@ type Rollout struct {
 	mu    sync.Mutex
 	field patch.Field
 	state rolloutState
+	last  scan
 }
+
+// scan is what the JobSets of a cluster showed, when they were looked at for a field.
+type scan struct {
+	field       patch.Field
+	at          time.Time
+	this, other bool
+}
+
+// scanPeriod is how long that is good for: thousands of jobs may wait for it at a time.
+const scanPeriod = time.Second
 
 // rolloutState is whether the running Trainer has been seen to read the field.
 type rolloutState int
@@ -88,7 +100,7 @@ func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *tra
 	if known == rolloutComplete || job.ManagedExternally() {
 		return nil
 	}
-	this, other, err := fieldsShown(ctx, cached, field)
+	this, other, err := r.shown(ctx, cached, field)
 	if err != nil {
 		return err
 	}
@@ -104,6 +116,19 @@ func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *tra
 	r.complete(field)
 	ctrl.LoggerFrom(ctx).Info("Saw the running Trainer read the patches", "field", field.Path())
 	return nil
+}
+
+// shown is fieldsShown, looked at once in a while for all jobs.
+func (r *Rollout) shown(ctx context.Context, cached client.Reader, field patch.Field) (this, other bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last.field == field && time.Since(r.last.at) < scanPeriod {
+		return r.last.this, r.last.other, nil
+	}
+	if this, other, err = fieldsShown(ctx, cached, field); err == nil {
+		r.last = scan{field, time.Now(), this, other}
+	}
+	return this, other, err
 }
 
 // fieldsShown reports whether there are JobSets with our part out of field, and out of another.

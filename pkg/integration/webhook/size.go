@@ -15,19 +15,28 @@ import (
 // larger manifest could be applied from a file, since kubectl keeps it in an annotation.
 const maxSpecBytes = 256 << 10
 
-// validateSize refuses a spec that is too large, unless it was at least as large before.
+// maxBytes is how large all of it may be: the annotations that the API server takes, and managed fields. Beyond what etcd
+// takes nobody could suspend it any more.
+const maxBytes = 1 << 20
+
+// validateSize refuses a TrainJob that is too large, unless it was at least as large before.
 func validateSize(object, oldObject []byte) (field.ErrorList, error) {
+	var errs field.ErrorList
+	if len(object) > maxBytes && len(object) > len(oldObject) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata"), fmt.Sprintf("%d bytes", len(object)), fmt.Sprintf(
+			"a TrainJob in a queue may have %d bytes as JSON, or nobody could suspend it any more; take annotations away, and who manages them (metadata.managedFields)", maxBytes)))
+	}
 	size, err := specBytes(object)
 	if err != nil || size <= maxSpecBytes {
-		return nil, err
+		return errs, err
 	}
 	if oldObject != nil {
 		if before, err := specBytes(oldObject); err != nil || size <= before {
-			return nil, err
+			return errs, err
 		}
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("spec"), fmt.Sprintf("%d bytes", size), fmt.Sprintf(
-		"the spec of a TrainJob in a queue may have %d bytes as JSON, because its JobSet, Jobs, pods and Workload repeat it; put long variables, commands and arguments into a ConfigMap or a volume", maxSpecBytes))}, nil
+	return append(errs, field.Invalid(field.NewPath("spec"), fmt.Sprintf("%d bytes", size), fmt.Sprintf(
+		"the spec of a TrainJob in a queue may have %d bytes as JSON, because its JobSet, Jobs, pods and Workload repeat it; put long variables, commands and arguments into a ConfigMap or a volume", maxSpecBytes))), nil
 }
 
 func specBytes(object []byte) (int, error) {

@@ -45,7 +45,11 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if err != nil {
 		return v.takesNothingNew(ctx, job, old, err)
 	}
-	tooLarge, err := validateSize(req.Object.Raw, req.OldObject.Raw)
+	before, err := v.queuedBefore(ctx, old, req.OldObject.Raw)
+	if err != nil {
+		return refused(err)
+	}
+	tooLarge, err := validateSize(req.Object.Raw, before)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
@@ -58,6 +62,19 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 		return refused(invalid(job, errs))
 	}
 	return admission.Allowed("").WithWarnings(slices.Concat(r.stopsInVain(), r.classMissing(ctx), r.queueUnmanaged(ctx))...)
+}
+
+// queuedBefore returns what a TrainJob was before a request, if it was in a queue then: how large it was excuses none that
+// comes into one.
+func (v *validator) queuedBefore(ctx context.Context, old *trainjob.TrainJob, raw []byte) ([]byte, error) {
+	if old == nil {
+		return nil, nil
+	}
+	managed, err := v.Queues.Manages(ctx, old)
+	if err != nil || !managed {
+		return nil, err
+	}
+	return raw, nil
 }
 
 // genericJob is what jobframework's validation asks of a job: the object, its kind, and

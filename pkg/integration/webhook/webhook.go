@@ -135,6 +135,7 @@ func decode(decoder admission.Decoder, req admission.Request) (job, old *trainjo
 	if err := decoder.DecodeRaw(req.OldObject, old); err != nil {
 		return nil, nil, err
 	}
+	old.Namespace = req.Namespace
 	return job, old, nil
 }
 

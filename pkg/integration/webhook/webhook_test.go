@@ -176,6 +176,7 @@ func patched(t *testing.T, object string, response admission.Response) string {
 func TestValidator(t *testing.T) {
 	const label, limit, priority = `"a":"b"`, `"kueue.x-k8s.io/max-exec-time-seconds":"9"`, `"kueue.x-k8s.io/priority-class":"p"`
 	gated, away := torch(suspended, gateJSON), torch(elsewhere+suspended)
+	annotated := func(bytes int) string { return `"big":"` + strings.Repeat("x", bytes) + `"` }
 	gone := func(more string) string { return `{"runtimeRef":{"name":"none"}` + more + `}` }
 	broken, resumedBroken := torch(suspended+withoutNodes), torch(resumed+withoutNodes)
 	cases := map[string]struct {
@@ -222,6 +223,9 @@ func TestValidator(t *testing.T) {
 		"a large spec that does not grow":           {old: inQueue(large(maxSpecBytes)), object: inQueue(large(maxSpecBytes), label)},
 		"a large spec that shrinks":                 {old: inQueue(large(2 * maxSpecBytes)), object: inQueue(large(maxSpecBytes))},
 		"a large spec that grows":                   {old: inQueue(large(maxSpecBytes)), object: inQueue(large(2 * maxSpecBytes)), want: []string{"spec"}},
+		"a large spec that comes into a queue":      {old: inttest.Manifest(``, large(maxSpecBytes)), object: inQueue(large(maxSpecBytes)), want: []string{"spec"}},
+		"annotations beyond what etcd takes":        {old: inQueue(gated), object: inQueue(gated, annotated(maxBytes)), want: []string{"metadata"}},
+		"annotations that shrink to that":           {old: inQueue(gated, annotated(maxBytes+1)), object: inQueue(gated, annotated(maxBytes))},
 		"a spec that is just not too large":         {object: inQueue(large(maxSpecBytes - len(large(0))))},
 		"fewer nodes than none":                     {object: inQueue(broken), want: []string{"spec.trainer.numNodes"}},
 		"fewer nodes than none, without a queue":    {object: inttest.Manifest(``, torch(withoutNodes))},
