@@ -67,7 +67,8 @@ func (r *Rollout) expect(field patch.Field) {
 		r.state = rolloutUnderWay
 		r.forget()
 	}
-	r.field = field
+	// What was seen under another field says nothing when this one comes back.
+	r.field, r.last = field, scan{}
 }
 
 // current returns what is known now.
