@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -495,10 +493,7 @@ func (j *job) lastingSuccesses(ctx context.Context, js *jobsetapi.JobSet) ([]tra
 	succeeded := map[string]int32{}
 	for i := range jobs.Items {
 		child := &jobs.Items[i]
-		complete := slices.ContainsFunc(child.Status.Conditions, func(c batchv1.JobCondition) bool {
-			return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
-		})
-		if complete && child.DeletionTimestamp.IsZero() && metav1.IsControlledBy(child, js) {
+		if isJobComplete(child) && child.DeletionTimestamp.IsZero() && metav1.IsControlledBy(child, js) {
 			succeeded[child.Labels[jobsetapi.ReplicatedJobNameKey]]++
 		}
 	}

@@ -341,7 +341,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/integration/job.go",
 		mutant{Breaks: "the quota of a child Job goes that JobSet is about to run again", Test: "TestReclaimablePodsAreOfJobsThatStay",
-			Search: "if complete && child.DeletionTimestamp.IsZero() &&", Replace: "if complete &&"},
+			Search: "if isJobComplete(child) && child.DeletionTimestamp.IsZero() &&", Replace: "if isJobComplete(child) &&"},
 	),
 	in("pkg/integration/deactivate.go",
 		mutant{Breaks: "a mark outlives the quota", Test: "TestDeactivation",
