@@ -56,8 +56,8 @@ func (f accountFacts) of(ctx context.Context, wl *kueue.Workload) ledger.Facts {
 		facts.User = job.Labels[f.userLabel]
 	}
 	if !facts.WaitsForPods {
-		jobs, _ := state.ChildJobsOf(ctx, f.env.state, &job)
-		facts.Started = ledger.StartOf(&job, wl, jobs)
+		view, _ := state.Observe(ctx, f.client, client.ObjectKeyFromObject(&job))
+		facts.Started = ledger.StartOf(&job, wl, view.ChildJobsOf(&job))
 	}
 	return facts
 }

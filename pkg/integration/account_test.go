@@ -103,7 +103,7 @@ func TestQuotaGoesWithADeletedWorkload(t *testing.T) {
 			if tc.deleted {
 				expect.NoError(t, r.env.client.Delete(t.Context(), wl))
 			}
-			release := expect.Must(jobOf(r, stored).releases(t.Context()))(t)
+			release := jobOf(t, r, stored).releases()
 			expect.Need(t, release != nil, "Nothing gives its quota back")
 			expect.Same(t, "Unexpected deleted", tc.deleted, release.deleted)
 		})
@@ -121,7 +121,7 @@ func TestQuotaDoesNotWaitForTheLedger(t *testing.T) {
 	facts := accountFacts{client: r.env.client, env: r.env}
 	r.env.ledger = ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
 	stored.Spec.Suspend = ptr.To(true)
-	j := jobOf(r, stored)
+	j := jobOf(t, r, stored)
 	expect.Must(j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
 	expect.That(t, !j.IsActive(), "The quota of a job without pods stays with it")
 }

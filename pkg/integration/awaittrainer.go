@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -24,34 +23,27 @@ const trainerSilent = 30 * time.Second
 // awaitTrainer returns when to look again at a job whose start or stop Trainer has not taken
 // note of, or may still undo; 0 is never. It tells people when that takes long. What
 // Trainer did take note of is correctDrift's.
-func (r *attempt) awaitTrainer(ctx context.Context, j *job) (time.Duration, error) {
+func (r *attempt) awaitTrainer(j *job) time.Duration {
 	if !j.alive() || j.ManagedExternally() {
-		return 0, nil
+		return 0
 	}
-	js, err := j.jobSet(ctx)
-	if err != nil {
-		return 0, err
+	js := j.jobSet()
+	if taken := j.pods().MayStillResume(&j.TrainJob, js); taken > 0 {
+		return taken
 	}
-	if taken := r.env.pods().MayStillResume(&j.TrainJob, js); taken > 0 {
-		return taken, nil
-	}
-	if js == nil || trainerAgrees(j) {
-		return 0, nil
+	if js == nil || trainerAgrees(j) || !j.manages {
+		return 0
 	}
 	behind := r.behind(j, js)
 	if behind == "" {
-		return 0, nil
-	}
-	managed, err := r.env.queues.Manages(ctx, &j.TrainJob)
-	if err != nil || !managed {
-		return 0, err
+		return 0
 	}
 	if wait := time.Until(r.env.expectations.ChangedBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
-		return wait, nil
+		return wait
 	}
 	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerSilent, jobevents.ActionWrite, fmt.Errorf(
 		"JobSet %s %s although the TrainJob says otherwise: Trainer has not taken note of it for %s; look at Trainer's controller and its log", js.Name, behind, trainerSilent))
-	return trainerSilent, nil
+	return trainerSilent
 }
 
 // trainerAgrees reports whether Trainer says of the job what its spec says.

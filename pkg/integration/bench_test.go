@@ -116,12 +116,12 @@ func BenchmarkMeasure(b *testing.B) {
 	_, err := (&reconciler{env: r.env}).Reconcile(b.Context(), ctrl.Request{NamespacedName: benchKey})
 	check(b, err, len(s.workloads) == 1)
 	run(b, s)
-	j := &job{env: r.env, key: benchKey}
-	s.read(b, &j.TrainJob)
+	j, err := r.env.observe(b.Context(), benchKey)
+	check(b, err, true)
 	for b.Loop() {
-		r.measureStart(b.Context(), j)
-		r.measureReady(b.Context(), j, func() bool { return true })
-		j.measureStop(b.Context(), metrics.StopByUser)
+		r.measureStart(j)
+		r.measureReady(j, func() bool { return true })
+		j.measureStop(metrics.StopByUser)
 	}
 }
 
@@ -241,9 +241,7 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 	env.memory.waitForJobSet = 0
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	env.memory.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}
-	r := &attempt{env: env}
-	r.framework = frameworkOf(r)
-	return r, s
+	return &attempt{env: env}, s
 }
 
 // fresh returns the environment of a process that has seen no TrainJob yet.
@@ -256,7 +254,7 @@ func fresh(env *environment, s *store, server apiServer) *environment {
 		live = server.client
 	}
 	out.Runtimes = trainjob.NewRuntimes(s, live)
-	out.Runtimes.Looked = trainerLooked(out.state)
+	out.Runtimes.Looked = trainerLooked(s)
 	out.Defaults = podsets.FixedDefaults(s.defaults)
 	out.Remembered = podsets.NewRemembered()
 	return &out

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -27,11 +26,7 @@ func (j *job) placeChildJobs(ctx context.Context, next *trainjob.TrainJob) error
 	if err != nil {
 		return err
 	}
-	jobs, err := state.ChildJobsOf(ctx, j.env.state, &j.TrainJob)
-	if err != nil {
-		return err
-	}
-	return placeChildJobs(ctx, j.env.client, jobs, js)
+	return placeChildJobs(ctx, j.env.client, j.childJobs(), js)
 }
 
 // placeChildJobs brings the suspended child Jobs to the pod templates of the rendered

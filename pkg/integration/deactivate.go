@@ -23,10 +23,7 @@ import (
 // startDeactivation evicts a Workload that is to be deactivated, as Kueue does with one that was: jobframework stops
 // the job, and Stop calls finishDeactivation when its last pod is gone. One without quota is deactivated at once.
 func (j *job) startDeactivation(ctx context.Context) outcome {
-	workloads, err := state.WorkloadsOf(ctx, state.Latest(j.env.state), &j.TrainJob)
-	if err != nil {
-		return outcome{err: err}
-	}
+	workloads := j.workloads()
 	for i := range workloads {
 		wl := &workloads[i]
 		countedByKueue := state.HoldsQuota(*wl) && kueuelib.IsActive(wl)
@@ -69,9 +66,9 @@ func (j *job) evictToDeactivate(ctx context.Context, wl *kueue.Workload) error {
 // finishDeactivation deactivates the Workload of a job without pods, where that is to be. It returns errOutdated then:
 // Kueue counts nothing of it from then on, and jobframework gives the rest back.
 func (j *job) finishDeactivation(ctx context.Context) error {
-	wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob)
-	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !deactivation.Pending(wl) {
-		return err
+	wl := j.holdingQuota()
+	if wl == nil || !wl.DeletionTimestamp.IsZero() || !deactivation.Pending(wl) {
+		return nil
 	}
 	return firstError(j.deactivateWorkload(ctx, wl), errOutdated)
 }

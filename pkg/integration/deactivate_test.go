@@ -15,7 +15,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -61,11 +60,11 @@ func TestDeactivation(t *testing.T) {
 			wl.Finalizers, wl.Spec.MaximumExecutionTimeSeconds = []string{kueue.ResourceInUseFinalizerName}, ptr.To[int32](60)
 			r, _ := newReconciler(t)
 			c := inttest.Fake(inttest.Runtime(), job, wl).WithStatusSubresource(wl).Build()
-			r.env.client, r.env.live, r.env.state = c, inttest.PodsByPhase(c), state.FromCache(c)
+			r.env.client, r.env.live = c, inttest.PodsByPhase(c)
 			if tc.deleted {
 				expect.NoError(t, r.env.client.Delete(t.Context(), wl))
 			}
-			j := jobOf(r, job)
+			j := jobOf(t, r, job)
 			got := j.startDeactivation(t.Context())
 			expect.NoError(t, got.err)
 			expect.Same(t, "The reconcile is over", tc.wantOver, got.ends())

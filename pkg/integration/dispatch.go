@@ -41,10 +41,7 @@ func (r *attempt) ensureDispatched(ctx context.Context, j *job) (time.Duration, 
 	if !j.alive() || ptr.Deref(j.Spec.ManagedBy, "") != kueue.MultiKueueControllerName {
 		return 0, nil
 	}
-	workloads, err := state.WorkloadsOf(ctx, r.env.state, &j.TrainJob)
-	if err != nil {
-		return 0, err
-	}
+	workloads := j.workloads()
 	for i := range workloads {
 		wl := &workloads[i]
 		switch {

@@ -42,7 +42,7 @@ func dispatched(t *testing.T, change func(*trainjob.TrainJob)) *attempt {
 // afterwards: the fake API server has no status of Workloads to write.
 func reconciled(t *testing.T, r *attempt) *trainjob.TrainJob {
 	t.Helper()
-	_, err := r.reconcile(t.Context(), jobRequest, &job{env: r.env})
+	_, err := look(t, r, jobKey)
 	expect.NoError(t, client.IgnoreNotFound(err))
 	return storedJob(t, r)
 }
@@ -148,7 +148,7 @@ func TestJobSentAgainWaitsForThePodsOfItsFormerRun(t *testing.T) {
 				objects = append(objects, tc.pod)
 			}
 			r, _ := newReconciler(t, objects...)
-			j := jobOf(r, stored)
+			j := jobOf(t, r, stored)
 			o := j.awaitPodsOfFormer(t.Context())
 			expect.That(t, o.err == nil && o.done == tc.want && (o.again > 0) == tc.want, "awaitPodsOfFormer() = %+v, want to wait: %t", o, tc.want)
 		})
@@ -191,7 +191,7 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 			expect.NoError(t, step.change())
 		}
 		asked = 0
-		o := jobOf(r, stored).awaitPodsOfFormer(t.Context())
+		o := jobOf(t, r, stored).awaitPodsOfFormer(t.Context())
 		expect.That(t, o.err == nil && o.done == step.done, "awaitPodsOfFormer() %s = %+v", step.what, o)
 		expect.Same(t, "Unexpected number of lists "+step.what, step.asks, asked)
 	}
@@ -287,7 +287,7 @@ func dispatchedOn(t *testing.T, change func(*kueue.Workload)) (*attempt, *job, *
 	stored.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
 	wl := inttest.WorkloadOf(stored, change)
 	r, _ := newReconciler(t, wl)
-	return r, jobOf(r, stored), wl
+	return r, jobOf(t, r, stored), wl
 }
 
 func and(changes ...func(*kueue.Workload)) func(*kueue.Workload) {

@@ -34,14 +34,11 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 	if expectedRetry(refused) && !classMissing(refused) && !lagsLong(r.env.expectations, &j.TrainJob, refused) {
 		return 0, nil
 	}
-	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
-	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) {
-		return 0, err
+	wl := j.holdingQuota()
+	if wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) {
+		return 0, nil
 	}
-	lack, err := r.lackNow(ctx, j, refused)
-	if err != nil {
-		return 0, err
-	}
+	lack := j.lackNow(refused)
 	if lack == nil {
 		r.env.starts.lacksNothing(&j.TrainJob, admissionOf(wl))
 		return 0, nil
@@ -67,20 +64,15 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 }
 
 // lackNow returns what an admitted job lacks in our view of it.
-func (r *attempt) lackNow(ctx context.Context, j *job, refused error) (*lack, error) {
+func (j *job) lackNow(refused error) *lack {
 	if j.IsSuspended() {
 		l := &lack{what: "the TrainJob has not been resumed"}
 		if apierrors.IsInvalid(refused) || apierrors.IsForbidden(refused) || podsets.WithoutNames(refused) || classMissing(refused) {
 			l.quote = refused.Error()
 		}
-		return l, nil
+		return l
 	}
-	js, err := j.jobSet(ctx)
-	if err != nil || js == nil {
-		return lackOf(&j.TrainJob, nil, nil), err
-	}
-	jobs, err := state.JobsOf(ctx, r.env.state, js)
-	return lackOf(&j.TrainJob, js, jobs), err
+	return lackOf(&j.TrainJob, j.jobSet(), j.childJobs())
 }
 
 // wasReady reports whether the pods of an admitted Workload were ready once since, which a

@@ -114,7 +114,7 @@ func TestEnsureStarted(t *testing.T) {
 			}
 			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
 				uid: stored.UID, admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
-			wait, err := r.ensureStarted(t.Context(), jobOf(r, stored), tc.start)
+			wait, err := r.ensureStarted(t.Context(), jobOf(t, r, stored), tc.start)
 			expect.That(t, (err != nil) == tc.wantErr && (wait > 0) == tc.wantWait, "ensureStarted() = %s, %v", wait, err)
 			expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.env.client, wl))
 			if tc.wantKept {
@@ -155,7 +155,7 @@ func TestEnsureStartedAgain(t *testing.T) {
 			r.env.refusals, r.env.starts = jobevents.NewRefusals(liveEvents(r.env.client, nil)), newStarts(0)
 			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
 				uid: stored.UID, admission: admissionOf(wl), complete: true, lacking: time.Now().Add(-3 * time.Minute)}
-			_, err := r.ensureStarted(t.Context(), jobOf(r, stored), nil)
+			_, err := r.ensureStarted(t.Context(), jobOf(t, r, stored), nil)
 			expect.That(t, err == nil && inttest.Exists(t, r.env.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})
 	}
@@ -190,7 +190,7 @@ func TestANewLeaderLeavesAJobThatRunsAlone(t *testing.T) {
 			r.env.expectations = testenv.LedSince(time.Now().Add(-tc.led))
 			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
 				uid: stored.UID, admission: admissionOf(wl), lacking: time.Now().Add(-3 * time.Minute)}
-			_, err := r.ensureStarted(t.Context(), jobOf(r, stored), nil)
+			_, err := r.ensureStarted(t.Context(), jobOf(t, r, stored), nil)
 			expect.That(t, err == nil && inttest.Exists(t, r.env.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})
 	}
@@ -218,7 +218,7 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 			r, recorder := newReconciler(t, stored, tc.refusal)
 			r.env.starts = newStarts(0)
 			for i := range 2 {
-				got := jobOf(r, stored).awaitJobSet(t.Context())
+				got := jobOf(t, r, stored).awaitJobSet(t.Context())
 				expect.That(t, got.err == nil && got.ends() == tc.want && (got.again > 0) == tc.want,
 					"%d: awaitJobSet() = %+v, want it to wait: %t", i, got, tc.want)
 				r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, errors.New("it is not asked again at once")))
@@ -238,7 +238,7 @@ func TestLateJobWaitsForNewsOfItsTime(t *testing.T) {
 	r, _ := newReconciler(t, stored)
 	_, again, err := r.env.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{})
 	expect.Need(t, again <= 0 && err == nil, "Reading for another job: again %s, %v", again, err)
-	j := jobOf(r, stored)
+	j := jobOf(t, r, stored)
 	r.env.memory.waits = map[types.NamespacedName]*waiting{
 		client.ObjectKeyFromObject(stored): {uid: stored.UID, began: time.Now().Add(-awaited.JobSet)},
 	}

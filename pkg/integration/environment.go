@@ -2,27 +2,20 @@
 
 // Package integration makes TrainJobs a kind that Kueue manages: the adapter for Kueue's
 // jobframework (job.go), the reconciler around it (reconciler.go, and a file for each thing that
-// it ensures), what both go by (environment.go), what they ask the API server itself (live.go),
+// it ensures), what both go by (environment.go; observe.go reads it for a reconcile), what they ask the API server itself (live.go),
 // and the set-up of these and of the packages below (setup.go; watches.go maps events to
 // TrainJobs, enqueue.go says how soon each is looked at). docs/architecture.md says what is where.
 package integration
 
 import (
-	"context"
-
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
@@ -36,8 +29,6 @@ type environment struct {
 	*podsets.Describer
 
 	client client.Client
-	// state reads what there is of a TrainJob; for a reconcile each kind once.
-	state state.Reader
 	// live asks the API server itself.
 	live client.Reader
 
@@ -78,30 +69,6 @@ func (e *environment) now() (*environment, error) {
 		return nil, err
 	}
 	env := *e
-	env.state = state.Once(e.state)
 	env.Describer = e.Describer.For(served)
 	return &env, nil
-}
-
-// logging has events and log lines of a reconcile name the Workload of the TrainJob key, if there
-// is one.
-func (e *environment) logging(ctx context.Context, key types.NamespacedName) context.Context {
-	log := ctrl.LoggerFrom(ctx)
-	// What cannot be read now is reported where it is needed.
-	if workloads, err := e.state.Workloads(ctx, key); err == nil && len(workloads) > 0 {
-		last := &workloads[0]
-		for i := range workloads {
-			if !kueuelib.IsFinished(&workloads[i]) {
-				last = &workloads[i]
-			}
-		}
-		log = log.WithValues("workload", klog.KObj(last))
-	}
-	e.Recorder = e.Recorder.LoggingTo(log)
-	return ctrl.LoggerInto(ctx, log)
-}
-
-// pods returns what answers whether there are pods of a TrainJob, by the view of this environment.
-func (e *environment) pods() podsleft.Pods {
-	return podsleft.Pods{State: e.state, Live: e.live, Expectations: e.expectations, Field: e.Field}
 }

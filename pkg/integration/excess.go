@@ -15,22 +15,17 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // excess says in what the JobSet of the job, and the Jobs that it made, ask for more than wl
 // holds quota for, by a rule of package podset; empty: in nothing.
-func (j *job) excess(ctx context.Context, wl *kueue.Workload, rule func(*jobsetapi.JobSet, []batchv1.Job, []kueue.PodSet, []kueue.ReclaimablePod) string) (string, error) {
-	js, err := j.jobSet(ctx)
-	if err != nil || js == nil || !js.DeletionTimestamp.IsZero() {
-		return "", err
+func (j *job) excess(wl *kueue.Workload, rule func(*jobsetapi.JobSet, []batchv1.Job, []kueue.PodSet, []kueue.ReclaimablePod) string) string {
+	js := j.jobSet()
+	if js == nil || !js.DeletionTimestamp.IsZero() {
+		return ""
 	}
-	jobs, err := state.JobsOf(ctx, j.env.state, js)
-	if err != nil {
-		return "", err
-	}
-	return rule(js, jobs, wl.Spec.PodSets, wl.Status.ReclaimablePods), nil
+	return rule(js, j.childJobs(), wl.Spec.PodSets, wl.Status.ReclaimablePods)
 }
 
 // excessNow is excess by what the API server has.
@@ -64,9 +59,9 @@ func (j *job) takeBack(ctx context.Context, wl *kueue.Workload, excess string) e
 // job was admitted for. Where that is what Trainer makes of the job now, the job queues for
 // it; else the JobSet is an old one, or was changed, and is replaced.
 func (j *job) startable(ctx context.Context, wl *kueue.Workload) error {
-	excess, err := j.excess(ctx, wl, podset.Unstartable)
-	if err != nil || excess == "" {
-		return err
+	excess := j.excess(wl, podset.Unstartable)
+	if excess == "" {
+		return nil
 	}
 	if _, err := j.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
 		return err
@@ -92,22 +87,22 @@ const renewEvery = time.Minute
 // renewExceeding replaces a JobSet that asks for more than Trainer would make of its TrainJob.
 // Where that was done already, the job gives its quota back, and waits longer each time.
 func (r *attempt) renewExceeding(ctx context.Context, j *job) error {
-	js, err := j.jobSet(ctx)
-	if err != nil || js == nil {
-		return err
+	js := j.jobSet()
+	if js == nil {
+		return nil
 	}
 	why := fmt.Sprintf("JobSet %s asks for more than its TrainJob: %s", js.Name, j.start.excess)
 	if time.Since(js.CreationTimestamp.Time) > renewEvery {
 		return r.renewJobSet(ctx, j, js, why)
 	}
-	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
-	if err != nil || wl == nil {
-		return err
+	wl := j.holdingQuota()
+	if wl == nil {
+		return nil
 	}
 	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
 	if admitted == nil {
 		return nil
 	}
-	_, err = r.giveBack(ctx, j, wl, why, time.Since(admitted.LastTransitionTime.Time))
+	_, err := r.giveBack(ctx, j, wl, why, time.Since(admitted.LastTransitionTime.Time))
 	return err
 }

@@ -26,11 +26,9 @@ func (j *job) finish(ctx context.Context) outcome {
 	if err != nil || !held {
 		return done(err)
 	}
-	if over, err := j.over(ctx); err != nil || over {
-		if over {
-			j.env.forget(j.UID)
-		}
-		return done(err)
+	if j.over() {
+		j.env.forget(j.UID)
+		return done(nil)
 	}
 	if wait := j.mayComeBack(); wait > 0 {
 		return lookAgain(wait)
@@ -43,7 +41,7 @@ func (j *job) finish(ctx context.Context) outcome {
 	if time.Since(since) < longStop {
 		return lookAgain(recheckIn(since))
 	}
-	pods, err := j.env.pods().Left(ctx, j.key)
+	pods, err := j.pods().Left(ctx, j.key)
 	if err == nil && len(pods) > 0 {
 		j.tellPodsLeft("finished")
 	}
@@ -73,8 +71,8 @@ func (j *job) holdEnded(ctx context.Context) (bool, error) {
 	if j.comesBack() == nil || j.ManagedExternally() {
 		return true, nil
 	}
-	if managed, err := j.env.queues.Manages(ctx, &j.TrainJob); err != nil || !managed {
-		return true, err
+	if !j.manages {
+		return true, nil
 	}
 	if !j.IsSuspended() {
 		if stopped, err := j.stopEnded(ctx); err != nil || stopped {
@@ -153,15 +151,15 @@ func (r *attempt) ensureEnded(ctx context.Context, j *job) error {
 // held one whose JobSet was deleted, which a user has resumed. Its pods would stay at the
 // gate for ever.
 func (j *job) stopEnded(ctx context.Context) (bool, error) {
-	wl, err := j.endedWorkload(ctx)
-	if err != nil || wl == nil {
-		return false, err
+	wl := j.endedWorkload()
+	if wl == nil {
+		return false, nil
 	}
 	if err := j.suspend(ctx, j.env.client, false); err != nil {
 		return true, err
 	}
 	if !j.TrainJob.Finished() {
-		j.measureStop(ctx, metrics.StopNotAdmitted)
+		j.measureStop(metrics.StopNotAdmitted)
 	}
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonEnded, jobevents.ActionStop, fmt.Errorf(
 		"the job has ended and its quota is given back (Workload %s is finished); to run it again, delete it and create it again", wl.Name))

@@ -194,7 +194,7 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 				inttest.Is(kueue.WorkloadEvicted, "")(wl)
 			}
 			r, _ := newReconciler(t, wl)
-			j := jobOf(r, inttest.Job("a"))
+			j := jobOf(t, r, inttest.Job("a"))
 			j.Suspend()
 			got := j.follow(t.Context())
 			expect.That(t, got.err == nil && got.ends() == tc.wantSkip, "follow() = %+v, want it to end here: %t", got, tc.wantSkip)
@@ -213,7 +213,7 @@ func TestDeletedWorkloadDescribesTheJob(t *testing.T) {
 	wl.Spec.PodSets, wl.Finalizers = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}, []string{kueue.ResourceInUseFinalizerName}
 	r, _ := newReconciler(t, wl)
 	expect.NoError(t, r.env.client.Delete(t.Context(), wl))
-	j := jobOf(r, inttest.Job("a"))
+	j := jobOf(t, r, inttest.Job("a"))
 	j.Suspend()
 	j.active, j.described = ptr.To(false), []kueue.PodSet{{Name: "as-it-would-run", Count: 2}}
 	expect.Same(t, "Unexpected PodSets", wl.Spec.PodSets, expect.Must(j.PodSets(t.Context(), nil))(t))

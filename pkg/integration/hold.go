@@ -23,10 +23,11 @@ import (
 // the manager takes it off, and MultiKueue makes Workloads without; then the quota of a job that is
 // deleted would go before its pods. A copy that MultiKueue made has ours as well: MultiKueue takes
 // Kueue's off.
-func (r *attempt) ensureHeld(ctx context.Context, j *job, workloads []kueue.Workload) error {
+func (r *attempt) ensureHeld(ctx context.Context, j *job) error {
 	if !j.alive() {
 		return nil
 	}
+	workloads := j.view.Workloads
 	for i := range workloads {
 		wl := workloads[i].DeepCopy()
 		owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
@@ -46,16 +47,17 @@ func (r *attempt) ensureHeld(ctx context.Context, j *job, workloads []kueue.Work
 // finishKept finishes the Workloads that are deleted and let go, and that are still there for somebody's
 // finalizer or for dependents: Kueue would count their quota for as long as that. Of a job that runs,
 // jobframework stops it first, and pods have their quota until they are gone.
-func (r *attempt) finishKept(ctx context.Context, j *job, workloads []kueue.Workload) error {
+func (r *attempt) finishKept(ctx context.Context, j *job) error {
 	if j.alive() && !j.IsSuspended() {
 		return nil
 	}
+	workloads := j.view.Workloads
 	for i := range workloads {
 		wl := workloads[i].DeepCopy()
 		if wl.DeletionTimestamp.IsZero() || !state.HoldsQuota(*wl) || remainder.Release(wl) {
 			continue
 		}
-		if left, err := r.env.pods().AnyLeft(ctx, j.key); err != nil || left {
+		if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {
 			return err
 		}
 		reason := "Deleted"

@@ -24,7 +24,6 @@ import (
 	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
@@ -42,8 +41,9 @@ type job struct {
 	env *environment
 	// key names the job, also one that is gone.
 	key types.NamespacedName
-	// viewed are the versions of its Workloads that this reconcile goes by.
-	viewed []jobclient.Version
+	// view is what there is of it, and manages whether it is Kueue's to start, when this reconcile began.
+	view    state.View
+	manages bool
 	// prepared is the outcome of the look before jobframework's, start what that made of an
 	// admission.
 	prepared outcome
@@ -60,10 +60,10 @@ type job struct {
 	astray bool
 	// described remembers the PodSets within this reconcile.
 	described []kueue.PodSet
-	// active remembers within this reconcile whether its quota has to stay, and pods whether pods
+	// active remembers within this reconcile whether its quota has to stay, and podsThere whether pods
 	// may be there.
-	active *bool
-	pods   *podsAnswer
+	active    *bool
+	podsThere *podsAnswer
 }
 
 var (
@@ -72,7 +72,6 @@ var (
 	_ jobframework.JobWithReclaimablePods  = (*job)(nil)
 	_ jobframework.JobWithPodLabelSelector = (*job)(nil)
 	_ jobframework.JobWithManagedBy        = (*job)(nil)
-	_ jobframework.JobWithSkip             = (*job)(nil)
 	_ jobframework.TopLevelJob             = (*job)(nil)
 )
 
@@ -96,20 +95,8 @@ func (j *job) alive() bool {
 // Suspend implements jobframework.GenericJob.
 func (j *job) Suspend() { j.Spec.Suspend = ptr.To(true) }
 
-// Skip implements jobframework.JobWithSkip, which is called when the job is loaded. A
-// view older than our last write is not worth a look: the newer one comes as an event.
-func (j *job) Skip(ctx context.Context) bool {
-	j.prepared = j.prepare(ctx)
-	return j.prepared.ends()
-}
-
-// jobSet returns the JobSet that Trainer made for the job, or nil: then there is nothing that
-// could run.
-func (j *job) jobSet(ctx context.Context) (*jobsetapi.JobSet, error) {
-	return state.JobSetOf(ctx, j.env.state, &j.TrainJob)
-}
-
-// prepare decides whether the job is one for jobframework now.
+// prepare decides whether the job is one for jobframework now. A view older than our last write is not worth a look:
+// the newer one comes as an event.
 func (j *job) prepare(ctx context.Context) outcome {
 	if j.UID == "" || !j.DeletionTimestamp.IsZero() {
 		return j.awaitPodsOfDeleted(ctx)
@@ -118,13 +105,11 @@ func (j *job) prepare(ctx context.Context) outcome {
 		j.stale = true
 		return done(nil)
 	}
-	j.measureStopped(ctx)
+	j.measureStopped()
 	if o := j.awaitPodsOfFormer(ctx); o.ends() {
 		return o
 	}
-	if err := j.env.pods().NoteResumed(ctx, &j.TrainJob); err != nil {
-		return done(err)
-	}
+	j.pods().NoteResumed(&j.TrainJob)
 	j.keepEnded()
 	if j.TrainJob.Finished() {
 		j.env.memory.runs.forget(j.key)
@@ -186,14 +171,14 @@ func (j *job) IsActive() bool {
 // mayHavePods asks the API server where the caches say no and quota depends on it, once within this
 // reconcile.
 func (j *job) mayHavePods(ctx context.Context) (podsAnswer, error) {
-	if j.pods == nil {
+	if j.podsThere == nil {
 		answer, err := j.lookForPods(ctx)
 		if err != nil {
 			return podsAnswer{may: true}, err
 		}
-		j.pods = &answer
+		j.podsThere = &answer
 	}
-	return *j.pods, nil
+	return *j.podsThere, nil
 }
 
 // PodSets describes the pods that Trainer creates for the job. A job that runs is
@@ -202,22 +187,19 @@ func (j *job) mayHavePods(ctx context.Context) (podsAnswer, error) {
 // that has ended, and one that was evicted, until its quota is free: then jobframework brings the Workload up
 // to date, where before it would delete it, and a deactivation would be forgotten.
 func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, error) {
-	wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob)
-	if err != nil {
-		return nil, err
-	}
+	wl := j.holdingQuota()
 	if wl != nil && (!j.IsSuspended() || j.TrainJob.Finished() || kueuelib.IsEvicted(wl) || !wl.DeletionTimestamp.IsZero() || j.IsActive()) {
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
-	if ended, err := j.endedWorkload(ctx); err != nil || ended != nil {
-		return ended.DeepCopy().Spec.PodSets, err
+	if ended := j.endedWorkload(); ended != nil {
+		return ended.DeepCopy().Spec.PodSets, nil
 	}
 	podSets, err := j.describe(ctx)
 	if err == nil {
 		j.env.Recorder.Resolve(j.UID, jobevents.ReasonNotDescribed)
 		return j.asPrebuilt(ctx, podSets)
 	}
-	if wl, errWl := j.unfinishedWorkload(ctx); errWl == nil && wl != nil && !wl.DeletionTimestamp.IsZero() {
+	if wl := j.unfinishedWorkload(); wl != nil && !wl.DeletionTimestamp.IsZero() {
 		// jobframework compares before it lets a deleted Workload go, and its quota with it.
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
@@ -240,12 +222,8 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 		j.start.rollingOut = errors.Is(err, serving.ErrRollingOut)
 		return err
 	}
-	wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob)
-	if err != nil {
-		return err
-	}
+	wl := j.holdingQuota()
 	if wl == nil {
-		// It was there when jobframework looked.
 		return errOutdated
 	}
 	if err := confirm(ctx, j.env.live, wl); err != nil {
@@ -309,7 +287,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 		if err := j.suspendNow(ctx, c); err != nil {
 			return false, err
 		}
-		j.measureStop(ctx, j.stopReason(ctx, reason))
+		j.measureStop(j.stopReason(reason))
 	}
 	if reason == jobframework.StopReasonWorkloadEvicted {
 		if err := j.startReadinessOver(ctx); err != nil {
@@ -317,7 +295,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 		}
 	}
 	if j.IsActive() {
-		return stopped, j.keepsQuota(ctx, reason)
+		return stopped, j.keepsQuota(reason)
 	}
 	if err := j.gate(ctx, c); podsets.WithoutNames(err) {
 		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
@@ -333,25 +311,26 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 
 // letQuotaGo takes note that nothing keeps the quota of a job that gives it back any more.
 func (j *job) letQuotaGo(ctx context.Context) {
-	if j.pods == nil || j.pods.release == nil {
+	if j.podsThere == nil || j.podsThere.release == nil {
 		return
 	}
-	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", j.pods.release.why)
-	j.env.starts.quotaGoes(&j.TrainJob, j.pods.release.workload)
-	if j.pods.release.deleted {
-		j.env.leaves(j.pods.release.workload)
+	release := j.podsThere.release
+	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", release.why)
+	j.env.starts.quotaGoes(&j.TrainJob, release.workload)
+	if release.deleted {
+		j.env.leaves(release.workload)
 	}
 }
 
 // keepsQuota returns errStillActive where jobframework would go on and give up the quota that
 // the pods which are left are charged to.
-func (j *job) keepsQuota(ctx context.Context, reason jobframework.StopReason) error {
+func (j *job) keepsQuota(reason jobframework.StopReason) error {
 	switch reason {
 	case jobframework.StopReasonWorkloadDeleted:
 		return errStillActive
 	case jobframework.StopReasonNoMatchingWorkload:
-		if wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob); err != nil || wl != nil {
-			return firstError(err, errStillActive)
+		if j.holdingQuota() != nil {
+			return errStillActive
 		}
 	}
 	return nil
@@ -453,18 +432,14 @@ func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
 	if j.ManagedExternally() {
 		return j.env.Render(ctx, &j.TrainJob)
 	}
-	return j.jobSet(ctx)
+	return j.jobSet(), nil
 }
 
 // ReclaimablePods returns the pods whose work is done while the job still runs. Kueue
 // refuses to take back what was given while the quota is held, so it never gets less.
 func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.ReclaimablePod, error) {
-	wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob)
-	if err != nil {
-		return nil, err
-	}
 	var given []kueue.ReclaimablePod
-	if wl != nil {
+	if wl := j.holdingQuota(); wl != nil {
 		given = wl.Status.ReclaimablePods
 	}
 	if !podset.AnySucceeded(j.Status.JobsStatus) {

@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -55,7 +56,7 @@ func TestPodSetsTellsAgainWhatWasMended(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, recorder := newReconciler(t)
 	for _, runtime := range []string{"none", "none", "torch", "none"} {
-		j := jobOf(r, stored)
+		j := jobOf(t, r, stored)
 		j.Spec.RuntimeRef.Name = runtime
 		_, err := j.PodSets(t.Context(), r.env.client)
 		expect.Need(t, (err == nil) == (runtime == "torch"), "PodSets with runtime %s: %v", runtime, err)
@@ -89,7 +90,7 @@ func TestStopNeedsNoRuntime(t *testing.T) {
 				expect.NoError(t, r.env.client.Create(t.Context(), js))
 			}
 			for range 2 {
-				expect.Must(jobOf(r, storedJob(t, r)).Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
+				expect.Must(jobOf(t, r, storedJob(t, r)).Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
 			}
 			stored = storedJob(t, r)
 			expect.That(t, stored.Suspended() && r.env.Field.HoldsGate(&stored.Spec) == tc.wantGate,
@@ -156,8 +157,8 @@ func TestEnsureHeld(t *testing.T) {
 			kit.With(trainJob, tc.job)
 			kit.With(wl, tc.workload)
 			c := inttest.Fake(wl).Build()
-			there := []kueue.Workload{*theWorkload(t, c)}
-			expect.NoError(t, (&attempt{env: &environment{client: c}}).ensureHeld(t.Context(), &job{TrainJob: *trainJob}, there))
+			view := state.View{Workloads: []kueue.Workload{*theWorkload(t, c)}}
+			expect.NoError(t, (&attempt{env: &environment{client: c}}).ensureHeld(t.Context(), &job{TrainJob: *trainJob, view: view}))
 			inttest.Reload(t, c, wl)
 			expect.Same(t, "The Workload has the finalizer", tc.want, controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName))
 		})

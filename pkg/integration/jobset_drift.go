@@ -50,15 +50,15 @@ func (r *attempt) correctDrift(ctx context.Context, j *job) (time.Duration, erro
 		// Trainer has not looked yet; what it says then brings the job here again.
 		return 0, nil
 	}
-	js, err := j.jobSet(ctx)
-	if err != nil || js == nil || !js.DeletionTimestamp.IsZero() {
-		return 0, err
+	js := j.jobSet()
+	if js == nil || !js.DeletionTimestamp.IsZero() {
+		return 0, nil
 	}
 	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
 		return r.suspendChildJobs(ctx, j, js, said.LastTransitionTime.Time)
 	}
-	if managed, err := j.managed(ctx); err != nil || !managed {
-		return 0, err
+	if !j.managed() {
+		return 0, nil
 	}
 	// Every start and stop comes by here; only what lasts is worth asking the API server.
 	if wait := time.Until(said.LastTransitionTime.Add(driftPatience)); wait > 0 {
@@ -94,7 +94,7 @@ func (r *attempt) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) err
 	if err := j.suspend(ctx, r.env.client, false); err != nil {
 		return err
 	}
-	j.measureStop(ctx, metrics.StopRuntimeChanged)
+	j.measureStop(metrics.StopRuntimeChanged)
 	r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionStart,
 		"Its runtime asks for other resources than the job was admitted for; it queues again")
 	return nil
@@ -102,9 +102,9 @@ func (r *attempt) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) err
 
 // matchesAdmission reports whether the quota that a job holds is for what Trainer makes of it now.
 func (r *attempt) matchesAdmission(ctx context.Context, j *job) (bool, error) {
-	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
-	if err != nil || wl == nil {
-		return true, err
+	wl := j.holdingQuota()
+	if wl == nil {
+		return true, nil
 	}
 	podSets, err := r.env.PodSets(ctx, &j.TrainJob)
 	if podsets.RuntimeMissing(err) {
@@ -150,15 +150,14 @@ func (r *attempt) suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.Jo
 	if !j.IsSuspended() {
 		return 0, nil
 	}
-	jobs, err := state.JobsOf(ctx, r.env.state, js)
-	jobs = slices.DeleteFunc(jobs, func(child batchv1.Job) bool {
+	jobs := slices.DeleteFunc(j.childJobs(), func(child batchv1.Job) bool {
 		return ptr.Deref(child.Spec.Suspend, false) || podset.JobEnded(&child) || !child.DeletionTimestamp.IsZero()
 	})
-	if err != nil || len(jobs) == 0 {
-		return 0, err
+	if len(jobs) == 0 {
+		return 0, nil
 	}
-	if managed, err := j.managed(ctx); err != nil || !managed {
-		return 0, err
+	if !j.managed() {
+		return 0, nil
 	}
 	if wait := time.Until(since.Add(jobSetPatience)); wait > 0 {
 		return wait, nil
@@ -182,16 +181,12 @@ func (r *attempt) suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.Jo
 // renewJobSet lets Trainer make the JobSet again where nothing is lost with it, and says
 // why; or what there is to do where something is.
 func (r *attempt) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet, why string) error {
-	lost, err := lostWith(ctx, r.env.state, js)
-	if err != nil {
-		return err
-	}
-	if lost != "" {
+	if lost := lostWith(js, j.childJobs()); lost != "" {
 		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonJobSetOutdated, jobevents.ActionStart, fmt.Errorf(
 			"%s: undo the edit, or delete the JobSet with --cascade=foreground, and %s with it, and Trainer creates it again", why, lost))
 		return nil
 	}
-	err = r.env.client.Delete(ctx, js, client.Preconditions{UID: &js.UID, ResourceVersion: &js.ResourceVersion},
+	err := r.env.client.Delete(ctx, js, client.Preconditions{UID: &js.UID, ResourceVersion: &js.ResourceVersion},
 		// Gone only with its Jobs, so that the next ones of their names are not taken for them.
 		client.PropagationPolicy(metav1.DeletePropagationForeground))
 	if err != nil {
@@ -203,17 +198,16 @@ func (r *attempt) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet,
 }
 
 // lostWith names what people would lose with the JobSet; empty: nothing.
-func lostWith(ctx context.Context, view state.Reader, js *jobsetapi.JobSet) (string, error) {
+func lostWith(js *jobsetapi.JobSet, jobs []batchv1.Job) string {
 	if deletesVolumes(js) {
-		return "its volume claims", nil
+		return "its volume claims"
 	}
-	jobs, err := state.JobsOf(ctx, view, js)
 	if slices.ContainsFunc(jobs, func(child batchv1.Job) bool {
 		return state.HasPods(child) || child.Status.Succeeded > 0 || podset.JobEnded(&child)
 	}) {
-		return "what its Jobs have done", err
+		return "what its Jobs have done"
 	}
-	return "", err
+	return ""
 }
 
 // deletesVolumes reports whether people would lose data with the JobSet.

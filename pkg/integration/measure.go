@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -31,9 +30,9 @@ func admittedBy(wl *kueue.Workload) metrics.Queue {
 
 // measureStart records the start of a job that this reconcile made. How long it took after the
 // admission is told of the first start alone: others wait for whoever stopped the job meanwhile.
-func (r *attempt) measureStart(ctx context.Context, j *job) {
-	wl, err := state.HoldingQuota(ctx, state.Latest(r.env.state), &j.TrainJob)
-	if err != nil || wl == nil {
+func (r *attempt) measureStart(j *job) {
+	wl := j.holdingQuota()
+	if wl == nil {
 		// It is being taken back already.
 		return
 	}
@@ -57,15 +56,14 @@ func admittedAt(wl *kueue.Workload) time.Time {
 }
 
 // measureReady records how long it took until the pods of a job were ready, once for each run.
-func (r *attempt) measureReady(ctx context.Context, j *job, ready func() bool) {
+func (r *attempt) measureReady(j *job, ready func() bool) {
 	if j.IsSuspended() {
 		return
 	}
 	known, underWay := r.env.memory.runs.underWay(&j.TrainJob)
 	switch {
 	case !underWay:
-		wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
-		if err == nil && wl != nil && kueuelib.IsAdmitted(wl) {
+		if wl := j.holdingQuota(); wl != nil && kueuelib.IsAdmitted(wl) {
 			r.env.memory.runs.begin(&j.TrainJob, jobRun{
 				queue: admittedBy(wl), admitted: admittedAt(wl), began: resumedAt(&j.TrainJob, wl), ready: ready(),
 			})
@@ -85,10 +83,10 @@ func resumedAt(job *trainjob.TrainJob, wl *kueue.Workload) time.Time {
 }
 
 // measureStop records that the manager suspended a job that ran.
-func (j *job) measureStop(ctx context.Context, reason string) {
+func (j *job) measureStop(reason string) {
 	known, underWay := j.env.memory.runs.underWay(&j.TrainJob)
 	queue := known.queue
-	if wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob); err == nil && wl != nil {
+	if wl := j.holdingQuota(); wl != nil {
 		queue = admittedBy(wl)
 	} else if !underWay {
 		queue = metrics.Queue{Namespace: j.Namespace}
@@ -99,22 +97,22 @@ func (j *job) measureStop(ctx context.Context, reason string) {
 
 // measureStopped records the stop of a job that is found suspended though it was not known to be: by
 // its user, or by the manager, which has not heard of its own success.
-func (j *job) measureStopped(ctx context.Context) {
+func (j *job) measureStopped() {
 	if _, underWay := j.env.memory.runs.underWay(&j.TrainJob); !underWay || !j.IsSuspended() {
 		return
 	}
 	reason := metrics.StopByUser
-	if wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob); err == nil && wl != nil && kueuelib.IsEvicted(wl) {
+	if wl := j.holdingQuota(); wl != nil && kueuelib.IsEvicted(wl) {
 		reason = evictedFor(wl)
 	}
-	j.measureStop(ctx, reason)
+	j.measureStop(reason)
 }
 
 // stopReason returns the word of the metrics for why jobframework stops a job.
-func (j *job) stopReason(ctx context.Context, reason jobframework.StopReason) string {
+func (j *job) stopReason(reason jobframework.StopReason) string {
 	switch reason {
 	case jobframework.StopReasonWorkloadEvicted:
-		if wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob); err == nil && wl != nil && kueuelib.IsEvicted(wl) {
+		if wl := j.holdingQuota(); wl != nil && kueuelib.IsEvicted(wl) {
 			return evictedFor(wl)
 		}
 	case jobframework.StopReasonWorkloadDeleted:

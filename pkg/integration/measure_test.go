@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -44,7 +43,7 @@ func newMeasured(t *testing.T) *measured {
 	m.wl.Spec.QueueName, m.wl.Status.Admission.ClusterQueue = "queue", "gpus"
 	m.r, _ = newReconciler(t)
 	m.r.env.metrics = metrics.NewRecorder(m.registry, metrics.QueueLabels{LocalQueues: true})
-	m.j = jobOf(m.r, inttest.Job("a"))
+	m.j = jobOf(t, m.r, inttest.Job("a"))
 	says(func(*kueue.Workload) {})(m)
 	return m
 }
@@ -53,7 +52,7 @@ func newMeasured(t *testing.T) *measured {
 func says(change func(*kueue.Workload)) func(*measured) {
 	return func(m *measured) {
 		change(m.wl)
-		m.r.env.state = state.FromCache(inttest.Fake(m.wl.DeepCopy()).Build())
+		m.j.view.Workloads = []kueue.Workload{*m.wl.DeepCopy()}
 	}
 }
 
@@ -65,21 +64,21 @@ func admittedAgo(ago time.Duration) func(*measured) {
 }
 
 // resumes has the manager start the job.
-func resumes(m *measured) { m.r.measureStart(m.t.Context(), m.j) }
+func resumes(m *measured) { m.r.measureStart(m.j) }
 
 // isSuspended has the manager see that somebody did it.
 func isSuspended(m *measured) {
 	m.j.Suspend()
-	m.j.measureStopped(m.t.Context())
+	m.j.measureStopped()
 }
 
 // stops has the manager stop it.
 func stops(reason jobframework.StopReason) func(*measured) {
-	return func(m *measured) { m.j.measureStop(m.t.Context(), m.j.stopReason(m.t.Context(), reason)) }
+	return func(m *measured) { m.j.measureStop(m.j.stopReason(reason)) }
 }
 
-func ready(m *measured)    { m.r.measureReady(m.t.Context(), m.j, func() bool { return true }) }
-func notReady(m *measured) { m.r.measureReady(m.t.Context(), m.j, func() bool { return false }) }
+func ready(m *measured)    { m.r.measureReady(m.j, func() bool { return true }) }
+func notReady(m *measured) { m.r.measureReady(m.j, func() bool { return false }) }
 
 // isAnother has somebody make another job of the name.
 func isAnother(m *measured) {
@@ -183,10 +182,10 @@ func TestStopsOfTheManager(t *testing.T) {
 			r, _ := newReconciler(t, stored, wl)
 			registry := prometheus.NewRegistry()
 			r.env.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
-			j := jobOf(r, stored)
+			j := jobOf(t, r, stored)
 			expect.NoError(t, tc.stop(r, j))
 			expect.That(t, j.IsSuspended(), "It is not suspended")
-			j.measureStopped(t.Context())
+			j.measureStopped()
 			expect.Same(t, "Unexpected metrics", tc.want, recorded(t, registry))
 		})
 	}

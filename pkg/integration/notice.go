@@ -10,16 +10,13 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
-	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/held"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // notice is what the Workload of a TrainJob says that people have to know who look at the
@@ -182,11 +179,9 @@ func (r *attempt) tellNotice(ctx context.Context, j *job) error {
 	if !j.alive() {
 		return nil
 	}
-	n, err := noticeFor(ctx, r.env.client, &j.TrainJob)
-	if err != nil {
-		return err
-	}
+	n := noticeFor(j.workloads())
 	if n.reason == jobevents.ReasonNotAdmissible {
+		var err error
 		if n.meant, err = r.env.queues.Stopped(ctx, &j.TrainJob); err != nil {
 			return err
 		}
@@ -198,19 +193,13 @@ func (r *attempt) tellNotice(ctx context.Context, j *job) error {
 	return nil
 }
 
-// noticeFor asks the cache, and reads only what is there.
-func noticeFor(ctx context.Context, cached client.Reader, job *trainjob.TrainJob) (notice, error) {
-	var list kueue.WorkloadList
-	err := cached.List(ctx, &list, client.InNamespace(job.Namespace), client.UnsafeDisableDeepCopy,
-		jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, job.Name))
-	if err != nil {
-		return notice{}, fmt.Errorf("listing the Workloads of TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
-	}
+// noticeFor returns the notice of the Workload of a job that is not finished, or else of the last one.
+func noticeFor(workloads []kueue.Workload) notice {
 	var out notice
-	for i := range list.Items {
-		if n := noticeOf(&list.Items[i]); metav1.IsControlledBy(&list.Items[i], job) && (out.reason == "" || !kueuelib.IsFinished(&list.Items[i])) {
+	for i := range workloads {
+		if n := noticeOf(&workloads[i]); out.reason == "" || !kueuelib.IsFinished(&workloads[i]) {
 			out = n
 		}
 	}
-	return out, nil
+	return out
 }

@@ -56,7 +56,7 @@ func TestTakeOverlooked(t *testing.T) {
 				webhooks.Webhooks[0].MatchConditions = append(webhooks.Webhooks[0].MatchConditions, admissionregistrationv1.MatchCondition{Name: tc.condition})
 			}
 			r, recorder := newReconciler(t, stored, queue, webhooks)
-			taken, err := jobOf(r, storedJob(t, r)).takeOverlooked(t.Context())
+			taken, err := jobOf(t, r, storedJob(t, r)).takeOverlooked(t.Context())
 			expect.NoError(t, err)
 			changed := tc.want != "" && tc.want != tc.labels[kit.QueueLabel]
 			expect.Same(t, "It was taken", changed, taken)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,24 +53,24 @@ type release struct {
 // lookForPods asks the API server for pods only where the caches say no and quota is given back:
 // a job that starts has none since that was done the last time.
 func (j *job) lookForPods(ctx context.Context) (podsAnswer, error) {
-	if active, err := j.env.pods().Active(ctx, &j.TrainJob); err != nil || active {
+	if active, err := j.pods().Active(ctx, &j.TrainJob); err != nil || active {
 		return podsAnswer{may: true}, err
 	}
-	releases, err := j.releases(ctx)
-	if err != nil || releases == nil {
-		return podsAnswer{}, err
+	releases := j.releases()
+	if releases == nil {
+		return podsAnswer{}, nil
 	}
-	pods, err := j.env.pods().Left(ctx, client.ObjectKeyFromObject(&j.TrainJob))
+	pods, err := j.pods().Left(ctx, j.key)
 	return podsAnswer{may: len(pods) > 0, release: releases}, err
 }
 
 // releases returns the quota that is given back once the job is not active any more, nil for none.
-func (j *job) releases(ctx context.Context) (*release, error) {
-	wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob)
-	if err != nil || wl == nil {
-		return nil, err
+func (j *job) releases() *release {
+	wl := j.holdingQuota()
+	if wl == nil {
+		return nil
 	}
-	because := func(why string) (*release, error) { return &release{wl.UID, why, !wl.DeletionTimestamp.IsZero()}, nil }
+	because := func(why string) *release { return &release{wl.UID, why, !wl.DeletionTimestamp.IsZero()} }
 	switch {
 	case j.TrainJob.Finished():
 		return because(releasedFinished)
@@ -84,14 +83,14 @@ func (j *job) releases(ctx context.Context) (*release, error) {
 	case wl.Spec.QueueName != jobframework.QueueName(j):
 		return because(releasedQueue)
 	}
-	return nil, nil
+	return nil
 }
 
 // awaitPodsOfDeleted waits for the pods that a deleted TrainJob still has: until they are gone, and
 // no others can come, its Workload keeps its finalizer, and with it the quota.
 func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
-	workloads, err := j.env.state.Workloads(ctx, j.key)
-	if err = firstError(err, j.suspendDeleted(ctx)); err != nil {
+	workloads := j.view.Workloads
+	if err := j.suspendDeleted(ctx); err != nil {
 		return outcome{err: err}
 	}
 	if slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return remainder.OfCopy(&wl) }) {
@@ -103,14 +102,13 @@ func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 	if !slices.ContainsFunc(workloads, state.HoldsQuota) {
 		return outcome{}
 	}
-	left, err := j.env.pods().AnyLeft(ctx, j.key)
+	left, err := j.pods().AnyLeft(ctx, j.key)
 	if !left {
 		if err != nil {
 			return outcome{err: err}
 		}
-		wait, err := j.mayRunYet(ctx, workloads)
-		if err != nil || wait > 0 {
-			return outcome{done: true, again: wait, err: err}
+		if wait := j.mayRunYet(); wait > 0 {
+			return lookAgain(wait)
 		}
 		if wait := j.mayBeMadeAgain(); j.UID != "" && wait > 0 {
 			return lookAgain(wait)
@@ -128,10 +126,10 @@ func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 // mayRunYet returns how long the JobSet of a deleted TrainJob may still get pods: until the garbage collector
 // has deleted it, where it is resumed, or Trainer may have it in hand to resume it. Kueue's webhook refuses
 // pods of a TrainJob that is gone, but not when there is another one of its name.
-func (j *job) mayRunYet(ctx context.Context, workloads []kueue.Workload) (time.Duration, error) {
-	js, err := state.Latest(j.env.state).JobSet(ctx, j.key)
-	if err != nil || js == nil || !js.DeletionTimestamp.IsZero() || js.Status.TerminalState != "" {
-		return 0, err
+func (j *job) mayRunYet() time.Duration {
+	js, workloads := j.view.JobSet, j.view.Workloads
+	if js == nil || !js.DeletionTimestamp.IsZero() || js.Status.TerminalState != "" {
+		return 0
 	}
 	for i := range workloads {
 		owner, of := metav1.GetControllerOfNoCopy(&workloads[i]), metav1.GetControllerOfNoCopy(js)
@@ -139,16 +137,16 @@ func (j *job) mayRunYet(ctx context.Context, workloads []kueue.Workload) (time.D
 			continue
 		}
 		if !ptr.Deref(js.Spec.Suspend, false) {
-			return recheckIn(state.StoppingSince(workloads)), nil
+			return recheckIn(state.StoppingSince(workloads))
 		}
 		since := state.StoppingSince(workloads)
 		if deleted := j.DeletionTimestamp; !deleted.IsZero() && deleted.Time.Before(since) {
 			// A finalizer keeps the job, and so nobody deletes its Workload.
 			since = deleted.Time
 		}
-		return max(0, time.Until(since.Add(podsleft.ResumeGrace))), nil
+		return max(0, time.Until(since.Add(podsleft.ResumeGrace)))
 	}
-	return 0, nil
+	return 0
 }
 
 // takeBackCopies deletes the Workloads of a deleted job that stays for somebody's finalizer, when its
@@ -158,7 +156,7 @@ func (j *job) takeBackCopies(ctx context.Context, workloads []kueue.Workload) (t
 	if j.UID == "" {
 		return 0, nil
 	}
-	if left, err := j.env.pods().AnyLeft(ctx, j.key); err != nil || left {
+	if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {
 		return recheckIn(j.DeletionTimestamp.Time), err
 	}
 	for i := range workloads {
@@ -175,27 +173,24 @@ func (j *job) takeBackCopies(ctx context.Context, workloads []kueue.Workload) (t
 }
 
 // managed reports whether the job is the manager's. Of what is deleted, Kueue's rule says that it manages nothing.
-func (j *job) managed(ctx context.Context) (bool, error) {
+func (j *job) managed() bool {
 	if !j.DeletionTimestamp.IsZero() {
-		return jobframework.QueueName(j) != "" || j.env.Field.Has(&j.Spec), nil
+		return jobframework.QueueName(j) != "" || j.env.Field.Has(&j.Spec)
 	}
-	return j.env.queues.Manages(ctx, &j.TrainJob)
+	return j.manages
 }
 
 // suspendDeleted suspends a job that is deleted and stays, for its dependents or for somebody's
 // finalizer. Trainer would make another JobSet as soon as the last one is gone, and run it on
 // quota that is given back. The policies keep anybody from resuming it.
 func (j *job) suspendDeleted(ctx context.Context) error {
-	if j.UID == "" || j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() {
+	if j.UID == "" || j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() || !j.managed() {
 		return nil
-	}
-	if managed, err := j.managed(ctx); err != nil || !managed {
-		return err
 	}
 	if err := j.suspend(ctx, j.env.client, false); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	j.measureStop(ctx, metrics.StopTrainJobDeleted)
+	j.measureStop(metrics.StopTrainJobDeleted)
 	ctrl.LoggerFrom(ctx).Info("Suspended a deleted TrainJob that is still there")
 	return nil
 }
@@ -204,11 +199,7 @@ func (j *job) suspendDeleted(ctx context.Context) error {
 // jobframework would delete its Workload, and with it the quota that they run on. MultiKueue
 // deletes that itself, and soon sends the job here again: then the pods are all that is left.
 func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
-	workloads, err := j.env.state.Workloads(ctx, j.key)
-	if err != nil {
-		return outcome{err: err}
-	}
-	former := slices.DeleteFunc(workloads, func(wl kueue.Workload) bool {
+	former := slices.DeleteFunc(slices.Clone(j.view.Workloads), func(wl kueue.Workload) bool {
 		owner := metav1.GetControllerOfNoCopy(&wl)
 		return owner == nil || owner.UID == j.UID || !state.HoldsQuota(wl)
 	})
@@ -220,16 +211,11 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 		}
 		since = j.CreationTimestamp.Time
 	}
-	js, err := j.jobSet(ctx)
-	if err != nil {
-		return outcome{err: err}
+	js := j.jobSet()
+	if copied && j.env.memory.isAlone(&j.TrainJob) && !j.madeOfFormer() {
+		return outcome{}
 	}
-	if copied && j.env.memory.isAlone(&j.TrainJob) {
-		if others, err := j.madeOfFormer(ctx, js); err != nil || !others {
-			return outcome{err: err}
-		}
-	}
-	pods, err := j.env.pods().Left(ctx, j.key)
+	pods, err := j.pods().Left(ctx, j.key)
 	left := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
 		return js == nil || pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID)
 	})
@@ -245,14 +231,8 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 
 // madeOfFormer reports whether the caches have a JobSet or a Job of this name that is not the job's:
 // only that can bring pods of a former one after the last was gone.
-func (j *job) madeOfFormer(ctx context.Context, js *jobsetapi.JobSet) (bool, error) {
-	latest := state.Latest(j.env.state)
-	there, err := latest.JobSet(ctx, j.key)
-	if err != nil || there != nil && (js == nil || there.UID != js.UID) {
-		return err == nil, err
-	}
-	jobs, err := latest.Jobs(ctx, j.key)
-	return slices.ContainsFunc(jobs, func(child batchv1.Job) bool { return js == nil || !metav1.IsControlledBy(&child, js) }), err
+func (j *job) madeOfFormer() bool {
+	return j.view.JobSet != nil && j.jobSet() == nil || len(j.childJobs()) < len(j.view.Jobs)
 }
 
 // comesFromAnotherCluster reports whether MultiKueue made the job, as a copy of another one.

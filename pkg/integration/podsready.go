@@ -8,7 +8,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsready"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 )
 
 // podsReady returns the reporter of PodsReady.
@@ -24,9 +23,9 @@ func (j *job) startReadinessOver(ctx context.Context) error {
 	if !j.env.podsReady().Wanted() {
 		return nil
 	}
-	wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob)
-	if err != nil || wl == nil {
-		return err
+	wl := j.holdingQuota()
+	if wl == nil {
+		return nil
 	}
 	reported, err := j.env.podsReady().Report(ctx, j.key, wl, false)
 	if err != nil || !reported {
@@ -46,13 +45,13 @@ func (r *attempt) reportPodsReady(ctx context.Context, j *job) error {
 	ready := sync.OnceValue(func() bool {
 		return j.start.message == "" && (!j.IsSuspended() || j.ManagedExternally()) && j.PodsReady(ctx, r.env.client)
 	})
-	r.measureReady(ctx, j, ready)
+	r.measureReady(j, ready)
 	if !r.env.podsReady().Wanted() {
 		return nil
 	}
-	workloads, err := state.WorkloadsOf(ctx, r.env.state, &j.TrainJob)
-	if err != nil || len(workloads) == 0 || r.env.expectations.Outdated(j.key, jobclient.VersionsOf(workloads)) {
-		return err
+	workloads := j.workloads()
+	if len(workloads) == 0 || r.env.expectations.Outdated(j.key, jobclient.VersionsOf(workloads)) {
+		return nil
 	}
 	for i := range workloads {
 		if _, err := r.env.podsReady().Report(ctx, j.key, &workloads[i], ready()); err != nil {

@@ -41,7 +41,6 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 			return nil
 		},
 	})
-	r.framework = frameworkOf(r)
 	r.env.kueue = testenv.Kueue(testenv.WaitsForPods)
 
 	for range 2 {
@@ -72,7 +71,7 @@ func TestPodsReadyIsWrittenOnceByAnOldView(t *testing.T) {
 	})
 	r.env.kueue = testenv.Kueue(testenv.WaitsForPods)
 	for range 2 {
-		expect.NoError(t, r.reportPodsReady(t.Context(), jobOf(r, stored)))
+		expect.NoError(t, r.reportPodsReady(t.Context(), jobOf(t, r, stored)))
 	}
 	expect.Same(t, "Unexpected number of times that PodsReady is written", 1, written)
 }
@@ -98,7 +97,7 @@ func TestPodsAreNotReadyBeforeTrainerHasResumed(t *testing.T) {
 			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
 			stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
 			r, _ := newReconciler(t, js)
-			expect.Same(t, "Unexpected PodsReady", tc.want, jobOf(r, stored).PodsReady(t.Context(), nil))
+			expect.Same(t, "Unexpected PodsReady", tc.want, jobOf(t, r, stored).PodsReady(t.Context(), nil))
 		})
 	}
 }

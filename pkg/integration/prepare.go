@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -41,10 +40,7 @@ func (j *job) notYet(ctx context.Context) outcome {
 // releaseFormer takes the finalizer off what a deleted job of the same name left behind,
 // and with it the quota. jobframework would do it, but it does not see a job that is too early.
 func (j *job) releaseFormer(ctx context.Context) error {
-	all, err := j.env.state.Workloads(ctx, client.ObjectKeyFromObject(&j.TrainJob))
-	if err != nil {
-		return err
-	}
+	all := j.view.Workloads
 	for i := range all {
 		owner := state.ControllerOfKind(&all[i], trainjob.GVK.Kind)
 		if owner == nil || owner.UID == j.UID || all[i].DeletionTimestamp.IsZero() {
@@ -69,18 +65,9 @@ func (j *job) awaitChildJobs(ctx context.Context) outcome {
 		// The JobSet is in another cluster.
 		return outcome{}
 	}
-	js, err := j.jobSet(ctx)
-	if err != nil {
-		return outcome{err: err}
-	}
-	var jobs []batchv1.Job
-	if js != nil {
-		if jobs, err = state.JobsOf(ctx, j.env.state, js); err != nil {
-			return outcome{err: err}
-		}
-		if state.ChildJobsMade(js, jobs) {
-			return j.awaitUsable(ctx, js, jobs)
-		}
+	js, jobs := j.jobSet(), j.childJobs()
+	if js != nil && state.ChildJobsMade(js, jobs) {
+		return j.awaitUsable(ctx, js, jobs)
 	}
 	if patience := j.env.memory.patience(&j.TrainJob, js != nil); patience > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Waited for what is made of TrainJob before it queues", "jobSetMade", js != nil, "retryAfter", patience)
@@ -93,23 +80,18 @@ func (j *job) awaitChildJobs(ctx context.Context) outcome {
 }
 
 // tellUnprepared says that a job queues although Trainer has not looked at it.
-func (j *job) tellUnprepared(ctx context.Context) error {
-	managed, err := j.env.queues.Manages(ctx, &j.TrainJob)
-	if err == nil && managed && j.env.memory.queuesUnprepared(&j.TrainJob) {
+func (j *job) tellUnprepared() {
+	if j.manages && j.env.memory.queuesUnprepared(&j.TrainJob) {
 		j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonUnprepared, jobevents.ActionDescribe,
 			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, j.env.memory.waitForJobSet)
 	}
-	return err
 }
 
 // over reports whether all is done for a finished job. jobframework would tell so again
 // at every look, by an event.
-func (j *job) over(ctx context.Context) (bool, error) {
-	workloads, err := state.WorkloadsOf(ctx, j.env.state, &j.TrainJob)
-	if err != nil || len(workloads) == 0 {
-		return false, err
-	}
-	return !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
+func (j *job) over() bool {
+	workloads := j.workloads()
+	return len(workloads) > 0 && !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
 		return !kueuelib.IsFinished(&wl) || controllerutil.ContainsFinalizer(&wl, kueue.ResourceInUseFinalizerName)
-	}), nil
+	})
 }

@@ -76,7 +76,7 @@ func TestNotYet(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			r, recorder := newReconciler(t, tc.objects...)
-			j := jobOf(r, trainJob.DeepCopy())
+			j := jobOf(t, r, trainJob.DeepCopy())
 			if tc.waited != nil {
 				r.env.memory.waits = map[types.NamespacedName]*waiting{j.key: tc.waited}
 			}
@@ -129,7 +129,7 @@ func TestWaitForJobSet(t *testing.T) {
 				}
 				var got []time.Duration
 				for len(got) < 3 {
-					o := jobOf(r, stored).notYet(t.Context())
+					o := jobOf(t, r, stored).notYet(t.Context())
 					expect.NoError(t, o.err)
 					if !o.ends() {
 						break
@@ -174,7 +174,7 @@ func TestJobWithoutTheNameOfItsChildJobDoesNotQueue(t *testing.T) {
 			if tc.finalizer != "" {
 				js.Finalizers = []string{tc.finalizer}
 			}
-			outcome := jobOf(r, stored).awaitUsable(t.Context(), js, nil)
+			outcome := jobOf(t, r, stored).awaitUsable(t.Context(), js, nil)
 			expect.That(t, outcome.err == nil && outcome.unqueued == (tc.want != ""), "It queues: %t; error: %v", !outcome.unqueued, outcome.err)
 			wantTold(t, eventsSoFar(recorder, ""), tc.want)
 		})

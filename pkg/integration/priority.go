@@ -30,9 +30,9 @@ func (j *job) keepPriority(ctx context.Context) error {
 	if !apierrors.IsNotFound(missing) {
 		return missing
 	}
-	wl, err := j.unfinishedWorkload(ctx)
-	if err != nil || wl == nil || j.IsSuspended() && state.MayRun(wl) {
-		return err
+	wl := j.unfinishedWorkload()
+	if wl == nil || j.IsSuspended() && state.MayRun(wl) {
+		return nil
 	}
 	delete(j.Labels, kueueconstants.WorkloadPriorityClassLabel)
 	if kueuelib.HasWorkloadPriorityClass(wl) {

@@ -48,7 +48,7 @@ func TestKeepPriority(t *testing.T) {
 				objects = append(objects, wl)
 			}
 			r, recorder := newReconciler(t, objects...)
-			j := jobOf(r, stored.DeepCopy())
+			j := jobOf(t, r, stored.DeepCopy())
 			expect.NoError(t, j.keepPriority(t.Context()))
 			expect.Same(t, "jobframework sees another class", tc.want, j.Labels[kit.PriorityLabel])
 			expect.Same(t, "The TrainJob is written", tc.named, storedJob(t, r).Labels[kit.PriorityLabel])

@@ -21,6 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -179,8 +180,8 @@ func TestOneGenerationForAReconcile(t *testing.T) {
 func TestPartsHaveTheViewOfTheReconcile(t *testing.T) {
 	r, _ := newReconciler(t)
 	env := expect.Must(r.env.now())(t)
-	pods := env.pods()
-	expect.That(t, pods.State == env.state && pods.State != r.env.state && pods.Field == env.Field && pods.Expectations == env.expectations,
+	pods := env.podsIn(state.View{})
+	expect.That(t, pods.Field == env.Field && pods.Expectations == env.expectations,
 		"The environment makes %+v, want the parts of %+v", pods, env)
 	ready := env.podsReady()
 	expect.That(t, ready.Client == env.client && ready.Expectations == env.expectations && ready.Kueue == env.kueue,

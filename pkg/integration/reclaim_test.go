@@ -52,7 +52,7 @@ func TestReclaimablePodsAreOfJobsThatStay(t *testing.T) {
 			if tc.deleted {
 				expect.NoError(t, r.env.client.Delete(t.Context(), child))
 			}
-			got, err := jobOf(r, job).ReclaimablePods(t.Context(), nil)
+			got, err := jobOf(t, r, job).ReclaimablePods(t.Context(), nil)
 			expect.NoError(t, err)
 			expect.Same(t, "Unexpected reclaimable pods", tc.want, got)
 		})

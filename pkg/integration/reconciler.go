@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
@@ -35,8 +34,7 @@ type reconciler struct {
 
 // attempt is one reconcile, under the Trainer and the settings of its beginning.
 type attempt struct {
-	env       *environment
-	framework *jobframework.JobReconciler
+	env *environment
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -52,14 +50,17 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return r.standAside(ctx, req, &r.env.trainer.Told, jobevents.ReasonTrainerUnknown, err.Error())
 	}
-	ctx = env.logging(ctx, req.NamespacedName)
-	j := &job{env: env}
-	defer j.looked()
-	result, err := (&attempt{env: env, framework: env.framework()}).reconcile(ctx, req, j)
+	j, err := env.observe(ctx, req.NamespacedName)
 	if errors.Is(err, errOldView) {
 		// It is as urgent as it was.
 		return ctrl.Result{RequeueAfter: retrySlowly}, nil
 	}
+	if err != nil {
+		return ctrl.Result{Priority: ptr.To(0)}, err
+	}
+	ctx = j.logging(ctx)
+	defer j.looked()
+	result, err := (&attempt{env: env}).reconcile(ctx, req, j)
 	if wait := jobclient.BackoffOf(err); wait > 0 {
 		env.Recorder.Warn(&j.TrainJob, jobevents.ReasonWriteInVain, jobevents.ActionWrite, err)
 		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
@@ -67,7 +68,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsConflict(err) {
 		ctrl.LoggerFrom(ctx).V(2).Info("Another writer was faster", "error", err)
 		if name := jobclient.ConflictingWorkload(err); name != "" {
-			env.expectations.Outdate(req.NamespacedName, jobclient.VersionsNamed(name, j.viewed))
+			env.expectations.Outdate(req.NamespacedName, jobclient.VersionsNamed(name, jobclient.VersionsOf(j.view.Workloads)))
 		}
 		// Whatever Kueue decided is not done yet: it stays as urgent as it is.
 		return ctrl.Result{RequeueAfter: retrySoon}, nil
@@ -91,26 +92,24 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // reconcile lets jobframework decide about a TrainJob, follows that decision to its end, and
 // ensures what neither jobframework nor Trainer would see to.
 func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl.Result, error) {
-	workloads, err := r.load(ctx, req, j)
+	held, err := j.releaseCopies(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	held, err := releaseCopies(ctx, r.env, j.key, workloads)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if alone, err := r.leaveAlone(ctx, j, workloads); alone || err != nil {
+	if alone, err := r.leaveAlone(ctx, j); alone || err != nil {
 		return ctrl.Result{RequeueAfter: held}, err
 	}
 	var v verdict
-	v.result, v.err = r.framework.ReconcileGenericJob(ctx, req, j)
+	if j.prepared = j.prepare(ctx); !j.prepared.ends() {
+		v.result, v.err = r.env.framework(j).ReconcileGenericJob(ctx, req, j)
+	}
 	if j.UID == "" {
 		r.forget(j.key)
 	}
 	v.err = r.handle(ctx, j, v.err)
-	v.add(0, r.finishKept(ctx, j, workloads))
+	v.add(0, r.finishKept(ctx, j))
 	// Whatever else there is to wait for: it may wait for this.
-	v.add(r.awaitTrainer(ctx, j))
+	v.add(r.awaitTrainer(j), nil)
 	decided := v.err
 	v.add(r.correctDrift(ctx, j))
 	v.add(r.ensureStarted(ctx, j, decided))
@@ -119,7 +118,7 @@ func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl
 		v.add(j.prepared.again, r.gateEarly(ctx, j))
 	} else {
 		r.tellStart(ctx, j)
-		again, err := r.ensure(ctx, j, workloads)
+		again, err := r.ensure(ctx, j)
 		v.err = firstError(err, v.err)
 		v.add(again, nil)
 	}
@@ -138,22 +137,6 @@ func (j *job) looked() {
 	if j.UID != "" && !j.stale {
 		j.env.Recorder.Looked(j.UID)
 	}
-}
-
-// load reads the Workloads of the job, which say whether our view of them is a former one.
-func (r *attempt) load(ctx context.Context, req ctrl.Request, j *job) ([]kueue.Workload, error) {
-	j.key = req.NamespacedName
-	workloads, err := r.env.state.Workloads(ctx, j.key)
-	if err != nil {
-		return nil, err
-	}
-	if r.env.ledger != nil {
-		r.env.ledger.Look(ctx, workloads)
-	}
-	if j.viewed = jobclient.VersionsOf(workloads); r.env.expectations.Outdated(j.key, j.viewed) {
-		return nil, errOldView
-	}
-	return workloads, nil
 }
 
 // forget drops what is remembered of a job by its name alone.
@@ -193,14 +176,14 @@ func (r *attempt) tellStart(ctx context.Context, j *job) {
 		return
 	}
 	// Every start is news, also one by the admission of the last.
-	r.measureStart(ctx, j)
+	r.measureStart(j)
 	r.env.Recorder.Resolve(j.UID, jobevents.ReasonStarted)
 	r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.start.message)
 }
 
 // ensure keeps the job as its admission has it. It returns when to look again, 0 for never.
-func (r *attempt) ensure(ctx context.Context, j *job, workloads []kueue.Workload) (time.Duration, error) {
-	if err := firstError(r.ensureHeld(ctx, j, workloads),
+func (r *attempt) ensure(ctx context.Context, j *job) (time.Duration, error) {
+	if err := firstError(r.ensureHeld(ctx, j),
 		r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {
 		return 0, err
 	}
@@ -244,25 +227,16 @@ func firstError(errs ...error) error {
 // ensurePlaced suspends an admitted TrainJob that somebody resumed before we could
 // place it: its pods would stay gated, or run anywhere. The next reconcile starts it.
 func (r *attempt) ensurePlaced(ctx context.Context, j *job) error {
-	if !j.alive() || j.IsSuspended() || j.ManagedExternally() {
+	if !j.alive() || j.IsSuspended() || j.ManagedExternally() || !j.manages || r.placed(j) {
 		return nil
 	}
-	managed, err := r.env.queues.Manages(ctx, &j.TrainJob)
-	if err != nil || !managed {
-		return err
-	}
-	placed, err := r.placed(ctx, j)
-	if err != nil || placed {
-		return err
-	}
-	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
-	if err != nil || wl == nil || !kueuelib.IsAdmitted(wl) {
-		return err
+	if wl := j.holdingQuota(); wl == nil || !kueuelib.IsAdmitted(wl) {
+		return nil
 	}
 	if err := j.suspend(ctx, r.env.client, false); err != nil {
 		return err
 	}
-	j.measureStop(ctx, metrics.StopNotAdmitted)
+	j.measureStop(metrics.StopNotAdmitted)
 	ctrl.LoggerFrom(ctx).Info("Suspended TrainJob that was resumed without its placement")
 	return nil
 }
@@ -275,13 +249,13 @@ func (r *attempt) ensureWithinQuota(ctx context.Context, j *job) error {
 	if !j.alive() || j.IsSuspended() || j.ManagedExternally() {
 		return nil
 	}
-	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
-	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) {
+	wl := j.holdingQuota()
+	if wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) {
 		// Kueue takes it back already, and a deactivation stands in this Workload alone.
-		return err
+		return nil
 	}
-	if excess, err := j.excess(ctx, wl, podset.Excess); err != nil || excess == "" {
-		return err
+	if j.excess(wl, podset.Excess) == "" {
+		return nil
 	}
 	// A job is stopped for it: our view of its Jobs may be older than that of the Workload.
 	excess, err := j.excessNow(ctx, wl)
@@ -294,12 +268,12 @@ func (r *attempt) ensureWithinQuota(ctx context.Context, j *job) error {
 // placed reports whether our part is there and past the gate. Where it is not there at
 // all, the JobSet tells what runs: an upgrade of Trainer that brings another field takes
 // the old one from every TrainJob.
-func (r *attempt) placed(ctx context.Context, j *job) (bool, error) {
+func (r *attempt) placed(j *job) bool {
 	if r.env.Field.Has(&j.Spec) {
-		return !r.env.Field.HoldsGate(&j.Spec), nil
+		return !r.env.Field.HoldsGate(&j.Spec)
 	}
-	js, err := j.jobSet(ctx)
-	return err == nil && js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js), err
+	js := j.jobSet()
+	return js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js)
 }
 
 // gateEarly sets the gate of a TrainJob that does not queue yet: the child Jobs that are
@@ -314,18 +288,13 @@ func (r *attempt) gateEarly(ctx context.Context, j *job) error {
 // ensureGate sets the gate of a waiting TrainJob that lacks it, because it was made
 // or changed while the webhook was away. One that another controller runs needs none.
 func (r *attempt) ensureGate(ctx context.Context, j *job) error {
-	if !j.alive() || !j.IsSuspended() || j.ManagedExternally() {
+	if !j.alive() || !j.IsSuspended() || j.ManagedExternally() || !j.manages {
 		return nil
 	}
-	managed, err := r.env.queues.Manages(ctx, &j.TrainJob)
-	if err != nil || !managed {
-		return err
+	if wl := j.holdingQuota(); wl != nil && kueuelib.IsAdmitted(wl) || j.IsActive() {
+		return nil
 	}
-	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
-	if err != nil || (wl != nil && kueuelib.IsAdmitted(wl)) || j.IsActive() {
-		return err
-	}
-	err = j.gate(ctx, r.env.client)
+	err := j.gate(ctx, r.env.client)
 	if podsets.RuntimeMissing(err) || apierrors.IsNotFound(err) {
 		// Told by an event already, or deleted meanwhile.
 		return nil

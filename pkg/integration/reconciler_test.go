@@ -99,7 +99,7 @@ func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 			r.env.live = inttest.PodsByPhase(c)
 			trainJob := inttest.Job("uid")
 			trainJob.Spec.Suspend = ptr.To(!tc.runs)
-			expect.NoError(t, r.finishKept(t.Context(), &job{env: r.env, TrainJob: *trainJob, key: client.ObjectKeyFromObject(trainJob)}, []kueue.Workload{*wl}))
+			expect.NoError(t, r.finishKept(t.Context(), jobOf(t, r, trainJob)))
 			inttest.Reload(t, c, wl)
 			expect.Same(t, "The Workload is finished", tc.want, kueuelib.IsFinished(wl))
 		})
@@ -163,7 +163,7 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 				now.Spec.Parallelism = ptr.To[int32](1)
 				r.env.live = inttest.Fake(js, now).Build()
 			}
-			expect.NoError(t, r.ensureWithinQuota(t.Context(), jobOf(r, stored)))
+			expect.NoError(t, r.ensureWithinQuota(t.Context(), jobOf(t, r, stored)))
 			expect.Same(t, "The job keeps its Workload", tc.kept, inttest.Exists(t, r.env.client, wl))
 		})
 	}

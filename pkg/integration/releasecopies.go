@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,9 +25,9 @@ import (
 // handed on to a remainder where pods are left. It returns when to look again at one that is still
 // held; 0 is never. Whoever acts for TrainJobs, this has to be done: nobody else takes the finalizer
 // off.
-func releaseCopies(ctx context.Context, env *environment, key types.NamespacedName, workloads []kueue.Workload) (time.Duration, error) {
-	for i := range workloads {
-		wl := &workloads[i]
+func (j *job) releaseCopies(ctx context.Context) (time.Duration, error) {
+	for i := range j.view.Workloads {
+		wl := &j.view.Workloads[i]
 		if wl.DeletionTimestamp.IsZero() || !remainder.OfCopy(wl) {
 			continue
 		}
@@ -36,22 +35,18 @@ func releaseCopies(ctx context.Context, env *environment, key types.NamespacedNa
 		if !remainder.Release(released) {
 			continue
 		}
-		stops, err := stillStops(ctx, env, key, wl)
-		if err != nil {
-			return 0, err
-		}
-		if stops {
+		if j.stopsBefore(wl) {
 			continue
 		}
 		// Kueue does not count one that is deactivated: others may have its quota.
 		if state.HoldsQuota(*wl) && wl.Status.Admission != nil && kueuelib.IsActive(wl) {
-			if wait, err := ensureRemainder(ctx, env, key, wl); err != nil || wait > 0 {
+			if wait, err := j.ensureRemainder(ctx, wl); err != nil || wait > 0 {
 				return wait, err
 			}
-		} else if err := dropUncharged(ctx, env, wl); err != nil {
+		} else if err := j.dropUncharged(ctx, wl); err != nil {
 			return 0, err
 		}
-		err = env.client.Patch(ctx, released, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
+		err := j.env.client.Patch(ctx, released, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
 		if client.IgnoreNotFound(err) != nil {
 			return 0, fmt.Errorf("releasing Workload %s that MultiKueue deleted: %w", client.ObjectKeyFromObject(wl), err)
 		}
@@ -61,11 +56,11 @@ func releaseCopies(ctx context.Context, env *environment, key types.NamespacedNa
 
 // dropUncharged deletes a remainder that was made just before Kueue deactivated its Workload. Without
 // a charge it would be first in its queue for as long as its pods last, and nobody might pass it.
-func dropUncharged(ctx context.Context, env *environment, wl *kueue.Workload) error {
+func (j *job) dropUncharged(ctx context.Context, wl *kueue.Workload) error {
 	rest := &kueue.Workload{}
-	err := env.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: remainder.NameOf(wl)}, rest)
+	err := j.env.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: remainder.NameOf(wl)}, rest)
 	if err == nil && rest.Labels[remainder.Label] != "" && !kueuelib.HasQuotaReservation(rest) {
-		err = env.client.Delete(ctx, rest, client.Preconditions{UID: &rest.UID})
+		err = j.env.client.Delete(ctx, rest, client.Preconditions{UID: &rest.UID})
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Workload %s, which is charged nothing: %w", client.ObjectKeyFromObject(rest), err)
@@ -73,67 +68,60 @@ func dropUncharged(ctx context.Context, env *environment, wl *kueue.Workload) er
 	return nil
 }
 
-// stillStops reports whether the job of a deleted Workload is there, and stops before that goes, as
+// stopsBefore reports whether the job of a deleted Workload is there, and stops before that goes, as
 // in any cluster: MultiKueue deletes the job first and takes Kueue's finalizer off.
-func stillStops(ctx context.Context, env *environment, key types.NamespacedName, wl *kueue.Workload) (bool, error) {
-	if !controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) {
-		return false, nil
-	}
-	var job trainjob.TrainJob
-	err := env.client.Get(ctx, key, &job)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
+func (j *job) stopsBefore(wl *kueue.Workload) bool {
 	owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
-	return err == nil && owner != nil && owner.UID == job.UID && job.DeletionTimestamp.IsZero(), err
+	return controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) &&
+		j.UID != "" && owner != nil && owner.UID == j.UID && j.DeletionTimestamp.IsZero()
 }
 
 // ensureRemainder has another Workload charged for the pods that are left. It returns when to look
 // again, 0 where that is done or no pod is left.
-func ensureRemainder(ctx context.Context, env *environment, key types.NamespacedName, wl *kueue.Workload) (time.Duration, error) {
+func (j *job) ensureRemainder(ctx context.Context, wl *kueue.Workload) (time.Duration, error) {
 	rest := &kueue.Workload{}
-	err := env.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: remainder.NameOf(wl)}, rest)
+	err := j.env.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: remainder.NameOf(wl)}, rest)
 	if apierrors.IsNotFound(err) {
-		return makeRemainder(ctx, env, key, wl)
+		return j.makeRemainder(ctx, wl)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reading the remainder of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
 	switch {
-	case rest.Labels[remainder.Label] != key.Name:
+	case rest.Labels[remainder.Label] != j.key.Name:
 		// Somebody else made it, and it is charged whatever they like.
-		return awaitLastPod(ctx, env, key, wl)
+		return j.awaitLastPod(ctx, wl)
 	case kueuelib.HasQuotaReservation(rest):
 		return 0, nil
 	case judged(rest):
-		return 0, chargeRemainder(ctx, env, wl, rest)
+		return 0, j.chargeRemainder(ctx, wl, rest)
 	case time.Since(rest.CreationTimestamp.Time).Abs() > judgedWithin:
 		// Kueue may be about to judge it after all: see that the charge stays.
-		return judgedSoon, chargeRemainder(ctx, env, wl, rest)
+		return judgedSoon, j.chargeRemainder(ctx, wl, rest)
 	}
 	return judgedSoon, nil
 }
 
 // makeRemainder creates the Workload for the pods that are left and not charged to another one: where
 // a run waits for the pods of a former one, these are.
-func makeRemainder(ctx context.Context, env *environment, key types.NamespacedName, wl *kueue.Workload) (time.Duration, error) {
-	pods, err := env.pods().Left(ctx, key)
+func (j *job) makeRemainder(ctx context.Context, wl *kueue.Workload) (time.Duration, error) {
+	pods, err := j.pods().Left(ctx, j.key)
 	if err != nil {
 		return 0, err
 	}
 	if len(pods) == 0 {
-		return awaitLastPod(ctx, env, key, wl)
+		return j.awaitLastPod(ctx, wl)
 	}
 	var others kueue.WorkloadList
-	if err := env.client.List(ctx, &others, client.InNamespace(key.Namespace), client.MatchingLabels{remainder.Label: key.Name}); err != nil {
-		return 0, fmt.Errorf("listing the remainders of TrainJob %s: %w", key, err)
+	if err := j.env.client.List(ctx, &others, client.InNamespace(j.key.Namespace), client.MatchingLabels{remainder.Label: j.key.Name}); err != nil {
+		return 0, fmt.Errorf("listing the remainders of TrainJob %s: %w", j.key, err)
 	}
 	pods = remainder.Uncharged(pods, others.Items)
 	if len(pods) == 0 {
 		return 0, nil
 	}
 	queue := &kueue.ClusterQueue{}
-	err = env.client.Get(ctx, client.ObjectKey{Name: string(wl.Status.Admission.ClusterQueue)}, queue)
+	err = j.env.client.Get(ctx, client.ObjectKey{Name: string(wl.Status.Admission.ClusterQueue)}, queue)
 	if apierrors.IsNotFound(err) {
 		// There is no quota to be kept.
 		return 0, nil
@@ -141,12 +129,12 @@ func makeRemainder(ctx context.Context, env *environment, key types.NamespacedNa
 	if err != nil {
 		return 0, fmt.Errorf("reading ClusterQueue %s: %w", wl.Status.Admission.ClusterQueue, err)
 	}
-	rest := remainder.Of(wl, queue, key.Name, pods)
-	err = env.client.Create(ctx, rest)
+	rest := remainder.Of(wl, queue, j.key.Name, pods)
+	err = j.env.client.Create(ctx, rest)
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 		// A namespace that is deleted, or a quota for objects: then the Workload itself has to stay.
 		ctrl.LoggerFrom(ctx).V(1).Info("Could not hand the quota of pods that are left to another Workload", "remainder", klog.KObj(rest), "error", err)
-		return awaitLastPod(ctx, env, key, wl)
+		return j.awaitLastPod(ctx, wl)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("creating the remainder of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
@@ -156,18 +144,18 @@ func makeRemainder(ctx context.Context, env *environment, key types.NamespacedNa
 
 // awaitLastPod returns when to look again for the pods of a Workload that nothing is charged for in
 // its place, 0 when none is left and none comes.
-func awaitLastPod(ctx context.Context, env *environment, key types.NamespacedName, wl *kueue.Workload) (time.Duration, error) {
-	left, err := env.pods().AnyLeft(ctx, key)
+func (j *job) awaitLastPod(ctx context.Context, wl *kueue.Workload) (time.Duration, error) {
+	left, err := j.pods().AnyLeft(ctx, j.key)
 	if err != nil || !left {
 		return 0, err
 	}
 	return recheckIn(wl.DeletionTimestamp.Time), nil
 }
 
-func chargeRemainder(ctx context.Context, env *environment, wl, rest *kueue.Workload) error {
+func (j *job) chargeRemainder(ctx context.Context, wl, rest *kueue.Workload) error {
 	charged := rest.DeepCopy()
 	charged.Status = remainder.Charge(wl)
-	err := env.client.Status().Patch(ctx, charged, client.MergeFromWithOptions(rest, client.MergeFromWithOptimisticLock{}))
+	err := j.env.client.Status().Patch(ctx, charged, client.MergeFromWithOptions(rest, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
 		return fmt.Errorf("charging Workload %s for the pods left of TrainJob %s: %w", client.ObjectKeyFromObject(rest), rest.Labels[remainder.Label], err)
 	}

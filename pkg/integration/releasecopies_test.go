@@ -19,7 +19,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -66,8 +65,7 @@ func newWorker(t *testing.T, objects ...client.Object) *worker {
 	t.Helper()
 	r, _ := newReconciler(t)
 	c := inttest.Fake(append(objects, gpusQueue())...).WithStatusSubresource(&kueue.Workload{}).Build()
-	r.env.client, r.env.live, r.env.state = c, inttest.PodsByPhase(c), state.FromCache(c)
-	r.framework = frameworkOf(r)
+	r.env.client, r.env.live = c, inttest.PodsByPhase(c)
 	return &worker{Client: c, attempt: r}
 }
 
@@ -81,8 +79,8 @@ func (w *worker) delete(t *testing.T, obj client.Object) {
 func (w *worker) look(t *testing.T) bool {
 	t.Helper()
 	key := client.ObjectKeyFromObject(inttest.Job("a"))
-	workloads := expect.Must(w.env.state.Workloads(t.Context(), key))(t)
-	wait := expect.Must(releaseCopies(t.Context(), w.env, key, workloads))(t)
+	j := expect.Must(w.env.observe(t.Context(), key))(t)
+	wait := expect.Must(j.releaseCopies(t.Context()))(t)
 	return wait > 0
 }
 
@@ -276,7 +274,7 @@ func TestWorkloadGoesBeforeADeletedJobThatStays(t *testing.T) {
 			stays.Finalizers, stays.Spec.Suspend = []string{"example.com/mine"}, new(true)
 			w := newWorker(t, append(tc.there, stays, tc.wl)...)
 			w.delete(t, stays)
-			result := expect.Must(w.reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stays)}, &job{env: w.env}))(t)
+			result := expect.Must(look(t, w.attempt, client.ObjectKeyFromObject(stays)))(t)
 			deleted := !w.get(t, copyOf().Name).DeletionTimestamp.IsZero()
 			expect.That(t, deleted == tc.want && (result.RequeueAfter > 0) == tc.again,
 				"The Workload is deleted: %t, and the manager comes again in %s; want it deleted: %t", deleted, result.RequeueAfter, tc.want)
@@ -295,7 +293,7 @@ func TestCopyOfDeletedTrainJobIsNotFinished(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorker(t, tc.wl.DeepCopy())
-			expect.Must(w.reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(inttest.Job("a"))}, &job{env: w.env}))(t)
+			expect.Must(look(t, w.attempt, client.ObjectKeyFromObject(inttest.Job("a"))))(t)
 			expect.Same(t, "The Workload is finished", tc.want, kueuelib.IsFinished(w.get(t, tc.wl.Name)))
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 )
@@ -31,7 +32,12 @@ func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || !rest.DeletionTimestamp.IsZero() || len(remainder.Runs(rest)) == 0 {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	pods, err := r.env.pods().Left(ctx, types.NamespacedName{Namespace: rest.Namespace, Name: rest.Labels[remainder.Label]})
+	job := types.NamespacedName{Namespace: rest.Namespace, Name: rest.Labels[remainder.Label]}
+	view, err := state.Observe(ctx, r.env.client, job)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	pods, err := r.env.podsIn(view).Left(ctx, job)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

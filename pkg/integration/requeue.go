@@ -25,17 +25,18 @@ import (
 // that ends the reconcile, the event of what it did, or of the last pod that goes, brings
 // the job here again.
 func (j *job) follow(ctx context.Context) outcome {
-	wl, err := j.unfinishedWorkload(ctx)
-	if err == nil && wl == nil {
-		if o := j.stayEnded(ctx); o.ends() {
-			return o
+	wl := j.unfinishedWorkload()
+	if wl == nil {
+		if j.endedWorkload() != nil && j.over() {
+			// It has ended, and needs no more than the gate.
+			return outcome{done: true, unqueued: true}
 		}
 		return j.notYet(ctx)
 	}
 	j.env.expectations.SawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
 	j.env.memory.queued(client.ObjectKeyFromObject(&j.TrainJob))
-	if err != nil || !wl.DeletionTimestamp.IsZero() {
-		return outcome{err: err}
+	if !wl.DeletionTimestamp.IsZero() {
+		return outcome{}
 	}
 	if kueuelib.HasQuotaReservation(wl) && (!kueuelib.IsActive(wl) || deactivation.Pending(wl)) {
 		// It is about to be evicted. It must not be replaced meanwhile: it alone says that
@@ -125,42 +126,22 @@ func (j *job) deleteWorkload(ctx context.Context, wl *kueue.Workload) error {
 }
 
 // unfinishedWorkload returns the job's own Workload, or nil.
-func (j *job) unfinishedWorkload(ctx context.Context) (*kueue.Workload, error) {
-	workloads, err := state.WorkloadsOf(ctx, state.Latest(j.env.state), &j.TrainJob)
-	if err != nil {
-		return nil, err
-	}
+func (j *job) unfinishedWorkload() *kueue.Workload {
+	workloads := j.workloads()
 	for i := range workloads {
 		if !kueuelib.IsFinished(&workloads[i]) {
-			return &workloads[i], nil
+			return &workloads[i]
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // endedWorkload returns the Workload of a job that has ended, whatever Trainer makes of it
 // since; nil if the job has another one.
-func (j *job) endedWorkload(ctx context.Context) (*kueue.Workload, error) {
-	workloads, err := state.WorkloadsOf(ctx, state.Latest(j.env.state), &j.TrainJob)
-	if err != nil || !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return state.Ended(&wl) }) {
-		return nil, err
+func (j *job) endedWorkload() *kueue.Workload {
+	workloads := j.workloads()
+	if j.unfinishedWorkload() != nil || !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return state.Ended(&wl) }) {
+		return nil
 	}
-	var last *kueue.Workload
-	for i := range workloads {
-		if !kueuelib.IsFinished(&workloads[i]) {
-			return nil, nil
-		}
-		last = &workloads[i]
-	}
-	return last, nil
-}
-
-// stayEnded leaves a suspended job alone that has ended: it needs no more than the gate.
-func (j *job) stayEnded(ctx context.Context) outcome {
-	wl, err := j.endedWorkload(ctx)
-	if err != nil || wl == nil {
-		return outcome{err: err}
-	}
-	over, err := j.over(ctx)
-	return outcome{done: over, unqueued: over, err: err}
+	return &workloads[len(workloads)-1]
 }

@@ -26,9 +26,9 @@ func (r *attempt) awaitRollout(ctx context.Context, j *job) error {
 		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Errorf(
 			"admitted, and starts when the running Trainer is seen to read %s, which the TrainJob CRD has now: the controller of another release may still be at work", field))
 	}
-	js, err := j.jobSet(ctx)
-	if err != nil || js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
-		return err
+	js := j.jobSet()
+	if js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
+		return nil
 	}
 	since := r.env.expectations.WroteBy(&j.TrainJob)
 	if js.CreationTimestamp.After(since) {

@@ -216,10 +216,9 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	env := &environment{
 		Describer: &podsets.Describer{
 			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: podsets.NewRemembered(),
-			TolerationRules: opts.TolerationRules, State: state.FromCache(mgr.GetClient()), Recorder: recorder,
+			TolerationRules: opts.TolerationRules, Cached: mgr.GetClient(), Recorder: recorder,
 		},
 		client:       jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, backoff, opts.Metrics),
-		state:        state.FromCache(mgr.GetClient()),
 		live:         mgr.GetAPIReader(),
 		refusals:     jobevents.NewRefusals(mgr.GetAPIReader()),
 		expectations: expectations,
@@ -235,7 +234,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		queues:       queues.New(mgr.GetClient(), mgr.GetAPIReader(), opts.Kueue),
 		webhooks:     opts.Webhooks,
 	}
-	runtimes.Looked = trainerLooked(env.state)
+	runtimes.Looked = trainerLooked(mgr.GetClient())
 	opts.Kueue.OnChange(all.Requeue)
 	return env, nil
 }
@@ -251,9 +250,9 @@ func newEventRecorder(ctx context.Context, mgr ctrl.Manager) (events.EventRecord
 
 // trainerLooked returns what reports whether Trainer may have looked at a job, as far as is known
 // now: it freezes the runtime just before it makes the JobSet.
-func trainerLooked(now state.Reader) func(context.Context, *trainjob.TrainJob) bool {
+func trainerLooked(cached client.Reader) func(context.Context, *trainjob.TrainJob) bool {
 	return func(ctx context.Context, job *trainjob.TrainJob) bool {
-		js, err := state.JobSetOf(ctx, now, job)
+		js, err := state.JobSetOf(ctx, cached, job)
 		return err != nil || js != nil
 	}
 }
@@ -309,12 +308,12 @@ func setupRemainders(mgr ctrl.Manager, env *environment, opts Options) error {
 		Complete(&remainders{env: env})
 }
 
-// framework returns Kueue's jobframework under the settings that hold now. PodsReady is ours
+// framework returns Kueue's jobframework for a job, under the settings that hold now. PodsReady is ours
 // to report, see nextReadiness: jobframework writes it more often, and asks a cache of
 // LocalQueues that only Kueue itself fills.
-func (e *environment) framework() *jobframework.JobReconciler {
+func (e *environment) framework(j *job) *jobframework.JobReconciler {
 	settings := e.kueue.Settings()
-	return jobframework.NewReconciler(e.client, e.Recorder.ForFramework(),
+	return jobframework.NewReconciler(frozen{e.client, j}, e.Recorder.ForFramework(),
 		jobframework.WithManagerName(controllerName),
 		jobframework.WithManageJobsWithoutQueueName(settings.ManageJobsWithoutQueueName),
 		// Whether a namespace is managed is asked before, see leaveAlone: what has quota keeps it to its end.

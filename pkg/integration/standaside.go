@@ -4,16 +4,15 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // awaitAnswer leaves a TrainJob alone before it is known who looks after it: the answer
@@ -25,34 +24,27 @@ func (r *reconciler) awaitAnswer(ctx context.Context, req ctrl.Request) (ctrl.Re
 // standAside tells a queued TrainJob, once, why the manager does nothing for it; without a
 // message, it tells nothing.
 func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *serving.Told, reason, message string) (ctrl.Result, error) {
-	left, err := r.env.state.Workloads(ctx, req.NamespacedName)
-	if err != nil {
-		return ctrl.Result{}, err
+	j, err := r.env.observe(ctx, req.NamespacedName)
+	if errors.Is(err, errOldView) {
+		return ctrl.Result{RequeueAfter: retrySlowly}, nil
 	}
-	if wait, err := releaseCopies(ctx, r.env, req.NamespacedName, left); err != nil || wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, err
-	}
-	job := &trainjob.TrainJob{}
-	if err := r.env.client.Get(ctx, req.NamespacedName, job); apierrors.IsNotFound(err) {
-		return awaitRelease(left), nil
-	} else if err != nil {
-		return ctrl.Result{}, err
-	}
-	if message == "" {
-		return ctrl.Result{}, nil
-	}
-	managed, err := r.env.queues.Manages(ctx, job)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
 	}
-	if !managed || job.Finished() {
+	if wait, err := j.releaseCopies(ctx); err != nil || wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, err
+	}
+	if j.UID == "" {
+		return awaitRelease(j.view.Workloads), nil
+	}
+	if message == "" || !j.manages || j.TrainJob.Finished() {
 		return ctrl.Result{}, nil
 	}
-	r.env.Recorder.Note(job.UID, reason)
-	r.env.Recorder.Looked(job.UID)
-	if told.First(job.UID) {
-		r.env.Recorder.Resolve(job.UID, reason)
-		r.env.Recorder.LoggingTo(ctrl.LoggerFrom(ctx)).Eventf(job, nil, corev1.EventTypeWarning, reason, jobevents.ActionDescribe, "%s", message)
+	r.env.Recorder.Note(j.UID, reason)
+	r.env.Recorder.Looked(j.UID)
+	if told.First(j.UID) {
+		r.env.Recorder.Resolve(j.UID, reason)
+		r.env.Recorder.LoggingTo(ctrl.LoggerFrom(ctx)).Eventf(&j.TrainJob, nil, corev1.EventTypeWarning, reason, jobevents.ActionDescribe, "%s", message)
 	}
 	return ctrl.Result{}, nil
 }

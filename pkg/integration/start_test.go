@@ -237,9 +237,8 @@ func TestAwaitTrainer(t *testing.T) {
 			if tc.changed {
 				r.env.expectations.Satisfied(stored)
 			}
-			wait, err := r.awaitTrainer(t.Context(), jobOf(r, stored))
-			expect.That(t, err == nil && (wait > 0) == tc.wantWait && wait <= trainerSilent,
-				"awaitTrainer() = %s, %v; want to wait: %t", wait, err, tc.wantWait)
+			wait := r.awaitTrainer(jobOf(t, r, stored))
+			expect.That(t, (wait > 0) == tc.wantWait && wait <= trainerSilent, "awaitTrainer() = %s; want to wait: %t", wait, tc.wantWait)
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
 		})
 	}

@@ -29,9 +29,9 @@ func (r *attempt) watchStop(ctx context.Context, j *job) (time.Duration, error) 
 	if j.UID == "" || !j.IsSuspended() {
 		return 0, nil
 	}
-	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
-	if err != nil || wl == nil {
-		return 0, err
+	wl := j.holdingQuota()
+	if wl == nil {
+		return 0, nil
 	}
 	since := state.StoppedSince(wl)
 	if since.IsZero() || !j.IsActive() {
@@ -48,17 +48,13 @@ func (r *attempt) watchStop(ctx context.Context, j *job) (time.Duration, error) 
 // tellStop names what a stop waits for: the last pods, or JobSet, which does not say that
 // they are gone while something keeps it from writing its status.
 func (r *attempt) tellStop(ctx context.Context, j *job) error {
-	jobs, err := state.ChildJobsOf(ctx, r.env.state, &j.TrainJob)
-	if err != nil {
-		return err
-	}
-	if state.CountPods(jobs) > 0 {
+	if state.CountPods(j.childJobs()) > 0 {
 		// How many is another event with each that ends.
 		r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
 			"Pods of the stopped run are still terminating; the job keeps its quota and starts again only when they are gone")
 		return nil
 	}
-	left, err := r.env.pods().Left(ctx, j.key)
+	left, err := j.pods().Left(ctx, j.key)
 	if err != nil {
 		return err
 	}
@@ -66,12 +62,11 @@ func (r *attempt) tellStop(ctx context.Context, j *job) error {
 		j.tellPodsLeft("stopped")
 		return nil
 	}
-	js, err := j.jobSet(ctx)
-	if err == nil && js != nil && state.SaysActive(js) {
+	if js := j.jobSet(); js != nil && state.SaysActive(js) {
 		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
 			"no pod of the stopped run is left, but JobSet %s still reports active Jobs, so the job keeps its quota: look at the JobSet's events and at the JobSet controller", js.Name))
 	}
-	return err
+	return nil
 }
 
 // lagsLong reports whether err says that Trainer has not heard of the last pod of a job, although

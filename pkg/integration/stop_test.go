@@ -21,7 +21,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -83,8 +82,6 @@ func deletedLongAgo(t *testing.T, r *attempt, wl *kueue.Workload) {
 			return err
 		},
 	})
-	r.framework = frameworkOf(r)
-	r.env.state = state.FromCache(r.env.client)
 }
 
 // Trainer's refusals for the pods of before are silent for a while only.
@@ -154,7 +151,7 @@ func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
 					return c.Patch(ctx, obj, p, opts...)
 				},
 			})
-			j := jobOf(r, storedJob(t, r))
+			j := jobOf(t, r, storedJob(t, r))
 			outcome := j.awaitPodsOfDeleted(t.Context())
 			expect.NoError(t, outcome.err)
 			expect.That(t, storedJob(t, r).Suspended() == tc.want && writes == tc.writes,
@@ -203,7 +200,7 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 			if len(js.Finalizers) > 0 {
 				expect.NoError(t, r.env.client.Delete(t.Context(), js))
 			}
-			j := &job{env: r.env, key: client.ObjectKeyFromObject(stored)}
+			j := expect.Must(r.env.observe(t.Context(), client.ObjectKeyFromObject(stored)))(t)
 			if tc.kept > 0 {
 				j.TrainJob.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.kept)))
 			}
@@ -232,7 +229,7 @@ func TestPodOfFormerJobIsAwaited(t *testing.T) {
 			if jobSet {
 				expect.NoError(t, r.env.client.Create(t.Context(), js))
 			}
-			outcome := jobOf(r, stored).awaitPodsOfFormer(t.Context())
+			outcome := jobOf(t, r, stored).awaitPodsOfFormer(t.Context())
 			expect.That(t, outcome.err == nil && outcome.done && outcome.again > 0, "It does not wait: %+v", outcome)
 		})
 	}
@@ -262,7 +259,7 @@ func TestReleases(t *testing.T) {
 				tc.wl(wl)
 			}
 			r, _ := newReconciler(t, stored, wl)
-			release := expect.Must(jobOf(r, stored).releases(t.Context()))(t)
+			release := jobOf(t, r, stored).releases()
 			expect.That(t, (release == nil) == (tc.want == "") && (release == nil || release.why == tc.want), "It releases %+v, want %q", release, tc.want)
 		})
 	}
@@ -287,7 +284,7 @@ func TestKeepsQuota(t *testing.T) {
 			if tc.quota {
 				expect.NoError(t, r.env.client.Create(t.Context(), inttest.WorkloadOf(stored, inttest.Admitted)))
 			}
-			err := jobOf(r, stored).keepsQuota(t.Context(), tc.reason)
+			err := jobOf(t, r, stored).keepsQuota(tc.reason)
 			expect.Same(t, "It keeps its quota", tc.want, errors.Is(err, errStillActive))
 		})
 	}

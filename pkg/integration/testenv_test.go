@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -47,9 +46,9 @@ var (
 // Kueue that manages all namespaces.
 func environmentOn(tb testing.TB, c client.Client, describer *podsets.Describer) *environment {
 	tb.Helper()
-	settings, now := testenv.Kueue(), state.FromCache(c)
+	settings := testenv.Kueue()
 	return &environment{
-		Describer: describer, client: c, live: c, state: now,
+		Describer: describer, client: c, live: c,
 		refusals: jobevents.NewRefusals(c), inTree: testenv.InTree(tb, false), trainer: testenv.Served(tb, trainjob.Trainer23),
 		expectations: testenv.LedSince(time.Time{}), memory: &memory{waitForJobSet: awaited.JobSet},
 		starts: newStarts(time.Hour), backoff: jobclient.NewBackoff(clock.RealClock{}),
@@ -67,23 +66,31 @@ func newReconciler(t *testing.T, objects ...client.Object) (*attempt, *events.Fa
 	for _, obj := range objects {
 		expect.NoError(t, c.Create(t.Context(), obj))
 	}
-	r := &attempt{env: env}
-	r.framework = frameworkOf(r)
-	return r, recorder
-}
-
-func frameworkOf(r *attempt) *jobframework.JobReconciler {
-	return jobframework.NewReconciler(r.env.client, r.env.Recorder.ForFramework())
+	return &attempt{env: env}, recorder
 }
 
 // jobOf is a TrainJob in the eyes of a reconcile.
-func jobOf(r *attempt, stored *trainjob.TrainJob) *job {
-	return &job{env: r.env, TrainJob: *stored, key: client.ObjectKeyFromObject(stored)}
+func jobOf(tb testing.TB, r *attempt, stored *trainjob.TrainJob) *job {
+	tb.Helper()
+	key := client.ObjectKeyFromObject(stored)
+	j := &job{env: r.env, TrainJob: *stored, key: key, view: expect.Must(state.Observe(tb.Context(), r.env.client, key))(tb)}
+	expect.NoError(tb, j.observeNamespace(tb.Context()))
+	return j
+}
+
+// look reconciles a TrainJob.
+func look(t *testing.T, r *attempt, key client.ObjectKey) (ctrl.Result, error) {
+	t.Helper()
+	j, err := r.env.observe(t.Context(), key)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.reconcile(t.Context(), ctrl.Request{NamespacedName: key}, j)
 }
 
 func reconcileOnce(t *testing.T, r *attempt) (ctrl.Result, *trainjob.TrainJob) {
 	t.Helper()
-	result, err := r.reconcile(t.Context(), jobRequest, &job{env: r.env})
+	result, err := look(t, r, jobKey)
 	if !errors.Is(err, errOldView) {
 		expect.NoError(t, err)
 	}

@@ -42,9 +42,8 @@ const (
 // Trainer was refused the JobSet it does not, for then it could only hold quota; Trainer tries
 // again by itself, and the event of the JobSet brings the job here.
 func (j *job) awaitJobSet(ctx context.Context) outcome {
-	managed, err := j.env.queues.Manages(ctx, &j.TrainJob)
-	if err != nil || !managed {
-		return outcome{err: firstError(err, j.tellUnprepared(ctx))}
+	if !j.manages {
+		return outcome{}
 	}
 	wait, refused := j.env.starts.unmadeFor(&j.TrainJob)
 	if wait > 0 {
@@ -65,7 +64,8 @@ func (j *job) awaitJobSet(ctx context.Context) outcome {
 	}
 	wait = j.env.starts.foundUnmade(&j.TrainJob, refusal != "")
 	if refusal == "" {
-		return outcome{err: j.tellUnprepared(ctx)}
+		j.tellUnprepared()
+		return outcome{}
 	}
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf(
 		"does not queue, because Trainer could not make JobSet %s: %s", j.Name, refusal))
@@ -77,14 +77,14 @@ func (j *job) awaitJobSet(ctx context.Context) outcome {
 // where somebody's finalizer would keep what is made of it, and its pods, when it is deleted: the policies see to
 // that from here on.
 func (j *job) awaitUsable(ctx context.Context, js *jobsetapi.JobSet, jobs []batchv1.Job) outcome {
-	managed, err := j.env.queues.Manages(ctx, &j.TrainJob)
-	if err != nil || !managed {
-		return outcome{err: err}
+	if !j.manages {
+		return outcome{}
 	}
 	why := kept("JobSet", js)
 	for i := range jobs {
 		why = cmp.Or(why, kept("Job", &jobs[i]))
 	}
+	var err error
 	if why == "" {
 		why, err = j.nameTaken(ctx, js, jobs)
 	}

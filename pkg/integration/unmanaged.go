@@ -29,19 +29,14 @@ import (
 // leaveAlone reports whether a TrainJob is none of Kueue's because of its namespace, by managedJobsNamespaceSelector.
 // Where the selector, or the labels of the namespace, were others before, nothing is stopped for that: what has quota
 // keeps it to its end, and what began without any goes on. What waits loses its Workload, and then the gate.
-func (r *attempt) leaveAlone(ctx context.Context, j *job, all []kueue.Workload) (bool, error) {
-	managed, err := r.env.queues.ManagesNamespace(ctx, j.key.Namespace)
-	if err != nil || managed && len(all) > 0 {
-		return false, client.IgnoreNotFound(err)
+func (r *attempt) leaveAlone(ctx context.Context, j *job) (bool, error) {
+	if j.UID == "" || !j.unmanaged && len(j.view.Workloads) > 0 {
+		return false, nil
 	}
-	if err := r.env.client.Get(ctx, j.key, &j.TrainJob); err != nil {
-		return false, client.IgnoreNotFound(err)
-	}
-	if managed {
+	if !j.unmanaged {
 		return r.beganUnmanaged(ctx, j)
 	}
-	workloads := slices.DeleteFunc(slices.Clone(all), func(wl kueue.Workload) bool { return !metav1.IsControlledBy(&wl, &j.TrainJob) })
-	j.unmanaged = true
+	workloads := j.workloads()
 	if !j.alive() || !r.env.expectations.Satisfied(&j.TrainJob) {
 		return len(workloads) == 0, nil
 	}
@@ -81,25 +76,18 @@ func (r *attempt) tellUnmanaged(j *job) {
 // beganUnmanaged reports whether a job runs since before its namespace was Kueue's: nothing was ever charged for it,
 // and nothing of it was ever placed. It queues when somebody suspends it.
 func (r *attempt) beganUnmanaged(ctx context.Context, j *job) (bool, error) {
-	if !j.alive() || j.IsSuspended() || j.ManagedExternally() {
+	if !j.alive() || j.IsSuspended() || j.ManagedExternally() || !j.manages {
 		return false, nil
-	}
-	if managed, err := r.env.queues.Manages(ctx, &j.TrainJob); err != nil || !managed {
-		return false, err
 	}
 	if placed, err := r.placedByUs(j); err != nil || placed {
 		return false, err
 	}
-	js, err := j.jobSet(ctx)
-	if err != nil || js == nil || podset.Placed(js) {
-		return false, err
+	js := j.jobSet()
+	if js == nil || podset.Placed(js) {
+		return false, nil
 	}
 	labelled, err := r.env.queues.LabelledAt(ctx, j.key.Namespace)
-	if err != nil {
-		return false, err
-	}
-	jobs, err := state.JobsOf(ctx, r.env.state, js)
-	return err == nil && begun(js, jobs, labelled), err
+	return err == nil && begun(js, j.childJobs(), labelled), err
 }
 
 // begun reports whether all that a JobSet runs had started at a time: what it has yet to make, or to resume, would ask
@@ -121,7 +109,7 @@ func begun(js *jobsetapi.JobSet, jobs []batchv1.Job, at time.Time) bool {
 // free takes gate and placement from a job that waits for nobody any more: from its child Jobs, where JobSet leaves
 // them, and from our entry, in two writes, see patch.Stamp: our webhook is not asked in such a namespace.
 func (r *attempt) free(ctx context.Context, j *job) error {
-	placements, err := r.freed(ctx, j)
+	placements, err := r.freed(j)
 	if err != nil || !j.IsSuspended() || len(placements) == 0 {
 		return err
 	}
@@ -149,13 +137,13 @@ func (r *attempt) free(ctx context.Context, j *job) error {
 
 // freed returns the placements of a job without gates: of what our entry patches, or, where a former call got no
 // further than to take that away, of what its JobSet keeps behind the gate.
-func (r *attempt) freed(ctx context.Context, j *job) ([]patch.Placement, error) {
+func (r *attempt) freed(j *job) ([]patch.Placement, error) {
 	if r.env.Field.Has(&j.Spec) {
 		return patch.AllFreed(r.env.Field, &j.Spec)
 	}
-	js, err := j.jobSet(ctx)
-	if err != nil || js == nil {
-		return nil, err
+	js := j.jobSet()
+	if js == nil {
+		return nil, nil
 	}
 	var placements []patch.Placement
 	for i := range js.Spec.ReplicatedJobs {

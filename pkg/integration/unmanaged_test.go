@@ -98,9 +98,8 @@ func TestLeaveAlone(t *testing.T) {
 				selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 			}
 			r.env.queues = queues.New(r.env.client, live, testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = selector }))
-			j := &job{env: r.env, key: jobKey}
-			workloads := expect.Must(r.env.state.Workloads(t.Context(), jobKey))(t)
-			alone := expect.Must(r.leaveAlone(t.Context(), j, workloads))(t)
+			j := expect.Must(r.env.observe(t.Context(), jobKey))(t)
+			alone := expect.Must(r.leaveAlone(t.Context(), j))(t)
 			expect.Same(t, "It is left alone", tc.alone, alone)
 			expect.Same(t, "Unexpected number of looks at the namespace", tc.asked, asked)
 		})

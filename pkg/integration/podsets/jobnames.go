@@ -36,7 +36,7 @@ func (d *Describer) knownJobs(ctx context.Context, job *trainjob.TrainJob) ([]st
 	if d.Field.Has(&job.Spec) {
 		return d.Field.Jobs(&job.Spec)
 	}
-	js, err := state.JobSetOf(ctx, d.State, job)
+	js, err := state.JobSetOf(ctx, d.Cached, job)
 	if err != nil || js == nil {
 		return nil, err
 	}

@@ -45,9 +45,7 @@ const jobSetWithin = 30 * time.Second
 
 // Pods answers whether there are pods of TrainJobs, or may be.
 type Pods struct {
-	// State is the view of a reconcile. Where quota depends on it, the caches are asked as they
-	// are now.
-	State state.Reader
+	View state.View
 	// Live asks the API server itself.
 	Live         client.Reader
 	Expectations *jobclient.Expectations
@@ -83,14 +81,7 @@ func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod
 // say. Of a Job that is gone its pods have Kueue's label, which the policies
 // let nobody copy.
 func (p Pods) strangeJobs(ctx context.Context, name types.NamespacedName, pods []corev1.Pod) (sets.Set[types.UID], error) {
-	jobs, err := p.jobsNamed(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	counts, err := p.counts(ctx, name)
-	if err != nil {
-		return nil, err
-	}
+	jobs, counts := p.jobsNamed(name), p.counts(name)
 	strange, known := sets.New[types.UID](), sets.New[types.UID]()
 	for i := range jobs {
 		known.Insert(jobs[i].UID)
@@ -124,23 +115,16 @@ func holdsNode(pod *corev1.Pod) bool {
 }
 
 // jobsNamed lists the Jobs of a TrainJob's JobSets, by the name of these.
-func (p Pods) jobsNamed(ctx context.Context, name types.NamespacedName) ([]batchv1.Job, error) {
-	counts, err := p.counts(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	jobs, err := state.Latest(p.State).Jobs(ctx, name)
-	return slices.DeleteFunc(jobs, func(child batchv1.Job) bool { return !counts(&child) }), err
+func (p Pods) jobsNamed(name types.NamespacedName) []batchv1.Job {
+	counts := p.counts(name)
+	return slices.DeleteFunc(slices.Clone(p.View.Jobs), func(child batchv1.Job) bool { return !counts(&child) })
 }
 
 // counts returns what reports whether a Job is of a JobSet of this name, whichever of them made it: one
 // that was deleted leaves its Jobs to the garbage collector, and these have Kueue's label on their pods where
 // a TrainJob ran. A JobSet that no TrainJob controls is somebody's own, and so are its Jobs.
-func (p Pods) counts(ctx context.Context, name types.NamespacedName) (func(*batchv1.Job) bool, error) {
-	js, err := state.Latest(p.State).JobSet(ctx, name)
-	if err != nil {
-		return nil, err
-	}
+func (p Pods) counts(name types.NamespacedName) func(*batchv1.Job) bool {
+	js := p.View.JobSet
 	return func(child *batchv1.Job) bool {
 		owner := state.ControllerOfKind(child, "JobSet")
 		if owner == nil || owner.Name != name.Name {
@@ -150,15 +134,14 @@ func (p Pods) counts(ctx context.Context, name types.NamespacedName) (func(*batc
 			return child.Spec.Template.Labels[kueueconstants.PodSetLabel] != ""
 		}
 		return state.ControllerOfKind(js, trainjob.GVK.Kind) != nil
-	}, nil
+	}
 }
 
 // AnyLeft reports whether a pod of the JobSets of this name may be there: by what the Jobs
 // say, which is cheap, and where they say no, by the API server.
 func (p Pods) AnyLeft(ctx context.Context, name types.NamespacedName) (bool, error) {
-	jobs, err := p.jobsNamed(ctx, name)
-	if err != nil || slices.ContainsFunc(jobs, state.HasPods) {
-		return true, err
+	if slices.ContainsFunc(p.jobsNamed(name), state.HasPods) {
+		return true, nil
 	}
 	pods, err := p.Left(ctx, name)
 	return len(pods) > 0, err
@@ -171,17 +154,13 @@ func runsAgain(js *jobsetapi.JobSet) bool {
 }
 
 // Active reports whether a pod of job is there, terminating ones included, or may
-// still come because some controller has not taken note of the suspension. Quota depends on
-// it: it asks the caches as they are now, for the Jobs before the JobSet that resumes them.
+// still come because some controller has not taken note of the suspension. It asks the API server
+// where JobSet has not said for long that the last pod is gone.
 func (p Pods) Active(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	jobs, err := p.jobsNamed(ctx, client.ObjectKeyFromObject(job))
-	if err != nil || slices.ContainsFunc(jobs, state.HasPods) {
-		return err == nil, err
+	if slices.ContainsFunc(p.jobsNamed(client.ObjectKeyFromObject(job)), state.HasPods) {
+		return true, nil
 	}
-	js, err := state.JobSetOf(ctx, state.Latest(p.State), job)
-	if err != nil {
-		return false, err
-	}
+	js := p.View.JobSetOf(job)
 	if job.Finished() {
 		return js != nil && runsAgain(js), nil
 	}

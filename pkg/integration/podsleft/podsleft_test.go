@@ -95,7 +95,9 @@ func TestPodsLeft(t *testing.T) {
 				builder = builder.WithObjects(tc.jobSet)
 			}
 			c := builder.Build()
-			pods, err := Pods{State: state.FromCache(c), Live: inttest.PodsByPhase(c)}.Left(t.Context(), types.NamespacedName{Namespace: "ns", Name: "job"})
+			name := types.NamespacedName{Namespace: "ns", Name: "job"}
+			view := expect.Must(state.Observe(t.Context(), c, name))(t)
+			pods, err := Pods{View: view, Live: inttest.PodsByPhase(c)}.Left(t.Context(), name)
 			expect.That(t, err == nil && len(pods) == tc.want, "Left returns %d pods, %v, want %d", len(pods), err, tc.want)
 		})
 	}
@@ -183,7 +185,7 @@ func TestActive(t *testing.T) {
 				builder = builder.WithObjects(inttest.PodOf(waits.Namespace, waits.Name))
 			}
 			c := builder.Build()
-			pods := Pods{State: state.FromCache(c), Live: inttest.PodsByPhase(c), Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
+			pods := Pods{View: viewOf(t, c, waits), Live: inttest.PodsByPhase(c), Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
 			expect.Same(t, "Unexpected Active", tc.want, expect.Must(pods.Active(t.Context(), cmp.Or(tc.job, waits)))(t))
 		})
 	}

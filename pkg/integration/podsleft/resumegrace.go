@@ -3,7 +3,6 @@
 package podsleft
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -33,16 +32,11 @@ func (p Pods) resumeGrace(job *trainjob.TrainJob) time.Duration {
 
 // NoteResumed takes note of a JobSet that runs and has a child Job that does, by the word of the Job controller:
 // before that, a pod may be under way which nobody counts yet.
-func (p Pods) NoteResumed(ctx context.Context, job *trainjob.TrainJob) error {
-	js, err := state.JobSetOf(ctx, p.State, job)
-	if err != nil || js == nil || ptr.Deref(js.Spec.Suspend, false) {
-		return err
-	}
-	jobs, err := state.JobsOf(ctx, p.State, js)
-	if slices.ContainsFunc(jobs, state.SeenResumed) {
+func (p Pods) NoteResumed(job *trainjob.TrainJob) {
+	js := p.View.JobSetOf(job)
+	if js != nil && !ptr.Deref(js.Spec.Suspend, false) && slices.ContainsFunc(p.View.ChildJobsOf(job), state.SeenResumed) {
 		p.Expectations.SawResumed(job)
 	}
-	return err
 }
 
 // MayStillResume returns how long Trainer may still resume a job that was stopped, because it

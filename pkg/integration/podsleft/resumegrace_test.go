@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -92,7 +93,7 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 			}
 			c := builder.Build()
 			expectations, clock := testenv.LedSinceByClock(tc.began)
-			pods := Pods{State: state.FromCache(c), Field: patch.Of(trainjob.Trainer23), Expectations: expectations}
+			pods := Pods{View: viewOf(t, c, job), Field: patch.Of(trainjob.Trainer23), Expectations: expectations}
 			if tc.before != nil {
 				tc.before(expectations, clock, job)
 			}
@@ -128,12 +129,18 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 			c := inttest.Fake(js, child).Build()
 			expectations := testenv.LedSince(time.Time{})
 			expectations.ExpectResume(job)
-			expect.NoError(t, (Pods{State: state.FromCache(c), Expectations: expectations}).NoteResumed(t.Context(), job))
+			Pods{View: viewOf(t, c, job), Expectations: expectations}.NoteResumed(job)
 			job.Generation++
 			_, waits := expectations.StoppedBeforeResume(job)
 			expect.That(t, waits != tc.want, "Trainer has answered: %t, want %t", !waits, tc.want)
 		})
 	}
+}
+
+// viewOf returns what c has of a TrainJob.
+func viewOf(t *testing.T, c client.Client, job *trainjob.TrainJob) state.View {
+	t.Helper()
+	return expect.Must(state.Observe(t.Context(), c, client.ObjectKeyFromObject(job)))(t)
 }
 
 // entryAt returns our entry, written at a time.

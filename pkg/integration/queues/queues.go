@@ -40,16 +40,21 @@ func New(c client.Client, live client.Reader, kueue *kueueconfig.Follower) *Queu
 // Manages reports whether job is Kueue's to start: it is in a namespace that Kueue manages and,
 // by the rule of Kueue's own webhooks, has a queue, or jobs without one are managed.
 func (q *Queues) Manages(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	queued, err := q.Queued(ctx, job)
+	if err != nil || !queued {
+		return false, err
+	}
+	return q.ManagesNamespace(ctx, job.Namespace)
+}
+
+// Queued reports whether job has a queue, by the rule of Kueue's own webhooks, or jobs without one are managed.
+func (q *Queues) Queued(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	settings := q.kueue.Settings()
 	// No kind of owner is Kueue's in this process, and jobframework would read any ReplicaSet that a tenant names.
 	alone := &trainjob.TrainJob{ObjectMeta: job.ObjectMeta}
 	alone.OwnerReferences = nil
-	managed, err := jobframework.WorkloadShouldBeSuspended(ctx, alone, q.client,
+	return jobframework.WorkloadShouldBeSuspended(ctx, alone, q.client,
 		settings.ManageJobsWithoutQueueName, settings.NamespaceSelector(), jobframework.WithDeletingObjectTolerance(true))
-	if err != nil || !managed {
-		return false, err
-	}
-	return q.ManagesNamespace(ctx, job.Namespace)
 }
 
 // ManagesNamespace reports whether Kueue looks at the jobs of a namespace, by its managedJobsNamespaceSelector:

@@ -3,7 +3,6 @@
 package state
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -17,15 +16,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
-
-// ChildJobsOf lists the Jobs that JobSet made for job.
-func ChildJobsOf(ctx context.Context, r Reader, job *trainjob.TrainJob) ([]batchv1.Job, error) {
-	js, err := JobSetOf(ctx, r, job)
-	if err != nil || js == nil {
-		return nil, err
-	}
-	return JobsOf(ctx, r, js)
-}
 
 // ChildJobsMade reports whether the Jobs of js are all that JobSet makes of a suspended job.
 func ChildJobsMade(js *jobsetapi.JobSet, jobs []batchv1.Job) bool {

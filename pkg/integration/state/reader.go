@@ -5,9 +5,9 @@ package state
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -18,25 +18,36 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// Reader reads what there is of the TrainJobs of a name: of those that have it now and of
-// those that had it before. Objects are the caller's to read only, lists are the caller's.
-type Reader interface {
-	// Workloads lists the Workloads of TrainJobs of this name.
-	Workloads(ctx context.Context, name types.NamespacedName) ([]kueue.Workload, error)
-	// JobSet returns the JobSet of this name, or nil.
-	JobSet(ctx context.Context, name types.NamespacedName) (*jobsetapi.JobSet, error)
-	// Jobs lists the Jobs of JobSets of this name.
-	Jobs(ctx context.Context, name types.NamespacedName) ([]batchv1.Job, error)
+// View is what the caches had of the TrainJobs of a name: of the one that has it now and of those that had it
+// before. Its objects are those of the caches, to be read only.
+type View struct {
+	// Workloads are those of TrainJobs of this name.
+	Workloads []kueue.Workload
+	// Jobs are those of JobSets of this name.
+	Jobs []batchv1.Job
+	// JobSet is the one of this name, or nil.
+	JobSet *jobsetapi.JobSet
 }
 
-// FromCache returns a Reader that asks c each time. What it returns is as old as c's caches.
-func FromCache(c client.Reader) Reader { return cached{c} }
+// Observe reads what there is of the TrainJobs of a name. The JobSet comes last: what it has resumed may have Jobs that
+// run, and where these were read later, one that is suspended may be the one that had them run.
+func Observe(ctx context.Context, cached client.Reader, name types.NamespacedName) (View, error) {
+	workloads, err := Workloads(ctx, cached, name)
+	if err != nil {
+		return View{}, err
+	}
+	jobs, err := jobsOf(ctx, cached, name)
+	if err != nil {
+		return View{}, err
+	}
+	js, err := jobSetOf(ctx, cached, name)
+	return View{Workloads: workloads, Jobs: jobs, JobSet: js}, err
+}
 
-type cached struct{ client client.Reader }
-
-func (c cached) Workloads(ctx context.Context, name types.NamespacedName) ([]kueue.Workload, error) {
+// Workloads lists the Workloads of TrainJobs of a name, to be read only.
+func Workloads(ctx context.Context, cached client.Reader, name types.NamespacedName) ([]kueue.Workload, error) {
 	var list kueue.WorkloadList
-	err := c.client.List(ctx, &list, client.InNamespace(name.Namespace), client.UnsafeDisableDeepCopy,
+	err := cached.List(ctx, &list, client.InNamespace(name.Namespace), client.UnsafeDisableDeepCopy,
 		jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, name.Name))
 	if err != nil {
 		return nil, fmt.Errorf("listing the Workloads of TrainJob %s: %w", name, err)
@@ -44,17 +55,29 @@ func (c cached) Workloads(ctx context.Context, name types.NamespacedName) ([]kue
 	return list.Items, nil
 }
 
-func (c cached) JobSet(ctx context.Context, name types.NamespacedName) (*jobsetapi.JobSet, error) {
+// HoldingQuota reads the Workload of job that holds quota, or nil.
+func HoldingQuota(ctx context.Context, cached client.Reader, job *trainjob.TrainJob) (*kueue.Workload, error) {
+	workloads, err := Workloads(ctx, cached, client.ObjectKeyFromObject(job))
+	return View{Workloads: workloads}.HoldingQuota(job), err
+}
+
+// JobSetOf reads the JobSet that Trainer made for job, or nil: then there is nothing that could run.
+func JobSetOf(ctx context.Context, cached client.Reader, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
+	js, err := jobSetOf(ctx, cached, client.ObjectKeyFromObject(job))
+	return View{JobSet: js}.JobSetOf(job), err
+}
+
+func jobSetOf(ctx context.Context, cached client.Reader, name types.NamespacedName) (*jobsetapi.JobSet, error) {
 	js := &jobsetapi.JobSet{}
-	if err := c.client.Get(ctx, name, js); err != nil {
+	if err := cached.Get(ctx, name, js); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	return js, nil
 }
 
-func (c cached) Jobs(ctx context.Context, name types.NamespacedName) ([]batchv1.Job, error) {
+func jobsOf(ctx context.Context, cached client.Reader, name types.NamespacedName) ([]batchv1.Job, error) {
 	var list batchv1.JobList
-	err := c.client.List(ctx, &list, client.InNamespace(name.Namespace), client.UnsafeDisableDeepCopy,
+	err := cached.List(ctx, &list, client.InNamespace(name.Namespace), client.UnsafeDisableDeepCopy,
 		client.MatchingFields{caches.JobSetIndex: name.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing the child Jobs of JobSet %s: %w", name, err)
@@ -62,56 +85,44 @@ func (c cached) Jobs(ctx context.Context, name types.NamespacedName) ([]batchv1.
 	return list.Items, nil
 }
 
-// Once returns a Reader for one reconcile: it asks r once for each kind, so that what the
-// reconciler itself decides, it decides by one view. jobframework lists Workloads on its own,
-// and later: what it asks for goes by Latest.
-func Once(r Reader) Reader {
-	return &once{
-		reader:    r,
-		workloads: map[types.NamespacedName][]kueue.Workload{},
-		jobSets:   map[types.NamespacedName]*jobsetapi.JobSet{},
-		jobs:      map[types.NamespacedName][]batchv1.Job{},
+// WorkloadsOf returns the Workloads of this very job; one of the same name may have left some behind.
+func (v View) WorkloadsOf(job *trainjob.TrainJob) []kueue.Workload {
+	var own []kueue.Workload
+	for i := range v.Workloads {
+		if metav1.IsControlledBy(&v.Workloads[i], job) {
+			own = append(own, v.Workloads[i])
+		}
 	}
+	return own
 }
 
-// Latest returns a Reader that is no older than what the caches have now, also where r is
-// one of Once.
-func Latest(r Reader) Reader {
-	if o, ok := r.(*once); ok {
-		return o.reader
+// HoldingQuota returns the Workload of job that holds quota, or nil. A finished one holds none, although it keeps its
+// conditions.
+func (v View) HoldingQuota(job *trainjob.TrainJob) *kueue.Workload {
+	for i := range v.Workloads {
+		if wl := &v.Workloads[i]; metav1.IsControlledBy(wl, job) && HoldsQuota(*wl) {
+			return wl
+		}
 	}
-	return r
+	return nil
 }
 
-type once struct {
-	reader    Reader
-	workloads map[types.NamespacedName][]kueue.Workload
-	jobSets   map[types.NamespacedName]*jobsetapi.JobSet
-	jobs      map[types.NamespacedName][]batchv1.Job
-}
-
-func (o *once) Workloads(ctx context.Context, name types.NamespacedName) ([]kueue.Workload, error) {
-	known, err := remembered(ctx, o.workloads, name, o.reader.Workloads)
-	return slices.Clone(known), err
-}
-
-func (o *once) JobSet(ctx context.Context, name types.NamespacedName) (*jobsetapi.JobSet, error) {
-	return remembered(ctx, o.jobSets, name, o.reader.JobSet)
-}
-
-func (o *once) Jobs(ctx context.Context, name types.NamespacedName) ([]batchv1.Job, error) {
-	known, err := remembered(ctx, o.jobs, name, o.reader.Jobs)
-	return slices.Clone(known), err
-}
-
-// remembered reads what is not known yet. An error is not remembered.
-func remembered[T any](ctx context.Context, known map[types.NamespacedName]T, name types.NamespacedName, read func(context.Context, types.NamespacedName) (T, error)) (T, error) {
-	if value, ok := known[name]; ok {
-		return value, nil
+// JobSetOf returns the JobSet that Trainer made for job, or nil: then there is nothing that could run.
+func (v View) JobSetOf(job *trainjob.TrainJob) *jobsetapi.JobSet {
+	if v.JobSet == nil || !metav1.IsControlledBy(v.JobSet, job) {
+		return nil
 	}
-	value, err := read(ctx, name)
-	if err == nil {
-		known[name] = value
+	return v.JobSet
+}
+
+// ChildJobsOf returns the Jobs that JobSet made for job.
+func (v View) ChildJobsOf(job *trainjob.TrainJob) []batchv1.Job {
+	js := v.JobSetOf(job)
+	var made []batchv1.Job
+	for i := range v.Jobs {
+		if js != nil && metav1.IsControlledBy(&v.Jobs[i], js) {
+			made = append(made, v.Jobs[i])
+		}
 	}
-	return value, err
+	return made
 }

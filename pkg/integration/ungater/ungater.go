@@ -111,7 +111,7 @@ func (u *Ungater) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.T
 	if job.Suspended() {
 		return nil, nil
 	}
-	wl, err := state.HoldingQuota(ctx, state.FromCache(u.Client), job)
+	wl, err := state.HoldingQuota(ctx, u.Client, job)
 	if err != nil || wl == nil || !state.MayRun(wl) {
 		return nil, err
 	}

@@ -176,7 +176,7 @@ func (r *review) keepStopped(ctx context.Context) error {
 	if !old.Suspended() || job.Suspended() {
 		return nil
 	}
-	wl, err := state.HoldingQuota(ctx, state.FromCache(r.Client), job)
+	wl, err := state.HoldingQuota(ctx, r.Client, job)
 	if err != nil || wl == nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func (h *handler) leavesAlone(ctx context.Context, job *trainjob.TrainJob) (bool
 	if err != nil || managed || job.UID == "" {
 		return false, err
 	}
-	wl, err := state.HoldingQuota(ctx, state.FromCache(h.Client), job)
+	wl, err := state.HoldingQuota(ctx, h.Client, job)
 	return wl == nil, err
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -65,7 +64,7 @@ func Describer(tb testing.TB, c client.Client) *podsets.Describer {
 	tb.Helper()
 	renderer := expect.Must(trainjob.NewRenderer(tb.Context(), c.Scheme()))(tb)
 	return &podsets.Describer{
-		Runtimes: trainjob.NewRuntimes(c, c), Renderer: renderer, State: state.FromCache(c), Field: patch.Of(trainjob.Trainer23),
+		Runtimes: trainjob.NewRuntimes(c, c), Renderer: renderer, Cached: c, Field: patch.Of(trainjob.Trainer23),
 		Defaults: podsets.FixedDefaults(&podset.Defaults{}), Remembered: podsets.NewRemembered(),
 		Recorder: jobevents.New(&events.FakeRecorder{}),
 	}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// observe reads from the caches what a reconcile of a TrainJob goes by, jobframework included: nothing of it is read
+// again. It returns errOldView where a newer version of a Workload is known to exist.
+func (e *environment) observe(ctx context.Context, key types.NamespacedName) (*job, error) {
+	view, err := state.Observe(ctx, e.client, key)
+	if err != nil {
+		return nil, err
+	}
+	if e.ledger != nil {
+		e.ledger.Look(ctx, view.Workloads)
+	}
+	if e.expectations.Outdated(key, jobclient.VersionsOf(view.Workloads)) {
+		return nil, errOldView
+	}
+	j := &job{env: e, key: key, view: view}
+	if err := e.client.Get(ctx, key, &j.TrainJob); apierrors.IsNotFound(err) {
+		j.TrainJob = trainjob.TrainJob{}
+		return j, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if err := j.observeNamespace(ctx); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// observeNamespace finds out whether the job is Kueue's to start. One whose namespace is gone is about to be gone.
+func (j *job) observeNamespace(ctx context.Context) error {
+	managed, err := j.env.queues.ManagesNamespace(ctx, j.Namespace)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if j.unmanaged = !managed; managed {
+		j.manages, err = j.env.queues.Queued(ctx, &j.TrainJob)
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// workloads returns the Workloads of the job.
+func (j *job) workloads() []kueue.Workload { return j.view.WorkloadsOf(&j.TrainJob) }
+
+// holdingQuota returns the Workload of the job that holds quota, or nil.
+func (j *job) holdingQuota() *kueue.Workload { return j.view.HoldingQuota(&j.TrainJob) }
+
+// jobSet returns the JobSet that Trainer made for the job, or nil: then there is nothing that could run.
+func (j *job) jobSet() *jobsetapi.JobSet { return j.view.JobSetOf(&j.TrainJob) }
+
+// childJobs returns the Jobs that JobSet made for the job.
+func (j *job) childJobs() []batchv1.Job { return j.view.ChildJobsOf(&j.TrainJob) }
+
+// pods returns what answers whether there are pods of the job.
+func (j *job) pods() podsleft.Pods { return j.env.podsIn(j.view) }
+
+// podsIn returns what answers whether there are pods of TrainJobs, by a view of these.
+func (e *environment) podsIn(view state.View) podsleft.Pods {
+	return podsleft.Pods{View: view, Live: e.live, Expectations: e.expectations, Field: e.Field}
+}
+
+// logging has events and log lines of a reconcile name the Workload of the job, if there is one.
+func (j *job) logging(ctx context.Context) context.Context {
+	log := ctrl.LoggerFrom(ctx)
+	if workloads := j.view.Workloads; len(workloads) > 0 {
+		last := &workloads[0]
+		for i := range workloads {
+			if !kueuelib.IsFinished(&workloads[i]) {
+				last = &workloads[i]
+			}
+		}
+		log = log.WithValues("workload", klog.KObj(last))
+	}
+	j.env.Recorder = j.env.Recorder.LoggingTo(log)
+	return ctrl.LoggerInto(ctx, log)
+}
+
+// frozen is the client of jobframework: it has the job and its Workloads as this reconcile observed them.
+type frozen struct {
+	client.Client
+	job *job
+}
+
+// Get implements client.Reader.
+func (f frozen) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if _, is := obj.(*trainjob.TrainJob); !is || key != f.job.key {
+		return f.Client.Get(ctx, key, obj, opts...)
+	}
+	if f.job.UID == "" {
+		return apierrors.NewNotFound(jobclient.Resource, key.Name)
+	}
+	// jobframework has the object from the job itself.
+	return nil
+}
+
+// List implements client.Reader.
+func (f frozen) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	workloads, is := list.(*kueue.WorkloadList)
+	if !is || !f.asksForWorkloads(opts) {
+		return f.Client.List(ctx, list, opts...)
+	}
+	workloads.Items = nil
+	for i := range f.job.view.Workloads {
+		workloads.Items = append(workloads.Items, *f.job.view.Workloads[i].DeepCopy())
+	}
+	return nil
+}
+
+// asksForWorkloads reports whether a list is of the Workloads of TrainJobs of the job's name.
+func (f frozen) asksForWorkloads(opts []client.ListOption) bool {
+	var asked, own client.ListOptions
+	asked.ApplyOptions(opts)
+	own.ApplyOptions([]client.ListOption{client.InNamespace(f.job.key.Namespace), jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, f.job.key.Name)})
+	return asked.Namespace == own.Namespace && asked.FieldSelector != nil && asked.FieldSelector.String() == own.FieldSelector.String()
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+// What jobframework decides, it decides by the same Workloads as everything around it, whatever became of them since.
+func TestJobframeworkHasWhatWasObserved(t *testing.T) {
+	stored, _ := suspendedJob()
+	r, _ := newReconciler(t, stored, inttest.WorkloadOf(stored))
+	j := expect.Must(r.env.observe(t.Context(), jobKey))(t)
+	changeWorkload(t, r.env.client, func(wl *kueue.Workload) { wl.Spec.QueueName = "other" })
+	client := frozen{r.env.client, j}
+
+	for range 2 {
+		var list kueue.WorkloadList
+		expect.NoError(t, client.List(t.Context(), &list, inNamespace, jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, "job")))
+		expect.Need(t, len(list.Items) == 1, "there are %d Workloads, want one", len(list.Items))
+		expect.Same(t, "Unexpected queue", "q", string(list.Items[0].Spec.QueueName))
+		// It changes what it lists, and the objects are those of the cache.
+		list.Items[0].Spec.QueueName = "changed"
+	}
+	var others kueue.WorkloadList
+	expect.NoError(t, client.List(t.Context(), &others, inNamespace))
+	expect.Same(t, "Unexpected queue of a Workload that is listed otherwise", "other", string(others.Items[0].Spec.QueueName))
+}
+
+func TestJobThatWasGoneIsNotFound(t *testing.T) {
+	stored, _ := suspendedJob()
+	r, _ := newReconciler(t)
+	j := expect.Must(r.env.observe(t.Context(), jobKey))(t)
+	expect.NoError(t, r.env.client.Create(t.Context(), stored))
+	err := frozen{r.env.client, j}.Get(t.Context(), jobKey, j.Object())
+	expect.That(t, apierrors.IsNotFound(err) && j.UID == "", "Get returns %v and UID %q, want not found", err, j.UID)
+}
+
+var inNamespace = client.InNamespace(jobKey.Namespace)
