@@ -64,7 +64,7 @@ type Result struct {
 	Violations []Violation
 	// Tolerated are JobSet's: its controller may make a Job of a JobSet that was deleted a moment
 	// ago, by a cache that has not heard of it. Kubernetes deletes that Job at once, and its pods
-	// take their grace period.
+	// take their grace period. So are those of a job that ran without a queue and comes into one.
 	Tolerated []Violation
 	// Checked counts the versions with a pod on a node: a check of none says nothing.
 	Checked int
@@ -151,7 +151,7 @@ func (c *checker) look(e entry) {
 	if len(c.pods) > 0 {
 		c.Checked++
 	}
-	asked, late := c.asked()
+	asked, late := c.asked(e.at)
 	charged := c.charged()
 	c.lowerCeilings(charged)
 	over, sums := map[string]bool{}, map[slot]int64{}
@@ -203,14 +203,17 @@ func (c *checker) close(e entry, over map[string]bool) {
 	}
 }
 
-// asked adds up the pods, and those of them whose Jobs were made of a JobSet that was gone.
-func (c *checker) asked() (all, late map[page]int64) {
+// asked adds up the pods, and those of them that may be there although nobody counts them: their Jobs were made of a
+// JobSet that was gone, or their job ran before it came into a queue.
+func (c *checker) asked(now time.Time) (all, late map[page]int64) {
 	all, late = map[page]int64{}, map[page]int64{}
 	for _, p := range c.pods {
-		c.count(p)
+		if c.count(p) {
+			p.joined = now
+		}
 		for slot, amount := range p.asks {
 			all[page{slot, p.job}] += amount
-			if p.late {
+			if p.late || now.Sub(p.joined) < joining {
 				late[page{slot, p.job}] += amount
 			}
 		}

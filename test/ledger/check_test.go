@@ -38,6 +38,9 @@ func gone(manifests ...string) []change {
 // then is one after the other.
 func then(changes ...[]change) []change { return slices.Concat(changes...) }
 
+// unqueued has TrainJob one in no queue.
+var unqueued = is(`{kind: TrainJob, metadata: {uid: t-one, name: one}}`)
+
 // history has a change in each second.
 func history(t *testing.T, changes []change) []record.Version {
 	t.Helper()
@@ -236,10 +239,19 @@ func TestCheck(t *testing.T) {
 		"a JobSet that somebody plants under that of a TrainJob is nobody's": {story: is(
 			`{kind: JobSet, metadata: {uid: planted, name: planted, ownerReferences: [{kind: JobSet, uid: s-one, controller: true}]}}`,
 			jobOf("planted", "planted"), podOn("1", "planted", "node-a"))},
-		"a job without a queue is nobody's": {story: then(is(`{kind: TrainJob, metadata: {uid: t-one, name: one}}`), pods("1"))},
+		"a job without a queue is nobody's": {story: then(unqueued, pods("1"))},
 		"a job without a queue has a Workload, as with manageJobsWithoutQueueName": {
-			story: then(is(`{kind: TrainJob, metadata: {uid: t-one, name: one}}`), pods("1"), is(workloadOf("one", "{}"))),
-			want:  []over{{Uncharged, "", "", "one", 4, 0, false}},
+			story:     then(unqueued, pods("1"), is(workloadOf("one", "{}")), slices.Repeat(is(nodeA), 61)),
+			want:      []over{{Uncharged, "", "", "one", 4, 0, false}},
+			tolerated: []over{{Uncharged, "", "", "one", 4, 0, true}},
+		},
+		"a job that runs without a queue stops to come into one": {
+			story:     then(unqueued, pods("1"), is(job("one")[0]), slices.Repeat(is(nodeA), 10), gone(podOn("1", "one", "node-a")), is(nodeA)),
+			tolerated: []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
+		},
+		"a job that has come into a queue makes another pod without quota": {
+			story: then(unqueued, is(job("one")[0]), pods("1")),
+			want:  []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
 		},
 		"a deactivated job's pods terminate": {
 			story: then(is(admitted("one", "a")), pods("1"), is(inactive("one")), gone(podOn("1", "one", "node-a"))),

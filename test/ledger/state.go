@@ -5,6 +5,7 @@ package ledger
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -45,7 +46,13 @@ type boundPod struct {
 	asks map[slot]int64
 	// late is set where its Job was made of a JobSet that was gone.
 	late bool
+	// joined is when its job came into a queue, where it was on its node before that.
+	joined time.Time
 }
+
+// joining is how long the pods of a job may take to end that comes into a queue: it ran without quota before, and
+// stops for that.
+const joining = time.Minute
 
 // slot is what quotas are given for.
 type slot struct {
@@ -123,11 +130,14 @@ func (s *state) applyPod(e entry) {
 	}
 }
 
-// count fixes what a pod is counted for, as soon as Kueue is to look after its job.
-func (s *state) count(p *boundPod) {
-	if _, queued := s.queueOf(p.job); queued && p.asks == nil {
-		p.asks = s.asks(p)
+// count fixes what a pod is counted for, as soon as Kueue is to look after its job, and reports whether it did.
+func (s *state) count(p *boundPod) bool {
+	_, queued := s.queueOf(p.job)
+	if !queued || p.asks != nil {
+		return false
 	}
+	p.asks = s.asks(p)
+	return true
 }
 
 // trainJobOf follows owners up to a TrainJob, or as far as they are known.
