@@ -92,7 +92,7 @@ func BenchmarkReconcile(b *testing.B) {
 	for _, state := range []string{"waiting", "running"} {
 		set := func(testing.TB, *store) {}
 		if state == "running" {
-			set = run
+			set = startJob
 		}
 		for _, server := range apiServers(b) {
 			b.Run("in-tree/"+state+"/"+server.name, func(b *testing.B) {
@@ -115,7 +115,7 @@ func BenchmarkMeasure(b *testing.B) {
 	r, s := newBenchReconciler(b, apiServers(b)[0])
 	_, err := (&reconciler{env: r.env}).Reconcile(b.Context(), ctrl.Request{NamespacedName: benchKey})
 	check(b, err, len(s.workloads) == 1)
-	run(b, s)
+	startJob(b, s)
 	j, err := r.env.observe(b.Context(), benchKey)
 	check(b, err, true)
 	for b.Loop() {
@@ -238,9 +238,9 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 	s := newStore(tb, server, inttest.Scheme, &trainjob.TrainJob{})
 	env := fresh(environmentOn(tb, s, testenv.Describer(tb, s)), s, server)
 	env.client = jobclient.New(s, s, env.trainer, env.expectations, env.backoff, env.metrics)
-	env.memory.waitForJobSet = 0
+	env.waitForJobSet = 0
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
-	env.memory.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}
+	env.records.of(benchKey, s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()).waiting.began = time.Unix(0, 0)
 	return &attempt{env: env}, s
 }
 
@@ -270,8 +270,8 @@ func moduleYAML[T any](tb testing.TB, module, file string, into T) T {
 	return into
 }
 
-// run starts the job, as far as its integration knows.
-func run(tb testing.TB, s *store) {
+// startJob starts the job, as far as its integration knows.
+func startJob(tb testing.TB, s *store) {
 	inttest.Admitted(&s.workloads[0])
 	s.workloads[0].Status.Admission = &kueue.Admission{ClusterQueue: "bench"}
 	for _, obj := range s.objects {

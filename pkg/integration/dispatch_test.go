@@ -195,8 +195,8 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 		expect.That(t, o.err == nil && o.done == step.done, "awaitPodsOfFormer() %s = %+v", step.what, o)
 		expect.Same(t, "Unexpected number of lists "+step.what, step.asks, asked)
 	}
-	r.env.memory.forget(jobKey)
-	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, len(r.env.memory.alone))
+	r.env.records.forget(jobKey)
+	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, len(r.env.records.byName))
 }
 
 // Kueue looks at a Workload once; before a worker cluster is connected, that was for nothing.

@@ -50,11 +50,12 @@ func decidedFirst(h handler.EventHandler) handler.EventHandler {
 	}
 }
 
-// decided reports whether the job of a Workload may run since this event, or may not any more.
+// decided reports whether the job of a Workload may run since this event, or may not any more, or whether the Workload is
+// deleted: MultiKueue takes an evicted one that stays in one worker cluster for an eviction in the next.
 func decided(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*kueue.Workload)
 	after, okAfter := e.ObjectNew.(*kueue.Workload)
-	return ok && okAfter && state.MayRun(before) != state.MayRun(after)
+	return ok && okAfter && (state.MayRun(before) != state.MayRun(after) || before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero())
 }
 
 // checked reports whether an admission check says something else since this event. Kueue takes

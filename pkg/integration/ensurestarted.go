@@ -40,17 +40,17 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 	}
 	lack := j.lackNow(refused)
 	if lack == nil {
-		r.env.starts.lacksNothing(&j.TrainJob, admissionOf(wl))
+		j.record.start.lacksNothing(admissionOf(wl))
 		return 0, nil
 	}
-	lacking, wait, complete := r.env.starts.lacks(&j.TrainJob, admissionOf(wl))
+	lacking, wait, complete := j.record.start.lacks(admissionOf(wl), r.env.startTimeout)
 	ran := complete || wasReady(wl) || lack.made && r.ledAfter(wl)
 	if lack.live && ran {
 		// A job that runs is not ours to stop; one whose last pod is gone, and that gets no other, is.
 		return 0, nil
 	}
 	if wait > 0 {
-		if !lack.pods && lacking >= r.env.starts.timeout {
+		if !lack.pods && lacking >= r.env.startTimeout {
 			// It was told at the last look.
 			r.env.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
 		}
@@ -58,7 +58,7 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 	}
 	told := lacking
 	if !ran {
-		told += r.env.starts.timeout
+		told += r.env.startTimeout
 	}
 	return r.judge(ctx, j, wl, lack, lacking, told)
 }
@@ -92,7 +92,7 @@ func (r *attempt) ledAfter(wl *kueue.Workload) bool {
 
 // judge looks for a refusal within the time told and does what is to be done about a job that is late.
 func (r *attempt) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, told time.Duration) (time.Duration, error) {
-	timeout := r.env.starts.timeout
+	timeout := r.env.startTimeout
 	refusal := l.quote
 	if refusal == "" {
 		last, again, err := r.env.refusals.Last(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, told), time.Time{})
@@ -115,7 +115,7 @@ func (r *attempt) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack
 			"admitted, but without a pod after %s: %s. It gives its quota back after %s; look at the controller's log",
 			timeout, because(l.what, ""), silentFor*timeout))
 	}
-	return r.env.starts.looked(&j.TrainJob), nil
+	return j.record.start.looked(r.env.startTimeout), nil
 }
 
 // toldSince returns the time from which refusals count: within the time given, and since the
@@ -142,7 +142,7 @@ func (r *attempt) giveBack(ctx context.Context, j *job, wl *kueue.Workload, why 
 	if remainder.IsCopy(wl) {
 		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 			"cannot start, and holds quota by Workload %s, which only MultiKueue can take back: %s", wl.Name, why))
-		return r.env.starts.looked(&j.TrainJob), nil
+		return j.record.start.looked(r.env.startTimeout), nil
 	}
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
 		return 0, r.deactivate(ctx, j, wl, why, lacking)
@@ -150,7 +150,7 @@ func (r *attempt) giveBack(ctx context.Context, j *job, wl *kueue.Workload, why 
 	if err := j.deleteWorkload(ctx, wl); err != nil {
 		return 0, err
 	}
-	hold := r.env.starts.holdBack(&j.TrainJob, wl.UID, r.env.Field)
+	hold := j.record.start.holdBack(wl.UID, sumOf(&j.TrainJob, r.env.Field), r.env.startTimeout)
 	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 		"gives its quota back, could not start in %s; queues again in %s or when the TrainJob is changed: %s",
 		lacking.Round(time.Second), hold.Round(time.Second), why))

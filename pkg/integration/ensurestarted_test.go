@@ -105,15 +105,15 @@ func TestEnsureStarted(t *testing.T) {
 				expect.NoError(t, r.env.client.Create(t.Context(), tc.refusal))
 			}
 			r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, tc.reading))
-			r.env.starts = newStarts(0)
+			r.env.startTimeout = defaultStartTimeout
 			by := admissionOf(wl)
 			if tc.before {
 				former := wl.DeepCopy()
 				since(former, 2*time.Hour)
 				by = admissionOf(former)
 			}
-			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
-				uid: stored.UID, admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
+			r.env.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
+				admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
 			wait, err := r.ensureStarted(t.Context(), jobOf(t, r, stored), tc.start)
 			expect.That(t, (err != nil) == tc.wantErr && (wait > 0) == tc.wantWait, "ensureStarted() = %s, %v", wait, err)
 			expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.env.client, wl))
@@ -152,9 +152,9 @@ func TestEnsureStartedAgain(t *testing.T) {
 			if tc.refused > 0 {
 				expect.NoError(t, r.env.client.Create(t.Context(), refusalOf(runs.UID, tc.refused)))
 			}
-			r.env.refusals, r.env.starts = jobevents.NewRefusals(liveEvents(r.env.client, nil)), newStarts(0)
-			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
-				uid: stored.UID, admission: admissionOf(wl), complete: true, lacking: time.Now().Add(-3 * time.Minute)}
+			r.env.refusals, r.env.startTimeout = jobevents.NewRefusals(liveEvents(r.env.client, nil)), defaultStartTimeout
+			r.env.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
+				admission: admissionOf(wl), complete: true, lacking: time.Now().Add(-3 * time.Minute)}
 			_, err := r.ensureStarted(t.Context(), jobOf(t, r, stored), nil)
 			expect.That(t, err == nil && inttest.Exists(t, r.env.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})
@@ -186,10 +186,10 @@ func TestANewLeaderLeavesAJobThatRunsAlone(t *testing.T) {
 			since(wl, time.Hour)
 			r, _ := newReconciler(t, stored, js, &lost, &other, wl)
 			expect.NoError(t, r.env.client.Create(t.Context(), refusalOf(lost.UID, time.Minute)))
-			r.env.refusals, r.env.starts = jobevents.NewRefusals(liveEvents(r.env.client, nil)), newStarts(0)
+			r.env.refusals, r.env.startTimeout = jobevents.NewRefusals(liveEvents(r.env.client, nil)), defaultStartTimeout
 			r.env.expectations = testenv.LedSince(time.Now().Add(-tc.led))
-			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
-				uid: stored.UID, admission: admissionOf(wl), lacking: time.Now().Add(-3 * time.Minute)}
+			r.env.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
+				admission: admissionOf(wl), lacking: time.Now().Add(-3 * time.Minute)}
 			_, err := r.ensureStarted(t.Context(), jobOf(t, r, stored), nil)
 			expect.That(t, err == nil && inttest.Exists(t, r.env.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})
@@ -216,7 +216,7 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := suspendedJob()
 			r, recorder := newReconciler(t, stored, tc.refusal)
-			r.env.starts = newStarts(0)
+			r.env.startTimeout = defaultStartTimeout
 			for i := range 2 {
 				got := jobOf(t, r, stored).awaitJobSet(t.Context())
 				expect.That(t, got.err == nil && got.ends() == tc.want && (got.again > 0) == tc.want,
@@ -239,12 +239,10 @@ func TestLateJobWaitsForNewsOfItsTime(t *testing.T) {
 	_, again, err := r.env.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{})
 	expect.Need(t, again <= 0 && err == nil, "Reading for another job: again %s, %v", again, err)
 	j := jobOf(t, r, stored)
-	r.env.memory.waits = map[types.NamespacedName]*waiting{
-		client.ObjectKeyFromObject(stored): {uid: stored.UID, began: time.Now().Add(-awaited.JobSet)},
-	}
+	j.record.waiting.began = time.Now().Add(-awaited.JobSet)
 	got := j.awaitJobSet(t.Context())
 	expect.That(t, got.err == nil && got.unqueued && got.again > 0, "awaitJobSet() = %+v, want it to ask again", got)
-	r.env.memory.waits[client.ObjectKeyFromObject(stored)].began = time.Now().Add(-time.Minute)
+	j.record.waiting.began = time.Now().Add(-time.Minute)
 	got = j.awaitJobSet(t.Context())
 	expect.That(t, got.err == nil && !got.ends(), "awaitJobSet() = %+v for one that waited before that was read, want it to queue", got)
 }

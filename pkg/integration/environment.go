@@ -8,6 +8,8 @@
 package integration
 
 import (
+	"time"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
@@ -32,14 +34,17 @@ type environment struct {
 	// live asks the API server itself.
 	live client.Reader
 
+	// waitForJobSet is how long a TrainJob waits for its JobSet, before it queues without, startTimeout how long
+	// an admitted one may be without what it needs to run.
+	waitForJobSet, startTimeout time.Duration
+
 	// refusals are what other controllers say about what they could not make.
 	refusals *jobevents.Refusals
 
 	// What is remembered of TrainJobs from one reconcile to the next.
 	expectations *jobclient.Expectations
-	memory       *memory
+	records      *records
 	backoff      *jobclient.Backoff
-	starts       *starts
 
 	// Whether to act, and for which Trainer. all looks at every TrainJob when that changes.
 	inTree  *serving.InTree

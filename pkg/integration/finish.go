@@ -109,7 +109,7 @@ func (j *job) mayBeMadeAgain() time.Duration {
 	if j.ManagedExternally() || !j.IsSuspended() || trainerAgrees(j) {
 		return 0
 	}
-	return max(0, time.Until(j.env.memory.heldSince(&j.TrainJob).Add(podsleft.ResumeGrace)))
+	return max(0, time.Until(j.record.ended.heldSince().Add(podsleft.ResumeGrace)))
 }
 
 // finishedSince returns when Trainer reported the end of the job.
@@ -132,9 +132,9 @@ func (j *job) tellPodsLeft(what string) {
 // keepEnded has a job that ended once stay so: Trainer forgets a failure with the JobSet.
 func (j *job) keepEnded() {
 	if end := j.comesBack(); end != nil {
-		j.env.memory.sawEnd(&j.TrainJob, *end)
-	} else if end := j.env.memory.end(&j.TrainJob); end != nil {
-		apimeta.SetStatusCondition(&j.Status.Conditions, *end)
+		j.record.ended.condition = *end
+	} else if end := j.record.ended.condition; end.Type != "" {
+		apimeta.SetStatusCondition(&j.Status.Conditions, end)
 	}
 }
 

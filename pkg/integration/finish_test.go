@@ -120,9 +120,8 @@ func trainerSuspends(t *testing.T, r *attempt) {
 }
 
 func graceIsOver(_ *testing.T, r *attempt) {
-	for key, seen := range r.env.memory.ended {
-		seen.held = seen.held.Add(-podsleft.ResumeGrace)
-		r.env.memory.ended[key] = seen
+	for _, known := range r.env.records.byName {
+		known.ended.held = known.ended.held.Add(-podsleft.ResumeGrace)
 	}
 }
 

@@ -11,37 +11,45 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// ensureHeld puts Kueue's finalizer back on the Workload of a job that goes on. Whoever uninstalls
-// the manager takes it off, and MultiKueue makes Workloads without; then the quota of a job that is
+// ensureHeld puts Kueue's finalizer back on the Workload of a job that goes on, and reports whether one was missing.
+// Whoever uninstalls the manager takes it off, and MultiKueue makes Workloads without; then the quota of a job that is
 // deleted would go before its pods. A copy that MultiKueue made has ours as well: MultiKueue takes
-// Kueue's off.
-func (r *attempt) ensureHeld(ctx context.Context, j *job) error {
+// Kueue's off. One that was evicted and has no quota loses ours: MultiKueue deletes it to dispatch the job to another
+// worker cluster, and takes what stays there, evicted, for an eviction in that one.
+func (j *job) ensureHeld(ctx context.Context) (bool, error) {
 	if !j.alive() {
-		return nil
+		return false, nil
 	}
-	workloads := j.view.Workloads
-	for i := range workloads {
-		wl := workloads[i].DeepCopy()
-		owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
-		if owner == nil || owner.UID != j.UID || !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) ||
-			!remainder.Hold(wl) {
+	for _, known := range j.workloads() {
+		wl := known.DeepCopy()
+		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) || !hold(wl) {
 			continue
 		}
-		err := r.env.client.Patch(ctx, wl, client.MergeFromWithOptions(&workloads[i], client.MergeFromWithOptimisticLock{}))
+		err := j.env.client.Patch(ctx, wl, client.MergeFromWithOptions(&known, client.MergeFromWithOptimisticLock{}))
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("putting the finalizer back on Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+			return true, fmt.Errorf("holding Workload %s by finalizers: %w", client.ObjectKeyFromObject(wl), err)
 		}
-		ctrl.LoggerFrom(ctx).Info("Put the finalizer back on the Workload")
+		ctrl.LoggerFrom(ctx).Info("Changed the finalizers of the Workload", "finalizers", wl.Finalizers)
+		return true, nil
 	}
-	return nil
+	return false, nil
+}
+
+// hold has a Workload have the finalizers that ensureHeld is for, and reports whether that is a change.
+func hold(wl *kueue.Workload) bool {
+	if !kueuelib.IsEvicted(wl) || state.HoldsQuota(*wl) {
+		return remainder.Hold(wl)
+	}
+	changed := controllerutil.AddFinalizer(wl, kueue.ResourceInUseFinalizerName)
+	return controllerutil.RemoveFinalizer(wl, remainder.Finalizer) || changed
 }
 
 // finishKept finishes the Workloads that are deleted and let go, and that are still there for somebody's

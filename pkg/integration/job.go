@@ -44,6 +44,8 @@ type job struct {
 	// view is what there is of it, and manages whether it is Kueue's to start, when this reconcile began.
 	view    state.View
 	manages bool
+	// record is what is remembered of it.
+	record *record
 	// prepared is the outcome of the look before jobframework's, start what that made of an
 	// admission.
 	prepared outcome
@@ -109,10 +111,13 @@ func (j *job) prepare(ctx context.Context) outcome {
 	if o := j.awaitPodsOfFormer(ctx); o.ends() {
 		return o
 	}
+	if changed, err := j.ensureHeld(ctx); changed || err != nil {
+		return done(err)
+	}
 	j.pods().NoteResumed(&j.TrainJob)
 	j.keepEnded()
 	if j.TrainJob.Finished() {
-		j.env.memory.runs.forget(j.key)
+		j.record.run = run{}
 		return j.finish(ctx)
 	}
 	if o := j.startDeactivation(ctx); o.ends() {
@@ -316,7 +321,7 @@ func (j *job) letQuotaGo(ctx context.Context) {
 	}
 	release := j.podsThere.release
 	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", release.why)
-	j.env.starts.quotaGoes(&j.TrainJob, release.workload)
+	j.record.start.quotaGoes(release.workload)
 	if release.deleted {
 		j.env.leaves(release.workload)
 	}

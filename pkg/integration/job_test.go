@@ -25,6 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -133,12 +134,26 @@ func withKey(of map[string]string, key, value string) map[string]string {
 
 func TestEnsureHeld(t *testing.T) {
 	now := ptr.To(metav1.Now())
+	copied := func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }
 	cases := map[string]struct {
 		job      func(*trainjob.TrainJob)
 		workload func(*kueue.Workload)
 		want     bool
+		// wantOurs is whether it has our own finalizer as well.
+		wantOurs bool
 	}{
-		"a job that runs":          {want: true},
+		"a job that runs": {want: true},
+		"a copy that MultiKueue made, which queues": {workload: copied, want: true, wantOurs: true},
+		"a copy that was evicted, and has pods left": {workload: func(wl *kueue.Workload) {
+			copied(wl)
+			inttest.Admitted(wl)
+			evicted(wl)
+		}, want: true, wantOurs: true},
+		"a copy that was evicted, and has given its quota back": {workload: func(wl *kueue.Workload) {
+			copied(wl)
+			evicted(wl)
+			wl.Finalizers = []string{remainder.Finalizer}
+		}, want: true},
 		"a job that is deleted":    {job: func(job *trainjob.TrainJob) { job.DeletionTimestamp = now }},
 		"a job that nobody knows":  {job: func(job *trainjob.TrainJob) { job.UID = "" }},
 		"another job of that name": {job: func(job *trainjob.TrainJob) { job.UID = "other" }},
@@ -158,8 +173,10 @@ func TestEnsureHeld(t *testing.T) {
 			kit.With(wl, tc.workload)
 			c := inttest.Fake(wl).Build()
 			view := state.View{Workloads: []kueue.Workload{*theWorkload(t, c)}}
-			expect.NoError(t, (&attempt{env: &environment{client: c}}).ensureHeld(t.Context(), &job{TrainJob: *trainJob, view: view}))
+			changed := expect.Must((&job{env: &environment{client: c}, TrainJob: *trainJob, view: view}).ensureHeld(t.Context()))(t)
 			inttest.Reload(t, c, wl)
+			expect.Same(t, "It was changed", tc.want, changed)
+			expect.Same(t, "The Workload has our finalizer", tc.wantOurs, controllerutil.ContainsFinalizer(wl, remainder.Finalizer))
 			expect.Same(t, "The Workload has the finalizer", tc.want, controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName))
 		})
 	}

@@ -180,7 +180,7 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 2}}
 			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			r, recorder := newReconciler(t, js, wl)
-			r.env.starts = newStarts(time.Minute)
+			r.env.startTimeout = time.Minute
 			j := jobOf(t, r, stored)
 			j.start.excess = "replicated job node has 2 pods instead of 1"
 			expect.NoError(t, r.renewExceeding(t.Context(), j))

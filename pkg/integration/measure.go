@@ -38,7 +38,9 @@ func (r *attempt) measureStart(j *job) {
 	}
 	queue, admitted := admittedBy(wl), admittedAt(wl)
 	kind := metrics.StartFirst
-	former, again := r.env.memory.runs.begin(&j.TrainJob, jobRun{queue: queue, admitted: admitted, began: time.Now()})
+	former := j.record.run
+	again := !former.began.IsZero()
+	j.record.run = run{queue: queue, admitted: admitted, began: time.Now()}
 	if again || apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted) != nil {
 		kind = metrics.StartAgain
 	}
@@ -60,16 +62,13 @@ func (r *attempt) measureReady(j *job, ready func() bool) {
 	if j.IsSuspended() {
 		return
 	}
-	known, underWay := r.env.memory.runs.underWay(&j.TrainJob)
-	switch {
-	case !underWay:
+	switch known := &j.record.run; {
+	case !known.underWay():
 		if wl := j.holdingQuota(); wl != nil && kueuelib.IsAdmitted(wl) {
-			r.env.memory.runs.begin(&j.TrainJob, jobRun{
-				queue: admittedBy(wl), admitted: admittedAt(wl), began: resumedAt(&j.TrainJob, wl), ready: ready(),
-			})
+			*known = run{queue: admittedBy(wl), admitted: admittedAt(wl), began: resumedAt(&j.TrainJob, wl), ready: ready()}
 		}
 	case !known.ready && ready():
-		r.env.memory.runs.ready(&j.TrainJob)
+		known.ready = true
 		r.env.metrics.Ready(known.queue, time.Since(known.began))
 	}
 }
@@ -84,21 +83,21 @@ func resumedAt(job *trainjob.TrainJob, wl *kueue.Workload) time.Time {
 
 // measureStop records that the manager suspended a job that ran.
 func (j *job) measureStop(reason string) {
-	known, underWay := j.env.memory.runs.underWay(&j.TrainJob)
+	known := &j.record.run
 	queue := known.queue
 	if wl := j.holdingQuota(); wl != nil {
 		queue = admittedBy(wl)
-	} else if !underWay {
+	} else if !known.underWay() {
 		queue = metrics.Queue{Namespace: j.Namespace}
 	}
-	j.env.memory.runs.end(&j.TrainJob)
+	known.over = !known.began.IsZero()
 	j.env.metrics.Stopped(queue, reason)
 }
 
 // measureStopped records the stop of a job that is found suspended though it was not known to be: by
 // its user, or by the manager, which has not heard of its own success.
 func (j *job) measureStopped() {
-	if _, underWay := j.env.memory.runs.underWay(&j.TrainJob); !underWay || !j.IsSuspended() {
+	if !j.record.run.underWay() || !j.IsSuspended() {
 		return
 	}
 	reason := metrics.StopByUser

@@ -82,7 +82,7 @@ func notReady(m *measured) { m.r.measureReady(m.j, func() bool { return false })
 
 // isAnother has somebody make another job of the name.
 func isAnother(m *measured) {
-	m.j.UID, m.wl = "b", inttest.AdmittedOf("b")
+	m.j, m.wl = jobOf(m.t, m.r, inttest.Job("b")), inttest.AdmittedOf("b")
 	says(func(*kueue.Workload) {})(m)
 }
 

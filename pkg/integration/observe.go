@@ -38,10 +38,10 @@ func (e *environment) observe(ctx context.Context, key types.NamespacedName) (*j
 	j := &job{env: e, key: key, view: view}
 	if err := e.client.Get(ctx, key, &j.TrainJob); apierrors.IsNotFound(err) {
 		j.TrainJob = trainjob.TrainJob{}
-		return j, nil
 	} else if err != nil {
 		return nil, err
 	}
+	j.record = e.records.of(key, j.UID)
 	if err := j.observeNamespace(ctx); err != nil {
 		return nil, err
 	}
@@ -50,6 +50,9 @@ func (e *environment) observe(ctx context.Context, key types.NamespacedName) (*j
 
 // observeNamespace finds out whether the job is Kueue's to start. One whose namespace is gone is about to be gone.
 func (j *job) observeNamespace(ctx context.Context) error {
+	if j.UID == "" {
+		return nil
+	}
 	managed, err := j.env.queues.ManagesNamespace(ctx, j.Namespace)
 	if err != nil {
 		return client.IgnoreNotFound(err)

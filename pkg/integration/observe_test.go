@@ -46,3 +46,20 @@ func TestJobThatWasGoneIsNotFound(t *testing.T) {
 }
 
 var inNamespace = client.InNamespace(jobKey.Namespace)
+
+// There may be records of ten thousands of TrainJobs.
+func TestRecordsAreKeptForWhatTheySay(t *testing.T) {
+	r := &records{}
+	r.of(jobKey, "uid").alone = true
+	expect.That(t, r.of(jobKey, "uid").alone, "What was noted is forgotten")
+	r.trim(jobKey)
+	expect.Same(t, "Unexpected number of records that say something", 1, len(r.byName))
+	expect.That(t, !r.of(jobKey, "another").alone, "Another TrainJob of the name has the record of the first")
+	r.trim(jobKey)
+	expect.Same(t, "Unexpected number of records that say nothing", 0, len(r.byName))
+	r.of(jobKey, "").alone = true
+	expect.Same(t, "Unexpected number of records of what is gone", 0, len(r.byName))
+	r.of(jobKey, "uid").alone = true
+	r.forget(jobKey)
+	expect.Same(t, "Unexpected number of records that were forgotten", 0, len(r.byName))
+}

@@ -212,7 +212,7 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 		since = j.CreationTimestamp.Time
 	}
 	js := j.jobSet()
-	if copied && j.env.memory.isAlone(&j.TrainJob) && !j.madeOfFormer() {
+	if copied && j.record.alone && !j.madeOfFormer() {
 		return outcome{}
 	}
 	pods, err := j.pods().Left(ctx, j.key)
@@ -224,7 +224,7 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 		return outcome{done: true, again: recheckIn(since), err: err}
 	}
 	if copied && err == nil {
-		j.env.memory.sawAlone(&j.TrainJob)
+		j.record.alone = true
 	}
 	return outcome{err: err}
 }

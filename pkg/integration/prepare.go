@@ -25,7 +25,7 @@ func (j *job) notYet(ctx context.Context) outcome {
 	if err := j.releaseFormer(ctx); err != nil {
 		return outcome{done: true, unqueued: true, err: err}
 	}
-	if held := j.env.starts.heldBack(&j.TrainJob, j.env.Field); held > 0 {
+	if held := j.record.start.heldBack(&j.TrainJob, j.env.Field); held > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Held TrainJob back from its queue", "reason", jobevents.ReasonCannotStart, "retryAfter", held)
 		j.env.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
 		return unqueued(held)
@@ -69,7 +69,7 @@ func (j *job) awaitChildJobs(ctx context.Context) outcome {
 	if js != nil && state.ChildJobsMade(js, jobs) {
 		return j.awaitUsable(ctx, js, jobs)
 	}
-	if patience := j.env.memory.patience(&j.TrainJob, js != nil); patience > 0 {
+	if patience := j.record.waiting.patience(j.env.waitForJobSet, js != nil); patience > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Waited for what is made of TrainJob before it queues", "jobSetMade", js != nil, "retryAfter", patience)
 		return unqueued(patience)
 	}
@@ -81,9 +81,10 @@ func (j *job) awaitChildJobs(ctx context.Context) outcome {
 
 // tellUnprepared says that a job queues although Trainer has not looked at it.
 func (j *job) tellUnprepared() {
-	if j.manages && j.env.memory.queuesUnprepared(&j.TrainJob) {
+	if w := &j.record.waiting; j.manages && !w.over && j.env.waitForJobSet > 0 {
+		w.over = true
 		j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonUnprepared, jobevents.ActionDescribe,
-			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, j.env.memory.waitForJobSet)
+			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, j.env.waitForJobSet)
 	}
 }
 

@@ -25,12 +25,12 @@ func TestNotYet(t *testing.T) {
 	trainJob.Namespace, trainJob.Labels = "ns", map[string]string{"kueue.x-k8s.io/queue-name": "q"}
 	// The API server's clock is ahead of ours.
 	trainJob.CreationTimestamp = metav1.Time{Time: time.Now().Add(time.Hour)}
-	looked := func(uid types.UID, began, jobSet time.Duration) *waiting {
-		w := &waiting{uid: uid, began: time.Now().Add(-began)}
+	looked := func(uid types.UID, began, jobSet time.Duration) *record {
+		known := &record{uid: uid, waiting: waiting{began: time.Now().Add(-began)}}
 		if jobSet > 0 {
-			w.jobSet = time.Now().Add(-jobSet)
+			known.waiting.jobSet = time.Now().Add(-jobSet)
 		}
-		return w
+		return known
 	}
 	jobSet := func(spec jobsetapi.JobSetSpec) client.Object {
 		js := inttest.JobSetOf(trainJob, false)
@@ -48,7 +48,7 @@ func TestNotYet(t *testing.T) {
 	inOrder := &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
 	tests := map[string]struct {
 		// waited is what we remember of earlier looks.
-		waited    *waiting
+		waited    *record
 		managedBy string
 		// queued is whether we made a Workload just now.
 		queued  bool
@@ -78,7 +78,8 @@ func TestNotYet(t *testing.T) {
 			r, recorder := newReconciler(t, tc.objects...)
 			j := jobOf(t, r, trainJob.DeepCopy())
 			if tc.waited != nil {
-				r.env.memory.waits = map[types.NamespacedName]*waiting{j.key: tc.waited}
+				*r.env.records.of(j.key, tc.waited.uid) = *tc.waited
+				j = jobOf(t, r, trainJob.DeepCopy())
 			}
 			if tc.managedBy != "" {
 				j.Spec.ManagedBy = &tc.managedBy
@@ -118,7 +119,7 @@ func TestWaitForJobSet(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stored, _ := suspendedJob()
 				r, recorder := newReconciler(t, stored)
-				r.env.memory.waitForJobSet = tc.wait
+				r.env.waitForJobSet = tc.wait
 				if tc.refused {
 					expect.NoError(t, r.env.client.Create(t.Context(), refusalOf(stored.UID, 0)))
 				}

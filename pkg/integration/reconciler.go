@@ -137,13 +137,13 @@ func (j *job) looked() {
 	if j.UID != "" && !j.stale {
 		j.env.Recorder.Looked(j.UID)
 	}
+	j.env.records.trim(j.key)
 }
 
 // forget drops what is remembered of a job by its name alone.
 func (r *attempt) forget(key types.NamespacedName) {
 	r.env.expectations.Forget(key)
-	r.env.memory.forget(key)
-	r.env.starts.forget(key)
+	r.env.records.forget(key)
 }
 
 // handle does what the reason of a decision calls for, and tells people of it. It returns what
@@ -183,8 +183,7 @@ func (r *attempt) tellStart(ctx context.Context, j *job) {
 
 // ensure keeps the job as its admission has it. It returns when to look again, 0 for never.
 func (r *attempt) ensure(ctx context.Context, j *job) (time.Duration, error) {
-	if err := firstError(r.ensureHeld(ctx, j),
-		r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {
+	if err := firstError(r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {
 		return 0, err
 	}
 	dispatch, errDispatch := r.ensureDispatched(ctx, j)

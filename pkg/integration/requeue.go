@@ -34,7 +34,7 @@ func (j *job) follow(ctx context.Context) outcome {
 		return j.notYet(ctx)
 	}
 	j.env.expectations.SawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
-	j.env.memory.queued(client.ObjectKeyFromObject(&j.TrainJob))
+	j.record.waiting = waiting{}
 	if !wl.DeletionTimestamp.IsZero() {
 		return outcome{}
 	}

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -223,8 +224,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		refusals:     jobevents.NewRefusals(mgr.GetAPIReader()),
 		expectations: expectations,
 		backoff:      backoff,
-		memory:       &memory{waitForJobSet: opts.WaitForJobSet},
-		starts:       newStarts(opts.StartTimeout),
+		records:      &records{},
 		inTree:       serving.NewInTree(mgr.GetClient(), opts.Namespace, opts.Kueue, all),
 		trainer:      trainer,
 		all:          all,
@@ -233,6 +233,8 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		labels:       labels,
 		queues:       queues.New(mgr.GetClient(), mgr.GetAPIReader(), opts.Kueue),
 		webhooks:     opts.Webhooks,
+
+		waitForJobSet: opts.WaitForJobSet, startTimeout: cmp.Or(opts.StartTimeout, defaultStartTimeout),
 	}
 	runtimes.Looked = trainerLooked(mgr.GetClient())
 	opts.Kueue.OnChange(all.Requeue)

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -121,16 +120,16 @@ func TestDecide(t *testing.T) {
 func TestHoldBackCountsFromTheEndOfTheQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		field := patch.Of(trainjob.Trainer23)
-		job, s := inttest.Job("uid"), newStarts(0)
-		s.quotaGoes(job, "wl")
+		job, s := inttest.Job("uid"), &startRecord{}
+		s.quotaGoes("wl")
 		expect.Same(t, "Unexpected wait of a job that was evicted", 0, s.heldBack(job, field))
-		s.holdBack(job, "wl", field)
+		s.holdBack("wl", sumOf(job, field), defaultStartTimeout)
 		// Its last pod takes longer to end than the job is held back.
 		time.Sleep(10 * time.Minute)
-		s.quotaGoes(job, "wl")
+		s.quotaGoes("wl")
 		expect.Same(t, "Unexpected time that it is held back after its quota was given back", time.Minute, s.heldBack(job, field))
 		time.Sleep(time.Minute)
-		s.quotaGoes(job, "admitted again")
+		s.quotaGoes("admitted again")
 		expect.Same(t, "Unexpected wait of a job that was preempted before it started", 0, s.heldBack(job, field))
 	})
 }
@@ -138,31 +137,31 @@ func TestHoldBackCountsFromTheEndOfTheQuota(t *testing.T) {
 // Kueue admits the same Workload again: what it lacked before counts no more, nor that it was complete.
 func TestLacksBeginsWithEachAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		job, s, first, second := inttest.Job("uid"), newStarts(time.Minute), admission{"wl", 1}, admission{"wl", 2}
-		s.lacks(job, first)
+		s, first, second := &startRecord{}, admission{"wl", 1}, admission{"wl", 2}
+		s.lacks(first, time.Minute)
 		time.Sleep(time.Hour)
-		lacking, wait, complete := s.lacks(job, first)
+		lacking, wait, complete := s.lacks(first, time.Minute)
 		expect.That(t, lacking == time.Hour && wait == 0 && !complete,
 			"In the first admission: lacking %s, wait %s, complete %t", lacking, wait, complete)
-		lacking, wait, _ = s.lacks(job, second)
+		lacking, wait, _ = s.lacks(second, time.Minute)
 		expect.That(t, lacking == 0 && wait == time.Minute, "In the second one: lacking %s, wait %s", lacking, wait)
-		s.lacksNothing(job, second)
-		_, _, complete = s.lacks(job, second)
+		s.lacksNothing(second)
+		_, _, complete = s.lacks(second, time.Minute)
 		expect.That(t, complete, "That it was complete is forgotten")
-		_, _, complete = s.lacks(job, admission{"wl", 3})
+		_, _, complete = s.lacks(admission{"wl", 3}, time.Minute)
 		expect.That(t, !complete, "It is complete before it has started again")
 	})
 }
 
 func TestHoldBack(t *testing.T) {
 	field := patch.Of(trainjob.Trainer23)
-	job, s := inttest.Job("uid"), newStarts(0)
+	job, s := inttest.Job("uid"), &startRecord{}
 	expect.Same(t, "Unexpected wait of a job that never started", 0, s.heldBack(job, field))
 	for i, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
-		expect.Same(t, fmt.Sprintf("%d: unexpected time that it is held back", i), want, s.holdBack(job, "wl", field))
+		expect.Same(t, fmt.Sprintf("%d: unexpected time that it is held back", i), want, s.holdBack("wl", sumOf(job, field), defaultStartTimeout))
 	}
 	for range 10 {
-		s.holdBack(job, "wl", field)
+		s.holdBack("wl", sumOf(job, field), defaultStartTimeout)
 	}
 	wait := s.heldBack(job, field)
 	expect.That(t, wait <= time.Hour && wait >= 59*time.Minute, "held back for %s, want an hour at the most", wait)
@@ -173,11 +172,9 @@ func TestHoldBack(t *testing.T) {
 	changed := *job.DeepCopy()
 	changed.Annotations = map[string]string{"try": "again"}
 	expect.Same(t, "Unexpected wait of a changed job", 0, s.heldBack(&changed, field))
-	expect.Same(t, "Unexpected time that a changed job is held back", time.Minute, s.holdBack(&changed, "wl", field))
-	s.lacksNothing(&changed, admission{workload: "wl"})
-	expect.Same(t, "Unexpected time that a job is held back that has started since", time.Minute, s.holdBack(&changed, "wl", field))
-	s.forget(client.ObjectKeyFromObject(job))
-	expect.That(t, len(s.jobs) == 0, "A job that is gone is remembered")
+	expect.Same(t, "Unexpected time that a changed job is held back", time.Minute, s.holdBack("wl", sumOf(&changed, field), defaultStartTimeout))
+	s.lacksNothing(admission{workload: "wl"})
+	expect.Same(t, "Unexpected time that a job is held back that has started since", time.Minute, s.holdBack("wl", sumOf(&changed, field), defaultStartTimeout))
 }
 
 func TestPlacedMessage(t *testing.T) {

@@ -3,15 +3,12 @@
 package integration
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/json"
-	"sync"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -24,18 +21,9 @@ const defaultStartTimeout = 2 * time.Minute
 // longestHold bounds the time for which a job that could not start stays out of its queue.
 const longestHold = time.Hour
 
-// starts remember what jobs lack of their start, and which of them stay out of their queue
-// because they could not start.
-type starts struct {
-	timeout time.Duration
-
-	mu   sync.Mutex
-	jobs map[types.NamespacedName]*startRecord
-}
-
-// startRecord is what is remembered of one TrainJob.
+// startRecord is what is remembered of the starts of a TrainJob, also of those that failed, for which it stays out of its
+// queue.
 type startRecord struct {
-	uid types.UID
 	// admission is what the next three are about: since when the job lacks something, when to look
 	// for a refusal again, and whether it once lacked nothing.
 	admission admission
@@ -55,19 +43,6 @@ type startRecord struct {
 	unmade unmade
 }
 
-func newStarts(timeout time.Duration) *starts {
-	return &starts{timeout: cmp.Or(timeout, defaultStartTimeout), jobs: map[types.NamespacedName]*startRecord{}}
-}
-
-// of is for who holds the lock.
-func (s *starts) of(job *trainjob.TrainJob) *startRecord {
-	key := client.ObjectKeyFromObject(job)
-	if known := s.jobs[key]; known == nil || known.uid != job.UID {
-		s.jobs[key] = &startRecord{uid: job.UID}
-	}
-	return s.jobs[key]
-}
-
 // admission is one of the times that a Workload was admitted: Kueue admits the same one again.
 type admission struct {
 	workload types.UID
@@ -84,77 +59,54 @@ func admissionOf(wl *kueue.Workload) admission {
 }
 
 // lacks notes that an admitted job lacks something. It returns for how long by our own clock, the
-// time until a refusal is to be looked for, and whether the job once lacked nothing since it was
+// time until a refusal is to be looked for, first after timeout, and whether the job once lacked nothing since it was
 // admitted.
-func (s *starts) lacks(job *trainjob.TrainJob, by admission) (lacking, wait time.Duration, complete bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st, now := s.of(job), time.Now()
-	if st.admission != by {
-		st.admission, st.lacking, st.complete = by, time.Time{}, false
+func (s *startRecord) lacks(by admission, timeout time.Duration) (lacking, wait time.Duration, complete bool) {
+	now := time.Now()
+	if s.admission != by {
+		s.admission, s.lacking, s.complete = by, time.Time{}, false
 	}
-	if st.lacking.IsZero() {
-		st.lacking, st.look = now, now.Add(s.timeout)
+	if s.lacking.IsZero() {
+		s.lacking, s.look = now, now.Add(timeout)
 	}
-	return now.Sub(st.lacking), max(0, st.look.Sub(now)), st.complete
+	return now.Sub(s.lacking), max(0, s.look.Sub(now)), s.complete
 }
 
 // looked notes that a refusal was looked for, and returns the time to the next look.
-func (s *starts) looked(job *trainjob.TrainJob) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.of(job).look = time.Now().Add(s.timeout)
-	return s.timeout
+func (s *startRecord) looked(timeout time.Duration) time.Duration {
+	s.look = time.Now().Add(timeout)
+	return timeout
 }
 
 // lacksNothing notes that a job has started: what it did before is forgotten.
-func (s *starts) lacksNothing(job *trainjob.TrainJob, by admission) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	*s.of(job) = startRecord{uid: job.UID, admission: by, complete: true}
-}
+func (s *startRecord) lacksNothing(by admission) { *s = startRecord{admission: by, complete: true} }
 
 // holdBack keeps a job that gives a Workload back out of its queue, twice as long as the last
 // time, and returns for how long.
-func (s *starts) holdBack(job *trainjob.TrainJob, wl types.UID, field patch.Field) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st, sum := s.of(job), sumOf(job, field)
-	if st.sum != sum {
-		st.tries = 0
+func (s *startRecord) holdBack(wl types.UID, sum [sha256.Size]byte, timeout time.Duration) time.Duration {
+	if s.sum != sum {
+		s.tries = 0
 	}
-	hold := min(longestHold, s.timeout/2<<min(st.tries, 16))
-	*st = startRecord{uid: job.UID, tries: st.tries + 1, hold: hold, until: time.Now().Add(hold), former: wl, sum: sum}
+	hold := min(longestHold, timeout/2<<min(s.tries, 16))
+	*s = startRecord{tries: s.tries + 1, hold: hold, until: time.Now().Add(hold), former: wl, sum: sum}
 	return hold
 }
 
 // quotaGoes notes that the quota of a Workload goes now, which may be long after the job was held
 // back for it: from here on it stays out of its queue, so that others have their turn.
-func (s *starts) quotaGoes(job *trainjob.TrainJob, wl types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st := s.jobs[client.ObjectKeyFromObject(job)]; st != nil && st.uid == job.UID && st.former == wl {
-		st.until = time.Now().Add(st.hold)
+func (s *startRecord) quotaGoes(wl types.UID) {
+	if s.former == wl && wl != "" {
+		s.until = time.Now().Add(s.hold)
 	}
 }
 
 // heldBack returns how much longer a job stays out of its queue; not at all when its user
 // has changed it.
-func (s *starts) heldBack(job *trainjob.TrainJob, field patch.Field) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.jobs[client.ObjectKeyFromObject(job)]
-	if st == nil || st.uid != job.UID || !time.Now().Before(st.until) || st.sum != sumOf(job, field) {
+func (s *startRecord) heldBack(job *trainjob.TrainJob, field patch.Field) time.Duration {
+	if !time.Now().Before(s.until) || s.sum != sumOf(job, field) {
 		return 0
 	}
-	return time.Until(st.until)
-}
-
-// forget drops what was remembered of a job that is gone.
-func (s *starts) forget(key types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.jobs, key)
+	return time.Until(s.until)
 }
 
 // sumOf sums up what its user says of a job: the spec without our part and without suspend,

@@ -50,8 +50,8 @@ func environmentOn(tb testing.TB, c client.Client, describer *podsets.Describer)
 	return &environment{
 		Describer: describer, client: c, live: c,
 		refusals: jobevents.NewRefusals(c), inTree: testenv.InTree(tb, false), trainer: testenv.Served(tb, trainjob.Trainer23),
-		expectations: testenv.LedSince(time.Time{}), memory: &memory{waitForJobSet: awaited.JobSet},
-		starts: newStarts(time.Hour), backoff: jobclient.NewBackoff(clock.RealClock{}),
+		expectations: testenv.LedSince(time.Time{}), records: &records{},
+		waitForJobSet: awaited.JobSet, startTimeout: time.Hour, backoff: jobclient.NewBackoff(clock.RealClock{}),
 		kueue: settings, queues: queues.New(c, c, settings), metrics: inttest.Metrics(),
 		webhooks: webhookconfig.Installed,
 	}
@@ -73,7 +73,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*attempt, *events.Fa
 func jobOf(tb testing.TB, r *attempt, stored *trainjob.TrainJob) *job {
 	tb.Helper()
 	key := client.ObjectKeyFromObject(stored)
-	j := &job{env: r.env, TrainJob: *stored, key: key, view: expect.Must(state.Observe(tb.Context(), r.env.client, key))(tb)}
+	j := &job{env: r.env, TrainJob: *stored, key: key, view: expect.Must(state.Observe(tb.Context(), r.env.client, key))(tb), record: r.env.records.of(key, stored.UID)}
 	expect.NoError(tb, j.observeNamespace(tb.Context()))
 	return j
 }

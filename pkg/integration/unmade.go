@@ -45,14 +45,14 @@ func (j *job) awaitJobSet(ctx context.Context) outcome {
 	if !j.manages {
 		return outcome{}
 	}
-	wait, refused := j.env.starts.unmadeFor(&j.TrainJob)
+	wait, refused := j.record.start.unmade.wait(j.Generation)
 	if wait > 0 {
 		if refused {
 			j.env.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
 		}
 		return outcome{done: refused, unqueued: refused, again: wait}
 	}
-	refusal, again, err := j.env.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, j.env.memory.awaitedUntil(&j.TrainJob))
+	refusal, again, err := j.env.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, j.awaitedUntil())
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -62,7 +62,7 @@ func (j *job) awaitJobSet(ctx context.Context) outcome {
 		}
 		return unqueued(again)
 	}
-	wait = j.env.starts.foundUnmade(&j.TrainJob, refusal != "")
+	wait = j.record.start.unmade.found(refusal != "")
 	if refusal == "" {
 		j.tellUnprepared()
 		return outcome{}
@@ -124,24 +124,26 @@ func (j *job) nameTaken(ctx context.Context, js *jobsetapi.JobSet, made []batchv
 	return "", nil
 }
 
-// unmadeFor returns the time to the next look for a refusal, and whether the last look found
+// awaitedUntil returns until when the job waited for its JobSet; zero where none waits.
+func (j *job) awaitedUntil() time.Time {
+	if j.env.waitForJobSet == 0 {
+		return time.Time{}
+	}
+	return j.record.waiting.since().Add(j.env.waitForJobSet)
+}
+
+// wait returns the time to the next look for a refusal, and whether the last look found
 // one. Trainer tries again as soon as a job is changed, so that is worth a look soon after.
-func (s *starts) unmadeFor(job *trainjob.TrainJob) (wait time.Duration, refused bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u := &s.of(job).unmade
-	if u.refused && u.generation != job.Generation {
+func (u *unmade) wait(generation int64) (wait time.Duration, refused bool) {
+	if u.refused && u.generation != generation {
 		u.looks, u.until = 0, time.Now().Add(retrySlowly)
 	}
-	u.generation = job.Generation
+	u.generation = generation
 	return max(0, time.Until(u.until)), u.refused
 }
 
-// foundUnmade notes what a look found, and returns the time to the next.
-func (s *starts) foundUnmade(job *trainjob.TrainJob, refused bool) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u := &s.of(job).unmade
+// found notes what a look found, and returns the time to the next.
+func (u *unmade) found(refused bool) time.Duration {
 	if u.refused = refused; !refused {
 		u.looks = 0
 		return 0

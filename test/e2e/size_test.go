@@ -17,7 +17,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-var _ = Describe("A TrainJob that its user fills up", core, func() {
+var _ = Describe("A TrainJob that its user fills up", long, func() {
 	It("takes no more before it is too large to be suspended, and is preempted", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))

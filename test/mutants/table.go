@@ -466,7 +466,7 @@ var mutants = slices.Concat(
 		mutant{Breaks: "a failed job gives its quota back before Trainer has seen that it is suspended", Test: "TestEndOfAJob",
 			Search: "if wait := j.mayComeBack(); wait > 0 {", Replace: "if wait := j.mayComeBack(); wait < 0 {"},
 		mutant{Breaks: "a failed job keeps its quota while Trainer is away", Test: "TestEndOfAJob",
-			Search: "return max(0, time.Until(j.env.memory.heldSince(&j.TrainJob).Add(podsleft.ResumeGrace)))", Replace: "return podsleft.ResumeGrace"},
+			Search: "return max(0, time.Until(j.record.ended.heldSince().Add(podsleft.ResumeGrace)))", Replace: "return podsleft.ResumeGrace"},
 		mutant{Breaks: "a complete job of Trainer 2.1 is run again when its JobSet is deleted", Test: "TestComesBack",
 			Search: "if j.env.Runtimes.Served == trainjob.Trainer21 {", Replace: "if j.env.Runtimes.Served < trainjob.Trainer21 {"},
 		mutant{Breaks: "a failed job is not held at the gate", Test: "TestEndOfAJob",
