@@ -18,22 +18,22 @@ import (
 // What jobframework decides, it decides by the same Workloads as everything around it, whatever became of them since.
 func TestJobframeworkHasWhatWasObserved(t *testing.T) {
 	stored, _ := suspendedJob()
-	r, _ := newReconciler(t, stored, inttest.WorkloadOf(stored))
+	r, _ := newReconciler(t, stored, inttest.WorkloadOf(stored, func(wl *kueue.Workload) { wl.Annotations = map[string]string{"example.com/note": "as observed"} }))
 	j := expect.Must(r.env.observe(t.Context(), jobKey))(t)
-	changeWorkload(t, r.env.client, func(wl *kueue.Workload) { wl.Spec.QueueName = "other" })
+	changeWorkload(t, r.env.client, func(wl *kueue.Workload) { wl.Annotations["example.com/note"] = "newer" })
 	client := frozen{r.env.client, j}
 
 	for range 2 {
 		var list kueue.WorkloadList
 		expect.NoError(t, client.List(t.Context(), &list, inNamespace, jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, "job")))
 		expect.Need(t, len(list.Items) == 1, "there are %d Workloads, want one", len(list.Items))
-		expect.Same(t, "Unexpected queue", "q", string(list.Items[0].Spec.QueueName))
+		expect.Same(t, "Unexpected note", "as observed", list.Items[0].Annotations["example.com/note"])
 		// It changes what it lists, and the objects are those of the cache.
-		list.Items[0].Spec.QueueName = "changed"
+		list.Items[0].Annotations["example.com/note"] = "changed"
 	}
 	var others kueue.WorkloadList
 	expect.NoError(t, client.List(t.Context(), &others, inNamespace))
-	expect.Same(t, "Unexpected queue of a Workload that is listed otherwise", "other", string(others.Items[0].Spec.QueueName))
+	expect.Same(t, "Unexpected note of a Workload that is listed otherwise", "newer", others.Items[0].Annotations["example.com/note"])
 }
 
 func TestJobThatWasGoneIsNotFound(t *testing.T) {
