@@ -28,7 +28,7 @@ import (
 var accountedStart = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // accountScene is a TrainJob that runs since then, with its JobSet, Job and Workload.
-func accountScene(t *testing.T) (*attempt, *trainjob.TrainJob, *kueue.Workload) {
+func accountScene(t *testing.T) (*reconciler, *trainjob.TrainJob, *kueue.Workload) {
 	t.Helper()
 	stored, js := disagreeing(false, false, true, accountedStart)
 	stored.Labels["example.com/user"] = "ann"

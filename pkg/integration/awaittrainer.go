@@ -23,7 +23,7 @@ const trainerSilent = 30 * time.Second
 // awaitTrainer returns when to look again at a job whose start or stop Trainer has not taken
 // note of, or may still undo; 0 is never. It tells people when that takes long. What
 // Trainer did take note of is correctDrift's.
-func (r *attempt) awaitTrainer(j *job) time.Duration {
+func awaitTrainer(j *job) time.Duration {
 	if !j.alive() || j.ManagedExternally() {
 		return 0
 	}
@@ -34,14 +34,14 @@ func (r *attempt) awaitTrainer(j *job) time.Duration {
 	if js == nil || trainerAgrees(j) || !j.manages {
 		return 0
 	}
-	behind := r.behind(j, js)
+	behind := behind(j, js)
 	if behind == "" {
 		return 0
 	}
-	if wait := time.Until(r.env.expectations.ChangedBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
+	if wait := time.Until(j.env.expectations.ChangedBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
 		return wait
 	}
-	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerSilent, jobevents.ActionWrite, fmt.Errorf(
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerSilent, jobevents.ActionWrite, fmt.Errorf(
 		"JobSet %s %s although the TrainJob says otherwise: Trainer has not taken note of it for %s; look at Trainer's controller and its log", js.Name, behind, trainerSilent))
 	return trainerSilent
 }
@@ -53,14 +53,14 @@ func trainerAgrees(j *job) bool {
 }
 
 // behind says in what a JobSet is behind its TrainJob; empty: in nothing that matters here.
-func (r *attempt) behind(j *job, js *jobsetapi.JobSet) string {
+func behind(j *job, js *jobsetapi.JobSet) string {
 	suspended := ptr.Deref(js.Spec.Suspend, false)
 	switch {
 	case suspended && !j.IsSuspended():
 		return "is still suspended"
 	case !suspended && j.IsSuspended():
 		return "still runs"
-	case suspended && state.LacksGate(js, &j.TrainJob, r.env.Field):
+	case suspended && state.LacksGate(js, &j.TrainJob, j.env.Field):
 		return "still lacks the admission gate"
 	}
 	return ""

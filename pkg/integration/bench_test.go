@@ -119,8 +119,8 @@ func BenchmarkMeasure(b *testing.B) {
 	j, err := r.env.observe(b.Context(), benchKey)
 	check(b, err, true)
 	for b.Loop() {
-		r.measureStart(j)
-		r.measureReady(j, func() bool { return true })
+		measureStart(j)
+		measureReady(j, func() bool { return true })
 		j.measureStop(metrics.StopByUser)
 	}
 }
@@ -233,7 +233,7 @@ func newInTreeStore(tb testing.TB, server apiServer) *store {
 	return s
 }
 
-func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
+func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	tb.Helper()
 	s := newStore(tb, server, inttest.Scheme, &trainjob.TrainJob{})
 	env := fresh(environmentOn(tb, s, testenv.Describer(tb, s)), s, server)
@@ -241,7 +241,7 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 	env.waitForJobSet = 0
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	env.records.of(benchKey, s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()).waiting.began = time.Unix(0, 0)
-	return &attempt{env: env}, s
+	return &reconciler{env: env}, s
 }
 
 // fresh returns the environment of a process that has seen no TrainJob yet.

@@ -70,7 +70,7 @@ func TestDeactivation(t *testing.T) {
 			expect.Same(t, "The reconcile is over", tc.wantOver, got.ends())
 			if !got.ends() && !tc.deleted {
 				expect.Same(t, "jobframework takes the job for the Workload's", tc.want.Evicted != "", sameTimeLimit(wl, &j.TrainJob))
-				j.active = ptr.To(tc.podsLeft)
+				j.podsThere = &podsAnswer{may: tc.podsLeft}
 				_, err := j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, "")
 				expect.Same(t, "jobframework goes on", tc.want.Active, !errors.Is(err, errOutdated))
 			}

@@ -37,7 +37,7 @@ const (
 // Workload once; where that was before a worker cluster was connected, after a restart, nothing
 // brings it there again. And it takes a Workload for over that an integration in a worker cluster
 // finished because the job was taken from there. It returns when to look again, 0 for never.
-func (r *attempt) ensureDispatched(ctx context.Context, j *job) (time.Duration, error) {
+func ensureDispatched(ctx context.Context, j *job) (time.Duration, error) {
 	if !j.alive() || ptr.Deref(j.Spec.ManagedBy, "") != kueue.MultiKueueControllerName {
 		return 0, nil
 	}
@@ -47,12 +47,12 @@ func (r *attempt) ensureDispatched(ctx context.Context, j *job) (time.Duration, 
 		switch {
 		case !wl.DeletionTimestamp.IsZero():
 		case takenForGone(wl) && jobframework.PrebuiltWorkloadNameFor(j) == "":
-			return r.queueAgain(ctx, j, wl)
+			return queueAgain(ctx, j, wl)
 		case awaitsDispatch(wl):
-			return r.askAgain(ctx, j, wl)
+			return askAgain(ctx, j, wl)
 		}
 	}
-	r.env.Recorder.Resolve(j.UID, jobevents.ReasonNotDispatched)
+	j.env.Recorder.Resolve(j.UID, jobevents.ReasonNotDispatched)
 	return 0, nil
 }
 
@@ -65,15 +65,15 @@ func takenForGone(wl *kueue.Workload) bool {
 
 // queueAgain deletes the Workload of a job that is not over, so that it gets another: one a minute,
 // since a worker cluster may have one of that name which stays finished.
-func (r *attempt) queueAgain(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
+func queueAgain(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
 	if wait := undispatchedAfter - time.Since(wl.CreationTimestamp.Time); wait > 0 {
 		return wait, nil
 	}
-	err := r.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID})
+	err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID})
 	if client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("deleting Workload %s, which was finished without a run: %w", client.ObjectKeyFromObject(wl), err)
 	}
-	r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionQueue,
+	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionQueue,
 		"Workload %s was finished because a worker cluster did not find the TrainJob any more; the job queues again", wl.Name)
 	return 0, nil
 }
@@ -100,21 +100,21 @@ func awaitsDispatch(wl *kueue.Workload) bool {
 }
 
 // askAgain changes the Workload, which has Kueue look at it, and tells the user.
-func (r *attempt) askAgain(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
+func askAgain(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
 	reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
 	last := lastAsked(wl)
 	if !last.Before(reserved) {
-		r.env.Recorder.Note(j.UID, jobevents.ReasonNotDispatched)
+		j.env.Recorder.Note(j.UID, jobevents.ReasonNotDispatched)
 	}
 	if wait := untilAskedAgain(reserved, last); wait > 0 {
 		return wait, nil
 	}
 	asked := wl.DeepCopy()
 	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, askedAgainAnnotation, time.Now().UTC().Format(time.RFC3339))
-	if err := r.env.client.Patch(ctx, asked, client.MergeFrom(wl)); err != nil {
+	if err := j.env.client.Patch(ctx, asked, client.MergeFrom(wl)); err != nil {
 		return 0, fmt.Errorf("having Kueue look again at Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
-	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDispatched, jobevents.ActionStart, errors.New(
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDispatched, jobevents.ActionStart, errors.New(
 		"the job has quota, and Kueue has asked no worker cluster for it; see that one is connected: kubectl get multikueueclusters"))
 	return undispatchedAfter, nil
 }

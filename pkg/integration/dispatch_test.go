@@ -28,7 +28,7 @@ import (
 )
 
 // dispatched returns a reconciler for a TrainJob that MultiKueue runs in another cluster.
-func dispatched(t *testing.T, change func(*trainjob.TrainJob)) *attempt {
+func dispatched(t *testing.T, change func(*trainjob.TrainJob)) *reconciler {
 	t.Helper()
 	stored, _ := suspendedJob()
 	stored.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
@@ -40,7 +40,7 @@ func dispatched(t *testing.T, change func(*trainjob.TrainJob)) *attempt {
 
 // reconciled returns the TrainJob after a reconcile. jobframework fails to give the quota back
 // afterwards: the fake API server has no status of Workloads to write.
-func reconciled(t *testing.T, r *attempt) *trainjob.TrainJob {
+func reconciled(t *testing.T, r *reconciler) *trainjob.TrainJob {
 	t.Helper()
 	_, err := look(t, r, jobKey)
 	expect.NoError(t, client.IgnoreNotFound(err))
@@ -240,7 +240,7 @@ func TestJobThatNoClusterIsAskedForIsLookedAtAgain(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r, j, before := dispatchedOn(t, tc.workload)
-			wait := expect.Must(r.ensureDispatched(t.Context(), j))(t)
+			wait := expect.Must(ensureDispatched(t.Context(), j))(t)
 			expect.Same(t, "Unexpected minutes after which it looks again", tc.again, math.Round(wait.Minutes()*10)/10)
 			wl := theWorkload(t, r.env.client)
 			expect.Same(t, "Kueue looks again", tc.asks, wl.Annotations[askedAgainAnnotation] != before.Annotations[askedAgainAnnotation])
@@ -273,7 +273,7 @@ func TestJobThatWasTakenForGoneQueuesAgain(t *testing.T) {
 			if tc.prebuilt {
 				j.Labels = map[string]string{kueueconstants.PrebuiltWorkloadLabel: wl.Name}
 			}
-			wait, err := r.ensureDispatched(t.Context(), j)
+			wait, err := ensureDispatched(t.Context(), j)
 			expect.Need(t, err == nil && (wait > 0) == (tc.age == 0), "ensureDispatched() = %v, %v", wait, err)
 			expect.Same(t, "The Workload is gone", tc.want, !inttest.Exists(t, r.env.client, wl))
 		})
@@ -281,7 +281,7 @@ func TestJobThatWasTakenForGoneQueuesAgain(t *testing.T) {
 }
 
 // dispatchedOn returns a job of MultiKueue with a Workload.
-func dispatchedOn(t *testing.T, change func(*kueue.Workload)) (*attempt, *job, *kueue.Workload) {
+func dispatchedOn(t *testing.T, change func(*kueue.Workload)) (*reconciler, *job, *kueue.Workload) {
 	t.Helper()
 	stored, _ := suspendedJob()
 	stored.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)

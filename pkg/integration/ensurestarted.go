@@ -27,11 +27,11 @@ import (
 // events alone. refused is why this reconcile could not resume the job, if it tried.
 //
 // It returns the time after which to look again, 0 for never.
-func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (time.Duration, error) {
+func ensureStarted(ctx context.Context, j *job, refused error) (time.Duration, error) {
 	if j.prepared.ends() || !j.alive() || j.ManagedExternally() {
 		return 0, nil
 	}
-	if expectedRetry(refused) && !classMissing(refused) && !lagsLong(r.env.expectations, &j.TrainJob, refused) {
+	if expectedRetry(refused) && !classMissing(refused) && !lagsLong(j.env.expectations, &j.TrainJob, refused) {
 		return 0, nil
 	}
 	wl := j.holdingQuota()
@@ -43,24 +43,24 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 		j.record.start.lacksNothing(admissionOf(wl))
 		return 0, nil
 	}
-	lacking, wait, complete := j.record.start.lacks(admissionOf(wl), r.env.startTimeout)
-	ran := complete || wasReady(wl) || lack.made && r.ledAfter(wl)
+	lacking, wait, complete := j.record.start.lacks(admissionOf(wl), j.env.startTimeout)
+	ran := complete || wasReady(wl) || lack.made && ledAfter(j, wl)
 	if lack.live && ran {
 		// A job that runs is not ours to stop; one whose last pod is gone, and that gets no other, is.
 		return 0, nil
 	}
 	if wait > 0 {
-		if !lack.pods && lacking >= r.env.startTimeout {
+		if !lack.pods && lacking >= j.env.startTimeout {
 			// It was told at the last look.
-			r.env.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
+			j.env.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
 		}
 		return wait, nil
 	}
 	told := lacking
 	if !ran {
-		told += r.env.startTimeout
+		told += j.env.startTimeout
 	}
-	return r.judge(ctx, j, wl, lack, lacking, told)
+	return judge(ctx, j, wl, lack, lacking, told)
 }
 
 // lackNow returns what an admitted job lacks in our view of it.
@@ -85,37 +85,37 @@ func wasReady(wl *kueue.Workload) bool {
 
 // ledAfter reports whether this process took the lead after the admission of a Workload, and so may have missed that
 // its job was complete.
-func (r *attempt) ledAfter(wl *kueue.Workload) bool {
+func ledAfter(j *job, wl *kueue.Workload) bool {
 	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	return admitted != nil && admitted.LastTransitionTime.Time.Before(r.env.expectations.LedSince())
+	return admitted != nil && admitted.LastTransitionTime.Time.Before(j.env.expectations.LedSince())
 }
 
 // judge looks for a refusal within the time told and does what is to be done about a job that is late.
-func (r *attempt) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, told time.Duration) (time.Duration, error) {
-	timeout := r.env.startTimeout
+func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, told time.Duration) (time.Duration, error) {
+	timeout := j.env.startTimeout
 	refusal := l.quote
 	if refusal == "" {
-		last, again, err := r.env.refusals.Last(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, told), time.Time{})
+		last, again, err := j.env.refusals.Last(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, told), time.Time{})
 		if err != nil {
 			return 0, err
 		}
 		if again > 0 {
 			if !l.pods {
-				r.env.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
+				j.env.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
 			}
 			return again, nil
 		}
 		refusal = last
 	}
 	switch l.decide(lacking, timeout, refusal) {
-	case giveBack:
-		return r.giveBack(ctx, j, wl, because(l.what, refusal), lacking)
+	case quotaGoes:
+		return releaseQuota(ctx, j, wl, because(l.what, refusal), lacking)
 	case tellSilence:
-		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotStarted, jobevents.ActionStart, fmt.Errorf(
+		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotStarted, jobevents.ActionStart, fmt.Errorf(
 			"admitted, but without a pod after %s: %s. It gives its quota back after %s; look at the controller's log",
 			timeout, because(l.what, ""), silentFor*timeout))
 	}
-	return j.record.start.looked(r.env.startTimeout), nil
+	return j.record.start.looked(j.env.startTimeout), nil
 }
 
 // toldSince returns the time from which refusals count: within the time given, and since the
@@ -136,44 +136,44 @@ func because(what, refusal string) string {
 	return what + ": " + refusal
 }
 
-// giveBack deletes the Workload, and with it the quota when the last pod is gone, and has
+// releaseQuota deletes the Workload, and with it the quota when the last pod is gone, and has
 // the job wait before it queues again. One that somebody else made is deactivated, and a copy is MultiKueue's.
-func (r *attempt) giveBack(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) (time.Duration, error) {
+func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) (time.Duration, error) {
 	if remainder.IsCopy(wl) {
-		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
+		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 			"cannot start, and holds quota by Workload %s, which only MultiKueue can take back: %s", wl.Name, why))
-		return j.record.start.looked(r.env.startTimeout), nil
+		return j.record.start.looked(j.env.startTimeout), nil
 	}
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
-		return 0, r.deactivate(ctx, j, wl, why, lacking)
+		return 0, deactivate(ctx, j, wl, why, lacking)
 	}
 	if err := j.deleteWorkload(ctx, wl); err != nil {
 		return 0, err
 	}
-	hold := j.record.start.holdBack(wl.UID, sumOf(&j.TrainJob, r.env.Field), r.env.startTimeout)
-	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
+	hold := j.record.start.holdBack(wl.UID, sumOf(&j.TrainJob, j.env.Field), j.env.startTimeout)
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 		"gives its quota back, could not start in %s; queues again in %s or when the TrainJob is changed: %s",
 		lacking.Round(time.Second), hold.Round(time.Second), why))
 	return 0, nil
 }
 
 // deactivate has a Workload that somebody made give its quota back. Whoever activates it again has the job queue again.
-func (r *attempt) deactivate(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) error {
+func deactivate(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) error {
 	before := wl.DeepCopy()
 	wl = wl.DeepCopy()
-	if j.IsActive() {
+	if j.active(ctx) {
 		deactivation.Mark(wl)
 	} else {
 		wl.Spec.Active = ptr.To(false)
 	}
-	err := r.env.client.Patch(ctx, wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := j.env.client.Patch(ctx, wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("deactivating prebuilt Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
-	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 		"gives its quota back, could not start in %s: prebuilt Workload %s is deactivated; when its spec.active is false, set it to true to have the job queue again: %s",
 		lacking.Round(time.Second), wl.Name, why))
 	return nil

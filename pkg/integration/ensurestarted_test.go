@@ -114,7 +114,7 @@ func TestEnsureStarted(t *testing.T) {
 			}
 			r.env.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
 				admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
-			wait, err := r.ensureStarted(t.Context(), jobOf(t, r, stored), tc.start)
+			wait, err := ensureStarted(t.Context(), jobOf(t, r, stored), tc.start)
 			expect.That(t, (err != nil) == tc.wantErr && (wait > 0) == tc.wantWait, "ensureStarted() = %s, %v", wait, err)
 			expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.env.client, wl))
 			if tc.wantKept {
@@ -155,7 +155,7 @@ func TestEnsureStartedAgain(t *testing.T) {
 			r.env.refusals, r.env.startTimeout = jobevents.NewRefusals(liveEvents(r.env.client, nil)), defaultStartTimeout
 			r.env.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
 				admission: admissionOf(wl), complete: true, lacking: time.Now().Add(-3 * time.Minute)}
-			_, err := r.ensureStarted(t.Context(), jobOf(t, r, stored), nil)
+			_, err := ensureStarted(t.Context(), jobOf(t, r, stored), nil)
 			expect.That(t, err == nil && inttest.Exists(t, r.env.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})
 	}
@@ -190,7 +190,7 @@ func TestANewLeaderLeavesAJobThatRunsAlone(t *testing.T) {
 			r.env.expectations = testenv.LedSince(time.Now().Add(-tc.led))
 			r.env.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
 				admission: admissionOf(wl), lacking: time.Now().Add(-3 * time.Minute)}
-			_, err := r.ensureStarted(t.Context(), jobOf(t, r, stored), nil)
+			_, err := ensureStarted(t.Context(), jobOf(t, r, stored), nil)
 			expect.That(t, err == nil && inttest.Exists(t, r.env.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})
 	}

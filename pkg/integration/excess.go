@@ -45,10 +45,10 @@ func (j *job) excessNow(ctx context.Context, wl *kueue.Workload) (string, error)
 	return podset.Excess(&js, made, wl.Spec.PodSets, wl.Status.ReclaimablePods), nil
 }
 
-// takeBack gives up the quota of a job whose JobSet asks for more, so that the job queues
+// requeueExceeding gives up the quota of a job whose JobSet asks for more, so that the job queues
 // for what it really is. What was remembered of its runtime is read again: it is not what
 // Trainer made the JobSet of.
-func (j *job) takeBack(ctx context.Context, wl *kueue.Workload, excess string) error {
+func (j *job) requeueExceeding(ctx context.Context, wl *kueue.Workload, excess string) error {
 	if _, err := j.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (j *job) startable(ctx context.Context, wl *kueue.Workload) error {
 		j.start.excess = excess
 		return errOutdated
 	}
-	if err := j.takeBack(ctx, wl, excess); err != nil {
+	if err := j.requeueExceeding(ctx, wl, excess); err != nil {
 		return err
 	}
 	return errOutdated
@@ -86,14 +86,14 @@ const renewEvery = time.Minute
 
 // renewExceeding replaces a JobSet that asks for more than Trainer would make of its TrainJob.
 // Where that was done already, the job gives its quota back, and waits longer each time.
-func (r *attempt) renewExceeding(ctx context.Context, j *job) error {
+func renewExceeding(ctx context.Context, j *job) error {
 	js := j.jobSet()
 	if js == nil {
 		return nil
 	}
 	why := fmt.Sprintf("JobSet %s asks for more than its TrainJob: %s", js.Name, j.start.excess)
 	if time.Since(js.CreationTimestamp.Time) > renewEvery {
-		return r.renewJobSet(ctx, j, js, why)
+		return renewJobSet(ctx, j, js, why)
 	}
 	wl := j.holdingQuota()
 	if wl == nil {
@@ -103,6 +103,6 @@ func (r *attempt) renewExceeding(ctx context.Context, j *job) error {
 	if admitted == nil {
 		return nil
 	}
-	_, err := r.giveBack(ctx, j, wl, why, time.Since(admitted.LastTransitionTime.Time))
+	_, err := releaseQuota(ctx, j, wl, why, time.Since(admitted.LastTransitionTime.Time))
 	return err
 }

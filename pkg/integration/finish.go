@@ -33,7 +33,7 @@ func (j *job) finish(ctx context.Context) outcome {
 	if wait := j.mayComeBack(); wait > 0 {
 		return lookAgain(wait)
 	}
-	if !j.IsActive() {
+	if !j.active(ctx) {
 		j.letQuotaGo(ctx)
 		return outcome{}
 	}
@@ -82,7 +82,7 @@ func (j *job) holdEnded(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	if !j.env.Field.HoldsGate(&j.Spec) && !j.IsActive() {
+	if !j.env.Field.HoldsGate(&j.Spec) && !j.active(ctx) {
 		// Where nothing names the replicated jobs, Trainer makes none of them, either.
 		if err := j.gate(ctx, j.env.client); err != nil && !podsets.WithoutNames(err) {
 			return false, err
@@ -139,7 +139,7 @@ func (j *job) keepEnded() {
 }
 
 // ensureEnded is stopEnded for a job that Trainer does not take for ended any more.
-func (r *attempt) ensureEnded(ctx context.Context, j *job) error {
+func ensureEnded(ctx context.Context, j *job) error {
 	if !j.alive() || j.IsSuspended() {
 		return nil
 	}

@@ -35,7 +35,7 @@ func TestEndOfAJob(t *testing.T) {
 		// ended has the Workload finished already.
 		ended bool
 		// until ends the time in which the quota is kept.
-		until                   func(*testing.T, *attempt)
+		until                   func(*testing.T, *reconciler)
 		wantFinished, wantGated bool
 	}{
 		"complete":                           {condition: trainer.TrainJobComplete, wantFinished: true},
@@ -113,20 +113,20 @@ func TestComesBack(t *testing.T) {
 }
 
 // trainerSuspends is Trainer's word that it has seen the stop.
-func trainerSuspends(t *testing.T, r *attempt) {
+func trainerSuspends(t *testing.T, r *reconciler) {
 	job := storedJob(t, r)
 	apimeta.SetStatusCondition(&job.Status.Conditions, inttest.True(trainer.TrainJobSuspended, ""))
 	expect.NoError(t, r.env.client.Update(t.Context(), job))
 }
 
-func graceIsOver(_ *testing.T, r *attempt) {
+func graceIsOver(_ *testing.T, r *reconciler) {
 	for _, known := range r.env.records.byName {
 		known.ended.held = known.ended.held.Add(-podsleft.ResumeGrace)
 	}
 }
 
 // jobSetIsMade has Trainer make another JobSet by what it saw before, and see the stop then.
-func jobSetIsMade(t *testing.T, r *attempt) {
+func jobSetIsMade(t *testing.T, r *reconciler) {
 	_, js := disagreeing(false, false, false, time.Now())
 	js.ResourceVersion, js.Spec.Suspend = "", ptr.To(false)
 	expect.NoError(t, r.env.client.Create(t.Context(), js))
@@ -214,7 +214,7 @@ func TestDeletedWorkloadDescribesTheJob(t *testing.T) {
 	expect.NoError(t, r.env.client.Delete(t.Context(), wl))
 	j := jobOf(t, r, inttest.Job("a"))
 	j.Suspend()
-	j.active, j.described = ptr.To(false), []kueue.PodSet{{Name: "as-it-would-run", Count: 2}}
+	j.podsThere, j.described = &podsAnswer{}, []kueue.PodSet{{Name: "as-it-would-run", Count: 2}}
 	expect.Same(t, "Unexpected PodSets", wl.Spec.PodSets, expect.Must(j.PodSets(t.Context(), nil))(t))
 }
 

@@ -55,7 +55,7 @@ func hold(wl *kueue.Workload) bool {
 // finishKept finishes the Workloads that are deleted and let go, and that are still there for somebody's
 // finalizer or for dependents: Kueue would count their quota for as long as that. Of a job that runs,
 // jobframework stops it first, and pods have their quota until they are gone.
-func (r *attempt) finishKept(ctx context.Context, j *job) error {
+func finishKept(ctx context.Context, j *job) error {
 	if j.alive() && !j.IsSuspended() {
 		return nil
 	}
@@ -74,7 +74,7 @@ func (r *attempt) finishKept(ctx context.Context, j *job) error {
 			reason = kueue.WorkloadFinishedReasonOutOfSync
 		}
 		kept := fmt.Sprintf("The Workload is deleted and holds no quota any more; what keeps it there: %s", strings.Join(wl.Finalizers, ", "))
-		err := kueuelib.SetCondition(ctx, r.env.client, wl, kueue.WorkloadFinished, metav1.ConditionTrue, reason, kept)
+		err := kueuelib.SetCondition(ctx, j.env.client, wl, kueue.WorkloadFinished, metav1.ConditionTrue, reason, kept)
 		if apierrors.IsNotFound(err) {
 			continue
 		}

@@ -62,9 +62,7 @@ type job struct {
 	astray bool
 	// described remembers the PodSets within this reconcile.
 	described []kueue.PodSet
-	// active remembers within this reconcile whether its quota has to stay, and podsThere whether pods
-	// may be there.
-	active    *bool
+	// podsThere remembers within this reconcile whether pods may be there.
 	podsThere *podsAnswer
 }
 
@@ -160,30 +158,30 @@ func (j *job) PodLabelSelector() string {
 	return fmt.Sprintf("%s=%s", jobsetapi.JobSetNameKey, j.Name)
 }
 
-// IsActive reports whether pods of the job are there or may still come. A job whose state cannot be
+// IsActive implements jobframework.GenericJob, by what was found out before jobframework's look.
+func (j *job) IsActive() bool { return j.stopping || j.podsThere == nil || j.podsThere.may }
+
+// active reports whether pods of the job are there or may still come. A job whose state cannot be
 // read counts as active: its quota must not be given away.
-func (j *job) IsActive() bool {
+func (j *job) active(ctx context.Context) bool {
 	if j.stopping {
 		return true
 	}
-	if j.active == nil {
-		pods, err := j.mayHavePods(context.Background())
-		j.active = ptr.To(err != nil || pods.may)
-	}
-	return *j.active
+	pods, err := j.mayHavePods(ctx)
+	return err != nil || pods.may
 }
 
 // mayHavePods asks the API server where the caches say no and quota depends on it, once within this
-// reconcile.
+// reconcile, also where that fails.
 func (j *job) mayHavePods(ctx context.Context) (podsAnswer, error) {
 	if j.podsThere == nil {
 		answer, err := j.lookForPods(ctx)
 		if err != nil {
-			return podsAnswer{may: true}, err
+			answer = podsAnswer{may: true, err: err}
 		}
 		j.podsThere = &answer
 	}
-	return *j.podsThere, nil
+	return *j.podsThere, j.podsThere.err
 }
 
 // PodSets describes the pods that Trainer creates for the job. A job that runs is
@@ -193,7 +191,7 @@ func (j *job) mayHavePods(ctx context.Context) (podsAnswer, error) {
 // to date, where before it would delete it, and a deactivation would be forgotten.
 func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, error) {
 	wl := j.holdingQuota()
-	if wl != nil && (!j.IsSuspended() || j.TrainJob.Finished() || kueuelib.IsEvicted(wl) || !wl.DeletionTimestamp.IsZero() || j.IsActive()) {
+	if wl != nil && (!j.IsSuspended() || j.TrainJob.Finished() || kueuelib.IsEvicted(wl) || !wl.DeletionTimestamp.IsZero() || j.active(ctx)) {
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
 	if ended := j.endedWorkload(); ended != nil {
@@ -299,7 +297,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 			return stopped, err
 		}
 	}
-	if j.IsActive() {
+	if j.active(ctx) {
 		return stopped, j.keepsQuota(reason)
 	}
 	if err := j.gate(ctx, c); podsets.WithoutNames(err) {

@@ -40,7 +40,7 @@ const jobSetPatience = 10 * time.Second
 // undoes the edit.
 //
 // It returns the time after which to look again, 0 for never.
-func (r *attempt) correctDrift(ctx context.Context, j *job) (time.Duration, error) {
+func correctDrift(ctx context.Context, j *job) (time.Duration, error) {
 	// What is deleted and kept by a finalizer is stopped like any other, and not started.
 	if j.UID == "" || j.TrainJob.Finished() || !j.DeletionTimestamp.IsZero() && !j.IsSuspended() {
 		return 0, nil
@@ -55,7 +55,7 @@ func (r *attempt) correctDrift(ctx context.Context, j *job) (time.Duration, erro
 		return 0, nil
 	}
 	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
-		return r.suspendChildJobs(ctx, j, js, said.LastTransitionTime.Time)
+		return suspendChildJobs(ctx, j, js, said.LastTransitionTime.Time)
 	}
 	if !j.managed() {
 		return 0, nil
@@ -64,13 +64,13 @@ func (r *attempt) correctDrift(ctx context.Context, j *job) (time.Duration, erro
 	if wait := time.Until(said.LastTransitionTime.Add(driftPatience)); wait > 0 {
 		return wait, nil
 	}
-	if current, err := areCurrent(ctx, r.env.live, &j.TrainJob, js); err != nil || !current {
+	if current, err := areCurrent(ctx, j.env.live, &j.TrainJob, js); err != nil || !current {
 		return driftPatience, err
 	}
 	if j.IsSuspended() {
-		return 0, r.suspendJobSet(ctx, j, js)
+		return 0, suspendJobSet(ctx, j, js)
 	}
-	if predates, err := r.snapshotPredatesJobSet(ctx, j, js); err != nil || predates {
+	if predates, err := snapshotPredatesJobSet(ctx, j, js); err != nil || predates {
 		// Trainer tries again until it is heard; until then ensureStarted minds the quota.
 		return 0, err
 	}
@@ -78,35 +78,35 @@ func (r *attempt) correctDrift(ctx context.Context, j *job) (time.Duration, erro
 		// By somebody else, and for them to resume.
 		return 0, nil
 	}
-	return 0, r.restart(ctx, j, js)
+	return 0, restart(ctx, j, js)
 }
 
 // restart has the JobSet made again, unless what Trainer would make is not what the job was
 // admitted for: then it is for Kueue to decide again.
-func (r *attempt) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
-	matches, err := r.matchesAdmission(ctx, j)
+func restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
+	matches, err := matchesAdmission(ctx, j)
 	if err != nil {
 		return err
 	}
 	if matches {
-		return r.renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not start JobSet %s, whose runtime was edited since it was made", js.Name))
+		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not start JobSet %s, whose runtime was edited since it was made", js.Name))
 	}
-	if err := j.suspend(ctx, r.env.client, false); err != nil {
+	if err := j.suspend(ctx, j.env.client, false); err != nil {
 		return err
 	}
 	j.measureStop(metrics.StopRuntimeChanged)
-	r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionStart,
+	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionStart,
 		"Its runtime asks for other resources than the job was admitted for; it queues again")
 	return nil
 }
 
 // matchesAdmission reports whether the quota that a job holds is for what Trainer makes of it now.
-func (r *attempt) matchesAdmission(ctx context.Context, j *job) (bool, error) {
+func matchesAdmission(ctx context.Context, j *job) (bool, error) {
 	wl := j.holdingQuota()
 	if wl == nil {
 		return true, nil
 	}
-	podSets, err := r.env.PodSets(ctx, &j.TrainJob)
+	podSets, err := j.env.PodSets(ctx, &j.TrainJob)
 	if podsets.RuntimeMissing(err) {
 		// Nothing can be made of it, so nothing exceeds the quota.
 		return true, nil
@@ -117,11 +117,11 @@ func (r *attempt) matchesAdmission(ctx context.Context, j *job) (bool, error) {
 // snapshotPredatesJobSet reports whether Trainer renders the JobSet from the runtime that it was made of.
 // Trainer 2.3 does, unless an older one made the JobSet: then the snapshot is of the
 // runtime as it was found after the upgrade, which often brings another image.
-func (r *attempt) snapshotPredatesJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) (bool, error) {
-	if r.env.Runtimes.Served < trainjob.Trainer23 {
+func snapshotPredatesJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) (bool, error) {
+	if j.env.Runtimes.Served < trainjob.Trainer23 {
 		return false, nil
 	}
-	taken, err := r.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob)
+	taken, err := j.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob)
 	return !taken.After(js.CreationTimestamp.Time), err
 }
 
@@ -133,20 +133,20 @@ func suspendedSince(js *jobsetapi.JobSet, resumed *metav1.Condition) bool {
 }
 
 // suspendJobSet writes the one field that Trainer would have written.
-func (r *attempt) suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
+func suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 	suspended := js.DeepCopy()
 	suspended.Spec.Suspend = ptr.To(true)
-	if err := r.env.client.Patch(ctx, suspended, client.MergeFrom(js)); err != nil {
+	if err := j.env.client.Patch(ctx, suspended, client.MergeFrom(js)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetSuspended, jobevents.ActionStop,
+	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetSuspended, jobevents.ActionStop,
 		"Trainer could not suspend JobSet %s, whose runtime or snapshot was edited since it started: it was suspended for Trainer", js.Name)
 	return nil
 }
 
 // suspendChildJobs stops the Jobs that JobSet should have stopped since a time. JobSet makes what is missing, Jobs,
 // their volumes and the Service, before it suspends what is there: where it cannot, it gets no further.
-func (r *attempt) suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since time.Time) (time.Duration, error) {
+func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since time.Time) (time.Duration, error) {
 	if !j.IsSuspended() {
 		return 0, nil
 	}
@@ -163,36 +163,36 @@ func (r *attempt) suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.Jo
 		return wait, nil
 	}
 	// Our view of the Jobs may be newer than that of what has them run again.
-	if current, err := areCurrent(ctx, r.env.live, &j.TrainJob, js); err != nil || !current {
+	if current, err := areCurrent(ctx, j.env.live, &j.TrainJob, js); err != nil || !current {
 		return driftPatience, err
 	}
 	for i := range jobs {
 		suspended := jobs[i].DeepCopy()
 		suspended.Spec.Suspend = ptr.To(true)
-		if err := r.env.client.Patch(ctx, suspended, client.MergeFromWithOptions(&jobs[i], client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		if err := j.env.client.Patch(ctx, suspended, client.MergeFromWithOptions(&jobs[i], client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 			return 0, fmt.Errorf("suspending child Job %s: %w", client.ObjectKeyFromObject(suspended), err)
 		}
 	}
-	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
 		"JobSet %s is suspended and its Job %s was not, so it was suspended for JobSet: look at the JobSet's events for what JobSet cannot make", js.Name, jobs[0].Name))
 	return 0, nil
 }
 
 // renewJobSet lets Trainer make the JobSet again where nothing is lost with it, and says
 // why; or what there is to do where something is.
-func (r *attempt) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet, why string) error {
+func renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet, why string) error {
 	if lost := lostWith(js, j.childJobs()); lost != "" {
-		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonJobSetOutdated, jobevents.ActionStart, fmt.Errorf(
+		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonJobSetOutdated, jobevents.ActionStart, fmt.Errorf(
 			"%s: undo the edit, or delete the JobSet with --cascade=foreground, and %s with it, and Trainer creates it again", why, lost))
 		return nil
 	}
-	err := r.env.client.Delete(ctx, js, client.Preconditions{UID: &js.UID, ResourceVersion: &js.ResourceVersion},
+	err := j.env.client.Delete(ctx, js, client.Preconditions{UID: &js.UID, ResourceVersion: &js.ResourceVersion},
 		// Gone only with its Jobs, so that the next ones of their names are not taken for them.
 		client.PropagationPolicy(metav1.DeletePropagationForeground))
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetOutdated, jobevents.ActionStart,
+	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetOutdated, jobevents.ActionStart,
 		"%s: it is made again", why)
 	return nil
 }

@@ -91,7 +91,7 @@ func TestCorrectDrift(t *testing.T) {
 				stored.ResourceVersion = "0"
 			}
 			r.env.Describer = r.env.For(cmp.Or(tc.served, trainjob.Trainer22))
-			expect.Same(t, "correctDrift waits", tc.wantWait, expect.Must(r.correctDrift(t.Context(), jobOf(t, r, stored)))(t) > 0)
+			expect.Same(t, "correctDrift waits", tc.wantWait, expect.Must(correctDrift(t.Context(), jobOf(t, r, stored)))(t) > 0)
 			expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, r.env.client, js))
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
 		})
@@ -126,7 +126,7 @@ func TestJobsThatJobSetLeavesRunningAreSuspended(t *testing.T) {
 			if tc.stale {
 				stored.ResourceVersion = "0"
 			}
-			wait := expect.Must(r.correctDrift(t.Context(), jobOf(t, r, stored)))(t)
+			wait := expect.Must(correctDrift(t.Context(), jobOf(t, r, stored)))(t)
 			expect.Same(t, "It looks again", tc.since == 0 || tc.stale, wait > 0)
 			inttest.Reload(t, r.env.client, child)
 			expect.Same(t, "The Job is suspended", tc.want, ptr.Deref(child.Spec.Suspend, false))
@@ -154,7 +154,7 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 			r.env.Describer = r.env.For(trainjob.Trainer22)
 			expect.NoError(t, r.env.Remember(t.Context(), stored, []kueue.PodSet{{Name: "node", Count: 1}}))
 			j := jobOf(t, r, stored)
-			expect.NoError(t, r.restart(t.Context(), j, js))
+			expect.NoError(t, restart(t.Context(), j, js))
 			got := jobSetState(t, r.env.client, js)
 			expect.That(t, got == tc.wantJobSet && j.IsSuspended() == tc.wantSuspended,
 				"The JobSet is %s, the job suspended: %t; want %s, %t", got, j.IsSuspended(), tc.wantJobSet, tc.wantSuspended)
@@ -183,7 +183,7 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 			r.env.startTimeout = time.Minute
 			j := jobOf(t, r, stored)
 			j.start.excess = "replicated job node has 2 pods instead of 1"
-			expect.NoError(t, r.renewExceeding(t.Context(), j))
+			expect.NoError(t, renewExceeding(t.Context(), j))
 			expect.Same(t, "The JobSet is kept", tc.wantJobSet, inttest.Exists(t, r.env.client, js))
 			expect.Same(t, "The quota is kept", tc.wantQuota, inttest.Exists(t, r.env.client, wl))
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)

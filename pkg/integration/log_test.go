@@ -39,7 +39,7 @@ type said struct {
 
 // logged is a reconciler whose log is read.
 type logged struct {
-	*attempt
+	*reconciler
 	out bytes.Buffer
 }
 
@@ -66,7 +66,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 	stored.Spec.Trainer = &trainer.Trainer{Env: []corev1.EnvVar{{Name: "TOKEN", Value: "s3cret"}}}
 	r, _ := newReconciler(t, stored, js)
 	r.env.Defaults, r.env.expectations = podsets.FixedDefaults(servedDefaults(t)), testenv.LedSince(time.Now().Add(-trainerSilent/2))
-	c, l := r.env.client, &logged{attempt: r}
+	c, l := r.env.client, &logged{reconciler: r}
 	// Trainer and JobSet follow the TrainJob.
 	follow := func(suspend bool) {
 		js.Spec.Suspend = &suspend
@@ -112,7 +112,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 func TestStandingAsideIsLogged(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored)
-	l := &logged{attempt: r}
+	l := &logged{reconciler: r}
 	r.env.inTree = testenv.InTree(t, true)
 	want := []said{{Msg: "Stood aside from TrainJob for Kueue's in-tree integration", Reason: "InTreeActive", TrainJob: jobKey}}
 	expect.Same(t, "The log has", want, l.look(t))

@@ -30,7 +30,7 @@ func admittedBy(wl *kueue.Workload) metrics.Queue {
 
 // measureStart records the start of a job that this reconcile made. How long it took after the
 // admission is told of the first start alone: others wait for whoever stopped the job meanwhile.
-func (r *attempt) measureStart(j *job) {
+func measureStart(j *job) {
 	wl := j.holdingQuota()
 	if wl == nil {
 		// It is being taken back already.
@@ -44,9 +44,9 @@ func (r *attempt) measureStart(j *job) {
 	if again || apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted) != nil {
 		kind = metrics.StartAgain
 	}
-	r.env.metrics.Started(queue, kind)
+	j.env.metrics.Started(queue, kind)
 	if !again || !admitted.Equal(former.admitted) {
-		r.env.metrics.StartedAfter(queue, time.Since(admitted))
+		j.env.metrics.StartedAfter(queue, time.Since(admitted))
 	}
 }
 
@@ -58,7 +58,7 @@ func admittedAt(wl *kueue.Workload) time.Time {
 }
 
 // measureReady records how long it took until the pods of a job were ready, once for each run.
-func (r *attempt) measureReady(j *job, ready func() bool) {
+func measureReady(j *job, ready func() bool) {
 	if j.IsSuspended() {
 		return
 	}
@@ -69,7 +69,7 @@ func (r *attempt) measureReady(j *job, ready func() bool) {
 		}
 	case !known.ready && ready():
 		known.ready = true
-		r.env.metrics.Ready(known.queue, time.Since(known.began))
+		j.env.metrics.Ready(known.queue, time.Since(known.began))
 	}
 }
 

@@ -32,7 +32,7 @@ func recorded(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 type measured struct {
 	t        *testing.T
 	registry *prometheus.Registry
-	r        *attempt
+	r        *reconciler
 	j        *job
 	wl       *kueue.Workload
 }
@@ -64,7 +64,7 @@ func admittedAgo(ago time.Duration) func(*measured) {
 }
 
 // resumes has the manager start the job.
-func resumes(m *measured) { m.r.measureStart(m.j) }
+func resumes(m *measured) { measureStart(m.j) }
 
 // isSuspended has the manager see that somebody did it.
 func isSuspended(m *measured) {
@@ -77,8 +77,8 @@ func stops(reason jobframework.StopReason) func(*measured) {
 	return func(m *measured) { m.j.measureStop(m.j.stopReason(reason)) }
 }
 
-func ready(m *measured)    { m.r.measureReady(m.j, func() bool { return true }) }
-func notReady(m *measured) { m.r.measureReady(m.j, func() bool { return false }) }
+func ready(m *measured)    { measureReady(m.j, func() bool { return true }) }
+func notReady(m *measured) { measureReady(m.j, func() bool { return false }) }
 
 // isAnother has somebody make another job of the name.
 func isAnother(m *measured) {
@@ -155,21 +155,21 @@ func TestStopsOfTheManager(t *testing.T) {
 	ended := inttest.True(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)
 	cases := map[string]struct {
 		job, workload []metav1.Condition
-		stop          func(*attempt, *job) error
+		stop          func(*reconciler, *job) error
 		want          map[string]float64
 	}{
 		"resumed before it was placed": {
-			stop: func(r *attempt, j *job) error { return r.ensurePlaced(t.Context(), j) },
+			stop: func(r *reconciler, j *job) error { return ensurePlaced(t.Context(), j) },
 			want: map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1},
 		},
 		"resumed after its end": {
 			workload: []metav1.Condition{ended},
-			stop:     func(r *attempt, j *job) error { return r.ensureEnded(t.Context(), j) },
+			stop:     func(r *reconciler, j *job) error { return ensureEnded(t.Context(), j) },
 			want:     map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1},
 		},
 		"resumed after an end that Trainer tells": {
 			job: []metav1.Condition{failed}, workload: []metav1.Condition{ended},
-			stop: func(_ *attempt, j *job) error { _, err := j.stopEnded(t.Context()); return err },
+			stop: func(_ *reconciler, j *job) error { _, err := j.stopEnded(t.Context()); return err },
 			want: map[string]float64{},
 		},
 	}

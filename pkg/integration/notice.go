@@ -175,21 +175,21 @@ func queueRemedy(wl *kueue.Workload, message string) string {
 
 // tellNotice tells a TrainJob what its Workload says, once while it says so. It is trouble unless
 // somebody means it. Kueue says of queues that are stopped what it says of queues that lack a flavor.
-func (r *attempt) tellNotice(ctx context.Context, j *job) error {
+func tellNotice(ctx context.Context, j *job) error {
 	if !j.alive() {
 		return nil
 	}
 	n := noticeFor(j.workloads())
 	if n.reason == jobevents.ReasonNotAdmissible {
 		var err error
-		if n.meant, err = r.env.queues.Stopped(ctx, &j.TrainJob); err != nil {
+		if n.meant, err = j.env.queues.Stopped(ctx, &j.TrainJob); err != nil {
 			return err
 		}
 	}
 	if n.reason != "" && !n.meant {
-		r.env.Recorder.Note(j.UID, n.reason)
+		j.env.Recorder.Note(j.UID, n.reason)
 	}
-	r.env.Recorder.WarnOfState(&j.TrainJob, jobevents.ActionQueue, n.reason, n.message)
+	j.env.Recorder.WarnOfState(&j.TrainJob, jobevents.ActionQueue, n.reason, n.message)
 	return nil
 }
 

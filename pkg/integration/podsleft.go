@@ -37,7 +37,9 @@ const (
 
 // podsAnswer is whether pods of a job may be there.
 type podsAnswer struct {
+	// may is set where they may be there, and where err keeps that from being known.
 	may bool
+	err error
 	// release is set where the caches know of none, and quota is given back if that is so.
 	release *release
 }
@@ -96,7 +98,7 @@ func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 	if slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return remainder.OfCopy(&wl) }) {
 		// MultiKueue deletes the job, then its Workload, and runs it somewhere else. jobframework would
 		// finish a Workload whose job is gone, and MultiKueue takes that for the end of the job.
-		again, err := j.takeBackCopies(ctx, workloads)
+		again, err := j.deleteCopies(ctx, workloads)
 		return outcome{done: true, again: again, err: err}
 	}
 	if !slices.ContainsFunc(workloads, state.HoldsQuota) {
@@ -149,10 +151,10 @@ func (j *job) mayRunYet() time.Duration {
 	return 0
 }
 
-// takeBackCopies deletes the Workloads of a deleted job that stays for somebody's finalizer, when its
+// deleteCopies deletes the Workloads of a deleted job that stays for somebody's finalizer, when its
 // pods are gone: MultiKueue would take it for running, for as long as that takes. It returns when to
 // look again for the pods, 0 for never.
-func (j *job) takeBackCopies(ctx context.Context, workloads []kueue.Workload) (time.Duration, error) {
+func (j *job) deleteCopies(ctx context.Context, workloads []kueue.Workload) (time.Duration, error) {
 	if j.UID == "" {
 		return 0, nil
 	}

@@ -37,24 +37,24 @@ func (j *job) startReadinessOver(ctx context.Context) error {
 
 // reportPodsReady brings PodsReady of a TrainJob's Workload in step, where Kueue waits for it, and
 // the metrics in any case.
-func (r *attempt) reportPodsReady(ctx context.Context, j *job) error {
+func reportPodsReady(ctx context.Context, j *job) error {
 	if !j.alive() {
 		return nil
 	}
 	// A job that is suspended, or was a moment ago, may have the counts of its last pods.
 	ready := sync.OnceValue(func() bool {
-		return j.start.message == "" && (!j.IsSuspended() || j.ManagedExternally()) && j.PodsReady(ctx, r.env.client)
+		return j.start.message == "" && (!j.IsSuspended() || j.ManagedExternally()) && j.PodsReady(ctx, j.env.client)
 	})
-	r.measureReady(j, ready)
-	if !r.env.podsReady().Wanted() {
+	measureReady(j, ready)
+	if !j.env.podsReady().Wanted() {
 		return nil
 	}
 	workloads := j.workloads()
-	if len(workloads) == 0 || r.env.expectations.Outdated(j.key, jobclient.VersionsOf(workloads)) {
+	if len(workloads) == 0 || j.env.expectations.Outdated(j.key, jobclient.VersionsOf(workloads)) {
 		return nil
 	}
 	for i := range workloads {
-		if _, err := r.env.podsReady().Report(ctx, j.key, &workloads[i], ready()); err != nil {
+		if _, err := j.env.podsReady().Report(ctx, j.key, &workloads[i], ready()); err != nil {
 			return err
 		}
 	}

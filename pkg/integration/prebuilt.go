@@ -58,13 +58,13 @@ func (j *job) asPrebuilt(ctx context.Context, own []kueue.PodSet) ([]kueue.PodSe
 }
 
 // tellPrebuilt says why a job cannot use the prebuilt Workload that it names.
-func (r *attempt) tellPrebuilt(ctx context.Context, j *job) error {
-	wl, err := prebuiltOf(ctx, r.env.client, &j.TrainJob)
+func tellPrebuilt(ctx context.Context, j *job) error {
+	wl, err := prebuiltOf(ctx, j.env.client, &j.TrainJob)
 	if err != nil {
 		return err
 	}
 	if why := j.unusable(ctx, wl); why != "" {
-		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonPrebuilt, jobevents.ActionDescribe, fmt.Errorf("prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why))
+		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonPrebuilt, jobevents.ActionDescribe, fmt.Errorf("prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why))
 	}
 	return nil
 }

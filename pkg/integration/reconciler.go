@@ -32,11 +32,6 @@ type reconciler struct {
 	env *environment
 }
 
-// attempt is one reconcile, under the Trainer and the settings of its beginning.
-type attempt struct {
-	env *environment
-}
-
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ctx = ctrl.LoggerInto(ctx, quiet(ctrl.LoggerFrom(ctx)))
@@ -60,7 +55,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	ctx = j.logging(ctx)
 	defer j.looked()
-	result, err := (&attempt{env: env}).reconcile(ctx, req, j)
+	result, err := j.reconcile(ctx)
 	if wait := jobclient.BackoffOf(err); wait > 0 {
 		env.Recorder.Warn(&j.TrainJob, jobevents.ReasonWriteInVain, jobevents.ActionWrite, err)
 		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
@@ -91,34 +86,38 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // reconcile lets jobframework decide about a TrainJob, follows that decision to its end, and
 // ensures what neither jobframework nor Trainer would see to.
-func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl.Result, error) {
+func (j *job) reconcile(ctx context.Context) (ctrl.Result, error) {
 	held, err := j.releaseCopies(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if alone, err := r.leaveAlone(ctx, j); alone || err != nil {
+	if alone, err := leaveAlone(ctx, j); alone || err != nil {
 		return ctrl.Result{RequeueAfter: held}, err
 	}
 	var v verdict
 	if j.prepared = j.prepare(ctx); !j.prepared.ends() {
-		v.result, v.err = r.env.framework(j).ReconcileGenericJob(ctx, req, j)
+		if j.alive() {
+			// jobframework has no context for it.
+			j.active(ctx)
+		}
+		v.result, v.err = j.env.framework(j).ReconcileGenericJob(ctx, ctrl.Request{NamespacedName: j.key}, j)
 	}
 	if j.UID == "" {
-		r.forget(j.key)
+		j.env.forgetName(j.key)
 	}
-	v.err = r.handle(ctx, j, v.err)
-	v.add(0, r.finishKept(ctx, j))
+	v.err = handle(ctx, j, v.err)
+	v.add(0, finishKept(ctx, j))
 	// Whatever else there is to wait for: it may wait for this.
-	v.add(r.awaitTrainer(j), nil)
+	v.add(awaitTrainer(j), nil)
 	decided := v.err
-	v.add(r.correctDrift(ctx, j))
-	v.add(r.ensureStarted(ctx, j, decided))
+	v.add(correctDrift(ctx, j))
+	v.add(ensureStarted(ctx, j, decided))
 	if decided != nil || j.prepared.ends() {
 		v.err = firstError(j.prepared.err, v.err)
-		v.add(j.prepared.again, r.gateEarly(ctx, j))
+		v.add(j.prepared.again, gateEarly(ctx, j))
 	} else {
-		r.tellStart(ctx, j)
-		again, err := r.ensure(ctx, j)
+		tellStart(ctx, j)
+		again, err := ensure(ctx, j)
 		v.err = firstError(err, v.err)
 		v.add(again, nil)
 	}
@@ -140,56 +139,56 @@ func (j *job) looked() {
 	j.env.records.trim(j.key)
 }
 
-// forget drops what is remembered of a job by its name alone.
-func (r *attempt) forget(key types.NamespacedName) {
-	r.env.expectations.Forget(key)
-	r.env.records.forget(key)
+// forgetName drops what is remembered of a TrainJob by its name alone.
+func (e *environment) forgetName(key types.NamespacedName) {
+	e.expectations.Forget(key)
+	e.records.forget(key)
 }
 
 // handle does what the reason of a decision calls for, and tells people of it. It returns what
 // went wrong: with that, or else with the decision itself.
-func (r *attempt) handle(ctx context.Context, j *job, decided error) error {
-	errNotice := r.tellNotice(ctx, j)
+func handle(ctx context.Context, j *job, decided error) error {
+	errNotice := tellNotice(ctx, j)
 	err := decided
 	if j.start.rollingOut {
-		err = firstError(r.awaitRollout(ctx, j), err)
+		err = firstError(awaitRollout(ctx, j), err)
 	}
 	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
-		err = firstError(r.tellPrebuilt(ctx, j), err)
+		err = firstError(tellPrebuilt(ctx, j), err)
 	}
 	if classMissing(err) {
 		j.tellClassMissing(err)
 	}
 	if j.start.excess != "" {
-		err = firstError(r.renewExceeding(ctx, j), err)
+		err = firstError(renewExceeding(ctx, j), err)
 	}
 	if errors.Is(err, errStillActive) {
-		_, errStop := r.watchStop(ctx, j)
+		_, errStop := watchStop(ctx, j)
 		err = firstError(errStop, err)
 	}
 	return firstError(err, errNotice)
 }
 
 // tellStart says where a job was sent that this reconcile started.
-func (r *attempt) tellStart(ctx context.Context, j *job) {
+func tellStart(ctx context.Context, j *job) {
 	if j.start.message == "" || j.IsSuspended() {
 		return
 	}
 	// Every start is news, also one by the admission of the last.
-	r.measureStart(j)
-	r.env.Recorder.Resolve(j.UID, jobevents.ReasonStarted)
-	r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.start.message)
+	measureStart(j)
+	j.env.Recorder.Resolve(j.UID, jobevents.ReasonStarted)
+	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.start.message)
 }
 
 // ensure keeps the job as its admission has it. It returns when to look again, 0 for never.
-func (r *attempt) ensure(ctx context.Context, j *job) (time.Duration, error) {
-	if err := firstError(r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {
+func ensure(ctx context.Context, j *job) (time.Duration, error) {
+	if err := firstError(ensureEnded(ctx, j), ensurePlaced(ctx, j), ensureWithinQuota(ctx, j)); err != nil {
 		return 0, err
 	}
-	dispatch, errDispatch := r.ensureDispatched(ctx, j)
-	stop, err := r.watchStop(ctx, j)
+	dispatch, errDispatch := ensureDispatched(ctx, j)
+	stop, err := watchStop(ctx, j)
 	v := verdict{result: ctrl.Result{RequeueAfter: dispatch}, err: errDispatch}
-	v.add(stop, firstError(err, r.ensureGate(ctx, j), r.reportPodsReady(ctx, j)))
+	v.add(stop, firstError(err, ensureGate(ctx, j), reportPodsReady(ctx, j)))
 	return v.result.RequeueAfter, v.err
 }
 
@@ -225,14 +224,14 @@ func firstError(errs ...error) error {
 
 // ensurePlaced suspends an admitted TrainJob that somebody resumed before we could
 // place it: its pods would stay gated, or run anywhere. The next reconcile starts it.
-func (r *attempt) ensurePlaced(ctx context.Context, j *job) error {
-	if !j.alive() || j.IsSuspended() || j.ManagedExternally() || !j.manages || r.placed(j) {
+func ensurePlaced(ctx context.Context, j *job) error {
+	if !j.alive() || j.IsSuspended() || j.ManagedExternally() || !j.manages || placed(j) {
 		return nil
 	}
 	if wl := j.holdingQuota(); wl == nil || !kueuelib.IsAdmitted(wl) {
 		return nil
 	}
-	if err := j.suspend(ctx, r.env.client, false); err != nil {
+	if err := j.suspend(ctx, j.env.client, false); err != nil {
 		return err
 	}
 	j.measureStop(metrics.StopNotAdmitted)
@@ -244,7 +243,7 @@ func (r *attempt) ensurePlaced(ctx context.Context, j *job) error {
 // job runs is what its JobSet has, whenever that was made and of whatever: people may edit
 // the snapshot of the runtime, or delete it together with the JobSet, and Trainer makes
 // another one of what it finds then.
-func (r *attempt) ensureWithinQuota(ctx context.Context, j *job) error {
+func ensureWithinQuota(ctx context.Context, j *job) error {
 	if !j.alive() || j.IsSuspended() || j.ManagedExternally() {
 		return nil
 	}
@@ -261,15 +260,15 @@ func (r *attempt) ensureWithinQuota(ctx context.Context, j *job) error {
 	if err != nil || excess == "" {
 		return err
 	}
-	return j.takeBack(ctx, wl, excess)
+	return j.requeueExceeding(ctx, wl, excess)
 }
 
 // placed reports whether our part is there and past the gate. Where it is not there at
 // all, the JobSet tells what runs: an upgrade of Trainer that brings another field takes
 // the old one from every TrainJob.
-func (r *attempt) placed(j *job) bool {
-	if r.env.Field.Has(&j.Spec) {
-		return !r.env.Field.HoldsGate(&j.Spec)
+func placed(j *job) bool {
+	if j.env.Field.Has(&j.Spec) {
+		return !j.env.Field.HoldsGate(&j.Spec)
 	}
 	js := j.jobSet()
 	return js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js)
@@ -277,23 +276,23 @@ func (r *attempt) placed(j *job) bool {
 
 // gateEarly sets the gate of a TrainJob that does not queue yet: the child Jobs that are
 // made meanwhile have it then. One that has it, as its webhook sees to, costs no look.
-func (r *attempt) gateEarly(ctx context.Context, j *job) error {
-	if !j.prepared.unqueued || r.env.Field.HoldsGate(&j.Spec) {
+func gateEarly(ctx context.Context, j *job) error {
+	if !j.prepared.unqueued || j.env.Field.HoldsGate(&j.Spec) {
 		return nil
 	}
-	return r.ensureGate(ctx, j)
+	return ensureGate(ctx, j)
 }
 
 // ensureGate sets the gate of a waiting TrainJob that lacks it, because it was made
 // or changed while the webhook was away. One that another controller runs needs none.
-func (r *attempt) ensureGate(ctx context.Context, j *job) error {
+func ensureGate(ctx context.Context, j *job) error {
 	if !j.alive() || !j.IsSuspended() || j.ManagedExternally() || !j.manages {
 		return nil
 	}
-	if wl := j.holdingQuota(); wl != nil && kueuelib.IsAdmitted(wl) || j.IsActive() {
+	if wl := j.holdingQuota(); wl != nil && kueuelib.IsAdmitted(wl) || j.active(ctx) {
 		return nil
 	}
-	err := j.gate(ctx, r.env.client)
+	err := j.gate(ctx, j.env.client)
 	if podsets.RuntimeMissing(err) || apierrors.IsNotFound(err) {
 		// Told by an event already, or deleted meanwhile.
 		return nil

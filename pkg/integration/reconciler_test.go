@@ -95,11 +95,11 @@ func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 				expect.NoError(t, c.Delete(t.Context(), wl))
 			}
 			inttest.Reload(t, c, wl)
-			r := &attempt{env: environmentOn(t, c, testenv.Describer(t, c))}
+			r := &reconciler{env: environmentOn(t, c, testenv.Describer(t, c))}
 			r.env.live = inttest.PodsByPhase(c)
 			trainJob := inttest.Job("uid")
 			trainJob.Spec.Suspend = ptr.To(!tc.runs)
-			expect.NoError(t, r.finishKept(t.Context(), jobOf(t, r, trainJob)))
+			expect.NoError(t, finishKept(t.Context(), jobOf(t, r, trainJob)))
 			inttest.Reload(t, c, wl)
 			expect.Same(t, "The Workload is finished", tc.want, kueuelib.IsFinished(wl))
 		})
@@ -163,7 +163,7 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 				now.Spec.Parallelism = ptr.To[int32](1)
 				r.env.live = inttest.Fake(js, now).Build()
 			}
-			expect.NoError(t, r.ensureWithinQuota(t.Context(), jobOf(t, r, stored)))
+			expect.NoError(t, ensureWithinQuota(t.Context(), jobOf(t, r, stored)))
 			expect.Same(t, "The job keeps its Workload", tc.kept, inttest.Exists(t, r.env.client, wl))
 		})
 	}

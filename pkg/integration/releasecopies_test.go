@@ -58,7 +58,7 @@ func remainderOf(wl *kueue.Workload) *kueue.Workload {
 // worker is what the manager of a worker cluster sees of TrainJob team/llm.
 type worker struct {
 	client.Client
-	*attempt
+	*reconciler
 }
 
 func newWorker(t *testing.T, objects ...client.Object) *worker {
@@ -66,7 +66,7 @@ func newWorker(t *testing.T, objects ...client.Object) *worker {
 	r, _ := newReconciler(t)
 	c := inttest.Fake(append(objects, gpusQueue())...).WithStatusSubresource(&kueue.Workload{}).Build()
 	r.env.client, r.env.live = c, inttest.PodsByPhase(c)
-	return &worker{Client: c, attempt: r}
+	return &worker{Client: c, reconciler: r}
 }
 
 // delete deletes an object, and leaves ours as it is.
@@ -274,7 +274,7 @@ func TestWorkloadGoesBeforeADeletedJobThatStays(t *testing.T) {
 			stays.Finalizers, stays.Spec.Suspend = []string{"example.com/mine"}, new(true)
 			w := newWorker(t, append(tc.there, stays, tc.wl)...)
 			w.delete(t, stays)
-			result := expect.Must(look(t, w.attempt, client.ObjectKeyFromObject(stays)))(t)
+			result := expect.Must(look(t, w.reconciler, client.ObjectKeyFromObject(stays)))(t)
 			deleted := !w.get(t, copyOf().Name).DeletionTimestamp.IsZero()
 			expect.That(t, deleted == tc.want && (result.RequeueAfter > 0) == tc.again,
 				"The Workload is deleted: %t, and the manager comes again in %s; want it deleted: %t", deleted, result.RequeueAfter, tc.want)
@@ -293,7 +293,7 @@ func TestCopyOfDeletedTrainJobIsNotFinished(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorker(t, tc.wl.DeepCopy())
-			expect.Must(look(t, w.attempt, client.ObjectKeyFromObject(inttest.Job("a"))))(t)
+			expect.Must(look(t, w.reconciler, client.ObjectKeyFromObject(inttest.Job("a"))))(t)
 			expect.Same(t, "The Workload is finished", tc.want, kueuelib.IsFinished(w.get(t, tc.wl.Name)))
 		})
 	}

@@ -43,7 +43,7 @@ func (j *job) follow(ctx context.Context) outcome {
 		// the job is not to run.
 		return outcome{done: !kueuelib.IsEvicted(wl)}
 	}
-	active := j.IsActive()
+	active := j.active(ctx)
 	if active && kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) {
 		// Its user stopped it. Started again now, it would run new pods beside the old ones,
 		// and both on one quota.
@@ -87,7 +87,7 @@ func (j *job) movedOn(wl *kueue.Workload) string {
 func (j *job) followSelection(ctx context.Context, wl *kueue.Workload) outcome {
 	podSets, err := j.describe(ctx)
 	if err != nil {
-		return j.giveBack(ctx, wl, err)
+		return j.dropUnfit(ctx, wl, err)
 	}
 	jobframework.SanitizePodSets(podSets)
 	if len(podSets) != len(wl.Spec.PodSets) || podset.SameSelection(podSets, wl.Spec.PodSets) {

@@ -185,8 +185,8 @@ const (
 	notYet decision = iota
 	// tellSilence: it is late, and nobody says why.
 	tellSilence
-	// giveBack: it does not come.
-	giveBack
+	// quotaGoes: it does not come.
+	quotaGoes
 )
 
 // decide about a job that has lacked something for a while, with the refusal that was
@@ -196,7 +196,7 @@ func (l *lack) decide(lacking, timeout time.Duration, refusal string) decision {
 	case lacking < timeout:
 		return notYet
 	case refusal != "", !l.pods && lacking >= silentFor*timeout:
-		return giveBack
+		return quotaGoes
 	case l.pods:
 		return notYet
 	}

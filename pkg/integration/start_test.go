@@ -104,10 +104,10 @@ func TestDecide(t *testing.T) {
 		want    decision
 	}{
 		"refused a moment ago":           {lacking: time.Second, refusal: "no", want: notYet},
-		"refused":                        {lacking: time.Minute, refusal: "no", want: giveBack},
-		"refused, with other pods there": {lacking: time.Minute, pods: true, refusal: "no", want: giveBack},
+		"refused":                        {lacking: time.Minute, refusal: "no", want: quotaGoes},
+		"refused, with other pods there": {lacking: time.Minute, pods: true, refusal: "no", want: quotaGoes},
 		"late":                           {lacking: time.Minute, want: tellSilence},
-		"late for too long":              {lacking: 5 * time.Minute, want: giveBack},
+		"late for too long":              {lacking: 5 * time.Minute, want: quotaGoes},
 		"late, with other pods there":    {lacking: time.Hour, pods: true, want: notYet},
 	}
 	for name, tc := range tests {
@@ -234,7 +234,7 @@ func TestAwaitTrainer(t *testing.T) {
 			if tc.changed {
 				r.env.expectations.Satisfied(stored)
 			}
-			wait := r.awaitTrainer(jobOf(t, r, stored))
+			wait := awaitTrainer(jobOf(t, r, stored))
 			expect.That(t, (wait > 0) == tc.wantWait && wait <= trainerSilent, "awaitTrainer() = %s; want to wait: %t", wait, tc.wantWait)
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
 		})

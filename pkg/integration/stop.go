@@ -25,7 +25,7 @@ const (
 
 // watchStop tells people when a stopped job takes long to be gone: the quota is its own
 // until then. It returns the time after which to look again, 0 for never.
-func (r *attempt) watchStop(ctx context.Context, j *job) (time.Duration, error) {
+func watchStop(ctx context.Context, j *job) (time.Duration, error) {
 	if j.UID == "" || !j.IsSuspended() {
 		return 0, nil
 	}
@@ -34,7 +34,7 @@ func (r *attempt) watchStop(ctx context.Context, j *job) (time.Duration, error) 
 		return 0, nil
 	}
 	since := state.StoppedSince(wl)
-	if since.IsZero() || !j.IsActive() {
+	if since.IsZero() || !j.active(ctx) {
 		return 0, nil
 	}
 	// What would tell of the last pod may be gone: the job looks again by itself.
@@ -42,15 +42,15 @@ func (r *attempt) watchStop(ctx context.Context, j *job) (time.Duration, error) 
 	if time.Since(since) < longStop {
 		return wait, nil
 	}
-	return wait, r.tellStop(ctx, j)
+	return wait, tellStop(ctx, j)
 }
 
 // tellStop names what a stop waits for: the last pods, or JobSet, which does not say that
 // they are gone while something keeps it from writing its status.
-func (r *attempt) tellStop(ctx context.Context, j *job) error {
+func tellStop(ctx context.Context, j *job) error {
 	if state.CountPods(j.childJobs()) > 0 {
 		// How many is another event with each that ends.
-		r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
+		j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
 			"Pods of the stopped run are still terminating; the job keeps its quota and starts again only when they are gone")
 		return nil
 	}
@@ -63,7 +63,7 @@ func (r *attempt) tellStop(ctx context.Context, j *job) error {
 		return nil
 	}
 	if js := j.jobSet(); js != nil && state.SaysActive(js) {
-		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
+		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
 			"no pod of the stopped run is left, but JobSet %s still reports active Jobs, so the job keeps its quota: look at the JobSet's events and at the JobSet controller", js.Name))
 	}
 	return nil

@@ -68,7 +68,7 @@ func TestLongStopIsTold(t *testing.T) {
 
 // deletedLongAgo shows a Workload as one that was deleted a minute ago; the fake API
 // server would stamp it with the time of now.
-func deletedLongAgo(t *testing.T, r *attempt, wl *kueue.Workload) {
+func deletedLongAgo(t *testing.T, r *reconciler, wl *kueue.Workload) {
 	t.Helper()
 	ago := metav1.NewTime(time.Now().Add(-time.Minute))
 	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{

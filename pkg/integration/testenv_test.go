@@ -58,7 +58,7 @@ func environmentOn(tb testing.TB, c client.Client, describer *podsets.Describer)
 }
 
 // newReconciler returns a reconciler for a cluster with one runtime, "torch", and objects.
-func newReconciler(t *testing.T, objects ...client.Object) (*attempt, *events.FakeRecorder) {
+func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events.FakeRecorder) {
 	t.Helper()
 	c := inttest.Fake(inttest.Runtime(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: jobKey.Namespace}}).Build()
 	env, recorder := environmentOn(t, c, testenv.Describer(t, c)), events.NewFakeRecorder(10)
@@ -66,11 +66,11 @@ func newReconciler(t *testing.T, objects ...client.Object) (*attempt, *events.Fa
 	for _, obj := range objects {
 		expect.NoError(t, c.Create(t.Context(), obj))
 	}
-	return &attempt{env: env}, recorder
+	return &reconciler{env: env}, recorder
 }
 
 // jobOf is a TrainJob in the eyes of a reconcile.
-func jobOf(tb testing.TB, r *attempt, stored *trainjob.TrainJob) *job {
+func jobOf(tb testing.TB, r *reconciler, stored *trainjob.TrainJob) *job {
 	tb.Helper()
 	key := client.ObjectKeyFromObject(stored)
 	j := &job{env: r.env, TrainJob: *stored, key: key, view: expect.Must(state.Observe(tb.Context(), r.env.client, key))(tb), record: r.env.records.of(key, stored.UID)}
@@ -79,16 +79,16 @@ func jobOf(tb testing.TB, r *attempt, stored *trainjob.TrainJob) *job {
 }
 
 // look reconciles a TrainJob.
-func look(t *testing.T, r *attempt, key client.ObjectKey) (ctrl.Result, error) {
+func look(t *testing.T, r *reconciler, key client.ObjectKey) (ctrl.Result, error) {
 	t.Helper()
 	j, err := r.env.observe(t.Context(), key)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return r.reconcile(t.Context(), ctrl.Request{NamespacedName: key}, j)
+	return j.reconcile(t.Context())
 }
 
-func reconcileOnce(t *testing.T, r *attempt) (ctrl.Result, *trainjob.TrainJob) {
+func reconcileOnce(t *testing.T, r *reconciler) (ctrl.Result, *trainjob.TrainJob) {
 	t.Helper()
 	result, err := look(t, r, jobKey)
 	if !errors.Is(err, errOldView) {
@@ -98,7 +98,7 @@ func reconcileOnce(t *testing.T, r *attempt) (ctrl.Result, *trainjob.TrainJob) {
 }
 
 // storedJob is the TrainJob as the API server has it.
-func storedJob(t *testing.T, r *attempt) *trainjob.TrainJob {
+func storedJob(t *testing.T, r *reconciler) *trainjob.TrainJob {
 	t.Helper()
 	stored := &trainjob.TrainJob{}
 	expect.NoError(t, r.env.client.Get(t.Context(), jobKey, stored))
@@ -156,7 +156,7 @@ func jobSetState(t *testing.T, c client.Client, js *jobsetapi.JobSet) string {
 }
 
 // changeJob changes the TrainJob, as its user or Trainer does.
-func changeJob(t *testing.T, r *attempt, change func(*trainjob.TrainJob)) {
+func changeJob(t *testing.T, r *reconciler, change func(*trainjob.TrainJob)) {
 	t.Helper()
 	stored := storedJob(t, r)
 	change(stored)

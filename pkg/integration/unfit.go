@@ -28,10 +28,10 @@ func unfit(err error) bool {
 	return errors.Is(err, podset.ErrCannotRun) || errors.Is(err, patch.ErrInvalidPatches) || errors.Is(err, queues.ErrNoOtherCluster)
 }
 
-// giveBack takes the Workload of a job that waits and could not run: the webhook saw it as
+// dropUnfit takes the Workload of a job that waits and could not run: the webhook saw it as
 // something else, or was away. PodSets tells the user, and keeps another from being made.
 // A job whose runtime is gone for a moment keeps its place in the queue, but no quota.
-func (j *job) giveBack(ctx context.Context, wl *kueue.Workload, why error) outcome {
+func (j *job) dropUnfit(ctx context.Context, wl *kueue.Workload, why error) outcome {
 	lost := podsets.RuntimeMissing(why) && kueuelib.HasQuotaReservation(wl)
 	if !unfit(why) && !lost || !kueuelib.IsActive(wl) || deactivation.Pending(wl) {
 		// jobframework asks again and reports it.

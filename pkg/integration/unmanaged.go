@@ -29,39 +29,39 @@ import (
 // leaveAlone reports whether a TrainJob is none of Kueue's because of its namespace, by managedJobsNamespaceSelector.
 // Where the selector, or the labels of the namespace, were others before, nothing is stopped for that: what has quota
 // keeps it to its end, and what began without any goes on. What waits loses its Workload, and then the gate.
-func (r *attempt) leaveAlone(ctx context.Context, j *job) (bool, error) {
+func leaveAlone(ctx context.Context, j *job) (bool, error) {
 	if j.UID == "" || !j.unmanaged && len(j.view.Workloads) > 0 {
 		return false, nil
 	}
 	if !j.unmanaged {
-		return r.beganUnmanaged(ctx, j)
+		return beganUnmanaged(ctx, j)
 	}
 	workloads := j.workloads()
-	if !j.alive() || !r.env.expectations.Satisfied(&j.TrainJob) {
+	if !j.alive() || !j.env.expectations.Satisfied(&j.TrainJob) {
 		return len(workloads) == 0, nil
 	}
 	if slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
-		return !wl.DeletionTimestamp.IsZero() || state.HoldsQuota(wl) && (!j.IsSuspended() || j.IsActive())
+		return !wl.DeletionTimestamp.IsZero() || state.HoldsQuota(wl) && (!j.IsSuspended() || j.active(ctx))
 	}) {
 		return false, nil
 	}
 	for i := range workloads {
 		if wl := &workloads[i]; !kueuelib.IsFinished(wl) {
-			if err := r.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
+			if err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
 				return false, fmt.Errorf("deleting Workload %s of a namespace that Kueue does not manage: %w", client.ObjectKeyFromObject(wl), err)
 			}
 			return true, nil
 		}
 	}
-	if err := r.free(ctx, j); err != nil {
+	if err := free(ctx, j); err != nil {
 		return false, err
 	}
-	r.tellUnmanaged(j)
+	tellUnmanaged(j)
 	return true, nil
 }
 
 // tellUnmanaged says that a queue is named in vain.
-func (r *attempt) tellUnmanaged(j *job) {
+func tellUnmanaged(j *job) {
 	queue, becomes := jobframework.QueueName(j), "runs outside of all quotas"
 	if queue == "" {
 		return
@@ -69,24 +69,24 @@ func (r *attempt) tellUnmanaged(j *job) {
 	if j.IsSuspended() {
 		becomes = "waits for nobody, and runs outside of all quotas when you set spec.suspend to false"
 	}
-	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotManaged, jobevents.ActionQueue, fmt.Errorf(
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotManaged, jobevents.ActionQueue, fmt.Errorf(
 		"names queue %s, but Kueue does not manage namespace %s, by its managedJobsNamespaceSelector: the job %s", queue, j.Namespace, becomes))
 }
 
 // beganUnmanaged reports whether a job runs since before its namespace was Kueue's: nothing was ever charged for it,
 // and nothing of it was ever placed. It queues when somebody suspends it.
-func (r *attempt) beganUnmanaged(ctx context.Context, j *job) (bool, error) {
+func beganUnmanaged(ctx context.Context, j *job) (bool, error) {
 	if !j.alive() || j.IsSuspended() || j.ManagedExternally() || !j.manages {
 		return false, nil
 	}
-	if placed, err := r.placedByUs(j); err != nil || placed {
+	if placed, err := placedByUs(j); err != nil || placed {
 		return false, err
 	}
 	js := j.jobSet()
 	if js == nil || podset.Placed(js) {
 		return false, nil
 	}
-	labelled, err := r.env.queues.LabelledAt(ctx, j.key.Namespace)
+	labelled, err := j.env.queues.LabelledAt(ctx, j.key.Namespace)
 	return err == nil && begun(js, j.childJobs(), labelled), err
 }
 
@@ -108,13 +108,13 @@ func begun(js *jobsetapi.JobSet, jobs []batchv1.Job, at time.Time) bool {
 
 // free takes gate and placement from a job that waits for nobody any more: from its child Jobs, where JobSet leaves
 // them, and from our entry, in two writes, see patch.Stamp: our webhook is not asked in such a namespace.
-func (r *attempt) free(ctx context.Context, j *job) error {
-	placements, err := r.freed(j)
+func free(ctx context.Context, j *job) error {
+	placements, err := freed(j)
 	if err != nil || !j.IsSuspended() || len(placements) == 0 {
 		return err
 	}
 	free := j.DeepCopy()
-	if changed, err := r.env.Field.Set(&free.Spec, placements); err != nil || !changed {
+	if changed, err := j.env.Field.Set(&free.Spec, placements); err != nil || !changed {
 		return err
 	}
 	if err := patch.Stamp(free.Spec.RuntimePatches, metav1.Now()); err != nil {
@@ -126,8 +126,8 @@ func (r *attempt) free(ctx context.Context, j *job) error {
 	} else if err != nil {
 		return err
 	}
-	for _, write := range []func(){func() { r.env.Field.Drop(&j.Spec) }, func() { j.Spec = free.Spec }} {
-		if err := clientutil.Patch(ctx, r.env.client, &j.TrainJob, func() (bool, error) { write(); return true, nil }); err != nil {
+	for _, write := range []func(){func() { j.env.Field.Drop(&j.Spec) }, func() { j.Spec = free.Spec }} {
+		if err := clientutil.Patch(ctx, j.env.client, &j.TrainJob, func() (bool, error) { write(); return true, nil }); err != nil {
 			return err
 		}
 	}
@@ -137,9 +137,9 @@ func (r *attempt) free(ctx context.Context, j *job) error {
 
 // freed returns the placements of a job without gates: of what our entry patches, or, where a former call got no
 // further than to take that away, of what its JobSet keeps behind the gate.
-func (r *attempt) freed(j *job) ([]patch.Placement, error) {
-	if r.env.Field.Has(&j.Spec) {
-		return patch.AllFreed(r.env.Field, &j.Spec)
+func freed(j *job) ([]patch.Placement, error) {
+	if j.env.Field.Has(&j.Spec) {
+		return patch.AllFreed(j.env.Field, &j.Spec)
 	}
 	js := j.jobSet()
 	if js == nil {
@@ -155,13 +155,13 @@ func (r *attempt) freed(j *job) ([]patch.Placement, error) {
 }
 
 // placedByUs reports whether our entry says more than that nothing is placed.
-func (r *attempt) placedByUs(j *job) (bool, error) {
-	if !r.env.Field.Has(&j.Spec) {
+func placedByUs(j *job) (bool, error) {
+	if !j.env.Field.Has(&j.Spec) {
 		return false, nil
 	}
-	placements, err := patch.AllFreed(r.env.Field, &j.Spec)
+	placements, err := patch.AllFreed(j.env.Field, &j.Spec)
 	if err != nil {
 		return false, err
 	}
-	return r.env.Field.Set(&j.DeepCopy().Spec, placements)
+	return j.env.Field.Set(&j.DeepCopy().Spec, placements)
 }

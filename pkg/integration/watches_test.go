@@ -87,7 +87,7 @@ func TestAwaitReading(t *testing.T) {
 			r, recorder := newReconciler(t, stored, js)
 			r.env.expectations, r.env.trainer = testenv.LedSince(tc.written), testenv.Served(t, trainjob.Trainer22)
 			env := expect.Must(r.env.now())(t)
-			expect.NoError(t, (&attempt{env: env}).awaitRollout(t.Context(), jobOf(t, &attempt{env: env}, stored)))
+			expect.NoError(t, awaitRollout(t.Context(), jobOf(t, &reconciler{env: env}, stored)))
 			expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, env.client, js))
 			var got []string
 			for _, event := range eventsSoFar(recorder, "") {
