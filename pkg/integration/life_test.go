@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+// life is a TrainJob with what the manager writes of it; everybody else is played by the test.
+type life struct {
+	t *testing.T
+	client.Client
+	r   *reconciler
+	key client.ObjectKey
+	// told is the story so far.
+	told strings.Builder
+}
+
+// TestLifeOfATrainJob has docs/architecture.md tell what the manager writes in which order.
+func TestLifeOfATrainJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLife(t)
+		l.others("user      creates TrainJob llm in queue q; the webhook suspends it and puts our entry, at the gate")
+		l.looks()
+		l.others("Trainer   creates JobSet llm, suspended; JobSet creates Job llm-node-0, suspended and gated")
+		js, child := l.makeJobSet()
+		l.looks()
+		l.others("Kueue     admits the Workload to flavor h100")
+		l.admit("h100")
+		l.looks()
+		l.others("Trainer   resumes the JobSet, JobSet the Job; its pod runs")
+		l.resume(js, child)
+		l.looks()
+		l.others("Kueue     preempts the Workload")
+		l.evict()
+		l.looks()
+		l.others("Trainer   suspends the JobSet, JobSet the Job; its pod is gone")
+		l.suspend(js, child)
+		time.Sleep(time.Minute)
+		l.looks()
+		l.others("Kueue     admits the Workload to flavor a100")
+		l.admit("a100")
+		l.looks()
+		l.others("Trainer   resumes the JobSet, JobSet the Job; its pod runs")
+		l.resume(js, child)
+		l.looks()
+		l.others("Trainer   reports that the job is complete")
+		l.complete(js, child)
+		l.looks()
+
+		page, err := os.ReadFile("../../docs/architecture.md")
+		expect.NoError(t, err)
+		expect.That(t, strings.Contains(string(page), l.told.String()), "docs/architecture.md tells another life than this:\n%s", l.told.String())
+	})
+}
+
+func newLife(t *testing.T) *life {
+	t.Helper()
+	job := inttest.Job("uid")
+	job.Generation, job.Labels = 1, map[string]string{"kueue.x-k8s.io/queue-name": "q"}
+	job.Spec.RuntimeRef.Name, job.Spec.Suspend = "torch", ptr.To(true)
+	flavor := func(name string) *kueue.ResourceFlavor {
+		return &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"gpu": name}}}
+	}
+	r, _ := newReconciler(t)
+	c := inttest.Fake(inttest.Runtime(), kit.Namespace(job.Namespace), flavor("h100"), flavor("a100")).WithStatusSubresource(&kueue.Workload{}).Build()
+	l := &life{t: t, Client: c, r: r, key: client.ObjectKeyFromObject(job)}
+	recorded := interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			l.writes("creates", obj, "")
+			return c.Create(ctx, obj, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			l.writes("updates", obj, "")
+			return c.Update(ctx, obj, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			l.writes("patches", obj, changedBy(t, obj, p))
+			return c.Patch(ctx, obj, p, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			l.writes("patches", obj, l.conditions(obj))
+			return c.SubResource(sub).Patch(ctx, obj, p, opts...)
+		},
+	})
+	env := r.env
+	env.Describer.Runtimes, env.Describer.Cached = trainjob.NewRuntimes(c, c), c
+	env.Defaults, env.live = podsets.FixedDefaults(servedDefaults(t)), inttest.PodsByPhase(c)
+	env.client = jobclient.New(recorded, env.live, env.trainer, env.expectations, env.backoff, env.metrics)
+	spec, _, err := env.Gated(t.Context(), job)
+	expect.NoError(t, err)
+	job.Spec = spec
+	expect.NoError(t, c.Create(t.Context(), job))
+	return l
+}
+
+func (l *life) others(what string) { fmt.Fprintln(&l.told, what) }
+
+// writes notes a write of the manager.
+func (l *life) writes(verb string, obj client.Object, what string) {
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", obj)[strings.Index(fmt.Sprintf("%T", obj), "."):], ".")
+	fmt.Fprintln(&l.told, strings.TrimRight(fmt.Sprintf("  manager %s %s%s", verb, kind, what), " "))
+}
+
+// looks has the manager look until it would write no more.
+func (l *life) looks() {
+	l.t.Helper()
+	for before := -1; before != l.told.Len(); {
+		before = l.told.Len()
+		res, err := l.r.Reconcile(l.t.Context(), ctrl.Request{NamespacedName: l.key})
+		l.t.Log(res, err)
+	}
+}
+
+// changedBy names what a patch changes.
+func changedBy(t *testing.T, obj client.Object, p client.Patch) string {
+	t.Helper()
+	data := expect.Must(p.Data(obj))(t)
+	var paths []string
+	if p.Type() == types.JSONPatchType {
+		var ops []struct{ Op, Path string }
+		expect.NoError(t, json.Unmarshal(data, &ops))
+		for _, op := range ops {
+			if op.Op != "test" {
+				paths = append(paths, strings.ReplaceAll(strings.TrimPrefix(op.Path, "/"), "/", "."))
+			}
+		}
+	} else {
+		var merge map[string]map[string]any
+		expect.NoError(t, json.Unmarshal(data, &merge))
+		delete(merge["metadata"], "resourceVersion")
+		for _, part := range slices.Sorted(maps.Keys(merge)) {
+			for _, field := range slices.Sorted(maps.Keys(merge[part])) {
+				paths = append(paths, part+"."+field)
+			}
+		}
+	}
+	return ": " + strings.Join(paths, ", ")
+}
+
+// conditions says which conditions of a Workload are about to change.
+func (l *life) conditions(obj client.Object) string {
+	l.t.Helper()
+	var said []string
+	for _, c := range obj.(*kueue.Workload).Status.Conditions {
+		if !apimeta.IsStatusConditionPresentAndEqual(theWorkload(l.t, l).Status.Conditions, c.Type, c.Status) {
+			said = append(said, fmt.Sprintf("%s %s", c.Type, c.Status))
+		}
+	}
+	slices.Sort(said)
+	return " status: " + strings.Join(said, ", ")
+}
+
+func change[T client.Object](l *life, obj T, change func(T)) {
+	l.t.Helper()
+	inttest.Reload(l.t, l, obj)
+	change(obj)
+	if child, is := any(obj).(*batchv1.Job); is {
+		expect.NoError(l.t, l.Status().Update(l.t.Context(), child.DeepCopy()))
+		inttest.Reload(l.t, l, obj)
+		change(obj)
+	}
+	expect.NoError(l.t, l.Update(l.t.Context(), obj))
+}
+
+func (l *life) makeJobSet() (*jobsetapi.JobSet, *batchv1.Job) {
+	l.t.Helper()
+	var job trainjob.TrainJob
+	expect.NoError(l.t, l.Get(l.t.Context(), l.key, &job))
+	js := expect.Must(l.r.env.Render(l.t.Context(), &job))(l.t)
+	js.ObjectMeta = inttest.JobSetOf(&job, true).ObjectMeta
+	js.Spec.Suspend = ptr.To(true)
+	expect.NoError(l.t, l.Create(l.t.Context(), js))
+	template := js.Spec.ReplicatedJobs[0].Template
+	child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: js.Name + "-node-0",
+		Labels:          map[string]string{jobsetapi.JobSetNameKey: js.Name, jobsetapi.ReplicatedJobNameKey: "node"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}, Spec: template.Spec}
+	child.Spec.Suspend = ptr.To(true)
+	expect.NoError(l.t, l.Create(l.t.Context(), child))
+	l.says(trainer.TrainJobSuspended, metav1.ConditionTrue)
+	return js, child
+}
+
+// says has Trainer set a condition of the TrainJob.
+func (l *life) says(condition string, status metav1.ConditionStatus) {
+	l.t.Helper()
+	change(l, inttest.Job("uid"), func(job *trainjob.TrainJob) {
+		apimeta.SetStatusCondition(&job.Status.Conditions, metav1.Condition{Type: condition, Status: status, Reason: "Test"})
+	})
+}
+
+func (l *life) runs(js *jobsetapi.JobSet, child *batchv1.Job, runs bool) {
+	l.t.Helper()
+	change(l, js, func(js *jobsetapi.JobSet) { js.Spec.Suspend = ptr.To(!runs) })
+	suspended := corev1.ConditionTrue
+	if runs {
+		suspended = corev1.ConditionFalse
+	}
+	change(l, child, func(child *batchv1.Job) {
+		child.Spec.Suspend, child.Status = ptr.To(!runs), batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: suspended}}}
+		if runs {
+			child.Status.Active = 1
+		}
+	})
+	said := metav1.ConditionTrue
+	if runs {
+		said = metav1.ConditionFalse
+	}
+	l.says(trainer.TrainJobSuspended, said)
+}
+
+func (l *life) resume(js *jobsetapi.JobSet, child *batchv1.Job) {
+	l.t.Helper()
+	l.runs(js, child, true)
+}
+
+func (l *life) suspend(js *jobsetapi.JobSet, child *batchv1.Job) {
+	l.t.Helper()
+	l.runs(js, child, false)
+}
+
+func (l *life) complete(js *jobsetapi.JobSet, child *batchv1.Job) {
+	l.t.Helper()
+	change(l, child, func(child *batchv1.Job) {
+		child.Status = batchv1.JobStatus{Succeeded: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}
+	})
+	change(l, js, func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetCompleted) })
+	l.says(trainer.TrainJobComplete, metav1.ConditionTrue)
+}
+
+// status has Kueue change the status of the Workload.
+func (l *life) status(change func(*kueue.Workload)) {
+	l.t.Helper()
+	wl := theWorkload(l.t, l)
+	change(wl)
+	expect.NoError(l.t, l.Status().Update(l.t.Context(), wl))
+}
+
+func (l *life) admit(flavor kueue.ResourceFlavorReference) {
+	l.t.Helper()
+	l.status(func(wl *kueue.Workload) {
+		inttest.Admitted(wl)
+		inttest.Isnt(kueue.WorkloadEvicted, kueue.WorkloadQuotaReserved)(wl)
+		wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{
+			Name: "node", Count: ptr.To[int32](1), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": flavor},
+		}}}
+	})
+}
+
+func (l *life) evict() {
+	l.t.Helper()
+	l.status(func(wl *kueue.Workload) {
+		evicted := inttest.True(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
+		evicted.LastTransitionTime = metav1.Now()
+		inttest.Says(evicted)(wl)
+	})
+}
