@@ -21,8 +21,6 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
-	clientutil "sigs.k8s.io/kueue/pkg/util/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
@@ -220,7 +218,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // are brought to the placement here; entry and suspend are set on the object, which
 // jobframework then writes, in as many requests as Trainer wants (jobclient). A job that runs
 // in another cluster is placed there.
-func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
+func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuelib.PodSetInfo) error {
 	if err := j.env.trainer.Rollout.Check(ctx, j.env.client, j.env.Runtimes, j.env.Field, &j.TrainJob); err != nil {
 		j.start.rollingOut = errors.Is(err, serving.ErrRollingOut)
 		return err
@@ -263,7 +261,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 }
 
 // RestorePodSetsInfo implements jobframework.GenericJob. Stop does its work.
-func (j *job) RestorePodSetsInfo(context.Context, []kueuepodset.PodSetInfo) bool { return false }
+func (j *job) RestorePodSetsInfo(context.Context, []kueuelib.PodSetInfo) bool { return false }
 
 // Stop suspends the job at once and, when none of its pods is left, brings our entry
 // back to the gate: before jobframework gives the quota away, so that nobody can run
@@ -275,7 +273,7 @@ func (j *job) RestorePodSetsInfo(context.Context, []kueuepodset.PodSetInfo) bool
 //
 // While pods are left, a Workload that is deleted keeps its finalizer, and with it the
 // quota: that is what errStillActive is for.
-func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetInfo, reason jobframework.StopReason, _ string) (bool, error) {
+func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo, reason jobframework.StopReason, _ string) (bool, error) {
 	stopped := !j.IsSuspended()
 	if stopped && reason != jobframework.StopReasonWorkloadDeleted {
 		admitted, err := stillAdmitted(ctx, j.env.live, &j.TrainJob)
@@ -368,7 +366,7 @@ func (j *job) suspend(ctx context.Context, c client.Client, gate bool) error {
 		}
 	}
 	spec.Suspend = ptr.To(true)
-	err := clientutil.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
+	err := kueuelib.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
 		j.Spec = spec
 		return true, nil
 	})
@@ -389,7 +387,7 @@ func (j *job) gate(ctx context.Context, c client.Client) error {
 	if err != nil || !changed {
 		return err
 	}
-	err = clientutil.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
+	err = kueuelib.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
 		j.Spec = spec
 		return true, nil
 	})

@@ -16,7 +16,6 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-	clientutil "sigs.k8s.io/kueue/pkg/util/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
@@ -127,7 +126,7 @@ func free(ctx context.Context, j *job) error {
 		return err
 	}
 	for _, write := range []func(){func() { j.env.Field.Drop(&j.Spec) }, func() { j.Spec = free.Spec }} {
-		if err := clientutil.Patch(ctx, j.env.client, &j.TrainJob, func() (bool, error) { write(); return true, nil }); err != nil {
+		if err := kueuelib.Patch(ctx, j.env.client, &j.TrainJob, func() (bool, error) { write(); return true, nil }); err != nil {
 			return err
 		}
 	}

@@ -2,10 +2,10 @@
 
 // Package kueuelib is the one place that imports those packages of Kueue which are neither
 // its API nor made for integrations, and move with its minor releases: pkg/workload and the
-// packages below it (workload.go), pkg/features (features.go), pkg/metrics (metrics.go), and
-// pkg/cache/scheduler and pkg/scheduler (package scheduler below, which the manager does not
-// link).
+// packages below it (workload.go), pkg/features (features.go), pkg/metrics (metrics.go), its
+// arithmetic (amounts.go), and pkg/cache/scheduler and pkg/scheduler (package scheduler below,
+// which the manager does not link).
 //
 // What else is imported of Kueue is its API, jobframework, which integrations are made with,
-// and small packages of constants and arithmetic (podset, resources, util).
+// and its constants.
 package kueuelib

@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 )
 
@@ -22,9 +22,9 @@ import (
 // one. A contradiction is a permanent error in the sense of kueue's podset.IsPermanent
 // and names the PodSet and the key: the user asked for one thing, the admission is
 // for another, and neither may win silently.
-func Place(podSets []kueue.PodSet, infos []kueuepodset.PodSetInfo) ([]patch.Placement, error) {
+func Place(podSets []kueue.PodSet, infos []kueuelib.PodSetInfo) ([]patch.Placement, error) {
 	if len(podSets) != len(infos) {
-		return nil, kueuepodset.BadPodSetsInfoLenError(len(podSets), len(infos))
+		return nil, kueuelib.WrongPodSetCount(len(podSets), len(infos))
 	}
 	placements := make([]patch.Placement, 0, len(podSets))
 	for i := range podSets {
@@ -37,10 +37,10 @@ func Place(podSets []kueue.PodSet, infos []kueuepodset.PodSetInfo) ([]patch.Plac
 	return placements, nil
 }
 
-func place(ps *kueue.PodSet, info kueuepodset.PodSetInfo) (patch.Placement, error) {
+func place(ps *kueue.PodSet, info kueuelib.PodSetInfo) (patch.Placement, error) {
 	if ps.Name != info.Name {
 		return patch.Placement{}, fmt.Errorf("%w: the admission is for PodSet %q where the TrainJob has %q",
-			kueuepodset.ErrInvalidPodsetInfo, info.Name, ps.Name)
+			kueuelib.ErrInvalidPodSetInfo, info.Name, ps.Name)
 	}
 	meta, pod := &ps.Template.ObjectMeta, &ps.Template.Spec
 	for _, c := range []struct {
@@ -82,6 +82,6 @@ func conflict(name kueue.PodSetReference, field string, have, given map[string]s
 		return nil
 	}
 	slices.Sort(keys)
-	return kueuepodset.BadPodSetsUpdateError(
+	return kueuelib.ConflictingPodSet(
 		fmt.Sprintf("%s of replicated job %q", field, name), fmt.Errorf("%s; take it out of the runtime or of spec.runtimePatches (Trainer 2.1: spec.podTemplateOverrides) and create the TrainJob again", strings.Join(keys, ", ")))
 }

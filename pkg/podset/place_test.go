@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -25,13 +25,13 @@ func podSet(name kueue.PodSetReference, change func(*corev1.PodTemplateSpec)) ku
 func TestPlace(t *testing.T) {
 	cases := map[string]struct {
 		podSets []kueue.PodSet
-		infos   []kueuepodset.PodSetInfo
+		infos   []kueuelib.PodSetInfo
 		want    []patch.Placement
 	}{
 		"no PodSets": {want: []patch.Placement{}},
 		"an admission that adds nothing keeps the base tolerations": {
 			podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = []corev1.Toleration{exists("nvidia.com/gpu")} })},
-			infos:   []kueuepodset.PodSetInfo{{Name: "node"}},
+			infos:   []kueuelib.PodSetInfo{{Name: "node"}},
 			want:    []patch.Placement{{Name: "node", Tolerations: []corev1.Toleration{exists("nvidia.com/gpu")}}},
 		},
 		"everything that an admission adds, each PodSet its own": {
@@ -44,7 +44,7 @@ func TestPlace(t *testing.T) {
 					p.Spec.SchedulingGates = gates("example.com/mine")
 				}),
 			},
-			infos: []kueuepodset.PodSetInfo{
+			infos: []kueuelib.PodSetInfo{
 				{Name: "launcher", Count: 1, NodeSelector: map[string]string{"pool": "cpu"}},
 				{
 					Name: "node", Count: 1,
@@ -71,7 +71,7 @@ func TestPlace(t *testing.T) {
 			podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) {
 				p.Spec.Tolerations = []corev1.Toleration{{Key: "spot", Value: "yes"}, exists("nvidia.com/gpu"), {Key: "spot", Operator: corev1.TolerationOpEqual, Value: "yes"}}
 			})},
-			infos: []kueuepodset.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{
+			infos: []kueuelib.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{
 				{Key: "spot", Operator: corev1.TolerationOpEqual, Value: "yes"},
 				{Key: "spot", Value: "no"},
 				{Key: "spot", Value: "yes", Effect: corev1.TaintEffectNoExecute},
@@ -101,7 +101,7 @@ func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
 		p.Spec.NodeSelector = map[string]string{"pool": "a100", "zone": "z1"}
 	}
 	first := podSet("launcher", nil)
-	type infos = []kueuepodset.PodSetInfo
+	type infos = []kueuelib.PodSetInfo
 	cases := map[string]struct {
 		// podSets are nodes with all of mine where they are left out.
 		podSets   []kueue.PodSet
@@ -136,7 +136,7 @@ func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
 			}
 			placements, err := Place(tc.podSets, tc.infos)
 			expect.ErrorWith(t, err, tc.wantInErr...)
-			expect.That(t, kueuepodset.IsPermanent(err), "Error %q is not permanent", err)
+			expect.That(t, kueuelib.IsPermanent(err), "Error %q is not permanent", err)
 			expect.That(t, placements == nil, "Placements %v beside an error", placements)
 		})
 	}
@@ -149,7 +149,7 @@ func TestPlaceErrorsAreDeterministic(t *testing.T) {
 		have[key], given[key] = "1", "2"
 	}
 	podSets := []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.NodeSelector = have })}
-	infos := []kueuepodset.PodSetInfo{{Name: "node", NodeSelector: given}}
+	infos := []kueuelib.PodSetInfo{{Name: "node", NodeSelector: given}}
 	_, first := Place(podSets, infos)
 	for range 20 {
 		_, err := Place(podSets, infos)
@@ -163,6 +163,6 @@ func TestPlaceKeepsTheFirstTolerationSeconds(t *testing.T) {
 		return corev1.Toleration{Key: "flaky", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(seconds)}
 	}
 	podSets := []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = []corev1.Toleration{evicted(60)} })}
-	got := expect.Must(Place(podSets, []kueuepodset.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{evicted(5)}}}))(t)
+	got := expect.Must(Place(podSets, []kueuelib.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{evicted(5)}}}))(t)
 	expect.Same(t, "Unexpected tolerations", []corev1.Toleration{evicted(60)}, got[0].Tolerations)
 }

@@ -20,7 +20,6 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-	"sigs.k8s.io/kueue/pkg/util/tolerations"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -82,7 +81,7 @@ func PodsPerReplica(rj *jobsetapi.ReplicatedJob) int32 {
 func union(have, more []corev1.Toleration) []corev1.Toleration {
 	have = slices.Clone(have)
 	for _, t := range more {
-		if !slices.ContainsFunc(have, func(h corev1.Toleration) bool { return tolerations.Equal(h, t) }) {
+		if !slices.ContainsFunc(have, func(h corev1.Toleration) bool { return kueuelib.SameToleration(h, t) }) {
 			have = append(have, t)
 		}
 	}

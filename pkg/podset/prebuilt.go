@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/util/tolerations"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Difference says in what a prebuilt Workload's PodSets differ from those of a TrainJob, by
@@ -68,5 +68,5 @@ func toleratesAlike(job, prebuilt *corev1.PodSpec, rules []TolerationRule) bool 
 }
 
 func has(all []corev1.Toleration, t corev1.Toleration) bool {
-	return slices.ContainsFunc(all, func(other corev1.Toleration) bool { return tolerations.Equal(other, t) })
+	return slices.ContainsFunc(all, func(other corev1.Toleration) bool { return kueuelib.SameToleration(other, t) })
 }

@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -227,19 +227,19 @@ func FuzzPlace(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, podSetJSON, infoJSON []byte) {
 		var ps kueue.PodSet
-		var info kueuepodset.PodSetInfo
+		var info kueuelib.PodSetInfo
 		if json.Unmarshal(podSetJSON, &ps) != nil || json.Unmarshal(infoJSON, &info) != nil {
 			return
 		}
-		placements, err := Place([]kueue.PodSet{ps}, []kueuepodset.PodSetInfo{info})
+		placements, err := Place([]kueue.PodSet{ps}, []kueuelib.PodSetInfo{info})
 		if err != nil {
-			expect.That(t, kueuepodset.IsPermanent(err), "Error %q is not permanent", err)
+			expect.That(t, kueuelib.IsPermanent(err), "Error %q is not permanent", err)
 			return
 		}
 		// A placement that was once made does not contradict itself.
 		ps.Template.Labels, ps.Template.Annotations = placements[0].Labels, placements[0].Annotations
 		ps.Template.Spec.NodeSelector, ps.Template.Spec.Tolerations = placements[0].NodeSelector, placements[0].Tolerations
-		expect.Same(t, "Placing what is placed changes it", placements, expect.Must(Place([]kueue.PodSet{ps}, []kueuepodset.PodSetInfo{info}))(t))
+		expect.Same(t, "Placing what is placed changes it", placements, expect.Must(Place([]kueue.PodSet{ps}, []kueuelib.PodSetInfo{info}))(t))
 	})
 }
 

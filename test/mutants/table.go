@@ -30,7 +30,7 @@ var mutants = slices.Concat(
 		mutant{Breaks: "Kueue ranks pods without the index of their Job", Test: "TestFromJobSetTopology",
 			Search: "SubGroup(ptr.To(jobsetapi.JobIndexKey), ptr.To(rj.Replicas)).\n", Replace: "SubGroup(nil, nil).\n"},
 		mutant{Breaks: "tolerations are there twice", Test: "TestPlaceKeepsTheFirstTolerationSeconds",
-			Search:  "if !slices.ContainsFunc(have, func(h corev1.Toleration) bool { return tolerations.Equal(h, t) }) {",
+			Search:  "if !slices.ContainsFunc(have, func(h corev1.Toleration) bool { return kueuelib.SameToleration(h, t) }) {",
 			Replace: "if len(more) > 0 || tolerations.Equal(t, t) {"},
 	),
 	in("pkg/podset/selection.go",

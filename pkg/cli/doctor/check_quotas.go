@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/resources"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // grant is a quota and whose it is.
@@ -118,7 +118,7 @@ func (f *Facts) aboveNodes(name corev1.ResourceName, flavors ...*kueue.ResourceF
 	if len(nodes) == 0 || promised.Cmp(have) <= 0 {
 		return nil
 	}
-	lowered, enough := f.lowered(name, grants, resources.ResourceValue(name, have))
+	lowered, enough := f.lowered(name, grants, kueuelib.ResourceValue(name, have))
 	advice := "If nothing scales nodes up, lower them in proportion, to what is reserved at the least:"
 	if !enough {
 		advice = "What is reserved, or the number of queues, is more than the nodes have: add nodes, or take quota from queues that nobody uses. As far as it goes:"

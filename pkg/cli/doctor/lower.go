@@ -7,7 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/resources"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // lowered returns what quotas would be that are together no more than there is, and whether
@@ -16,19 +17,19 @@ func (f *Facts) lowered(name corev1.ResourceName, grants []grant, have int64) (a
 	unit := unitOf(name)
 	var promised, rest int64
 	for _, g := range grants {
-		promised += resources.ResourceValue(name, g.Quota.NominalQuota)
+		promised += kueuelib.ResourceValue(name, g.Quota.NominalQuota)
 	}
 	least := make([]int64, len(grants))
 	rest = have
 	for i, g := range grants {
-		nominal := resources.ResourceValue(name, g.Quota.NominalQuota)
+		nominal := kueuelib.ResourceValue(name, g.Quota.NominalQuota)
 		least[i] = min(nominal, max(unit, f.reserved(g)))
 		share := int64(float64(nominal)*float64(have)/float64(promised)) / unit * unit
 		amounts = append(amounts, max(share, least[i]))
 		rest -= amounts[i]
 	}
 	for i, g := range grants { // what rounding left
-		if rest >= unit && amounts[i]+unit <= resources.ResourceValue(name, g.Quota.NominalQuota) {
+		if rest >= unit && amounts[i]+unit <= kueuelib.ResourceValue(name, g.Quota.NominalQuota) {
 			amounts[i], rest = amounts[i]+unit, rest-unit
 		}
 	}
@@ -74,7 +75,7 @@ func (f *Facts) reserved(g grant) int64 {
 	for _, flavor := range cq.Status.FlavorsReservation {
 		at := slices.IndexFunc(flavor.Resources, func(r kueue.ResourceUsage) bool { return r.Name == g.Quota.Name })
 		if flavor.Name == g.Flavor && at >= 0 {
-			return resources.ResourceValue(g.Quota.Name, flavor.Resources[at].Total)
+			return kueuelib.ResourceValue(g.Quota.Name, flavor.Resources[at].Total)
 		}
 	}
 	return 0
@@ -82,7 +83,7 @@ func (f *Facts) reserved(g grant) int64 {
 
 // lowerCommands set quotas to amounts, where they differ.
 func lowerCommands(name corev1.ResourceName, grants []grant, amounts []int64) []string {
-	format := resources.NewResourceFormatter()
+	format := kueuelib.NewResourceFormatter()
 	var commands []string
 	for i, g := range grants {
 		if amount := format.ResourceQuantity(name, amounts[i]); amount.Cmp(g.Quota.NominalQuota) != 0 {

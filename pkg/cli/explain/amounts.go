@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/resources"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
@@ -21,7 +20,7 @@ func requestsOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
 	pod := ps.Template.Spec.DeepCopy()
 	kueuelib.UseLimitsAsMissingRequests(pod)
 	requests := map[corev1.ResourceName]int64{}
-	for name, amount := range resources.ToMap(resources.NewRequestsFromPodSpec(pod)) {
+	for name, amount := range kueuelib.ByResource(kueuelib.RequestsOf(pod)) {
 		if amount > 0 {
 			requests[name] = amount * int64(ps.Count)
 		}
@@ -31,7 +30,7 @@ func requestsOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
 
 // number is an amount as kubectl prints it: 16, 500m, 64Gi.
 func number(name corev1.ResourceName, amount int64) string {
-	q := resources.NewResourceFormatter().ResourceQuantity(name, amount)
+	q := kueuelib.NewResourceFormatter().ResourceQuantity(name, amount)
 	return q.String()
 }
 

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/resources"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 )
@@ -74,22 +74,22 @@ const (
 
 // free and most give what a ClusterQueue can have of a resource in a flavor now, and if
 // nobody else had anything; zero where Kueue would not use the ClusterQueue at all.
-func free(s *scheduler.Snapshot, cq string, at resources.FlavorResource) resources.Amount {
+func free(s *scheduler.Snapshot, cq string, at kueuelib.FlavorResource) kueuelib.Amount {
 	if queue := s.ClusterQueue(kueue.ClusterQueueReference(cq)); queue != nil {
 		return queue.Available(at)
 	}
-	return resources.NewAmount(0)
+	return kueuelib.NewAmount(0)
 }
 
-func most(s *scheduler.Snapshot, cq string, at resources.FlavorResource) resources.Amount {
+func most(s *scheduler.Snapshot, cq string, at kueuelib.FlavorResource) kueuelib.Amount {
 	if queue := s.ClusterQueue(kueue.ClusterQueueReference(cq)); queue != nil {
 		return queue.PotentialAvailable(at)
 	}
-	return resources.NewAmount(0)
+	return kueuelib.NewAmount(0)
 }
 
 // quotaFor returns what the ClusterQueue's spec says of a resource in a flavor, or nil.
-func quotaFor(cq *kueue.ClusterQueue, at resources.FlavorResource) *kueue.ResourceQuota {
+func quotaFor(cq *kueue.ClusterQueue, at kueuelib.FlavorResource) *kueue.ResourceQuota {
 	for grant := range inventory.Grants(cq.Spec.ResourceGroups) {
 		if grant.Flavor == at.Flavor && grant.Quota.Name == at.Resource {
 			return grant.Quota

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/resources"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
@@ -178,7 +177,7 @@ func queueOf(f *Facts) *Queue {
 
 func podSetOf(ps *kueue.PodSet) PodSet {
 	out := PodSet{Name: string(ps.Name), Pods: ps.Count, PerPod: corev1.ResourceList{}}
-	format := resources.NewResourceFormatter()
+	format := kueuelib.NewResourceFormatter()
 	for name, amount := range requestsOf(ps) {
 		out.PerPod[name] = format.ResourceQuantity(name, amount/int64(max(1, ps.Count)))
 	}

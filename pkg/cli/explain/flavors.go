@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/resources"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Verdict says what a flavor can do for a PodSet.
@@ -56,7 +56,7 @@ func Flavors(f *Facts) []Verdict {
 	if cq == nil {
 		return nil
 	}
-	a := &assigner{Facts: f, cq: cq, taken: map[resources.FlavorResource]resources.Amount{}}
+	a := &assigner{Facts: f, cq: cq, taken: map[kueuelib.FlavorResource]kueuelib.Amount{}}
 	var verdicts []Verdict
 	for i := range f.PodSets {
 		verdicts = append(verdicts, a.podSet(&f.PodSets[i])...)
@@ -69,7 +69,7 @@ func Flavors(f *Facts) []Verdict {
 type assigner struct {
 	*Facts
 	cq    *kueue.ClusterQueue
-	taken map[resources.FlavorResource]resources.Amount
+	taken map[kueuelib.FlavorResource]kueuelib.Amount
 }
 
 func (a *assigner) podSet(ps *kueue.PodSet) []Verdict {
@@ -131,7 +131,7 @@ func (a *assigner) take(verdicts []Verdict) {
 		return
 	}
 	for _, amount := range verdicts[first].Amounts {
-		at := resources.FlavorResource{Flavor: kueue.ResourceFlavorReference(verdicts[first].Flavor), Resource: amount.Resource}
+		at := kueuelib.FlavorResource{Flavor: kueue.ResourceFlavorReference(verdicts[first].Flavor), Resource: amount.Resource}
 		a.taken[at] = a.taken[at].AddInt64(amount.Requested)
 	}
 }
@@ -141,7 +141,7 @@ func (a *assigner) take(verdicts []Verdict) {
 func (a *assigner) verdict(ps *kueue.PodSet, name kueue.ResourceFlavorReference, wanted map[corev1.ResourceName]int64) Verdict {
 	v := Verdict{PodSet: string(ps.Name), Flavor: string(name), Assigned: a.assigned(ps, name)}
 	for _, resource := range sortedResources(wanted) {
-		amount, reason := a.quota(resources.FlavorResource{Flavor: name, Resource: resource}, wanted[resource])
+		amount, reason := a.quota(kueuelib.FlavorResource{Flavor: name, Resource: resource}, wanted[resource])
 		v.Amounts = append(v.Amounts, amount)
 		if reason != nil {
 			v.Reasons = append(v.Reasons, *reason)
@@ -189,11 +189,11 @@ func (a *assigner) assigned(ps *kueue.PodSet, flavor kueue.ResourceFlavorReferen
 
 // quota compares what is requested with what there is. Without a look at the Workloads
 // nobody can tell what is free, only what there could be.
-func (a *assigner) quota(at resources.FlavorResource, requested int64) (Amount, *Reason) {
+func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *Reason) {
 	name, spec := a.cq.Name, quotaFor(a.cq, at)
 	amount := Amount{Resource: at.Resource, Requested: requested}
 	if spec != nil {
-		amount.Quota = resources.ResourceValue(at.Resource, spec.NominalQuota)
+		amount.Quota = kueuelib.ResourceValue(at.Resource, spec.NominalQuota)
 	}
 	if a.Cluster.now.ClusterQueue(kueue.ClusterQueueReference(name)) == nil {
 		return amount, nil // Inactive: StateOf says why.
@@ -296,7 +296,7 @@ func tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
 }
 
 func amountOf(node *corev1.Node, name corev1.ResourceName) int64 {
-	return resources.ResourceValue(name, node.Status.Allocatable[name])
+	return kueuelib.ResourceValue(name, node.Status.Allocatable[name])
 }
 
 // matches reports whether a pod's node selector and required affinity take a node with

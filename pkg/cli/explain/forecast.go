@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueuepriority "sigs.k8s.io/kueue/pkg/util/priority"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -158,7 +157,7 @@ func (f *Facts) behind(d *scheduler.Decision) *State {
 }
 
 func frontText(wl *kueue.Workload) string {
-	return fmt.Sprintf("%s (priority %d)", nameOf(wl), kueuepriority.Priority(wl))
+	return fmt.Sprintf("%s (priority %d)", nameOf(wl), kueuelib.Priority(wl))
 }
 
 // preempts lists whom a decision stops.
@@ -170,7 +169,7 @@ func (f *Facts) preempts(d *scheduler.Decision) []Preempted {
 	for _, v := range d.Victims {
 		all = append(all, Preempted{
 			Job: nameOf(v.Workload), ClusterQueue: string(v.ClusterQueue),
-			Priority: kueuepriority.Priority(v.Workload), Reason: v.Reason,
+			Priority: kueuelib.Priority(v.Workload), Reason: v.Reason,
 		})
 	}
 	return all

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/resources"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Code says why a flavor is skipped.
@@ -174,7 +175,7 @@ func neverRoom(flavor string, ps *kueue.PodSet, why, instead string) Reason {
 	return r
 }
 
-func tooMuch(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amount) Reason {
+func tooMuch(cq *kueue.ClusterQueue, at kueuelib.FlavorResource, a Amount) Reason {
 	message := fmt.Sprintf("ClusterQueue %s has %s at the most", cq.Name, quantity(at.Resource, a.Max))
 	if a.Max == 0 {
 		message = fmt.Sprintf("ClusterQueue %s has no quota of it for %s", cq.Name, at.Resource)
@@ -185,8 +186,8 @@ func tooMuch(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amount) Reas
 	}
 }
 
-func borrowingLimit(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amount, spec *kueue.ResourceQuota, lasting bool) Reason {
-	limit := resources.ResourceValue(at.Resource, ptr.Deref(spec.BorrowingLimit, spec.NominalQuota))
+func borrowingLimit(cq *kueue.ClusterQueue, at kueuelib.FlavorResource, a Amount, spec *kueue.ResourceQuota, lasting bool) Reason {
+	limit := kueuelib.ResourceValue(at.Resource, ptr.Deref(spec.BorrowingLimit, spec.NominalQuota))
 	r := Reason{Code: Borrowing, Lasting: lasting,
 		Message: fmt.Sprintf("ClusterQueue %s has %s of its own and may borrow no more than %s, though cohort %s has more",
 			cq.Name, quantity(at.Resource, a.Quota), quantity(at.Resource, limit), cq.Spec.CohortName),
@@ -198,7 +199,7 @@ func borrowingLimit(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amoun
 	return r
 }
 
-func quotaInUse(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amount) Reason {
+func quotaInUse(cq *kueue.ClusterQueue, at kueuelib.FlavorResource, a Amount) Reason {
 	return Reason{Code: InUse,
 		Message: fmt.Sprintf("%s of %s are free", number(at.Resource, ptr.Deref(a.Free, 0)), quantity(at.Resource, a.Max)),
 		Remedy:  quotaRemedy(cq),

@@ -9,7 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/resources"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
@@ -120,7 +119,7 @@ func (a *assigner) noPlacement(s *scheduler.Snapshot, ps *kueue.PodSet, flavor *
 	kueuelib.UseLimitsAsMissingRequests(spec)
 	failure := queue.FindTopologyAssignmentsForWorkload(logr.NewContext(context.Background(), logr.Discard()), scheduler.TopologyRequests{name: {{
 		PodSet: ps, Count: ps.Count, Flavor: name, Implied: !kueuelib.IsExplicitlyRequestingTopology(*ps),
-		SinglePodRequests: resources.NewRequestsFromPodSpec(spec),
+		SinglePodRequests: kueuelib.RequestsOf(spec),
 	}}}).Failure()
 	if failure == nil {
 		return ""

@@ -13,8 +13,6 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/resources"
-	"sigs.k8s.io/kueue/pkg/util/taints"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
@@ -60,7 +58,7 @@ func (i *Inventory) Demand(flavor *kueue.ResourceFlavor, name corev1.ResourceNam
 			}
 		}
 	}
-	return resources.NewResourceFormatter().ResourceQuantity(name, sum)
+	return kueuelib.NewResourceFormatter().ResourceQuantity(name, sum)
 }
 
 // requestsOf returns what each PodSet asks for.
@@ -104,7 +102,7 @@ func Refuses(flavor *kueue.ResourceFlavor, pod *corev1.PodSpec) string {
 // Untolerated returns the first taint that keeps pods with these tolerations from being
 // scheduled, or nil.
 func Untolerated(all []corev1.Taint, tolerations []corev1.Toleration) *corev1.Taint {
-	if taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), all, tolerations, taints.IsSchedulingTaint, true); found {
+	if taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), all, tolerations, kueuelib.IsSchedulingTaint, true); found {
 		return &taint
 	}
 	return nil

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/resources"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
@@ -69,7 +69,7 @@ func quotaOf(cq *kueue.ClusterQueue, grant Grant, snapshot *scheduler.Snapshot) 
 		return quota
 	}
 	quota.Active = true
-	available := seen.Available(resources.FlavorResource{Flavor: flavor, Resource: spec.Name})
+	available := seen.Available(kueuelib.FlavorResource{Flavor: flavor, Resource: spec.Name})
 	quota.Free = amount(spec.Name, available)
 	quota.Lent = lent(quota)
 	return quota
@@ -92,8 +92,8 @@ func atLeastZero(q resource.Quantity) resource.Quantity {
 
 // amount puts an amount of Kueue's, which may be below zero after quota was taken away,
 // into units.
-func amount(name corev1.ResourceName, a resources.Amount) resource.Quantity {
-	return resources.NewResourceFormatter().ResourceQuantity(name, max(0, a.Int64()))
+func amount(name corev1.ResourceName, a kueuelib.Amount) resource.Quantity {
+	return kueuelib.NewResourceFormatter().ResourceQuantity(name, max(0, a.Int64()))
 }
 
 func usage(of []kueue.FlavorUsage, flavor kueue.ResourceFlavorReference, name corev1.ResourceName) kueue.ResourceUsage {

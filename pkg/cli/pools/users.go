@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/resources"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -79,7 +78,7 @@ func usersOf(i *inventory.Inventory, quota inventory.Quota, users map[types.UID]
 		}
 	}
 	var all []User
-	format := resources.NewResourceFormatter()
+	format := kueuelib.NewResourceFormatter()
 	for h, sum := range sums {
 		all = append(all, User{Namespace: h.namespace, Name: h.name, Reserved: format.ResourceQuantity(quota.Resource, sum)})
 	}

@@ -6,7 +6,8 @@ import (
 	"fmt"
 
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-	"sigs.k8s.io/kueue/pkg/util/api"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Reasons and actions of our own events on TrainJobs; Kueue's jobframework adds
@@ -56,7 +57,7 @@ const (
 
 // Truncate keeps a message within what the events API takes.
 func Truncate(message string) string {
-	return api.TruncateEventMessage(message)
+	return kueuelib.TruncateEvent(message)
 }
 
 // Count returns a number of things in words: 1 pod, 2 pods.
