@@ -31,7 +31,7 @@ var mutants = slices.Concat(
 			Search: "SubGroup(ptr.To(jobsetapi.JobIndexKey), ptr.To(rj.Replicas)).\n", Replace: "SubGroup(nil, nil).\n"},
 		mutant{Breaks: "tolerations are there twice", Test: "TestPlaceKeepsTheFirstTolerationSeconds",
 			Search:  "if !slices.ContainsFunc(have, func(h corev1.Toleration) bool { return kueuelib.SameToleration(h, t) }) {",
-			Replace: "if len(more) > 0 || tolerations.Equal(t, t) {"},
+			Replace: "if len(more) > 0 || kueuelib.SameToleration(t, t) {"},
 	),
 	in("pkg/podset/selection.go",
 		mutant{Breaks: "a waiting job keeps the node selector that its user changed", Test: "TestSameSelection",
