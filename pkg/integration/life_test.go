@@ -127,7 +127,7 @@ func (l *life) others(what string) { fmt.Fprintln(&l.told, what) }
 
 // writes notes a write of the manager.
 func (l *life) writes(verb string, obj client.Object, what string) {
-	kind := strings.TrimPrefix(fmt.Sprintf("%T", obj)[strings.Index(fmt.Sprintf("%T", obj), "."):], ".")
+	_, kind, _ := strings.Cut(fmt.Sprintf("%T", obj), ".")
 	fmt.Fprintln(&l.told, strings.TrimRight(fmt.Sprintf("  manager %s %s%s", verb, kind, what), " "))
 }
 

@@ -116,7 +116,7 @@ func (j *job) reconcile(ctx context.Context) (ctrl.Result, error) {
 		v.err = firstError(j.prepared.err, v.err)
 		v.add(j.prepared.again, gateEarly(ctx, j))
 	} else {
-		tellStart(ctx, j)
+		tellStart(j)
 		again, err := ensure(ctx, j)
 		v.err = firstError(err, v.err)
 		v.add(again, nil)
@@ -170,7 +170,7 @@ func handle(ctx context.Context, j *job, decided error) error {
 }
 
 // tellStart says where a job was sent that this reconcile started.
-func tellStart(ctx context.Context, j *job) {
+func tellStart(j *job) {
 	if j.start.message == "" || j.IsSuspended() {
 		return
 	}
