@@ -109,7 +109,7 @@ func (j *job) mayBeMadeAgain() time.Duration {
 	if j.ManagedExternally() || !j.IsSuspended() || trainerAgrees(j) {
 		return 0
 	}
-	return max(0, time.Until(j.record.ended.heldSince().Add(podsleft.ResumeGrace)))
+	return max(0, j.record.ended.heldSince().Add(podsleft.ResumeGrace).Sub(j.view.At))
 }
 
 // finishedSince returns when Trainer reported the end of the job.

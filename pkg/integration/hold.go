@@ -19,7 +19,25 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 )
 
-// ensureHeld puts Kueue's finalizer back on the Workload of a job that goes on, and reports whether one was missing.
+// ensureHeldWaiting is ensureHeld for a job that may be started next: not before its Workload is held.
+func (j *job) ensureHeldWaiting(ctx context.Context) outcome {
+	if !j.IsSuspended() {
+		return outcome{}
+	}
+	changed, err := j.ensureHeld(ctx)
+	return outcome{done: changed, again: retrySlowly, err: err}
+}
+
+// ensureHeldRunning is ensureHeld for a job that runs, which must not be kept from being stopped.
+func (j *job) ensureHeldRunning(ctx context.Context) error {
+	if j.IsSuspended() {
+		return nil
+	}
+	_, err := j.ensureHeld(ctx)
+	return err
+}
+
+// ensureHeld puts Kueue's finalizer back on the Workload of a job that goes on, and reports whether it changed one.
 // Whoever uninstalls the manager takes it off, and MultiKueue makes Workloads without; then the quota of a job that is
 // deleted would go before its pods. A copy that MultiKueue made has ours as well: MultiKueue takes
 // Kueue's off. One that was evicted and has no quota loses ours: MultiKueue deletes it to dispatch the job to another

@@ -107,11 +107,11 @@ func (j *job) prepare(ctx context.Context) outcome {
 	if o := j.awaitPodsOfFormer(ctx); o.ends() {
 		return o
 	}
-	if changed, err := j.ensureHeld(ctx); changed || err != nil {
-		return done(err)
-	}
 	j.pods().NoteResumed(&j.TrainJob)
 	j.keepEnded()
+	if o := j.ensureHeldWaiting(ctx); o.ends() {
+		return o
+	}
 	if j.TrainJob.Finished() {
 		j.record.run = run{}
 		return j.finish(ctx)

@@ -107,6 +107,14 @@ func newLife(t *testing.T) *life {
 			l.writes("patches", obj, changedBy(t, obj, p))
 			return c.Patch(ctx, obj, p, opts...)
 		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			l.writes("deletes", obj, "")
+			return c.Delete(ctx, obj, opts...)
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+			l.writes("updates", obj, " "+sub)
+			return c.SubResource(sub).Update(ctx, obj, opts...)
+		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			l.writes("patches", obj, l.conditions(obj))
 			return c.SubResource(sub).Patch(ctx, obj, p, opts...)
@@ -134,11 +142,14 @@ func (l *life) writes(verb string, obj client.Object, what string) {
 // looks has the manager look until it would write no more.
 func (l *life) looks() {
 	l.t.Helper()
-	for before := -1; before != l.told.Len(); {
-		before = l.told.Len()
-		res, err := l.r.Reconcile(l.t.Context(), ctrl.Request{NamespacedName: l.key})
-		l.t.Log(res, err)
+	for range 10 {
+		before := l.told.Len()
+		expect.Must(l.r.Reconcile(l.t.Context(), ctrl.Request{NamespacedName: l.key}))(l.t)
+		if before == l.told.Len() {
+			return
+		}
 	}
+	l.t.Fatalf("It writes again and again:\n%s", l.told.String())
 }
 
 // changedBy names what a patch changes.

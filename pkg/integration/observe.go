@@ -42,9 +42,6 @@ func (e *environment) observe(ctx context.Context, key types.NamespacedName) (*j
 		return nil, err
 	}
 	j.record = e.records.of(key, j.UID)
-	if err := j.observeNamespace(ctx); err != nil {
-		return nil, err
-	}
 	return j, nil
 }
 
@@ -99,7 +96,8 @@ func (j *job) logging(ctx context.Context) context.Context {
 	return ctrl.LoggerInto(ctx, log)
 }
 
-// frozen is the client of jobframework: it has the job and its Workloads as this reconcile observed them.
+// frozen is the client of jobframework: it has the job and its Workloads as this reconcile observed them. A prebuilt
+// Workload that has no owner yet is none of these.
 type frozen struct {
 	client.Client
 	job *job
@@ -107,14 +105,24 @@ type frozen struct {
 
 // Get implements client.Reader.
 func (f frozen) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if _, is := obj.(*trainjob.TrainJob); !is || key != f.job.key {
-		return f.Client.Get(ctx, key, obj, opts...)
+	switch into := obj.(type) {
+	case *trainjob.TrainJob:
+		if key == f.job.key && f.job.UID == "" {
+			return apierrors.NewNotFound(jobclient.Resource, key.Name)
+		}
+		if into == &f.job.TrainJob {
+			// Whatever was changed of this view before stays.
+			return nil
+		}
+	case *kueue.Workload:
+		for i := range f.job.view.Workloads {
+			if known := &f.job.view.Workloads[i]; client.ObjectKeyFromObject(known) == key {
+				known.DeepCopyInto(into)
+				return nil
+			}
+		}
 	}
-	if f.job.UID == "" {
-		return apierrors.NewNotFound(jobclient.Resource, key.Name)
-	}
-	// jobframework has the object from the job itself.
-	return nil
+	return f.Client.Get(ctx, key, obj, opts...)
 }
 
 // List implements client.Reader.
@@ -135,5 +143,5 @@ func (f frozen) asksForWorkloads(opts []client.ListOption) bool {
 	var asked, own client.ListOptions
 	asked.ApplyOptions(opts)
 	own.ApplyOptions([]client.ListOption{client.InNamespace(f.job.key.Namespace), jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, f.job.key.Name)})
-	return asked.Namespace == own.Namespace && asked.FieldSelector != nil && asked.FieldSelector.String() == own.FieldSelector.String()
+	return asked.Namespace == own.Namespace && asked.LabelSelector == nil && asked.FieldSelector != nil && asked.FieldSelector.String() == own.FieldSelector.String()
 }

@@ -7,10 +7,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -46,6 +50,40 @@ func TestJobThatWasGoneIsNotFound(t *testing.T) {
 }
 
 var inNamespace = client.InNamespace(jobKey.Namespace)
+
+// jobframework reads a prebuilt Workload by its name.
+func TestJobframeworkHasThePrebuiltWorkloadAsObserved(t *testing.T) {
+	stored, _ := suspendedJob()
+	r, _ := newReconciler(t, stored, inttest.WorkloadOf(stored))
+	j := expect.Must(r.env.observe(t.Context(), jobKey))(t)
+	wl := theWorkload(t, r.env.client)
+	changeWorkload(t, r.env.client, evicted)
+	other := inttest.WorkloadOf(inttest.Job("other"))
+	other.Namespace = jobKey.Namespace
+	expect.NoError(t, r.env.client.Create(t.Context(), other))
+
+	client := frozen{r.env.client, j}
+	inttest.Reload(t, client, wl)
+	expect.That(t, !kueuelib.IsEvicted(wl), "jobframework sees an eviction that the reconcile did not")
+	inttest.Reload(t, client, other)
+}
+
+// A copy that was evicted has lost our finalizer; a run without it would leave no quota for its pods.
+func TestWorkloadIsHeldBeforeItsJobStarts(t *testing.T) {
+	stored, js := suspendedJob()
+	r, _ := newReconciler(t, stored, js)
+	r.env.Defaults = podsets.FixedDefaults(servedDefaults(t))
+	reconcileOnce(t, r)
+	changeWorkload(t, r.env.client, func(wl *kueue.Workload) {
+		giveQuota(wl)
+		wl.Labels, wl.Finalizers = map[string]string{kueue.MultiKueueOriginLabel: "manager"}, []string{kueue.ResourceInUseFinalizerName}
+	})
+	_, job := reconcileOnce(t, r)
+	expect.That(t, job.Suspended() && controllerutil.ContainsFinalizer(theWorkload(t, r.env.client), remainder.Finalizer),
+		"The first look starts the job: %t; finalizers %v", !job.Suspended(), theWorkload(t, r.env.client).Finalizers)
+	_, job = reconcileOnce(t, r)
+	expect.That(t, !job.Suspended(), "The next look does not start the job")
+}
 
 // There may be records of ten thousands of TrainJobs.
 func TestRecordsAreKeptForWhatTheySay(t *testing.T) {

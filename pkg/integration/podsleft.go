@@ -146,7 +146,7 @@ func (j *job) mayRunYet() time.Duration {
 			// A finalizer keeps the job, and so nobody deletes its Workload.
 			since = deleted.Time
 		}
-		return max(0, time.Until(since.Add(podsleft.ResumeGrace)))
+		return max(0, since.Add(podsleft.ResumeGrace).Sub(j.view.At))
 	}
 	return 0
 }

@@ -22,8 +22,9 @@ import (
 
 // notYet keeps a waiting TrainJob without a Workload from its queue while it is too early.
 func (j *job) notYet(ctx context.Context) outcome {
-	if err := j.releaseFormer(ctx); err != nil {
-		return outcome{done: true, unqueued: true, err: err}
+	if released, err := j.releaseFormer(ctx); released || err != nil {
+		// jobframework would still see it.
+		return outcome{done: true, unqueued: true, again: retrySoon, err: err}
 	}
 	if held := j.record.start.heldBack(&j.TrainJob, j.env.Field); held > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Held TrainJob back from its queue", "reason", jobevents.ReasonCannotStart, "retryAfter", held)
@@ -38,8 +39,9 @@ func (j *job) notYet(ctx context.Context) outcome {
 }
 
 // releaseFormer takes the finalizer off what a deleted job of the same name left behind,
-// and with it the quota. jobframework would do it, but it does not see a job that is too early.
-func (j *job) releaseFormer(ctx context.Context) error {
+// and with it the quota, and reports whether there was any. jobframework would do it, but it does not see a job that is
+// too early.
+func (j *job) releaseFormer(ctx context.Context) (released bool, err error) {
 	all := j.view.Workloads
 	for i := range all {
 		owner := state.ControllerOfKind(&all[i], trainjob.GVK.Kind)
@@ -48,11 +50,12 @@ func (j *job) releaseFormer(ctx context.Context) error {
 		}
 		j.env.leaves(all[i].UID)
 		if err := kueuelib.RemoveFinalizer(ctx, j.env.client, all[i].DeepCopy()); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
+			return true, fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
 		}
+		released = true
 		ctrl.LoggerFrom(ctx).Info("Released the Workload of a former TrainJob", "formerWorkload", klog.KObj(&all[i]))
 	}
-	return nil
+	return released, nil
 }
 
 // awaitChildJobs keeps a TrainJob from its queue until what is made of it is there:

@@ -88,8 +88,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // ensures what neither jobframework nor Trainer would see to.
 func (j *job) reconcile(ctx context.Context) (ctrl.Result, error) {
 	held, err := j.releaseCopies(ctx)
+	if err == nil {
+		err = j.observeNamespace(ctx)
+	}
 	if err != nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{RequeueAfter: held}, err
 	}
 	if alone, err := leaveAlone(ctx, j); alone || err != nil {
 		return ctrl.Result{RequeueAfter: held}, err
@@ -182,7 +185,7 @@ func tellStart(j *job) {
 
 // ensure keeps the job as its admission has it. It returns when to look again, 0 for never.
 func ensure(ctx context.Context, j *job) (time.Duration, error) {
-	if err := firstError(ensureEnded(ctx, j), ensurePlaced(ctx, j), ensureWithinQuota(ctx, j)); err != nil {
+	if err := firstError(j.ensureHeldRunning(ctx), ensureEnded(ctx, j), ensurePlaced(ctx, j), ensureWithinQuota(ctx, j)); err != nil {
 		return 0, err
 	}
 	dispatch, errDispatch := ensureDispatched(ctx, j)

@@ -55,6 +55,7 @@ func TestStandAsideComesBackForWorkloadsLeft(t *testing.T) {
 			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 			again := result.RequeueAfter > 0
 			expect.That(t, err == nil && again == tc.again, "Comes again: %t (%v), want %t", again, err, tc.again)
+			expect.Same(t, "Unexpected number of records", 0, len(r.env.records.byName))
 		})
 	}
 }

@@ -99,6 +99,7 @@ func TestLeaveAlone(t *testing.T) {
 			}
 			r.env.queues = queues.New(r.env.client, live, testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = selector }))
 			j := expect.Must(r.env.observe(t.Context(), jobKey))(t)
+			expect.NoError(t, j.observeNamespace(t.Context()))
 			alone := expect.Must(leaveAlone(t.Context(), j))(t)
 			expect.Same(t, "It is left alone", tc.alone, alone)
 			expect.Same(t, "Unexpected number of looks at the namespace", tc.asked, asked)

@@ -129,7 +129,7 @@ func TestOvertaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
 			job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true), RuntimePatches: tc.patches}}
-			pods := Pods{Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
+			pods := Pods{View: state.View{At: time.Now()}, Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
 			expect.Same(t, "Unexpected overtaken", tc.want, pods.MayStillResume(job, js) > 0)
 		})
 	}

@@ -27,7 +27,7 @@ func (p Pods) resumeGrace(job *trainjob.TrainJob) time.Duration {
 			stopped = written
 		}
 	}
-	return max(0, time.Until(stopped.Add(ResumeGrace)))
+	return max(0, stopped.Add(ResumeGrace).Sub(p.View.At))
 }
 
 // NoteResumed takes note of a JobSet that runs and has a child Job that does, by the word of the Job controller:
@@ -55,5 +55,5 @@ func (p Pods) MayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.
 		written = p.Expectations.WroteBy(job)
 	}
 	// Trainer's webhook stamped the entry when the gate was written, by its own clock.
-	return min(ResumeGrace, max(0, time.Until(written.Add(ResumeGrace))))
+	return min(ResumeGrace, max(0, written.Add(ResumeGrace).Sub(p.View.At)))
 }

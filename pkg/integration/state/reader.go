@@ -5,6 +5,7 @@ package state
 import (
 	"context"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,8 @@ import (
 // View is what the caches had of the TrainJobs of a name: of the one that has it now and of those that had it
 // before. Its objects are those of the caches, to be read only.
 type View struct {
+	// At is from when it is: what is waited for has to be over by then.
+	At time.Time
 	// Workloads are those of TrainJobs of this name.
 	Workloads []kueue.Workload
 	// Jobs are those of JobSets of this name.
@@ -32,6 +35,7 @@ type View struct {
 // Observe reads what there is of the TrainJobs of a name. The JobSet comes last: what it has resumed may have Jobs that
 // run, and where these were read later, one that is suspended may be the one that had them run.
 func Observe(ctx context.Context, cached client.Reader, name types.NamespacedName) (View, error) {
+	at := time.Now()
 	workloads, err := Workloads(ctx, cached, name)
 	if err != nil {
 		return View{}, err
@@ -41,7 +45,7 @@ func Observe(ctx context.Context, cached client.Reader, name types.NamespacedNam
 		return View{}, err
 	}
 	js, err := jobSetOf(ctx, cached, name)
-	return View{Workloads: workloads, Jobs: jobs, JobSet: js}, err
+	return View{At: at, Workloads: workloads, Jobs: jobs, JobSet: js}, err
 }
 
 // Workloads lists the Workloads of TrainJobs of a name, to be read only.
