@@ -17,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 )
 
 // decidedPriority is above that of everything else, which is 0 or less.
@@ -50,12 +51,13 @@ func decidedFirst(h handler.EventHandler) handler.EventHandler {
 	}
 }
 
-// decided reports whether the job of a Workload may run since this event, or may not any more, or whether the Workload is
-// deleted: MultiKueue takes an evicted one that stays in one worker cluster for an eviction in the next.
+// decided reports whether the job of a Workload may run since this event, or may not any more, or whether a copy that
+// MultiKueue made is deleted: MultiKueue takes an evicted one that stays in one worker cluster for an eviction in the next.
 func decided(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*kueue.Workload)
 	after, okAfter := e.ObjectNew.(*kueue.Workload)
-	return ok && okAfter && (state.MayRun(before) != state.MayRun(after) || before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero())
+	return ok && okAfter && (state.MayRun(before) != state.MayRun(after) ||
+		before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero() && remainder.OfCopy(after))
 }
 
 // checked reports whether an admission check says something else since this event. Kueue takes

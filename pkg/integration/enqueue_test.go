@@ -29,6 +29,7 @@ func TestDecidedFirst(t *testing.T) {
 	workload := func(changes ...func(*kueue.Workload)) *kueue.Workload {
 		return inttest.WorkloadOf(inttest.Job("uid"), append([]func(*kueue.Workload){func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(true) }}, changes...)...)
 	}
+	copied := func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }
 	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) }
 	admitted, ready := inttest.Is(kueue.WorkloadAdmitted, ""), inttest.Is(kueue.WorkloadPodsReady, "")
 	tests := map[string]struct {
@@ -38,7 +39,8 @@ func TestDecidedFirst(t *testing.T) {
 		"an admission":      {before: workload(), after: workload(admitted), want: "llm"},
 		"an eviction":       {before: workload(admitted), after: workload(admitted, evicted), want: "llm"},
 		"a deactivation":    {before: workload(admitted), after: workload(admitted, inttest.Deactivated), want: "llm"},
-		"a deletion":        {before: workload(admitted), after: workload(admitted, deleted), want: "llm"},
+		"a copy's deletion": {before: workload(admitted, copied), after: workload(admitted, copied, deleted), want: "llm"},
+		"a user's deletion": {before: workload(admitted), after: workload(admitted, deleted), want: "earlier"},
 		"pods that are up":  {before: workload(admitted), after: workload(admitted, ready), want: "earlier"},
 		"a pending message": {before: workload(), after: workload(ready), want: "earlier"},
 	}

@@ -19,22 +19,14 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 )
 
-// ensureHeldWaiting is ensureHeld for a job that may be started next: not before its Workload is held.
-func (j *job) ensureHeldWaiting(ctx context.Context) outcome {
-	if !j.IsSuspended() {
+// ensureHeldBeforeStart is ensureHeld for a job that may be started next: not before its Workload is held. A stop
+// waits for nothing.
+func (j *job) ensureHeldBeforeStart(ctx context.Context) outcome {
+	if wl := j.unfinishedWorkload(); !j.IsSuspended() || wl == nil || !state.MayRun(wl) {
 		return outcome{}
 	}
 	changed, err := j.ensureHeld(ctx)
 	return outcome{done: changed, again: retrySlowly, err: err}
-}
-
-// ensureHeldRunning is ensureHeld for a job that runs, which must not be kept from being stopped.
-func (j *job) ensureHeldRunning(ctx context.Context) error {
-	if j.IsSuspended() {
-		return nil
-	}
-	_, err := j.ensureHeld(ctx)
-	return err
 }
 
 // ensureHeld puts Kueue's finalizer back on the Workload of a job that goes on, and reports whether it changed one.

@@ -109,7 +109,7 @@ func (j *job) prepare(ctx context.Context) outcome {
 	}
 	j.pods().NoteResumed(&j.TrainJob)
 	j.keepEnded()
-	if o := j.ensureHeldWaiting(ctx); o.ends() {
+	if o := j.ensureHeldBeforeStart(ctx); o.ends() {
 		return o
 	}
 	if j.TrainJob.Finished() {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -161,6 +162,9 @@ func (j *job) deleteCopies(ctx context.Context, workloads []kueue.Workload) (tim
 	if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {
 		return recheckIn(j.DeletionTimestamp.Time), err
 	}
+	if wait := j.mayRunYet(); wait > 0 {
+		return wait, nil
+	}
 	for i := range workloads {
 		wl := &workloads[i]
 		// Of a finished one, MultiKueue has yet to read how the job ended.
@@ -221,14 +225,26 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 	left := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
 		return js == nil || pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID)
 	})
-	if left {
+	if left || err == nil && !copied && j.formerHasPods() {
 		ctrl.LoggerFrom(ctx).V(2).Info("Waited for pods of a former TrainJob")
 		return outcome{done: true, again: recheckIn(since), err: err}
+	}
+	if wait := j.mayRunYet(); err == nil && !copied && wait > 0 {
+		// Its JobSet is there, and Trainer or JobSet may have in hand what they saw of it.
+		return lookAgain(wait)
 	}
 	if copied && err == nil {
 		j.record.alone = true
 	}
 	return outcome{err: err}
+}
+
+// formerHasPods reports whether a Job of this name that is not the job's has pods, or may get some.
+func (j *job) formerHasPods() bool {
+	js := j.jobSet()
+	return slices.ContainsFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool {
+		return (js == nil || !metav1.IsControlledBy(&child, js)) && state.HasPods(child)
+	})
 }
 
 // madeOfFormer reports whether the caches have a JobSet or a Job of this name that is not the job's:

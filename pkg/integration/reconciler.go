@@ -185,7 +185,10 @@ func tellStart(j *job) {
 
 // ensure keeps the job as its admission has it. It returns when to look again, 0 for never.
 func ensure(ctx context.Context, j *job) (time.Duration, error) {
-	if err := firstError(j.ensureHeldRunning(ctx), ensureEnded(ctx, j), ensurePlaced(ctx, j), ensureWithinQuota(ctx, j)); err != nil {
+	if _, err := j.ensureHeld(ctx); err != nil {
+		return 0, err
+	}
+	if err := firstError(ensureEnded(ctx, j), ensurePlaced(ctx, j), ensureWithinQuota(ctx, j)); err != nil {
 		return 0, err
 	}
 	dispatch, errDispatch := ensureDispatched(ctx, j)

@@ -146,8 +146,11 @@ func (j *job) makeRemainder(ctx context.Context, wl *kueue.Workload) (time.Durat
 // its place, 0 when none is left and none comes.
 func (j *job) awaitLastPod(ctx context.Context, wl *kueue.Workload) (time.Duration, error) {
 	left, err := j.pods().AnyLeft(ctx, j.key)
-	if err != nil || !left {
+	if err != nil {
 		return 0, err
+	}
+	if !left {
+		return j.mayRunYet(), nil
 	}
 	return recheckIn(wl.DeletionTimestamp.Time), nil
 }

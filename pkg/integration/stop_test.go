@@ -9,6 +9,7 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -231,6 +233,47 @@ func TestPodOfFormerJobIsAwaited(t *testing.T) {
 			}
 			outcome := jobOf(t, r, stored).awaitPodsOfFormer(t.Context())
 			expect.That(t, outcome.err == nil && outcome.done && outcome.again > 0, "It does not wait: %+v", outcome)
+		})
+	}
+}
+
+// Of the former job no pod may be there yet: its JobSet was resumed a moment before it was deleted and made again.
+func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
+	for name, tc := range map[string]struct {
+		// suspended is whether its JobSet is, gone whether that is gone.
+		suspended, gone bool
+		// running is whether a Job of it runs.
+		running bool
+		// deleted is how long ago its Workload was.
+		deleted time.Duration
+		want    bool
+	}{
+		"its JobSet was resumed":                     {deleted: time.Hour, want: true},
+		"Trainer may have it in hand":                {suspended: true, deleted: time.Second, want: true},
+		"its JobSet is suspended":                    {suspended: true, deleted: time.Hour},
+		"its JobSet is gone":                         {gone: true, deleted: time.Second},
+		"its JobSet is gone, and a Job of it is not": {gone: true, running: true, deleted: time.Hour, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			former, stored := inttest.Job("former"), inttest.Job("uid")
+			former.Namespace, former.Name, stored.Namespace, stored.Name = jobKey.Namespace, jobKey.Name, jobKey.Namespace, jobKey.Name
+			stored.Labels, stored.Spec.Suspend = map[string]string{"kueue.x-k8s.io/queue-name": "q"}, new(true)
+			js, wl := inttest.JobSetOf(former, tc.suspended), inttest.WorkloadOf(former, inttest.Admitted)
+			objects := []client.Object{stored, wl}
+			if !tc.gone {
+				objects = append(objects, js)
+			}
+			if tc.running {
+				child := doneJob(js)
+				child.Status = batchv1.JobStatus{}
+				child.Spec.Template.Labels = map[string]string{kueueconstants.PodSetLabel: "node"}
+				objects = append(objects, child)
+			}
+			r, _ := newReconciler(t, objects...)
+			j := jobOf(t, r, stored)
+			j.view.Workloads[0].DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.deleted)))
+			outcome := j.awaitPodsOfFormer(t.Context())
+			expect.That(t, outcome.err == nil && outcome.done == tc.want && (outcome.again > 0) == tc.want, "awaitPodsOfFormer() = %+v, want it to wait: %t", outcome, tc.want)
 		})
 	}
 }

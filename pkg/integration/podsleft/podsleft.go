@@ -81,7 +81,7 @@ func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod
 // say. Of a Job that is gone its pods have Kueue's label, which the policies
 // let nobody copy.
 func (p Pods) strangeJobs(ctx context.Context, name types.NamespacedName, pods []corev1.Pod) (sets.Set[types.UID], error) {
-	jobs, counts := p.jobsNamed(name), p.counts(name)
+	jobs, counts := p.Jobs(name), p.counts(name)
 	strange, known := sets.New[types.UID](), sets.New[types.UID]()
 	for i := range jobs {
 		known.Insert(jobs[i].UID)
@@ -114,8 +114,8 @@ func holdsNode(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" || pod.DeletionTimestamp.IsZero() && !patch.HasAdmissionGate(pod.Spec.SchedulingGates)
 }
 
-// jobsNamed lists the Jobs of a TrainJob's JobSets, by the name of these.
-func (p Pods) jobsNamed(name types.NamespacedName) []batchv1.Job {
+// Jobs lists the Jobs of a TrainJob's JobSets, by the name of these.
+func (p Pods) Jobs(name types.NamespacedName) []batchv1.Job {
 	counts := p.counts(name)
 	return slices.DeleteFunc(slices.Clone(p.View.Jobs), func(child batchv1.Job) bool { return !counts(&child) })
 }
@@ -140,7 +140,7 @@ func (p Pods) counts(name types.NamespacedName) func(*batchv1.Job) bool {
 // AnyLeft reports whether a pod of the JobSets of this name may be there: by what the Jobs
 // say, which is cheap, and where they say no, by the API server.
 func (p Pods) AnyLeft(ctx context.Context, name types.NamespacedName) (bool, error) {
-	if slices.ContainsFunc(p.jobsNamed(name), state.HasPods) {
+	if slices.ContainsFunc(p.Jobs(name), state.HasPods) {
 		return true, nil
 	}
 	pods, err := p.Left(ctx, name)
@@ -157,7 +157,7 @@ func runsAgain(js *jobsetapi.JobSet) bool {
 // still come because some controller has not taken note of the suspension. It asks the API server
 // where JobSet has not said for long that the last pod is gone.
 func (p Pods) Active(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	if slices.ContainsFunc(p.jobsNamed(client.ObjectKeyFromObject(job)), state.HasPods) {
+	if slices.ContainsFunc(p.Jobs(client.ObjectKeyFromObject(job)), state.HasPods) {
 		return true, nil
 	}
 	js := p.View.JobSetOf(job)
