@@ -3,9 +3,11 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -48,16 +50,13 @@ type job struct {
 	// admission.
 	prepared outcome
 	start    start
-	// stale is set when this view of the job is older than our last write of it.
-	stale bool
 	// unmanaged is set in a namespace that Kueue does not manage: the job waits for nothing there, and has no gate.
 	unmanaged bool
 	// stopping is set when this reconcile suspended the job.
 	stopping bool
-	// classMissing is set for a job that names a priority class which is not there.
-	classMissing bool
-	// astray is set for a job of MultiKueue whose queue leads to no other cluster.
-	astray bool
+	// again is when to look again for what no event tells of: a priority class that is not there, a queue that leads to no
+	// other cluster. 0 is never.
+	again time.Duration
 	// described remembers the PodSets within this reconcile.
 	described []kueue.PodSet
 	// podsThere remembers within this reconcile whether pods may be there.
@@ -100,8 +99,7 @@ func (j *job) prepare(ctx context.Context) outcome {
 		return j.awaitPodsOfDeleted(ctx)
 	}
 	if !j.env.expectations.Satisfied(&j.TrainJob) {
-		j.stale = true
-		return done(nil)
+		return outcome{done: true, stale: true}
 	}
 	j.measureStopped()
 	if o := j.awaitPodsOfFormer(ctx); o.ends() {
@@ -205,7 +203,9 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
-	j.astray = errors.Is(err, queues.ErrNoOtherCluster)
+	if errors.Is(err, queues.ErrNoOtherCluster) {
+		j.again = cmp.Or(j.again, retryRoute)
+	}
 	if podsets.RuntimeMissing(err) || unfit(err) {
 		// The user has to act; trying again before something changes is of no use.
 		return nil, jobframework.UnretryableError(err.Error())

@@ -13,6 +13,8 @@ type outcome struct {
 	// unqueued is set when that is because the job does not queue: what is made of it
 	// meanwhile needs the gate.
 	unqueued bool
+	// stale is set when our view of the job is older than our last write of it.
+	stale bool
 	// again is when to look again at a job that jobframework does not look at; 0 is never.
 	again time.Duration
 	err   error

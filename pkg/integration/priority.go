@@ -40,7 +40,7 @@ func (j *job) keepPriority(ctx context.Context) error {
 	}
 	if jobframework.WorkloadPriorityClassName(j.Object()) != class {
 		j.tellClassMissing(missing)
-		j.classMissing = true
+		j.again = retryClass
 	}
 	return nil
 }

@@ -125,18 +125,13 @@ func (j *job) reconcile(ctx context.Context) (ctrl.Result, error) {
 		v.add(again, nil)
 	}
 	v.add(held, nil)
-	if j.classMissing {
-		v.add(retryClass, nil)
-	}
-	if j.astray {
-		v.add(retryRoute, nil)
-	}
+	v.add(j.again, nil)
 	return v.result, v.err
 }
 
 // looked ends a look at a job. One that saw nothing new tells nothing of its troubles.
 func (j *job) looked() {
-	if j.UID != "" && !j.stale {
+	if j.UID != "" && !j.prepared.stale {
 		j.env.Recorder.Looked(j.UID)
 	}
 	j.env.records.trim(j.key)

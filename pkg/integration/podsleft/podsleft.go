@@ -78,8 +78,8 @@ func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod
 }
 
 // strangeJobs returns the UIDs of those Jobs of pods that do not count, whatever the labels of the pods
-// say. Of a Job that is gone its pods have Kueue's label, which the policies
-// let nobody copy.
+// say. Of a Job that is not known its pods have Kueue's label, which the policies
+// let nobody copy: so thousands of pods of somebody's own cost no request.
 func (p Pods) strangeJobs(ctx context.Context, name types.NamespacedName, pods []corev1.Pod) (sets.Set[types.UID], error) {
 	jobs, counts := p.Jobs(name), p.counts(name)
 	strange, known := sets.New[types.UID](), sets.New[types.UID]()
@@ -92,12 +92,16 @@ func (p Pods) strangeJobs(ctx context.Context, name types.NamespacedName, pods [
 			continue
 		}
 		known.Insert(owner.UID)
+		if pods[i].Labels[kueueconstants.PodSetLabel] == "" {
+			strange.Insert(owner.UID)
+			continue
+		}
 		var child batchv1.Job
 		err := p.Live.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: owner.Name}, &child)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading Job %s of pod %s: %w", owner.Name, client.ObjectKeyFromObject(&pods[i]), err)
 		}
-		if there := child.UID == owner.UID; there && !counts(&child) || !there && pods[i].Labels[kueueconstants.PodSetLabel] == "" {
+		if child.UID == owner.UID && !counts(&child) {
 			strange.Insert(owner.UID)
 		}
 	}

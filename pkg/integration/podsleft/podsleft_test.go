@@ -4,6 +4,8 @@ package podsleft
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -13,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -101,6 +105,19 @@ func TestPodsLeft(t *testing.T) {
 			expect.That(t, err == nil && len(pods) == tc.want, "Left returns %d pods, %v, want %d", len(pods), err, tc.want)
 		})
 	}
+}
+
+// Whoever may make pods may give them the label of somebody's JobSet.
+func TestStrangersPodsCostNoRequest(t *testing.T) {
+	strange := inttest.PodOf("ns", "job", func(pod *corev1.Pod) { delete(pod.Labels, "kueue.x-k8s.io/podset") })
+	c := inttest.Fake(strange).Build()
+	live := interceptor.NewClient(inttest.PodsByPhase(c).(client.WithWatch), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("the API server is asked for its Job")
+		},
+	})
+	pods := expect.Must(Pods{Live: live}.Left(t.Context(), types.NamespacedName{Namespace: "ns", Name: "job"}))(t)
+	expect.Same(t, "Unexpected number of pods left", 0, len(pods))
 }
 
 func TestOvertaken(t *testing.T) {
