@@ -13,8 +13,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
 )
 
-// drainPeriod is how long webhooks are answered after the manager was told to stop.
-const drainPeriod = time.Second
+// drainPeriod is how long webhooks are answered after the manager was told to stop: kube-proxy sends requests here until it
+// has heard of that, and changes its rules once a second.
+const drainPeriod = 2 * time.Second
 
 // longestPatience is the longest timeout that a webhook may have.
 const longestPatience = 30 * time.Second
