@@ -126,7 +126,7 @@ func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 	return outcome{done: true, again: recheckIn(state.StoppingSince(workloads)), err: err}
 }
 
-// mayRunYet returns how long the JobSet of a deleted TrainJob may still get pods: until the garbage collector
+// mayRunYet returns how long the JobSet of a deleted TrainJob that has quota may still get pods: until the garbage collector
 // has deleted it, where it is resumed, or Trainer may have it in hand to resume it. Kueue's webhook refuses
 // pods of a TrainJob that is gone, but not when there is another one of its name.
 func (j *job) mayRunYet() time.Duration {
@@ -225,26 +225,37 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 	left := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
 		return js == nil || pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID)
 	})
-	if left || err == nil && !copied && j.formerHasPods() {
+	if left {
 		ctrl.LoggerFrom(ctx).V(2).Info("Waited for pods of a former TrainJob")
 		return outcome{done: true, again: recheckIn(since), err: err}
 	}
-	if wait := j.mayRunYet(); err == nil && !copied && wait > 0 {
-		// Its JobSet is there, and Trainer or JobSet may have in hand what they saw of it.
+	if err != nil {
+		return outcome{err: err}
+	}
+	if copied {
+		j.record.alone = true
+		return outcome{}
+	}
+	if wait := j.formerMayRun(since); wait > 0 {
 		return lookAgain(wait)
 	}
-	if copied && err == nil {
-		j.record.alone = true
-	}
-	return outcome{err: err}
+	return outcome{}
 }
 
-// formerHasPods reports whether a Job of this name that is not the job's has pods, or may get some.
-func (j *job) formerHasPods() bool {
+// formerMayRun returns how long a former TrainJob of the same name, which stops since a time, may still get pods: its
+// controllers carry on what they saw of it.
+func (j *job) formerMayRun(since time.Time) time.Duration {
 	js := j.jobSet()
-	return slices.ContainsFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool {
+	if slices.ContainsFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool {
 		return (js == nil || !metav1.IsControlledBy(&child, js)) && state.HasPods(child)
-	})
+	}) {
+		return recheckIn(since)
+	}
+	if js != nil {
+		// The one of the former job is gone.
+		return 0
+	}
+	return j.mayRunYet()
 }
 
 // madeOfFormer reports whether the caches have a JobSet or a Job of this name that is not the job's:

@@ -244,6 +244,8 @@ func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 		suspended, gone bool
 		// running is whether a Job of it runs.
 		running bool
+		// next is whether the job of now has quota and a JobSet that runs.
+		next bool
 		// deleted is how long ago its Workload was.
 		deleted time.Duration
 		want    bool
@@ -253,13 +255,17 @@ func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 		"its JobSet is suspended":                    {suspended: true, deleted: time.Hour},
 		"its JobSet is gone":                         {gone: true, deleted: time.Second},
 		"its JobSet is gone, and a Job of it is not": {gone: true, running: true, deleted: time.Hour, want: true},
+		"its JobSet is gone, and the next one runs":  {gone: true, next: true, deleted: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			former, stored := inttest.Job("former"), inttest.Job("uid")
 			former.Namespace, former.Name, stored.Namespace, stored.Name = jobKey.Namespace, jobKey.Name, jobKey.Namespace, jobKey.Name
 			stored.Labels, stored.Spec.Suspend = map[string]string{"kueue.x-k8s.io/queue-name": "q"}, new(true)
 			js, wl := inttest.JobSetOf(former, tc.suspended), inttest.WorkloadOf(former, inttest.Admitted)
-			objects := []client.Object{stored, wl}
+			objects := []client.Object{wl, stored}
+			if tc.next {
+				objects = append(objects, inttest.WorkloadOf(stored, inttest.Admitted), inttest.JobSetOf(stored, false))
+			}
 			if !tc.gone {
 				objects = append(objects, js)
 			}
@@ -271,7 +277,11 @@ func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 			}
 			r, _ := newReconciler(t, objects...)
 			j := jobOf(t, r, stored)
-			j.view.Workloads[0].DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.deleted)))
+			for i := range j.view.Workloads {
+				if metav1.IsControlledBy(&j.view.Workloads[i], former) {
+					j.view.Workloads[i].DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.deleted)))
+				}
+			}
 			outcome := j.awaitPodsOfFormer(t.Context())
 			expect.That(t, outcome.err == nil && outcome.done == tc.want && (outcome.again > 0) == tc.want, "awaitPodsOfFormer() = %+v, want it to wait: %t", outcome, tc.want)
 		})

@@ -246,7 +246,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/integration/podsleft.go",
 		mutant{Breaks: "quota goes while the JobSet of a former job of the name may get pods", Test: "TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods",
-			Search: "err == nil && !copied && wait > 0 {", Replace: "err == nil && copied && wait > 0 {"},
+			Search: "	if js != nil {\n		// The one", Replace: "	if js == nil {\n		// The one"},
 		mutant{Breaks: "a job that MultiKueue takes from a worker is over", Test: "TestCopyOfDeletedTrainJobIsNotFinished",
 			Search: "return remainder.OfCopy(&wl) })", Replace: "return !remainder.OfCopy(&wl) })"},
 		mutant{Breaks: "a deleted job that a finalizer keeps runs on without quota", Test: "TestDeletedJobThatStaysIsSuspended",
