@@ -30,6 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -65,7 +66,6 @@ func TestLifeOfATrainJob(t *testing.T) {
 		l.looks()
 		l.others("Trainer   suspends the JobSet, JobSet the Job; its pod is gone")
 		l.suspend(js, child)
-		time.Sleep(time.Minute)
 		l.looks()
 		l.others("Kueue     admits the Workload to flavor a100")
 		l.admit("a100")
@@ -139,13 +139,16 @@ func (l *life) writes(verb string, obj client.Object, what string) {
 	fmt.Fprintln(&l.told, strings.TrimRight(fmt.Sprintf("  manager %s %s%s", verb, kind, what), " "))
 }
 
-// looks has the manager look until it would write no more.
+// looks has the manager look until it would write no more, also when the time is over for which controllers may carry on
+// what they saw before.
 func (l *life) looks() {
 	l.t.Helper()
-	for range 10 {
+	for range 100 {
 		before := l.told.Len()
-		expect.Must(l.r.Reconcile(l.t.Context(), ctrl.Request{NamespacedName: l.key}))(l.t)
-		if before == l.told.Len() {
+		result := expect.Must(l.r.Reconcile(l.t.Context(), ctrl.Request{NamespacedName: l.key}))(l.t)
+		if soon := result.RequeueAfter; soon > 0 && soon <= podsleft.ResumeGrace {
+			<-time.After(soon)
+		} else if before == l.told.Len() {
 			return
 		}
 	}
