@@ -45,7 +45,7 @@ func (j *job) excessNow(ctx context.Context, wl *kueue.Workload) (string, error)
 	return podset.Excess(&js, made, wl.Spec.PodSets, wl.Status.ReclaimablePods), nil
 }
 
-// requeueExceeding gives up the quota of a job whose JobSet asks for more, so that the job queues
+// requeueExceeding releases the quota of a job whose JobSet asks for more, so that the job queues
 // for what it really is. What was remembered of its runtime is read again: it is not what
 // Trainer made the JobSet of.
 func (j *job) requeueExceeding(ctx context.Context, wl *kueue.Workload, excess string) error {
