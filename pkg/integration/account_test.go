@@ -103,7 +103,7 @@ func TestQuotaGoesWithADeletedWorkload(t *testing.T) {
 			if tc.deleted {
 				expect.NoError(t, r.env.client.Delete(t.Context(), wl))
 			}
-			release := jobOf(t, r, stored).releases()
+			release := releases(jobOf(t, r, stored))
 			expect.Need(t, release != nil, "Nothing gives its quota back")
 			expect.Same(t, "Unexpected deleted", tc.deleted, release.deleted)
 		})

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -20,30 +21,30 @@ import (
 // are told: its controller may be away, and no event comes then.
 const trainerSilent = 30 * time.Second
 
-// awaitTrainer returns when to look again at a job whose start or stop Trainer has not taken
-// note of, or may still undo; 0 is never. It tells people when that takes long. What
+// awaitTrainer looks again at a job whose start or stop Trainer has not taken
+// note of, or may still undo. It tells people when that takes long. What
 // Trainer did take note of is correctDrift's.
-func awaitTrainer(j *job) time.Duration {
-	if !j.alive() || j.ManagedExternally() {
-		return 0
+func awaitTrainer(_ context.Context, j *job) result {
+	if j.ManagedExternally() {
+		return result{}
 	}
 	js := j.jobSet()
 	if taken := j.pods().MayStillResume(&j.TrainJob, js); taken > 0 {
-		return taken
+		return result{again: taken}
 	}
 	if js == nil || trainerAgrees(j) || !j.manages {
-		return 0
+		return result{}
 	}
 	behind := behind(j, js)
 	if behind == "" {
-		return 0
+		return result{}
 	}
 	if wait := time.Until(j.env.expectations.ChangedBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
-		return wait
+		return result{again: wait}
 	}
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerSilent, jobevents.ActionWrite, fmt.Errorf(
 		"JobSet %s %s although the TrainJob says otherwise: Trainer has not taken note of it for %s; look at Trainer's controller and its log", js.Name, behind, trainerSilent))
-	return trainerSilent
+	return result{again: trainerSilent}
 }
 
 // trainerAgrees reports whether Trainer says of the job what its spec says.

@@ -121,7 +121,7 @@ func BenchmarkMeasure(b *testing.B) {
 	for b.Loop() {
 		measureStart(j)
 		measureReady(j, func() bool { return true })
-		j.measureStop(metrics.StopByUser)
+		measureStop(j, metrics.StopByUser)
 	}
 }
 

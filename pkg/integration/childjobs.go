@@ -21,19 +21,19 @@ import (
 )
 
 // placeChildJobs brings the child Jobs to what the job is going to be.
-func (j *job) placeChildJobs(ctx context.Context, next *trainjob.TrainJob) error {
+func placeChildJobs(ctx context.Context, j *job, next *trainjob.TrainJob) error {
 	js, err := j.env.Render(ctx, next)
 	if err != nil {
 		return err
 	}
-	return placeChildJobs(ctx, j.env.client, j.childJobs(), js)
+	return placeIn(ctx, j.env.client, j.childJobs(), js)
 }
 
-// placeChildJobs brings the suspended child Jobs to the pod templates of the rendered
+// placeIn brings the suspended child Jobs to the pod templates of the rendered
 // JobSet, one write for each that differs. JobSet itself only ever merges into a Job
 // that exists: left alone, the Job would keep its gate and the keys of earlier flavors.
 // Jobs that do not exist yet are made from the rendered template anyway.
-func placeChildJobs(ctx context.Context, c client.Client, jobs []batchv1.Job, rendered *jobsetapi.JobSet) error {
+func placeIn(ctx context.Context, c client.Client, jobs []batchv1.Job, rendered *jobsetapi.JobSet) error {
 	templates := map[string]*corev1.PodTemplateSpec{}
 	for i := range rendered.Spec.ReplicatedJobs {
 		rj := &rendered.Spec.ReplicatedJobs[i]

@@ -22,7 +22,7 @@ import (
 
 // startDeactivation evicts a Workload that is to be deactivated, as Kueue does with one that was: jobframework stops
 // the job, and Stop calls finishDeactivation when its last pod is gone. One without quota is deactivated at once.
-func (j *job) startDeactivation(ctx context.Context) outcome {
+func startDeactivation(ctx context.Context, j *job) result {
 	workloads := j.workloads()
 	for i := range workloads {
 		wl := &workloads[i]
@@ -30,19 +30,19 @@ func (j *job) startDeactivation(ctx context.Context) outcome {
 		switch {
 		case !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl):
 		case deactivation.Marked(wl) && !countedByKueue:
-			return done(j.deactivateWorkload(ctx, wl))
+			return done(deactivateWorkload(ctx, j, wl))
 		case countedByKueue && deactivation.Pending(wl) && !kueuelib.IsEvictedByDeactivation(wl):
-			return done(j.evictToDeactivate(ctx, wl))
+			return done(evictToDeactivate(ctx, j, wl))
 		case countedByKueue && deactivation.Pending(wl):
-			j.keepTimeLimit(wl)
+			keepTimeLimit(j, wl)
 		}
 	}
-	return outcome{}
+	return result{}
 }
 
 // keepTimeLimit has jobframework take a job for the one of wl though its time limit was changed: it would make another
 // Workload of it, which nobody has deactivated. Only this view of the job is changed.
-func (j *job) keepTimeLimit(wl *kueue.Workload) {
+func keepTimeLimit(j *job, wl *kueue.Workload) {
 	delete(j.Labels, kueueconstants.MaxExecTimeSecondsLabel)
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
 		metav1.SetMetaDataLabel(&j.ObjectMeta, kueueconstants.MaxExecTimeSecondsLabel, strconv.Itoa(int(*limit)))
@@ -50,7 +50,7 @@ func (j *job) keepTimeLimit(wl *kueue.Workload) {
 }
 
 // evictToDeactivate writes condition Evicted with the reason that Kueue has for it.
-func (j *job) evictToDeactivate(ctx context.Context, wl *kueue.Workload) error {
+func evictToDeactivate(ctx context.Context, j *job, wl *kueue.Workload) error {
 	ofQueue, err := j.env.podsReady().ExposesMetrics(ctx, wl)
 	if err != nil {
 		return err
@@ -65,16 +65,16 @@ func (j *job) evictToDeactivate(ctx context.Context, wl *kueue.Workload) error {
 
 // finishDeactivation deactivates the Workload of a job without pods, where that is to be. It returns errOutdated then:
 // Kueue counts nothing of it from then on, and jobframework gives the rest back.
-func (j *job) finishDeactivation(ctx context.Context) error {
+func finishDeactivation(ctx context.Context, j *job) error {
 	wl := j.holdingQuota()
 	if wl == nil || !wl.DeletionTimestamp.IsZero() || !deactivation.Pending(wl) {
 		return nil
 	}
-	return firstError(j.deactivateWorkload(ctx, wl), errOutdated)
+	return firstError(deactivateWorkload(ctx, j, wl), errOutdated)
 }
 
 // deactivateWorkload writes spec.active, and takes the mark away.
-func (j *job) deactivateWorkload(ctx context.Context, wl *kueue.Workload) error {
+func deactivateWorkload(ctx context.Context, j *job, wl *kueue.Workload) error {
 	inactive := wl.DeepCopy()
 	inactive.Spec.Active = ptr.To(false)
 	delete(inactive.Annotations, deactivation.Annotation)

@@ -65,7 +65,7 @@ func TestDeactivation(t *testing.T) {
 				expect.NoError(t, r.env.client.Delete(t.Context(), wl))
 			}
 			j := jobOf(t, r, job)
-			got := j.startDeactivation(t.Context())
+			got := startDeactivation(t.Context(), j)
 			expect.NoError(t, got.err)
 			expect.Same(t, "The reconcile is over", tc.wantOver, got.ends())
 			if !got.ends() && !tc.deleted {

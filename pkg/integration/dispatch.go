@@ -36,10 +36,10 @@ const (
 // ensureDispatched has no job of another cluster forgotten by MultiKueue. Kueue 0.19.2 looks at a
 // Workload once; where that was before a worker cluster was connected, after a restart, nothing
 // brings it there again. And it takes a Workload for over that an integration in a worker cluster
-// finished because the job was taken from there. It returns when to look again, 0 for never.
-func ensureDispatched(ctx context.Context, j *job) (time.Duration, error) {
-	if !j.alive() || ptr.Deref(j.Spec.ManagedBy, "") != kueue.MultiKueueControllerName {
-		return 0, nil
+// finished because the job was taken from there.
+func ensureDispatched(ctx context.Context, j *job) result {
+	if ptr.Deref(j.Spec.ManagedBy, "") != kueue.MultiKueueControllerName {
+		return result{}
 	}
 	workloads := j.workloads()
 	for i := range workloads {
@@ -53,7 +53,7 @@ func ensureDispatched(ctx context.Context, j *job) (time.Duration, error) {
 		}
 	}
 	j.env.Recorder.Resolve(j.UID, jobevents.ReasonNotDispatched)
-	return 0, nil
+	return result{}
 }
 
 // takenForGone reports whether the Workload was finished for the want of its TrainJob. Its successor
@@ -65,17 +65,17 @@ func takenForGone(wl *kueue.Workload) bool {
 
 // queueAgain deletes the Workload of a job that is not over, so that it gets another: one a minute,
 // since a worker cluster may have one of that name which stays finished.
-func queueAgain(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
+func queueAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 	if wait := undispatchedAfter - time.Since(wl.CreationTimestamp.Time); wait > 0 {
-		return wait, nil
+		return result{again: wait}
 	}
 	err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID})
 	if client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("deleting Workload %s, which was finished without a run: %w", client.ObjectKeyFromObject(wl), err)
+		return failed(fmt.Errorf("deleting Workload %s, which was finished without a run: %w", client.ObjectKeyFromObject(wl), err))
 	}
 	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionQueue,
 		"Workload %s was finished because a worker cluster did not find the TrainJob any more; the job queues again", wl.Name)
-	return 0, nil
+	return result{}
 }
 
 // awaitsDispatch reports whether nothing but MultiKueue stands between a job and a worker cluster,
@@ -100,23 +100,23 @@ func awaitsDispatch(wl *kueue.Workload) bool {
 }
 
 // askAgain changes the Workload, which has Kueue look at it, and tells the user.
-func askAgain(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
+func askAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 	reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
 	last := lastAsked(wl)
 	if !last.Before(reserved) {
 		j.env.Recorder.Note(j.UID, jobevents.ReasonNotDispatched)
 	}
 	if wait := untilAskedAgain(reserved, last); wait > 0 {
-		return wait, nil
+		return result{again: wait}
 	}
 	asked := wl.DeepCopy()
 	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, askedAgainAnnotation, time.Now().UTC().Format(time.RFC3339))
 	if err := j.env.client.Patch(ctx, asked, client.MergeFrom(wl)); err != nil {
-		return 0, fmt.Errorf("having Kueue look again at Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+		return failed(fmt.Errorf("having Kueue look again at Workload %s: %w", client.ObjectKeyFromObject(wl), err))
 	}
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDispatched, jobevents.ActionStart, errors.New(
 		"the job has quota, and Kueue has asked no worker cluster for it; see that one is connected: kubectl get multikueueclusters"))
-	return undispatchedAfter, nil
+	return result{again: undispatchedAfter}
 }
 
 // lastAsked returns when we had Kueue look again, or the zero time.

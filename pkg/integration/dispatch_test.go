@@ -149,7 +149,7 @@ func TestJobSentAgainWaitsForThePodsOfItsFormerRun(t *testing.T) {
 			}
 			r, _ := newReconciler(t, objects...)
 			j := jobOf(t, r, stored)
-			o := j.awaitPodsOfFormer(t.Context())
+			o := awaitPodsOfFormer(t.Context(), j)
 			expect.That(t, o.err == nil && o.done == tc.want && (o.again > 0) == tc.want, "awaitPodsOfFormer() = %+v, want to wait: %t", o, tc.want)
 		})
 	}
@@ -191,7 +191,7 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 			expect.NoError(t, step.change())
 		}
 		asked = 0
-		o := jobOf(t, r, stored).awaitPodsOfFormer(t.Context())
+		o := awaitPodsOfFormer(t.Context(), jobOf(t, r, stored))
 		expect.That(t, o.err == nil && o.done == step.done, "awaitPodsOfFormer() %s = %+v", step.what, o)
 		expect.Same(t, "Unexpected number of lists "+step.what, step.asks, asked)
 	}
@@ -240,8 +240,9 @@ func TestJobThatNoClusterIsAskedForIsLookedAtAgain(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r, j, before := dispatchedOn(t, tc.workload)
-			wait := expect.Must(ensureDispatched(t.Context(), j))(t)
-			expect.Same(t, "Unexpected minutes after which it looks again", tc.again, math.Round(wait.Minutes()*10)/10)
+			got := ensureDispatched(t.Context(), j)
+			expect.NoError(t, got.err)
+			expect.Same(t, "Unexpected minutes after which it looks again", tc.again, math.Round(got.again.Minutes()*10)/10)
 			wl := theWorkload(t, r.env.client)
 			expect.Same(t, "Kueue looks again", tc.asks, wl.Annotations[askedAgainAnnotation] != before.Annotations[askedAgainAnnotation])
 		})
@@ -273,8 +274,8 @@ func TestJobThatWasTakenForGoneQueuesAgain(t *testing.T) {
 			if tc.prebuilt {
 				j.Labels = map[string]string{kueueconstants.PrebuiltWorkloadLabel: wl.Name}
 			}
-			wait, err := ensureDispatched(t.Context(), j)
-			expect.Need(t, err == nil && (wait > 0) == (tc.age == 0), "ensureDispatched() = %v, %v", wait, err)
+			got := ensureDispatched(t.Context(), j)
+			expect.Need(t, got.err == nil && (got.again > 0) == (tc.age == 0), "ensureDispatched() = %+v", got)
 			expect.Same(t, "The Workload is gone", tc.want, !inttest.Exists(t, r.env.client, wl))
 		})
 	}

@@ -24,37 +24,36 @@ import (
 // ensureStarted releases the quota of a job that was admitted and cannot start, or not again after its
 // last pod: Trainer, JobSet or the Job controller were refused what they had to make, by a webhook, a
 // ResourceQuota or validation, or do not answer. They try again for ever, and say so by
-// events alone. refused is why this reconcile could not resume the job, if it tried.
-//
-// It returns the time after which to look again, 0 for never.
-func ensureStarted(ctx context.Context, j *job, refused error) (time.Duration, error) {
-	if j.prepared.ends() || !j.alive() || j.ManagedExternally() {
-		return 0, nil
+// events alone.
+func ensureStarted(ctx context.Context, j *job) result {
+	if !j.decision.made || j.ManagedExternally() {
+		return result{}
 	}
+	refused := j.decision.err
 	if expectedRetry(refused) && !classMissing(refused) && !lagsLong(j.env.expectations, &j.TrainJob, refused) {
-		return 0, nil
+		return result{}
 	}
 	wl := j.holdingQuota()
 	if wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) {
-		return 0, nil
+		return result{}
 	}
-	lack := j.lackNow(refused)
+	lack := lackNow(j, refused)
 	if lack == nil {
 		j.record.start.lacksNothing(admissionOf(wl))
-		return 0, nil
+		return result{}
 	}
 	lacking, wait, complete := j.record.start.lacks(admissionOf(wl), j.env.startTimeout)
 	ran := complete || wasReady(wl) || lack.made && ledAfter(j, wl)
 	if lack.live && ran {
 		// A job that runs is not ours to stop; one whose last pod is gone, and that gets no other, is.
-		return 0, nil
+		return result{}
 	}
 	if wait > 0 {
 		if !lack.pods && lacking >= j.env.startTimeout {
 			// It was told at the last look.
 			j.env.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
 		}
-		return wait, nil
+		return result{again: wait}
 	}
 	told := lacking
 	if !ran {
@@ -64,7 +63,7 @@ func ensureStarted(ctx context.Context, j *job, refused error) (time.Duration, e
 }
 
 // lackNow returns what an admitted job lacks in our view of it.
-func (j *job) lackNow(refused error) *lack {
+func lackNow(j *job, refused error) *lack {
 	if j.IsSuspended() {
 		l := &lack{what: "the TrainJob has not been resumed"}
 		if apierrors.IsInvalid(refused) || apierrors.IsForbidden(refused) || podsets.WithoutNames(refused) || classMissing(refused) {
@@ -91,19 +90,19 @@ func ledAfter(j *job, wl *kueue.Workload) bool {
 }
 
 // judge looks for a refusal within the time told and does what is to be done about a job that is late.
-func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, told time.Duration) (time.Duration, error) {
+func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, told time.Duration) result {
 	timeout := j.env.startTimeout
 	refusal := l.quote
 	if refusal == "" {
 		last, again, err := j.env.refusals.Last(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, told), time.Time{})
 		if err != nil {
-			return 0, err
+			return failed(err)
 		}
 		if again > 0 {
 			if !l.pods {
 				j.env.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
 			}
-			return again, nil
+			return result{again: again}
 		}
 		refusal = last
 	}
@@ -115,7 +114,7 @@ func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, to
 			"admitted, but without a pod after %s: %s. It gives its quota back after %s; look at the controller's log",
 			timeout, because(l.what, ""), silentFor*timeout))
 	}
-	return j.record.start.looked(j.env.startTimeout), nil
+	return result{again: j.record.start.looked(j.env.startTimeout)}
 }
 
 // toldSince returns the time from which refusals count: within the time given, and since the
@@ -138,23 +137,23 @@ func because(what, refusal string) string {
 
 // releaseQuota deletes the Workload, and with it the quota when the last pod is gone, and has
 // the job wait before it queues again. One that somebody else made is deactivated, and a copy is MultiKueue's.
-func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) (time.Duration, error) {
+func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) result {
 	if remainder.IsCopy(wl) {
 		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 			"cannot start, and holds quota by Workload %s, which only MultiKueue can take back: %s", wl.Name, why))
-		return j.record.start.looked(j.env.startTimeout), nil
+		return result{again: j.record.start.looked(j.env.startTimeout)}
 	}
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
-		return 0, deactivate(ctx, j, wl, why, lacking)
+		return failed(deactivate(ctx, j, wl, why, lacking))
 	}
-	if err := j.deleteWorkload(ctx, wl); err != nil {
-		return 0, err
+	if err := deleteWorkload(ctx, j, wl); err != nil {
+		return failed(err)
 	}
 	hold := j.record.start.holdBack(wl.UID, sumOf(&j.TrainJob, j.env.Field), j.env.startTimeout)
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 		"gives its quota back, could not start in %s; queues again in %s or when the TrainJob is changed: %s",
 		lacking.Round(time.Second), hold.Round(time.Second), why))
-	return 0, nil
+	return result{}
 }
 
 // deactivate has a Workload that somebody made give its quota back. Whoever activates it again has the job queue again.

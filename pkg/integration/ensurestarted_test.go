@@ -114,8 +114,8 @@ func TestEnsureStarted(t *testing.T) {
 			}
 			r.env.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
 				admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
-			wait, err := ensureStarted(t.Context(), jobOf(t, r, stored), tc.start)
-			expect.That(t, (err != nil) == tc.wantErr && (wait > 0) == tc.wantWait, "ensureStarted() = %s, %v", wait, err)
+			got := ensureStarted(t.Context(), decidedOf(t, r, stored, tc.start))
+			expect.That(t, (got.err != nil) == tc.wantErr && (got.again > 0) == tc.wantWait, "ensureStarted() = %+v", got)
 			expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.env.client, wl))
 			if tc.wantKept {
 				expect.NoError(t, r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl))
@@ -155,7 +155,7 @@ func TestEnsureStartedAgain(t *testing.T) {
 			r.env.refusals, r.env.startTimeout = jobevents.NewRefusals(liveEvents(r.env.client, nil)), defaultStartTimeout
 			r.env.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
 				admission: admissionOf(wl), complete: true, lacking: time.Now().Add(-3 * time.Minute)}
-			_, err := ensureStarted(t.Context(), jobOf(t, r, stored), nil)
+			err := ensureStarted(t.Context(), decidedOf(t, r, stored, nil)).err
 			expect.That(t, err == nil && inttest.Exists(t, r.env.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})
 	}
@@ -190,10 +190,18 @@ func TestANewLeaderLeavesAJobThatRunsAlone(t *testing.T) {
 			r.env.expectations = testenv.LedSince(time.Now().Add(-tc.led))
 			r.env.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
 				admission: admissionOf(wl), lacking: time.Now().Add(-3 * time.Minute)}
-			_, err := ensureStarted(t.Context(), jobOf(t, r, stored), nil)
+			err := ensureStarted(t.Context(), decidedOf(t, r, stored, nil)).err
 			expect.That(t, err == nil && inttest.Exists(t, r.env.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})
 	}
+}
+
+// decidedOf is jobOf after jobframework has looked.
+func decidedOf(t *testing.T, r *reconciler, stored *trainjob.TrainJob, refused error) *job {
+	t.Helper()
+	j := jobOf(t, r, stored)
+	j.decision = decision{made: true, err: refused}
+	return j
 }
 
 // since has Kueue have said some time ago what a Workload says.
@@ -218,7 +226,7 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 			r, recorder := newReconciler(t, stored, tc.refusal)
 			r.env.startTimeout = defaultStartTimeout
 			for i := range 2 {
-				got := jobOf(t, r, stored).awaitJobSet(t.Context())
+				got := awaitJobSet(t.Context(), jobOf(t, r, stored))
 				expect.That(t, got.err == nil && got.ends() == tc.want && (got.again > 0) == tc.want,
 					"%d: awaitJobSet() = %+v, want it to wait: %t", i, got, tc.want)
 				r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, errors.New("it is not asked again at once")))
@@ -240,9 +248,9 @@ func TestLateJobWaitsForNewsOfItsTime(t *testing.T) {
 	expect.Need(t, again <= 0 && err == nil, "Reading for another job: again %s, %v", again, err)
 	j := jobOf(t, r, stored)
 	j.record.waiting.began = time.Now().Add(-awaited.JobSet)
-	got := j.awaitJobSet(t.Context())
+	got := awaitJobSet(t.Context(), j)
 	expect.That(t, got.err == nil && got.unqueued && got.again > 0, "awaitJobSet() = %+v, want it to ask again", got)
 	j.record.waiting.began = time.Now().Add(-time.Minute)
-	got = j.awaitJobSet(t.Context())
+	got = awaitJobSet(t.Context(), j)
 	expect.That(t, got.err == nil && !got.ends(), "awaitJobSet() = %+v for one that waited before that was read, want it to queue", got)
 }

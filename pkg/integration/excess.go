@@ -20,7 +20,7 @@ import (
 
 // excess says in what the JobSet of the job, and the Jobs that it made, ask for more than wl
 // holds quota for, by a rule of package podset; empty: in nothing.
-func (j *job) excess(wl *kueue.Workload, rule func(*jobsetapi.JobSet, []batchv1.Job, []kueue.PodSet, []kueue.ReclaimablePod) string) string {
+func excess(j *job, wl *kueue.Workload, rule func(*jobsetapi.JobSet, []batchv1.Job, []kueue.PodSet, []kueue.ReclaimablePod) string) string {
 	js := j.jobSet()
 	if js == nil || !js.DeletionTimestamp.IsZero() {
 		return ""
@@ -29,7 +29,7 @@ func (j *job) excess(wl *kueue.Workload, rule func(*jobsetapi.JobSet, []batchv1.
 }
 
 // excessNow is excess by what the API server has.
-func (j *job) excessNow(ctx context.Context, wl *kueue.Workload) (string, error) {
+func excessNow(ctx context.Context, j *job, wl *kueue.Workload) (string, error) {
 	var js jobsetapi.JobSet
 	if err := j.env.live.Get(ctx, client.ObjectKeyFromObject(&j.TrainJob), &js); err != nil {
 		return "", client.IgnoreNotFound(err)
@@ -48,18 +48,18 @@ func (j *job) excessNow(ctx context.Context, wl *kueue.Workload) (string, error)
 // requeueExceeding releases the quota of a job whose JobSet asks for more, so that the job queues
 // for what it really is. What was remembered of its runtime is read again: it is not what
 // Trainer made the JobSet of.
-func (j *job) requeueExceeding(ctx context.Context, wl *kueue.Workload, excess string) error {
+func requeueExceeding(ctx context.Context, j *job, wl *kueue.Workload, excess string) error {
 	if _, err := j.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
 		return err
 	}
-	return j.requeue(ctx, wl, fmt.Sprintf("JobSet %s asks for more than the job was admitted for: %s. The job queues for that", j.Name, excess))
+	return requeue(ctx, j, wl, fmt.Sprintf("JobSet %s asks for more than the job was admitted for: %s. The job queues for that", j.Name, excess))
 }
 
 // startable returns an error where the JobSet that would be started asks for more than the
 // job was admitted for. Where that is what Trainer makes of the job now, the job queues for
 // it; else the JobSet is an old one, or was changed, and is replaced.
-func (j *job) startable(ctx context.Context, wl *kueue.Workload) error {
-	excess := j.excess(wl, podset.Unstartable)
+func startable(ctx context.Context, j *job, wl *kueue.Workload) error {
+	excess := excess(j, wl, podset.Unstartable)
 	if excess == "" {
 		return nil
 	}
@@ -71,10 +71,10 @@ func (j *job) startable(ctx context.Context, wl *kueue.Workload) error {
 		return err
 	}
 	if podset.SameResources(podSets, wl.Spec.PodSets) {
-		j.start.excess = excess
+		j.decision.excess = excess
 		return errOutdated
 	}
-	if err := j.requeueExceeding(ctx, wl, excess); err != nil {
+	if err := requeueExceeding(ctx, j, wl, excess); err != nil {
 		return err
 	}
 	return errOutdated
@@ -91,7 +91,7 @@ func renewExceeding(ctx context.Context, j *job) error {
 	if js == nil {
 		return nil
 	}
-	why := fmt.Sprintf("JobSet %s asks for more than its TrainJob: %s", js.Name, j.start.excess)
+	why := fmt.Sprintf("JobSet %s asks for more than its TrainJob: %s", js.Name, j.decision.excess)
 	if time.Since(js.CreationTimestamp.Time) > renewEvery {
 		return renewJobSet(ctx, j, js, why)
 	}
@@ -103,6 +103,5 @@ func renewExceeding(ctx context.Context, j *job) error {
 	if admitted == nil {
 		return nil
 	}
-	_, err := releaseQuota(ctx, j, wl, why, time.Since(admitted.LastTransitionTime.Time))
-	return err
+	return releaseQuota(ctx, j, wl, why, time.Since(admitted.LastTransitionTime.Time)).err
 }

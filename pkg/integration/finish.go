@@ -21,38 +21,39 @@ import (
 
 // finish prepares the end of a finished job for Kueue: its quota is its own until its last
 // pod is gone and it cannot come back. Then jobframework finishes the Workload.
-func (j *job) finish(ctx context.Context) outcome {
-	held, err := j.holdEnded(ctx)
+func finish(ctx context.Context, j *job) result {
+	j.record.run = run{}
+	held, err := holdEnded(ctx, j)
 	if err != nil || !held {
 		return done(err)
 	}
-	if j.over() {
+	if over(j) {
 		j.env.forget(j.UID)
 		return done(nil)
 	}
-	if wait := j.mayComeBack(); wait > 0 {
+	if wait := mayComeBack(j); wait > 0 {
 		return lookAgain(wait)
 	}
 	if !j.active(ctx) {
-		j.letQuotaGo(ctx)
-		return outcome{}
+		letQuotaGo(ctx, j)
+		return result{}
 	}
-	since := j.finishedSince()
+	since := finishedSince(j)
 	if time.Since(since) < longStop {
 		return lookAgain(recheckIn(since))
 	}
 	pods, err := j.pods().Left(ctx, j.key)
 	if err == nil && len(pods) > 0 {
-		j.tellPodsLeft("finished")
+		tellPodsLeft(j, "finished")
 	}
-	return outcome{done: true, again: recheckIn(since), err: err}
+	return result{done: true, again: recheckIn(since), err: err}
 }
 
 // comesBack returns the end of a job that Trainer runs again once its JobSet is deleted, by its TTL
 // or by a user: it makes another one, on quota that is somebody else's by then. It does so with
 // failed jobs, which it takes for failed only as long as the JobSet is there, and before 2.2 with
 // complete ones, too (Reconcile in pkg/controller/trainjob_controller.go there).
-func (j *job) comesBack() *metav1.Condition {
+func comesBack(j *job) *metav1.Condition {
 	ends := []string{trainer.TrainJobFailed}
 	if j.env.Runtimes.Served == trainjob.Trainer21 {
 		ends = append(ends, trainer.TrainJobComplete)
@@ -67,45 +68,45 @@ func (j *job) comesBack() *metav1.Condition {
 
 // holdEnded suspends a job that would come back and brings our entry to the gate, and reports
 // whether that is done.
-func (j *job) holdEnded(ctx context.Context) (bool, error) {
-	if j.comesBack() == nil || j.ManagedExternally() {
+func holdEnded(ctx context.Context, j *job) (bool, error) {
+	if comesBack(j) == nil || j.ManagedExternally() {
 		return true, nil
 	}
 	if !j.manages {
 		return true, nil
 	}
 	if !j.IsSuspended() {
-		if stopped, err := j.stopEnded(ctx); err != nil || stopped {
+		if stopped, err := stopEnded(ctx, j); err != nil || stopped {
 			return false, err
 		}
-		if err := j.suspendNow(ctx, j.env.client); err != nil {
+		if err := suspendNow(ctx, j, j.env.client); err != nil {
 			return false, err
 		}
 	}
 	if !j.env.Field.HoldsGate(&j.Spec) && !j.active(ctx) {
 		// Where nothing names the replicated jobs, Trainer makes none of them, either.
-		if err := j.gate(ctx, j.env.client); err != nil && !podsets.WithoutNames(err) {
+		if err := gate(ctx, j, j.env.client); err != nil && !podsets.WithoutNames(err) {
 			return false, err
 		}
 	}
 	// A write brings the status of now.
-	j.keepEnded()
+	keepEnded(j)
 	return true, nil
 }
 
 // mayComeBack returns how long Trainer may still make the next JobSet of a job by what it saw before
 // that was suspended. That it is, Trainer says at the end of a look which saw it, and it looks at
 // one job once at a time.
-func (j *job) mayComeBack() time.Duration {
-	if j.comesBack() == nil {
+func mayComeBack(j *job) time.Duration {
+	if comesBack(j) == nil {
 		return 0
 	}
-	return j.mayBeMadeAgain()
+	return mayBeMadeAgain(j)
 }
 
 // mayBeMadeAgain returns how long Trainer may still make a JobSet of a job by what it saw before that was
 // suspended, whatever it was suspended for.
-func (j *job) mayBeMadeAgain() time.Duration {
+func mayBeMadeAgain(j *job) time.Duration {
 	if j.ManagedExternally() || !j.IsSuspended() || trainerAgrees(j) {
 		return 0
 	}
@@ -113,7 +114,7 @@ func (j *job) mayBeMadeAgain() time.Duration {
 }
 
 // finishedSince returns when Trainer reported the end of the job.
-func (j *job) finishedSince() time.Time {
+func finishedSince(j *job) time.Time {
 	for _, condition := range []string{trainer.TrainJobComplete, trainer.TrainJobFailed} {
 		if c := apimeta.FindStatusCondition(j.Status.Conditions, condition); c != nil {
 			return c.LastTransitionTime.Time
@@ -124,14 +125,14 @@ func (j *job) finishedSince() time.Time {
 
 // tellPodsLeft tells the user that pods keep the quota of a job that is over, without which ones:
 // that would be another event with each that ends.
-func (j *job) tellPodsLeft(what string) {
+func tellPodsLeft(j *job, what string) {
 	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
 		"The job has %s, but pods of it are still there; it keeps its quota until they are gone", what)
 }
 
 // keepEnded has a job that ended once stay so: Trainer forgets a failure with the JobSet.
-func (j *job) keepEnded() {
-	if end := j.comesBack(); end != nil {
+func keepEnded(j *job) {
+	if end := comesBack(j); end != nil {
 		j.record.ended.condition = *end
 	} else if end := j.record.ended.condition; end.Type != "" {
 		apimeta.SetStatusCondition(&j.Status.Conditions, end)
@@ -139,27 +140,24 @@ func (j *job) keepEnded() {
 }
 
 // ensureEnded is stopEnded for a job that Trainer does not take for ended any more.
-func ensureEnded(ctx context.Context, j *job) error {
-	if !j.alive() || j.IsSuspended() {
-		return nil
-	}
-	_, err := j.stopEnded(ctx)
-	return err
+func ensureEnded(ctx context.Context, j *job) result {
+	_, err := stopEnded(ctx, j)
+	return failed(err)
 }
 
 // stopEnded suspends a job that runs again after its end, and reports whether it does: a
 // held one whose JobSet was deleted, which a user has resumed. Its pods would stay at the
 // gate for ever.
-func (j *job) stopEnded(ctx context.Context) (bool, error) {
+func stopEnded(ctx context.Context, j *job) (bool, error) {
 	wl := j.endedWorkload()
 	if wl == nil {
 		return false, nil
 	}
-	if err := j.suspend(ctx, j.env.client, false); err != nil {
+	if err := suspend(ctx, j, j.env.client, false); err != nil {
 		return true, err
 	}
 	if !j.TrainJob.Finished() {
-		j.measureStop(metrics.StopNotAdmitted)
+		measureStop(j, metrics.StopNotAdmitted)
 	}
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonEnded, jobevents.ActionStop, fmt.Errorf(
 		"the job has ended and its quota is given back (Workload %s is finished); to run it again, delete it and create it again", wl.Name))

@@ -104,8 +104,8 @@ func TestComesBack(t *testing.T) {
 			}
 			r, _ := newReconciler(t, stored)
 			r.env.Describer = r.env.Describer.For(tc.served)
-			j := &job{env: r.env, TrainJob: *stored}
-			end := j.comesBack()
+			j := &job{env: r.env, observed: observed{TrainJob: *stored}}
+			end := comesBack(j)
 			expect.Same(t, "It comes back", tc.want != "", end != nil)
 			expect.That(t, end == nil || end.Type == tc.want, "It comes back after %v, want %s", end, tc.want)
 		})
@@ -195,7 +195,7 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 			r, _ := newReconciler(t, wl)
 			j := jobOf(t, r, inttest.Job("a"))
 			j.Suspend()
-			got := j.follow(t.Context())
+			got := follow(t.Context(), j)
 			expect.That(t, got.err == nil && got.ends() == tc.wantSkip, "follow() = %+v, want it to end here: %t", got, tc.wantSkip)
 			if got.ends() {
 				return
@@ -241,7 +241,7 @@ func TestMovedOn(t *testing.T) {
 			j := &job{}
 			j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"}
 			maps.Copy(j.Labels, tc.labels)
-			got := j.movedOn(&kueue.Workload{Spec: tc.wl})
+			got := movedOn(j, &kueue.Workload{Spec: tc.wl})
 			expect.That(t, strings.Contains(got, tc.want) && (got == "") == (tc.want == ""), "movedOn = %q, want %q", got, tc.want)
 		})
 	}

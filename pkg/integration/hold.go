@@ -21,20 +21,29 @@ import (
 
 // ensureHeldBeforeStart is ensureHeld for a job that may be started next: not before its Workload is held. A stop
 // waits for nothing.
-func (j *job) ensureHeldBeforeStart(ctx context.Context) outcome {
+func ensureHeldBeforeStart(ctx context.Context, j *job) result {
 	if wl := j.unfinishedWorkload(); !j.IsSuspended() || wl == nil || !state.MayRun(wl) {
-		return outcome{}
+		return result{}
 	}
-	changed, err := j.ensureHeld(ctx)
-	return outcome{done: changed, again: retrySlowly, err: err}
+	changed, err := holdWorkload(ctx, j)
+	if err != nil || !changed {
+		return failed(err)
+	}
+	return lookAgain(retrySlowly)
 }
 
-// ensureHeld puts Kueue's finalizer back on the Workload of a job that goes on, and reports whether it changed one.
+// ensureHeld has the Workload of a job that goes on held by finalizers.
+func ensureHeld(ctx context.Context, j *job) result {
+	_, err := holdWorkload(ctx, j)
+	return failed(err)
+}
+
+// holdWorkload puts Kueue's finalizer back on the Workload of a job that goes on, and reports whether it changed one.
 // Whoever uninstalls the manager takes it off, and MultiKueue makes Workloads without; then the quota of a job that is
 // deleted would go before its pods. A copy that MultiKueue made has ours as well: MultiKueue takes
 // Kueue's off. One that was evicted and has no quota loses ours: MultiKueue deletes it to dispatch the job to another
 // worker cluster, and takes what stays there, evicted, for an eviction in that one.
-func (j *job) ensureHeld(ctx context.Context) (bool, error) {
+func holdWorkload(ctx context.Context, j *job) (bool, error) {
 	if !j.alive() {
 		return false, nil
 	}
@@ -53,7 +62,7 @@ func (j *job) ensureHeld(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// hold has a Workload have the finalizers that ensureHeld is for, and reports whether that is a change.
+// hold has a Workload have the finalizers that holdWorkload is for, and reports whether that is a change.
 func hold(wl *kueue.Workload) bool {
 	if !kueuelib.IsEvicted(wl) || state.HoldsQuota(*wl) {
 		return remainder.Hold(wl)
@@ -62,12 +71,12 @@ func hold(wl *kueue.Workload) bool {
 	return controllerutil.RemoveFinalizer(wl, remainder.Finalizer) || changed
 }
 
-// finishKept finishes the Workloads that are deleted and let go, and that are still there for somebody's
+// finishDeletedWorkloads finishes the Workloads that are deleted and let go, and that are still there for somebody's
 // finalizer or for dependents: Kueue would count their quota for as long as that. Of a job that runs,
 // jobframework stops it first, and pods have their quota until they are gone.
-func finishKept(ctx context.Context, j *job) error {
-	if j.alive() && !j.IsSuspended() {
-		return nil
+func finishDeletedWorkloads(ctx context.Context, j *job) result {
+	if j.phase() == phaseRunning {
+		return result{}
 	}
 	workloads := j.view.Workloads
 	for i := range workloads {
@@ -76,7 +85,7 @@ func finishKept(ctx context.Context, j *job) error {
 			continue
 		}
 		if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {
-			return err
+			return failed(err)
 		}
 		reason := "Deleted"
 		if remainder.IsCopy(wl) {
@@ -89,9 +98,9 @@ func finishKept(ctx context.Context, j *job) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("finishing Workload %s, which is deleted and stays: %w", client.ObjectKeyFromObject(wl), err)
+			return failed(fmt.Errorf("finishing Workload %s, which is deleted and stays: %w", client.ObjectKeyFromObject(wl), err))
 		}
 		ctrl.LoggerFrom(ctx).Info("Finished a deleted Workload that stays", "finalizers", wl.Finalizers)
 	}
-	return nil
+	return result{}
 }

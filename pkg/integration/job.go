@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,7 +26,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -36,31 +33,33 @@ import (
 
 // job is a TrainJob in the eyes of Kueue's jobframework, for one reconcile.
 type job struct {
-	trainjob.TrainJob
+	observed
 
 	env *environment
-	// key names the job, also one that is gone.
-	key types.NamespacedName
-	// view is what there is of it, and manages whether it is Kueue's to start, when this reconcile began.
-	view    state.View
-	manages bool
-	// record is what is remembered of it.
-	record *record
-	// prepared is the outcome of the look before jobframework's, start what that made of an
-	// admission.
-	prepared outcome
-	start    start
-	// unmanaged is set in a namespace that Kueue does not manage: the job waits for nothing there, and has no gate.
-	unmanaged bool
+	// decision is what jobframework's look came to.
+	decision decision
 	// stopping is set when this reconcile suspended the job.
 	stopping bool
-	// again is when to look again for what no event tells of: a priority class that is not there, a queue that leads to no
-	// other cluster. 0 is never.
-	again time.Duration
 	// described remembers the PodSets within this reconcile.
 	described []kueue.PodSet
 	// podsThere remembers within this reconcile whether pods may be there.
 	podsThere *podsAnswer
+}
+
+// decision is what jobframework's look at a job came to.
+type decision struct {
+	// made is set when jobframework looked, err is what kept it from what it had to do.
+	made bool
+	err  error
+	// started says where the job was sent, if it was started.
+	started string
+	// rollingOut is set when it was not because Trainer may not read where to.
+	rollingOut bool
+	// excess is in what the JobSet asks for more than Trainer would make of the job now; the
+	// job did not start for it.
+	excess string
+	// again is when to look again for what no event tells of, 0 is never.
+	again time.Duration
 }
 
 var (
@@ -84,50 +83,8 @@ func (j *job) IsTopLevel() bool { return true }
 // IsSuspended implements jobframework.GenericJob.
 func (j *job) IsSuspended() bool { return j.Suspended() }
 
-// alive reports whether the job was found, and is neither finished nor about to be gone.
-func (j *job) alive() bool {
-	return j.UID != "" && j.DeletionTimestamp.IsZero() && !j.TrainJob.Finished()
-}
-
 // Suspend implements jobframework.GenericJob.
 func (j *job) Suspend() { j.Spec.Suspend = ptr.To(true) }
-
-// prepare decides whether the job is one for jobframework now. A view older than our last write is not worth a look:
-// the newer one comes as an event.
-func (j *job) prepare(ctx context.Context) outcome {
-	if j.UID == "" || !j.DeletionTimestamp.IsZero() {
-		return j.awaitPodsOfDeleted(ctx)
-	}
-	if !j.env.expectations.Satisfied(&j.TrainJob) {
-		return outcome{done: true, stale: true}
-	}
-	j.measureStopped()
-	if o := j.awaitPodsOfFormer(ctx); o.ends() {
-		return o
-	}
-	j.pods().NoteResumed(&j.TrainJob)
-	j.keepEnded()
-	if o := j.ensureHeldBeforeStart(ctx); o.ends() {
-		return o
-	}
-	if j.TrainJob.Finished() {
-		j.record.run = run{}
-		return j.finish(ctx)
-	}
-	if o := j.startDeactivation(ctx); o.ends() {
-		return o
-	}
-	if taken, err := j.takeOverlooked(ctx); err != nil || taken {
-		return done(err)
-	}
-	if err := j.keepPriority(ctx); err != nil {
-		return done(err)
-	}
-	if j.IsSuspended() {
-		return j.follow(ctx)
-	}
-	return outcome{}
-}
 
 // describe returns the PodSets of the effective TrainJob, or why it could not run. The list
 // is the caller's.
@@ -171,7 +128,7 @@ func (j *job) active(ctx context.Context) bool {
 // reconcile, also where that fails.
 func (j *job) mayHavePods(ctx context.Context) (podsAnswer, error) {
 	if j.podsThere == nil {
-		answer, err := j.lookForPods(ctx)
+		answer, err := lookForPods(ctx, j)
 		if err != nil {
 			answer = podsAnswer{may: true, err: err}
 		}
@@ -196,7 +153,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 	podSets, err := j.describe(ctx)
 	if err == nil {
 		j.env.Recorder.Resolve(j.UID, jobevents.ReasonNotDescribed)
-		return j.asPrebuilt(ctx, podSets)
+		return asPrebuilt(ctx, j, podSets)
 	}
 	if wl := j.unfinishedWorkload(); wl != nil && !wl.DeletionTimestamp.IsZero() {
 		// jobframework compares before it lets a deleted Workload go, and its quota with it.
@@ -204,7 +161,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 	}
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
 	if errors.Is(err, queues.ErrNoOtherCluster) {
-		j.again = cmp.Or(j.again, retryRoute)
+		j.decision.again = retryRoute
 	}
 	if podsets.RuntimeMissing(err) || unfit(err) {
 		// The user has to act; trying again before something changes is of no use.
@@ -220,7 +177,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // in another cluster is placed there.
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuelib.PodSetInfo) error {
 	if err := j.env.trainer.Rollout.Check(ctx, j.env.client, j.env.Runtimes, j.env.Field, &j.TrainJob); err != nil {
-		j.start.rollingOut = errors.Is(err, serving.ErrRollingOut)
+		j.decision.rollingOut = errors.Is(err, serving.ErrRollingOut)
 		return err
 	}
 	wl := j.holdingQuota()
@@ -232,10 +189,10 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	}
 	if j.ManagedExternally() {
 		j.Spec.Suspend = ptr.To(false)
-		j.start.message = dispatchedMessage(wl)
+		j.decision.started = dispatchedMessage(wl)
 		return nil
 	}
-	if err := j.startable(ctx, wl); err != nil {
+	if err := startable(ctx, j, wl); err != nil {
 		return err
 	}
 	podSets, err := j.describe(ctx)
@@ -251,12 +208,12 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	if _, err := j.env.Field.Set(&started.Spec, placements); err != nil {
 		return err
 	}
-	if err := j.placeChildJobs(ctx, started); err != nil {
+	if err := placeChildJobs(ctx, j, started); err != nil {
 		return err
 	}
 	j.Spec = started.Spec
 	j.Spec.Suspend = ptr.To(false)
-	j.start.message = placedMessage(wl)
+	j.decision.started = placedMessage(wl)
 	return nil
 }
 
@@ -285,33 +242,33 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo
 		}
 	}
 	if stopped {
-		if err := j.suspendNow(ctx, c); err != nil {
+		if err := suspendNow(ctx, j, c); err != nil {
 			return false, err
 		}
-		j.measureStop(j.stopReason(reason))
+		measureStop(j, stopReason(j, reason))
 	}
 	if reason == jobframework.StopReasonWorkloadEvicted {
-		if err := j.startReadinessOver(ctx); err != nil {
+		if err := startReadinessOver(ctx, j); err != nil {
 			return stopped, err
 		}
 	}
 	if j.active(ctx) {
-		return stopped, j.keepsQuota(reason)
+		return stopped, keepsQuota(j, reason)
 	}
-	if err := j.gate(ctx, c); podsets.WithoutNames(err) {
+	if err := gate(ctx, j, c); podsets.WithoutNames(err) {
 		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
 	} else if err != nil {
 		return stopped, err
 	}
-	if err := j.finishDeactivation(ctx); err != nil {
+	if err := finishDeactivation(ctx, j); err != nil {
 		return stopped, err
 	}
-	j.letQuotaGo(ctx)
+	letQuotaGo(ctx, j)
 	return stopped, nil
 }
 
 // letQuotaGo takes note that nothing keeps the quota of a job that gives it back any more.
-func (j *job) letQuotaGo(ctx context.Context) {
+func letQuotaGo(ctx context.Context, j *job) {
 	if j.podsThere == nil || j.podsThere.release == nil {
 		return
 	}
@@ -325,7 +282,7 @@ func (j *job) letQuotaGo(ctx context.Context) {
 
 // keepsQuota returns errStillActive where jobframework would go on and give up the quota that
 // the pods which are left are charged to.
-func (j *job) keepsQuota(reason jobframework.StopReason) error {
+func keepsQuota(j *job, reason jobframework.StopReason) error {
 	switch reason {
 	case jobframework.StopReasonWorkloadDeleted:
 		return errStillActive
@@ -340,23 +297,23 @@ func (j *job) keepsQuota(reason jobframework.StopReason) error {
 // suspendNow suspends the job, with the gate in the same request where nothing seems
 // to run. The job counts as active for the rest of this reconcile: Trainer may just
 // be resuming what it saw before, so the next look decides.
-func (j *job) suspendNow(ctx context.Context, c client.Client) error {
+func suspendNow(ctx context.Context, j *job, c client.Client) error {
 	pods, err := j.mayHavePods(ctx)
 	j.stopping = true
 	if err == nil && !pods.may {
 		// Whoever resumed it: no JobSet runs yet, and Trainer may be about to have it run.
 		j.env.expectations.ExpectResume(&j.TrainJob)
-		err := j.suspend(ctx, c, true)
+		err := suspend(ctx, j, c, true)
 		// Refused: Trainer's view of the JobSet is ahead of ours, and it runs.
 		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !podsets.WithoutNames(err) {
 			return err
 		}
 	}
-	return j.suspend(ctx, c, false)
+	return suspend(ctx, j, c, false)
 }
 
 // suspend writes suspend: true and, where asked for, the gate in the same request.
-func (j *job) suspend(ctx context.Context, c client.Client, gate bool) error {
+func suspend(ctx context.Context, j *job, c client.Client, gate bool) error {
 	before := j.TrainJob.DeepCopy()
 	spec := j.TrainJob.DeepCopy().Spec
 	if gate && !j.unmanaged {
@@ -379,7 +336,7 @@ func (j *job) suspend(ctx context.Context, c client.Client, gate bool) error {
 }
 
 // gate brings our entry back to the gate, unless it is there.
-func (j *job) gate(ctx context.Context, c client.Client) error {
+func gate(ctx context.Context, j *job, c client.Client) error {
 	if j.unmanaged {
 		return nil
 	}
@@ -414,7 +371,7 @@ func (j *job) Finished(context.Context) (message string, success, finished bool)
 // whatever became of the runtime since. While Trainer has not resumed the job, its counts are
 // those of the last run.
 func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
-	js, err := j.runs(ctx)
+	js, err := runs(ctx, j)
 	if err != nil || js == nil || !j.ManagedExternally() && !resumed(js, &j.TrainJob) {
 		return false
 	}
@@ -429,7 +386,7 @@ func resumed(js *jobsetapi.JobSet, job *trainjob.TrainJob) bool {
 
 // runs returns the JobSet that runs, or nil. Another cluster's JobSet is not here; what it
 // looks like is rendered.
-func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
+func runs(ctx context.Context, j *job) (*jobsetapi.JobSet, error) {
 	if j.ManagedExternally() {
 		return j.env.Render(ctx, &j.TrainJob)
 	}
@@ -446,7 +403,7 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 	if !podset.AnySucceeded(j.Status.JobsStatus) {
 		return given, nil
 	}
-	js, err := j.runs(ctx)
+	js, err := runs(ctx, j)
 	if err != nil || js == nil {
 		return given, err
 	}
@@ -454,13 +411,13 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 	if j.ManagedExternally() || equality.Semantic.DeepEqual(reclaimable, given) {
 		return reclaimable, nil
 	}
-	lasting, err := j.lastingSuccesses(ctx, js)
+	lasting, err := lastingSuccesses(ctx, j, js)
 	return podset.Reclaimable(js, lasting, given), err
 }
 
 // lastingSuccesses returns how many child Jobs of each replicated job have succeeded for good: JobSet runs one again
 // that was deleted before it had, and the policies let nobody delete it afterwards.
-func (j *job) lastingSuccesses(ctx context.Context, js *jobsetapi.JobSet) ([]trainer.JobStatus, error) {
+func lastingSuccesses(ctx context.Context, j *job, js *jobsetapi.JobSet) ([]trainer.JobStatus, error) {
 	var jobs batchv1.JobList
 	err := j.env.live.List(ctx, &jobs, client.InNamespace(js.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name})
 	if err != nil {

@@ -173,7 +173,7 @@ func TestEnsureHeld(t *testing.T) {
 			kit.With(wl, tc.workload)
 			c := inttest.Fake(wl).Build()
 			view := state.View{Workloads: []kueue.Workload{*theWorkload(t, c)}}
-			changed := expect.Must((&job{env: &environment{client: c}, TrainJob: *trainJob, view: view}).ensureHeld(t.Context()))(t)
+			changed := expect.Must(holdWorkload(t.Context(), &job{env: &environment{client: c}, observed: observed{TrainJob: *trainJob, view: view}}))(t)
 			inttest.Reload(t, c, wl)
 			expect.Same(t, "It was changed", tc.want, changed)
 			expect.Same(t, "The Workload has our finalizer", tc.wantOurs, controllerutil.ContainsFinalizer(wl, remainder.Finalizer))

@@ -38,47 +38,45 @@ const jobSetPatience = 10 * time.Second
 // an image is enough. Trainer still reports the TrainJob as suspended, or resumed. So an
 // evicted job would run on, and an admitted one hold its quota without a pod, until somebody
 // undoes the edit.
-//
-// It returns the time after which to look again, 0 for never.
-func correctDrift(ctx context.Context, j *job) (time.Duration, error) {
+func correctDrift(ctx context.Context, j *job) result {
 	// What is deleted and kept by a finalizer is stopped like any other, and not started.
-	if j.UID == "" || j.TrainJob.Finished() || !j.DeletionTimestamp.IsZero() && !j.IsSuspended() {
-		return 0, nil
+	if j.TrainJob.Finished() || !j.DeletionTimestamp.IsZero() && !j.IsSuspended() {
+		return result{}
 	}
 	said := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobSuspended)
 	if said == nil || (said.Status == metav1.ConditionTrue) != j.IsSuspended() {
 		// Trainer has not looked yet; what it says then brings the job here again.
-		return 0, nil
+		return result{}
 	}
 	js := j.jobSet()
 	if js == nil || !js.DeletionTimestamp.IsZero() {
-		return 0, nil
+		return result{}
 	}
 	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
 		return suspendChildJobs(ctx, j, js, said.LastTransitionTime.Time)
 	}
-	if !j.managed() {
-		return 0, nil
+	if !managed(j) {
+		return result{}
 	}
 	// Every start and stop comes by here; only what lasts is worth asking the API server.
 	if wait := time.Until(said.LastTransitionTime.Add(driftPatience)); wait > 0 {
-		return wait, nil
+		return result{again: wait}
 	}
 	if current, err := areCurrent(ctx, j.env.live, &j.TrainJob, js); err != nil || !current {
-		return driftPatience, err
+		return result{again: driftPatience, err: err}
 	}
 	if j.IsSuspended() {
-		return 0, suspendJobSet(ctx, j, js)
+		return failed(suspendJobSet(ctx, j, js))
 	}
 	if predates, err := snapshotPredatesJobSet(ctx, j, js); err != nil || predates {
 		// Trainer tries again until it is heard; until then ensureStarted minds the quota.
-		return 0, err
+		return failed(err)
 	}
 	if suspendedSince(js, said) {
 		// By somebody else, and for them to resume.
-		return 0, nil
+		return result{}
 	}
-	return 0, restart(ctx, j, js)
+	return failed(restart(ctx, j, js))
 }
 
 // restart has the JobSet made again, unless what Trainer would make is not what the job was
@@ -91,10 +89,10 @@ func restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 	if matches {
 		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not start JobSet %s, whose runtime was edited since it was made", js.Name))
 	}
-	if err := j.suspend(ctx, j.env.client, false); err != nil {
+	if err := suspend(ctx, j, j.env.client, false); err != nil {
 		return err
 	}
-	j.measureStop(metrics.StopRuntimeChanged)
+	measureStop(j, metrics.StopRuntimeChanged)
 	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionStart,
 		"Its runtime asks for other resources than the job was admitted for; it queues again")
 	return nil
@@ -146,36 +144,36 @@ func suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 
 // suspendChildJobs stops the Jobs that JobSet should have stopped since a time. JobSet makes what is missing, Jobs,
 // their volumes and the Service, before it suspends what is there: where it cannot, it gets no further.
-func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since time.Time) (time.Duration, error) {
+func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since time.Time) result {
 	if !j.IsSuspended() {
-		return 0, nil
+		return result{}
 	}
 	jobs := slices.DeleteFunc(j.childJobs(), func(child batchv1.Job) bool {
 		return ptr.Deref(child.Spec.Suspend, false) || podset.JobEnded(&child) || !child.DeletionTimestamp.IsZero()
 	})
 	if len(jobs) == 0 {
-		return 0, nil
+		return result{}
 	}
-	if !j.managed() {
-		return 0, nil
+	if !managed(j) {
+		return result{}
 	}
 	if wait := time.Until(since.Add(jobSetPatience)); wait > 0 {
-		return wait, nil
+		return result{again: wait}
 	}
 	// Our view of the Jobs may be newer than that of what has them run again.
 	if current, err := areCurrent(ctx, j.env.live, &j.TrainJob, js); err != nil || !current {
-		return driftPatience, err
+		return result{again: driftPatience, err: err}
 	}
 	for i := range jobs {
 		suspended := jobs[i].DeepCopy()
 		suspended.Spec.Suspend = ptr.To(true)
 		if err := j.env.client.Patch(ctx, suspended, client.MergeFromWithOptions(&jobs[i], client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-			return 0, fmt.Errorf("suspending child Job %s: %w", client.ObjectKeyFromObject(suspended), err)
+			return failed(fmt.Errorf("suspending child Job %s: %w", client.ObjectKeyFromObject(suspended), err))
 		}
 	}
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
 		"JobSet %s is suspended and its Job %s was not, so it was suspended for JobSet: look at the JobSet's events for what JobSet cannot make", js.Name, jobs[0].Name))
-	return 0, nil
+	return result{}
 }
 
 // renewJobSet lets Trainer make the JobSet again where nothing is lost with it, and says

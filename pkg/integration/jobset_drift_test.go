@@ -91,7 +91,9 @@ func TestCorrectDrift(t *testing.T) {
 				stored.ResourceVersion = "0"
 			}
 			r.env.Describer = r.env.For(cmp.Or(tc.served, trainjob.Trainer22))
-			expect.Same(t, "correctDrift waits", tc.wantWait, expect.Must(correctDrift(t.Context(), jobOf(t, r, stored)))(t) > 0)
+			got := correctDrift(t.Context(), jobOf(t, r, stored))
+			expect.NoError(t, got.err)
+			expect.Same(t, "correctDrift waits", tc.wantWait, got.again > 0)
 			expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, r.env.client, js))
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
 		})
@@ -126,8 +128,9 @@ func TestJobsThatJobSetLeavesRunningAreSuspended(t *testing.T) {
 			if tc.stale {
 				stored.ResourceVersion = "0"
 			}
-			wait := expect.Must(correctDrift(t.Context(), jobOf(t, r, stored)))(t)
-			expect.Same(t, "It looks again", tc.since == 0 || tc.stale, wait > 0)
+			got := correctDrift(t.Context(), jobOf(t, r, stored))
+			expect.NoError(t, got.err)
+			expect.Same(t, "It looks again", tc.since == 0 || tc.stale, got.again > 0)
 			inttest.Reload(t, r.env.client, child)
 			expect.Same(t, "The Job is suspended", tc.want, ptr.Deref(child.Spec.Suspend, false))
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
@@ -182,7 +185,7 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 			r, recorder := newReconciler(t, js, wl)
 			r.env.startTimeout = time.Minute
 			j := jobOf(t, r, stored)
-			j.start.excess = "replicated job node has 2 pods instead of 1"
+			j.decision.excess = "replicated job node has 2 pods instead of 1"
 			expect.NoError(t, renewExceeding(t.Context(), j))
 			expect.Same(t, "The JobSet is kept", tc.wantJobSet, inttest.Exists(t, r.env.client, js))
 			expect.Same(t, "The quota is kept", tc.wantQuota, inttest.Exists(t, r.env.client, wl))

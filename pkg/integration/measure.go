@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"context"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -82,7 +83,7 @@ func resumedAt(job *trainjob.TrainJob, wl *kueue.Workload) time.Time {
 }
 
 // measureStop records that the manager suspended a job that ran.
-func (j *job) measureStop(reason string) {
+func measureStop(j *job, reason string) {
 	known := &j.record.run
 	queue := known.queue
 	if wl := j.holdingQuota(); wl != nil {
@@ -96,19 +97,20 @@ func (j *job) measureStop(reason string) {
 
 // measureStopped records the stop of a job that is found suspended though it was not known to be: by
 // its user, or by the manager, which has not heard of its own success.
-func (j *job) measureStopped() {
+func measureStopped(_ context.Context, j *job) result {
 	if !j.record.run.underWay() || !j.IsSuspended() {
-		return
+		return result{}
 	}
 	reason := metrics.StopByUser
 	if wl := j.holdingQuota(); wl != nil && kueuelib.IsEvicted(wl) {
 		reason = evictedFor(wl)
 	}
-	j.measureStop(reason)
+	measureStop(j, reason)
+	return result{}
 }
 
 // stopReason returns the word of the metrics for why jobframework stops a job.
-func (j *job) stopReason(reason jobframework.StopReason) string {
+func stopReason(j *job, reason jobframework.StopReason) string {
 	switch reason {
 	case jobframework.StopReasonWorkloadEvicted:
 		if wl := j.holdingQuota(); wl != nil && kueuelib.IsEvicted(wl) {

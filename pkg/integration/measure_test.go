@@ -69,12 +69,12 @@ func resumes(m *measured) { measureStart(m.j) }
 // isSuspended has the manager see that somebody did it.
 func isSuspended(m *measured) {
 	m.j.Suspend()
-	m.j.measureStopped()
+	measureStopped(m.t.Context(), m.j)
 }
 
 // stops has the manager stop it.
 func stops(reason jobframework.StopReason) func(*measured) {
-	return func(m *measured) { m.j.measureStop(m.j.stopReason(reason)) }
+	return func(m *measured) { measureStop(m.j, stopReason(m.j, reason)) }
 }
 
 func ready(m *measured)    { measureReady(m.j, func() bool { return true }) }
@@ -159,17 +159,17 @@ func TestStopsOfTheManager(t *testing.T) {
 		want          map[string]float64
 	}{
 		"resumed before it was placed": {
-			stop: func(r *reconciler, j *job) error { return ensurePlaced(t.Context(), j) },
+			stop: func(r *reconciler, j *job) error { return ensurePlaced(t.Context(), j).err },
 			want: map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1},
 		},
 		"resumed after its end": {
 			workload: []metav1.Condition{ended},
-			stop:     func(r *reconciler, j *job) error { return ensureEnded(t.Context(), j) },
+			stop:     func(r *reconciler, j *job) error { return ensureEnded(t.Context(), j).err },
 			want:     map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1},
 		},
 		"resumed after an end that Trainer tells": {
 			job: []metav1.Condition{failed}, workload: []metav1.Condition{ended},
-			stop: func(_ *reconciler, j *job) error { _, err := j.stopEnded(t.Context()); return err },
+			stop: func(_ *reconciler, j *job) error { _, err := stopEnded(t.Context(), j); return err },
 			want: map[string]float64{},
 		},
 	}
@@ -185,7 +185,7 @@ func TestStopsOfTheManager(t *testing.T) {
 			j := jobOf(t, r, stored)
 			expect.NoError(t, tc.stop(r, j))
 			expect.That(t, j.IsSuspended(), "It is not suspended")
-			j.measureStopped()
+			measureStopped(t.Context(), j)
 			expect.Same(t, "Unexpected metrics", tc.want, recorded(t, registry))
 		})
 	}

@@ -175,22 +175,19 @@ func queueRemedy(wl *kueue.Workload, message string) string {
 
 // tellNotice tells a TrainJob what its Workload says, once while it says so. It is trouble unless
 // somebody means it. Kueue says of queues that are stopped what it says of queues that lack a flavor.
-func tellNotice(ctx context.Context, j *job) error {
-	if !j.alive() {
-		return nil
-	}
+func tellNotice(ctx context.Context, j *job) result {
 	n := noticeFor(j.workloads())
 	if n.reason == jobevents.ReasonNotAdmissible {
 		var err error
 		if n.meant, err = j.env.queues.Stopped(ctx, &j.TrainJob); err != nil {
-			return err
+			return failed(err)
 		}
 	}
 	if n.reason != "" && !n.meant {
 		j.env.Recorder.Note(j.UID, n.reason)
 	}
 	j.env.Recorder.WarnOfState(&j.TrainJob, jobevents.ActionQueue, n.reason, n.message)
-	return nil
+	return result{}
 }
 
 // noticeFor returns the notice of the Workload of a job that is not finished, or else of the last one.

@@ -195,7 +195,7 @@ func TestTroubleOfNotices(t *testing.T) {
 			cq := inttest.ClusterQueue()
 			cq.Spec.StopPolicy = &tc.policy
 			r, recorder := newReconciler(t, inttest.WorkloadOf(stored, tc.says), kit.LocalQueue("ns", "q", "cq"), cq)
-			expect.NoError(t, tellNotice(t.Context(), jobOf(t, r, stored)))
+			expect.NoError(t, tellNotice(t.Context(), jobOf(t, r, stored)).err)
 			r.env.Recorder.Looked(stored.UID)
 			expect.Same(t, "Unexpected trouble", tc.want, r.env.Recorder.Trouble(stored.UID))
 			expect.Same(t, "It is told", name != "nothing", len(recorder.Events) > 0)

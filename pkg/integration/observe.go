@@ -22,6 +22,21 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
+// observed is all that a reconcile of a TrainJob goes by.
+type observed struct {
+	trainjob.TrainJob
+
+	// key names the job, also one that is gone.
+	key types.NamespacedName
+	// view is what there is of it.
+	view state.View
+	// manages is whether it is Kueue's to start, unmanaged is set in a namespace that Kueue does not manage: the job waits
+	// for nothing there, and has no gate.
+	manages, unmanaged bool
+	// record is what is remembered of it.
+	record *record
+}
+
 // observe reads from the caches what a reconcile of a TrainJob goes by, jobframework included: nothing of it is read
 // again. It returns errOldView where a newer version of a Workload is known to exist.
 func (e *environment) observe(ctx context.Context, key types.NamespacedName) (*job, error) {
@@ -35,42 +50,45 @@ func (e *environment) observe(ctx context.Context, key types.NamespacedName) (*j
 	if e.expectations.Outdated(key, jobclient.VersionsOf(view.Workloads)) {
 		return nil, errOldView
 	}
-	j := &job{env: e, key: key, view: view}
+	j := &job{env: e, observed: observed{key: key, view: view}}
 	if err := e.client.Get(ctx, key, &j.TrainJob); apierrors.IsNotFound(err) {
 		j.TrainJob = trainjob.TrainJob{}
 	} else if err != nil {
 		return nil, err
 	}
 	j.record = e.records.of(key, j.UID)
+	if j.DeletionTimestamp.IsZero() {
+		keepEnded(j)
+	}
 	return j, nil
 }
 
 // observeNamespace finds out whether the job is Kueue's to start. One whose namespace is gone is about to be gone.
-func (j *job) observeNamespace(ctx context.Context) error {
+func observeNamespace(ctx context.Context, j *job) result {
 	if j.UID == "" {
-		return nil
+		return result{}
 	}
 	managed, err := j.env.queues.ManagesNamespace(ctx, j.Namespace)
 	if err != nil {
-		return client.IgnoreNotFound(err)
+		return failed(client.IgnoreNotFound(err))
 	}
 	if j.unmanaged = !managed; managed {
 		j.manages, err = j.env.queues.Queued(ctx, &j.TrainJob)
 	}
-	return client.IgnoreNotFound(err)
+	return failed(client.IgnoreNotFound(err))
 }
 
 // workloads returns the Workloads of the job.
-func (j *job) workloads() []kueue.Workload { return j.view.WorkloadsOf(&j.TrainJob) }
+func (o *observed) workloads() []kueue.Workload { return o.view.WorkloadsOf(&o.TrainJob) }
 
 // holdingQuota returns the Workload of the job that holds quota, or nil.
-func (j *job) holdingQuota() *kueue.Workload { return j.view.HoldingQuota(&j.TrainJob) }
+func (o *observed) holdingQuota() *kueue.Workload { return o.view.HoldingQuota(&o.TrainJob) }
 
 // jobSet returns the JobSet that Trainer made for the job, or nil: then there is nothing that could run.
-func (j *job) jobSet() *jobsetapi.JobSet { return j.view.JobSetOf(&j.TrainJob) }
+func (o *observed) jobSet() *jobsetapi.JobSet { return o.view.JobSetOf(&o.TrainJob) }
 
 // childJobs returns the Jobs that JobSet made for the job.
-func (j *job) childJobs() []batchv1.Job { return j.view.ChildJobsOf(&j.TrainJob) }
+func (o *observed) childJobs() []batchv1.Job { return o.view.ChildJobsOf(&o.TrainJob) }
 
 // pods returns what answers whether there are pods of the job.
 func (j *job) pods() podsleft.Pods { return j.env.podsIn(j.view) }
@@ -80,8 +98,8 @@ func (e *environment) podsIn(view state.View) podsleft.Pods {
 	return podsleft.Pods{View: view, Live: e.live, Expectations: e.expectations, Field: e.Field}
 }
 
-// logging has events and log lines of a reconcile name the Workload of the job, if there is one.
-func (j *job) logging(ctx context.Context) context.Context {
+// loggerOf has events and log lines of a reconcile name the Workload of the job, if there is one.
+func loggerOf(ctx context.Context, j *job) context.Context {
 	log := ctrl.LoggerFrom(ctx)
 	if workloads := j.view.Workloads; len(workloads) > 0 {
 		last := &workloads[0]

@@ -19,31 +19,31 @@ import (
 )
 
 // takeOverlooked puts a job into the LocalQueue default that was there when it was made, and that its webhook did not
-// give it, and reports whether it did: the webhooks are asked about TrainJobs without a queue as soon as the leader has
+// give it: the webhooks are asked about TrainJobs without a queue as soon as the leader has
 // seen such a queue, and it may have been away. What is older than the queue or than the webhooks is not Kueue's.
-func (j *job) takeOverlooked(ctx context.Context) (bool, error) {
-	overlooked, err := j.overlooked(ctx)
+func takeOverlooked(ctx context.Context, j *job) result {
+	overlooked, err := isOverlooked(ctx, j)
 	if err != nil || !overlooked {
-		return false, err
+		return failed(err)
 	}
 	defaulted := j.TrainJob.DeepCopy()
 	err = jobframework.ApplyDefaultLocalQueueWithManagedJobsNamespaceSelector(ctx, j.env.client, defaulted,
 		j.env.queues.HasDefault(ctx), j.env.kueue.Settings().NamespaceSelector())
 	queue := string(jobframework.QueueNameForObject(defaulted))
 	if err != nil || queue == "" {
-		return false, err
+		return failed(err)
 	}
 	if err := jobclient.SetQueue(ctx, j.env.client, &j.TrainJob, queue); err != nil {
-		return false, err
+		return failed(err)
 	}
 	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonOverlooked, jobevents.ActionQueue,
 		"Put into LocalQueue %s, which was there when the TrainJob was made without a queue", queue)
-	return true, nil
+	return done(nil)
 }
 
-// overlooked reports whether the webhooks should have been asked about a job without a queue for the sake of a
+// isOverlooked reports whether the webhooks should have been asked about a job without a queue for the sake of a
 // LocalQueue default.
-func (j *job) overlooked(ctx context.Context) (bool, error) {
+func isOverlooked(ctx context.Context, j *job) (bool, error) {
 	if jobframework.QueueNameForObject(&j.TrainJob) != "" {
 		return false, nil
 	}

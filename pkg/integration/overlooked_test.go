@@ -56,13 +56,13 @@ func TestTakeOverlooked(t *testing.T) {
 				webhooks.Webhooks[0].MatchConditions = append(webhooks.Webhooks[0].MatchConditions, admissionregistrationv1.MatchCondition{Name: tc.condition})
 			}
 			r, recorder := newReconciler(t, stored, queue, webhooks)
-			taken, err := jobOf(t, r, storedJob(t, r)).takeOverlooked(t.Context())
-			expect.NoError(t, err)
+			got := takeOverlooked(t.Context(), jobOf(t, r, storedJob(t, r)))
+			expect.NoError(t, got.err)
 			changed := tc.want != "" && tc.want != tc.labels[kit.QueueLabel]
-			expect.Same(t, "It was taken", changed, taken)
-			got := storedJob(t, r)
-			expect.Same(t, "Unexpected queue", tc.want, got.Labels[kit.QueueLabel])
-			expect.Same(t, "Its own label", tc.labels["app"], got.Labels["app"])
+			expect.Same(t, "It was taken", changed, got.done)
+			stored = storedJob(t, r)
+			expect.Same(t, "Unexpected queue", tc.want, stored.Labels[kit.QueueLabel])
+			expect.Same(t, "Its own label", tc.labels["app"], stored.Labels["app"])
 			if changed {
 				expect.Same(t, "Unexpected events", []string{told}, eventsSoFar(recorder, ""))
 			}

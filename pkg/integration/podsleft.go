@@ -55,11 +55,11 @@ type release struct {
 
 // lookForPods asks the API server for pods only where the caches say no and quota is given back:
 // a job that starts has none since that was done the last time.
-func (j *job) lookForPods(ctx context.Context) (podsAnswer, error) {
+func lookForPods(ctx context.Context, j *job) (podsAnswer, error) {
 	if active, err := j.pods().Active(ctx, &j.TrainJob); err != nil || active {
 		return podsAnswer{may: true}, err
 	}
-	releases := j.releases()
+	releases := releases(j)
 	if releases == nil {
 		return podsAnswer{}, nil
 	}
@@ -68,7 +68,7 @@ func (j *job) lookForPods(ctx context.Context) (podsAnswer, error) {
 }
 
 // releases returns the quota that is given back once the job is not active any more, nil for none.
-func (j *job) releases() *release {
+func releases(j *job) *release {
 	wl := j.holdingQuota()
 	if wl == nil {
 		return nil
@@ -91,45 +91,36 @@ func (j *job) releases() *release {
 
 // awaitPodsOfDeleted waits for the pods that a deleted TrainJob still has: until they are gone, and
 // no others can come, its Workload keeps its finalizer, and with it the quota.
-func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
+func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 	workloads := j.view.Workloads
-	if err := j.suspendDeleted(ctx); err != nil {
-		return outcome{err: err}
-	}
-	if slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return remainder.OfCopy(&wl) }) {
-		// MultiKueue deletes the job, then its Workload, and runs it somewhere else. jobframework would
-		// finish a Workload whose job is gone, and MultiKueue takes that for the end of the job.
-		again, err := j.deleteCopies(ctx, workloads)
-		return outcome{done: true, again: again, err: err}
-	}
 	if !slices.ContainsFunc(workloads, state.HoldsQuota) {
-		return outcome{}
+		return result{}
 	}
 	left, err := j.pods().AnyLeft(ctx, j.key)
-	if !left {
-		if err != nil {
-			return outcome{err: err}
-		}
-		if wait := j.mayRunYet(); wait > 0 {
-			return lookAgain(wait)
-		}
-		if wait := j.mayBeMadeAgain(); j.UID != "" && wait > 0 {
-			return lookAgain(wait)
-		}
-		for i := range workloads {
-			j.env.leaves(workloads[i].UID)
-		}
-		ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", releasedGone)
-		return outcome{}
+	if left {
+		ctrl.LoggerFrom(ctx).V(2).Info("Kept the quota of a deleted TrainJob for its pods")
+		return result{done: true, again: recheckIn(state.StoppingSince(workloads)), err: err}
 	}
-	ctrl.LoggerFrom(ctx).V(2).Info("Kept the quota of a deleted TrainJob for its pods")
-	return outcome{done: true, again: recheckIn(state.StoppingSince(workloads)), err: err}
+	if err != nil {
+		return failed(err)
+	}
+	if wait := mayRunYet(j); wait > 0 {
+		return lookAgain(wait)
+	}
+	if wait := mayBeMadeAgain(j); j.UID != "" && wait > 0 {
+		return lookAgain(wait)
+	}
+	for i := range workloads {
+		j.env.leaves(workloads[i].UID)
+	}
+	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", releasedGone)
+	return result{}
 }
 
 // mayRunYet returns how long the JobSet of a deleted TrainJob that has quota may still get pods: until the garbage collector
 // has deleted it, where it is resumed, or Trainer may have it in hand to resume it. Kueue's webhook refuses
 // pods of a TrainJob that is gone, but not when there is another one of its name.
-func (j *job) mayRunYet() time.Duration {
+func mayRunYet(j *job) time.Duration {
 	js, workloads := j.view.JobSet, j.view.Workloads
 	if js == nil || !js.DeletionTimestamp.IsZero() || js.Status.TerminalState != "" {
 		return 0
@@ -152,18 +143,23 @@ func (j *job) mayRunYet() time.Duration {
 	return 0
 }
 
-// deleteCopies deletes the Workloads of a deleted job that stays for somebody's finalizer, when its
-// pods are gone: MultiKueue would take it for running, for as long as that takes. It returns when to
-// look again for the pods, 0 for never.
-func (j *job) deleteCopies(ctx context.Context, workloads []kueue.Workload) (time.Duration, error) {
+// deleteCopies deletes the Workloads that MultiKueue made for a deleted job which stays for somebody's finalizer, when
+// its pods are gone: MultiKueue would take it for running, for as long as that takes. It deletes the job, then its
+// Workload, and runs it somewhere else. jobframework would finish a Workload whose job is gone, and MultiKueue takes
+// that for the end of the job.
+func deleteCopies(ctx context.Context, j *job) result {
+	workloads := j.view.Workloads
+	if !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return remainder.OfCopy(&wl) }) {
+		return result{}
+	}
 	if j.UID == "" {
-		return 0, nil
+		return done(nil)
 	}
 	if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {
-		return recheckIn(j.DeletionTimestamp.Time), err
+		return result{done: true, again: recheckIn(j.DeletionTimestamp.Time), err: err}
 	}
-	if wait := j.mayRunYet(); wait > 0 {
-		return wait, nil
+	if wait := mayRunYet(j); wait > 0 {
+		return lookAgain(wait)
 	}
 	for i := range workloads {
 		wl := &workloads[i]
@@ -172,14 +168,14 @@ func (j *job) deleteCopies(ctx context.Context, workloads []kueue.Workload) (tim
 			continue
 		}
 		if err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
-			return 0, fmt.Errorf("deleting Workload %s of a deleted TrainJob: %w", client.ObjectKeyFromObject(wl), err)
+			return failed(fmt.Errorf("deleting Workload %s of a deleted TrainJob: %w", client.ObjectKeyFromObject(wl), err))
 		}
 	}
-	return 0, nil
+	return done(nil)
 }
 
 // managed reports whether the job is the manager's. Of what is deleted, Kueue's rule says that it manages nothing.
-func (j *job) managed() bool {
+func managed(j *job) bool {
 	if !j.DeletionTimestamp.IsZero() {
 		return jobframework.QueueName(j) != "" || j.env.Field.Has(&j.Spec)
 	}
@@ -189,22 +185,22 @@ func (j *job) managed() bool {
 // suspendDeleted suspends a job that is deleted and stays, for its dependents or for somebody's
 // finalizer. Trainer would make another JobSet as soon as the last one is gone, and run it on
 // quota that is given back. The policies keep anybody from resuming it.
-func (j *job) suspendDeleted(ctx context.Context) error {
-	if j.UID == "" || j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() || !j.managed() {
-		return nil
+func suspendDeleted(ctx context.Context, j *job) result {
+	if j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() || !managed(j) {
+		return result{}
 	}
-	if err := j.suspend(ctx, j.env.client, false); err != nil {
-		return client.IgnoreNotFound(err)
+	if err := suspend(ctx, j, j.env.client, false); err != nil {
+		return failed(client.IgnoreNotFound(err))
 	}
-	j.measureStop(metrics.StopTrainJobDeleted)
+	measureStop(j, metrics.StopTrainJobDeleted)
 	ctrl.LoggerFrom(ctx).Info("Suspended a deleted TrainJob that is still there")
-	return nil
+	return result{}
 }
 
 // awaitPodsOfFormer waits for the pods that a deleted TrainJob of the same name still has.
 // jobframework would delete its Workload, and with it the quota that they run on. MultiKueue
 // deletes that itself, and soon sends the job here again: then the pods are all that is left.
-func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
+func awaitPodsOfFormer(ctx context.Context, j *job) result {
 	former := slices.DeleteFunc(slices.Clone(j.view.Workloads), func(wl kueue.Workload) bool {
 		owner := metav1.GetControllerOfNoCopy(&wl)
 		return owner == nil || owner.UID == j.UID || !state.HoldsQuota(wl)
@@ -212,14 +208,14 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 	since := state.StoppingSince(former)
 	copied := len(former) == 0
 	if copied {
-		if !j.comesFromAnotherCluster() || !j.IsSuspended() || !j.alive() {
-			return outcome{}
+		if !comesFromAnotherCluster(j) || !j.IsSuspended() || !j.alive() {
+			return result{}
 		}
 		since = j.CreationTimestamp.Time
 	}
 	js := j.jobSet()
-	if copied && j.record.alone && !j.madeOfFormer() {
-		return outcome{}
+	if copied && j.record.alone && !madeOfFormer(j) {
+		return result{}
 	}
 	pods, err := j.pods().Left(ctx, j.key)
 	left := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
@@ -227,24 +223,24 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 	})
 	if left {
 		ctrl.LoggerFrom(ctx).V(2).Info("Waited for pods of a former TrainJob")
-		return outcome{done: true, again: recheckIn(since), err: err}
+		return result{done: true, again: recheckIn(since), err: err}
 	}
 	if err != nil {
-		return outcome{err: err}
+		return result{err: err}
 	}
 	if copied {
 		j.record.alone = true
-		return outcome{}
+		return result{}
 	}
-	if wait := j.formerMayRun(since); wait > 0 {
+	if wait := formerMayRun(j, since); wait > 0 {
 		return lookAgain(wait)
 	}
-	return outcome{}
+	return result{}
 }
 
 // formerMayRun returns how long a former TrainJob of the same name, which stops since a time, may still get pods: its
 // controllers carry on what they saw of it.
-func (j *job) formerMayRun(since time.Time) time.Duration {
+func formerMayRun(j *job, since time.Time) time.Duration {
 	js := j.jobSet()
 	if slices.ContainsFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool {
 		return (js == nil || !metav1.IsControlledBy(&child, js)) && state.HasPods(child)
@@ -255,17 +251,17 @@ func (j *job) formerMayRun(since time.Time) time.Duration {
 		// The one of the former job is gone.
 		return 0
 	}
-	return j.mayRunYet()
+	return mayRunYet(j)
 }
 
 // madeOfFormer reports whether the caches have a JobSet or a Job of this name that is not the job's:
 // only that can bring pods of a former one after the last was gone.
-func (j *job) madeOfFormer() bool {
+func madeOfFormer(j *job) bool {
 	return j.view.JobSet != nil && j.jobSet() == nil || len(j.childJobs()) < len(j.view.Jobs)
 }
 
 // comesFromAnotherCluster reports whether MultiKueue made the job, as a copy of another one.
-func (j *job) comesFromAnotherCluster() bool {
+func comesFromAnotherCluster(j *job) bool {
 	return j.Labels[kueue.MultiKueueOriginLabel] != ""
 }
 

@@ -19,7 +19,7 @@ func (e *environment) podsReady() podsready.Reporter {
 // back: Kueue's scheduler writes the condition as it last saw it when it admits the
 // Workload again, and would evict it at once for a recovery that is long over. The quota
 // follows with the next view of the Workload.
-func (j *job) startReadinessOver(ctx context.Context) error {
+func startReadinessOver(ctx context.Context, j *job) error {
 	if !j.env.podsReady().Wanted() {
 		return nil
 	}
@@ -37,26 +37,23 @@ func (j *job) startReadinessOver(ctx context.Context) error {
 
 // reportPodsReady brings PodsReady of a TrainJob's Workload in step, where Kueue waits for it, and
 // the metrics in any case.
-func reportPodsReady(ctx context.Context, j *job) error {
-	if !j.alive() {
-		return nil
-	}
+func reportPodsReady(ctx context.Context, j *job) result {
 	// A job that is suspended, or was a moment ago, may have the counts of its last pods.
 	ready := sync.OnceValue(func() bool {
-		return j.start.message == "" && (!j.IsSuspended() || j.ManagedExternally()) && j.PodsReady(ctx, j.env.client)
+		return j.decision.started == "" && (!j.IsSuspended() || j.ManagedExternally()) && j.PodsReady(ctx, j.env.client)
 	})
 	measureReady(j, ready)
 	if !j.env.podsReady().Wanted() {
-		return nil
+		return result{}
 	}
 	workloads := j.workloads()
 	if len(workloads) == 0 || j.env.expectations.Outdated(j.key, jobclient.VersionsOf(workloads)) {
-		return nil
+		return result{}
 	}
 	for i := range workloads {
 		if _, err := j.env.podsReady().Report(ctx, j.key, &workloads[i], ready()); err != nil {
-			return err
+			return failed(err)
 		}
 	}
-	return nil
+	return result{}
 }

@@ -71,7 +71,7 @@ func TestPodsReadyIsWrittenOnceByAnOldView(t *testing.T) {
 	})
 	r.env.kueue = testenv.Kueue(testenv.WaitsForPods)
 	for range 2 {
-		expect.NoError(t, reportPodsReady(t.Context(), jobOf(t, r, stored)))
+		expect.NoError(t, reportPodsReady(t.Context(), jobOf(t, r, stored)).err)
 	}
 	expect.Same(t, "Unexpected number of times that PodsReady is written", 1, written)
 }

@@ -45,7 +45,7 @@ func prebuiltOf(ctx context.Context, cached client.Reader, job *trainjob.TrainJo
 // asPrebuilt returns the PodSets of job's prebuilt Workload in place of its own where these
 // differ only in tolerations that are added to its pods: jobframework would finish the
 // Workload. The pods get them at the start all the same.
-func (j *job) asPrebuilt(ctx context.Context, own []kueue.PodSet) ([]kueue.PodSet, error) {
+func asPrebuilt(ctx context.Context, j *job, own []kueue.PodSet) ([]kueue.PodSet, error) {
 	wl, err := prebuiltOf(ctx, j.env.client, &j.TrainJob)
 	if err != nil || wl == nil {
 		return own, err
@@ -63,14 +63,14 @@ func tellPrebuilt(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	if why := j.unusable(ctx, wl); why != "" {
+	if why := unusable(ctx, j, wl); why != "" {
 		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonPrebuilt, jobevents.ActionDescribe, fmt.Errorf("prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why))
 	}
 	return nil
 }
 
 // unusable says what is wrong with a prebuilt Workload, nil for a missing one, and what to do.
-func (j *job) unusable(ctx context.Context, wl *kueue.Workload) string {
+func unusable(ctx context.Context, j *job, wl *kueue.Workload) string {
 	if wl == nil {
 		return fmt.Sprintf("is not there; create it in namespace %s, and the job queues", j.Namespace)
 	}

@@ -21,10 +21,10 @@ import (
 )
 
 // notYet keeps a waiting TrainJob without a Workload from its queue while it is too early.
-func (j *job) notYet(ctx context.Context) outcome {
-	if released, err := j.releaseFormer(ctx); released || err != nil {
+func notYet(ctx context.Context, j *job) result {
+	if released, err := releaseFormer(ctx, j); released || err != nil {
 		// jobframework would still see it.
-		return outcome{done: true, unqueued: true, again: retrySoon, err: err}
+		return result{done: true, unqueued: true, again: retrySoon, err: err}
 	}
 	if held := j.record.start.heldBack(&j.TrainJob, j.env.Field); held > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Held TrainJob back from its queue", "reason", jobevents.ReasonCannotStart, "retryAfter", held)
@@ -35,13 +35,13 @@ func (j *job) notYet(ctx context.Context) outcome {
 		// The cache has not heard of the Workload that we made; its event comes.
 		return unqueued(retrySlowly - since)
 	}
-	return j.awaitChildJobs(ctx)
+	return awaitChildJobs(ctx, j)
 }
 
 // releaseFormer takes the finalizer off what a deleted job of the same name left behind,
 // and with it the quota, and reports whether there was any. jobframework would do it, but it does not see a job that is
 // too early.
-func (j *job) releaseFormer(ctx context.Context) (released bool, err error) {
+func releaseFormer(ctx context.Context, j *job) (released bool, err error) {
 	all := j.view.Workloads
 	for i := range all {
 		owner := state.ControllerOfKind(&all[i], trainjob.GVK.Kind)
@@ -63,27 +63,27 @@ func (j *job) releaseFormer(ctx context.Context) (released bool, err error) {
 // before them. A job that is admitted earlier starts on a runtime that is not frozen yet,
 // and with child Jobs made from the view of a moment before, whose pods all have to be
 // freed of the gate. The event of the last child Job brings the job here again.
-func (j *job) awaitChildJobs(ctx context.Context) outcome {
+func awaitChildJobs(ctx context.Context, j *job) result {
 	if j.ManagedExternally() {
 		// The JobSet is in another cluster.
-		return outcome{}
+		return result{}
 	}
 	js, jobs := j.jobSet(), j.childJobs()
 	if js != nil && state.ChildJobsMade(js, jobs) {
-		return j.awaitUsable(ctx, js, jobs)
+		return awaitUsable(ctx, j, js, jobs)
 	}
 	if patience := j.record.waiting.patience(j.env.waitForJobSet, js != nil); patience > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Waited for what is made of TrainJob before it queues", "jobSetMade", js != nil, "retryAfter", patience)
 		return unqueued(patience)
 	}
 	if js == nil {
-		return j.awaitJobSet(ctx)
+		return awaitJobSet(ctx, j)
 	}
-	return j.awaitUsable(ctx, js, jobs)
+	return awaitUsable(ctx, j, js, jobs)
 }
 
 // tellUnprepared says that a job queues although Trainer has not looked at it.
-func (j *job) tellUnprepared() {
+func tellUnprepared(j *job) {
 	if w := &j.record.waiting; j.manages && !w.over && j.env.waitForJobSet > 0 {
 		w.over = true
 		j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonUnprepared, jobevents.ActionDescribe,
@@ -93,7 +93,7 @@ func (j *job) tellUnprepared() {
 
 // over reports whether all is done for a finished job. jobframework would tell so again
 // at every look, by an event.
-func (j *job) over() bool {
+func over(j *job) bool {
 	workloads := j.workloads()
 	return len(workloads) > 0 && !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
 		return !kueuelib.IsFinished(&wl) || controllerutil.ContainsFinalizer(&wl, kueue.ResourceInUseFinalizerName)

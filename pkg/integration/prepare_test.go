@@ -87,7 +87,7 @@ func TestNotYet(t *testing.T) {
 			if tc.queued {
 				r.env.expectations.Queued(j.key, j.UID)
 			}
-			got := j.notYet(t.Context())
+			got := notYet(t.Context(), j)
 			expect.Same(t, "The user is told", tc.wantTold, len(recorder.Events) > 0)
 			expect.That(t, got.err == nil && got.ends() == tc.want && got.unqueued == tc.want && (got.again > 0) == tc.want,
 				"notYet() = %+v (%v), want it to end here, and come again: %t", got, got.err, tc.want)
@@ -130,7 +130,7 @@ func TestWaitForJobSet(t *testing.T) {
 				}
 				var got []time.Duration
 				for len(got) < 3 {
-					o := jobOf(t, r, stored).notYet(t.Context())
+					o := notYet(t.Context(), jobOf(t, r, stored))
 					expect.NoError(t, o.err)
 					if !o.ends() {
 						break
@@ -175,7 +175,7 @@ func TestJobWithoutTheNameOfItsChildJobDoesNotQueue(t *testing.T) {
 			if tc.finalizer != "" {
 				js.Finalizers = []string{tc.finalizer}
 			}
-			outcome := jobOf(t, r, stored).awaitUsable(t.Context(), js, nil)
+			outcome := awaitUsable(t.Context(), jobOf(t, r, stored), js, nil)
 			expect.That(t, outcome.err == nil && outcome.unqueued == (tc.want != ""), "It queues: %t; error: %v", !outcome.unqueued, outcome.err)
 			wantTold(t, eventsSoFar(recorder, ""), tc.want)
 		})

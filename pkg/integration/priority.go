@@ -21,32 +21,32 @@ import (
 // there. It looks for that before it does anything else with a Workload, so that it could not even stop
 // the job. Only this view of the job is changed, and not for a start, which is for what the job says:
 // that fails, and the quota goes back.
-func (j *job) keepPriority(ctx context.Context) error {
+func keepPriority(ctx context.Context, j *job) result {
 	class := jobframework.WorkloadPriorityClassName(j.Object())
 	if class == "" {
-		return nil
+		return result{}
 	}
 	missing := j.env.client.Get(ctx, client.ObjectKey{Name: class}, &kueue.WorkloadPriorityClass{})
 	if !apierrors.IsNotFound(missing) {
-		return missing
+		return failed(missing)
 	}
 	wl := j.unfinishedWorkload()
 	if wl == nil || j.IsSuspended() && state.MayRun(wl) {
-		return nil
+		return result{}
 	}
 	delete(j.Labels, kueueconstants.WorkloadPriorityClassLabel)
 	if kueuelib.HasWorkloadPriorityClass(wl) {
 		j.Labels[kueueconstants.WorkloadPriorityClassLabel] = wl.Spec.PriorityClassRef.Name
 	}
 	if jobframework.WorkloadPriorityClassName(j.Object()) != class {
-		j.tellClassMissing(missing)
-		j.again = retryClass
+		tellClassMissing(j, missing)
+		return result{again: retryClass}
 	}
-	return nil
+	return result{}
 }
 
 // tellClassMissing tells the user of a priority class that is not there.
-func (j *job) tellClassMissing(missing error) {
+func tellClassMissing(j *job, missing error) {
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNoPriority, jobevents.ActionQueue, fmt.Errorf(
 		"keeps the priority that it has, if any: %w; ask an admin to create it, or name another one", missing))
 }

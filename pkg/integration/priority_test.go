@@ -49,7 +49,7 @@ func TestKeepPriority(t *testing.T) {
 			}
 			r, recorder := newReconciler(t, objects...)
 			j := jobOf(t, r, stored.DeepCopy())
-			expect.NoError(t, j.keepPriority(t.Context()))
+			expect.NoError(t, keepPriority(t.Context(), j).err)
 			expect.Same(t, "jobframework sees another class", tc.want, j.Labels[kit.PriorityLabel])
 			expect.Same(t, "The TrainJob is written", tc.named, storedJob(t, r).Labels[kit.PriorityLabel])
 			wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)

@@ -99,7 +99,7 @@ func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 			r.env.live = inttest.PodsByPhase(c)
 			trainJob := inttest.Job("uid")
 			trainJob.Spec.Suspend = ptr.To(!tc.runs)
-			expect.NoError(t, finishKept(t.Context(), jobOf(t, r, trainJob)))
+			expect.NoError(t, finishDeletedWorkloads(t.Context(), jobOf(t, r, trainJob)).err)
 			inttest.Reload(t, c, wl)
 			expect.Same(t, "The Workload is finished", tc.want, kueuelib.IsFinished(wl))
 		})
@@ -163,7 +163,7 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 				now.Spec.Parallelism = ptr.To[int32](1)
 				r.env.live = inttest.Fake(js, now).Build()
 			}
-			expect.NoError(t, ensureWithinQuota(t.Context(), jobOf(t, r, stored)))
+			expect.NoError(t, ensureWithinQuota(t.Context(), jobOf(t, r, stored)).err)
 			expect.Same(t, "The job keeps its Workload", tc.kept, inttest.Exists(t, r.env.client, wl))
 		})
 	}

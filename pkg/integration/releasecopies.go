@@ -22,10 +22,9 @@ import (
 )
 
 // releaseCopies lets the Workloads go that MultiKueue has deleted here, with what they are charged
-// handed on to a remainder where pods are left. It returns when to look again at one that is still
-// held; 0 is never. Whoever acts for TrainJobs, this has to be done: nobody else takes the finalizer
-// off.
-func (j *job) releaseCopies(ctx context.Context) (time.Duration, error) {
+// handed on to a remainder where pods are left. Whoever acts for TrainJobs, this has to be done: nobody else takes
+// the finalizer off.
+func releaseCopies(ctx context.Context, j *job) result {
 	for i := range j.view.Workloads {
 		wl := &j.view.Workloads[i]
 		if wl.DeletionTimestamp.IsZero() || !remainder.OfCopy(wl) {
@@ -35,28 +34,28 @@ func (j *job) releaseCopies(ctx context.Context) (time.Duration, error) {
 		if !remainder.Release(released) {
 			continue
 		}
-		if j.stopsBefore(wl) {
+		if stopsBefore(j, wl) {
 			continue
 		}
 		// Kueue does not count one that is deactivated: others may have its quota.
 		if state.HoldsQuota(*wl) && wl.Status.Admission != nil && kueuelib.IsActive(wl) {
-			if wait, err := j.ensureRemainder(ctx, wl); err != nil || wait > 0 {
-				return wait, err
+			if wait, err := ensureRemainder(ctx, j, wl); err != nil || wait > 0 {
+				return result{again: wait, err: err}
 			}
-		} else if err := j.dropUncharged(ctx, wl); err != nil {
-			return 0, err
+		} else if err := dropUncharged(ctx, j, wl); err != nil {
+			return failed(err)
 		}
 		err := j.env.client.Patch(ctx, released, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
 		if client.IgnoreNotFound(err) != nil {
-			return 0, fmt.Errorf("releasing Workload %s that MultiKueue deleted: %w", client.ObjectKeyFromObject(wl), err)
+			return failed(fmt.Errorf("releasing Workload %s that MultiKueue deleted: %w", client.ObjectKeyFromObject(wl), err))
 		}
 	}
-	return 0, nil
+	return result{}
 }
 
 // dropUncharged deletes a remainder that was made just before Kueue deactivated its Workload. Without
 // a charge it would be first in its queue for as long as its pods last, and nobody might pass it.
-func (j *job) dropUncharged(ctx context.Context, wl *kueue.Workload) error {
+func dropUncharged(ctx context.Context, j *job, wl *kueue.Workload) error {
 	rest := &kueue.Workload{}
 	err := j.env.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: remainder.NameOf(wl)}, rest)
 	if err == nil && rest.Labels[remainder.Label] != "" && !kueuelib.HasQuotaReservation(rest) {
@@ -70,7 +69,7 @@ func (j *job) dropUncharged(ctx context.Context, wl *kueue.Workload) error {
 
 // stopsBefore reports whether the job of a deleted Workload is there, and stops before that goes, as
 // in any cluster: MultiKueue deletes the job first and takes Kueue's finalizer off.
-func (j *job) stopsBefore(wl *kueue.Workload) bool {
+func stopsBefore(j *job, wl *kueue.Workload) bool {
 	owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
 	return controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) &&
 		j.UID != "" && owner != nil && owner.UID == j.UID && j.DeletionTimestamp.IsZero()
@@ -78,11 +77,11 @@ func (j *job) stopsBefore(wl *kueue.Workload) bool {
 
 // ensureRemainder has another Workload charged for the pods that are left. It returns when to look
 // again, 0 where that is done or no pod is left.
-func (j *job) ensureRemainder(ctx context.Context, wl *kueue.Workload) (time.Duration, error) {
+func ensureRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
 	rest := &kueue.Workload{}
 	err := j.env.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: remainder.NameOf(wl)}, rest)
 	if apierrors.IsNotFound(err) {
-		return j.makeRemainder(ctx, wl)
+		return makeRemainder(ctx, j, wl)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reading the remainder of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
@@ -90,27 +89,27 @@ func (j *job) ensureRemainder(ctx context.Context, wl *kueue.Workload) (time.Dur
 	switch {
 	case rest.Labels[remainder.Label] != j.key.Name:
 		// Somebody else made it, and it is charged whatever they like.
-		return j.awaitLastPod(ctx, wl)
+		return awaitLastPod(ctx, j, wl)
 	case kueuelib.HasQuotaReservation(rest):
 		return 0, nil
 	case judged(rest):
-		return 0, j.chargeRemainder(ctx, wl, rest)
+		return 0, chargeRemainder(ctx, j, wl, rest)
 	case time.Since(rest.CreationTimestamp.Time).Abs() > judgedWithin:
 		// Kueue may be about to judge it after all: see that the charge stays.
-		return judgedSoon, j.chargeRemainder(ctx, wl, rest)
+		return judgedSoon, chargeRemainder(ctx, j, wl, rest)
 	}
 	return judgedSoon, nil
 }
 
 // makeRemainder creates the Workload for the pods that are left and not charged to another one: where
 // a run waits for the pods of a former one, these are.
-func (j *job) makeRemainder(ctx context.Context, wl *kueue.Workload) (time.Duration, error) {
+func makeRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
 	pods, err := j.pods().Left(ctx, j.key)
 	if err != nil {
 		return 0, err
 	}
 	if len(pods) == 0 {
-		return j.awaitLastPod(ctx, wl)
+		return awaitLastPod(ctx, j, wl)
 	}
 	var others kueue.WorkloadList
 	if err := j.env.client.List(ctx, &others, client.InNamespace(j.key.Namespace), client.MatchingLabels{remainder.Label: j.key.Name}); err != nil {
@@ -134,7 +133,7 @@ func (j *job) makeRemainder(ctx context.Context, wl *kueue.Workload) (time.Durat
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 		// A namespace that is deleted, or a quota for objects: then the Workload itself has to stay.
 		ctrl.LoggerFrom(ctx).V(1).Info("Could not hand the quota of pods that are left to another Workload", "remainder", klog.KObj(rest), "error", err)
-		return j.awaitLastPod(ctx, wl)
+		return awaitLastPod(ctx, j, wl)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("creating the remainder of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
@@ -144,18 +143,18 @@ func (j *job) makeRemainder(ctx context.Context, wl *kueue.Workload) (time.Durat
 
 // awaitLastPod returns when to look again for the pods of a Workload that nothing is charged for in
 // its place, 0 when none is left and none comes.
-func (j *job) awaitLastPod(ctx context.Context, wl *kueue.Workload) (time.Duration, error) {
+func awaitLastPod(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
 	left, err := j.pods().AnyLeft(ctx, j.key)
 	if err != nil {
 		return 0, err
 	}
 	if !left {
-		return j.mayRunYet(), nil
+		return mayRunYet(j), nil
 	}
 	return recheckIn(wl.DeletionTimestamp.Time), nil
 }
 
-func (j *job) chargeRemainder(ctx context.Context, wl, rest *kueue.Workload) error {
+func chargeRemainder(ctx context.Context, j *job, wl, rest *kueue.Workload) error {
 	charged := rest.DeepCopy()
 	charged.Status = remainder.Charge(wl)
 	err := j.env.client.Status().Patch(ctx, charged, client.MergeFromWithOptions(rest, client.MergeFromWithOptimisticLock{}))

@@ -24,24 +24,24 @@ import (
 // compare: the queue, where quota is held, and the nodes that the job asks for. Where
 // that ends the reconcile, the event of what it did, or of the last pod that goes, brings
 // the job here again.
-func (j *job) follow(ctx context.Context) outcome {
+func follow(ctx context.Context, j *job) result {
 	wl := j.unfinishedWorkload()
 	if wl == nil {
-		if j.endedWorkload() != nil && j.over() {
+		if j.endedWorkload() != nil && over(j) {
 			// It has ended, and needs no more than the gate.
-			return outcome{done: true, unqueued: true}
+			return result{done: true, unqueued: true}
 		}
-		return j.notYet(ctx)
+		return notYet(ctx, j)
 	}
 	j.env.expectations.SawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
 	j.record.waiting = waiting{}
 	if !wl.DeletionTimestamp.IsZero() {
-		return outcome{}
+		return result{}
 	}
 	if kueuelib.HasQuotaReservation(wl) && (!kueuelib.IsActive(wl) || deactivation.Pending(wl)) {
 		// It is about to be evicted. It must not be replaced meanwhile: it alone says that
 		// the job is not to run.
-		return outcome{done: !kueuelib.IsEvicted(wl)}
+		return result{done: !kueuelib.IsEvicted(wl)}
 	}
 	active := j.active(ctx)
 	if active && kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) {
@@ -51,25 +51,25 @@ func (j *job) follow(ctx context.Context) outcome {
 	}
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
 		// It is somebody else's to write, and what it says counts.
-		return outcome{}
+		return result{}
 	}
-	if changed := j.movedOn(wl); kueuelib.HasQuotaReservation(wl) && changed != "" {
+	if changed := movedOn(j, wl); kueuelib.HasQuotaReservation(wl) && changed != "" {
 		// jobframework would start the job again on the quota that it had before.
 		if active {
 			return lookAgain(retrySlowly)
 		}
-		return done(j.requeue(ctx, wl, changed))
+		return done(requeue(ctx, j, wl, changed))
 	}
 	if active {
-		return outcome{}
+		return result{}
 	}
-	return j.followSelection(ctx, wl)
+	return followSelection(ctx, j, wl)
 }
 
 // movedOn says which of the job's labels are not for the Workload that holds quota, or
 // nothing. Kueue takes no priority class for one that was admitted without. One with another
 // time limit jobframework would delete, and its quota with it, while pods are left.
-func (j *job) movedOn(wl *kueue.Workload) string {
+func movedOn(j *job, wl *kueue.Workload) string {
 	if wl.Spec.QueueName != jobframework.QueueName(j) {
 		return "The queue changed; the job queues again"
 	}
@@ -84,19 +84,19 @@ func (j *job) movedOn(wl *kueue.Workload) string {
 
 // followSelection updates a Workload that waits. One that holds quota holds it for the
 // wrong nodes perhaps, so it is given up and the job queues again.
-func (j *job) followSelection(ctx context.Context, wl *kueue.Workload) outcome {
+func followSelection(ctx context.Context, j *job, wl *kueue.Workload) result {
 	podSets, err := j.describe(ctx)
 	if err != nil {
-		return j.dropUnfit(ctx, wl, err)
+		return dropUnfit(ctx, j, wl, err)
 	}
 	jobframework.SanitizePodSets(podSets)
 	if len(podSets) != len(wl.Spec.PodSets) || podset.SameSelection(podSets, wl.Spec.PodSets) {
-		return outcome{}
+		return result{}
 	}
-	return done(j.renewWorkload(ctx, wl.DeepCopy(), podSets))
+	return done(renewWorkload(ctx, j, wl.DeepCopy(), podSets))
 }
 
-func (j *job) renewWorkload(ctx context.Context, wl *kueue.Workload, podSets []kueue.PodSet) error {
+func renewWorkload(ctx context.Context, j *job, wl *kueue.Workload, podSets []kueue.PodSet) error {
 	if !kueuelib.HasQuotaReservation(wl) {
 		wl.Spec.PodSets = podSets
 		if err := j.env.client.Update(ctx, wl); err != nil {
@@ -105,19 +105,19 @@ func (j *job) renewWorkload(ctx context.Context, wl *kueue.Workload, podSets []k
 		ctrl.LoggerFrom(ctx).Info("Updated the Workload to the nodes that TrainJob asks for")
 		return nil
 	}
-	return j.requeue(ctx, wl, "The nodes that this job asks for changed after it was admitted; it queues again")
+	return requeue(ctx, j, wl, "The nodes that this job asks for changed after it was admitted; it queues again")
 }
 
 // requeue deletes the Workload as we know it; jobframework makes another.
-func (j *job) requeue(ctx context.Context, wl *kueue.Workload, why string) error {
-	if err := j.deleteWorkload(ctx, wl); err != nil {
+func requeue(ctx context.Context, j *job, wl *kueue.Workload, why string) error {
+	if err := deleteWorkload(ctx, j, wl); err != nil {
 		return err
 	}
 	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionDescribe, "%s", why)
 	return nil
 }
 
-func (j *job) deleteWorkload(ctx context.Context, wl *kueue.Workload) error {
+func deleteWorkload(ctx context.Context, j *job, wl *kueue.Workload) error {
 	err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID, ResourceVersion: &wl.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("giving up Workload %s: %w", client.ObjectKeyFromObject(wl), err)
@@ -126,8 +126,8 @@ func (j *job) deleteWorkload(ctx context.Context, wl *kueue.Workload) error {
 }
 
 // unfinishedWorkload returns the job's own Workload, or nil.
-func (j *job) unfinishedWorkload() *kueue.Workload {
-	workloads := j.workloads()
+func (o *observed) unfinishedWorkload() *kueue.Workload {
+	workloads := o.workloads()
 	for i := range workloads {
 		if !kueuelib.IsFinished(&workloads[i]) {
 			return &workloads[i]
@@ -138,9 +138,9 @@ func (j *job) unfinishedWorkload() *kueue.Workload {
 
 // endedWorkload returns the Workload of a job that has ended, whatever Trainer makes of it
 // since; nil if the job has another one.
-func (j *job) endedWorkload() *kueue.Workload {
-	workloads := j.workloads()
-	if j.unfinishedWorkload() != nil || !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return state.Ended(&wl) }) {
+func (o *observed) endedWorkload() *kueue.Workload {
+	workloads := o.workloads()
+	if o.unfinishedWorkload() != nil || !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return state.Ended(&wl) }) {
 		return nil
 	}
 	return &workloads[len(workloads)-1]

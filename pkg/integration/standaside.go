@@ -32,14 +32,14 @@ func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *ser
 		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
 	}
 	defer r.env.records.trim(j.key)
-	if wait, err := j.releaseCopies(ctx); err != nil || wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, err
+	if released := releaseCopies(ctx, j); released.err != nil || released.again > 0 {
+		return released.asResult()
 	}
 	if j.UID == "" {
 		r.env.forgetName(j.key)
 		return awaitRelease(j.view.Workloads), nil
 	}
-	if err := j.observeNamespace(ctx); err != nil {
+	if err := observeNamespace(ctx, j).err; err != nil {
 		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
 	}
 	if message == "" || !j.manages || j.TrainJob.Finished() {

@@ -177,12 +177,12 @@ func addStatus(statuses []trainer.JobStatus, one trainer.JobStatus) []trainer.Jo
 // why: who is slow, or away for a moment, refuses nothing.
 const silentFor = 5
 
-// decision is what becomes of the quota of a job that lacks something.
-type decision int
+// patience is what becomes of the quota of a job that lacks something.
+type patience int
 
 const (
-	// notYet: it may still come.
-	notYet decision = iota
+	// mayCome: it may still come.
+	mayCome patience = iota
 	// tellSilence: it is late, and nobody says why.
 	tellSilence
 	// quotaGoes: it does not come.
@@ -191,14 +191,14 @@ const (
 
 // decide about a job that has lacked something for a while, with the refusal that was
 // found, if one was. A job that has a pod loses it only for a refusal.
-func (l *lack) decide(lacking, timeout time.Duration, refusal string) decision {
+func (l *lack) decide(lacking, timeout time.Duration, refusal string) patience {
 	switch {
 	case lacking < timeout:
-		return notYet
+		return mayCome
 	case refusal != "", !l.pods && lacking >= silentFor*timeout:
 		return quotaGoes
 	case l.pods:
-		return notYet
+		return mayCome
 	}
 	return tellSilence
 }

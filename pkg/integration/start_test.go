@@ -101,14 +101,14 @@ func TestDecide(t *testing.T) {
 		lacking time.Duration
 		pods    bool
 		refusal string
-		want    decision
+		want    patience
 	}{
-		"refused a moment ago":           {lacking: time.Second, refusal: "no", want: notYet},
+		"refused a moment ago":           {lacking: time.Second, refusal: "no", want: mayCome},
 		"refused":                        {lacking: time.Minute, refusal: "no", want: quotaGoes},
 		"refused, with other pods there": {lacking: time.Minute, pods: true, refusal: "no", want: quotaGoes},
 		"late":                           {lacking: time.Minute, want: tellSilence},
 		"late for too long":              {lacking: 5 * time.Minute, want: quotaGoes},
-		"late, with other pods there":    {lacking: time.Hour, pods: true, want: notYet},
+		"late, with other pods there":    {lacking: time.Hour, pods: true, want: mayCome},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestAwaitTrainer(t *testing.T) {
 			if tc.changed {
 				r.env.expectations.Satisfied(stored)
 			}
-			wait := awaitTrainer(jobOf(t, r, stored))
+			wait := awaitTrainer(t.Context(), jobOf(t, r, stored)).again
 			expect.That(t, (wait > 0) == tc.wantWait && wait <= trainerSilent, "awaitTrainer() = %s; want to wait: %t", wait, tc.wantWait)
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
 		})

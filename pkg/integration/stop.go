@@ -24,25 +24,25 @@ const (
 )
 
 // watchStop tells people when a stopped job takes long to be gone: the quota is its own
-// until then. It returns the time after which to look again, 0 for never.
-func watchStop(ctx context.Context, j *job) (time.Duration, error) {
+// until then.
+func watchStop(ctx context.Context, j *job) result {
 	if j.UID == "" || !j.IsSuspended() {
-		return 0, nil
+		return result{}
 	}
 	wl := j.holdingQuota()
 	if wl == nil {
-		return 0, nil
+		return result{}
 	}
 	since := state.StoppedSince(wl)
 	if since.IsZero() || !j.active(ctx) {
-		return 0, nil
+		return result{}
 	}
 	// What would tell of the last pod may be gone: the job looks again by itself.
 	wait := recheckIn(since)
 	if time.Since(since) < longStop {
-		return wait, nil
+		return result{again: wait}
 	}
-	return wait, tellStop(ctx, j)
+	return result{again: wait, err: tellStop(ctx, j)}
 }
 
 // tellStop names what a stop waits for: the last pods, or JobSet, which does not say that
@@ -59,7 +59,7 @@ func tellStop(ctx context.Context, j *job) error {
 		return err
 	}
 	if len(left) > 0 {
-		j.tellPodsLeft("stopped")
+		tellPodsLeft(j, "stopped")
 		return nil
 	}
 	if js := j.jobSet(); js != nil && state.SaysActive(js) {

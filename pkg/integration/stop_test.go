@@ -154,7 +154,7 @@ func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
 				},
 			})
 			j := jobOf(t, r, storedJob(t, r))
-			outcome := j.awaitPodsOfDeleted(t.Context())
+			outcome := untilEnd(t.Context(), j, rules[phaseDeleting].before)
 			expect.NoError(t, outcome.err)
 			expect.That(t, storedJob(t, r).Suspended() == tc.want && writes == tc.writes,
 				"It is suspended: %t, after %d writes; want %t, %d", storedJob(t, r).Suspended(), writes, tc.want, tc.writes)
@@ -206,7 +206,7 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 			if tc.kept > 0 {
 				j.TrainJob.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.kept)))
 			}
-			outcome := j.awaitPodsOfDeleted(t.Context())
+			outcome := awaitPodsOfDeleted(t.Context(), j)
 			expect.NoError(t, outcome.err)
 			expect.Same(t, "The quota is kept", tc.want, outcome.done && outcome.again > 0)
 		})
@@ -231,7 +231,7 @@ func TestPodOfFormerJobIsAwaited(t *testing.T) {
 			if jobSet {
 				expect.NoError(t, r.env.client.Create(t.Context(), js))
 			}
-			outcome := jobOf(t, r, stored).awaitPodsOfFormer(t.Context())
+			outcome := awaitPodsOfFormer(t.Context(), jobOf(t, r, stored))
 			expect.That(t, outcome.err == nil && outcome.done && outcome.again > 0, "It does not wait: %+v", outcome)
 		})
 	}
@@ -282,7 +282,7 @@ func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 					j.view.Workloads[i].DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.deleted)))
 				}
 			}
-			outcome := j.awaitPodsOfFormer(t.Context())
+			outcome := awaitPodsOfFormer(t.Context(), j)
 			expect.That(t, outcome.err == nil && outcome.done == tc.want && (outcome.again > 0) == tc.want, "awaitPodsOfFormer() = %+v, want it to wait: %t", outcome, tc.want)
 		})
 	}
@@ -312,7 +312,7 @@ func TestReleases(t *testing.T) {
 				tc.wl(wl)
 			}
 			r, _ := newReconciler(t, stored, wl)
-			release := jobOf(t, r, stored).releases()
+			release := releases(jobOf(t, r, stored))
 			expect.That(t, (release == nil) == (tc.want == "") && (release == nil || release.why == tc.want), "It releases %+v, want %q", release, tc.want)
 		})
 	}
@@ -337,7 +337,7 @@ func TestKeepsQuota(t *testing.T) {
 			if tc.quota {
 				expect.NoError(t, r.env.client.Create(t.Context(), inttest.WorkloadOf(stored, inttest.Admitted)))
 			}
-			err := jobOf(t, r, stored).keepsQuota(tc.reason)
+			err := keepsQuota(jobOf(t, r, stored), tc.reason)
 			expect.Same(t, "It keeps its quota", tc.want, errors.Is(err, errStillActive))
 		})
 	}

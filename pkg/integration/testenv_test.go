@@ -73,8 +73,9 @@ func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events
 func jobOf(tb testing.TB, r *reconciler, stored *trainjob.TrainJob) *job {
 	tb.Helper()
 	key := client.ObjectKeyFromObject(stored)
-	j := &job{env: r.env, TrainJob: *stored, key: key, view: expect.Must(state.Observe(tb.Context(), r.env.client, key))(tb), record: r.env.records.of(key, stored.UID)}
-	expect.NoError(tb, j.observeNamespace(tb.Context()))
+	view := expect.Must(state.Observe(tb.Context(), r.env.client, key))(tb)
+	j := &job{env: r.env, observed: observed{TrainJob: *stored, key: key, view: view, record: r.env.records.of(key, stored.UID)}}
+	expect.NoError(tb, observeNamespace(tb.Context(), j).err)
 	return j
 }
 
@@ -85,7 +86,7 @@ func look(t *testing.T, r *reconciler, key client.ObjectKey) (ctrl.Result, error
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return j.reconcile(t.Context())
+	return j.reconcile(t.Context()).asResult()
 }
 
 func reconcileOnce(t *testing.T, r *reconciler) (ctrl.Result, *trainjob.TrainJob) {

@@ -31,12 +31,12 @@ func unfit(err error) bool {
 // dropUnfit takes the Workload of a job that waits and could not run: the webhook saw it as
 // something else, or was away. PodSets tells the user, and keeps another from being made.
 // A job whose runtime is gone for a moment keeps its place in the queue, but no quota.
-func (j *job) dropUnfit(ctx context.Context, wl *kueue.Workload, why error) outcome {
+func dropUnfit(ctx context.Context, j *job, wl *kueue.Workload, why error) result {
 	lost := podsets.RuntimeMissing(why) && kueuelib.HasQuotaReservation(wl)
 	if !unfit(why) && !lost || !kueuelib.IsActive(wl) || deactivation.Pending(wl) {
 		// jobframework asks again and reports it.
-		return outcome{}
+		return result{}
 	}
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, why)
-	return done(j.deleteWorkload(ctx, wl))
+	return done(deleteWorkload(ctx, j, wl))
 }

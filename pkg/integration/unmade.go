@@ -41,20 +41,20 @@ const (
 // awaitJobSet is for a job that has waited long enough for its JobSet: it queues without. Where
 // Trainer was refused the JobSet it does not, for then it could only hold quota; Trainer tries
 // again by itself, and the event of the JobSet brings the job here.
-func (j *job) awaitJobSet(ctx context.Context) outcome {
+func awaitJobSet(ctx context.Context, j *job) result {
 	if !j.manages {
-		return outcome{}
+		return result{}
 	}
 	wait, refused := j.record.start.unmade.wait(j.Generation)
 	if wait > 0 {
 		if refused {
 			j.env.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
 		}
-		return outcome{done: refused, unqueued: refused, again: wait}
+		return result{done: refused, unqueued: refused, again: wait}
 	}
-	refusal, again, err := j.env.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, j.awaitedUntil())
+	refusal, again, err := j.env.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, awaitedUntil(j))
 	if err != nil {
-		return outcome{err: err}
+		return result{err: err}
 	}
 	if again > 0 {
 		if refused {
@@ -64,8 +64,8 @@ func (j *job) awaitJobSet(ctx context.Context) outcome {
 	}
 	wait = j.record.start.unmade.found(refusal != "")
 	if refusal == "" {
-		j.tellUnprepared()
-		return outcome{}
+		tellUnprepared(j)
+		return result{}
 	}
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf(
 		"does not queue, because Trainer could not make JobSet %s: %s", j.Name, refusal))
@@ -76,9 +76,9 @@ func (j *job) awaitJobSet(ctx context.Context) outcome {
 // the name of one that JobSet has yet to make: JobSet gets no further than that, neither to a start nor to a stop. Nor
 // where somebody's finalizer would keep what is made of it, and its pods, when it is deleted: the policies see to
 // that from here on.
-func (j *job) awaitUsable(ctx context.Context, js *jobsetapi.JobSet, jobs []batchv1.Job) outcome {
+func awaitUsable(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batchv1.Job) result {
 	if !j.manages {
-		return outcome{}
+		return result{}
 	}
 	why := kept("JobSet", js)
 	for i := range jobs {
@@ -86,10 +86,10 @@ func (j *job) awaitUsable(ctx context.Context, js *jobsetapi.JobSet, jobs []batc
 	}
 	var err error
 	if why == "" {
-		why, err = j.nameTaken(ctx, js, jobs)
+		why, err = nameTaken(ctx, j, js, jobs)
 	}
 	if err != nil || why == "" {
-		return outcome{err: err}
+		return result{err: err}
 	}
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf("does not queue, because %s", why))
 	return unqueued(firstUnmade)
@@ -104,7 +104,7 @@ func kept(kind string, obj client.Object) string {
 }
 
 // nameTaken says which Job has the name of one that JobSet has yet to make; empty: none.
-func (j *job) nameTaken(ctx context.Context, js *jobsetapi.JobSet, made []batchv1.Job) (string, error) {
+func nameTaken(ctx context.Context, j *job, js *jobsetapi.JobSet, made []batchv1.Job) (string, error) {
 	for _, name := range state.JobNames(js) {
 		if slices.ContainsFunc(made, func(child batchv1.Job) bool { return child.Name == name }) {
 			continue
@@ -125,7 +125,7 @@ func (j *job) nameTaken(ctx context.Context, js *jobsetapi.JobSet, made []batchv
 }
 
 // awaitedUntil returns until when the job waited for its JobSet; zero where none waits.
-func (j *job) awaitedUntil() time.Time {
+func awaitedUntil(j *job) time.Time {
 	if j.env.waitForJobSet == 0 {
 		return time.Time{}
 	}

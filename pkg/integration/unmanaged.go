@@ -25,38 +25,39 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
-// leaveAlone reports whether a TrainJob is none of Kueue's because of its namespace, by managedJobsNamespaceSelector.
+// leaveAlone ends the look at a TrainJob that is none of Kueue's because of its namespace, by managedJobsNamespaceSelector.
 // Where the selector, or the labels of the namespace, were others before, nothing is stopped for that: what has quota
 // keeps it to its end, and what began without any goes on. What waits loses its Workload, and then the gate.
-func leaveAlone(ctx context.Context, j *job) (bool, error) {
+func leaveAlone(ctx context.Context, j *job) result {
 	if j.UID == "" || !j.unmanaged && len(j.view.Workloads) > 0 {
-		return false, nil
+		return result{}
 	}
 	if !j.unmanaged {
-		return beganUnmanaged(ctx, j)
+		began, err := beganUnmanaged(ctx, j)
+		return result{done: began, err: err}
 	}
 	workloads := j.workloads()
 	if !j.alive() || !j.env.expectations.Satisfied(&j.TrainJob) {
-		return len(workloads) == 0, nil
+		return result{done: len(workloads) == 0}
 	}
 	if slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
 		return !wl.DeletionTimestamp.IsZero() || state.HoldsQuota(wl) && (!j.IsSuspended() || j.active(ctx))
 	}) {
-		return false, nil
+		return result{}
 	}
 	for i := range workloads {
 		if wl := &workloads[i]; !kueuelib.IsFinished(wl) {
 			if err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
-				return false, fmt.Errorf("deleting Workload %s of a namespace that Kueue does not manage: %w", client.ObjectKeyFromObject(wl), err)
+				return failed(fmt.Errorf("deleting Workload %s of a namespace that Kueue does not manage: %w", client.ObjectKeyFromObject(wl), err))
 			}
-			return true, nil
+			return done(nil)
 		}
 	}
 	if err := free(ctx, j); err != nil {
-		return false, err
+		return failed(err)
 	}
 	tellUnmanaged(j)
-	return true, nil
+	return done(nil)
 }
 
 // tellUnmanaged says that a queue is named in vain.
@@ -119,7 +120,7 @@ func free(ctx context.Context, j *job) error {
 	if err := patch.Stamp(free.Spec.RuntimePatches, metav1.Now()); err != nil {
 		return err
 	}
-	if err := j.placeChildJobs(ctx, free); podsets.RuntimeMissing(err) {
+	if err := placeChildJobs(ctx, j, free); podsets.RuntimeMissing(err) {
 		// Nor could its user resume it before there is one, which brings the job here again.
 		return nil
 	} else if err != nil {

@@ -99,9 +99,10 @@ func TestLeaveAlone(t *testing.T) {
 			}
 			r.env.queues = queues.New(r.env.client, live, testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = selector }))
 			j := expect.Must(r.env.observe(t.Context(), jobKey))(t)
-			expect.NoError(t, j.observeNamespace(t.Context()))
-			alone := expect.Must(leaveAlone(t.Context(), j))(t)
-			expect.Same(t, "It is left alone", tc.alone, alone)
+			expect.NoError(t, observeNamespace(t.Context(), j).err)
+			got := leaveAlone(t.Context(), j)
+			expect.NoError(t, got.err)
+			expect.Same(t, "It is left alone", tc.alone, got.done)
 			expect.Same(t, "Unexpected number of looks at the namespace", tc.asked, asked)
 		})
 	}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// phase is where a TrainJob is in its life, for a reconcile.
+type phase string
+
+const (
+	phaseGone      phase = "Gone"
+	phaseDeleting  phase = "Deleting"
+	phaseFinished  phase = "Finished"
+	phaseSuspended phase = "Suspended"
+	phaseRunning   phase = "Running"
+)
+
+// phase returns the one that the job is in.
+func (o *observed) phase() phase {
+	switch {
+	case o.UID == "":
+		return phaseGone
+	case !o.DeletionTimestamp.IsZero():
+		return phaseDeleting
+	case o.TrainJob.Finished():
+		return phaseFinished
+	case o.Suspended():
+		return phaseSuspended
+	}
+	return phaseRunning
+}
+
+// alive reports whether the job was found, and is neither finished nor about to be gone.
+func (o *observed) alive() bool {
+	return o.phase() == phaseSuspended || o.phase() == phaseRunning
+}
+
+// rule ensures one thing of a TrainJob.
+type rule func(context.Context, *job) result
+
+// ruleSet is what is ensured of a TrainJob in a phase.
+type ruleSet struct {
+	// before come before jobframework looks at the job. The first that ends the reconcile is the last.
+	before []rule
+	// always come after that, whatever it came to. Each is followed.
+	always []rule
+	// settled come last, where nothing ended the reconcile and jobframework did what it had to. The first error ends them.
+	settled []rule
+}
+
+// rules are those of each phase. jobframework may bring a job into another one: what comes after it goes by that.
+var rules = map[phase]ruleSet{
+	phaseGone: {
+		before: []rule{deleteCopies, awaitPodsOfDeleted},
+		always: []rule{finishDeletedWorkloads},
+	},
+	phaseDeleting: {
+		before: []rule{suspendDeleted, deleteCopies, awaitPodsOfDeleted},
+		always: []rule{finishDeletedWorkloads, correctDrift},
+	},
+	phaseFinished: {
+		before: []rule{awaitOwnWrite, measureStopped, awaitPodsOfFormer, noteResumed, finish},
+		always: []rule{finishDeletedWorkloads},
+	},
+	phaseSuspended: {
+		before: []rule{
+			awaitOwnWrite, measureStopped, awaitPodsOfFormer, noteResumed, ensureHeldBeforeStart,
+			startDeactivation, takeOverlooked, keepPriority, follow,
+		},
+		always:  []rule{tellNotice, finishDeletedWorkloads, awaitTrainer, correctDrift, ensureStarted},
+		settled: []rule{ensureHeld, ensureGate, ensureDispatched, watchStop, reportPodsReady},
+	},
+	phaseRunning: {
+		before:  []rule{awaitOwnWrite, awaitPodsOfFormer, noteResumed, startDeactivation, takeOverlooked, keepPriority},
+		always:  []rule{tellNotice, awaitTrainer, correctDrift, ensureStarted},
+		settled: []rule{ensureHeld, ensureEnded, ensurePlaced, ensureWithinQuota, ensureDispatched, reportPodsReady},
+	},
+}
+
+// result is what a rule comes to, and what a reconcile comes to by its rules. The zero value leaves the rest to those
+// that follow.
+type result struct {
+	// done is set when there is nothing for jobframework to do, or not yet. An error ends the reconcile too: ask ends.
+	done bool
+	// unqueued is set when that is because the job does not queue: what is made of it meanwhile needs the gate.
+	unqueued bool
+	// stale is set when our view of the job is older than our last write of it.
+	stale bool
+	// again is when to look again, 0 is never.
+	again time.Duration
+	err   error
+}
+
+// done returns the result of a rule that ends the reconcile, with an error or without.
+func done(err error) result { return result{done: true, err: err} }
+
+// failed returns the result of a rule that came to an error, or to none.
+func failed(err error) result { return result{err: err} }
+
+// lookAgain returns the result of a rule that ends the reconcile for some time.
+func lookAgain(in time.Duration) result { return result{done: true, again: in} }
+
+// unqueued returns the result for a job that does not queue for some time.
+func unqueued(again time.Duration) result {
+	return result{done: true, unqueued: true, again: again}
+}
+
+// ends reports whether the reconcile ends before jobframework looks.
+func (r result) ends() bool { return r.done || r.err != nil }
+
+// add adds what another rule comes to: the earliest time to look again, and the first error. Reconcile goes by one
+// error: one of quota comes before one of a JobSet that drifted.
+func (r *result) add(other result) {
+	r.done, r.unqueued, r.stale = r.done || other.done, r.unqueued || other.unqueued, r.stale || other.stale
+	if other.again > 0 && (r.again == 0 || other.again < r.again) {
+		r.again = other.again
+	}
+	r.err = firstError(r.err, other.err)
+}
+
+// asResult returns the result for the controller.
+func (r result) asResult() (ctrl.Result, error) { return ctrl.Result{RequeueAfter: r.again}, r.err }
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// untilEnd adds up rules to the first that ends the reconcile.
+func untilEnd(ctx context.Context, j *job, rules []rule) result {
+	var sum result
+	for _, of := range rules {
+		if sum.add(of(ctx, j)); sum.ends() {
+			break
+		}
+	}
+	return sum
+}
+
+// awaitOwnWrite ends a reconcile whose view of the job is older than our last write: the newer one comes as an event.
+func awaitOwnWrite(_ context.Context, j *job) result {
+	stale := !j.env.expectations.Satisfied(&j.TrainJob)
+	return result{done: stale, stale: stale}
+}
+
+// noteResumed takes note of a job that runs by our view, whoever resumed it.
+func noteResumed(_ context.Context, j *job) result {
+	j.pods().NoteResumed(&j.TrainJob)
+	return result{}
+}
