@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/watches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -165,7 +166,7 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	}
 	remember()
 	expect.Same(t, "Unexpected number of things that are remembered", 7, remembered())
-	expect.That(t, forgetDeleted(env.forget).Delete(event.DeleteEvent{Object: stored}), "The event must pass")
+	expect.That(t, watches.ForgetDeleted(env.forget).Delete(event.DeleteEvent{Object: stored}), "The event must pass")
 	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, remembered())
 }
 

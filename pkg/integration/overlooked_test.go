@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/watches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -79,15 +80,15 @@ func TestUnqueuedOf(t *testing.T) {
 		}
 		return j
 	}
-	m := mapper{inttest.Fake(job("a", "unqueued", nil), job("a", "queued", queueLabel), job("a", "over", nil, "Complete"), job("b", "elsewhere", nil)).Build()}
+	m := watches.Mapper{Cached: inttest.Fake(job("a", "unqueued", nil), job("a", "queued", queueLabel), job("a", "over", nil, "Complete"), job("b", "elsewhere", nil)).Build()}
 	queue := kit.LocalQueue("a", "default", "gpus")
 	var got []string
-	for _, request := range m.unqueuedOf(t.Context(), queue) {
+	for _, request := range m.UnqueuedOf(t.Context(), queue) {
 		got = append(got, request.String())
 	}
 	expect.Same(t, "Unexpected TrainJobs", []string{"a/unqueued"}, got)
 
-	passes := madeDefault()
+	passes := watches.MadeDefault()
 	expect.That(t, passes.Create(event.CreateEvent{Object: queue}) && !passes.Create(event.CreateEvent{Object: kit.LocalQueue("a", "gpus", "gpus")}) &&
 		!passes.Update(event.UpdateEvent{ObjectOld: queue, ObjectNew: queue}), "other events pass than the making of a LocalQueue default")
 }

@@ -127,7 +127,7 @@ func TestWhatWaitsIsNotFirst(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored)
 	result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
-	expect.That(t, err == nil && result.RequeueAfter != 0 && ptr.Deref(result.Priority, decidedPriority) == 0,
+	expect.That(t, err == nil && result.RequeueAfter != 0 && ptr.Deref(result.Priority, 1) == 0,
 		"Reconcile() = %+v, %v; want to come again with priority 0", result, err)
 }
 

@@ -44,6 +44,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/ungater"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/watches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/webhook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
@@ -278,19 +279,20 @@ func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager, trainer *serving.Tr
 }
 
 func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
-	maps := mapper{env.client}
+	maps := watches.Mapper{Cached: env.client}
 	controlling := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &trainjob.TrainJob{}, handler.OnlyControllerOwner())
+	byOthers := watches.ByOthers(env.expectations.Wrote)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("trainjob").
-		For(&trainjob.TrainJob{}, builder.WithPredicates(forgetDeleted(env.forget), predicate.Not(statusOnly()))).
-		Watches(&trainjob.TrainJob{}, batched(&handler.EnqueueRequestForObject{}), builder.WithPredicates(statusOnly())).
-		Watches(&kueue.Workload{}, decidedFirst(controlling), builder.WithPredicates(measureGone(env.metrics))).
-		Watches(&jobsetapi.JobSet{}, batched(controlling)).
-		Watches(&batchv1.Job{}, batched(handler.EnqueueRequestsFromMapFunc(maps.trainJobOfChild))).
-		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&trainer.TrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsIn), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&kueue.LocalQueue{}, handler.EnqueueRequestsFromMapFunc(maps.unqueuedOf), builder.WithPredicates(madeDefault())).
+		For(&trainjob.TrainJob{}, builder.WithPredicates(watches.ForgetDeleted(env.forget), byOthers)).
+		Watches(&trainjob.TrainJob{}, watches.Batched(&handler.EnqueueRequestForObject{}), builder.WithPredicates(watches.UpdatesBut(byOthers))).
+		Watches(&kueue.Workload{}, watches.DecidedFirst(controlling), builder.WithPredicates(measureGone(env.metrics))).
+		Watches(&jobsetapi.JobSet{}, watches.Batched(controlling)).
+		Watches(&batchv1.Job{}, watches.Batched(handler.EnqueueRequestsFromMapFunc(maps.TrainJobOfChild))).
+		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&trainer.TrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsIn), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&kueue.LocalQueue{}, handler.EnqueueRequestsFromMapFunc(maps.UnqueuedOf), builder.WithPredicates(watches.MadeDefault())).
 		WatchesRawSource(env.all.Source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: max(opts.Concurrency, 1), LogConstructor: logging.ForController(mgr.GetLogger(), "trainjob", "trainJob"),

@@ -84,6 +84,14 @@ func (e *Expectations) wrote(job *trainjob.TrainJob) {
 	e.writes[client.ObjectKeyFromObject(job)] = write{job.UID, e.clock.Now()}
 }
 
+// Wrote reports whether the spec of job is what our last write made of it.
+func (e *Expectations) Wrote(job *trainjob.TrainJob) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := client.ObjectKeyFromObject(job)
+	return e.writes[key].uid == job.UID && e.wants[key] == expectation{job.UID, job.Generation}
+}
+
 // WroteBy returns a time by which our last write of job was done.
 func (e *Expectations) WroteBy(job *trainjob.TrainJob) time.Time {
 	e.mu.Lock()

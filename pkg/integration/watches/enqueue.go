@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package watches
 
 import (
 	"context"
@@ -18,33 +18,29 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // decidedPriority is above that of everything else, which is 0 or less.
 const decidedPriority = 10
 
-// batchPeriod is how long a TrainJob waits for more of what Trainer, JobSet and the Job
-// controller report of it: they write a dozen times of one start, and one look at the end of a
-// row of such writes sees what a look at each would.
-const batchPeriod = 100 * time.Millisecond
-
 // queue is what handlers add to.
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// decidedFirst has the controller look first at the TrainJobs about which Kueue has just
+// DecidedFirst has the controller look first at the TrainJobs about which Kueue has just
 // decided, at once at what admission checks say, and in batches at what else becomes of
-// Workloads. When many start at once, each of them brings ten more events of what Trainer and
+// Workloads, our own among it. When many start at once, each of them brings ten more events of what Trainer and
 // JobSet make of it, and those may wait.
-func decidedFirst(h handler.EventHandler) handler.EventHandler {
+func DecidedFirst(h handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: h.Create,
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { h.Create(ctx, e, with(q, in(batchPeriod))) },
 		DeleteFunc: h.Delete,
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			switch {
 			case decided(e):
 				q = with(q, func(o *priorityqueue.AddOpts) { o.Priority = ptr.To(decidedPriority) })
 			case !checked(e):
-				q = with(q, inBatch)
+				q = with(q, in(after(e)))
 			}
 			h.Update(ctx, e, q)
 		},
@@ -68,27 +64,43 @@ func checked(e event.UpdateEvent) bool {
 	return ok && okAfter && !equality.Semantic.DeepEqual(before.Status.AdmissionChecks, after.Status.AdmissionChecks)
 }
 
-// batched has the controller look once at what is made and changed within a batchPeriod.
-func batched(h handler.EventHandler) handler.EventHandler {
+// Batched has the controller look once at what is made and changed within a batchPeriod, and in its own time at what
+// does not matter.
+func Batched(h handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { h.Create(ctx, e, with(q, inBatch)) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { h.Update(ctx, e, with(q, inBatch)) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { h.Create(ctx, e, with(q, in(batchPeriod))) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { h.Update(ctx, e, with(q, in(after(e)))) },
 		DeleteFunc: h.Delete,
 	}
 }
 
-func inBatch(o *priorityqueue.AddOpts) { o.After = batchPeriod }
+func in(period time.Duration) func(*priorityqueue.AddOpts) {
+	return func(o *priorityqueue.AddOpts) { o.After = period }
+}
 
-// statusOnly passes the updates of an object that leave alone what people and webhooks write.
-func statusOnly() predicate.Predicate {
+// ByOthers passes the events of TrainJobs but those of updates of the status, and of our own writes, by wrote: the look
+// that made one has seen to what follows from it.
+func ByOthers(wrote func(*trainjob.TrainJob) bool) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		written, is := e.ObjectNew.(*trainjob.TrainJob)
+		own := is && e.ObjectOld.GetGeneration() != written.Generation && wrote(written)
+		return !own && !statusOnly(e)
+	}}
+}
+
+// UpdatesBut passes the updates that another predicate does not.
+func UpdatesBut(other predicate.Predicate) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return !predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}).Update(e) &&
-				e.ObjectOld.GetDeletionTimestamp().Equal(e.ObjectNew.GetDeletionTimestamp())
-		},
+		UpdateFunc: func(e event.UpdateEvent) bool { return !other.Update(e) },
 	}
+}
+
+// statusOnly reports whether an update leaves alone what people and webhooks write.
+func statusOnly(e event.UpdateEvent) bool {
+	return !predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}).Update(e) &&
+		e.ObjectOld.GetDeletionTimestamp().Equal(e.ObjectNew.GetDeletionTimestamp())
 }
 
 // queueWith adds with other options. A handler adds to a priority queue by AddWithOpts alone.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package watches
 
 import (
 	"testing"
@@ -32,6 +32,7 @@ func TestDecidedFirst(t *testing.T) {
 	copied := func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }
 	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) }
 	admitted, ready := inttest.Is(kueue.WorkloadAdmitted, ""), inttest.Is(kueue.WorkloadPodsReady, "")
+	evicted := inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
 	tests := map[string]struct {
 		before, after *kueue.Workload
 		want          string
@@ -51,7 +52,7 @@ func TestDecidedFirst(t *testing.T) {
 			queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "earlier"}})
 			tc.before.ResourceVersion, tc.after.ResourceVersion = "1", "2"
 			ofOwner := handler.EnqueueRequestForOwner(inttest.Scheme, mapper, &trainjob.TrainJob{}, handler.OnlyControllerOwner())
-			decidedFirst(ofOwner).Update(t.Context(), event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}, queue)
+			DecidedFirst(ofOwner).Update(t.Context(), event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}, queue)
 			got, _ := queue.Get()
 			expect.That(t, got.Name == tc.want, "looked first at %s, want %s", got.Name, tc.want)
 		})
@@ -61,8 +62,10 @@ func TestDecidedFirst(t *testing.T) {
 // What controllers report is looked at in batches; what is gone, and what people write, at once.
 func TestBatched(t *testing.T) {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "llm", ResourceVersion: "1"}}
-	h := batched(&handler.EnqueueRequestForObject{})
-	ofWorkloads := decidedFirst(&handler.EnqueueRequestForObject{})
+	over := js.DeepCopy()
+	over.Status.TerminalState = "Completed"
+	h := Batched(&handler.EnqueueRequestForObject{})
+	ofWorkloads := DecidedFirst(&handler.EnqueueRequestForObject{})
 	wl := inttest.AdmittedOf("uid")
 	ready, rejected := wl.DeepCopy(), wl.DeepCopy()
 	inttest.Is(kueue.WorkloadPodsReady, "")(ready)
@@ -72,7 +75,9 @@ func TestBatched(t *testing.T) {
 		want time.Duration
 	}{
 		"made":                            {func(q queue) { h.Create(t.Context(), event.CreateEvent{Object: js}, q) }, batchPeriod},
-		"changed":                         {func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: js, ObjectNew: js}, q) }, batchPeriod},
+		"changed":                         {func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: js, ObjectNew: over}, q) }, batchPeriod},
+		"changed in nothing that matters": {func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: js, ObjectNew: js}, q) }, idlePeriod},
+		"a Workload that is made":         {func(q queue) { ofWorkloads.Create(t.Context(), event.CreateEvent{Object: wl}, q) }, batchPeriod},
 		"a Workload whose pods are ready": {func(q queue) { ofWorkloads.Update(t.Context(), event.UpdateEvent{ObjectOld: wl, ObjectNew: ready}, q) }, batchPeriod},
 		"a Workload that a check rejects": {func(q queue) {
 			ofWorkloads.Update(t.Context(), event.UpdateEvent{ObjectOld: wl, ObjectNew: rejected}, q)
@@ -88,29 +93,32 @@ func TestBatched(t *testing.T) {
 	}
 }
 
-func TestStatusOnly(t *testing.T) {
+func TestByOthers(t *testing.T) {
 	tests := map[string]struct {
 		change func(*trainjob.TrainJob)
+		own    bool
 		want   bool
 	}{
-		"a condition":    {func(j *trainjob.TrainJob) { j.Status.Conditions = []metav1.Condition{{Type: "Suspended"}} }, true},
-		"the spec":       {func(j *trainjob.TrainJob) { j.Generation++ }, false},
-		"a label":        {func(j *trainjob.TrainJob) { j.Labels = map[string]string{"a": "b"} }, false},
-		"an annotation":  {func(j *trainjob.TrainJob) { j.Annotations = map[string]string{"a": "b"} }, false},
-		"being deleted":  {func(j *trainjob.TrainJob) { j.DeletionTimestamp = ptr.To(metav1.Now()) }, false},
-		"nothing at all": {func(*trainjob.TrainJob) {}, true},
+		"a condition":             {change: func(j *trainjob.TrainJob) { j.Status.Conditions = []metav1.Condition{{Type: "Suspended"}} }},
+		"the spec":                {change: func(j *trainjob.TrainJob) { j.Generation++ }, want: true},
+		"the spec, by us":         {change: func(j *trainjob.TrainJob) { j.Generation++ }, own: true},
+		"a label":                 {change: func(j *trainjob.TrainJob) { j.Labels = map[string]string{"a": "b"} }, want: true},
+		"a label after our write": {change: func(j *trainjob.TrainJob) { j.Labels = map[string]string{"a": "b"} }, own: true, want: true},
+		"an annotation":           {change: func(j *trainjob.TrainJob) { j.Annotations = map[string]string{"a": "b"} }, want: true},
+		"being deleted":           {change: func(j *trainjob.TrainJob) { j.DeletionTimestamp = ptr.To(metav1.Now()) }, want: true},
+		"nothing at all":          {change: func(*trainjob.TrainJob) {}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			before := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Name: "llm", Generation: 1}}
 			after := before.DeepCopy()
 			tc.change(after)
-			expect.Same(t, "The status alone has changed", tc.want, statusOnly().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+			update := event.UpdateEvent{ObjectOld: before, ObjectNew: after}
+			byOthers := ByOthers(func(*trainjob.TrainJob) bool { return tc.own })
+			expect.Same(t, "It passes", tc.want, byOthers.Update(update))
+			expect.Same(t, "It passes where the other does not", !tc.want, UpdatesBut(byOthers).Update(update))
 		})
 	}
-	job := (&trainjob.TrainJob{})
-	expect.That(t, !statusOnly().Create(event.CreateEvent{Object: job}) && !statusOnly().Delete(event.DeleteEvent{Object: job}),
-		"one that is made or gone passes")
 }
 
 // addedTo is a queue that remembers what was added last.

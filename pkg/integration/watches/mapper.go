@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+// Package watches says which TrainJobs an event concerns, and how soon each is looked at.
+package watches
 
 import (
 	"context"
@@ -22,25 +23,25 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 )
 
-// mapper maps what is watched to the TrainJobs that it concerns.
-type mapper struct{ cached client.Reader }
+// Mapper maps what is watched to the TrainJobs that it concerns.
+type Mapper struct{ Cached client.Reader }
 
-// trainJobsOf maps a runtime to the TrainJobs that name it and wait: one that is missing may
+// TrainJobsOf maps a runtime to the TrainJobs that name it and wait: one that is missing may
 // be why they do, and where Trainer freezes none an edit changes what they ask for. What
 // runs is what was admitted.
-func (m mapper) trainJobsOf(ctx context.Context, runtime client.Object) []reconcile.Request {
+func (m Mapper) TrainJobsOf(ctx context.Context, runtime client.Object) []reconcile.Request {
 	return m.those(ctx, runtime, runtime.GetNamespace(), func(job *trainjob.TrainJob) bool { return names(job, runtime) && job.Suspended() })
 }
 
-// unqueuedOf maps a LocalQueue to the TrainJobs of its namespace that have no queue.
-func (m mapper) unqueuedOf(ctx context.Context, queue client.Object) []reconcile.Request {
+// UnqueuedOf maps a LocalQueue to the TrainJobs of its namespace that have no queue.
+func (m Mapper) UnqueuedOf(ctx context.Context, queue client.Object) []reconcile.Request {
 	return m.those(ctx, queue, queue.GetNamespace(), func(job *trainjob.TrainJob) bool { return jobframework.QueueNameForObject(job) == "" })
 }
 
 // those returns the TrainJobs of a namespace, or of all, that are not over and that cause concerns.
-func (m mapper) those(ctx context.Context, cause client.Object, namespace string, concerned func(*trainjob.TrainJob) bool) []reconcile.Request {
+func (m Mapper) those(ctx context.Context, cause client.Object, namespace string, concerned func(*trainjob.TrainJob) bool) []reconcile.Request {
 	var jobs trainjob.List
-	if err := m.cached.List(ctx, &jobs, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := m.Cached.List(ctx, &jobs, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Could not list the TrainJobs of a runtime, LocalQueue or namespace", "cause", klog.KObj(cause))
 		return nil
 	}
@@ -53,13 +54,13 @@ func (m mapper) those(ctx context.Context, cause client.Object, namespace string
 	return requests
 }
 
-// trainJobsIn maps a namespace, which Kueue may manage since this event, or not any more, to its TrainJobs.
-func (m mapper) trainJobsIn(ctx context.Context, namespace client.Object) []reconcile.Request {
+// TrainJobsIn maps a namespace, which Kueue may manage since this event, or not any more, to its TrainJobs.
+func (m Mapper) TrainJobsIn(ctx context.Context, namespace client.Object) []reconcile.Request {
 	return m.those(ctx, namespace, namespace.GetName(), func(*trainjob.TrainJob) bool { return true })
 }
 
-// madeDefault passes LocalQueues that TrainJobs of their namespace get without asking, as they are made.
-func madeDefault() predicate.Predicate {
+// MadeDefault passes LocalQueues that TrainJobs of their namespace get without asking, as they are made.
+func MadeDefault() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return webhookscope.IsDefault(e.Object) },
 		UpdateFunc: func(event.UpdateEvent) bool { return false },
@@ -77,12 +78,12 @@ func names(job *trainjob.TrainJob, runtime client.Object) bool {
 	return ref.Name == runtime.GetName() && ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind) == kind
 }
 
-// trainJobOfChild maps a child Job to the TrainJob of its JobSet. Most JobSets of a
+// TrainJobOfChild maps a child Job to the TrainJob of its JobSet. Most JobSets of a
 // cluster may be nobody's, or somebody else's.
-func (m mapper) trainJobOfChild(ctx context.Context, obj client.Object) []reconcile.Request {
+func (m Mapper) TrainJobOfChild(ctx context.Context, obj client.Object) []reconcile.Request {
 	key := client.ObjectKey{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[jobsetapi.JobSetNameKey]}
 	var js jobsetapi.JobSet
-	if key.Name == "" || m.cached.Get(ctx, key, &js) != nil {
+	if key.Name == "" || m.Cached.Get(ctx, key, &js) != nil {
 		return nil
 	}
 	owner := state.ControllerOfKind(&js, trainjob.GVK.Kind)
@@ -92,9 +93,9 @@ func (m mapper) trainJobOfChild(ctx context.Context, obj client.Object) []reconc
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: owner.Name}}}
 }
 
-// forgetDeleted forgets TrainJobs as they go. Their name alone, which is all that a
+// ForgetDeleted forgets TrainJobs as they go. Their name alone, which is all that a
 // reconcile has then, does not tell the UID. It filters nothing.
-func forgetDeleted(forget func(types.UID)) predicate.Predicate {
+func ForgetDeleted(forget func(types.UID)) predicate.Predicate {
 	return predicate.Funcs{DeleteFunc: func(deleted event.DeleteEvent) bool {
 		forget(deleted.Object.GetUID())
 		return true
