@@ -103,7 +103,7 @@ func statusOnly(e event.UpdateEvent) bool {
 		e.ObjectOld.GetDeletionTimestamp().Equal(e.ObjectNew.GetDeletionTimestamp())
 }
 
-// queueWith adds with other options. A handler adds to a priority queue by AddWithOpts alone.
+// queueWith adds with other options. Handlers that map add by Add, others by AddWithOpts.
 type queueWith struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 	change func(*priorityqueue.AddOpts)
@@ -122,3 +122,6 @@ func (q queueWith) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Re
 	q.change(&o)
 	q.PriorityQueue.AddWithOpts(o, requests...)
 }
+
+// Add implements priorityqueue.PriorityQueue.
+func (q queueWith) Add(request reconcile.Request) { q.AddWithOpts(priorityqueue.AddOpts{}, request) }

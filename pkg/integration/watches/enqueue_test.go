@@ -3,6 +3,7 @@
 package watches
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -62,6 +64,7 @@ func TestDecidedFirst(t *testing.T) {
 // What controllers report is looked at in batches; what is gone, and what people write, at once.
 func TestBatched(t *testing.T) {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "llm", ResourceVersion: "1"}}
+	mapped := Batched(handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} }))
 	over := js.DeepCopy()
 	over.Status.TerminalState = "Completed"
 	h := Batched(&handler.EnqueueRequestForObject{})
@@ -77,8 +80,9 @@ func TestBatched(t *testing.T) {
 		"made":                            {func(q queue) { h.Create(t.Context(), event.CreateEvent{Object: js}, q) }, batchPeriod},
 		"changed":                         {func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: js, ObjectNew: over}, q) }, batchPeriod},
 		"changed in nothing that matters": {func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: js, ObjectNew: js}, q) }, idlePeriod},
+		"made, of somebody else":          {func(q queue) { mapped.Create(t.Context(), event.CreateEvent{Object: js}, q) }, batchPeriod},
 		"a Workload that is made":         {func(q queue) { ofWorkloads.Create(t.Context(), event.CreateEvent{Object: wl}, q) }, batchPeriod},
-		"a Workload whose pods are ready": {func(q queue) { ofWorkloads.Update(t.Context(), event.UpdateEvent{ObjectOld: wl, ObjectNew: ready}, q) }, batchPeriod},
+		"a Workload whose pods are ready": {func(q queue) { ofWorkloads.Update(t.Context(), event.UpdateEvent{ObjectOld: wl, ObjectNew: ready}, q) }, idlePeriod},
 		"a Workload that a check rejects": {func(q queue) {
 			ofWorkloads.Update(t.Context(), event.UpdateEvent{ObjectOld: wl, ObjectNew: rejected}, q)
 		}, 0},

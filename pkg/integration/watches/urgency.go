@@ -77,12 +77,19 @@ func jobMatters(before, after *trainjob.TrainJob) bool {
 		})
 }
 
-// workloadMatters is matters for a Workload: all but what Kueue says, in other words, of one that waits on.
+// workloadMatters is matters for a Workload: all but what Kueue says, in other words, of one that waits on, and that pods
+// are ready, which we say ourselves.
 func workloadMatters(before, after *kueue.Workload) bool {
 	a, b := before.Status, after.Status
-	same := sameConditions(a.Conditions, b.Conditions)
+	same := sameConditions(decisive(a.Conditions), decisive(b.Conditions))
 	a.Conditions, b.Conditions = nil, nil
 	return !same || !equality.Semantic.DeepEqual(a, b)
+}
+
+func decisive(conditions []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool {
+		return c.Type == kueue.WorkloadPodsReady && c.Status == metav1.ConditionTrue
+	})
 }
 
 // childMatters is matters for the status of a child Job: whether it has pods, and whether it is over.

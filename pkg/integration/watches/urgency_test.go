@@ -46,6 +46,8 @@ func TestMatters(t *testing.T) {
 		"a child Job has pods, Trainer says":  {of: &trainjob.TrainJob{Status: trainer.TrainJobStatus{JobsStatus: []trainer.JobStatus{{Name: "node"}}}}, change: ofJob(func(j *trainjob.TrainJob) { j.Status.JobsStatus[0].Active = ptr.To[int32](1) })},
 		"a Workload is admitted":              {of: &kueue.Workload{}, change: ofWorkload(inttest.Is(kueue.WorkloadAdmitted, "")), want: true},
 		"a Workload loses its admission":      {of: inttest.AdmittedOf("uid"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Admission = nil }), want: true},
+		"a Workload's pods are ready":         {of: inttest.AdmittedOf("uid"), change: ofWorkload(inttest.Is(kueue.WorkloadPodsReady, ""))},
+		"a Workload has lost a pod":           {of: inttest.AdmittedOf("uid", inttest.Is(kueue.WorkloadPodsReady, "")), change: ofWorkload(inttest.Isnt(kueue.WorkloadPodsReady, "")), want: true},
 		"a Workload waits for another reason": {of: waits("Pending", "no quota"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Conditions[0].Reason = "Inadmissible" }), want: true},
 		"a Workload waits, in other words":    {of: waits("Pending", "no quota"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Conditions[0].Message = "still no quota" })},
 		"a JobSet has no active Jobs any more": {of: &jobsetapi.JobSet{Status: jobsetapi.JobSetStatus{ReplicatedJobsStatus: []jobsetapi.ReplicatedJobStatus{{Active: 1}}}},
