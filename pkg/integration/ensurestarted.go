@@ -4,13 +4,21 @@ package integration
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
@@ -18,7 +26,10 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // ensureStarted releases the quota of a job that was admitted and cannot start, or not again after its
@@ -176,4 +187,302 @@ func deactivate(ctx context.Context, j *job, wl *kueue.Workload, why string, lac
 		"gives its quota back, could not start in %s: prebuilt Workload %s is deactivated; when its spec.active is false, set it to true to have the job queue again: %s",
 		lacking.Round(time.Second), wl.Name, why))
 	return nil
+}
+
+// defaultStartTimeout is how long an admitted job may be without what it needs to run.
+const defaultStartTimeout = 2 * time.Minute
+
+// longestHold bounds the time for which a job that could not start stays out of its queue.
+const longestHold = time.Hour
+
+// startRecord is what is remembered of the starts of a TrainJob, also of those that failed, for which it stays out of its
+// queue.
+type startRecord struct {
+	// admission is what the next three are about: since when the job lacks something, when to look
+	// for a refusal again, and whether it once lacked nothing.
+	admission admission
+	lacking   time.Time
+	look      time.Time
+	complete  bool
+
+	// tries counts the starts that failed in a row of the job as it is, by its sum. For hold it
+	// stays out of its queue, until a time, since the Workload of former was given back.
+	tries  int
+	hold   time.Duration
+	until  time.Time
+	former types.UID
+	sum    [sha256.Size]byte
+
+	// unmade is what is known of a job that has no JobSet yet.
+	unmade unmade
+}
+
+// admission is one of the times that a Workload was admitted: Kueue admits the same one again.
+type admission struct {
+	workload types.UID
+	// since is in seconds, as conditions have it.
+	since int64
+}
+
+func admissionOf(wl *kueue.Workload) admission {
+	a := admission{workload: wl.UID}
+	if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
+		a.since = admitted.LastTransitionTime.Unix()
+	}
+	return a
+}
+
+// lacks notes that an admitted job lacks something. It returns for how long by our own clock, the
+// time until a refusal is to be looked for, first after timeout, and whether the job once lacked nothing since it was
+// admitted.
+func (s *startRecord) lacks(by admission, timeout time.Duration) (lacking, wait time.Duration, complete bool) {
+	now := time.Now()
+	if s.admission != by {
+		s.admission, s.lacking, s.complete = by, time.Time{}, false
+	}
+	if s.lacking.IsZero() {
+		s.lacking, s.look = now, now.Add(timeout)
+	}
+	return now.Sub(s.lacking), max(0, s.look.Sub(now)), s.complete
+}
+
+// looked notes that a refusal was looked for, and returns the time to the next look.
+func (s *startRecord) looked(timeout time.Duration) time.Duration {
+	s.look = time.Now().Add(timeout)
+	return timeout
+}
+
+// lacksNothing notes that a job has started: what it did before is forgotten.
+func (s *startRecord) lacksNothing(by admission) { *s = startRecord{admission: by, complete: true} }
+
+// holdBack keeps a job that gives a Workload back out of its queue, twice as long as the last
+// time, and returns for how long.
+func (s *startRecord) holdBack(wl types.UID, sum [sha256.Size]byte, timeout time.Duration) time.Duration {
+	if s.sum != sum {
+		s.tries = 0
+	}
+	hold := min(longestHold, timeout/2<<min(s.tries, 16))
+	*s = startRecord{tries: s.tries + 1, hold: hold, until: time.Now().Add(hold), former: wl, sum: sum}
+	return hold
+}
+
+// quotaGoes notes that the quota of a Workload goes now, which may be long after the job was held
+// back for it: from here on it stays out of its queue, so that others have their turn.
+func (s *startRecord) quotaGoes(wl types.UID) {
+	if s.former == wl && wl != "" {
+		s.until = time.Now().Add(s.hold)
+	}
+}
+
+// heldBack returns how much longer a job stays out of its queue; not at all when its user
+// has changed it.
+func (s *startRecord) heldBack(job *trainjob.TrainJob, field patch.Field) time.Duration {
+	if !time.Now().Before(s.until) || s.sum != sumOf(job, field) {
+		return 0
+	}
+	return time.Until(s.until)
+}
+
+// sumOf sums up what its user says of a job: the spec without our part and without suspend,
+// labels and annotations.
+func sumOf(job *trainjob.TrainJob, field patch.Field) [sha256.Size]byte {
+	spec := job.DeepCopy().Spec
+	field.Drop(&spec)
+	spec.Suspend = nil
+	data, err := json.Marshal([]any{spec, job.Labels, job.Annotations})
+	if err != nil {
+		// It was decoded from JSON. A change is not seen then, and time passes anyway.
+		return [sha256.Size]byte{}
+	}
+	return sha256.Sum256(data)
+}
+
+// lack is what an admitted job is without, and could not run without.
+type lack struct {
+	// what says who has not made or resumed what.
+	what string
+	// kind and asked are the objects that events about it regard; none where quote is all.
+	kind  string
+	asked []types.UID
+	// quote is a refusal that is known without asking.
+	quote string
+	// live reports whether the job has a pod nevertheless, pods whether it has one, or had one that
+	// failed and that the Job controller recreates in its own time.
+	live, pods bool
+	// made reports whether all child Jobs that are due are there and had all their pods once.
+	made bool
+}
+
+// lackOf returns what a resumed job is without, or nil. Pods that are there, in whatever
+// state, are for the scheduler, the kubelet and Kueue's waitForPodsReady.
+func lackOf(job *trainjob.TrainJob, js *jobsetapi.JobSet, jobs []batchv1.Job) *lack {
+	byTrainer := func(what string) *lack {
+		return (&lack{what: what, kind: trainjob.GVK.Kind, asked: []types.UID{job.UID}}).count(jobs)
+	}
+	switch {
+	case js == nil:
+		return byTrainer("Trainer has not made JobSet " + job.Name)
+	case js.Status.TerminalState != "":
+		return nil
+	case !js.DeletionTimestamp.IsZero():
+		return byTrainer("JobSet " + js.Name + " is still being deleted")
+	case ptr.Deref(js.Spec.Suspend, false):
+		return byTrainer("Trainer has not resumed JobSet " + js.Name)
+	}
+	due := podset.Due(js, statusesOf(jobs))
+	if l := lackOfJobs(js, due, jobs); l != nil {
+		return l
+	}
+	return lackOfPods(due, jobs)
+}
+
+// lackOfJobs looks for child Jobs that JobSet has not made or not resumed.
+func lackOfJobs(js *jobsetapi.JobSet, due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
+	byJobSet := func(format string, args ...any) *lack {
+		return (&lack{what: fmt.Sprintf(format, args...), kind: "JobSet", asked: []types.UID{js.UID}}).count(jobs)
+	}
+	for _, rj := range due {
+		made := int32(0)
+		for i := range jobs {
+			child := &jobs[i]
+			if child.Labels[jobsetapi.ReplicatedJobNameKey] != rj.Name {
+				continue
+			}
+			made++
+			if ptr.Deref(child.Spec.Suspend, false) && !podset.JobEnded(child) {
+				return byJobSet("JobSet has not resumed child Job %s", child.Name)
+			}
+		}
+		if made < rj.Replicas {
+			return byJobSet("JobSet has not made %d of %s of replicated job %s", rj.Replicas-made, jobevents.Count(rj.Replicas, "child Job"), rj.Name)
+		}
+	}
+	return nil
+}
+
+// lackOfPods looks for pods that the Job controller has not made.
+func lackOfPods(due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
+	names := map[string]bool{}
+	for _, rj := range due {
+		names[rj.Name] = true
+	}
+	var found *lack
+	for i := range jobs {
+		child := &jobs[i]
+		if !names[child.Labels[jobsetapi.ReplicatedJobNameKey]] || !lacksPods(child) {
+			continue
+		}
+		if found == nil {
+			found = (&lack{kind: "Job", what: fmt.Sprintf("the Job controller has not made %d of %s of child Job %s",
+				wantedPods(child)-livePods(child), jobevents.Count(wantedPods(child), "pod"), child.Name)}).count(jobs)
+		}
+		found.asked = append(found.asked, child.UID)
+	}
+	if found != nil {
+		found.made = !slices.ContainsFunc(jobs, lackedPods)
+	}
+	return found
+}
+
+// lackedPods reports whether a Job has never had all its pods, by its own count of them.
+func lackedPods(child batchv1.Job) bool {
+	return livePods(&child)+child.Status.Succeeded+child.Status.Failed < ptr.Deref(child.Spec.Parallelism, 1)
+}
+
+// lacksPods reports whether a Job has fewer pods than it started out with. One of which
+// some have ended, and others are there, has started.
+func lacksPods(child *batchv1.Job) bool {
+	ended := child.Status.Succeeded + child.Status.Failed
+	return !podset.JobEnded(child) && livePods(child) < wantedPods(child) && (ended == 0 || livePods(child) == 0)
+}
+
+// wantedPods is how many pods a Job runs at a time, and still has to.
+func wantedPods(child *batchv1.Job) int32 {
+	wanted := ptr.Deref(child.Spec.Parallelism, 1)
+	if child.Spec.Completions != nil {
+		wanted = min(wanted, *child.Spec.Completions-child.Status.Succeeded)
+	}
+	return wanted
+}
+
+func livePods(child *batchv1.Job) int32 {
+	return child.Status.Active + ptr.Deref(child.Status.Terminating, 0)
+}
+
+// count notes which pods the child Jobs have.
+func (l *lack) count(jobs []batchv1.Job) *lack {
+	for i := range jobs {
+		l.live = l.live || livePods(&jobs[i]) > 0
+		l.pods = l.pods || jobs[i].Status.Failed > 0 && !podset.JobEnded(&jobs[i])
+	}
+	l.pods = l.pods || l.live
+	return l
+}
+
+// statusesOf counts child Jobs as JobSet does. Its own status does not get there while it
+// is refused a Job.
+func statusesOf(jobs []batchv1.Job) []trainer.JobStatus {
+	var statuses []trainer.JobStatus
+	for i := range jobs {
+		child := &jobs[i]
+		status := trainer.JobStatus{Name: child.Labels[jobsetapi.ReplicatedJobNameKey]}
+		switch {
+		case isJobComplete(child):
+			status.Succeeded = ptr.To[int32](1)
+		case podset.JobEnded(child):
+			status.Failed = ptr.To[int32](1)
+		case ptr.Deref(child.Status.Ready, 0) >= wantedPods(child):
+			status.Ready = ptr.To[int32](1)
+		}
+		statuses = addStatus(statuses, status)
+	}
+	return statuses
+}
+
+func addStatus(statuses []trainer.JobStatus, one trainer.JobStatus) []trainer.JobStatus {
+	for i := range statuses {
+		if all := &statuses[i]; all.Name == one.Name {
+			all.Succeeded = ptr.To(ptr.Deref(all.Succeeded, 0) + ptr.Deref(one.Succeeded, 0))
+			all.Failed = ptr.To(ptr.Deref(all.Failed, 0) + ptr.Deref(one.Failed, 0))
+			all.Ready = ptr.To(ptr.Deref(all.Ready, 0) + ptr.Deref(one.Ready, 0))
+			return statuses
+		}
+	}
+	return append(statuses, one)
+}
+
+// silentFor is how many times as long a job without a pod keeps its quota where nobody says
+// why: who is slow, or away for a moment, refuses nothing.
+const silentFor = 5
+
+// patience is what becomes of the quota of a job that lacks something.
+type patience int
+
+const (
+	// mayCome: it may still come.
+	mayCome patience = iota
+	// tellSilence: it is late, and nobody says why.
+	tellSilence
+	// quotaGoes: it does not come.
+	quotaGoes
+)
+
+// decide about a job that has lacked something for a while, with the refusal that was
+// found, if one was. A job that has a pod loses it only for a refusal.
+func (l *lack) decide(lacking, timeout time.Duration, refusal string) patience {
+	switch {
+	case lacking < timeout:
+		return mayCome
+	case refusal != "", !l.pods && lacking >= silentFor*timeout:
+		return quotaGoes
+	case l.pods:
+		return mayCome
+	}
+	return tellSilence
+}
+
+func isJobComplete(child *batchv1.Job) bool {
+	return slices.ContainsFunc(child.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
+	})
 }

@@ -5,22 +5,23 @@ package integration
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // reconciler runs Kueue's jobframework on TrainJobs and adds what that cannot know:
@@ -179,80 +180,167 @@ func tellStart(j *job) {
 	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.decision.started)
 }
 
-// ensurePlaced suspends an admitted TrainJob that somebody resumed before we could
-// place it: its pods would stay gated, or run anywhere. The next reconcile starts it.
-func ensurePlaced(ctx context.Context, j *job) result {
-	if j.ManagedExternally() || !j.manages || placed(j) {
-		return result{}
-	}
-	if wl := j.holdingQuota(); wl == nil || !kueuelib.IsAdmitted(wl) {
-		return result{}
-	}
-	if err := suspend(ctx, j, j.env.client, false); err != nil {
-		return failed(err)
-	}
-	measureStop(j, metrics.StopNotAdmitted)
-	ctrl.LoggerFrom(ctx).Info("Suspended TrainJob that was resumed without its placement")
-	return result{}
+// awaitAnswer leaves a TrainJob alone before it is known who looks after it: the answer
+// brings it here again. When that takes long, the user is told.
+func (r *reconciler) awaitAnswer(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	return r.standAside(ctx, req, &r.env.inTree.Told, jobevents.ReasonInTreeUnknown, jobevents.Truncate(r.env.inTree.Silence()))
 }
 
-// ensureWithinQuota takes a job back that asks for more than it was admitted for. What a
-// job runs is what its JobSet has, whenever that was made and of whatever: people may edit
-// the snapshot of the runtime, or delete it together with the JobSet, and Trainer makes
-// another one of what it finds then.
-func ensureWithinQuota(ctx context.Context, j *job) result {
-	if j.ManagedExternally() {
-		return result{}
+// standAside tells a queued TrainJob, once, why the manager does nothing for it; without a
+// message, it tells nothing.
+func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *serving.Told, reason, message string) (ctrl.Result, error) {
+	j, err := r.env.observe(ctx, req.NamespacedName)
+	if errors.Is(err, errOldView) {
+		return ctrl.Result{RequeueAfter: retrySlowly}, nil
 	}
-	wl := j.holdingQuota()
-	if wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) {
-		// Kueue takes it back already, and a deactivation stands in this Workload alone.
-		return result{}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
 	}
-	if excess(j, wl, podset.Excess) == "" {
-		return result{}
+	defer r.env.records.trim(j.key)
+	if released := releaseCopies(ctx, j); released.err != nil || released.again > 0 {
+		return released.asResult()
 	}
-	// A job is stopped for it: our view of its Jobs may be older than that of the Workload.
-	excess, err := excessNow(ctx, j, wl)
-	if err != nil || excess == "" {
-		return failed(err)
+	if j.UID == "" {
+		r.env.forgetName(j.key)
+		return awaitRelease(j.view.Workloads), nil
 	}
-	return failed(requeueExceeding(ctx, j, wl, excess))
+	if err := observeNamespace(ctx, j).err; err != nil {
+		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
+	}
+	if message == "" || !j.manages || j.TrainJob.Finished() {
+		return ctrl.Result{}, nil
+	}
+	r.env.Recorder.Note(j.UID, reason)
+	r.env.Recorder.Looked(j.UID)
+	if told.First(j.UID) {
+		r.env.Recorder.Resolve(j.UID, reason)
+		r.env.Recorder.LoggingTo(ctrl.LoggerFrom(ctx)).Eventf(&j.TrainJob, nil, corev1.EventTypeWarning, reason, jobevents.ActionDescribe, "%s", message)
+	}
+	return ctrl.Result{}, nil
 }
 
-// placed reports whether our part is there and past the gate. Where it is not there at
-// all, the JobSet tells what runs: an upgrade of Trainer that brings another field takes
-// the old one from every TrainJob.
-func placed(j *job) bool {
-	if j.env.Field.Has(&j.Spec) {
-		return !j.env.Field.HoldsGate(&j.Spec)
+// awaitRelease comes again for a TrainJob that is gone while a Workload of it is there: when the
+// manager acts again, that brings here the TrainJobs that there are, and no other event comes of a
+// Workload that waits for its finalizer, and has quota.
+func awaitRelease(left []kueue.Workload) ctrl.Result {
+	if len(left) == 0 {
+		return ctrl.Result{}
 	}
-	js := j.jobSet()
-	return js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js)
+	return ctrl.Result{RequeueAfter: retrySlowly}
 }
 
-// gateEarly sets the gate of a TrainJob that does not queue yet: the child Jobs that are
-// made meanwhile have it then. One that has it, as its webhook sees to, costs no look.
-func gateEarly(ctx context.Context, j *job) result {
-	if j.env.Field.HoldsGate(&j.Spec) {
-		return result{}
-	}
-	return ensureGate(ctx, j)
+// errStillActive keeps jobframework from releasing what belongs to pods that are left.
+var errStillActive = errors.New("pods of the stopped run are still there")
+
+// errOutdated keeps jobframework from starting or stopping a job by a view of the past.
+var errOutdated = errors.New("the admission of the job is another one than the cache has heard of")
+
+// errOldView ends a reconcile whose view of a Workload is known to be an old one.
+var errOldView = errors.New("a newer version of the Workload is on its way")
+
+// expectedRetry reports whether err only says that the world moved while we looked:
+// the next try is all there is to do, and nobody has to know.
+func expectedRetry(err error) bool {
+	return awaitsEvent(err) || classMissing(err) || jobclient.BackoffOf(err) > 0 || apierrors.IsConflict(err) || gone(err) || terminating(err) ||
+		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
 }
 
-// ensureGate sets the gate of a waiting TrainJob that lacks it, because it was made
-// or changed while the webhook was away. One that another controller runs needs none.
-func ensureGate(ctx context.Context, j *job) result {
-	if !j.alive() || !j.IsSuspended() || j.ManagedExternally() || !j.manages {
-		return result{}
+// gone reports whether err is of a write to a TrainJob or Workload that was deleted meanwhile. Where
+// their CRD is missing, the answer names a cause.
+func gone(err error) bool {
+	what := notFound(err)
+	return what != nil && what.Name != "" && len(what.Causes) == 0 && slices.Contains([]string{"workloads", "trainjobs"}, what.Kind)
+}
+
+// classMissing reports whether err is of a priority class that is not there: it may come yet.
+func classMissing(err error) bool {
+	what := notFound(err)
+	return what != nil && slices.Contains([]string{"WorkloadPriorityClass", "PriorityClass"}, what.Kind)
+}
+
+// notFound returns what was not found, nil where err is another answer. Caches name the kind, the API
+// server names the resource.
+func notFound(err error) *metav1.StatusDetails {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return nil
 	}
-	if wl := j.holdingQuota(); wl != nil && kueuelib.IsAdmitted(wl) || j.active(ctx) {
-		return result{}
+	return status.Status().Details
+}
+
+// terminating reports whether err is of a write into a namespace that is being deleted, and the job with it.
+func terminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// awaitsEvent reports whether something has to happen before the next try is of use.
+func awaitsEvent(err error) bool {
+	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || errors.Is(err, serving.ErrRollingOut) ||
+		errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) ||
+		apierrors.IsAlreadyExists(err) || jobclient.TrainerLags(err)
+}
+
+const (
+	// retrySoon is how long a reconcile waits that was overtaken by another writer;
+	// mostly the event of that write is faster.
+	retrySoon = 300 * time.Millisecond
+
+	// retrySlowly is how long a reconcile waits for an event that has to come: of its own
+	// Workload, of an admission, of the last pod. Asking more often brings nothing.
+	retrySlowly = 2 * time.Second
+
+	// retryTerminating is how long a reconcile waits for the end of a namespace.
+	retryTerminating = 5 * time.Second
+
+	// retryClass is how long a reconcile waits for a priority class that somebody may yet create.
+	retryClass = 10 * time.Second
+)
+
+// retryIn returns when to try again after an expected retry.
+func retryIn(err error) time.Duration {
+	if terminating(err) {
+		return retryTerminating
 	}
-	err := gate(ctx, j, j.env.client)
-	if podsets.RuntimeMissing(err) || apierrors.IsNotFound(err) {
-		// Told by an event already, or deleted meanwhile.
-		return result{}
+	if classMissing(err) {
+		return retryClass
 	}
-	return failed(err)
+	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
+		return retryPrebuilt
+	}
+	if awaitsEvent(err) {
+		return retrySlowly
+	}
+	return retrySoon
+}
+
+// quietSink makes jobframework's error lines about expected retries verbose ones.
+type quietSink struct {
+	logr.LogSink
+}
+
+// quiet wraps a logger. Call depths stay right because the sink adds no frame that counts.
+func quiet(log logr.Logger) logr.Logger {
+	return log.WithSink(quietSink{log.GetSink()})
+}
+
+// Error implements logr.LogSink.
+func (s quietSink) Error(err error, msg string, keysAndValues ...any) {
+	if !expectedRetry(err) {
+		s.LogSink.Error(err, msg, keysAndValues...)
+		return
+	}
+	const level = 2
+	if s.Enabled(level) {
+		s.LogSink.Info(level, msg, append(keysAndValues, "error", err.Error())...)
+	}
+}
+
+// WithValues implements logr.LogSink.
+func (s quietSink) WithValues(keysAndValues ...any) logr.LogSink {
+	return quietSink{s.LogSink.WithValues(keysAndValues...)}
+}
+
+// WithName implements logr.LogSink.
+func (s quietSink) WithName(name string) logr.LogSink {
+	return quietSink{s.LogSink.WithName(name)}
 }

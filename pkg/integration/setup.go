@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package integration makes TrainJobs a kind that Kueue manages: the adapter for Kueue's
+// jobframework (job.go), the reconciler around it (reconciler.go, and a file for each thing that
+// it ensures), what both go by (environment.go; observe.go reads it for a reconcile), what they ask the API server itself (live.go),
+// and the set-up of these and of the packages below (setup.go; watches.go maps events to
+// TrainJobs, enqueue.go says how soon each is looked at). docs/architecture.md says what is where.
 package integration
 
 import (
@@ -31,6 +36,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -46,6 +52,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/ungater"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/watches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/webhook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -54,6 +62,60 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 )
+
+// environment is what adapter and reconciler go by. What works on a part of it is made from it
+// where it is used: so it has the Trainer, and the view of a TrainJob, that this has.
+type environment struct {
+	// Describer is for the Trainer that is served; see now.
+	*podsets.Describer
+
+	client client.Client
+	// live asks the API server itself.
+	live client.Reader
+
+	// waitForJobSet is how long a TrainJob waits for its JobSet, before it queues without, startTimeout how long
+	// an admitted one may be without what it needs to run.
+	waitForJobSet, startTimeout time.Duration
+
+	// refusals are what other controllers say about what they could not make.
+	refusals *jobevents.Refusals
+
+	// What is remembered of TrainJobs from one reconcile to the next.
+	expectations *jobclient.Expectations
+	records      *records
+	backoff      *jobclient.Backoff
+
+	// Whether to act, and for which Trainer. all looks at every TrainJob when that changes.
+	inTree  *serving.InTree
+	trainer *serving.Trainer
+	all     *serving.TrainJobs
+
+	metrics *metrics.Recorder
+
+	// kueue has the settings that are Kueue's, labels are those of its metrics.
+	kueue  *kueueconfig.Follower
+	labels *kueuelib.CustomLabels
+	queues *queues.Queues
+
+	// webhooks are the configurations of ours.
+	webhooks webhookconfig.Names
+
+	// ledger keeps account of what TrainJobs hold; nil: nobody does.
+	ledger *ledger.Ledger
+}
+
+// now returns the environment of the generation of Trainer that the cluster serves now, or
+// an error where that is unknown. One reconcile uses one environment, so that
+// it sees the same generation from its beginning to its end.
+func (e *environment) now() (*environment, error) {
+	served, err := e.trainer.Served()
+	if err != nil {
+		return nil, err
+	}
+	env := *e
+	env.Describer = e.Describer.For(served)
+	return &env, nil
+}
 
 // controllerName is the controller's name in logs and metrics and the source of its events.
 const controllerName = "kueue-trainer"
@@ -341,4 +403,76 @@ func username(ctx context.Context, mgr ctrl.Manager) (string, error) {
 // managesAll returns what reports whether Kueue manages jobs without a queue, and whether that is known.
 func managesAll(kueue *kueueconfig.Follower) func() (all, known bool) {
 	return func() (bool, bool) { return kueue.Settings().ManageJobsWithoutQueueName, kueue.Known() }
+}
+
+// What the manager may do, and nothing else; config/rbac/role.yaml is made from this.
+//
+// TrainJobs are started, stopped and, under a retention policy, deleted; they own
+// their Workloads, which the finalizers subresource stands for.
+// +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs/finalizers,verbs=update
+// +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=clustertrainingruntimes;trainingruntimes,verbs=get;list;watch
+//
+// The runtime as Trainer froze it stands in a ConfigMap per TrainJob.
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get
+//
+// Child Jobs are brought to their placement, pods lose their gate.
+// +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+//
+// The settings that Kueue and the manager share stand in Kueue's own configuration.
+// +kubebuilder:rbac:groups="",namespace=kueue-system,resources=configmaps,resourceNames=kueue-manager-config,verbs=get;watch
+//
+// The policies of config/policies let those write what they guard who may write this
+// resource, which no API serves, in every namespace.
+// +kubebuilder:rbac:groups=kueue-trainer.dev,resources=guarded,verbs=create;update;delete
+//
+// Kueue's objects. Only Workloads are written.
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads/finalizers,verbs=update
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=admissionchecks;clusterqueues;localqueues;resourceflavors;workloadpriorityclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=workloads.kueue.x-k8s.io;trainjobs.trainer.kubeflow.org,verbs=get;list;watch
+//
+// Events are told, and those about a job that cannot start are read: a refused JobSet, Job or
+// pod shows nowhere else.
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;list;patch;update
+//
+// Who may read the metrics is asked of the API server.
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+//
+// Whether Kueue's in-tree integration is active shows in a TrainJob made as a dry run.
+// +kubebuilder:rbac:groups=trainer.kubeflow.org,namespace=kueue-trainer-system,resources=trainjobs,verbs=create
+//
+// Leader election and the serving certificate, in the manager's own namespace; the
+// certificate's authority goes into our two webhook configurations.
+// What TrainJobs held is saved in one ConfigMap there.
+// +kubebuilder:rbac:groups="",namespace=kueue-trainer-system,resources=configmaps,verbs=create
+// +kubebuilder:rbac:groups="",namespace=kueue-trainer-system,resources=configmaps,resourceNames=kueue-trainer-ledger,verbs=update
+//
+// Leader election tells of itself by events of the old kind.
+// +kubebuilder:rbac:groups="",namespace=kueue-trainer-system,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kueue-trainer-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=kueue-trainer-system,resources=secrets,resourceNames=kueue-trainer-webhook-server-cert,verbs=get;list;watch;update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=kueue-trainer-mutating-webhook-configuration,verbs=get;list;watch;update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=kueue-trainer-validating-webhook-configuration,verbs=get;list;watch;update
+
+// gated is a reconciler whose reconciles pass a gate.
+type gated struct {
+	reconcile.Reconciler
+	gate *heap.Gate
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (g gated) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	leave, err := g.gate.Pass(ctx)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	defer leave()
+	return g.Reconciler.Reconcile(ctx, req)
 }

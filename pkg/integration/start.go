@@ -3,208 +3,374 @@
 package integration
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// lack is what an admitted job is without, and could not run without.
-type lack struct {
-	// what says who has not made or resumed what.
-	what string
-	// kind and asked are the objects that events about it regard; none where quote is all.
-	kind  string
-	asked []types.UID
-	// quote is a refusal that is known without asking.
-	quote string
-	// live reports whether the job has a pod nevertheless, pods whether it has one, or had one that
-	// failed and that the Job controller recreates in its own time.
-	live, pods bool
-	// made reports whether all child Jobs that are due are there and had all their pods once.
-	made bool
+// placedMessage says where an admission sends a job: queue, ClusterQueue, and the
+// flavor of every PodSet.
+func placedMessage(wl *kueue.Workload) string {
+	admission := wl.Status.Admission
+	parts := make([]string, 0, len(admission.PodSetAssignments))
+	for i := range admission.PodSetAssignments {
+		parts = append(parts, assignmentMessage(&admission.PodSetAssignments[i]))
+	}
+	return jobevents.Truncate(fmt.Sprintf("Admitted from queue %s by ClusterQueue %s: %s",
+		wl.Spec.QueueName, admission.ClusterQueue, strings.Join(parts, "; ")))
 }
 
-// lackOf returns what a resumed job is without, or nil. Pods that are there, in whatever
-// state, are for the scheduler, the kubelet and Kueue's waitForPodsReady.
-func lackOf(job *trainjob.TrainJob, js *jobsetapi.JobSet, jobs []batchv1.Job) *lack {
-	byTrainer := func(what string) *lack {
-		return (&lack{what: what, kind: trainjob.GVK.Kind, asked: []types.UID{job.UID}}).count(jobs)
+// dispatchedMessage says in which cluster a job runs, and what it is charged to in this one.
+func dispatchedMessage(wl *kueue.Workload) string {
+	where := "another cluster"
+	if name := ptr.Deref(wl.Status.ClusterName, ""); name != "" {
+		where = "cluster " + name
 	}
-	switch {
-	case js == nil:
-		return byTrainer("Trainer has not made JobSet " + job.Name)
-	case js.Status.TerminalState != "":
-		return nil
-	case !js.DeletionTimestamp.IsZero():
-		return byTrainer("JobSet " + js.Name + " is still being deleted")
-	case ptr.Deref(js.Spec.Suspend, false):
-		return byTrainer("Trainer has not resumed JobSet " + js.Name)
-	}
-	due := podset.Due(js, statusesOf(jobs))
-	if l := lackOfJobs(js, due, jobs); l != nil {
-		return l
-	}
-	return lackOfPods(due, jobs)
+	return fmt.Sprintf("Admitted from queue %s by ClusterQueue %s, and runs in %s", wl.Spec.QueueName, wl.Status.Admission.ClusterQueue, where)
 }
 
-// lackOfJobs looks for child Jobs that JobSet has not made or not resumed.
-func lackOfJobs(js *jobsetapi.JobSet, due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
-	byJobSet := func(format string, args ...any) *lack {
-		return (&lack{what: fmt.Sprintf(format, args...), kind: "JobSet", asked: []types.UID{js.UID}}).count(jobs)
+func assignmentMessage(a *kueue.PodSetAssignment) string {
+	pods := int32(0)
+	if a.Count != nil {
+		pods = *a.Count
 	}
-	for _, rj := range due {
-		made := int32(0)
-		for i := range jobs {
-			child := &jobs[i]
-			if child.Labels[jobsetapi.ReplicatedJobNameKey] != rj.Name {
-				continue
-			}
-			made++
-			if ptr.Deref(child.Spec.Suspend, false) && !podset.JobEnded(child) {
-				return byJobSet("JobSet has not resumed child Job %s", child.Name)
-			}
+	byFlavor := map[kueue.ResourceFlavorReference][]string{}
+	for resource, flavor := range a.Flavors {
+		usage := a.ResourceUsage[resource]
+		byFlavor[flavor] = append(byFlavor[flavor], fmt.Sprintf("%s %s", usage.String(), resource))
+	}
+	flavors := make([]string, 0, len(byFlavor))
+	for _, flavor := range slices.Sorted(maps.Keys(byFlavor)) {
+		amounts := byFlavor[flavor]
+		slices.Sort(amounts)
+		flavors = append(flavors, fmt.Sprintf("flavor %s (%s)", flavor, strings.Join(amounts, ", ")))
+	}
+	if len(flavors) == 0 {
+		flavors = []string{"no flavor, it requests nothing"}
+	}
+	return fmt.Sprintf("%s %s on %s", a.Name, jobevents.Count(pods, "pod"), strings.Join(flavors, ", "))
+}
+
+// placeChildJobs brings the child Jobs to what the job is going to be.
+func placeChildJobs(ctx context.Context, j *job, next *trainjob.TrainJob) error {
+	js, err := j.env.Render(ctx, next)
+	if err != nil {
+		return err
+	}
+	return placeIn(ctx, j.env.client, j.childJobs(), js)
+}
+
+// placeIn brings the suspended child Jobs to the pod templates of the rendered
+// JobSet, one write for each that differs. JobSet itself only ever merges into a Job
+// that exists: left alone, the Job would keep its gate and the keys of earlier flavors.
+// Jobs that do not exist yet are made from the rendered template anyway.
+func placeIn(ctx context.Context, c client.Client, jobs []batchv1.Job, rendered *jobsetapi.JobSet) error {
+	templates := map[string]*corev1.PodTemplateSpec{}
+	for i := range rendered.Spec.ReplicatedJobs {
+		rj := &rendered.Spec.ReplicatedJobs[i]
+		templates[rj.Name] = &rj.Template.Spec.Template
+	}
+	for i := range jobs {
+		template := templates[jobs[i].Labels[jobsetapi.ReplicatedJobNameKey]]
+		if template == nil || podset.JobEnded(&jobs[i]) || !ptr.Deref(jobs[i].Spec.Suspend, false) {
+			continue
 		}
-		if made < rj.Replicas {
-			return byJobSet("JobSet has not made %d of %s of replicated job %s", rj.Replicas-made, jobevents.Count(rj.Replicas, "child Job"), rj.Name)
+		if err := placeChildJob(ctx, c, &jobs[i], template); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// lackOfPods looks for pods that the Job controller has not made.
-func lackOfPods(due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
-	names := map[string]bool{}
-	for _, rj := range due {
-		names[rj.Name] = true
+// placeChildJob does not guard with a resourceVersion: the values it sets are right
+// whatever else changed, and the Job controller writes the status all the time.
+func placeChildJob(ctx context.Context, c client.Client, child *batchv1.Job, template *corev1.PodTemplateSpec) error {
+	placed := child.DeepCopy()
+	podset.PlaceTemplate(&placed.Spec.Template, template)
+	if equality.Semantic.DeepEqual(child.Spec.Template, placed.Spec.Template) {
+		return nil
 	}
-	var found *lack
-	for i := range jobs {
-		child := &jobs[i]
-		if !names[child.Labels[jobsetapi.ReplicatedJobNameKey]] || !lacksPods(child) {
-			continue
+	err := c.Patch(ctx, placed, client.MergeFrom(child))
+	if apierrors.IsNotFound(err) {
+		// JobSet replaces it, from the new template.
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("placing child Job %s: %w", client.ObjectKeyFromObject(child), err)
+	}
+	ctrl.LoggerFrom(ctx).V(2).Info("Placed child Job", "job", klog.KObj(child))
+	return nil
+}
+
+// excess says in what the JobSet of the job, and the Jobs that it made, ask for more than wl
+// holds quota for, by a rule of package podset; empty: in nothing.
+func excess(j *job, wl *kueue.Workload, rule func(*jobsetapi.JobSet, []batchv1.Job, []kueue.PodSet, []kueue.ReclaimablePod) string) string {
+	js := j.jobSet()
+	if js == nil || !js.DeletionTimestamp.IsZero() {
+		return ""
+	}
+	return rule(js, j.childJobs(), wl.Spec.PodSets, wl.Status.ReclaimablePods)
+}
+
+// excessNow is excess by what the API server has.
+func excessNow(ctx context.Context, j *job, wl *kueue.Workload) (string, error) {
+	var js jobsetapi.JobSet
+	if err := j.env.live.Get(ctx, client.ObjectKeyFromObject(&j.TrainJob), &js); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	if !js.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(&js, &j.TrainJob) {
+		return "", nil
+	}
+	var jobs batchv1.JobList
+	if err := j.env.live.List(ctx, &jobs, client.InNamespace(j.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: j.Name}); err != nil {
+		return "", fmt.Errorf("listing the Jobs of JobSet %s: %w", j.Name, err)
+	}
+	made := slices.DeleteFunc(jobs.Items, func(child batchv1.Job) bool { return !metav1.IsControlledBy(&child, &js) })
+	return podset.Excess(&js, made, wl.Spec.PodSets, wl.Status.ReclaimablePods), nil
+}
+
+// requeueExceeding releases the quota of a job whose JobSet asks for more, so that the job queues
+// for what it really is. What was remembered of its runtime is read again: it is not what
+// Trainer made the JobSet of.
+func requeueExceeding(ctx context.Context, j *job, wl *kueue.Workload, excess string) error {
+	if _, err := j.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
+		return err
+	}
+	return requeue(ctx, j, wl, fmt.Sprintf("JobSet %s asks for more than the job was admitted for: %s. The job queues for that", j.Name, excess))
+}
+
+// startable returns an error where the JobSet that would be started asks for more than the
+// job was admitted for. Where that is what Trainer makes of the job now, the job queues for
+// it; else the JobSet is an old one, or was changed, and is replaced.
+func startable(ctx context.Context, j *job, wl *kueue.Workload) error {
+	excess := excess(j, wl, podset.Unstartable)
+	if excess == "" {
+		return nil
+	}
+	if _, err := j.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
+		return err
+	}
+	podSets, err := j.env.PodSets(ctx, &j.TrainJob)
+	if err != nil {
+		return err
+	}
+	if podset.SameResources(podSets, wl.Spec.PodSets) {
+		j.decision.excess = excess
+		return errOutdated
+	}
+	if err := requeueExceeding(ctx, j, wl, excess); err != nil {
+		return err
+	}
+	return errOutdated
+}
+
+// renewEvery is how often a JobSet that asks for too much is replaced. One that is younger
+// was made so on purpose, by somebody's webhook say, and would be again.
+const renewEvery = time.Minute
+
+// renewExceeding replaces a JobSet that asks for more than Trainer would make of its TrainJob.
+// Where that was done already, the job gives its quota back, and waits longer each time.
+func renewExceeding(ctx context.Context, j *job) error {
+	js := j.jobSet()
+	if js == nil {
+		return nil
+	}
+	why := fmt.Sprintf("JobSet %s asks for more than its TrainJob: %s", js.Name, j.decision.excess)
+	if time.Since(js.CreationTimestamp.Time) > renewEvery {
+		return renewJobSet(ctx, j, js, why)
+	}
+	wl := j.holdingQuota()
+	if wl == nil {
+		return nil
+	}
+	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	if admitted == nil {
+		return nil
+	}
+	return releaseQuota(ctx, j, wl, why, time.Since(admitted.LastTransitionTime.Time)).err
+}
+
+// rolloutPatience is how long a JobSet may go without showing our part before it is made again.
+const rolloutPatience = 30 * time.Second
+
+// awaitRollout tells the user of an admitted job why it is not started, and has its JobSet
+// made again when it stays as it is: where the releases render a runtime differently,
+// JobSet lets the newer Trainer change nothing of it.
+func awaitRollout(ctx context.Context, j *job) error {
+	field := j.env.Field.Path()
+	j.env.Recorder.Note(j.UID, jobevents.ReasonTrainerBehind)
+	if j.env.trainer.Rollout.First(j.UID) {
+		j.env.Recorder.Resolve(j.UID, jobevents.ReasonTrainerBehind)
+		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Errorf(
+			"admitted, and starts when the running Trainer is seen to read %s, which the TrainJob CRD has now: the controller of another release may still be at work", field))
+	}
+	js := j.jobSet()
+	if js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
+		return nil
+	}
+	since := j.env.expectations.WroteBy(&j.TrainJob)
+	if js.CreationTimestamp.After(since) {
+		since = js.CreationTimestamp.Time
+	}
+	if time.Since(since) < rolloutPatience {
+		return nil
+	}
+	return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer has not brought %s to JobSet %s, whose runtime may have been edited since it was made", field, js.Name))
+}
+
+// stillAdmitted asks the API server whether job may run, whatever the cache says.
+func stillAdmitted(ctx context.Context, live client.Reader, job *trainjob.TrainJob) (bool, error) {
+	var wl kueue.Workload
+	if err := live.Get(ctx, workloadKey(job), &wl); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
 		}
-		if found == nil {
-			found = (&lack{kind: "Job", what: fmt.Sprintf("the Job controller has not made %d of %s of child Job %s",
-				wantedPods(child)-livePods(child), jobevents.Count(wantedPods(child), "pod"), child.Name)}).count(jobs)
+		return false, fmt.Errorf("reading Workload %s: %w", workloadKey(job), err)
+	}
+	return metav1.IsControlledBy(&wl, job) && wl.DeletionTimestamp.IsZero() && state.MayRun(&wl) && sameTimeLimit(&wl, job), nil
+}
+
+// sameTimeLimit reports whether a Workload has the time limit that the job asks for. With
+// another one jobframework takes it for another job's, and that is no view of the past.
+func sameTimeLimit(wl *kueue.Workload, job *trainjob.TrainJob) bool {
+	return ptr.Equal(wl.Spec.MaximumExecutionTimeSeconds, jobframework.MaximumExecutionTimeSecondsForObject(job))
+}
+
+// workloadKey names the Workload of job: the one that MultiKueue made for it, or the one
+// that jobframework makes.
+func workloadKey(job *trainjob.TrainJob) client.ObjectKey {
+	name := jobframework.PrebuiltWorkloadNameFor(job)
+	if name == "" {
+		name = jobframework.GetWorkloadNameForOwnerWithGVK(job.Name, job.UID, trainjob.GVK)
+	}
+	return client.ObjectKey{Namespace: job.Namespace, Name: name}
+}
+
+// confirm asks the API server whether the admission that the cache knows still stands.
+func confirm(ctx context.Context, live client.Reader, cached *kueue.Workload) error {
+	var wl kueue.Workload
+	err := live.Get(ctx, client.ObjectKeyFromObject(cached), &wl)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Workload %s: %w", client.ObjectKeyFromObject(cached), err)
+	}
+	if err != nil || wl.UID != cached.UID || !state.MayRun(&wl) || !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) {
+		return errOutdated
+	}
+	return nil
+}
+
+// areCurrent reports whether our views are what the API server has.
+func areCurrent(ctx context.Context, live client.Reader, job *trainjob.TrainJob, js *jobsetapi.JobSet) (bool, error) {
+	for view, stored := range map[client.Object]client.Object{job: &trainjob.TrainJob{}, js: &jobsetapi.JobSet{}} {
+		if err := live.Get(ctx, client.ObjectKeyFromObject(view), stored); err != nil {
+			return false, client.IgnoreNotFound(err)
 		}
-		found.asked = append(found.asked, child.UID)
-	}
-	if found != nil {
-		found.made = !slices.ContainsFunc(jobs, lackedPods)
-	}
-	return found
-}
-
-// lackedPods reports whether a Job has never had all its pods, by its own count of them.
-func lackedPods(child batchv1.Job) bool {
-	return livePods(&child)+child.Status.Succeeded+child.Status.Failed < ptr.Deref(child.Spec.Parallelism, 1)
-}
-
-// lacksPods reports whether a Job has fewer pods than it started out with. One of which
-// some have ended, and others are there, has started.
-func lacksPods(child *batchv1.Job) bool {
-	ended := child.Status.Succeeded + child.Status.Failed
-	return !podset.JobEnded(child) && livePods(child) < wantedPods(child) && (ended == 0 || livePods(child) == 0)
-}
-
-// wantedPods is how many pods a Job runs at a time, and still has to.
-func wantedPods(child *batchv1.Job) int32 {
-	wanted := ptr.Deref(child.Spec.Parallelism, 1)
-	if child.Spec.Completions != nil {
-		wanted = min(wanted, *child.Spec.Completions-child.Status.Succeeded)
-	}
-	return wanted
-}
-
-func livePods(child *batchv1.Job) int32 {
-	return child.Status.Active + ptr.Deref(child.Status.Terminating, 0)
-}
-
-// count notes which pods the child Jobs have.
-func (l *lack) count(jobs []batchv1.Job) *lack {
-	for i := range jobs {
-		l.live = l.live || livePods(&jobs[i]) > 0
-		l.pods = l.pods || jobs[i].Status.Failed > 0 && !podset.JobEnded(&jobs[i])
-	}
-	l.pods = l.pods || l.live
-	return l
-}
-
-// statusesOf counts child Jobs as JobSet does. Its own status does not get there while it
-// is refused a Job.
-func statusesOf(jobs []batchv1.Job) []trainer.JobStatus {
-	var statuses []trainer.JobStatus
-	for i := range jobs {
-		child := &jobs[i]
-		status := trainer.JobStatus{Name: child.Labels[jobsetapi.ReplicatedJobNameKey]}
-		switch {
-		case isJobComplete(child):
-			status.Succeeded = ptr.To[int32](1)
-		case podset.JobEnded(child):
-			status.Failed = ptr.To[int32](1)
-		case ptr.Deref(child.Status.Ready, 0) >= wantedPods(child):
-			status.Ready = ptr.To[int32](1)
-		}
-		statuses = addStatus(statuses, status)
-	}
-	return statuses
-}
-
-func addStatus(statuses []trainer.JobStatus, one trainer.JobStatus) []trainer.JobStatus {
-	for i := range statuses {
-		if all := &statuses[i]; all.Name == one.Name {
-			all.Succeeded = ptr.To(ptr.Deref(all.Succeeded, 0) + ptr.Deref(one.Succeeded, 0))
-			all.Failed = ptr.To(ptr.Deref(all.Failed, 0) + ptr.Deref(one.Failed, 0))
-			all.Ready = ptr.To(ptr.Deref(all.Ready, 0) + ptr.Deref(one.Ready, 0))
-			return statuses
+		if stored.GetResourceVersion() != view.GetResourceVersion() {
+			return false, nil
 		}
 	}
-	return append(statuses, one)
+	return true, nil
 }
 
-// silentFor is how many times as long a job without a pod keeps its quota where nobody says
-// why: who is slow, or away for a moment, refuses nothing.
-const silentFor = 5
-
-// patience is what becomes of the quota of a job that lacks something.
-type patience int
-
-const (
-	// mayCome: it may still come.
-	mayCome patience = iota
-	// tellSilence: it is late, and nobody says why.
-	tellSilence
-	// quotaGoes: it does not come.
-	quotaGoes
-)
-
-// decide about a job that has lacked something for a while, with the refusal that was
-// found, if one was. A job that has a pod loses it only for a refusal.
-func (l *lack) decide(lacking, timeout time.Duration, refusal string) patience {
-	switch {
-	case lacking < timeout:
-		return mayCome
-	case refusal != "", !l.pods && lacking >= silentFor*timeout:
-		return quotaGoes
-	case l.pods:
-		return mayCome
+// ensurePlaced suspends an admitted TrainJob that somebody resumed before we could
+// place it: its pods would stay gated, or run anywhere. The next reconcile starts it.
+func ensurePlaced(ctx context.Context, j *job) result {
+	if j.ManagedExternally() || !j.manages || placed(j) {
+		return result{}
 	}
-	return tellSilence
+	if wl := j.holdingQuota(); wl == nil || !kueuelib.IsAdmitted(wl) {
+		return result{}
+	}
+	if err := suspend(ctx, j, j.env.client, false); err != nil {
+		return failed(err)
+	}
+	measureStop(j, metrics.StopNotAdmitted)
+	ctrl.LoggerFrom(ctx).Info("Suspended TrainJob that was resumed without its placement")
+	return result{}
 }
 
-func isJobComplete(child *batchv1.Job) bool {
-	return slices.ContainsFunc(child.Status.Conditions, func(c batchv1.JobCondition) bool {
-		return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
-	})
+// ensureWithinQuota takes a job back that asks for more than it was admitted for. What a
+// job runs is what its JobSet has, whenever that was made and of whatever: people may edit
+// the snapshot of the runtime, or delete it together with the JobSet, and Trainer makes
+// another one of what it finds then.
+func ensureWithinQuota(ctx context.Context, j *job) result {
+	if j.ManagedExternally() {
+		return result{}
+	}
+	wl := j.holdingQuota()
+	if wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) {
+		// Kueue takes it back already, and a deactivation stands in this Workload alone.
+		return result{}
+	}
+	if excess(j, wl, podset.Excess) == "" {
+		return result{}
+	}
+	// A job is stopped for it: our view of its Jobs may be older than that of the Workload.
+	excess, err := excessNow(ctx, j, wl)
+	if err != nil || excess == "" {
+		return failed(err)
+	}
+	return failed(requeueExceeding(ctx, j, wl, excess))
+}
+
+// placed reports whether our part is there and past the gate. Where it is not there at
+// all, the JobSet tells what runs: an upgrade of Trainer that brings another field takes
+// the old one from every TrainJob.
+func placed(j *job) bool {
+	if j.env.Field.Has(&j.Spec) {
+		return !j.env.Field.HoldsGate(&j.Spec)
+	}
+	js := j.jobSet()
+	return js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js)
+}
+
+// gateEarly sets the gate of a TrainJob that does not queue yet: the child Jobs that are
+// made meanwhile have it then. One that has it, as its webhook sees to, costs no look.
+func gateEarly(ctx context.Context, j *job) result {
+	if j.env.Field.HoldsGate(&j.Spec) {
+		return result{}
+	}
+	return ensureGate(ctx, j)
+}
+
+// ensureGate sets the gate of a waiting TrainJob that lacks it, because it was made
+// or changed while the webhook was away. One that another controller runs needs none.
+func ensureGate(ctx context.Context, j *job) result {
+	if !j.alive() || !j.IsSuspended() || j.ManagedExternally() || !j.manages {
+		return result{}
+	}
+	if wl := j.holdingQuota(); wl != nil && kueuelib.IsAdmitted(wl) || j.active(ctx) {
+		return result{}
+	}
+	err := gate(ctx, j, j.env.client)
+	if podsets.RuntimeMissing(err) || apierrors.IsNotFound(err) {
+		// Told by an event already, or deleted meanwhile.
+		return result{}
+	}
+	return failed(err)
 }

@@ -5,13 +5,32 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -73,4 +92,325 @@ func tellStop(ctx context.Context, j *job) error {
 // it had time enough since the job was changed.
 func lagsLong(expectations *jobclient.Expectations, job *trainjob.TrainJob, err error) bool {
 	return jobclient.TrainerLags(err) && time.Since(expectations.ChangedBy(job)) > longLag
+}
+
+// Why a job that has not been evicted gives its quota back, for the log.
+const (
+	releasedFinished    = "Finished"
+	releasedDeleted     = "WorkloadDeleted"
+	releasedDeactivated = "Deactivated"
+	releasedQueue       = "QueueChanged"
+	releasedGone        = "TrainJobDeleted"
+)
+
+// podsAnswer is whether pods of a job may be there.
+type podsAnswer struct {
+	// may is set where they may be there, and where err keeps that from being known.
+	may bool
+	err error
+	// release is set where the caches know of none, and quota is given back if that is so.
+	release *release
+}
+
+// release is quota that is given back once the job has no pods any more.
+type release struct {
+	workload types.UID
+	why      string
+	// deleted is set where the Workload goes with the quota.
+	deleted bool
+}
+
+// lookForPods asks the API server for pods only where the caches say no and quota is given back:
+// a job that starts has none since that was done the last time.
+func lookForPods(ctx context.Context, j *job) (podsAnswer, error) {
+	if active, err := j.pods().Active(ctx, &j.TrainJob); err != nil || active {
+		return podsAnswer{may: true}, err
+	}
+	releases := releases(j)
+	if releases == nil {
+		return podsAnswer{}, nil
+	}
+	pods, err := j.pods().Left(ctx, j.key)
+	return podsAnswer{may: len(pods) > 0, release: releases}, err
+}
+
+// releases returns the quota that is given back once the job is not active any more, nil for none.
+func releases(j *job) *release {
+	wl := j.holdingQuota()
+	if wl == nil {
+		return nil
+	}
+	because := func(why string) *release { return &release{wl.UID, why, !wl.DeletionTimestamp.IsZero()} }
+	switch {
+	case j.TrainJob.Finished():
+		return because(releasedFinished)
+	case !wl.DeletionTimestamp.IsZero():
+		return because(releasedDeleted)
+	case kueuelib.IsEvicted(wl):
+		return because(apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).Reason)
+	case !kueuelib.IsActive(wl):
+		return because(releasedDeactivated)
+	case wl.Spec.QueueName != jobframework.QueueName(j):
+		return because(releasedQueue)
+	}
+	return nil
+}
+
+// awaitPodsOfDeleted waits for the pods that a deleted TrainJob still has: until they are gone, and
+// no others can come, its Workload keeps its finalizer, and with it the quota.
+func awaitPodsOfDeleted(ctx context.Context, j *job) result {
+	workloads := j.view.Workloads
+	if !slices.ContainsFunc(workloads, state.HoldsQuota) {
+		return result{}
+	}
+	left, err := j.pods().AnyLeft(ctx, j.key)
+	if left {
+		ctrl.LoggerFrom(ctx).V(2).Info("Kept the quota of a deleted TrainJob for its pods")
+		return result{done: true, again: recheckIn(state.StoppingSince(workloads)), err: err}
+	}
+	if err != nil {
+		return failed(err)
+	}
+	if wait := mayRunYet(j); wait > 0 {
+		return lookAgain(wait)
+	}
+	if wait := mayBeMadeAgain(j); j.UID != "" && wait > 0 {
+		return lookAgain(wait)
+	}
+	for i := range workloads {
+		j.env.leaves(workloads[i].UID)
+	}
+	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", releasedGone)
+	return result{}
+}
+
+// mayRunYet returns how long the JobSet of a deleted TrainJob that has quota may still get pods: until the garbage collector
+// has deleted it, where it is resumed, or Trainer may have it in hand to resume it. Kueue's webhook refuses
+// pods of a TrainJob that is gone, but not when there is another one of its name.
+func mayRunYet(j *job) time.Duration {
+	js, workloads := j.view.JobSet, j.view.Workloads
+	if js == nil || !js.DeletionTimestamp.IsZero() || js.Status.TerminalState != "" {
+		return 0
+	}
+	for i := range workloads {
+		owner, of := metav1.GetControllerOfNoCopy(&workloads[i]), metav1.GetControllerOfNoCopy(js)
+		if owner == nil || of == nil || owner.UID != of.UID || !state.HoldsQuota(workloads[i]) {
+			continue
+		}
+		if !ptr.Deref(js.Spec.Suspend, false) {
+			return recheckIn(state.StoppingSince(workloads))
+		}
+		since := state.StoppingSince(workloads)
+		if deleted := j.DeletionTimestamp; !deleted.IsZero() && deleted.Time.Before(since) {
+			// A finalizer keeps the job, and so nobody deletes its Workload.
+			since = deleted.Time
+		}
+		return max(0, since.Add(podsleft.ResumeGrace).Sub(j.view.At))
+	}
+	return 0
+}
+
+// deleteCopies deletes the Workloads that MultiKueue made for a deleted job which stays for somebody's finalizer, when
+// its pods are gone: MultiKueue would take it for running, for as long as that takes. It deletes the job, then its
+// Workload, and runs it somewhere else. jobframework would finish a Workload whose job is gone, and MultiKueue takes
+// that for the end of the job.
+func deleteCopies(ctx context.Context, j *job) result {
+	workloads := j.view.Workloads
+	if !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return remainder.OfCopy(&wl) }) {
+		return result{}
+	}
+	if j.UID == "" {
+		return done(nil)
+	}
+	if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {
+		return result{done: true, again: recheckIn(j.DeletionTimestamp.Time), err: err}
+	}
+	if wait := mayRunYet(j); wait > 0 {
+		return lookAgain(wait)
+	}
+	for i := range workloads {
+		wl := &workloads[i]
+		// Of a finished one, MultiKueue has yet to read how the job ended.
+		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) {
+			continue
+		}
+		if err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
+			return failed(fmt.Errorf("deleting Workload %s of a deleted TrainJob: %w", client.ObjectKeyFromObject(wl), err))
+		}
+	}
+	return done(nil)
+}
+
+// managed reports whether the job is the manager's. Of what is deleted, Kueue's rule says that it manages nothing.
+func managed(j *job) bool {
+	if !j.DeletionTimestamp.IsZero() {
+		return jobframework.QueueName(j) != "" || j.env.Field.Has(&j.Spec)
+	}
+	return j.manages
+}
+
+// suspendDeleted suspends a job that is deleted and stays, for its dependents or for somebody's
+// finalizer. Trainer would make another JobSet as soon as the last one is gone, and run it on
+// quota that is given back. The policies keep anybody from resuming it.
+func suspendDeleted(ctx context.Context, j *job) result {
+	if j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() || !managed(j) {
+		return result{}
+	}
+	if err := suspend(ctx, j, j.env.client, false); err != nil {
+		return failed(client.IgnoreNotFound(err))
+	}
+	measureStop(j, metrics.StopTrainJobDeleted)
+	ctrl.LoggerFrom(ctx).Info("Suspended a deleted TrainJob that is still there")
+	return result{}
+}
+
+// awaitPodsOfFormer waits for the pods that a deleted TrainJob of the same name still has.
+// jobframework would delete its Workload, and with it the quota that they run on. MultiKueue
+// deletes that itself, and soon sends the job here again: then the pods are all that is left.
+func awaitPodsOfFormer(ctx context.Context, j *job) result {
+	former := slices.DeleteFunc(slices.Clone(j.view.Workloads), func(wl kueue.Workload) bool {
+		owner := metav1.GetControllerOfNoCopy(&wl)
+		return owner == nil || owner.UID == j.UID || !state.HoldsQuota(wl)
+	})
+	since := state.StoppingSince(former)
+	copied := len(former) == 0
+	if copied {
+		if !comesFromAnotherCluster(j) || !j.IsSuspended() || !j.alive() {
+			return result{}
+		}
+		since = j.CreationTimestamp.Time
+	}
+	js := j.jobSet()
+	if copied && j.record.alone && !madeOfFormer(j) {
+		return result{}
+	}
+	pods, err := j.pods().Left(ctx, j.key)
+	left := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
+		return js == nil || pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID)
+	})
+	if left {
+		ctrl.LoggerFrom(ctx).V(2).Info("Waited for pods of a former TrainJob")
+		return result{done: true, again: recheckIn(since), err: err}
+	}
+	if err != nil {
+		return result{err: err}
+	}
+	if copied {
+		j.record.alone = true
+		return result{}
+	}
+	if wait := formerMayRun(j, since); wait > 0 {
+		return lookAgain(wait)
+	}
+	return result{}
+}
+
+// formerMayRun returns how long a former TrainJob of the same name, which stops since a time, may still get pods: its
+// controllers carry on what they saw of it.
+func formerMayRun(j *job, since time.Time) time.Duration {
+	js := j.jobSet()
+	if slices.ContainsFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool {
+		return (js == nil || !metav1.IsControlledBy(&child, js)) && state.HasPods(child)
+	}) {
+		return recheckIn(since)
+	}
+	if js != nil {
+		// The one of the former job is gone.
+		return 0
+	}
+	return mayRunYet(j)
+}
+
+// madeOfFormer reports whether the caches have a JobSet or a Job of this name that is not the job's:
+// only that can bring pods of a former one after the last was gone.
+func madeOfFormer(j *job) bool {
+	return j.view.JobSet != nil && j.jobSet() == nil || len(j.childJobs()) < len(j.view.Jobs)
+}
+
+// comesFromAnotherCluster reports whether MultiKueue made the job, as a copy of another one.
+func comesFromAnotherCluster(j *job) bool {
+	return j.Labels[kueue.MultiKueueOriginLabel] != ""
+}
+
+const (
+	recheckMin = 500 * time.Millisecond
+	recheckMax = 10 * time.Second
+)
+
+// recheckIn returns when to look again for the last pod of a stop that began at since:
+// pods are not watched, and what would tell of them may be gone. The longer it takes, the
+// less a moment matters.
+func recheckIn(since time.Time) time.Duration {
+	return min(max(time.Since(since)/4, recheckMin), recheckMax)
+}
+
+// startDeactivation evicts a Workload that is to be deactivated, as Kueue does with one that was: jobframework stops
+// the job, and Stop calls finishDeactivation when its last pod is gone. One without quota is deactivated at once.
+func startDeactivation(ctx context.Context, j *job) result {
+	workloads := j.workloads()
+	for i := range workloads {
+		wl := &workloads[i]
+		countedByKueue := state.HoldsQuota(*wl) && kueuelib.IsActive(wl)
+		switch {
+		case !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl):
+		case deactivation.Marked(wl) && !countedByKueue:
+			return done(deactivateWorkload(ctx, j, wl))
+		case countedByKueue && deactivation.Pending(wl) && !kueuelib.IsEvictedByDeactivation(wl):
+			return done(evictToDeactivate(ctx, j, wl))
+		case countedByKueue && deactivation.Pending(wl):
+			keepTimeLimit(j, wl)
+		}
+	}
+	return result{}
+}
+
+// keepTimeLimit has jobframework take a job for the one of wl though its time limit was changed: it would make another
+// Workload of it, which nobody has deactivated. Only this view of the job is changed.
+func keepTimeLimit(j *job, wl *kueue.Workload) {
+	delete(j.Labels, kueueconstants.MaxExecTimeSecondsLabel)
+	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
+		metav1.SetMetaDataLabel(&j.ObjectMeta, kueueconstants.MaxExecTimeSecondsLabel, strconv.Itoa(int(*limit)))
+	}
+}
+
+// evictToDeactivate writes condition Evicted with the reason that Kueue has for it.
+func evictToDeactivate(ctx context.Context, j *job, wl *kueue.Workload) error {
+	ofQueue, err := j.env.podsReady().ExposesMetrics(ctx, wl)
+	if err != nil {
+		return err
+	}
+	cause, message := deactivation.Why(wl)
+	err = kueuelib.EvictToDeactivate(ctx, j.env.client, j.env.Recorder.EventRecorder, wl.DeepCopy(), cause, message, ofQueue, j.env.labels)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("evicting Workload %s, which is to be deactivated: %w", client.ObjectKeyFromObject(wl), err)
+	}
+	return nil
+}
+
+// finishDeactivation deactivates the Workload of a job without pods, where that is to be. It returns errOutdated then:
+// Kueue counts nothing of it from then on, and jobframework gives the rest back.
+func finishDeactivation(ctx context.Context, j *job) error {
+	wl := j.holdingQuota()
+	if wl == nil || !wl.DeletionTimestamp.IsZero() || !deactivation.Pending(wl) {
+		return nil
+	}
+	return firstError(deactivateWorkload(ctx, j, wl), errOutdated)
+}
+
+// deactivateWorkload writes spec.active, and takes the mark away.
+func deactivateWorkload(ctx context.Context, j *job, wl *kueue.Workload) error {
+	inactive := wl.DeepCopy()
+	inactive.Spec.Active = ptr.To(false)
+	delete(inactive.Annotations, deactivation.Annotation)
+	err := j.env.client.Patch(ctx, inactive, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("deactivating Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+	}
+	if kueuelib.IsActive(wl) {
+		ctrl.LoggerFrom(ctx).Info("Deactivated the Workload of a job without pods")
+	}
+	return nil
 }

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// follow brings the Workload of a suspended job in line with what jobframework does not
+// compare: the queue, where quota is held, and the nodes that the job asks for. Where
+// that ends the reconcile, the event of what it did, or of the last pod that goes, brings
+// the job here again.
+func follow(ctx context.Context, j *job) result {
+	wl := j.unfinishedWorkload()
+	if wl == nil {
+		if j.endedWorkload() != nil && over(j) {
+			// It has ended, and needs no more than the gate.
+			return result{done: true, unqueued: true}
+		}
+		return notYet(ctx, j)
+	}
+	j.env.expectations.SawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
+	j.record.waiting = waiting{}
+	if !wl.DeletionTimestamp.IsZero() {
+		return result{}
+	}
+	if kueuelib.HasQuotaReservation(wl) && (!kueuelib.IsActive(wl) || deactivation.Pending(wl)) {
+		// It is about to be evicted. It must not be replaced meanwhile: it alone says that
+		// the job is not to run.
+		return result{done: !kueuelib.IsEvicted(wl)}
+	}
+	active := j.active(ctx)
+	if active && kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) {
+		// Its user stopped it. Started again now, it would run new pods beside the old ones,
+		// and both on one quota.
+		return lookAgain(retrySlowly)
+	}
+	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
+		// It is somebody else's to write, and what it says counts.
+		return result{}
+	}
+	if changed := movedOn(j, wl); kueuelib.HasQuotaReservation(wl) && changed != "" {
+		// jobframework would start the job again on the quota that it had before.
+		if active {
+			return lookAgain(retrySlowly)
+		}
+		return done(requeue(ctx, j, wl, changed))
+	}
+	if active {
+		return result{}
+	}
+	return followSelection(ctx, j, wl)
+}
+
+// movedOn says which of the job's labels are not for the Workload that holds quota, or
+// nothing. Kueue takes no priority class for one that was admitted without. One with another
+// time limit jobframework would delete, and its quota with it, while pods are left.
+func movedOn(j *job, wl *kueue.Workload) string {
+	if wl.Spec.QueueName != jobframework.QueueName(j) {
+		return "The queue changed; the job queues again"
+	}
+	if jobframework.WorkloadPriorityClassName(j) != "" && !kueuelib.HasWorkloadPriorityClass(wl) {
+		return "The job got a priority class; it queues again"
+	}
+	if !sameTimeLimit(wl, &j.TrainJob) {
+		return "The time limit changed; the job queues again"
+	}
+	return ""
+}
+
+// followSelection updates a Workload that waits. One that holds quota holds it for the
+// wrong nodes perhaps, so it is given up and the job queues again.
+func followSelection(ctx context.Context, j *job, wl *kueue.Workload) result {
+	podSets, err := j.describe(ctx)
+	if err != nil {
+		return dropUnfit(ctx, j, wl, err)
+	}
+	jobframework.SanitizePodSets(podSets)
+	if len(podSets) != len(wl.Spec.PodSets) || podset.SameSelection(podSets, wl.Spec.PodSets) {
+		return result{}
+	}
+	return done(renewWorkload(ctx, j, wl.DeepCopy(), podSets))
+}
+
+func renewWorkload(ctx context.Context, j *job, wl *kueue.Workload, podSets []kueue.PodSet) error {
+	if !kueuelib.HasQuotaReservation(wl) {
+		wl.Spec.PodSets = podSets
+		if err := j.env.client.Update(ctx, wl); err != nil {
+			return fmt.Errorf("updating Workload %s to the nodes its TrainJob asks for: %w", client.ObjectKeyFromObject(wl), err)
+		}
+		ctrl.LoggerFrom(ctx).Info("Updated the Workload to the nodes that TrainJob asks for")
+		return nil
+	}
+	return requeue(ctx, j, wl, "The nodes that this job asks for changed after it was admitted; it queues again")
+}
+
+// requeue deletes the Workload as we know it; jobframework makes another.
+func requeue(ctx context.Context, j *job, wl *kueue.Workload, why string) error {
+	if err := deleteWorkload(ctx, j, wl); err != nil {
+		return err
+	}
+	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionDescribe, "%s", why)
+	return nil
+}
+
+func deleteWorkload(ctx context.Context, j *job, wl *kueue.Workload) error {
+	err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID, ResourceVersion: &wl.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("giving up Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+	}
+	return nil
+}
+
+// unfinishedWorkload returns the job's own Workload, or nil.
+func (o *observed) unfinishedWorkload() *kueue.Workload {
+	workloads := o.workloads()
+	for i := range workloads {
+		if !kueuelib.IsFinished(&workloads[i]) {
+			return &workloads[i]
+		}
+	}
+	return nil
+}
+
+// endedWorkload returns the Workload of a job that has ended, whatever Trainer makes of it
+// since; nil if the job has another one.
+func (o *observed) endedWorkload() *kueue.Workload {
+	workloads := o.workloads()
+	if o.unfinishedWorkload() != nil || !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return state.Ended(&wl) }) {
+		return nil
+	}
+	return &workloads[len(workloads)-1]
+}
+
+// retryRoute is how often a job of MultiKueue is looked at whose queue leads to no other cluster: of
+// queues and their checks no event comes here.
+const retryRoute = time.Minute
+
+// unfit reports whether err says that a job could not use quota, whatever the cluster has:
+// people have to change the TrainJob, its runtime or its queue.
+func unfit(err error) bool {
+	return errors.Is(err, podset.ErrCannotRun) || errors.Is(err, patch.ErrInvalidPatches) || errors.Is(err, queues.ErrNoOtherCluster)
+}
+
+// dropUnfit takes the Workload of a job that waits and could not run: the webhook saw it as
+// something else, or was away. PodSets tells the user, and keeps another from being made.
+// A job whose runtime is gone for a moment keeps its place in the queue, but no quota.
+func dropUnfit(ctx context.Context, j *job, wl *kueue.Workload, why error) result {
+	lost := podsets.RuntimeMissing(why) && kueuelib.HasQuotaReservation(wl)
+	if !unfit(why) && !lost || !kueuelib.IsActive(wl) || deactivation.Pending(wl) {
+		// jobframework asks again and reports it.
+		return result{}
+	}
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, why)
+	return done(deleteWorkload(ctx, j, wl))
+}
+
+// keepPriority has jobframework leave the priority of a job alone whose label names a class that is not
+// there. It looks for that before it does anything else with a Workload, so that it could not even stop
+// the job. Only this view of the job is changed, and not for a start, which is for what the job says:
+// that fails, and the quota goes back.
+func keepPriority(ctx context.Context, j *job) result {
+	class := jobframework.WorkloadPriorityClassName(j.Object())
+	if class == "" {
+		return result{}
+	}
+	missing := j.env.client.Get(ctx, client.ObjectKey{Name: class}, &kueue.WorkloadPriorityClass{})
+	if !apierrors.IsNotFound(missing) {
+		return failed(missing)
+	}
+	wl := j.unfinishedWorkload()
+	if wl == nil || j.IsSuspended() && state.MayRun(wl) {
+		return result{}
+	}
+	delete(j.Labels, kueueconstants.WorkloadPriorityClassLabel)
+	if kueuelib.HasWorkloadPriorityClass(wl) {
+		j.Labels[kueueconstants.WorkloadPriorityClassLabel] = wl.Spec.PriorityClassRef.Name
+	}
+	if jobframework.WorkloadPriorityClassName(j.Object()) != class {
+		tellClassMissing(j, missing)
+		return result{again: retryClass}
+	}
+	return result{}
+}
+
+// tellClassMissing tells the user of a priority class that is not there.
+func tellClassMissing(j *job, missing error) {
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNoPriority, jobevents.ActionQueue, fmt.Errorf(
+		"keeps the priority that it has, if any: %w; ask an admin to create it, or name another one", missing))
+}
+
+// retryPrebuilt is how often a TrainJob is looked at that waits for its prebuilt Workload.
+// No event of that tells whose it is before it has an owner.
+const retryPrebuilt = 5 * time.Second
+
+// prebuiltOf returns the Workload that somebody made for job, or nil where job names none or
+// it is missing.
+func prebuiltOf(ctx context.Context, cached client.Reader, job *trainjob.TrainJob) (*kueue.Workload, error) {
+	name := jobframework.PrebuiltWorkloadNameFor(job)
+	if name == "" {
+		return nil, nil
+	}
+	wl := &kueue.Workload{}
+	err := cached.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: name}, wl)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading prebuilt Workload %s/%s: %w", job.Namespace, name, err)
+	}
+	return wl, nil
+}
+
+// asPrebuilt returns the PodSets of job's prebuilt Workload in place of its own where these
+// differ only in tolerations that are added to its pods: jobframework would finish the
+// Workload. The pods get them at the start all the same.
+func asPrebuilt(ctx context.Context, j *job, own []kueue.PodSet) ([]kueue.PodSet, error) {
+	wl, err := prebuiltOf(ctx, j.env.client, &j.TrainJob)
+	if err != nil || wl == nil {
+		return own, err
+	}
+	jobframework.SanitizePodSets(own)
+	if podset.Difference(own, wl.Spec.PodSets, j.env.TolerationRules) != "" {
+		return own, nil
+	}
+	return wl.DeepCopy().Spec.PodSets, nil
+}
+
+// tellPrebuilt says why a job cannot use the prebuilt Workload that it names.
+func tellPrebuilt(ctx context.Context, j *job) error {
+	wl, err := prebuiltOf(ctx, j.env.client, &j.TrainJob)
+	if err != nil {
+		return err
+	}
+	if why := unusable(ctx, j, wl); why != "" {
+		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonPrebuilt, jobevents.ActionDescribe, fmt.Errorf("prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why))
+	}
+	return nil
+}
+
+// unusable says what is wrong with a prebuilt Workload, nil for a missing one, and what to do.
+func unusable(ctx context.Context, j *job, wl *kueue.Workload) string {
+	if wl == nil {
+		return fmt.Sprintf("is not there; create it in namespace %s, and the job queues", j.Namespace)
+	}
+	if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && owner.UID != j.UID {
+		return fmt.Sprintf("belongs to %s %s; create another, and the TrainJob again with its name", owner.Kind, owner.Name)
+	}
+	own, err := j.describe(ctx)
+	if err != nil {
+		// PodSets tells why.
+		return ""
+	}
+	jobframework.SanitizePodSets(own)
+	difference := podset.Difference(own, wl.Spec.PodSets, j.env.TolerationRules)
+	if difference == "" && ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, -1) != ptr.Deref(jobframework.MaximumExecutionTimeSeconds(j), -1) {
+		difference = "spec.maximumExecutionTimeSeconds is not what the TrainJob's label says"
+	}
+	switch {
+	case difference != "":
+		return fmt.Sprintf("is not what this TrainJob is: %s; delete the Workload and create it like the TrainJob", difference)
+	case kueuelib.IsFinished(wl):
+		return "is finished; create another, and the TrainJob again with its name"
+	}
+	return ""
+}

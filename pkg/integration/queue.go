@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
+)
+
+// notYet keeps a waiting TrainJob without a Workload from its queue while it is too early.
+func notYet(ctx context.Context, j *job) result {
+	if released, err := releaseFormer(ctx, j); released || err != nil {
+		// jobframework would still see it.
+		return result{done: true, unqueued: true, again: retrySoon, err: err}
+	}
+	if held := j.record.start.heldBack(&j.TrainJob, j.env.Field); held > 0 {
+		ctrl.LoggerFrom(ctx).V(2).Info("Held TrainJob back from its queue", "reason", jobevents.ReasonCannotStart, "retryAfter", held)
+		j.env.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
+		return unqueued(held)
+	}
+	if since, queued := j.env.expectations.QueuedSince(&j.TrainJob); queued && since < retrySlowly {
+		// The cache has not heard of the Workload that we made; its event comes.
+		return unqueued(retrySlowly - since)
+	}
+	return awaitChildJobs(ctx, j)
+}
+
+// releaseFormer takes the finalizer off what a deleted job of the same name left behind,
+// and with it the quota, and reports whether there was any. jobframework would do it, but it does not see a job that is
+// too early.
+func releaseFormer(ctx context.Context, j *job) (released bool, err error) {
+	all := j.view.Workloads
+	for i := range all {
+		owner := state.ControllerOfKind(&all[i], trainjob.GVK.Kind)
+		if owner == nil || owner.UID == j.UID || all[i].DeletionTimestamp.IsZero() {
+			continue
+		}
+		j.env.leaves(all[i].UID)
+		if err := kueuelib.RemoveFinalizer(ctx, j.env.client, all[i].DeepCopy()); client.IgnoreNotFound(err) != nil {
+			return true, fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
+		}
+		released = true
+		ctrl.LoggerFrom(ctx).Info("Released the Workload of a former TrainJob", "formerWorkload", klog.KObj(&all[i]))
+	}
+	return released, nil
+}
+
+// awaitChildJobs keeps a TrainJob from its queue until what is made of it is there:
+// Trainer freezes the runtime and JobSet makes the child Jobs at once, and no pod can come
+// before them. A job that is admitted earlier starts on a runtime that is not frozen yet,
+// and with child Jobs made from the view of a moment before, whose pods all have to be
+// freed of the gate. The event of the last child Job brings the job here again.
+func awaitChildJobs(ctx context.Context, j *job) result {
+	if j.ManagedExternally() {
+		// The JobSet is in another cluster.
+		return result{}
+	}
+	js, jobs := j.jobSet(), j.childJobs()
+	if js != nil && state.ChildJobsMade(js, jobs) {
+		return awaitUsable(ctx, j, js, jobs)
+	}
+	if patience := j.record.waiting.patience(j.env.waitForJobSet, js != nil); patience > 0 {
+		ctrl.LoggerFrom(ctx).V(2).Info("Waited for what is made of TrainJob before it queues", "jobSetMade", js != nil, "retryAfter", patience)
+		return unqueued(patience)
+	}
+	if js == nil {
+		return awaitJobSet(ctx, j)
+	}
+	return awaitUsable(ctx, j, js, jobs)
+}
+
+// tellUnprepared says that a job queues although Trainer has not looked at it.
+func tellUnprepared(j *job) {
+	if w := &j.record.waiting; j.manages && !w.over && j.env.waitForJobSet > 0 {
+		w.over = true
+		j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonUnprepared, jobevents.ActionDescribe,
+			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, j.env.waitForJobSet)
+	}
+}
+
+// over reports whether all is done for a finished job. jobframework would tell so again
+// at every look, by an event.
+func over(j *job) bool {
+	workloads := j.workloads()
+	return len(workloads) > 0 && !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
+		return !kueuelib.IsFinished(&wl) || controllerutil.ContainsFinalizer(&wl, kueue.ResourceInUseFinalizerName)
+	})
+}
+
+// unmade is what is known of a job whose JobSet Trainer does not make.
+type unmade struct {
+	// generation is the one that the rest is about.
+	generation int64
+	// refused is set while a refusal is known; looks counts how often it was found, until is
+	// when to look again.
+	refused bool
+	looks   int
+	until   time.Time
+}
+
+// The first and the longest time between two looks at a job whose JobSet was refused. Trainer tries
+// again at its own pace, whatever an admin has new jobs wait for.
+const (
+	firstUnmade   = 10 * time.Second
+	longestUnmade = 5 * time.Minute
+)
+
+// awaitJobSet is for a job that has waited long enough for its JobSet: it queues without. Where
+// Trainer was refused the JobSet it does not, for then it could only hold quota; Trainer tries
+// again by itself, and the event of the JobSet brings the job here.
+func awaitJobSet(ctx context.Context, j *job) result {
+	if !j.manages {
+		return result{}
+	}
+	wait, refused := j.record.start.unmade.wait(j.Generation)
+	if wait > 0 {
+		if refused {
+			j.env.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
+		}
+		return result{done: refused, unqueued: refused, again: wait}
+	}
+	refusal, again, err := j.env.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, awaitedUntil(j))
+	if err != nil {
+		return result{err: err}
+	}
+	if again > 0 {
+		if refused {
+			j.env.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
+		}
+		return unqueued(again)
+	}
+	wait = j.record.start.unmade.found(refusal != "")
+	if refusal == "" {
+		tellUnprepared(j)
+		return result{}
+	}
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf(
+		"does not queue, because Trainer could not make JobSet %s: %s", j.Name, refusal))
+	return unqueued(wait)
+}
+
+// awaitUsable is for a job whose first child Jobs are there, or should be. It does not queue where another Job has
+// the name of one that JobSet has yet to make: JobSet gets no further than that, neither to a start nor to a stop. Nor
+// where somebody's finalizer would keep what is made of it, and its pods, when it is deleted: the policies see to
+// that from here on.
+func awaitUsable(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batchv1.Job) result {
+	if !j.manages {
+		return result{}
+	}
+	why := kept("JobSet", js)
+	for i := range jobs {
+		why = cmp.Or(why, kept("Job", &jobs[i]))
+	}
+	var err error
+	if why == "" {
+		why, err = nameTaken(ctx, j, js, jobs)
+	}
+	if err != nil || why == "" {
+		return result{err: err}
+	}
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf("does not queue, because %s", why))
+	return unqueued(firstUnmade)
+}
+
+// kept says by which finalizer an object stays when it is deleted; empty: by none.
+func kept(kind string, obj client.Object) string {
+	if len(obj.GetFinalizers()) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s %s has finalizer %s, which would keep pods that nobody stops: take the finalizer off", kind, obj.GetName(), obj.GetFinalizers()[0])
+}
+
+// nameTaken says which Job has the name of one that JobSet has yet to make; empty: none.
+func nameTaken(ctx context.Context, j *job, js *jobsetapi.JobSet, made []batchv1.Job) (string, error) {
+	for _, name := range state.JobNames(js) {
+		if slices.ContainsFunc(made, func(child batchv1.Job) bool { return child.Name == name }) {
+			continue
+		}
+		key := client.ObjectKey{Namespace: js.Namespace, Name: name}
+		var child batchv1.Job
+		if err := j.env.live.Get(ctx, key, &child); err != nil {
+			if client.IgnoreNotFound(err) != nil {
+				return "", fmt.Errorf("reading Job %s: %w", key, err)
+			}
+			continue
+		}
+		if !metav1.IsControlledBy(&child, js) {
+			return fmt.Sprintf("JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, name), nil
+		}
+	}
+	return "", nil
+}
+
+// awaitedUntil returns until when the job waited for its JobSet; zero where none waits.
+func awaitedUntil(j *job) time.Time {
+	if j.env.waitForJobSet == 0 {
+		return time.Time{}
+	}
+	return j.record.waiting.since().Add(j.env.waitForJobSet)
+}
+
+// wait returns the time to the next look for a refusal, and whether the last look found
+// one. Trainer tries again as soon as a job is changed, so that is worth a look soon after.
+func (u *unmade) wait(generation int64) (wait time.Duration, refused bool) {
+	if u.refused && u.generation != generation {
+		u.looks, u.until = 0, time.Now().Add(retrySlowly)
+	}
+	u.generation = generation
+	return max(0, time.Until(u.until)), u.refused
+}
+
+// found notes what a look found, and returns the time to the next.
+func (u *unmade) found(refused bool) time.Duration {
+	if u.refused = refused; !refused {
+		u.looks = 0
+		return 0
+	}
+	wait := min(longestUnmade, firstUnmade<<min(u.looks, 16))
+	u.looks, u.until = u.looks+1, time.Now().Add(wait)
+	return wait
+}
+
+// takeOverlooked puts a job into the LocalQueue default that was there when it was made, and that its webhook did not
+// give it: the webhooks are asked about TrainJobs without a queue as soon as the leader has
+// seen such a queue, and it may have been away. What is older than the queue or than the webhooks is not Kueue's.
+func takeOverlooked(ctx context.Context, j *job) result {
+	overlooked, err := isOverlooked(ctx, j)
+	if err != nil || !overlooked {
+		return failed(err)
+	}
+	defaulted := j.TrainJob.DeepCopy()
+	err = jobframework.ApplyDefaultLocalQueueWithManagedJobsNamespaceSelector(ctx, j.env.client, defaulted,
+		j.env.queues.HasDefault(ctx), j.env.kueue.Settings().NamespaceSelector())
+	queue := string(jobframework.QueueNameForObject(defaulted))
+	if err != nil || queue == "" {
+		return failed(err)
+	}
+	if err := jobclient.SetQueue(ctx, j.env.client, &j.TrainJob, queue); err != nil {
+		return failed(err)
+	}
+	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonOverlooked, jobevents.ActionQueue,
+		"Put into LocalQueue %s, which was there when the TrainJob was made without a queue", queue)
+	return done(nil)
+}
+
+// isOverlooked reports whether the webhooks should have been asked about a job without a queue for the sake of a
+// LocalQueue default.
+func isOverlooked(ctx context.Context, j *job) (bool, error) {
+	if jobframework.QueueNameForObject(&j.TrainJob) != "" {
+		return false, nil
+	}
+	var queue kueue.LocalQueue
+	key := client.ObjectKey{Namespace: j.Namespace, Name: string(kueueconstants.DefaultLocalQueueName)}
+	if err := j.env.client.Get(ctx, key, &queue); err != nil || j.CreationTimestamp.Before(&queue.CreationTimestamp) {
+		return false, client.IgnoreNotFound(err)
+	}
+	var namespace corev1.Namespace
+	if err := j.env.client.Get(ctx, client.ObjectKey{Name: j.Namespace}, &namespace); err != nil {
+		return false, fmt.Errorf("reading namespace %s: %w", j.Namespace, err)
+	}
+	var webhooks admissionregistrationv1.MutatingWebhookConfiguration
+	if err := j.env.client.Get(ctx, client.ObjectKey{Name: j.env.webhooks.Mutating}, &webhooks); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	included, err := webhookscope.Includes(&webhooks, &namespace, j.CreationTimestamp)
+	if err != nil || !included {
+		return false, err
+	}
+	// They may be for the namespace only since it was labelled so.
+	labelled, err := j.env.queues.LabelledAt(ctx, j.Namespace)
+	return j.CreationTimestamp.After(labelled), err
+}
