@@ -20,7 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
@@ -119,7 +119,7 @@ func mayBeMadeAgain(j *job) time.Duration {
 	if j.ManagedExternally() || !j.IsSuspended() || trainerAgrees(j) {
 		return 0
 	}
-	return max(0, j.record.ended.heldSince().Add(podsleft.ResumeGrace).Sub(j.view.At))
+	return max(0, j.record.ended.heldSince().Add(podtracking.ResumeGrace).Sub(j.view.At))
 }
 
 // finishedSince returns when Trainer reported the end of the job.

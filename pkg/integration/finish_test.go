@@ -21,8 +21,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/watches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -122,7 +122,7 @@ func trainerSuspends(t *testing.T, r *reconciler) {
 
 func graceIsOver(_ *testing.T, r *reconciler) {
 	for _, known := range r.env.records.byName {
-		known.ended.held = known.ended.held.Add(-podsleft.ResumeGrace)
+		known.ended.held = known.ended.held.Add(-podtracking.ResumeGrace)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 		expect.NoError(t, env.Remember(t.Context(), stored, []kueue.PodSet{{}}))
 		env.Recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
 		env.Recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
-		env.backoff.InVain(stored.UID, "write", "undone")
+		env.backoff.Reverted(stored.UID, "write", "undone")
 		env.inTree.First(stored.UID)
 		env.trainer.First(stored.UID)
 		env.trainer.Rollout.First(stored.UID)
@@ -159,7 +159,7 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	}
 	remembered := func() int {
 		told := 0
-		for _, t := range []*serving.Told{&env.inTree.Told, &env.trainer.Told, &env.trainer.Rollout.Told} {
+		for _, t := range []*peers.NotifyOnce{&env.inTree.NotifyOnce, &env.trainer.NotifyOnce, &env.trainer.Rollout.NotifyOnce} {
 			told += t.Len()
 		}
 		return env.Remembered.Len() + env.Recorder.Remembered() + env.backoff.Len() + told

@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -177,7 +177,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // in another cluster is placed there.
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuelib.PodSetInfo) error {
 	if err := j.env.trainer.Rollout.Check(ctx, j.env.client, j.env.Runtimes, j.env.Field, &j.TrainJob); err != nil {
-		j.decision.rollingOut = errors.Is(err, serving.ErrRollingOut)
+		j.decision.rollingOut = errors.Is(err, peers.ErrRollingOut)
 		return err
 	}
 	wl := j.holdingQuota()

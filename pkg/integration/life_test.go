@@ -30,7 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -146,7 +146,7 @@ func (l *life) looks() {
 	for range 100 {
 		before := l.told.Len()
 		result := expect.Must(l.r.Reconcile(l.t.Context(), ctrl.Request{NamespacedName: l.key}))(l.t)
-		if soon := result.RequeueAfter; soon > 0 && soon <= podsleft.ResumeGrace {
+		if soon := result.RequeueAfter; soon > 0 && soon <= podtracking.ResumeGrace {
 			<-time.After(soon)
 		} else if before == l.told.Len() {
 			return

@@ -27,9 +27,9 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/held"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/census"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobmetrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsready"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -224,7 +224,7 @@ func (e *environment) leaves(workload types.UID) {
 
 // tellMetrics registers what is found out at each scrape.
 func tellMetrics(mgr ctrl.Manager, env *environment, scope *webhookscope.Scope) {
-	counts := &census.Census{Cached: mgr.GetClient(), Leads: mgr.Elected(), Trouble: env.Recorder.Trouble, Labels: env.metrics.QueueLabels, Managed: env.queues.ManagesNamespace}
+	counts := &jobmetrics.Counts{Cached: mgr.GetClient(), Leads: mgr.Elected(), StuckReason: env.Recorder.StuckReason, Labels: env.metrics.QueueLabels, Managed: env.queues.ManagesNamespace}
 	env.metrics.Register(
 		metrics.NewScraped(counts.Tell, counts.Metrics()...),
 		metrics.NewScraped(func(tell metrics.Tell) {

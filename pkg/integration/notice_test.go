@@ -196,8 +196,8 @@ func TestTroubleOfNotices(t *testing.T) {
 			cq.Spec.StopPolicy = &tc.policy
 			r, recorder := newReconciler(t, inttest.WorkloadOf(stored, tc.says), kit.LocalQueue("ns", "q", "cq"), cq)
 			expect.NoError(t, tellNotice(t.Context(), jobOf(t, r, stored)).err)
-			r.env.Recorder.Looked(stored.UID)
-			expect.Same(t, "Unexpected trouble", tc.want, r.env.Recorder.Trouble(stored.UID))
+			r.env.Recorder.EndLook(stored.UID)
+			expect.Same(t, "Unexpected trouble", tc.want, r.env.Recorder.StuckReason(stored.UID))
 			expect.Same(t, "It is told", name != "nothing", len(recorder.Events) > 0)
 		})
 	}

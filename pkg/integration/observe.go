@@ -20,7 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
@@ -96,11 +96,11 @@ func (o *observed) jobSet() *jobsetapi.JobSet { return o.view.JobSetOf(&o.TrainJ
 func (o *observed) childJobs() []batchv1.Job { return o.view.ChildJobsOf(&o.TrainJob) }
 
 // pods returns what answers whether there are pods of the job.
-func (j *job) pods() podsleft.Pods { return j.env.podsIn(j.view) }
+func (j *job) pods() podtracking.Pods { return j.env.podsIn(j.view) }
 
 // podsIn returns what answers whether there are pods of TrainJobs, by a view of these.
-func (e *environment) podsIn(view state.View) podsleft.Pods {
-	return podsleft.Pods{View: view, Live: e.live, Expectations: e.expectations, Field: e.Field}
+func (e *environment) podsIn(view state.View) podtracking.Pods {
+	return podtracking.Pods{View: view, Live: e.live, Expectations: e.expectations, Field: e.Field}
 }
 
 // loggerOf has events and log lines of a reconcile name the Workload of the job, if there is one.

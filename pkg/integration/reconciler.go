@@ -21,7 +21,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 )
 
 // reconciler runs Kueue's jobframework on TrainJobs and adds what that cannot know:
@@ -39,11 +39,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.awaitAnswer(ctx, req)
 	}
 	if r.env.inTree.Active() {
-		return r.standAside(ctx, req, &r.env.inTree.Told, jobevents.ReasonNotAlone, serving.InTreeRemedy)
+		return r.yield(ctx, req, &r.env.inTree.NotifyOnce, jobevents.ReasonNotAlone, peers.InTreeRemedy)
 	}
 	env, err := r.env.now()
 	if err != nil {
-		return r.standAside(ctx, req, &r.env.trainer.Told, jobevents.ReasonTrainerUnknown, err.Error())
+		return r.yield(ctx, req, &r.env.trainer.NotifyOnce, jobevents.ReasonTrainerUnknown, err.Error())
 	}
 	j, err := env.observe(ctx, req.NamespacedName)
 	if errors.Is(err, errOldView) {
@@ -105,7 +105,7 @@ func decide(ctx context.Context, j *job) result {
 func (j *job) conclude(ctx context.Context, sum result) (ctrl.Result, error) {
 	out, err := j.answer(ctx, sum)
 	if j.UID != "" && !sum.stale {
-		j.env.Recorder.Looked(j.UID)
+		j.env.Recorder.EndLook(j.UID)
 	}
 	j.env.records.trim(j.key)
 	return out, err
@@ -183,12 +183,12 @@ func tellStart(j *job) {
 // awaitAnswer leaves a TrainJob alone before it is known who looks after it: the answer
 // brings it here again. When that takes long, the user is told.
 func (r *reconciler) awaitAnswer(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	return r.standAside(ctx, req, &r.env.inTree.Told, jobevents.ReasonInTreeUnknown, jobevents.Truncate(r.env.inTree.Silence()))
+	return r.yield(ctx, req, &r.env.inTree.NotifyOnce, jobevents.ReasonInTreeUnknown, jobevents.Truncate(r.env.inTree.Silence()))
 }
 
-// standAside tells a queued TrainJob, once, why the manager does nothing for it; without a
+// yield tells a queued TrainJob, once, why the manager does nothing for it; without a
 // message, it tells nothing.
-func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *serving.Told, reason, message string) (ctrl.Result, error) {
+func (r *reconciler) yield(ctx context.Context, req ctrl.Request, told *peers.NotifyOnce, reason, message string) (ctrl.Result, error) {
 	j, err := r.env.observe(ctx, req.NamespacedName)
 	if errors.Is(err, errOldView) {
 		return ctrl.Result{RequeueAfter: retrySlowly}, nil
@@ -211,7 +211,7 @@ func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *ser
 		return ctrl.Result{}, nil
 	}
 	r.env.Recorder.Note(j.UID, reason)
-	r.env.Recorder.Looked(j.UID)
+	r.env.Recorder.EndLook(j.UID)
 	if told.First(j.UID) {
 		r.env.Recorder.Resolve(j.UID, reason)
 		r.env.Recorder.LoggingTo(ctrl.LoggerFrom(ctx)).Eventf(&j.TrainJob, nil, corev1.EventTypeWarning, reason, jobevents.ActionDescribe, "%s", message)
@@ -275,7 +275,7 @@ func terminating(err error) bool {
 
 // awaitsEvent reports whether something has to happen before the next try is of use.
 func awaitsEvent(err error) bool {
-	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || errors.Is(err, serving.ErrRollingOut) ||
+	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || errors.Is(err, peers.ErrRollingOut) ||
 		errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) ||
 		apierrors.IsAlreadyExists(err) || jobclient.TrainerLags(err)
 }

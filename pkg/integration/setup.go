@@ -45,11 +45,11 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podungate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/ungater"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/watches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/webhook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -86,9 +86,9 @@ type environment struct {
 	backoff      *jobclient.Backoff
 
 	// Whether to act, and for which Trainer. all looks at every TrainJob when that changes.
-	inTree  *serving.InTree
-	trainer *serving.Trainer
-	all     *serving.TrainJobs
+	inTree  *peers.InTree
+	trainer *peers.Trainer
+	all     *peers.TrainJobs
 
 	metrics *metrics.Recorder
 
@@ -181,7 +181,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err := setupRemainders(mgr, env, opts); err != nil {
 		return nil, fmt.Errorf("setting up the controller of remainders: %w", err)
 	}
-	pods := &ungater.Ungater{Client: env.client, InTree: env.inTree, Trainer: env.trainer, Describer: env.Describer, Recorder: env.Recorder, Metrics: env.metrics}
+	pods := &podungate.Controller{Client: env.client, InTree: env.inTree, Trainer: env.trainer, Describer: env.Describer, Recorder: env.Recorder, Metrics: env.metrics}
 	if err := pods.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("setting up the ungater: %w", err)
 	}
@@ -256,8 +256,8 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	if err != nil {
 		return nil, err
 	}
-	all := serving.NewTrainJobs(mgr.GetClient())
-	trainer := serving.NewTrainer(all)
+	all := peers.NewTrainJobs(mgr.GetClient())
+	trainer := peers.NewTrainer(all)
 	if err := watchTrainJobCRD(ctx, mgr, trainer); err != nil {
 		return nil, err
 	}
@@ -288,7 +288,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		expectations: expectations,
 		backoff:      backoff,
 		records:      &records{},
-		inTree:       serving.NewInTree(mgr.GetClient(), opts.Namespace, opts.Kueue, all),
+		inTree:       peers.NewInTree(mgr.GetClient(), opts.Namespace, opts.Kueue, all),
 		trainer:      trainer,
 		all:          all,
 		metrics:      opts.Metrics,
@@ -324,7 +324,7 @@ func trainerLooked(cached client.Reader) func(context.Context, *trainjob.TrainJo
 
 // watchTrainJobCRD lets trainer follow the CRD of TrainJob. The manager's own cache holds
 // Kueue's Workload CRD alone; no selector names two, and all of them would be many.
-func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager, trainer *serving.Trainer) error {
+func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager, trainer *peers.Trainer) error {
 	crds, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
 		o.Scheme, o.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
 		o.Cache.ByObject = map[client.Object]cache.ByObject{

@@ -18,20 +18,20 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/ungater"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podungate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // Whoever was told that the manager stands aside is told again the next time it does.
-func TestStandAsideIsToldEachTime(t *testing.T) {
+func TestYieldIsToldEachTime(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, recorder := newReconciler(t, stored)
-	var reasons serving.Told
+	var reasons peers.NotifyOnce
 	for range 2 {
 		for range 2 {
-			expect.Must((&reconciler{env: r.env}).standAside(t.Context(), jobRequest, &reasons, jobevents.ReasonNotAlone, serving.InTreeRemedy))(t)
+			expect.Must((&reconciler{env: r.env}).yield(t.Context(), jobRequest, &reasons, jobevents.ReasonNotAlone, peers.InTreeRemedy))(t)
 		}
 		reasons.Drop(stored.UID)
 	}
@@ -39,7 +39,7 @@ func TestStandAsideIsToldEachTime(t *testing.T) {
 }
 
 // Nothing brings a TrainJob here again that is gone, and its Workload still has quota.
-func TestStandAsideComesBackForWorkloadsLeft(t *testing.T) {
+func TestYieldComesBackForWorkloadsLeft(t *testing.T) {
 	job, left := inttest.Job("uid"), inttest.AdmittedOf("uid")
 	for name, tc := range map[string]struct {
 		there []client.Object
@@ -51,7 +51,7 @@ func TestStandAsideComesBackForWorkloadsLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newReconciler(t, tc.there...)
-			r.env.inTree = serving.NewInTree(nil, "ours", nil, serving.NewTrainJobs(r.env.client))
+			r.env.inTree = peers.NewInTree(nil, "ours", nil, peers.NewTrainJobs(r.env.client))
 			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 			again := result.RequeueAfter > 0
 			expect.That(t, err == nil && again == tc.again, "Comes again: %t (%v), want %t", again, err, tc.again)
@@ -69,7 +69,7 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	})
 	r, recorder := newReconciler(t, stored, pod)
 	refused := errors.New("refused")
-	all, queue := serving.NewTrainJobs(r.env.client), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	all, queue := peers.NewTrainJobs(r.env.client), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	expect.NoError(t, all.Source().Start(t.Context(), queue))
 	writes := 0
 	count := func(...any) error { writes++; return nil }
@@ -83,7 +83,7 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	})
 	look := func(since time.Time) ctrl.Result {
 		t.Helper()
-		r.env.inTree = serving.NewInTree(nil, "ours", nil, all)
+		r.env.inTree = peers.NewInTree(nil, "ours", nil, all)
 		expect.NoError(t, r.env.inTree.Observe(t.Context(), since, false, refused))
 		return expect.Must((&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest))(t)
 	}
@@ -91,7 +91,7 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	if len(recorder.Events) > 0 {
 		t.Errorf("Told at once: %s", <-recorder.Events)
 	}
-	freed, err := (&ungater.Ungater{
+	freed, err := (&podungate.Controller{
 		Client: r.env.client, InTree: r.env.inTree, Trainer: r.env.trainer,
 		Describer: r.env.Describer, Recorder: r.env.Recorder, Metrics: r.env.metrics,
 	}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})

@@ -26,7 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
@@ -205,7 +205,7 @@ func mayRunYet(j *job) time.Duration {
 			// A finalizer keeps the job, and so nobody deletes its Workload.
 			since = deleted.Time
 		}
-		return max(0, since.Add(podsleft.ResumeGrace).Sub(j.view.At))
+		return max(0, since.Add(podtracking.ResumeGrace).Sub(j.view.At))
 	}
 	return 0
 }

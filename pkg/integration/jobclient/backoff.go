@@ -80,8 +80,8 @@ func (b *Backoff) may(uid types.UID, write string) error {
 	return nil
 }
 
-// InVain takes note that the write brought nothing, and why.
-func (b *Backoff) InVain(uid types.UID, write, why string) {
+// Reverted takes note that the write brought nothing, and why.
+func (b *Backoff) Reverted(uid types.UID, write, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.vain[uid] == nil {

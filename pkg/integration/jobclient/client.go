@@ -24,7 +24,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
@@ -42,13 +42,13 @@ type Client struct {
 	client.Client
 	live         client.Reader
 	expectations *Expectations
-	trainer      *serving.Trainer
+	trainer      *peers.Trainer
 	backoff      *Backoff
 	metrics      *metrics.Recorder
 }
 
 // New returns a Client that reads and writes by c, and asks live where a cache is not enough.
-func New(c client.Client, live client.Reader, trainer *serving.Trainer, expectations *Expectations, backoff *Backoff, recorder *metrics.Recorder) *Client {
+func New(c client.Client, live client.Reader, trainer *peers.Trainer, expectations *Expectations, backoff *Backoff, recorder *metrics.Recorder) *Client {
 	return &Client{Client: c, live: live, trainer: trainer, expectations: expectations, backoff: backoff, metrics: recorder}
 }
 
@@ -155,7 +155,7 @@ func (c *Client) write(ctx context.Context, job *trainjob.TrainJob, step changes
 			refused()
 		}
 		if decides(refusal) && refusal == err { //nolint:errorlint // the very same error: anything else is a view that was overtaken
-			c.backoff.InVain(known.UID, string(what), refusedAgain(refusal))
+			c.backoff.Reverted(known.UID, string(what), refusedAgain(refusal))
 		}
 		return refusal
 	}
@@ -179,7 +179,7 @@ func (c *Client) compare(job *trainjob.TrainJob, step changes, what string) erro
 		c.backoff.kept(job.UID, what)
 		return nil
 	}
-	c.backoff.InVain(job.UID, what, undone(field))
+	c.backoff.Reverted(job.UID, what, undone(field))
 	c.metrics.Wrote(Resource.Resource, metrics.WriteInVain)
 	return &backoffError{wait: max(minWait, BackoffOf(c.backoff.may(job.UID, what))), why: undone(field)}
 }

@@ -22,7 +22,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -258,7 +258,7 @@ func jobAt(generation int64) *trainjob.TrainJob {
 // clientOn returns the client of a manager that has led for ever, beside Trainer 2.3.
 func clientOn(t *testing.T, cached client.Client, live client.Reader) *Client {
 	t.Helper()
-	served := serving.NewTrainer(serving.NewTrainJobs(nil))
+	served := peers.NewTrainer(peers.NewTrainJobs(nil))
 	served.Set(t.Context(), trainjob.Trainer23, nil)
 	return New(cached, live, served, ledFrom(time.Time{}), NewBackoff(clock.RealClock{}), inttest.Metrics())
 }

@@ -75,7 +75,7 @@ func TestBackoff(t *testing.T) {
 		waits = append(waits, wait.String())
 		clock.SetTime(clock.Now().Add(wait))
 		expect.NoError(t, r.may("job", "start"))
-		r.InVain("job", "start", "undone")
+		r.Reverted("job", "start", "undone")
 	}
 	want := []string{"0s", "0s", "0s", "1s", "2s", "4s", "8s", "16s", "32s", "1m0s", "1m0s", "1m0s"}
 	expect.Same(t, "Unexpected waits", want, waits)
@@ -87,7 +87,7 @@ func TestBackoff(t *testing.T) {
 	}
 	r.kept("job", "start")
 	expect.NoError(t, r.may("job", "start"))
-	r.InVain("job", "start", "undone")
+	r.Reverted("job", "start", "undone")
 	r.Forget("job")
 	expect.That(t, len(r.vain) == 0, "What is remembered must go with the job")
 }

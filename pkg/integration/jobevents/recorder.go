@@ -3,7 +3,7 @@
 // Package jobevents records the manager's events on TrainJobs: each of them once while what
 // it says still holds (recorder.go), under the reasons and actions that users know
 // (reasons.go, docs/trainjobs.md), and logs it under the same reason (messages.go); which of them
-// say that a TrainJob is stuck is remembered (troubles.go). It also finds the events in which other
+// say that a TrainJob is stuck is remembered (stuck.go). It also finds the events in which other
 // controllers say that they were refused something (refusals.go).
 package jobevents
 
@@ -33,7 +33,7 @@ const (
 // jobframework records the end of a Workload, and a start that is refused, at every look.
 type Recorder struct {
 	events.EventRecorder
-	*troubles
+	*stuckReasons
 	last *lru.Cache
 	log  logr.Logger
 }
@@ -46,7 +46,7 @@ type event struct {
 
 // New returns a Recorder that passes to recorder what is news. It logs nothing: see LoggingTo.
 func New(recorder events.EventRecorder) *Recorder {
-	return &Recorder{EventRecorder: recorder, troubles: &troubles{}, last: lru.New(remembered)}
+	return &Recorder{EventRecorder: recorder, stuckReasons: &stuckReasons{}, last: lru.New(remembered)}
 }
 
 // LoggingTo returns a Recorder that remembers the same, and writes a line of each event to log,

@@ -178,7 +178,7 @@ func TestTroubles(t *testing.T) {
 	warn := func(reason string) func(*Recorder) {
 		return func(r *Recorder) { r.Warn(job, reason, ActionStart, errors.New("why")) }
 	}
-	looked := func(r *Recorder) { r.Looked("a") }
+	looked := func(r *Recorder) { r.EndLook("a") }
 	tests := map[string]struct {
 		do   []func(*Recorder)
 		want string
@@ -194,7 +194,7 @@ func TestTroubles(t *testing.T) {
 		"a migration":                          {do: []func(*Recorder){func(r *Recorder) { r.Note("a", ReasonNotAlone) }, looked}},
 		"what is told and is no trouble":       {do: []func(*Recorder){func(r *Recorder) { r.Eventf(job, nil, corev1.EventTypeNormal, ReasonStarted, ActionStart, "x") }, looked}},
 		"what nobody is told, but still holds": {do: []func(*Recorder){func(r *Recorder) { r.Note("a", ReasonNotStarted) }, looked}, want: ReasonNotStarted},
-		"another TrainJob":                     {do: []func(*Recorder){func(r *Recorder) { r.Note("b", ReasonNotStarted); r.Looked("b") }, looked}},
+		"another TrainJob":                     {do: []func(*Recorder){func(r *Recorder) { r.Note("b", ReasonNotStarted); r.EndLook("b") }, looked}},
 		"a TrainJob that is gone":              {do: []func(*Recorder){warn(ReasonCannotStart), looked, func(r *Recorder) { r.Forget("a") }}},
 	}
 	for name, tc := range tests {
@@ -203,7 +203,7 @@ func TestTroubles(t *testing.T) {
 			for _, do := range tc.do {
 				do(r)
 			}
-			expect.Same(t, "Unexpected Trouble", tc.want, r.Trouble("a"))
+			expect.Same(t, "Unexpected StuckReason", tc.want, r.StuckReason("a"))
 		})
 	}
 }

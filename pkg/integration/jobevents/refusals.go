@@ -27,11 +27,11 @@ var refusalReasons = []string{
 }
 
 const (
-	// A page is read again after a second, or after ten times as long as it took to read: where a
+	// A snapshot is read again after a second, or after ten times as long as it took to read: where a
 	// namespace has very many events, to look for refusals is not what the API server is busy with.
-	pageLasts    = time.Second
-	pageRatio    = 10
-	pageLastsMax = time.Minute
+	snapshotLasts    = time.Second
+	snapshotRatio    = 10
+	snapshotLastsMax = time.Minute
 
 	// Tenants can make events, of more than a megabyte each. So many are in memory at a time, and so many, or so many
 	// bytes, are read; one who makes more has their own jobs queue without being told of refusals.
@@ -46,24 +46,24 @@ const (
 type Refusals struct {
 	live client.Reader
 
-	mu     sync.Mutex
-	places map[place]*shelf
+	mu      sync.Mutex
+	entries map[namespacedKind]*entry
 }
 
-// place is where objects of a kind are.
-type place struct{ namespace, kind string }
+// namespacedKind is where objects of a kind are.
+type namespacedKind struct{ namespace, kind string }
 
-// shelf has what was read last of a place.
-type shelf struct {
-	// page counts until next, which is when to read again.
-	page *page
-	next time.Time
+// entry has what was read last of a place.
+type entry struct {
+	// snapshot counts until next, which is when to read again.
+	snapshot *snapshot
+	next     time.Time
 	// reading is since when somebody reads; zero: nobody does.
 	reading time.Time
 }
 
-// page is what the events of a place said at a time. Once it is read it does not change.
-type page struct {
+// snapshot is what the events of a namespacedKind said at a time. Once it is read it does not change.
+type snapshot struct {
 	read time.Time
 	// last is the last refusal by the object that it is about.
 	last map[types.UID]refusal
@@ -76,7 +76,7 @@ type refusal struct {
 
 // NewRefusals returns those that live, a reader of the API server itself, finds.
 func NewRefusals(live client.Reader) *Refusals {
-	return &Refusals{live: live, places: map[place]*shelf{}}
+	return &Refusals{live: live, entries: map[namespacedKind]*entry{}}
 }
 
 // Last returns the last refusal told since a time about objects of a kind, or "". What was told in
@@ -86,7 +86,7 @@ func (r *Refusals) Last(ctx context.Context, namespace, kind string, asked []typ
 	if len(asked) == 0 {
 		return "", 0, nil
 	}
-	of := place{namespace, kind}
+	of := namespacedKind{namespace, kind}
 	found, again := r.known(of, asOf)
 	if found == nil && again == 0 {
 		found, err = r.read(ctx, of)
@@ -97,40 +97,42 @@ func (r *Refusals) Last(ctx context.Context, namespace, kind string, asked []typ
 	return found.lastOf(asked, since), 0, nil
 }
 
-// known returns a page that is new enough, or the time after which to ask again, or neither: then
+// known returns a snapshot that is new enough, or the time after which to ask again, or neither: then
 // it is the caller's to read.
-func (r *Refusals) known(of place, asOf time.Time) (*page, time.Duration) {
+func (r *Refusals) known(of namespacedKind, asOf time.Time) (*snapshot, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.places[of] == nil {
-		r.places[of] = &shelf{}
+	if r.entries[of] == nil {
+		r.entries[of] = &entry{}
 	}
-	s, now := r.places[of], time.Now()
+	s, now := r.entries[of], time.Now()
 	waits := s.next.Sub(now)
 	switch {
-	case waits > 0 && s.page != nil && !s.page.read.Before(asOf):
-		return s.page, 0
+	case waits > 0 && s.snapshot != nil && !s.snapshot.read.Before(asOf):
+		return s.snapshot, 0
 	case waits > 0:
 		return nil, waits
 	case !s.reading.IsZero():
 		// The longer it takes, the less a moment matters to the many who wait for it.
-		return nil, max(pageLasts, now.Sub(s.reading))
+		return nil, max(snapshotLasts, now.Sub(s.reading))
 	}
 	s.reading = now
 	return nil, 0
 }
 
-// read reads a page for all who ask until it is stale. An attempt that fails is paced like others.
-func (r *Refusals) read(ctx context.Context, of place) (read *page, err error) {
+// read reads a snapshot for all who ask until it is stale. An attempt that fails is paced like others.
+func (r *Refusals) read(ctx context.Context, of namespacedKind) (read *snapshot, err error) {
 	began := time.Now()
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		now := time.Now()
-		r.places[of] = &shelf{page: read, next: now.Add(min(max(pageLasts, pageRatio*now.Sub(began)), pageLastsMax))}
-		maps.DeleteFunc(r.places, func(_ place, s *shelf) bool { return s.reading.IsZero() && now.After(s.next.Add(pageLastsMax)) })
+		r.entries[of] = &entry{snapshot: read, next: now.Add(min(max(snapshotLasts, snapshotRatio*now.Sub(began)), snapshotLastsMax))}
+		maps.DeleteFunc(r.entries, func(_ namespacedKind, s *entry) bool {
+			return s.reading.IsZero() && now.After(s.next.Add(snapshotLastsMax))
+		})
 	}()
-	found := newPage(began)
+	found := newSnapshot(began)
 	var list eventsv1.EventList
 	size := 0
 	for range maxChunks {
@@ -151,9 +153,11 @@ func (r *Refusals) read(ctx context.Context, of place) (read *page, err error) {
 	return found, nil
 }
 
-func newPage(read time.Time) *page { return &page{read: read, last: map[types.UID]refusal{}} }
+func newSnapshot(read time.Time) *snapshot {
+	return &snapshot{read: read, last: map[types.UID]refusal{}}
+}
 
-func (p *page) add(events []eventsv1.Event) {
+func (p *snapshot) add(events []eventsv1.Event) {
 	for i := range events {
 		ev := &events[i]
 		if slices.Contains(refusalReasons, ev.Reason) && toldAt(ev).After(p.last[ev.Regarding.UID].at) {
@@ -163,7 +167,7 @@ func (p *page) add(events []eventsv1.Event) {
 }
 
 // lastOf returns the last refusal told since a time about any of some objects, or "".
-func (p *page) lastOf(asked []types.UID, since time.Time) string {
+func (p *snapshot) lastOf(asked []types.UID, since time.Time) string {
 	note := ""
 	for _, uid := range asked {
 		if told, found := p.last[uid]; found && told.at.After(since) {
@@ -173,7 +177,7 @@ func (p *page) lastOf(asked []types.UID, since time.Time) string {
 	return note
 }
 
-// toldAt returns when an event was last told. Recorders of the old kind count in one place,
+// toldAt returns when an event was last told. Recorders of the old kind count in one namespacedKind,
 // those of the new kind in another.
 func toldAt(ev *eventsv1.Event) time.Time {
 	at := ev.CreationTimestamp.Time

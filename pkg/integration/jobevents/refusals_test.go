@@ -44,7 +44,7 @@ func TestLastRefusalOf(t *testing.T) {
 	at := time.Unix(1000, 0)
 	other := inttest.Refusal(at.Add(5*time.Minute), job, "no refusal")
 	other.Reason = "Suspended"
-	p := newPage(at)
+	p := newSnapshot(at)
 	p.add([]eventsv1.Event{
 		*inttest.Refusal(at.Add(time.Minute), job, "second"), *inttest.Refusal(at, job, "first"), *inttest.Refusal(at.Add(2*time.Minute), "other", "third"), *other,
 	})
@@ -103,7 +103,7 @@ func TestRefusalsAreReadForAllJobsAtATime(t *testing.T) {
 		expect.That(t, note == "" && again <= 0 && reads == 1,
 			"It says %q, again %s after %d reads; want an answer of before the refusal after 1", note, again, reads)
 		_, again = ask(time.Now())
-		expect.Same(t, "Unexpected wait of who has to know of now", pageRatio*takes, again)
+		expect.Same(t, "Unexpected wait of who has to know of now", snapshotRatio*takes, again)
 		time.Sleep(again)
 		note, _ = ask(time.Now())
 		expect.That(t, note == "denied" && reads == 2, "Then it says %q after %d reads, want denied after 2", note, reads)
@@ -131,9 +131,9 @@ func TestRefusalsThatCannotBeRead(t *testing.T) {
 		_, _, err := ask()
 		expect.That(t, errors.Is(err, answer), "Last returned %v, want %v", err, answer)
 		_, again, err := ask()
-		expect.That(t, again == pageRatio*time.Second && err == nil && reads == 1,
-			"The next one asks again after %s, %v, and %d reads; want %s after 1", again, err, reads, pageRatio*time.Second)
-		time.Sleep(pageRatio * time.Second)
+		expect.That(t, again == snapshotRatio*time.Second && err == nil && reads == 1,
+			"The next one asks again after %s, %v, and %d reads; want %s after 1", again, err, reads, snapshotRatio*time.Second)
+		time.Sleep(snapshotRatio * time.Second)
 		answer = apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil)
 		note, again, err := ask()
 		expect.That(t, note == "" && again <= 0 && err == nil, "With an older role it says %q, %s, %v; want silence", note, again, err)

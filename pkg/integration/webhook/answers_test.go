@@ -150,7 +150,7 @@ func TestRestoreFieldsOfWhatIsNoObject(t *testing.T) {
 	expect.That(t, err != nil, "a spec that is a list must be an error, and no panic")
 }
 
-func TestWebhooksStandAside(t *testing.T) {
+func TestWebhooksYield(t *testing.T) {
 	d, v := newHandlers(t)
 	d.InTree = testenv.InTree(t, true)
 	// What the in-tree integration does at a start: no gate, its own entry, resumed.

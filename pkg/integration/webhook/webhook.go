@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -41,8 +41,8 @@ const (
 // Options are what the webhooks go by.
 type Options struct {
 	Client    client.Client
-	InTree    *serving.InTree
-	Trainer   *serving.Trainer
+	InTree    *peers.InTree
+	Trainer   *peers.Trainer
 	Describer *podsets.Describer
 	Queues    *queues.Queues
 	Kueue     *kueueconfig.Follower

@@ -14,8 +14,8 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -23,17 +23,17 @@ import (
 )
 
 // InTree is the answer whether Kueue's in-tree integration is active.
-func InTree(tb testing.TB, active bool) *serving.InTree {
+func InTree(tb testing.TB, active bool) *peers.InTree {
 	tb.Helper()
-	in := serving.NewInTree(nil, "", nil, serving.NewTrainJobs(nil))
+	in := peers.NewInTree(nil, "", nil, peers.NewTrainJobs(nil))
 	expect.NoError(tb, in.Observe(tb.Context(), time.Now(), active, nil))
 	return in
 }
 
 // Served returns a Trainer of a version.
-func Served(tb testing.TB, version trainjob.TrainerVersion) *serving.Trainer {
+func Served(tb testing.TB, version trainjob.TrainerVersion) *peers.Trainer {
 	tb.Helper()
-	trainer := serving.NewTrainer(serving.NewTrainJobs(nil))
+	trainer := peers.NewTrainer(peers.NewTrainJobs(nil))
 	trainer.Set(tb.Context(), version, nil)
 	return trainer
 }

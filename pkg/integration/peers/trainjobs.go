@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serving says whether the manager may act on TrainJobs, and for which Trainer: it
+// Package peers says whether the manager may act on TrainJobs, and for which Trainer: it
 // stands aside for Kueue's in-tree integration (intree.go; answer.go has what the looks for it
 // found), goes by the version of the TrainJob CRD (trainer.go), and starts nothing while
 // another Trainer is being rolled out (rollout.go). Whenever that changes, every TrainJob is
 // looked at again (trainjobs.go).
-package serving
+package peers
 
 import (
 	"context"
@@ -67,14 +67,14 @@ func (a *TrainJobs) Requeue(ctx context.Context) error {
 	return nil
 }
 
-// Told remembers which TrainJobs were told why the manager does nothing for them.
-type Told struct {
+// NotifyOnce remembers which TrainJobs were told why the manager does nothing for them.
+type NotifyOnce struct {
 	mu   sync.Mutex
 	uids map[types.UID]bool
 }
 
 // First reports whether a TrainJob was not told yet.
-func (t *Told) First(uid types.UID) bool {
+func (t *NotifyOnce) First(uid types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.uids[uid] {
@@ -88,21 +88,21 @@ func (t *Told) First(uid types.UID) bool {
 }
 
 // Drop forgets one TrainJob.
-func (t *Told) Drop(uid types.UID) {
+func (t *NotifyOnce) Drop(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.uids, uid)
 }
 
 // forget makes the next reason news to every TrainJob.
-func (t *Told) forget() {
+func (t *NotifyOnce) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.uids = nil
 }
 
 // Len returns how many TrainJobs were told.
-func (t *Told) Len() int {
+func (t *NotifyOnce) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.uids)

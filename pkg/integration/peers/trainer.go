@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package serving
+package peers
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 // TrainJobs. While the CRD is of no version that we know, the manager starts and stops
 // nothing, and its webhooks take no new TrainJob into a queue.
 type Trainer struct {
-	Told
+	NotifyOnce
 	// Rollout is of the Trainer that runs.
 	Rollout Rollout
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ungater frees pods of admitted TrainJobs that were made with the admission gate.
-package ungater
+// Package podungate frees pods of admitted TrainJobs that were made with the admission gate.
+package podungate
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
@@ -30,20 +30,20 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// Ungater frees pods of admitted TrainJobs that came to be with the admission gate,
+// Controller frees pods of admitted TrainJobs that came to be with the admission gate,
 // because JobSet or Trainer acted on the view of a moment before. It sees marked
 // pods only; in a quiet cluster there are none.
-type Ungater struct {
+type Controller struct {
 	Client    client.Client
-	InTree    *serving.InTree
-	Trainer   *serving.Trainer
+	InTree    *peers.InTree
+	Trainer   *peers.Trainer
 	Describer *podsets.Describer
 	Recorder  *jobevents.Recorder
 	Metrics   *metrics.Recorder
 }
 
 // SetupWithManager adds the controller to mgr.
-func (u *Ungater) SetupWithManager(mgr ctrl.Manager) error {
+func (u *Controller) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("ungater").
 		WithLogConstructor(logging.ForController(mgr.GetLogger(), "ungater", "pod")).
@@ -62,7 +62,7 @@ const retryUnansweredAfter = time.Second
 const retryUnknownAfter = 5 * time.Second
 
 // Reconcile implements reconcile.Reconciler, for one gated pod.
-func (u *Ungater) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (u *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if u.InTree.Unknown() {
 		return ctrl.Result{RequeueAfter: retryUnansweredAfter}, nil
 	}
@@ -98,7 +98,7 @@ func gated(pod *corev1.Pod) bool {
 }
 
 // admittedJob returns the TrainJob that the pod belongs to, if that may run now.
-func (u *Ungater) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.TrainJob, error) {
+func (u *Controller) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.TrainJob, error) {
 	name, ok := pod.Labels[jobsetapi.JobSetNameKey]
 	if !ok {
 		return nil, nil
@@ -140,7 +140,7 @@ func template(ctx context.Context, describer *podsets.Describer, job *trainjob.T
 
 // madeFrom returns the pod template of the pod's Job, or nil when that is not there: gone,
 // and the pod about to be, or not heard of yet.
-func (u *Ungater) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
+func (u *Controller) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
 	owner := state.ControllerOfKind(pod, "Job")
 	if owner == nil {
 		return nil, nil
@@ -157,7 +157,7 @@ func (u *Ungater) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.PodTem
 
 // free brings the pod to its placement and takes the gate off. Where a gated pod cannot
 // be brought to the admission it must not run, and the user is told.
-func (u *Ungater) free(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod, made, template *corev1.PodTemplateSpec) error {
+func (u *Controller) free(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod, made, template *corev1.PodTemplateSpec) error {
 	recorder := u.Recorder.LoggingTo(ctrl.LoggerFrom(ctx).WithValues("trainJob", klog.KObj(job)))
 	freed := pod.DeepCopy()
 	if err := podset.PlacePod(freed, made, template); err != nil {
@@ -179,7 +179,7 @@ func (u *Ungater) free(ctx context.Context, job *trainjob.TrainJob, pod *corev1.
 }
 
 // podsOf maps a TrainJob to its gated pods: they are looked at again when it is admitted.
-func (u *Ungater) podsOf(ctx context.Context, obj client.Object) []reconcile.Request {
+func (u *Controller) podsOf(ctx context.Context, obj client.Object) []reconcile.Request {
 	var pods corev1.PodList
 	err := u.Client.List(ctx, &pods, client.InNamespace(obj.GetNamespace()),
 		client.MatchingLabels{jobsetapi.JobSetNameKey: obj.GetName(), patch.GatedLabel: "true"})
@@ -195,7 +195,7 @@ func (u *Ungater) podsOf(ctx context.Context, obj client.Object) []reconcile.Req
 }
 
 // podsOfOwner maps a Workload to the gated pods of the TrainJob that controls it.
-func (u *Ungater) podsOfOwner(ctx context.Context, obj client.Object) []reconcile.Request {
+func (u *Controller) podsOfOwner(ctx context.Context, obj client.Object) []reconcile.Request {
 	owner := state.ControllerOfKind(obj, trainjob.GVK.Kind)
 	if owner == nil {
 		return nil
@@ -207,7 +207,7 @@ func (u *Ungater) podsOfOwner(ctx context.Context, obj client.Object) []reconcil
 
 // podsOfChild maps a child Job to the gated pods of its JobSet: a pod can be heard of
 // before the Job that made it.
-func (u *Ungater) podsOfChild(ctx context.Context, obj client.Object) []reconcile.Request {
+func (u *Controller) podsOfChild(ctx context.Context, obj client.Object) []reconcile.Request {
 	name, ok := obj.GetLabels()[jobsetapi.JobSetNameKey]
 	if !ok {
 		return nil

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podsleft answers whether pods of a TrainJob are left, which the API server is asked
-// (podsleft.go), or may still come, because Trainer has in hand what it saw before (resumegrace.go).
+// Package podtracking answers whether pods of a TrainJob are left, which the API server is asked
+// (podtracking.go), or may still come, because Trainer has in hand what it saw before (resumegrace.go).
 // A job keeps its quota until then.
-package podsleft
+package podtracking
 
 import (
 	"context"

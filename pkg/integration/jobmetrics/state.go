@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package census
+package jobmetrics
 
 import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package census
+package jobmetrics
 
 import (
 	"context"
@@ -60,7 +60,7 @@ func TestCountOfUnmanagedNamespaces(t *testing.T) {
 	inside.Namespace = "managed"
 	seen := &view{jobs: trainjob.List{Items: []trainjob.TrainJob{*outside, *holds, *inside}},
 		workloads: kueue.WorkloadList{Items: []kueue.Workload{*workloadOf(holds, kueue.WorkloadQuotaReserved)}}}
-	c := &Census{Managed: func(_ context.Context, namespace string) (bool, error) { return namespace == "managed", nil }}
+	c := &Counts{Managed: func(_ context.Context, namespace string) (bool, error) { return namespace == "managed", nil }}
 	states, _ := seen.count(expect.Must(c.unmanaged(t.Context(), seen))(t), func(types.UID) string { return "" }, metrics.QueueLabels{})
 	counted := 0
 	for _, n := range states {
@@ -185,7 +185,7 @@ func TestTell(t *testing.T) {
 			if tc.leads {
 				close(leads)
 			}
-			c := &Census{Cached: inttest.Fake(objects...).Build(), Leads: leads, Trouble: trouble, Labels: tc.labels}
+			c := &Counts{Cached: inttest.Fake(objects...).Build(), Leads: leads, StuckReason: trouble, Labels: tc.labels}
 			var got []string
 			c.Tell(func(m metrics.Metric, value float64, labels ...string) {
 				got = append(got, fmt.Sprintf("%s %v %s", m.Name, value, strings.Join(labels, ",")))
@@ -213,7 +213,7 @@ func BenchmarkScrape(b *testing.B) {
 	}
 	leads := make(chan struct{})
 	close(leads)
-	c := &Census{Cached: cached, Leads: leads, Trouble: func(types.UID) string { return "" }, Labels: metrics.QueueLabels{LocalQueues: true}}
+	c := &Counts{Cached: cached, Leads: leads, StuckReason: func(types.UID) string { return "" }, Labels: metrics.QueueLabels{LocalQueues: true}}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics.NewScraped(c.Tell, c.Metrics()...))
 	b.ReportAllocs()

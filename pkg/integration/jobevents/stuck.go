@@ -13,16 +13,16 @@ import (
 // Kueue leaves alone.
 var passing = map[string]bool{ReasonCheckRetries: true, ReasonUngateRefused: true, ReasonNotAlone: true, ReasonNotManaged: true}
 
-// troubles are what TrainJobs wait for that does not come by itself: for each the reason of the
+// stuckReasons are what TrainJobs wait for that does not come by itself: for each the reason of the
 // first Warning in the last look at it, whether that was news to anybody or not.
-type troubles struct {
+type stuckReasons struct {
 	mu sync.Mutex
 	// noted are of looks that are under way, last of those that are over.
 	noted, last map[types.UID]string
 }
 
 // Note has a TrainJob count as being in trouble for a reason, as a Warning does.
-func (t *troubles) Note(uid types.UID, reason string) {
+func (t *stuckReasons) Note(uid types.UID, reason string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if passing[reason] || t.noted[uid] != "" {
@@ -34,8 +34,8 @@ func (t *troubles) Note(uid types.UID, reason string) {
 	t.noted[uid] = reason
 }
 
-// Looked ends a look at a TrainJob: its troubles are those that were noted meanwhile.
-func (t *troubles) Looked(uid types.UID) {
+// EndLook ends a look at a TrainJob: its reasons are those that were noted meanwhile.
+func (t *stuckReasons) EndLook(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	reason := t.noted[uid]
@@ -50,15 +50,15 @@ func (t *troubles) Looked(uid types.UID) {
 	t.last[uid] = reason
 }
 
-// Trouble returns the reason of what a TrainJob waits for that does not come by itself; empty: there
+// StuckReason returns the reason of what a TrainJob waits for that does not come by itself; empty: there
 // is none.
-func (t *troubles) Trouble(uid types.UID) string {
+func (t *stuckReasons) StuckReason(uid types.UID) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.last[uid]
 }
 
-func (t *troubles) forget(uid types.UID) {
+func (t *stuckReasons) forget(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.noted, uid)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package serving
+package peers
 
 import (
 	"context"
@@ -41,7 +41,7 @@ const InTreeRemedy = "Kueue's in-tree TrainJob integration is active as well, so
 // keep TrainJobs from running without quota. The answer needs these webhooks, and so a
 // manager that is ready: the readiness of its pod must not wait for the answer.
 type InTree struct {
-	Told
+	NotifyOnce
 	client    client.Client
 	namespace string
 	all       *TrainJobs

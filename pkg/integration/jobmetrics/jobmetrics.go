@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package census counts, at each scrape of the metrics, the TrainJobs of queues by what they do
+// Package jobmetrics counts, at each scrape of the metrics, the TrainJobs of queues by what they do
 // (state.go) and by what they are stuck with, and the pods at the gate. It reads caches alone,
 // without copies of what is in them.
-package census
+package jobmetrics
 
 import (
 	"context"
@@ -26,30 +26,30 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// timeout bounds a census that has to wait for caches, as the first one of a leader may.
+// timeout bounds a count that has to wait for caches, as the first one of a leader may.
 const timeout = 5 * time.Second
 
-// Census counts TrainJobs and pods.
-type Census struct {
+// Counts counts TrainJobs and pods.
+type Counts struct {
 	// Cached reads the manager's caches.
 	Cached client.Reader
 	// Leads is closed when this process leads. Only the leader counts: sums over replicas are right.
 	Leads <-chan struct{}
-	// Trouble returns the reason why a TrainJob is stuck; empty: it is not.
-	Trouble func(types.UID) string
+	// StuckReason returns the reason why a TrainJob is stuck; empty: it is not.
+	StuckReason func(types.UID) string
 	// Labels says which queues are told apart.
 	Labels metrics.QueueLabels
 	// Managed reports whether Kueue manages a namespace; nil: it manages all.
 	Managed func(ctx context.Context, namespace string) (bool, error)
 }
 
-// Metrics are those that a Census tells.
-func (c *Census) Metrics() []metrics.Metric {
+// Metrics are those that a Counts tells.
+func (c *Counts) Metrics() []metrics.Metric {
 	return []metrics.Metric{metrics.TrainJobs(), metrics.StuckTrainJobs(), metrics.GatedPods()}
 }
 
 // Tell tells them.
-func (c *Census) Tell(tell metrics.Tell) {
+func (c *Counts) Tell(tell metrics.Tell) {
 	select {
 	case <-c.Leads:
 	default:
@@ -62,7 +62,7 @@ func (c *Census) Tell(tell metrics.Tell) {
 	}
 }
 
-func (c *Census) tell(ctx context.Context, tell metrics.Tell) error {
+func (c *Counts) tell(ctx context.Context, tell metrics.Tell) error {
 	seen, err := c.read(ctx)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (c *Census) tell(ctx context.Context, tell metrics.Tell) error {
 	if err != nil {
 		return err
 	}
-	states, stuck := seen.count(unmanaged, c.Trouble, c.Labels)
+	states, stuck := seen.count(unmanaged, c.StuckReason, c.Labels)
 	for of, n := range states {
 		tell(metrics.TrainJobs(), float64(n), of.ClusterQueue, of.Namespace, of.LocalQueue, of.word)
 	}
@@ -97,7 +97,7 @@ type view struct {
 	pods      corev1.PodList
 }
 
-func (c *Census) read(ctx context.Context) (*view, error) {
+func (c *Counts) read(ctx context.Context) (*view, error) {
 	seen := &view{}
 	for _, list := range []client.ObjectList{&seen.jobs, &seen.workloads, &seen.jobSets, &seen.queues, &seen.pods} {
 		if err := c.Cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -108,7 +108,7 @@ func (c *Census) read(ctx context.Context) (*view, error) {
 }
 
 // unmanaged returns the namespaces that Kueue does not manage: who names a queue there waits for nobody.
-func (c *Census) unmanaged(ctx context.Context, seen *view) (map[string]bool, error) {
+func (c *Counts) unmanaged(ctx context.Context, seen *view) (map[string]bool, error) {
 	out := map[string]bool{}
 	if c.Managed == nil {
 		return out, nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package ungater
+package podungate
 
 import (
 	"testing"
@@ -38,7 +38,7 @@ func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
 			}
 			pod := inttest.PodOf("team", "llm", func(pod *corev1.Pod) { pod.Labels = tc.labels })
 			c := inttest.Fake(job, tc.wl).Build()
-			expect.Same(t, "There is an admitted TrainJob", tc.want, expect.Must((&Ungater{Client: c}).admittedJob(t.Context(), pod))(t) != nil)
+			expect.Same(t, "There is an admitted TrainJob", tc.want, expect.Must((&Controller{Client: c}).admittedJob(t.Context(), pod))(t) != nil)
 		})
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package serving_test
+package peers_test
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -68,7 +68,7 @@ func TestRead(t *testing.T) {
 					return c.List(ctx, list, opts...)
 				},
 			}).Build()
-			served := serving.NewTrainer(serving.NewTrainJobs(nil))
+			served := peers.NewTrainer(peers.NewTrainJobs(nil))
 			for _, generation := range tc.served {
 				var reason error
 				if generation == 0 {
@@ -81,8 +81,8 @@ func TestRead(t *testing.T) {
 			job.Spec.ManagedBy = ptr.To(cmp.Or(tc.managedBy, trainjob.ControllerName))
 			for range 2 {
 				err := served.Rollout.Check(t.Context(), c, trainjob.NewRuntimes(c, c).As(version), patch.Of(version), job)
-				expect.That(t, errors.Is(err, serving.ErrRollingOut) == tc.wantUnread && (err == nil || tc.wantUnread),
-					"read returned %v, want serving.ErrRollingOut: %t", err, tc.wantUnread)
+				expect.That(t, errors.Is(err, peers.ErrRollingOut) == tc.wantUnread && (err == nil || tc.wantUnread),
+					"read returned %v, want peers.ErrRollingOut: %t", err, tc.wantUnread)
 			}
 			expect.Same(t, "Unexpected number of looks at the JobSets", tc.wantLists, lists)
 		})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package serving
+package peers
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 // works on until another image is there and has the lease. It would make the JobSet of a
 // job that is started then without our part: pods on any node, on the quota of a flavor.
 type Rollout struct {
-	Told
+	NotifyOnce
 
 	mu    sync.Mutex
 	field patch.Field
