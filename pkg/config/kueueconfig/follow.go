@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -215,18 +216,23 @@ func (f *Follower) watch(ctx context.Context, version string) bool {
 	watcher, err := f.client.Watch(ctx, &corev1.ConfigMapList{}, &client.ListOptions{
 		Namespace:     f.where.Namespace,
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, f.where.Name),
-		Raw:           &metav1.ListOptions{ResourceVersion: version},
 	})
 	if err != nil {
 		ctrl.LoggerFrom(ctx).V(1).Info("Could not watch Kueue's configuration", "configMap", f.where.ref(), "error", err)
 		return false
 	}
 	defer watcher.Stop()
-	select {
-	case <-ctx.Done():
-	case <-watcher.ResultChan():
+	for {
+		select {
+		case <-ctx.Done():
+			return true
+		case e, open := <-watcher.ResultChan():
+			// It begins with the object as it is. A watch from the object's own version, which may be old, is refused.
+			if known, is := e.Object.(*corev1.ConfigMap); !open || !is || e.Type == watch.Deleted || known.ResourceVersion != version {
+				return true
+			}
+		}
 	}
-	return true
 }
 
 // take lets what was read hold, or tells why that cannot be.

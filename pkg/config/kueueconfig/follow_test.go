@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -110,15 +111,42 @@ func (s *site) watching(answer func(*client.ListOptions) (watch.Interface, error
 	})
 }
 
+// A watch tells first of the ConfigMap as it is, whose version is known.
 func TestWatchReturnsWhenTheConfigMapChanges(t *testing.T) {
-	s, watcher := newSite(t, Overrides{}), watch.NewFake()
-	s.watching(func(options *client.ListOptions) (watch.Interface, error) {
-		expect.Same(t, "Unexpected object that is watched", "metadata.name=kueue-manager-config", options.FieldSelector.String())
-		expect.Same(t, "Unexpected namespace", where.Namespace, options.Namespace)
-		return watcher, nil
-	})
-	go watcher.Modify(&corev1.ConfigMap{})
-	expect.That(t, s.watch(t.Context(), "1"), "It could not watch")
+	configMap := func(version string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+	}
+	tests := map[string]struct {
+		event func(*watch.FakeWatcher)
+		want  bool
+	}{
+		"it is as it was":      {event: func(w *watch.FakeWatcher) { w.Add(configMap("1")) }},
+		"it was changed":       {event: func(w *watch.FakeWatcher) { w.Modify(configMap("2")) }, want: true},
+		"it was gone before":   {event: func(w *watch.FakeWatcher) { w.Add(configMap("3")) }, want: true},
+		"it is gone":           {event: func(w *watch.FakeWatcher) { w.Delete(configMap("1")) }, want: true},
+		"the watch is ended":   {event: (*watch.FakeWatcher).Stop, want: true},
+		"the watch is refused": {event: func(w *watch.FakeWatcher) { w.Error(&metav1.Status{}) }, want: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, watcher := newSite(t, Overrides{}), watch.NewFake()
+				s.watching(func(options *client.ListOptions) (watch.Interface, error) {
+					expect.Same(t, "Unexpected object that is watched", "metadata.name=kueue-manager-config", options.FieldSelector.String())
+					expect.Same(t, "Unexpected namespace", where.Namespace, options.Namespace)
+					return watcher, nil
+				})
+				returned := false
+				go func() { returned = s.watch(t.Context(), "1") }()
+				tc.event(watcher)
+				synctest.Wait()
+				expect.Same(t, "It has returned", tc.want, returned)
+				time.Sleep(watchFor)
+				synctest.Wait()
+				expect.That(t, returned, "It does not return after a while")
+			})
+		})
+	}
 }
 
 func TestWatchThatIsForbidden(t *testing.T) {
