@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"regexp"
+	"slices"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
@@ -19,7 +20,7 @@ import (
 // API server quotes values, and whole pod templates with their env.
 func New(options ...zap.Opts) logr.Logger {
 	log := zap.New(options...)
-	return log.WithSink(discreet{log.GetSink()})
+	return log.WithSink(discreet{LogSink: log.GetSink()})
 }
 
 // SetDefault has whatever writes a log of its own write by this logger: controller-runtime, client-go,
@@ -62,9 +63,11 @@ func Discreet(text string) string {
 // asks whether a logger is enabled.
 const bodies = 8
 
-// discreet passes on what it is told, texts made discreet, and nothing from level bodies on.
+// discreet passes on what it is told, texts made discreet, and nothing from level bodies on. It passes its values on with
+// the lines that are written: most loggers are made for lines that are not.
 type discreet struct {
 	logr.LogSink
+	values []any
 }
 
 // Enabled implements logr.LogSink.
@@ -72,7 +75,7 @@ func (s discreet) Enabled(level int) bool { return level < bodies && s.LogSink.E
 
 // Info implements logr.LogSink.
 func (s discreet) Info(level int, msg string, keysAndValues ...any) {
-	s.LogSink.Info(level, msg, all(keysAndValues)...)
+	s.LogSink.Info(level, msg, s.all(keysAndValues)...)
 }
 
 // Error implements logr.LogSink.
@@ -80,30 +83,28 @@ func (s discreet) Error(err error, msg string, keysAndValues ...any) {
 	if err != nil {
 		err = errors.New(Discreet(err.Error()))
 	}
-	s.LogSink.Error(err, msg, all(keysAndValues)...)
+	s.LogSink.Error(err, msg, s.all(keysAndValues)...)
 }
 
 // WithValues implements logr.LogSink.
 func (s discreet) WithValues(keysAndValues ...any) logr.LogSink {
-	return discreet{s.LogSink.WithValues(all(keysAndValues)...)}
+	return discreet{s.LogSink, slices.Concat(s.values, keysAndValues)}
 }
 
 // WithName implements logr.LogSink.
 func (s discreet) WithName(name string) logr.LogSink {
-	return discreet{s.LogSink.WithName(name)}
+	return discreet{s.LogSink.WithName(name), s.values}
 }
 
-// all returns keys and values, of which the texts are discreet. The list is somebody else's.
-func all(keysAndValues []any) []any {
-	out := make([]any, len(keysAndValues))
-	for i, value := range keysAndValues {
+// all returns the logger's keys and values and those of a line, of which the texts are discreet.
+func (s discreet) all(keysAndValues []any) []any {
+	out := slices.Concat(s.values, keysAndValues)
+	for i, value := range out {
 		switch v := value.(type) {
 		case string:
 			out[i] = Discreet(v)
 		case error:
 			out[i] = Discreet(v.Error())
-		default:
-			out[i] = v
 		}
 	}
 	return out
