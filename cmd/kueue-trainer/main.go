@@ -8,18 +8,23 @@ package main
 import (
 	"fmt"
 	"os"
-	"runtime/debug"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
 )
 
 // gcPercent lets the heap grow by half before it is collected, where Go's default doubles
-// it: the caches are most of it, and there is little garbage. GOGC overrides it.
-const gcPercent = 50
+// it: the caches are most of it, and there is little garbage. But it may grow by gcFloor bytes in any case. GOGC
+// overrides both.
+const (
+	gcPercent = 50
+	gcFloor   = 40 << 20
+)
 
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		heap.Pace(gcPercent, gcFloor)
 	}
 	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "kueue-trainer:", err)
