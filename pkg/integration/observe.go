@@ -56,7 +56,12 @@ func (e *environment) observe(ctx context.Context, key types.NamespacedName) (*j
 		return nil, errOldView
 	}
 	j := &job{env: e, observed: observed{key: key, view: view}}
-	if err := e.client.Get(ctx, key, &j.TrainJob); apierrors.IsNotFound(err) {
+	// The client asks the API server before it calls a TrainJob missing. Without a Workload, nothing hangs on that.
+	var reader client.Reader = e.client
+	if len(view.Workloads) == 0 {
+		reader = e.Cached
+	}
+	if err := reader.Get(ctx, key, &j.TrainJob); apierrors.IsNotFound(err) {
 		j.TrainJob = trainjob.TrainJob{}
 	} else if err != nil {
 		return nil, err

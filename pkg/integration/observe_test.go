@@ -3,10 +3,12 @@
 package integration
 
 import (
+	"context"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -100,4 +102,23 @@ func TestRecordsAreKeptForWhatTheySay(t *testing.T) {
 	r.of(jobKey, "uid").alone = true
 	r.forget(jobKey)
 	expect.Same(t, "Unexpected number of records that were forgotten", 0, len(r.byName))
+}
+
+// The API server is asked whether a TrainJob is gone only where a Workload hangs on the answer.
+func TestMissingJobIsAskedForWhereItMatters(t *testing.T) {
+	for name, workloads := range map[string][]client.Object{"with a Workload": {inttest.AdmittedOf("uid")}, "without": nil} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := newReconciler(t, workloads...)
+			asked := 0
+			r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+					asked++
+					return c.Get(ctx, key, obj, opts...)
+				},
+			})
+			j := expect.Must(r.env.observe(t.Context(), client.ObjectKeyFromObject(inttest.Job("uid"))))(t)
+			expect.Same(t, "It is there", false, j.UID != "")
+			expect.Same(t, "Number of requests", len(workloads), asked)
+		})
+	}
 }
