@@ -112,7 +112,9 @@ func TestMissingJobIsAskedForWhereItMatters(t *testing.T) {
 			asked := 0
 			r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-					asked++
+					if _, is := obj.(*trainjob.TrainJob); is {
+						asked++
+					}
 					return c.Get(ctx, key, obj, opts...)
 				},
 			})
