@@ -55,9 +55,7 @@ var _ = Describe("The how-to", func() {
 // pythonOf returns the first Python block of a page.
 func pythonOf(page string) string {
 	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join(root(), page))
-	Expect(err).NotTo(HaveOccurred())
-	_, from, found := strings.Cut(string(content), "```python\n")
+	_, from, found := strings.Cut(docsText(page), "```python\n")
 	Expect(found).To(BeTrue())
 	block, _, _ := strings.Cut(from, "```")
 	return block
@@ -105,10 +103,9 @@ var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
 
 		state := w.eventuallyExplained(ctx, "waits", explain.Deactivated, "ByHand").State
 		Expect(state.Stuck).To(BeTrue())
-		page, err := os.ReadFile(filepath.Join(root(), "docs/howto/my-job-does-not-start.md"))
-		Expect(err).NotTo(HaveOccurred())
+		page := docsText("docs/howto/my-job-does-not-start.md")
 		told := strings.ReplaceAll(strings.TrimSuffix(state.Message, ": it was in the way"), wl.Name, "...")
-		Expect(string(page)).To(ContainSubstring(told))
+		Expect(page).To(ContainSubstring(told))
 	}, SpecTimeout(specTimeout))
 
 	It("is what becomes of a job that is preempted", Serial, docsPage, since(world.Trainer23), func(ctx context.Context) {
