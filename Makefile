@@ -273,7 +273,7 @@ monitoring-test: promtool-test $(BIN)/prometheus $(BIN)/localcluster $(BIN)/gink
 	$(call specs,monitoring,1) $(MONITORING_FLAGS)
 
 .PHONY: mutants
-mutants: ## Put one bug after another into the core; each has to fail its unit test. Result in docs/invariants.md. MUTANTS_FLAGS=-e2e runs specs too.
+mutants: ## Put one bug after another into the core; each has to fail its unit test. Result in docs/dev/invariants.md. MUTANTS_FLAGS=-e2e runs specs too.
 	go run ./test/mutants $(MUTANTS_FLAGS)
 
 # The packages that decide without a cluster.
