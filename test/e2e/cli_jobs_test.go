@@ -105,7 +105,7 @@ var _ = Describe("kubectl trainjob timeline", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		runsPage(ctx, "docs/timeline.md", pageUser(ctx, "jobs"))
+		runsPage(ctx, "docs/plugin.md#timeline", pageUser(ctx, "jobs"))
 	}, SpecTimeout(specTimeout))
 })
 
