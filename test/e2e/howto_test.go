@@ -89,7 +89,7 @@ func pythonLeaves(value any) []string {
 
 var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
 	It("is what is printed for a job that does not start", Serial, docsPage, since(world.Trainer22), long, func(ctx context.Context) {
-		newWorld(ctx).followsPage(ctx, "docs/howto/my-job-does-not-start.md")
+		newWorld(ctx).followsPage(ctx, "docs/troubleshooting.md#my-job-does-not-start")
 	}, SpecTimeout(specTimeout))
 
 	It("is what is printed for a job whose Workload somebody finished", func(ctx context.Context) {
@@ -103,7 +103,7 @@ var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
 
 		state := w.eventuallyExplained(ctx, "waits", explain.Deactivated, "ByHand").State
 		Expect(state.Stuck).To(BeTrue())
-		page := docsText("docs/howto/my-job-does-not-start.md")
+		page := docsText("docs/troubleshooting.md#my-job-does-not-start")
 		told := strings.ReplaceAll(strings.TrimSuffix(state.Message, ": it was in the way"), wl.Name, "...")
 		Expect(page).To(ContainSubstring(told))
 	}, SpecTimeout(specTimeout))
