@@ -46,7 +46,7 @@ var _ = Describe("The how-to", func() {
 		newWorld(ctx).followsPage(ctx, page)
 	},
 		Entry("on prebuilt Workloads", "docs/use.md#bring-a-workload-along", SpecTimeout(specTimeout)),
-		Entry("on ProvisioningRequests", "docs/howto/provisioning.md", SpecTimeout(specTimeout)),
+		Entry("on ProvisioningRequests", "docs/operate.md#nodes-on-request", SpecTimeout(specTimeout)),
 		Entry("on priorities", "docs/use.md#raise-a-priority", SpecTimeout(specTimeout)),
 		Entry("on time limits", "docs/use.md#limit-the-time", SpecTimeout(specTimeout)),
 	)
