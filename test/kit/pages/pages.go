@@ -47,7 +47,7 @@ func Section(page, name string) string {
 	return ""
 }
 
-func anchor(heading string) string {
-	plain := link.ReplaceAllString(strings.ToLower(heading), "")
+func anchor(text string) string {
+	plain := link.ReplaceAllString(strings.ToLower(text), "")
 	return strings.ReplaceAll(punctuation.ReplaceAllString(plain, ""), " ", "-")
 }
