@@ -273,7 +273,7 @@ monitoring-test: promtool-test $(BIN)/prometheus $(BIN)/localcluster $(BIN)/gink
 	$(call specs,monitoring,1) $(MONITORING_FLAGS)
 
 .PHONY: mutants
-mutants: ## Put one bug after another into the core; each has to fail its unit test. Result in docs/invariants.md. MUTANTS_FLAGS=-e2e runs specs too.
+mutants: ## Put one bug after another into the core; each has to fail its unit test. Result in docs/dev/invariants.md. MUTANTS_FLAGS=-e2e runs specs too.
 	go run ./test/mutants $(MUTANTS_FLAGS)
 
 # The packages that decide without a cluster.
@@ -323,7 +323,7 @@ verify: verify-generated verify-modules lint vet ## Check formatting, vet, lint,
 .PHONY: verify-generated
 verify-generated: generate
 	@test -z "$$(gofmt -l $$(git ls-files -- '*.go'))" || { gofmt -d $$(git ls-files -- '*.go'); exit 1; }
-	git diff --exit-code -- config charts pkg/releases docs/metrics.md docs/monitoring.md
+	git diff --exit-code -- config charts pkg/releases docs/metrics.md docs/operate.md
 	@test -z "$$(git status --porcelain -- config charts pkg/releases)" || { git status --short -- config charts pkg/releases; echo "commit what make generate has made"; exit 1; }
 	$(BIN)/actionlint
 	@for base in default monitoring samples multikueue samples/multikueue; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done

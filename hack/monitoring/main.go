@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command monitoring writes what Prometheus and Grafana are given: dashboards, alerts and
-// recording rules into config/monitoring, and the table of alerts into docs/monitoring.md.
+// recording rules into config/monitoring, and the table of alerts into docs/operate.md.
 package main
 
 import (
@@ -41,7 +41,7 @@ func write(root string) error {
 			return err
 		}
 	}
-	page := filepath.Join(root, "docs", "monitoring.md")
+	page := filepath.Join(root, "docs", "operate.md")
 	content, err := os.ReadFile(page)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func generated() (map[string][]byte, error) {
 
 func boards() []board { return []board{trainJobs(), pools(), manager()} }
 
-// Between these lines of docs/monitoring.md lies the table of alerts.
+// Between these lines of docs/operate.md lies the table of alerts.
 const (
 	begin = "<!-- alerts: made by make generate -->\n"
 	end   = "<!-- end of alerts -->\n"

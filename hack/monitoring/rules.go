@@ -27,7 +27,7 @@ type alert struct {
 	lasts      time.Duration
 	severity   string
 	// summary is one line, description says what it means and where to look first. Both are
-	// templates of Prometheus. when is the condition in words, for the table of docs/monitoring.md.
+	// templates of Prometheus. when is the condition in words, for the table of docs/operate.md.
 	summary, description, when string
 }
 

@@ -268,9 +268,9 @@ func TestFilesAreUpToDate(t *testing.T) {
 		got, err := os.ReadFile(filepath.Join(root, name))
 		expect.That(t, err == nil && string(got) == string(want), "%s is not what make generate makes (%v)", name, err)
 	}
-	page := expect.Must(os.ReadFile(filepath.Join(root, "docs", "monitoring.md")))(t)
+	page := expect.Must(os.ReadFile(filepath.Join(root, "docs", "operate.md")))(t)
 	if want, err := withTable(page); err != nil || string(page) != string(want) {
-		t.Errorf("docs/monitoring.md is not what make generate makes (%v)", err)
+		t.Errorf("docs/operate.md is not what make generate makes (%v)", err)
 	}
 }
 

@@ -126,7 +126,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestTrainJobOfTheSDK builds the TrainJob that docs/howto/python.md submits by the SDK.
+// TestTrainJobOfTheSDK builds the TrainJob that docs/use.md#from-python submits by the SDK.
 func TestTrainJobOfTheSDK(t *testing.T) {
 	data := expect.Must(os.ReadFile(filepath.Join("..", "..", "docs", "samples", "sdk-trainjob.json")))(t)
 	job := expect.FromJSON[trainjob.TrainJob](t, string(data))

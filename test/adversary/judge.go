@@ -86,7 +86,7 @@ func (w *walk) judge(ctx context.Context) ([]finding, error) {
 func (w *walk) patient(limit time.Duration) time.Duration { return max(limit, limit/2+10*w.unhindered) }
 
 // dropPlanted deletes the Workloads that are no TrainJob's. Whoever may make Workloads holds quota with one of
-// nobody's for as long as he likes, by Kueue's rules, see docs/invariants.md.
+// nobody's for as long as he likes, by Kueue's rules, see docs/dev/invariants.md.
 func (w *walk) dropPlanted(ctx context.Context) error {
 	var workloads kueue.WorkloadList
 	if err := w.List(ctx, &workloads, client.InNamespace(w.Namespace)); err != nil {

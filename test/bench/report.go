@@ -18,7 +18,7 @@ const (
 	beginMark = "<!-- make bench writes from here -->\n"
 	endMark   = "<!-- to here -->\n"
 
-	tablesTitle = "# What make bench measured\n\n[How to read it](method.md#how-to-read-it). All of this page is written by make bench.\n\n"
+	tablesTitle = "# What make bench measured\n\n[How to read it](../dev/measuring.md#how-to-read-it). All of this page is written by make bench.\n\n"
 )
 
 // writeReport writes the raw numbers to performance/ below dir, and the

@@ -14,7 +14,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// What docs/generations.md says was tested together is what the control planes are built of, and the chart takes no
+// What docs/versions.md says was tested together is what the control planes are built of, and the chart takes no
 // Kubernetes that is older.
 func TestTestedTogether(t *testing.T) {
 	const controlPlane = "test/localcluster/"
@@ -34,7 +34,7 @@ func TestTestedTogether(t *testing.T) {
 		want = append(want, row(kubernetes, required(t, controlPlane+with.trainer, "github.com/kubeflow/trainer/v2"), required(t, controlPlane+with.jobSet, "sigs.k8s.io/jobset")))
 	}
 	var got []string
-	for line := range strings.Lines(file(t, "docs/generations.md")) {
+	for line := range strings.Lines(file(t, "docs/versions.md")) {
 		if cells := strings.Split(line, "|"); len(cells) == 8 && strings.HasPrefix(line, "| 1.") {
 			got = append(got, strings.Join(cells[:5], "|"))
 		}

@@ -385,13 +385,13 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", Serial, docsPage, since("2.2"), func(ctx context.Context) {
-		blocks := docsCommands("docs/explain.md")
+		blocks := docsCommands("docs/plugin.md#explain")
 		last := len(blocks) - 1
 		DeferCleanup(func(ctx context.Context) { shell(ctx, blocks[last]) })
 		sentences := map[string]string{
-			"explain -f llm.yaml\n":   "TrainJob team-a/llm would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100 has 8 of 32 GPUs free",
-			"explain llm -n team-a\n": "TrainJob team-a/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free",
-			"explain vit -n team-a\n": "TrainJob team-a/vit runs with 3 pods in queue gpus (ClusterQueue gpus): 24 GPUs, node on flavor h100",
+			"explain -f docs/samples/llm.yaml\n": "TrainJob team-a/llm would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100 has 8 of 32 GPUs free",
+			"explain llm -n team-a\n":            "TrainJob team-a/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free",
+			"explain vit -n team-a\n":            "TrainJob team-a/vit runs with 3 pods in queue gpus (ClusterQueue gpus): 24 GPUs, node on flavor h100",
 		}
 		shell(ctx, blocks[0])
 		user := pageUser(ctx, "team-a")

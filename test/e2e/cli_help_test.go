@@ -180,7 +180,8 @@ var _ = Describe("kubectl trainjob in a shell", func() {
 	It("completes as its page says, with kubectl in front", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("waits").GPUs("16").Obj())
-		shell(ctx, docsCommands("docs/plugin.md")...)
+		shell(ctx, docsCommands("docs/plugin.md#install")...)
+		shell(ctx, docsCommands("docs/plugin.md#as-in-kubectl")...)
 		offered := strings.Split(kubectl(ctx, "", "__complete", "trainjob", "explain", "-n", w.Namespace, ""), "\n")
 		Expect(offered).To(ContainElement("waits"))
 		Expect(offered).To(ContainElement(":4"), "no names of files")
@@ -207,6 +208,6 @@ var _ = Describe("kubectl trainjob version", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", func(ctx context.Context) {
-		shell(ctx, docsCommands("docs/version.md")...)
+		shell(ctx, docsCommands("docs/plugin.md#version")...)
 	}, SpecTimeout(specTimeout))
 })

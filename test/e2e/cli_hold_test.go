@@ -111,7 +111,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("do what their page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		runsPage(ctx, "docs/hold.md", pageUser(ctx, "jobs"))
+		runsPage(ctx, "docs/plugin.md#hold-stop-resume-requeue", pageUser(ctx, "jobs"))
 	}, SpecTimeout(specTimeout))
 })
 

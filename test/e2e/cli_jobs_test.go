@@ -105,7 +105,7 @@ var _ = Describe("kubectl trainjob timeline", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		runsPage(ctx, "docs/timeline.md", pageUser(ctx, "jobs"))
+		runsPage(ctx, "docs/plugin.md#timeline", pageUser(ctx, "jobs"))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -189,7 +189,7 @@ var _ = Describe("kubectl trainjob usage", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		runsPage(ctx, "docs/usage.md", pageUser(ctx, "jobs"))
+		runsPage(ctx, "docs/operate.md#who-used-what", pageUser(ctx, "jobs"))
 	}, SpecTimeout(specTimeout))
 
 	It("completes what a bill may be split by", func(ctx context.Context) {

@@ -126,7 +126,7 @@ var _ = Describe("kubectl trainjob list", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		runsPage(ctx, "docs/list.md", pageUser(ctx, "jobs"))
+		runsPage(ctx, "docs/plugin.md#list", pageUser(ctx, "jobs"))
 	}, SpecTimeout(specTimeout))
 })
 

@@ -56,7 +56,7 @@ var _ = Describe("kubectl trainjob migrate", func() {
 	})
 
 	It("does what its page says", since(world.Trainer22), func(ctx context.Context) {
-		shell(ctx, docsCommands("docs/migrate.md")...)
+		shell(ctx, docsCommands("docs/versions.md#migrate-manifests")...)
 	})
 })
 

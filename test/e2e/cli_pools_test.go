@@ -48,7 +48,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		manifest, _, code := plugin(ctx, generate...)
 		Expect(code).To(BeZero())
 		generated := w.apply(ctx, manifest)
-		// The pods of these specs run nowhere else; see docs/kind.md.
+		// The pods of these specs run nowhere else; see docs/dev/kind.md.
 		flavors := slices.DeleteFunc(flavorsOf(generated), func(flavor kueue.ResourceFlavor) bool {
 			return flavor.Spec.NodeLabels[kit.ProductLabel] == kubeletProduct
 		})

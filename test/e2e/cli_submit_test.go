@@ -122,6 +122,6 @@ var _ = Describe("kubectl trainjob submit", func() {
 
 	It("does what its page says", Serial, docsPage, core, func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { kubectl(ctx, "", "delete", "-k", "config/samples", "--ignore-not-found") })
-		runsPage(ctx, "docs/submit.md", pageUser(ctx, "jobs"))
+		runsPage(ctx, "docs/plugin.md#submit", pageUser(ctx, "jobs"))
 	})
 })

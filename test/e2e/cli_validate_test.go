@@ -114,7 +114,7 @@ var _ = Describe("kubectl trainjob validate", func() {
 
 	It("does what its page says", core, func(ctx context.Context) {
 		user := pageUser(ctx, "jobs")
-		for _, block := range docsCommands("docs/validate.md") {
+		for _, block := range docsCommands("docs/plugin.md#validate") {
 			shell(ctx, asUser(user, block))
 		}
 	})

@@ -27,7 +27,7 @@ import (
 
 var _ = Describe("The how-to", func() {
 	It("on TrainJobs from Python does what it says, and its Python has all that the SDK sends", Serial, docsPage, since(world.Trainer22), func(ctx context.Context) {
-		const page = "docs/howto/python.md"
+		const page = "docs/use.md#from-python"
 		python, sent := pythonOf(page), map[string]any{}
 		data, err := os.ReadFile(filepath.Join(root(), sdkTrainJob))
 		Expect(err).NotTo(HaveOccurred())
@@ -45,19 +45,17 @@ var _ = Describe("The how-to", func() {
 	DescribeTable("does what it says", Serial, docsPage, func(ctx context.Context, page string) {
 		newWorld(ctx).followsPage(ctx, page)
 	},
-		Entry("on prebuilt Workloads", "docs/howto/prebuilt.md", SpecTimeout(specTimeout)),
-		Entry("on ProvisioningRequests", "docs/howto/provisioning.md", SpecTimeout(specTimeout)),
-		Entry("on priorities", "docs/howto/priority.md", SpecTimeout(specTimeout)),
-		Entry("on time limits", "docs/howto/max-execution-time.md", SpecTimeout(specTimeout)),
+		Entry("on prebuilt Workloads", "docs/use.md#bring-a-workload-along", SpecTimeout(specTimeout)),
+		Entry("on ProvisioningRequests", "docs/operate.md#nodes-on-request", SpecTimeout(specTimeout)),
+		Entry("on priorities", "docs/use.md#raise-a-priority", SpecTimeout(specTimeout)),
+		Entry("on time limits", "docs/use.md#limit-the-time", SpecTimeout(specTimeout)),
 	)
 })
 
 // pythonOf returns the first Python block of a page.
 func pythonOf(page string) string {
 	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join(root(), page))
-	Expect(err).NotTo(HaveOccurred())
-	_, from, found := strings.Cut(string(content), "```python\n")
+	_, from, found := strings.Cut(docsText(page), "```python\n")
 	Expect(found).To(BeTrue())
 	block, _, _ := strings.Cut(from, "```")
 	return block
@@ -91,7 +89,7 @@ func pythonLeaves(value any) []string {
 
 var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
 	It("is what is printed for a job that does not start", Serial, docsPage, since(world.Trainer22), long, func(ctx context.Context) {
-		newWorld(ctx).followsPage(ctx, "docs/howto/my-job-does-not-start.md")
+		newWorld(ctx).followsPage(ctx, "docs/troubleshooting.md#my-job-does-not-start")
 	}, SpecTimeout(specTimeout))
 
 	It("is what is printed for a job whose Workload somebody finished", func(ctx context.Context) {
@@ -105,23 +103,22 @@ var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
 
 		state := w.eventuallyExplained(ctx, "waits", explain.Deactivated, "ByHand").State
 		Expect(state.Stuck).To(BeTrue())
-		page, err := os.ReadFile(filepath.Join(root(), "docs/howto/my-job-does-not-start.md"))
-		Expect(err).NotTo(HaveOccurred())
+		page := docsText("docs/troubleshooting.md#my-job-does-not-start")
 		told := strings.ReplaceAll(strings.TrimSuffix(state.Message, ": it was in the way"), wl.Name, "...")
-		Expect(string(page)).To(ContainSubstring(told))
+		Expect(page).To(ContainSubstring(told))
 	}, SpecTimeout(specTimeout))
 
 	It("is what becomes of a job that is preempted", Serial, docsPage, since(world.Trainer23), func(ctx context.Context) {
-		newWorld(ctx).followsPage(ctx, "docs/howto/checkpoints.md")
+		newWorld(ctx).followsPage(ctx, "docs/use.md#checkpoints-and-preemption")
 	}, SpecTimeout(specTimeout))
 
 	It("is how slices and shared GPUs are asked for", Serial, docsPage, func(ctx context.Context) {
 		DeferCleanup(eventuallyNothingGenerated)
-		newWorld(ctx).followsPage(ctx, "docs/howto/shared-gpus.md")
+		newWorld(ctx).followsPage(ctx, "docs/use.md#mig-and-shared-gpus")
 	}, SpecTimeout(specTimeout))
 
 	It("is how a queue with several pools gives its GPUs away", Serial, docsPage, since(world.Trainer22), func(ctx context.Context) {
-		newWorld(ctx).followsPage(ctx, "docs/howto/mixed-pools.md")
+		newWorld(ctx).followsPage(ctx, "docs/use.md#several-pools")
 	}, SpecTimeout(specTimeout))
 })
 

@@ -25,7 +25,7 @@ import (
 )
 
 // kubeletProduct is the GPU product of the one node whose pods are processes; see
-// docs/kind.md.
+// docs/dev/kind.md.
 const kubeletProduct = "FAKE-KUBELET"
 
 var _ = Describe("On a node with a kubelet", Label("kubelet"), Serial, func() {

@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -172,7 +173,7 @@ func eventuallyMay(ctx context.Context, user, namespace string) {
 	}).Should(Succeed())
 }
 
-// docsCommands returns the sh blocks of a page below the repository's root, in their order.
+// docsCommands returns the sh blocks of a page below the repository's root, or of one of its sections, in their order.
 func docsCommands(page string) []string {
 	GinkgoHelper()
 	var blocks []string
@@ -185,14 +186,12 @@ func docsCommands(page string) []string {
 // docsStep is a sh block of a page, and what the text blocks behind it show of its output.
 type docsStep struct{ commands, shown string }
 
-// docsSteps returns the sh blocks of a page below the repository's root, in their order.
+// docsSteps returns the sh blocks of a page, or of one of its sections, in their order.
 func docsSteps(page string) []docsStep {
 	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join(root(), page))
-	Expect(err).NotTo(HaveOccurred())
 	var steps []docsStep
 	fence := ""
-	for line := range strings.Lines(string(content)) {
+	for line := range strings.Lines(docsText(page)) {
 		mark, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
 		switch {
 		case fence != "" && isFence:
@@ -209,6 +208,20 @@ func docsSteps(page string) []docsStep {
 	}
 	Expect(steps).NotTo(BeEmpty(), "%s has no sh block", page)
 	return steps
+}
+
+// docsText returns the text of a page below the repository's root; of PAGE#ANCHOR that of the section.
+func docsText(page string) string {
+	GinkgoHelper()
+	path, anchor, isSection := strings.Cut(page, "#")
+	content, err := os.ReadFile(filepath.Join(root(), path))
+	Expect(err).NotTo(HaveOccurred())
+	if !isSection {
+		return string(content)
+	}
+	section := pages.Section(string(content), anchor)
+	Expect(section).NotTo(BeEmpty(), "%s has no such section", page)
+	return section
 }
 
 func root() string {

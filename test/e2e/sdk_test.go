@@ -22,7 +22,7 @@ import (
 )
 
 // sdkTrainJob is what kubeflow.trainer's TrainerClient sends for the Python of
-// docs/howto/python.md: a CustomTrainerContainer with options Name, Labels, Annotations,
+// docs/use.md#from-python: a CustomTrainerContainer with options Name, Labels, Annotations,
 // TrainerCommand, TrainerArgs and RuntimePatch.
 const sdkTrainJob = "docs/samples/sdk-trainjob.json"
 

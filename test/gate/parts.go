@@ -68,7 +68,7 @@ var (
 const ofGenerations = "(mainjob|exact|others|restore|generation)_test"
 
 // required are the specs that a change has to pass: the main ways of a TrainJob, and what
-// docs/invariants.md promises.
+// docs/dev/invariants.md promises.
 const required = "(core || invariant) && !long"
 
 // gateParts are what every change has to pass, in the order in which they start: first what takes

@@ -25,7 +25,7 @@ var (
 	atATime   = flag.Int("parallel", 2, "unit tests at a time")
 )
 
-const document = "docs/invariants.md"
+const document = "docs/dev/invariants.md"
 
 func main() {
 	flag.Parse()

@@ -76,7 +76,7 @@ func olderTrainers(f *Facts) []Finding {
 			Severity: Warning, Reason: "WorkerTrainer", Object: w.has(trainerPart.name),
 			Problem:  fmt.Sprintf("Its Trainer is of generation %s, that of the manager cluster of %s.", there, here),
 			Effect:   "Fields that it does not know are left out of the TrainJobs that MultiKueue copies there, without a word.",
-			Advice:   "Have the same Trainer in all clusters, the workers first. Of which TrainJobs run there, docs/upgrade.md says what to mind.",
+			Advice:   "Have the same Trainer in all clusters, the workers first. Of which TrainJobs run there, docs/versions.md says what to mind.",
 			Commands: []string{w.kubectl(trainerPart.install)},
 		}
 		if otherField {
@@ -205,7 +205,7 @@ func differingManagers(f *Facts) []Finding {
 				Severity: Warning, Reason: "WorkerManagerVersion", Object: w.has(managerPart.name),
 				Problem:  fmt.Sprintf("It is %s, that of the manager cluster %s.", there, here),
 				Effect:   "The two may describe the pods of a TrainJob in different ways: the worker then finishes it as out of sync.",
-				Advice:   "Upgrade the older one, as docs/upgrade.md says. What runs:",
+				Advice:   "Upgrade the older one, as docs/versions.md says. What runs:",
 				Commands: []string{"kubectl trainjob version --context " + quotedIfNeeded(w.Context)},
 			})
 		}

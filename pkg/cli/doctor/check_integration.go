@@ -150,7 +150,7 @@ func (f *Facts) notListed(cfg *configapi.Configuration) Finding {
 	}
 	if misnamed := misnamedExternal(cfg); misnamed != "" {
 		finding.Problem = fmt.Sprintf("Kueue's configuration lists %s as an external framework, which Kueue takes and does not know for the kind TrainJob; its name is %s.", misnamed, externalFramework)
-		finding.Advice = "Where an operator writes this ConfigMap, change the operator's resource instead, as docs/namespaces.md says."
+		finding.Advice = "Where an operator writes this ConfigMap, change the operator's resource instead, as docs/install.md#openshift says."
 	}
 	if why := f.givesQueues(cfg); why != "" {
 		finding.Severity = Error
@@ -266,7 +266,7 @@ func unmanagedQueues(f *Facts) []Finding {
 			Problem: fmt.Sprintf("It has LocalQueue %s, and managedJobsNamespaceSelector (%s) leaves it out.",
 				queue.Name, metav1.FormatLabelSelector(settings.ManagedJobsNamespaceSelector)),
 			Effect:   effect,
-			Advice:   "Label the namespace so that the selector takes it in, see docs/namespaces.md, or delete the queue:",
+			Advice:   "Label the namespace so that the selector takes it in, see docs/operate.md#namespaces-that-opt-in, or delete the queue:",
 			Commands: []string{cmp.Or(settings.LabelCommand(queue.Namespace), fmt.Sprintf("kubectl -n %s delete localqueue %s", queue.Namespace, queue.Name))},
 		})
 	}

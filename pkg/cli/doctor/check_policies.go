@@ -22,7 +22,7 @@ func unenforcedPolicies(f *Facts) []Finding {
 		findings = append(findings, Finding{
 			Severity: Warning, Reason: "PolicyNotEnforced", Object: object("ValidatingAdmissionPolicy", "", name),
 			Problem:  problem,
-			Effect:   "People with edit rights in a namespace can run pods without quota; docs/policies.md says how.",
+			Effect:   "People with edit rights in a namespace can run pods without quota; docs/what-holds.md#policies says how.",
 			Advice:   "Unless it was switched off on purpose:",
 			Commands: []string{f.apply("policies", "--set policies.enabled=true")},
 		})

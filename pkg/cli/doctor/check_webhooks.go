@@ -228,7 +228,7 @@ func webhookPolicies(f *Facts) []Finding {
 	return findings
 }
 
-// managedBy reports whether a selector is the one by which Kueue manages namespaces, as docs/namespaces.md gives it to the
+// managedBy reports whether a selector is the one by which Kueue manages namespaces, as docs/operate.md#namespaces-that-opt-in gives it to the
 // chart as well.
 func (f *Facts) managedBy(selector *metav1.LabelSelector) bool {
 	_, settings, err := f.settingsInForce()

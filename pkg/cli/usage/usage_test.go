@@ -177,7 +177,7 @@ func TestPrint(t *testing.T) {
 	want := "CLUSTERQUEUE   QUEUE    RESOURCE         UNIT        HELD   WAITING   RUNNING   STOPPING   USEFUL   LOST   FAILED   DELETED\n" +
 		"gpus           team/q   nvidia.com/gpu   GPU-hours   2.50   0.00      2.50      0.00       0.00     0.33   0.00     0.00\n" +
 		"hint: TrainJob team/llm was evicted 2 times and lost about 120m of its running time; its pods have a grace period of 30s: " +
-		"write a checkpoint on TERM and give it time (docs/howto/checkpoints.md)\n"
+		"write a checkpoint on TERM and give it time (docs/use.md#checkpoints-and-preemption)\n"
 	expect.Same(t, "Unexpected table", want, table.String())
 	expect.NoError(t, printCSV(&csv, bill))
 	want = "FROM,TO,CLUSTERQUEUE,NAMESPACE,QUEUE,USER,FLAVOR,RESOURCE,UNIT,HELD,WAITING,RUNNING,STOPPING,USEFUL,LOST,FAILED,DELETED\n" +

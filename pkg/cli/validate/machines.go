@@ -40,7 +40,7 @@ func (r *report) printAs(out io.Writer, format string) error {
 
 // sarif returns a log with a run. What is wrong is grouped by the API server's reasons.
 func (r *report) sarif() *sarif.Report {
-	run := sarif.NewRunWithInformationURI("kubectl-trainjob validate", "https://github.com/kueue-trainer/kueue-trainer/blob/main/docs/validate.md")
+	run := sarif.NewRunWithInformationURI("kubectl-trainjob validate", "https://github.com/kueue-trainer/kueue-trainer/blob/main/docs/plugin.md#validate")
 	run.Tool.Driver.WithVersion(version.Get().Version)
 	for _, f := range r.Findings {
 		run.AddRule(f.Reason).WithShortDescription(sarif.NewMultiformatMessageString().WithText(reasons[f.Reason]))

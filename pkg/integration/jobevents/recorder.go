@@ -2,7 +2,7 @@
 
 // Package jobevents records the manager's events on TrainJobs: each of them once while what
 // it says still holds (recorder.go), under the reasons and actions that users know
-// (reasons.go, docs/trainjobs.md), and logs it under the same reason (messages.go); which of them
+// (reasons.go, docs/logging.md), and logs it under the same reason (messages.go); which of them
 // say that a TrainJob is stuck is remembered (stuck.go). It also finds the events in which other
 // controllers say that they were refused something (refusals.go).
 package jobevents

@@ -155,9 +155,9 @@ func reasons(t *testing.T) []string {
 
 // Every reason is explained where users look for it.
 func TestEveryReasonIsDocumented(t *testing.T) {
-	_, events, _ := strings.Cut(read(t, "..", "..", "..", "docs", "trainjobs.md"), "\n## Events\n")
+	_, events, _ := strings.Cut(read(t, "..", "..", "..", "docs", "logging.md"), "\n## Events\n")
 	for _, reason := range reasons(t) {
-		expect.That(t, strings.Contains(events, "`"+reason+"`"), "docs/trainjobs.md does not explain event %s", reason)
+		expect.That(t, strings.Contains(events, "`"+reason+"`"), "docs/logging.md does not explain event %s", reason)
 	}
 }
 

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
+)
+
+// followed is how a spec names the page, or the section of it, whose commands it runs.
+var followed = regexp.MustCompile(`"(docs/[\w-]+\.md)(?:#([\w-]+))?"`)
+
+// Every sh block of a page for users and admins is in a section that a spec follows; what none runs is console.
+func TestCommandsOfPagesAreRun(t *testing.T) {
+	run, known := map[string]int{}, map[string]bool{}
+	for _, suite := range []string{"e2e", "fleet"} {
+		for _, spec := range expect.Must(filepath.Glob(filepath.Join("..", suite, "*_test.go")))(t) {
+			for _, named := range followed.FindAllStringSubmatch(string(expect.Must(os.ReadFile(spec))(t)), -1) {
+				if known[named[0]] {
+					continue
+				}
+				known[named[0]] = true
+				text := file(t, named[1])
+				if named[2] != "" {
+					text = pages.Section(text, named[2])
+				}
+				run[named[1]] += commands(text)
+			}
+		}
+	}
+	blocks := 0
+	for _, path := range expect.Must(filepath.Glob(filepath.Join("..", "..", "docs", "*.md")))(t) {
+		page := "docs/" + filepath.Base(path)
+		blocks += commands(file(t, page))
+		expect.That(t, run[page] >= commands(file(t, page)), "%s has %d sh blocks, and specs run %d", page, commands(file(t, page)), run[page])
+	}
+	expect.That(t, blocks >= 100, "Only %d blocks are found", blocks)
+}
+
+func commands(text string) int { return strings.Count("\n"+text, "\n```sh\n") }

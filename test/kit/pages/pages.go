@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pages reads the pages of docs/, for specs that do what they say.
+package pages
+
+import (
+	"regexp"
+	"strings"
+)
+
+var (
+	fenced      = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	heading     = regexp.MustCompile(`(?m)^(#+) (.+)$`)
+	link        = regexp.MustCompile(`\]\([^)]*\)`)
+	punctuation = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// Prose is a page without its blocks of code, which keep their lengths as blanks.
+func Prose(page string) string {
+	return fenced.ReplaceAllStringFunc(page, func(block string) string { return strings.Repeat(" ", len(block)) })
+}
+
+// Anchors are what GitHub makes of the headings of a page.
+func Anchors(page string) []string {
+	var out []string
+	for _, h := range heading.FindAllStringSubmatch(Prose(page), -1) {
+		out = append(out, anchor(h[2]))
+	}
+	return out
+}
+
+// Section returns what stands below the heading with an anchor, up to the next heading of its level or above. Empty:
+// there is none.
+func Section(page, name string) string {
+	headings := heading.FindAllStringSubmatchIndex(Prose(page), -1)
+	for i, h := range headings {
+		if anchor(page[h[4]:h[5]]) != name {
+			continue
+		}
+		for _, next := range headings[i+1:] {
+			if next[3]-next[2] <= h[3]-h[2] {
+				return page[h[1]:next[0]]
+			}
+		}
+		return page[h[1]:]
+	}
+	return ""
+}
+
+func anchor(text string) string {
+	plain := link.ReplaceAllString(strings.ToLower(text), "")
+	return strings.ReplaceAll(punctuation.ReplaceAllString(plain, ""), " ", "-")
+}
