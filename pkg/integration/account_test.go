@@ -71,12 +71,12 @@ func TestAccountFacts(t *testing.T) {
 			r, job, wl := accountScene(t)
 			if tc.change != nil {
 				tc.change(job, wl)
-				expect.NoError(t, r.env.client.Update(t.Context(), job))
+				expect.NoError(t, r.deps.client.Update(t.Context(), job))
 			}
 			if tc.waits {
-				r.env.kueue = testenv.Kueue(testenv.WaitsForPods)
+				r.deps.kueue = testenv.Kueue(testenv.WaitsForPods)
 			}
-			got := accountFacts{client: r.env.client, env: r.env, userLabel: "example.com/user"}.of(t.Context(), wl)
+			got := accountFacts{client: r.deps.client, deps: r.deps, userLabel: "example.com/user"}.of(t.Context(), wl)
 			expect.Same(t, "Unexpected facts", tc.want, got)
 		})
 	}
@@ -101,7 +101,7 @@ func TestQuotaGoesWithADeletedWorkload(t *testing.T) {
 			tc.change(stored, wl)
 			r, _ := newReconciler(t, stored, js, wl)
 			if tc.deleted {
-				expect.NoError(t, r.env.client.Delete(t.Context(), wl))
+				expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
 			}
 			release := releases(jobOf(t, r, stored))
 			expect.Need(t, release != nil, "Nothing gives its quota back")
@@ -114,14 +114,14 @@ func TestQuotaGoesWithADeletedWorkload(t *testing.T) {
 func TestQuotaDoesNotWaitForTheLedger(t *testing.T) {
 	r, stored, wl := accountScene(t)
 	inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)(wl)
-	expect.NoError(t, r.env.client.Update(t.Context(), wl))
-	expect.NoError(t, r.env.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("ns")))
-	expect.NoError(t, r.env.client.DeleteAllOf(t.Context(), &jobsetapi.JobSet{}, client.InNamespace("ns")))
+	expect.NoError(t, r.deps.client.Update(t.Context(), wl))
+	expect.NoError(t, r.deps.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("ns")))
+	expect.NoError(t, r.deps.client.DeleteAllOf(t.Context(), &jobsetapi.JobSet{}, client.InNamespace("ns")))
 	// It has not read what was saved yet, so it saves nothing.
-	facts := accountFacts{client: r.env.client, env: r.env}
-	r.env.ledger = ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
+	facts := accountFacts{client: r.deps.client, deps: r.deps}
+	r.deps.ledger = ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
 	stored.Spec.Suspend = ptr.To(true)
 	j := jobOf(t, r, stored)
-	expect.Must(j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
+	expect.Must(j.Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
 	expect.That(t, !j.IsActive(), "The quota of a job without pods stays with it")
 }

@@ -68,7 +68,7 @@ func BenchmarkPodSets(b *testing.B) {
 			j := &job{}
 			s.read(b, &j.TrainJob)
 			for b.Loop() {
-				j.env, j.described = fresh(r.env, s, server), nil
+				j.deps, j.described = fresh(r.deps, s, server), nil
 				podSets, err := j.PodSets(b.Context(), s)
 				check(b, err, len(podSets) == 1)
 			}
@@ -76,7 +76,7 @@ func BenchmarkPodSets(b *testing.B) {
 	}
 	b.Run("kueue-trainer, remembered", func(b *testing.B) {
 		r, s := newBenchReconciler(b, apiServers(b)[0])
-		j := &job{env: r.env}
+		j := &job{deps: r.deps}
 		s.read(b, &j.TrainJob)
 		for b.Loop() {
 			j.described = nil
@@ -104,7 +104,7 @@ func BenchmarkReconcile(b *testing.B) {
 		}
 		b.Run("kueue-trainer/"+state, func(b *testing.B) {
 			r, s := newBenchReconciler(b, apiServers(b)[0])
-			reconcileNothing(b, s, set, (&reconciler{env: r.env}).Reconcile)
+			reconcileNothing(b, s, set, (&reconciler{deps: r.deps}).Reconcile)
 		})
 	}
 }
@@ -113,10 +113,10 @@ func BenchmarkReconcile(b *testing.B) {
 // what metrics add to the reconciles that start, watch and stop it.
 func BenchmarkMeasure(b *testing.B) {
 	r, s := newBenchReconciler(b, apiServers(b)[0])
-	_, err := (&reconciler{env: r.env}).Reconcile(b.Context(), ctrl.Request{NamespacedName: benchKey})
+	_, err := (&reconciler{deps: r.deps}).Reconcile(b.Context(), ctrl.Request{NamespacedName: benchKey})
 	check(b, err, len(s.workloads) == 1)
 	startJob(b, s)
-	j, err := r.env.observe(b.Context(), benchKey)
+	j, err := r.deps.observe(b.Context(), benchKey)
 	check(b, err, true)
 	for b.Loop() {
 		measureStart(j)
@@ -236,18 +236,18 @@ func newInTreeStore(tb testing.TB, server apiServer) *store {
 func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	tb.Helper()
 	s := newStore(tb, server, inttest.Scheme, &trainjob.TrainJob{})
-	env := fresh(environmentOn(tb, s, testenv.Describer(tb, s)), s, server)
-	env.client = jobclient.New(s, s, env.trainer, env.expectations, env.backoff, env.metrics)
-	env.waitForJobSet = 0
+	deps := fresh(dependenciesOn(tb, s, testenv.Describer(tb, s)), s, server)
+	deps.client = jobclient.New(s, s, deps.trainer, deps.expectations, deps.backoff, deps.metrics)
+	deps.waitForJobSet = 0
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
-	env.records.of(benchKey, s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()).waiting.began = time.Unix(0, 0)
-	return &reconciler{env: env}, s
+	deps.records.of(benchKey, s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()).waiting.began = time.Unix(0, 0)
+	return &reconciler{deps: deps}, s
 }
 
-// fresh returns the environment of a process that has seen no TrainJob yet.
-func fresh(env *environment, s *store, server apiServer) *environment {
-	out := *env
-	describer := *env.Describer
+// fresh returns the dependencies of a process that has seen no TrainJob yet.
+func fresh(deps *dependencies, s *store, server apiServer) *dependencies {
+	out := *deps
+	describer := *deps.Describer
 	out.Describer = &describer
 	var live client.Reader = s
 	if server.client != nil {

@@ -60,9 +60,9 @@ func TestDeactivation(t *testing.T) {
 			wl.Finalizers, wl.Spec.MaximumExecutionTimeSeconds = []string{kueue.ResourceInUseFinalizerName}, ptr.To[int32](60)
 			r, _ := newReconciler(t)
 			c := inttest.Fake(inttest.Runtime(), job, wl).WithStatusSubresource(wl).Build()
-			r.env.client, r.env.live = c, inttest.PodsByPhase(c)
+			r.deps.client, r.deps.live = c, inttest.PodsByPhase(c)
 			if tc.deleted {
-				expect.NoError(t, r.env.client.Delete(t.Context(), wl))
+				expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
 			}
 			j := jobOf(t, r, job)
 			got := startDeactivation(t.Context(), j)
@@ -71,10 +71,10 @@ func TestDeactivation(t *testing.T) {
 			if !got.ends() && !tc.deleted {
 				expect.Same(t, "jobframework takes the job for the Workload's", tc.want.Evicted != "", sameTimeLimit(wl, &j.TrainJob))
 				j.podsThere = &podsAnswer{may: tc.podsLeft}
-				_, err := j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, "")
+				_, err := j.Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, "")
 				expect.Same(t, "jobframework goes on", tc.want.Active, !errors.Is(err, errOutdated))
 			}
-			expect.NoError(t, r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl))
+			expect.NoError(t, r.deps.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl))
 			reason := ""
 			if condition := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); condition != nil {
 				reason = condition.Reason

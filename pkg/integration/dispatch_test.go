@@ -34,7 +34,7 @@ func dispatched(t *testing.T, change func(*trainjob.TrainJob)) *reconciler {
 	stored.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
 	kit.With(stored, change)
 	r, _ := newReconciler(t, stored)
-	r.env.Defaults = podsets.FixedDefaults(servedDefaults(t))
+	r.deps.Defaults = podsets.FixedDefaults(servedDefaults(t))
 	return r
 }
 
@@ -72,10 +72,10 @@ func TestJobOfAnotherClusterGetsNoEntry(t *testing.T) {
 	}
 	for _, step := range steps {
 		if step.change != nil {
-			changeWorkload(t, r.env.client, step.change)
+			changeWorkload(t, r.deps.client, step.change)
 		}
 		stored := reconciled(t, r)
-		expect.That(t, !r.env.Field.Has(&stored.Spec), "%s: it has an entry of ours: %v", step.what, stored.Spec.RuntimePatches)
+		expect.That(t, !r.deps.Field.Has(&stored.Spec), "%s: it has an entry of ours: %v", step.what, stored.Spec.RuntimePatches)
 		expect.That(t, stored.Suspended() == step.suspended, "%s: it is suspended: %t, want %t", step.what, stored.Suspended(), step.suspended)
 	}
 }
@@ -88,9 +88,9 @@ func TestJobOfAnotherClusterKeepsTheEntryThatItHas(t *testing.T) {
 		before = job.DeepCopy().Spec
 	})
 	reconciled(t, r)
-	changeWorkload(t, r.env.client, admittedOn("west"))
+	changeWorkload(t, r.deps.client, admittedOn("west"))
 	started := reconciled(t, r)
-	expect.That(t, r.env.Field.Same(&before, &started.Spec) && !started.Suspended(),
+	expect.That(t, r.deps.Field.Same(&before, &started.Spec) && !started.Suspended(),
 		"It is suspended: %t, and its patches are %v, want %v", started.Suspended(), started.Spec.RuntimePatches, before.RuntimePatches)
 }
 
@@ -99,9 +99,9 @@ func TestJobOfAnotherClusterIsSuspendedWithoutQuota(t *testing.T) {
 	r := dispatched(t, nil)
 	stored := reconciled(t, r)
 	stored.Spec.Suspend = ptr.To(false)
-	expect.NoError(t, r.env.client.Update(t.Context(), stored))
+	expect.NoError(t, r.deps.client.Update(t.Context(), stored))
 	stopped := reconciled(t, r)
-	expect.That(t, stopped.Suspended() && !r.env.Field.Has(&stopped.Spec),
+	expect.That(t, stopped.Suspended() && !r.deps.Field.Has(&stopped.Spec),
 		"It is suspended: %t, with patches %v", stopped.Suspended(), stopped.Spec.RuntimePatches)
 }
 
@@ -167,7 +167,7 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(former, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}}
 	r, _ := newReconciler(t, stored, js, pod)
 	asked := 0
-	r.env.live = interceptor.NewClient(r.env.live.(client.WithWatch), interceptor.Funcs{
+	r.deps.live = interceptor.NewClient(r.deps.live.(client.WithWatch), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			asked++
 			return c.List(ctx, list, opts...)
@@ -181,10 +181,10 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 	}{
 		{what: "with a pod", done: true, asks: 1},
 		{what: "still with a pod", done: true, asks: 1},
-		{what: "when it is gone", change: func() error { return r.env.client.Delete(t.Context(), pod) }, asks: 1},
+		{what: "when it is gone", change: func() error { return r.deps.client.Delete(t.Context(), pod) }, asks: 1},
 		{what: "after that"},
-		{what: "with a Job of the former run", change: func() error { return r.env.client.Create(t.Context(), late) }, asks: 1},
-		{what: "when that is gone", change: func() error { return r.env.client.Delete(t.Context(), late) }},
+		{what: "with a Job of the former run", change: func() error { return r.deps.client.Create(t.Context(), late) }, asks: 1},
+		{what: "when that is gone", change: func() error { return r.deps.client.Delete(t.Context(), late) }},
 		{what: "when it is sent once more", change: func() error { stored.UID = "uid-2"; return nil }, asks: 1},
 	} {
 		if step.change != nil {
@@ -195,8 +195,8 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 		expect.That(t, o.err == nil && o.done == step.done, "awaitPodsOfFormer() %s = %+v", step.what, o)
 		expect.Same(t, "Unexpected number of lists "+step.what, step.asks, asked)
 	}
-	r.env.records.forget(jobKey)
-	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, len(r.env.records.byName))
+	r.deps.records.forget(jobKey)
+	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, len(r.deps.records.byName))
 }
 
 // Kueue looks at a Workload once; before a worker cluster is connected, that was for nothing.
@@ -243,7 +243,7 @@ func TestJobThatNoClusterIsAskedForIsLookedAtAgain(t *testing.T) {
 			got := ensureDispatched(t.Context(), j)
 			expect.NoError(t, got.err)
 			expect.Same(t, "Unexpected minutes after which it looks again", tc.again, math.Round(got.again.Minutes()*10)/10)
-			wl := theWorkload(t, r.env.client)
+			wl := theWorkload(t, r.deps.client)
 			expect.Same(t, "Kueue looks again", tc.asks, wl.Annotations[askedAgainAnnotation] != before.Annotations[askedAgainAnnotation])
 		})
 	}
@@ -276,7 +276,7 @@ func TestJobThatWasTakenForGoneQueuesAgain(t *testing.T) {
 			}
 			got := ensureDispatched(t.Context(), j)
 			expect.Need(t, got.err == nil && (got.again > 0) == (tc.age == 0), "ensureDispatched() = %+v", got)
-			expect.Same(t, "The Workload is gone", tc.want, !inttest.Exists(t, r.env.client, wl))
+			expect.Same(t, "The Workload is gone", tc.want, !inttest.Exists(t, r.deps.client, wl))
 		})
 	}
 }

@@ -62,7 +62,7 @@ func correctDrift(ctx context.Context, j *job) result {
 	if wait := time.Until(said.LastTransitionTime.Add(driftPatience)); wait > 0 {
 		return result{again: wait}
 	}
-	if current, err := areCurrent(ctx, j.env.live, &j.TrainJob, js); err != nil || !current {
+	if current, err := areCurrent(ctx, j.deps.live, &j.TrainJob, js); err != nil || !current {
 		return result{again: driftPatience, err: err}
 	}
 	if j.IsSuspended() {
@@ -89,11 +89,11 @@ func restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 	if matches {
 		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not start JobSet %s, whose runtime was edited since it was made", js.Name))
 	}
-	if err := suspend(ctx, j, j.env.client, false); err != nil {
+	if err := suspend(ctx, j, j.deps.client, false); err != nil {
 		return err
 	}
 	measureStop(j, metrics.StopRuntimeChanged)
-	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionStart,
+	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionStart,
 		"Its runtime asks for other resources than the job was admitted for; it queues again")
 	return nil
 }
@@ -104,7 +104,7 @@ func matchesAdmission(ctx context.Context, j *job) (bool, error) {
 	if wl == nil {
 		return true, nil
 	}
-	podSets, err := j.env.PodSets(ctx, &j.TrainJob)
+	podSets, err := j.deps.PodSets(ctx, &j.TrainJob)
 	if podsets.RuntimeMissing(err) {
 		// Nothing can be made of it, so nothing exceeds the quota.
 		return true, nil
@@ -116,10 +116,10 @@ func matchesAdmission(ctx context.Context, j *job) (bool, error) {
 // Trainer 2.3 does, unless an older one made the JobSet: then the snapshot is of the
 // runtime as it was found after the upgrade, which often brings another image.
 func snapshotPredatesJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) (bool, error) {
-	if j.env.Runtimes.Served < trainjob.Trainer23 {
+	if j.deps.Runtimes.Served < trainjob.Trainer23 {
 		return false, nil
 	}
-	taken, err := j.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob)
+	taken, err := j.deps.Runtimes.SnapshotTaken(ctx, &j.TrainJob)
 	return !taken.After(js.CreationTimestamp.Time), err
 }
 
@@ -134,10 +134,10 @@ func suspendedSince(js *jobsetapi.JobSet, resumed *metav1.Condition) bool {
 func suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 	suspended := js.DeepCopy()
 	suspended.Spec.Suspend = ptr.To(true)
-	if err := j.env.client.Patch(ctx, suspended, client.MergeFrom(js)); err != nil {
+	if err := j.deps.client.Patch(ctx, suspended, client.MergeFrom(js)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetSuspended, jobevents.ActionStop,
+	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetSuspended, jobevents.ActionStop,
 		"Trainer could not suspend JobSet %s, whose runtime or snapshot was edited since it started: it was suspended for Trainer", js.Name)
 	return nil
 }
@@ -161,17 +161,17 @@ func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since t
 		return result{again: wait}
 	}
 	// Our view of the Jobs may be newer than that of what has them run again.
-	if current, err := areCurrent(ctx, j.env.live, &j.TrainJob, js); err != nil || !current {
+	if current, err := areCurrent(ctx, j.deps.live, &j.TrainJob, js); err != nil || !current {
 		return result{again: driftPatience, err: err}
 	}
 	for i := range jobs {
 		suspended := jobs[i].DeepCopy()
 		suspended.Spec.Suspend = ptr.To(true)
-		if err := j.env.client.Patch(ctx, suspended, client.MergeFromWithOptions(&jobs[i], client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		if err := j.deps.client.Patch(ctx, suspended, client.MergeFromWithOptions(&jobs[i], client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
 			return failed(fmt.Errorf("suspending child Job %s: %w", client.ObjectKeyFromObject(suspended), err))
 		}
 	}
-	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
+	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
 		"JobSet %s is suspended and its Job %s was not, so it was suspended for JobSet: look at the JobSet's events for what JobSet cannot make", js.Name, jobs[0].Name))
 	return result{}
 }
@@ -180,17 +180,17 @@ func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since t
 // why; or what there is to do where something is.
 func renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet, why string) error {
 	if lost := lostWith(js, j.childJobs()); lost != "" {
-		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonJobSetOutdated, jobevents.ActionStart, fmt.Errorf(
+		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonJobSetOutdated, jobevents.ActionStart, fmt.Errorf(
 			"%s: undo the edit, or delete the JobSet with --cascade=foreground, and %s with it, and Trainer creates it again", why, lost))
 		return nil
 	}
-	err := j.env.client.Delete(ctx, js, client.Preconditions{UID: &js.UID, ResourceVersion: &js.ResourceVersion},
+	err := j.deps.client.Delete(ctx, js, client.Preconditions{UID: &js.UID, ResourceVersion: &js.ResourceVersion},
 		// Gone only with its Jobs, so that the next ones of their names are not taken for them.
 		client.PropagationPolicy(metav1.DeletePropagationForeground))
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetOutdated, jobevents.ActionStart,
+	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetOutdated, jobevents.ActionStart,
 		"%s: it is made again", why)
 	return nil
 }
@@ -241,10 +241,10 @@ func awaitTrainer(_ context.Context, j *job) result {
 	if behind == "" {
 		return result{}
 	}
-	if wait := time.Until(j.env.expectations.ChangedBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
+	if wait := time.Until(j.deps.expectations.ChangedBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
 		return result{again: wait}
 	}
-	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerSilent, jobevents.ActionWrite, fmt.Errorf(
+	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerSilent, jobevents.ActionWrite, fmt.Errorf(
 		"JobSet %s %s although the TrainJob says otherwise: Trainer has not taken note of it for %s; look at Trainer's controller and its log", js.Name, behind, trainerSilent))
 	return result{again: trainerSilent}
 }
@@ -263,7 +263,7 @@ func behind(j *job, js *jobsetapi.JobSet) string {
 		return "is still suspended"
 	case !suspended && j.IsSuspended():
 		return "still runs"
-	case suspended && state.LacksGate(js, &j.TrainJob, j.env.Field):
+	case suspended && state.LacksGate(js, &j.TrainJob, j.deps.Field):
 		return "still lacks the admission gate"
 	}
 	return ""

@@ -41,7 +41,7 @@ func ensureStarted(ctx context.Context, j *job) result {
 		return result{}
 	}
 	refused := j.decision.err
-	if expectedRetry(refused) && !classMissing(refused) && !lagsLong(j.env.expectations, &j.TrainJob, refused) {
+	if expectedRetry(refused) && !classMissing(refused) && !lagsLong(j.deps.expectations, &j.TrainJob, refused) {
 		return result{}
 	}
 	wl := j.holdingQuota()
@@ -53,22 +53,22 @@ func ensureStarted(ctx context.Context, j *job) result {
 		j.record.start.lacksNothing(admissionOf(wl))
 		return result{}
 	}
-	lacking, wait, complete := j.record.start.lacks(admissionOf(wl), j.env.startTimeout)
+	lacking, wait, complete := j.record.start.lacks(admissionOf(wl), j.deps.startTimeout)
 	ran := complete || wasReady(wl) || lack.made && ledAfter(j, wl)
 	if lack.live && ran {
 		// A job that runs is not ours to stop; one whose last pod is gone, and that gets no other, is.
 		return result{}
 	}
 	if wait > 0 {
-		if !lack.pods && lacking >= j.env.startTimeout {
+		if !lack.pods && lacking >= j.deps.startTimeout {
 			// It was told at the last look.
-			j.env.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
+			j.deps.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
 		}
 		return result{again: wait}
 	}
 	told := lacking
 	if !ran {
-		told += j.env.startTimeout
+		told += j.deps.startTimeout
 	}
 	return judge(ctx, j, wl, lack, lacking, told)
 }
@@ -97,21 +97,21 @@ func wasReady(wl *kueue.Workload) bool {
 // its job was complete.
 func ledAfter(j *job, wl *kueue.Workload) bool {
 	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	return admitted != nil && admitted.LastTransitionTime.Time.Before(j.env.expectations.LedSince())
+	return admitted != nil && admitted.LastTransitionTime.Time.Before(j.deps.expectations.LedSince())
 }
 
 // judge looks for a refusal within the time told and does what is to be done about a job that is late.
 func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, told time.Duration) result {
-	timeout := j.env.startTimeout
+	timeout := j.deps.startTimeout
 	refusal := l.quote
 	if refusal == "" {
-		last, again, err := j.env.refusals.Last(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, told), time.Time{})
+		last, again, err := j.deps.refusals.Last(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, told), time.Time{})
 		if err != nil {
 			return failed(err)
 		}
 		if again > 0 {
 			if !l.pods {
-				j.env.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
+				j.deps.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
 			}
 			return result{again: again}
 		}
@@ -121,11 +121,11 @@ func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, to
 	case quotaGoes:
 		return releaseQuota(ctx, j, wl, because(l.what, refusal), lacking)
 	case tellSilence:
-		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotStarted, jobevents.ActionStart, fmt.Errorf(
+		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotStarted, jobevents.ActionStart, fmt.Errorf(
 			"admitted, but without a pod after %s: %s. It gives its quota back after %s; look at the controller's log",
 			timeout, because(l.what, ""), silentFor*timeout))
 	}
-	return result{again: j.record.start.looked(j.env.startTimeout)}
+	return result{again: j.record.start.lookAgain(j.deps.startTimeout)}
 }
 
 // toldSince returns the time from which refusals count: within the time given, and since the
@@ -150,9 +150,9 @@ func because(what, refusal string) string {
 // the job wait before it queues again. One that somebody else made is deactivated, and a copy is MultiKueue's.
 func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) result {
 	if remainder.IsCopy(wl) {
-		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
+		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 			"cannot start, and holds quota by Workload %s, which only MultiKueue can take back: %s", wl.Name, why))
-		return result{again: j.record.start.looked(j.env.startTimeout)}
+		return result{again: j.record.start.lookAgain(j.deps.startTimeout)}
 	}
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
 		return failed(deactivate(ctx, j, wl, why, lacking))
@@ -160,8 +160,8 @@ func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, l
 	if err := deleteWorkload(ctx, j, wl); err != nil {
 		return failed(err)
 	}
-	hold := j.record.start.holdBack(wl.UID, sumOf(&j.TrainJob, j.env.Field), j.env.startTimeout)
-	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
+	hold := j.record.start.holdBack(wl.UID, sumOf(&j.TrainJob, j.deps.Field), j.deps.startTimeout)
+	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 		"gives its quota back, could not start in %s; queues again in %s or when the TrainJob is changed: %s",
 		lacking.Round(time.Second), hold.Round(time.Second), why))
 	return result{}
@@ -176,14 +176,14 @@ func deactivate(ctx context.Context, j *job, wl *kueue.Workload, why string, lac
 	} else {
 		wl.Spec.Active = ptr.To(false)
 	}
-	err := j.env.client.Patch(ctx, wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := j.deps.client.Patch(ctx, wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("deactivating prebuilt Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
-	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
+	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 		"gives its quota back, could not start in %s: prebuilt Workload %s is deactivated; when its spec.active is false, set it to true to have the job queue again: %s",
 		lacking.Round(time.Second), wl.Name, why))
 	return nil
@@ -246,8 +246,8 @@ func (s *startRecord) lacks(by admission, timeout time.Duration) (lacking, wait 
 	return now.Sub(s.lacking), max(0, s.look.Sub(now)), s.complete
 }
 
-// looked notes that a refusal was looked for, and returns the time to the next look.
-func (s *startRecord) looked(timeout time.Duration) time.Duration {
+// lookAgain notes that a refusal was looked for, and returns the time to the next look.
+func (s *startRecord) lookAgain(timeout time.Duration) time.Duration {
 	s.look = time.Now().Add(timeout)
 	return timeout
 }

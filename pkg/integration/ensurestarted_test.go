@@ -102,23 +102,23 @@ func TestEnsureStarted(t *testing.T) {
 			}
 			r, recorder := newReconciler(t, stored, wl)
 			if tc.refusal != nil {
-				expect.NoError(t, r.env.client.Create(t.Context(), tc.refusal))
+				expect.NoError(t, r.deps.client.Create(t.Context(), tc.refusal))
 			}
-			r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, tc.reading))
-			r.env.startTimeout = defaultStartTimeout
+			r.deps.refusals = jobevents.NewRefusals(liveEvents(r.deps.client, tc.reading))
+			r.deps.startTimeout = defaultStartTimeout
 			by := admissionOf(wl)
 			if tc.before {
 				former := wl.DeepCopy()
 				since(former, 2*time.Hour)
 				by = admissionOf(former)
 			}
-			r.env.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
+			r.deps.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
 				admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
 			got := ensureStarted(t.Context(), decidedOf(t, r, stored, tc.start))
 			expect.That(t, (got.err != nil) == tc.wantErr && (got.again > 0) == tc.wantWait, "ensureStarted() = %+v", got)
-			expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.env.client, wl))
+			expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.deps.client, wl))
 			if tc.wantKept {
-				expect.NoError(t, r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl))
+				expect.NoError(t, r.deps.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl))
 				expect.Same(t, "Kueue is to evict it", tc.wantInactive || name == "Kueue takes it back already", !kueuelib.IsActive(wl) || deactivation.Pending(wl))
 			}
 			wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)
@@ -150,13 +150,13 @@ func TestEnsureStartedAgain(t *testing.T) {
 			since(wl, time.Hour)
 			r, _ := newReconciler(t, stored, js, &runs, wl)
 			if tc.refused > 0 {
-				expect.NoError(t, r.env.client.Create(t.Context(), refusalOf(runs.UID, tc.refused)))
+				expect.NoError(t, r.deps.client.Create(t.Context(), refusalOf(runs.UID, tc.refused)))
 			}
-			r.env.refusals, r.env.startTimeout = jobevents.NewRefusals(liveEvents(r.env.client, nil)), defaultStartTimeout
-			r.env.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
+			r.deps.refusals, r.deps.startTimeout = jobevents.NewRefusals(liveEvents(r.deps.client, nil)), defaultStartTimeout
+			r.deps.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
 				admission: admissionOf(wl), complete: true, lacking: time.Now().Add(-3 * time.Minute)}
 			err := ensureStarted(t.Context(), decidedOf(t, r, stored, nil)).err
-			expect.That(t, err == nil && inttest.Exists(t, r.env.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
+			expect.That(t, err == nil && inttest.Exists(t, r.deps.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})
 	}
 }
@@ -185,13 +185,13 @@ func TestANewLeaderLeavesAJobThatRunsAlone(t *testing.T) {
 			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			since(wl, time.Hour)
 			r, _ := newReconciler(t, stored, js, &lost, &other, wl)
-			expect.NoError(t, r.env.client.Create(t.Context(), refusalOf(lost.UID, time.Minute)))
-			r.env.refusals, r.env.startTimeout = jobevents.NewRefusals(liveEvents(r.env.client, nil)), defaultStartTimeout
-			r.env.expectations = testenv.LedSince(time.Now().Add(-tc.led))
-			r.env.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
+			expect.NoError(t, r.deps.client.Create(t.Context(), refusalOf(lost.UID, time.Minute)))
+			r.deps.refusals, r.deps.startTimeout = jobevents.NewRefusals(liveEvents(r.deps.client, nil)), defaultStartTimeout
+			r.deps.expectations = testenv.LedSince(time.Now().Add(-tc.led))
+			r.deps.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
 				admission: admissionOf(wl), lacking: time.Now().Add(-3 * time.Minute)}
 			err := ensureStarted(t.Context(), decidedOf(t, r, stored, nil)).err
-			expect.That(t, err == nil && inttest.Exists(t, r.env.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
+			expect.That(t, err == nil && inttest.Exists(t, r.deps.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})
 	}
 }
@@ -224,12 +224,12 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := suspendedJob()
 			r, recorder := newReconciler(t, stored, tc.refusal)
-			r.env.startTimeout = defaultStartTimeout
+			r.deps.startTimeout = defaultStartTimeout
 			for i := range 2 {
 				got := awaitJobSet(t.Context(), jobOf(t, r, stored))
 				expect.That(t, got.err == nil && got.ends() == tc.want && (got.again > 0) == tc.want,
 					"%d: awaitJobSet() = %+v, want it to wait: %t", i, got, tc.want)
-				r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, errors.New("it is not asked again at once")))
+				r.deps.refusals = jobevents.NewRefusals(liveEvents(r.deps.client, errors.New("it is not asked again at once")))
 				if !tc.want {
 					break
 				}
@@ -244,7 +244,7 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 func TestLateJobWaitsForNewsOfItsTime(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored)
-	_, again, err := r.env.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{})
+	_, again, err := r.deps.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{})
 	expect.Need(t, again <= 0 && err == nil, "Reading for another job: again %s, %v", again, err)
 	j := jobOf(t, r, stored)
 	j.record.waiting.began = time.Now().Add(-awaited.JobSet)

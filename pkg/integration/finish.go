@@ -37,7 +37,7 @@ func finish(ctx context.Context, j *job) result {
 		return done(err)
 	}
 	if over(j) {
-		j.env.forget(j.UID)
+		j.deps.forget(j.UID)
 		return done(nil)
 	}
 	if wait := mayComeBack(j); wait > 0 {
@@ -64,7 +64,7 @@ func finish(ctx context.Context, j *job) result {
 // complete ones, too (Reconcile in pkg/controller/trainjob_controller.go there).
 func comesBack(j *job) *metav1.Condition {
 	ends := []string{trainer.TrainJobFailed}
-	if j.env.Runtimes.Served == trainjob.Trainer21 {
+	if j.deps.Runtimes.Served == trainjob.Trainer21 {
 		ends = append(ends, trainer.TrainJobComplete)
 	}
 	for _, end := range ends {
@@ -88,13 +88,13 @@ func holdEnded(ctx context.Context, j *job) (bool, error) {
 		if stopped, err := stopEnded(ctx, j); err != nil || stopped {
 			return false, err
 		}
-		if err := suspendNow(ctx, j, j.env.client); err != nil {
+		if err := suspendNow(ctx, j, j.deps.client); err != nil {
 			return false, err
 		}
 	}
-	if !j.env.Field.HoldsGate(&j.Spec) && !j.active(ctx) {
+	if !j.deps.Field.HoldsGate(&j.Spec) && !j.active(ctx) {
 		// Where nothing names the replicated jobs, Trainer makes none of them, either.
-		if err := gate(ctx, j, j.env.client); err != nil && !podsets.WithoutNames(err) {
+		if err := gate(ctx, j, j.deps.client); err != nil && !podsets.WithoutNames(err) {
 			return false, err
 		}
 	}
@@ -135,7 +135,7 @@ func finishedSince(j *job) time.Time {
 // tellPodsLeft tells the user that pods keep the quota of a job that is over, without which ones:
 // that would be another event with each that ends.
 func tellPodsLeft(j *job, what string) {
-	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
+	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
 		"The job has %s, but pods of it are still there; it keeps its quota until they are gone", what)
 }
 
@@ -162,13 +162,13 @@ func stopEnded(ctx context.Context, j *job) (bool, error) {
 	if wl == nil {
 		return false, nil
 	}
-	if err := suspend(ctx, j, j.env.client, false); err != nil {
+	if err := suspend(ctx, j, j.deps.client, false); err != nil {
 		return true, err
 	}
 	if !j.TrainJob.Finished() {
 		measureStop(j, metrics.StopNotAdmitted)
 	}
-	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonEnded, jobevents.ActionStop, fmt.Errorf(
+	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonEnded, jobevents.ActionStop, fmt.Errorf(
 		"the job has ended and its quota is given back (Workload %s is finished); to run it again, delete it and create it again", wl.Name))
 	return true, nil
 }
@@ -206,7 +206,7 @@ func holdWorkload(ctx context.Context, j *job) (bool, error) {
 		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) || !hold(wl) {
 			continue
 		}
-		err := j.env.client.Patch(ctx, wl, client.MergeFromWithOptions(&known, client.MergeFromWithOptimisticLock{}))
+		err := j.deps.client.Patch(ctx, wl, client.MergeFromWithOptions(&known, client.MergeFromWithOptimisticLock{}))
 		if client.IgnoreNotFound(err) != nil {
 			return true, fmt.Errorf("holding Workload %s by finalizers: %w", client.ObjectKeyFromObject(wl), err)
 		}
@@ -247,7 +247,7 @@ func finishDeletedWorkloads(ctx context.Context, j *job) result {
 			reason = kueue.WorkloadFinishedReasonOutOfSync
 		}
 		kept := fmt.Sprintf("The Workload is deleted and holds no quota any more; what keeps it there: %s", strings.Join(wl.Finalizers, ", "))
-		err := kueuelib.SetCondition(ctx, j.env.client, wl, kueue.WorkloadFinished, metav1.ConditionTrue, reason, kept)
+		err := kueuelib.SetCondition(ctx, j.deps.client, wl, kueue.WorkloadFinished, metav1.ConditionTrue, reason, kept)
 		if apierrors.IsNotFound(err) {
 			continue
 		}

@@ -59,12 +59,12 @@ func TestEndOfAJob(t *testing.T) {
 			}
 			r, _ := newReconciler(t, stored, wl)
 			if tc.pod {
-				expect.NoError(t, r.env.client.Create(t.Context(), inttest.PodOf("ns", "job")))
+				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.PodOf("ns", "job")))
 			}
-			r.env.client = withStatus(r.env.client)
+			r.deps.client = withStatus(r.deps.client)
 			finished := func() bool {
-				expect.Must((&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest))(t)
-				inttest.Reload(t, r.env.client, wl)
+				expect.Must((&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest))(t)
+				inttest.Reload(t, r.deps.client, wl)
 				return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
 			}
 			// A write is not seen again before the next reconcile. Trainer may make another JobSet of a
@@ -80,7 +80,7 @@ func TestEndOfAJob(t *testing.T) {
 			after := storedJob(t, r)
 			failed := tc.condition == trainer.TrainJobFailed
 			expect.That(t, after.Suspended() == failed, "The job is suspended: %t, want %t", after.Suspended(), failed)
-			gated := r.env.Field.HoldsGate(&after.Spec)
+			gated := r.deps.Field.HoldsGate(&after.Spec)
 			expect.That(t, !tc.wantGated || gated, "The job is at the gate: %t, want %t", gated, tc.wantGated)
 		})
 	}
@@ -104,8 +104,8 @@ func TestComesBack(t *testing.T) {
 				apimeta.SetStatusCondition(&stored.Status.Conditions, inttest.True(end, ""))
 			}
 			r, _ := newReconciler(t, stored)
-			r.env.Describer = r.env.Describer.For(tc.served)
-			j := &job{env: r.env, observed: observed{TrainJob: *stored}}
+			r.deps.Describer = r.deps.Describer.For(tc.served)
+			j := &job{deps: r.deps, observed: observed{TrainJob: *stored}}
 			end := comesBack(j)
 			expect.Same(t, "It comes back", tc.want != "", end != nil)
 			expect.That(t, end == nil || end.Type == tc.want, "It comes back after %v, want %s", end, tc.want)
@@ -117,11 +117,11 @@ func TestComesBack(t *testing.T) {
 func trainerSuspends(t *testing.T, r *reconciler) {
 	job := storedJob(t, r)
 	apimeta.SetStatusCondition(&job.Status.Conditions, inttest.True(trainer.TrainJobSuspended, ""))
-	expect.NoError(t, r.env.client.Update(t.Context(), job))
+	expect.NoError(t, r.deps.client.Update(t.Context(), job))
 }
 
 func graceIsOver(_ *testing.T, r *reconciler) {
-	for _, known := range r.env.records.byName {
+	for _, known := range r.deps.records.byName {
 		known.ended.held = known.ended.held.Add(-podtracking.ResumeGrace)
 	}
 }
@@ -130,7 +130,7 @@ func graceIsOver(_ *testing.T, r *reconciler) {
 func jobSetIsMade(t *testing.T, r *reconciler) {
 	_, js := disagreeing(false, false, false, time.Now())
 	js.ResourceVersion, js.Spec.Suspend = "", ptr.To(false)
-	expect.NoError(t, r.env.client.Create(t.Context(), js))
+	expect.NoError(t, r.deps.client.Create(t.Context(), js))
 	trainerSuspends(t, r)
 }
 
@@ -146,27 +146,27 @@ func withStatus(c client.Client) client.Client {
 func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored)
-	env := r.env
+	deps := r.deps
 	remember := func() {
-		expect.NoError(t, env.Remember(t.Context(), stored, []kueue.PodSet{{}}))
-		env.Recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
-		env.Recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
-		env.backoff.Reverted(stored.UID, "write", "undone")
-		env.inTree.First(stored.UID)
-		env.trainer.First(stored.UID)
-		env.trainer.Rollout.First(stored.UID)
-		expect.Must(env.Runtimes.Of(t.Context(), stored))(t)
+		expect.NoError(t, deps.Remember(t.Context(), stored, []kueue.PodSet{{}}))
+		deps.Recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
+		deps.Recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
+		deps.backoff.Reverted(stored.UID, "write", "undone")
+		deps.inTree.First(stored.UID)
+		deps.trainer.First(stored.UID)
+		deps.trainer.Rollout.First(stored.UID)
+		expect.Must(deps.Runtimes.Of(t.Context(), stored))(t)
 	}
 	remembered := func() int {
 		told := 0
-		for _, t := range []*peers.NotifyOnce{&env.inTree.NotifyOnce, &env.trainer.NotifyOnce, &env.trainer.Rollout.NotifyOnce} {
+		for _, t := range []*peers.NotifyOnce{&deps.inTree.NotifyOnce, &deps.trainer.NotifyOnce, &deps.trainer.Rollout.NotifyOnce} {
 			told += t.Len()
 		}
-		return env.Remembered.Len() + env.Recorder.Remembered() + env.backoff.Len() + told
+		return deps.Remembered.Len() + deps.Recorder.Remembered() + deps.backoff.Len() + told
 	}
 	remember()
 	expect.Same(t, "Unexpected number of things that are remembered", 7, remembered())
-	expect.That(t, watches.ForgetDeleted(env.forget).Delete(event.DeleteEvent{Object: stored}), "The event must pass")
+	expect.That(t, watches.ForgetDeleted(deps.forget).Delete(event.DeleteEvent{Object: stored}), "The event must pass")
 	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, remembered())
 }
 
@@ -212,7 +212,7 @@ func TestDeletedWorkloadDescribesTheJob(t *testing.T) {
 	wl := inttest.AdmittedOf("a")
 	wl.Spec.PodSets, wl.Finalizers = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}, []string{kueue.ResourceInUseFinalizerName}
 	r, _ := newReconciler(t, wl)
-	expect.NoError(t, r.env.client.Delete(t.Context(), wl))
+	expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
 	j := jobOf(t, r, inttest.Job("a"))
 	j.Suspend()
 	j.podsThere, j.described = &podsAnswer{}, []kueue.PodSet{{Name: "as-it-would-run", Count: 2}}

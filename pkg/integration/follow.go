@@ -43,7 +43,7 @@ func follow(ctx context.Context, j *job) result {
 		}
 		return notYet(ctx, j)
 	}
-	j.env.expectations.SawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
+	j.deps.expectations.SawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
 	j.record.waiting = waiting{}
 	if !wl.DeletionTimestamp.IsZero() {
 		return result{}
@@ -109,7 +109,7 @@ func followSelection(ctx context.Context, j *job, wl *kueue.Workload) result {
 func renewWorkload(ctx context.Context, j *job, wl *kueue.Workload, podSets []kueue.PodSet) error {
 	if !kueuelib.HasQuotaReservation(wl) {
 		wl.Spec.PodSets = podSets
-		if err := j.env.client.Update(ctx, wl); err != nil {
+		if err := j.deps.client.Update(ctx, wl); err != nil {
 			return fmt.Errorf("updating Workload %s to the nodes its TrainJob asks for: %w", client.ObjectKeyFromObject(wl), err)
 		}
 		ctrl.LoggerFrom(ctx).Info("Updated the Workload to the nodes that TrainJob asks for")
@@ -123,12 +123,12 @@ func requeue(ctx context.Context, j *job, wl *kueue.Workload, why string) error 
 	if err := deleteWorkload(ctx, j, wl); err != nil {
 		return err
 	}
-	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionDescribe, "%s", why)
+	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionDescribe, "%s", why)
 	return nil
 }
 
 func deleteWorkload(ctx context.Context, j *job, wl *kueue.Workload) error {
-	err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID, ResourceVersion: &wl.ResourceVersion})
+	err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID, ResourceVersion: &wl.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("giving up Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
@@ -175,7 +175,7 @@ func dropUnfit(ctx context.Context, j *job, wl *kueue.Workload, why error) resul
 		// jobframework asks again and reports it.
 		return result{}
 	}
-	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, why)
+	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, why)
 	return done(deleteWorkload(ctx, j, wl))
 }
 
@@ -188,7 +188,7 @@ func keepPriority(ctx context.Context, j *job) result {
 	if class == "" {
 		return result{}
 	}
-	missing := j.env.client.Get(ctx, client.ObjectKey{Name: class}, &kueue.WorkloadPriorityClass{})
+	missing := j.deps.client.Get(ctx, client.ObjectKey{Name: class}, &kueue.WorkloadPriorityClass{})
 	if !apierrors.IsNotFound(missing) {
 		return failed(missing)
 	}
@@ -209,7 +209,7 @@ func keepPriority(ctx context.Context, j *job) result {
 
 // tellClassMissing tells the user of a priority class that is not there.
 func tellClassMissing(j *job, missing error) {
-	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNoPriority, jobevents.ActionQueue, fmt.Errorf(
+	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNoPriority, jobevents.ActionQueue, fmt.Errorf(
 		"keeps the priority that it has, if any: %w; ask an admin to create it, or name another one", missing))
 }
 
@@ -239,12 +239,12 @@ func prebuiltOf(ctx context.Context, cached client.Reader, job *trainjob.TrainJo
 // differ only in tolerations that are added to its pods: jobframework would finish the
 // Workload. The pods get them at the start all the same.
 func asPrebuilt(ctx context.Context, j *job, own []kueue.PodSet) ([]kueue.PodSet, error) {
-	wl, err := prebuiltOf(ctx, j.env.client, &j.TrainJob)
+	wl, err := prebuiltOf(ctx, j.deps.client, &j.TrainJob)
 	if err != nil || wl == nil {
 		return own, err
 	}
 	jobframework.SanitizePodSets(own)
-	if podset.Difference(own, wl.Spec.PodSets, j.env.TolerationRules) != "" {
+	if podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules) != "" {
 		return own, nil
 	}
 	return wl.DeepCopy().Spec.PodSets, nil
@@ -252,12 +252,12 @@ func asPrebuilt(ctx context.Context, j *job, own []kueue.PodSet) ([]kueue.PodSet
 
 // tellPrebuilt says why a job cannot use the prebuilt Workload that it names.
 func tellPrebuilt(ctx context.Context, j *job) error {
-	wl, err := prebuiltOf(ctx, j.env.client, &j.TrainJob)
+	wl, err := prebuiltOf(ctx, j.deps.client, &j.TrainJob)
 	if err != nil {
 		return err
 	}
 	if why := unusable(ctx, j, wl); why != "" {
-		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonPrebuilt, jobevents.ActionDescribe, fmt.Errorf("prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why))
+		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonPrebuilt, jobevents.ActionDescribe, fmt.Errorf("prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why))
 	}
 	return nil
 }
@@ -276,7 +276,7 @@ func unusable(ctx context.Context, j *job, wl *kueue.Workload) string {
 		return ""
 	}
 	jobframework.SanitizePodSets(own)
-	difference := podset.Difference(own, wl.Spec.PodSets, j.env.TolerationRules)
+	difference := podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules)
 	if difference == "" && ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, -1) != ptr.Deref(jobframework.MaximumExecutionTimeSeconds(j), -1) {
 		difference = "spec.maximumExecutionTimeSeconds is not what the TrainJob's label says"
 	}

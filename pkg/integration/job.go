@@ -35,7 +35,7 @@ import (
 type job struct {
 	observed
 
-	env *environment
+	deps *dependencies
 	// decision is what jobframework's look came to.
 	decision decision
 	// stopping is set when this reconcile suspended the job.
@@ -90,10 +90,10 @@ func (j *job) Suspend() { j.Spec.Suspend = ptr.To(true) }
 // is the caller's.
 func (j *job) describe(ctx context.Context) ([]kueue.PodSet, error) {
 	if j.described == nil {
-		if err := j.env.queues.Reachable(ctx, &j.TrainJob); err != nil {
+		if err := j.deps.queues.Reachable(ctx, &j.TrainJob); err != nil {
 			return nil, err
 		}
-		podSets, err := j.env.PodSets(ctx, &j.TrainJob)
+		podSets, err := j.deps.PodSets(ctx, &j.TrainJob)
 		if err != nil {
 			return nil, err
 		}
@@ -152,14 +152,14 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 	}
 	podSets, err := j.describe(ctx)
 	if err == nil {
-		j.env.Recorder.Resolve(j.UID, jobevents.ReasonNotDescribed)
+		j.deps.Recorder.Resolve(j.UID, jobevents.ReasonNotDescribed)
 		return asPrebuilt(ctx, j, podSets)
 	}
 	if wl := j.unfinishedWorkload(); wl != nil && !wl.DeletionTimestamp.IsZero() {
 		// jobframework compares before it lets a deleted Workload go, and its quota with it.
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
-	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
+	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
 	if errors.Is(err, queues.ErrNoOtherCluster) {
 		j.decision.again = retryRoute
 	}
@@ -176,7 +176,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // jobframework then writes, in as many requests as Trainer wants (jobclient). A job that runs
 // in another cluster is placed there.
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuelib.PodSetInfo) error {
-	if err := j.env.trainer.Rollout.Check(ctx, j.env.client, j.env.Runtimes, j.env.Field, &j.TrainJob); err != nil {
+	if err := j.deps.trainer.Rollout.Check(ctx, j.deps.client, j.deps.Runtimes, j.deps.Field, &j.TrainJob); err != nil {
 		j.decision.rollingOut = errors.Is(err, peers.ErrRollingOut)
 		return err
 	}
@@ -184,7 +184,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	if wl == nil {
 		return errOutdated
 	}
-	if err := confirm(ctx, j.env.live, wl); err != nil {
+	if err := confirm(ctx, j.deps.live, wl); err != nil {
 		return err
 	}
 	if j.ManagedExternally() {
@@ -201,11 +201,11 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	}
 	placements, err := podset.Place(podSets, infos)
 	if err != nil {
-		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonPlacementError, jobevents.ActionStart, err)
+		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonPlacementError, jobevents.ActionStart, err)
 		return err
 	}
 	started := j.DeepCopy()
-	if _, err := j.env.Field.Set(&started.Spec, placements); err != nil {
+	if _, err := j.deps.Field.Set(&started.Spec, placements); err != nil {
 		return err
 	}
 	if err := placeChildJobs(ctx, j, started); err != nil {
@@ -233,7 +233,7 @@ func (j *job) RestorePodSetsInfo(context.Context, []kueuelib.PodSetInfo) bool { 
 func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo, reason jobframework.StopReason, _ string) (bool, error) {
 	stopped := !j.IsSuspended()
 	if stopped && reason != jobframework.StopReasonWorkloadDeleted {
-		admitted, err := stillAdmitted(ctx, j.env.live, &j.TrainJob)
+		admitted, err := stillAdmitted(ctx, j.deps.live, &j.TrainJob)
 		if err != nil {
 			return false, err
 		}
@@ -256,7 +256,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo
 		return stopped, keepsQuota(j, reason)
 	}
 	if err := gate(ctx, j, c); podsets.WithoutNames(err) {
-		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
+		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
 	} else if err != nil {
 		return stopped, err
 	}
@@ -276,7 +276,7 @@ func letQuotaGo(ctx context.Context, j *job) {
 	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", release.why)
 	j.record.start.quotaGoes(release.workload)
 	if release.deleted {
-		j.env.leaves(release.workload)
+		j.deps.leaves(release.workload)
 	}
 }
 
@@ -302,7 +302,7 @@ func suspendNow(ctx context.Context, j *job, c client.Client) error {
 	j.stopping = true
 	if err == nil && !pods.may {
 		// Whoever resumed it: no JobSet runs yet, and Trainer may be about to have it run.
-		j.env.expectations.ExpectResume(&j.TrainJob)
+		j.deps.expectations.ExpectResume(&j.TrainJob)
 		err := suspend(ctx, j, c, true)
 		// Refused: Trainer's view of the JobSet is ahead of ours, and it runs.
 		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !podsets.WithoutNames(err) {
@@ -318,7 +318,7 @@ func suspend(ctx context.Context, j *job, c client.Client, gate bool) error {
 	spec := j.TrainJob.DeepCopy().Spec
 	if gate && !j.unmanaged {
 		var err error
-		if spec, _, err = j.env.Gated(ctx, &j.TrainJob); err != nil {
+		if spec, _, err = j.deps.Gated(ctx, &j.TrainJob); err != nil {
 			return err
 		}
 	}
@@ -340,7 +340,7 @@ func gate(ctx context.Context, j *job, c client.Client) error {
 	if j.unmanaged {
 		return nil
 	}
-	spec, changed, err := j.env.Gated(ctx, &j.TrainJob)
+	spec, changed, err := j.deps.Gated(ctx, &j.TrainJob)
 	if err != nil || !changed {
 		return err
 	}
@@ -388,7 +388,7 @@ func resumed(js *jobsetapi.JobSet, job *trainjob.TrainJob) bool {
 // looks like is rendered.
 func runs(ctx context.Context, j *job) (*jobsetapi.JobSet, error) {
 	if j.ManagedExternally() {
-		return j.env.Render(ctx, &j.TrainJob)
+		return j.deps.Render(ctx, &j.TrainJob)
 	}
 	return j.jobSet(), nil
 }
@@ -419,7 +419,7 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 // that was deleted before it had, and the policies let nobody delete it afterwards.
 func lastingSuccesses(ctx context.Context, j *job, js *jobsetapi.JobSet) ([]trainer.JobStatus, error) {
 	var jobs batchv1.JobList
-	err := j.env.live.List(ctx, &jobs, client.InNamespace(js.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name})
+	err := j.deps.live.List(ctx, &jobs, client.InNamespace(js.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing the Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}

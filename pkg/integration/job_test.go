@@ -40,12 +40,12 @@ func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r, recorder := newReconciler(t)
-			r.env.Field = patch.Of(trainjob.Trainer21)
-			j := &job{env: r.env}
+			r.deps.Field = patch.Of(trainjob.Trainer21)
+			j := &job{deps: r.deps}
 			expect.NoError(t, json.Unmarshal([]byte(inttest.Manifest(inttest.Queued, tc.spec)), &j.TrainJob))
 			j.Namespace = "ns"
 			j.Suspend()
-			podSets, err := j.PodSets(t.Context(), r.env.client)
+			podSets, err := j.PodSets(t.Context(), r.deps.client)
 			expect.That(t, err != nil, "PodSets returned %v", podSets)
 			wantTold(t, eventsSoFar(recorder, jobevents.ReasonNotDescribed), tc.want)
 		})
@@ -59,7 +59,7 @@ func TestPodSetsTellsAgainWhatWasMended(t *testing.T) {
 	for _, runtime := range []string{"none", "none", "torch", "none"} {
 		j := jobOf(t, r, stored)
 		j.Spec.RuntimeRef.Name = runtime
-		_, err := j.PodSets(t.Context(), r.env.client)
+		_, err := j.PodSets(t.Context(), r.deps.client)
 		expect.Need(t, (err == nil) == (runtime == "torch"), "PodSets with runtime %s: %v", runtime, err)
 	}
 	expect.Same(t, "Unexpected number of events", 2, len(recorder.Events))
@@ -88,14 +88,14 @@ func TestStopNeedsNoRuntime(t *testing.T) {
 			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node"}}
 			r, recorder := newReconciler(t, stored, snapshotFor(stored, tc.snapshot))
 			if tc.jobSet {
-				expect.NoError(t, r.env.client.Create(t.Context(), js))
+				expect.NoError(t, r.deps.client.Create(t.Context(), js))
 			}
 			for range 2 {
-				expect.Must(jobOf(t, r, storedJob(t, r)).Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
+				expect.Must(jobOf(t, r, storedJob(t, r)).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
 			}
 			stored = storedJob(t, r)
-			expect.That(t, stored.Suspended() && r.env.Field.HoldsGate(&stored.Spec) == tc.wantGate,
-				"suspended: %t, at the gate: %t, want %t", stored.Suspended(), r.env.Field.HoldsGate(&stored.Spec), tc.wantGate)
+			expect.That(t, stored.Suspended() && r.deps.Field.HoldsGate(&stored.Spec) == tc.wantGate,
+				"suspended: %t, at the gate: %t, want %t", stored.Suspended(), r.deps.Field.HoldsGate(&stored.Spec), tc.wantGate)
 			told := eventsSoFar(recorder, "Warning "+jobevents.ReasonNotDescribed)
 			expect.That(t, (len(told) == 1 && strings.Contains(told[0], "job-runtime-snapshot")) == tc.wantTold,
 				"The user is told %q, want: %t", told, tc.wantTold)
@@ -173,7 +173,7 @@ func TestEnsureHeld(t *testing.T) {
 			kit.With(wl, tc.workload)
 			c := inttest.Fake(wl).Build()
 			view := state.View{Workloads: []kueue.Workload{*theWorkload(t, c)}}
-			changed := expect.Must(holdWorkload(t.Context(), &job{env: &environment{client: c}, observed: observed{TrainJob: *trainJob, view: view}}))(t)
+			changed := expect.Must(holdWorkload(t.Context(), &job{deps: &dependencies{client: c}, observed: observed{TrainJob: *trainJob, view: view}}))(t)
 			inttest.Reload(t, c, wl)
 			expect.Same(t, "It was changed", tc.want, changed)
 			expect.Same(t, "The Workload has our finalizer", tc.wantOurs, controllerutil.ContainsFinalizer(wl, remainder.Finalizer))

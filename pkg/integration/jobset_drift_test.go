@@ -83,20 +83,20 @@ func TestCorrectDrift(t *testing.T) {
 				// Suspended with the JobSet, it has no pods by now.
 				child := doneJob(js)
 				child.Spec.Suspend = new(true)
-				expect.NoError(t, r.env.client.Create(t.Context(), child))
+				expect.NoError(t, r.deps.client.Create(t.Context(), child))
 			}
 			if len(stored.Finalizers) > 0 {
-				expect.NoError(t, r.env.client.Delete(t.Context(), stored))
-				inttest.Reload(t, r.env.client, stored)
+				expect.NoError(t, r.deps.client.Delete(t.Context(), stored))
+				inttest.Reload(t, r.deps.client, stored)
 			}
 			if tc.stale {
 				stored.ResourceVersion = "0"
 			}
-			r.env.Describer = r.env.For(cmp.Or(tc.served, trainjob.Trainer22))
+			r.deps.Describer = r.deps.For(cmp.Or(tc.served, trainjob.Trainer22))
 			got := correctDrift(t.Context(), jobOf(t, r, stored))
 			expect.NoError(t, got.err)
 			expect.Same(t, "correctDrift waits", tc.wantWait, got.again > 0)
-			expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, r.env.client, js))
+			expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, r.deps.client, js))
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
 		})
 	}
@@ -133,7 +133,7 @@ func TestJobsThatJobSetLeavesRunningAreSuspended(t *testing.T) {
 			got := correctDrift(t.Context(), jobOf(t, r, stored))
 			expect.NoError(t, got.err)
 			expect.Same(t, "It looks again", tc.since == 0 || tc.stale, got.again > 0)
-			inttest.Reload(t, r.env.client, child)
+			inttest.Reload(t, r.deps.client, child)
 			expect.Same(t, "The Job is suspended", tc.want, ptr.Deref(child.Spec.Suspend, false))
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
 		})
@@ -156,11 +156,11 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: tc.admitted}}
 			r, recorder := newReconciler(t, stored, js, wl)
-			r.env.Describer = r.env.For(trainjob.Trainer22)
-			expect.NoError(t, r.env.Remember(t.Context(), stored, []kueue.PodSet{{Name: "node", Count: 1}}))
+			r.deps.Describer = r.deps.For(trainjob.Trainer22)
+			expect.NoError(t, r.deps.Remember(t.Context(), stored, []kueue.PodSet{{Name: "node", Count: 1}}))
 			j := jobOf(t, r, stored)
 			expect.NoError(t, restart(t.Context(), j, js))
-			got := jobSetState(t, r.env.client, js)
+			got := jobSetState(t, r.deps.client, js)
 			expect.That(t, got == tc.wantJobSet && j.IsSuspended() == tc.wantSuspended,
 				"The JobSet is %s, the job suspended: %t; want %s, %t", got, j.IsSuspended(), tc.wantJobSet, tc.wantSuspended)
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantEvent)
@@ -185,12 +185,12 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 2}}
 			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			r, recorder := newReconciler(t, js, wl)
-			r.env.startTimeout = time.Minute
+			r.deps.startTimeout = time.Minute
 			j := jobOf(t, r, stored)
 			j.decision.excess = "replicated job node has 2 pods instead of 1"
 			expect.NoError(t, renewExceeding(t.Context(), j))
-			expect.Same(t, "The JobSet is kept", tc.wantJobSet, inttest.Exists(t, r.env.client, js))
-			expect.Same(t, "The quota is kept", tc.wantQuota, inttest.Exists(t, r.env.client, wl))
+			expect.Same(t, "The JobSet is kept", tc.wantJobSet, inttest.Exists(t, r.deps.client, js))
+			expect.Same(t, "The quota is kept", tc.wantQuota, inttest.Exists(t, r.deps.client, wl))
 			wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
 		})
 	}
@@ -218,10 +218,10 @@ func TestAwaitReading(t *testing.T) {
 				js.Spec.VolumeClaimPolicies = []jobsetapi.VolumeClaimPolicy{{}}
 			}
 			r, recorder := newReconciler(t, stored, js)
-			r.env.expectations, r.env.trainer = testenv.LedSince(tc.written), testenv.Served(t, trainjob.Trainer22)
-			env := expect.Must(r.env.now())(t)
-			expect.NoError(t, awaitRollout(t.Context(), jobOf(t, &reconciler{env: env}, stored)))
-			expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, env.client, js))
+			r.deps.expectations, r.deps.trainer = testenv.LedSince(tc.written), testenv.Served(t, trainjob.Trainer22)
+			deps := expect.Must(r.deps.now())(t)
+			expect.NoError(t, awaitRollout(t.Context(), jobOf(t, &reconciler{deps: deps}, stored)))
+			expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, deps.client, js))
 			var got []string
 			for _, event := range eventsSoFar(recorder, "") {
 				got = append(got, strings.Fields(event)[1])

@@ -120,11 +120,11 @@ func newLife(t *testing.T) *life {
 			return c.SubResource(sub).Patch(ctx, obj, p, opts...)
 		},
 	})
-	env := r.env
-	env.Describer.Runtimes, env.Describer.Cached = trainjob.NewRuntimes(c, c), c
-	env.Defaults, env.live = podsets.FixedDefaults(servedDefaults(t)), inttest.PodsByPhase(c)
-	env.client = jobclient.New(recorded, env.live, env.trainer, env.expectations, env.backoff, env.metrics)
-	spec, _, err := env.Gated(t.Context(), job)
+	deps := r.deps
+	deps.Describer.Runtimes, deps.Describer.Cached = trainjob.NewRuntimes(c, c), c
+	deps.Defaults, deps.live = podsets.FixedDefaults(servedDefaults(t)), inttest.PodsByPhase(c)
+	deps.client = jobclient.New(recorded, deps.live, deps.trainer, deps.expectations, deps.backoff, deps.metrics)
+	spec, _, err := deps.Gated(t.Context(), job)
 	expect.NoError(t, err)
 	job.Spec = spec
 	expect.NoError(t, c.Create(t.Context(), job))
@@ -210,7 +210,7 @@ func (l *life) makeJobSet() (*jobsetapi.JobSet, *batchv1.Job) {
 	l.t.Helper()
 	var job trainjob.TrainJob
 	expect.NoError(l.t, l.Get(l.t.Context(), l.key, &job))
-	js := expect.Must(l.r.env.Render(l.t.Context(), &job))(l.t)
+	js := expect.Must(l.r.deps.Render(l.t.Context(), &job))(l.t)
 	js.ObjectMeta = inttest.JobSetOf(&job, true).ObjectMeta
 	js.Spec.Suspend = ptr.To(true)
 	expect.NoError(l.t, l.Create(l.t.Context(), js))

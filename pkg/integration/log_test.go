@@ -49,10 +49,10 @@ func (l *logged) look(t *testing.T) []said {
 	l.out.Reset()
 	req := jobRequest
 	log := logging.ForController(logging.New(zap.WriteTo(&l.out)), "trainjob", "trainJob")(&req)
-	_, err := (&reconciler{env: l.env}).Reconcile(ctrl.LoggerInto(t.Context(), log), req)
+	_, err := (&reconciler{deps: l.deps}).Reconcile(ctrl.LoggerInto(t.Context(), log), req)
 	// The fake client has no status of Workloads to patch.
 	expect.NoError(t, client.IgnoreNotFound(err))
-	expect.That(t, !strings.Contains(l.out.String(), "s3cret"), "The job's environment is in the log:\n%s", l.out.String())
+	expect.That(t, !strings.Contains(l.out.String(), "s3cret"), "The job's dependencies is in the log:\n%s", l.out.String())
 	var lines []said
 	for line := range strings.Lines(l.out.String()) {
 		lines = append(lines, expect.FromJSON[said](t, line))
@@ -65,8 +65,8 @@ func TestDecisionsAreLogged(t *testing.T) {
 	stored, js := suspendedJob()
 	stored.Spec.Trainer = &trainer.Trainer{Env: []corev1.EnvVar{{Name: "TOKEN", Value: "s3cret"}}}
 	r, _ := newReconciler(t, stored, js)
-	r.env.Defaults, r.env.expectations = podsets.FixedDefaults(servedDefaults(t)), testenv.LedSince(time.Now().Add(-trainerSilent/2))
-	c, l := r.env.client, &logged{reconciler: r}
+	r.deps.Defaults, r.deps.expectations = podsets.FixedDefaults(servedDefaults(t)), testenv.LedSince(time.Now().Add(-trainerSilent/2))
+	c, l := r.deps.client, &logged{reconciler: r}
 	// Trainer and JobSet follow the TrainJob.
 	follow := func(suspend bool) {
 		js.Spec.Suspend = &suspend
@@ -113,7 +113,7 @@ func TestStandingAsideIsLogged(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored)
 	l := &logged{reconciler: r}
-	r.env.inTree = testenv.InTree(t, true)
+	r.deps.inTree = testenv.InTree(t, true)
 	want := []said{{Msg: "Stood aside from TrainJob for Kueue's in-tree integration", Reason: "InTreeActive", TrainJob: jobKey}}
 	expect.Same(t, "The log has", want, l.look(t))
 	again := l.look(t)

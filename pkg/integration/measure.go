@@ -64,9 +64,9 @@ func measureStart(j *job) {
 	if again || apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted) != nil {
 		kind = metrics.StartAgain
 	}
-	j.env.metrics.Started(queue, kind)
+	j.deps.metrics.Started(queue, kind)
 	if !again || !admitted.Equal(former.admitted) {
-		j.env.metrics.StartedAfter(queue, time.Since(admitted))
+		j.deps.metrics.StartedAfter(queue, time.Since(admitted))
 	}
 }
 
@@ -89,7 +89,7 @@ func measureReady(j *job, ready func() bool) {
 		}
 	case !known.ready && ready():
 		known.ready = true
-		j.env.metrics.Ready(known.queue, time.Since(known.began))
+		j.deps.metrics.Ready(known.queue, time.Since(known.began))
 	}
 }
 
@@ -111,7 +111,7 @@ func measureStop(j *job, reason string) {
 		queue = metrics.Queue{Namespace: j.Namespace}
 	}
 	known.over = !known.began.IsZero()
-	j.env.metrics.Stopped(queue, reason)
+	j.deps.metrics.Stopped(queue, reason)
 }
 
 // measureStopped records the stop of a job that is found suspended though it was not known to be: by
@@ -170,30 +170,30 @@ func gaveBack(before, after *kueue.Workload) bool {
 }
 
 // setupLedger has the manager keep account of what TrainJobs hold.
-func setupLedger(ctx context.Context, mgr ctrl.Manager, env *environment, opts Options) error {
-	facts := accountFacts{client: mgr.GetClient(), env: env, userLabel: opts.UserLabel}
-	env.ledger = ledger.New(ledger.Options{
+func setupLedger(ctx context.Context, mgr ctrl.Manager, deps *dependencies, opts Options) error {
+	facts := accountFacts{client: mgr.GetClient(), deps: deps, userLabel: opts.UserLabel}
+	deps.ledger = ledger.New(ledger.Options{
 		Namespace: opts.Namespace, Live: mgr.GetAPIReader(), Writer: mgr.GetClient(), Cached: mgr.GetClient(),
 		Facts: facts.of, Recorder: mgr.GetEventRecorder(controllerName), Log: mgr.GetLogger().WithName("ledger"), Clock: clock.RealClock{},
 	})
-	if err := env.ledger.Follow(ctx, mgr.GetCache()); err != nil {
+	if err := deps.ledger.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	env.metrics.Register(ledger.NewCollector(env.ledger, env.metrics.LocalQueues))
-	return mgr.Add(env.ledger)
+	deps.metrics.Register(ledger.NewCollector(deps.ledger, deps.metrics.LocalQueues))
+	return mgr.Add(deps.ledger)
 }
 
 // accountFacts finds in the caches what the ledger does not read off a Workload.
 type accountFacts struct {
 	client client.Reader
-	env    *environment
+	deps   *dependencies
 	// userLabel is the label of TrainJobs that says whose they are, or nothing.
 	userLabel string
 }
 
 // of returns the facts about a Workload. What cannot be read is left out: the next look has it.
 func (f accountFacts) of(ctx context.Context, wl *kueue.Workload) ledger.Facts {
-	facts := ledger.Facts{WaitsForPods: f.env.kueue.Settings().WaitForPodsReady != nil}
+	facts := ledger.Facts{WaitsForPods: f.deps.kueue.Settings().WaitForPodsReady != nil}
 	owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
 	if owner == nil {
 		return facts
@@ -216,19 +216,19 @@ func (f accountFacts) of(ctx context.Context, wl *kueue.Workload) ledger.Facts {
 }
 
 // leaves has the ledger know that no pod is left of a Workload that is about to be gone.
-func (e *environment) leaves(workload types.UID) {
+func (e *dependencies) leaves(workload types.UID) {
 	if e.ledger != nil {
 		e.ledger.Leave(workload)
 	}
 }
 
 // tellMetrics registers what is found out at each scrape.
-func tellMetrics(mgr ctrl.Manager, env *environment, scope *webhookscope.Scope) {
-	counts := &jobmetrics.Counts{Cached: mgr.GetClient(), Leads: mgr.Elected(), StuckReason: env.Recorder.StuckReason, Labels: env.metrics.QueueLabels, Managed: env.queues.ManagesNamespace}
-	env.metrics.Register(
+func tellMetrics(mgr ctrl.Manager, deps *dependencies, scope *webhookscope.Scope) {
+	counts := &jobmetrics.Counts{Cached: mgr.GetClient(), Leads: mgr.Elected(), StuckReason: deps.Recorder.StuckReason, Labels: deps.metrics.QueueLabels, Managed: deps.queues.ManagesNamespace}
+	deps.metrics.Register(
 		metrics.NewScraped(counts.Tell, counts.Metrics()...),
 		metrics.NewScraped(func(tell metrics.Tell) {
-			tellServing(tell, env)
+			tellServing(tell, deps)
 			if all, known := scope.All(); known {
 				tell(metrics.WebhooksEveryTrainJob(), metrics.OneIf(all))
 			}
@@ -236,24 +236,24 @@ func tellMetrics(mgr ctrl.Manager, env *environment, scope *webhookscope.Scope) 
 }
 
 // tellServing tells what this replica goes by.
-func tellServing(tell metrics.Tell, env *environment) {
-	if version, err := env.trainer.Served(); err == nil {
+func tellServing(tell metrics.Tell, deps *dependencies) {
+	if version, err := deps.trainer.Served(); err == nil {
 		tell(metrics.TrainerInfo(), 1, version.String())
 	}
-	holds := env.inTree.State()
+	holds := deps.inTree.State()
 	for _, state := range []string{metrics.InTreeActive, metrics.InTreeOff, metrics.InTreeUnknown} {
 		tell(metrics.InTree(), metrics.OneIf(state == holds), state)
 	}
-	tell(metrics.KueueConfigurationRead(), metrics.OneIf(env.kueue.Readable()))
-	for _, differs := range env.kueue.Differ() {
+	tell(metrics.KueueConfigurationRead(), metrics.OneIf(deps.kueue.Readable()))
+	for _, differs := range deps.kueue.Differ() {
 		tell(metrics.SettingDiffers(), 1, differs.Setting)
 	}
 }
 
 // facts says for people what tellMetrics tells.
-func facts(env *environment, scope *webhookscope.Scope) []string {
+func facts(deps *dependencies, scope *webhookscope.Scope) []string {
 	trainer, asked, kueue := "unknown", "known to the leader alone", "cannot be read; what was read last holds, or Kueue's defaults"
-	if version, err := env.trainer.Served(); err == nil {
+	if version, err := deps.trainer.Served(); err == nil {
 		trainer = version.String()
 	}
 	if all, known := scope.All(); known && all {
@@ -261,15 +261,15 @@ func facts(env *environment, scope *webhookscope.Scope) []string {
 	} else if known {
 		asked = "TrainJobs with a queue"
 	}
-	if env.kueue.Readable() {
+	if deps.kueue.Readable() {
 		kueue = "read"
 	}
-	for _, differs := range env.kueue.Differ() {
+	for _, differs := range deps.kueue.Differ() {
 		kueue += "; overridden: " + differs.Setting
 	}
 	return []string{
 		"Trainer: " + trainer,
-		"in-tree integration: " + env.inTree.State(),
+		"in-tree integration: " + deps.inTree.State(),
 		"Kueue's configuration: " + kueue,
 		"webhooks are asked about: " + asked,
 	}
@@ -333,7 +333,7 @@ func watchQueues(ctx context.Context, queues cache.Informers, handler toolscache
 }
 
 // podsReady returns the reporter of PodsReady.
-func (e *environment) podsReady() podsready.Reporter {
+func (e *dependencies) podsReady() podsready.Reporter {
 	return podsready.Reporter{Client: e.client, Kueue: e.kueue, Expectations: e.expectations, Labels: e.labels}
 }
 
@@ -342,14 +342,14 @@ func (e *environment) podsReady() podsready.Reporter {
 // Workload again, and would evict it at once for a recovery that is long over. The quota
 // follows with the next view of the Workload.
 func startReadinessOver(ctx context.Context, j *job) error {
-	if !j.env.podsReady().Wanted() {
+	if !j.deps.podsReady().Wanted() {
 		return nil
 	}
 	wl := j.holdingQuota()
 	if wl == nil {
 		return nil
 	}
-	reported, err := j.env.podsReady().Report(ctx, j.key, wl, false)
+	reported, err := j.deps.podsReady().Report(ctx, j.key, wl, false)
 	if err != nil || !reported {
 		return err
 	}
@@ -362,18 +362,18 @@ func startReadinessOver(ctx context.Context, j *job) error {
 func reportPodsReady(ctx context.Context, j *job) result {
 	// A job that is suspended, or was a moment ago, may have the counts of its last pods.
 	ready := sync.OnceValue(func() bool {
-		return j.decision.started == "" && (!j.IsSuspended() || j.ManagedExternally()) && j.PodsReady(ctx, j.env.client)
+		return j.decision.started == "" && (!j.IsSuspended() || j.ManagedExternally()) && j.PodsReady(ctx, j.deps.client)
 	})
 	measureReady(j, ready)
-	if !j.env.podsReady().Wanted() {
+	if !j.deps.podsReady().Wanted() {
 		return result{}
 	}
 	workloads := j.workloads()
-	if len(workloads) == 0 || j.env.expectations.Outdated(j.key, jobclient.VersionsOf(workloads)) {
+	if len(workloads) == 0 || j.deps.expectations.Outdated(j.key, jobclient.VersionsOf(workloads)) {
 		return result{}
 	}
 	for i := range workloads {
-		if _, err := j.env.podsReady().Report(ctx, j.key, &workloads[i], ready()); err != nil {
+		if _, err := j.deps.podsReady().Report(ctx, j.key, &workloads[i], ready()); err != nil {
 			return failed(err)
 		}
 	}
@@ -540,14 +540,14 @@ func tellNotice(ctx context.Context, j *job) result {
 	n := noticeFor(j.workloads())
 	if n.reason == jobevents.ReasonNotAdmissible {
 		var err error
-		if n.meant, err = j.env.queues.Stopped(ctx, &j.TrainJob); err != nil {
+		if n.meant, err = j.deps.queues.Stopped(ctx, &j.TrainJob); err != nil {
 			return failed(err)
 		}
 	}
 	if n.reason != "" && !n.meant {
-		j.env.Recorder.Note(j.UID, n.reason)
+		j.deps.Recorder.Note(j.UID, n.reason)
 	}
-	j.env.Recorder.WarnOfState(&j.TrainJob, jobevents.ActionQueue, n.reason, n.message)
+	j.deps.Recorder.WarnOfState(&j.TrainJob, jobevents.ActionQueue, n.reason, n.message)
 	return result{}
 }
 

@@ -42,7 +42,7 @@ func newMeasured(t *testing.T) *measured {
 	m := &measured{t: t, registry: prometheus.NewRegistry(), wl: inttest.AdmittedOf("a")}
 	m.wl.Spec.QueueName, m.wl.Status.Admission.ClusterQueue = "queue", "gpus"
 	m.r, _ = newReconciler(t)
-	m.r.env.metrics = metrics.NewRecorder(m.registry, metrics.QueueLabels{LocalQueues: true})
+	m.r.deps.metrics = metrics.NewRecorder(m.registry, metrics.QueueLabels{LocalQueues: true})
 	m.j = jobOf(t, m.r, inttest.Job("a"))
 	says(func(*kueue.Workload) {})(m)
 	return m
@@ -181,7 +181,7 @@ func TestStopsOfTheManager(t *testing.T) {
 			wl.Status.Conditions = append(wl.Status.Conditions, tc.workload...)
 			r, _ := newReconciler(t, stored, wl)
 			registry := prometheus.NewRegistry()
-			r.env.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
+			r.deps.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
 			j := jobOf(t, r, stored)
 			expect.NoError(t, tc.stop(r, j))
 			expect.That(t, j.IsSuspended(), "It is not suspended")

@@ -52,7 +52,7 @@ func releaseCopies(ctx context.Context, j *job) result {
 		} else if err := dropUncharged(ctx, j, wl); err != nil {
 			return failed(err)
 		}
-		err := j.env.client.Patch(ctx, released, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
+		err := j.deps.client.Patch(ctx, released, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
 		if client.IgnoreNotFound(err) != nil {
 			return failed(fmt.Errorf("releasing Workload %s that MultiKueue deleted: %w", client.ObjectKeyFromObject(wl), err))
 		}
@@ -64,9 +64,9 @@ func releaseCopies(ctx context.Context, j *job) result {
 // a charge it would be first in its queue for as long as its pods last, and nobody might pass it.
 func dropUncharged(ctx context.Context, j *job, wl *kueue.Workload) error {
 	rest := &kueue.Workload{}
-	err := j.env.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: remainder.NameOf(wl)}, rest)
+	err := j.deps.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: remainder.NameOf(wl)}, rest)
 	if err == nil && rest.Labels[remainder.Label] != "" && !kueuelib.HasQuotaReservation(rest) {
-		err = j.env.client.Delete(ctx, rest, client.Preconditions{UID: &rest.UID})
+		err = j.deps.client.Delete(ctx, rest, client.Preconditions{UID: &rest.UID})
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Workload %s, which is charged nothing: %w", client.ObjectKeyFromObject(rest), err)
@@ -86,7 +86,7 @@ func stopsBefore(j *job, wl *kueue.Workload) bool {
 // again, 0 where that is done or no pod is left.
 func ensureRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
 	rest := &kueue.Workload{}
-	err := j.env.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: remainder.NameOf(wl)}, rest)
+	err := j.deps.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: remainder.NameOf(wl)}, rest)
 	if apierrors.IsNotFound(err) {
 		return makeRemainder(ctx, j, wl)
 	}
@@ -119,7 +119,7 @@ func makeRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Durati
 		return awaitLastPod(ctx, j, wl)
 	}
 	var others kueue.WorkloadList
-	if err := j.env.client.List(ctx, &others, client.InNamespace(j.key.Namespace), client.MatchingLabels{remainder.Label: j.key.Name}); err != nil {
+	if err := j.deps.client.List(ctx, &others, client.InNamespace(j.key.Namespace), client.MatchingLabels{remainder.Label: j.key.Name}); err != nil {
 		return 0, fmt.Errorf("listing the remainders of TrainJob %s: %w", j.key, err)
 	}
 	pods = remainder.Uncharged(pods, others.Items)
@@ -127,7 +127,7 @@ func makeRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Durati
 		return 0, nil
 	}
 	queue := &kueue.ClusterQueue{}
-	err = j.env.client.Get(ctx, client.ObjectKey{Name: string(wl.Status.Admission.ClusterQueue)}, queue)
+	err = j.deps.client.Get(ctx, client.ObjectKey{Name: string(wl.Status.Admission.ClusterQueue)}, queue)
 	if apierrors.IsNotFound(err) {
 		// There is no quota to be kept.
 		return 0, nil
@@ -136,7 +136,7 @@ func makeRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Durati
 		return 0, fmt.Errorf("reading ClusterQueue %s: %w", wl.Status.Admission.ClusterQueue, err)
 	}
 	rest := remainder.Of(wl, queue, j.key.Name, pods)
-	err = j.env.client.Create(ctx, rest)
+	err = j.deps.client.Create(ctx, rest)
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 		// A namespace that is deleted, or a quota for objects: then the Workload itself has to stay.
 		ctrl.LoggerFrom(ctx).V(1).Info("Could not hand the quota of pods that are left to another Workload", "remainder", klog.KObj(rest), "error", err)
@@ -164,7 +164,7 @@ func awaitLastPod(ctx context.Context, j *job, wl *kueue.Workload) (time.Duratio
 func chargeRemainder(ctx context.Context, j *job, wl, rest *kueue.Workload) error {
 	charged := rest.DeepCopy()
 	charged.Status = remainder.Charge(wl)
-	err := j.env.client.Status().Patch(ctx, charged, client.MergeFromWithOptions(rest, client.MergeFromWithOptimisticLock{}))
+	err := j.deps.client.Status().Patch(ctx, charged, client.MergeFromWithOptions(rest, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
 		return fmt.Errorf("charging Workload %s for the pods left of TrainJob %s: %w", client.ObjectKeyFromObject(rest), rest.Labels[remainder.Label], err)
 	}
@@ -188,7 +188,7 @@ const (
 )
 
 // remainders deletes the Workloads that keep the quota of pods which are left, with the last of them.
-type remainders struct{ env *environment }
+type remainders struct{ deps *dependencies }
 
 // chargedWithin is how long a remainder may be without a charge. Where the API server's clock is ahead
 // of ours, it may be so for longer. Who makes it sees to that in seconds, or makes another.
@@ -197,16 +197,16 @@ const chargedWithin = 10 * time.Second
 // Reconcile implements reconcile.Reconciler.
 func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	rest := &kueue.Workload{}
-	err := r.env.client.Get(ctx, req.NamespacedName, rest)
+	err := r.deps.client.Get(ctx, req.NamespacedName, rest)
 	if err != nil || !rest.DeletionTimestamp.IsZero() || len(remainder.Runs(rest)) == 0 {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	job := types.NamespacedName{Namespace: rest.Namespace, Name: rest.Labels[remainder.Label]}
-	view, err := state.Observe(ctx, r.env.client, job)
+	view, err := state.Observe(ctx, r.deps.client, job)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	pods, err := r.env.podsIn(view).Left(ctx, job)
+	pods, err := r.deps.podsIn(view).Left(ctx, job)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -216,7 +216,7 @@ func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: recheckIn(since)}, nil
 	}
 	// It may be charged at this moment.
-	err = r.env.client.Delete(ctx, rest, client.Preconditions{UID: &rest.UID, ResourceVersion: &rest.ResourceVersion})
+	err = r.deps.client.Delete(ctx, rest, client.Preconditions{UID: &rest.UID, ResourceVersion: &rest.ResourceVersion})
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: retrySoon}, nil
 	}
@@ -262,7 +262,7 @@ func ensureDispatched(ctx context.Context, j *job) result {
 			return askAgain(ctx, j, wl)
 		}
 	}
-	j.env.Recorder.Resolve(j.UID, jobevents.ReasonNotDispatched)
+	j.deps.Recorder.Resolve(j.UID, jobevents.ReasonNotDispatched)
 	return result{}
 }
 
@@ -279,11 +279,11 @@ func queueAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 	if wait := undispatchedAfter - time.Since(wl.CreationTimestamp.Time); wait > 0 {
 		return result{again: wait}
 	}
-	err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID})
+	err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID})
 	if client.IgnoreNotFound(err) != nil {
 		return failed(fmt.Errorf("deleting Workload %s, which was finished without a run: %w", client.ObjectKeyFromObject(wl), err))
 	}
-	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionQueue,
+	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionQueue,
 		"Workload %s was finished because a worker cluster did not find the TrainJob any more; the job queues again", wl.Name)
 	return result{}
 }
@@ -314,17 +314,17 @@ func askAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 	reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
 	last := lastAsked(wl)
 	if !last.Before(reserved) {
-		j.env.Recorder.Note(j.UID, jobevents.ReasonNotDispatched)
+		j.deps.Recorder.Note(j.UID, jobevents.ReasonNotDispatched)
 	}
 	if wait := untilAskedAgain(reserved, last); wait > 0 {
 		return result{again: wait}
 	}
 	asked := wl.DeepCopy()
 	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, askedAgainAnnotation, time.Now().UTC().Format(time.RFC3339))
-	if err := j.env.client.Patch(ctx, asked, client.MergeFrom(wl)); err != nil {
+	if err := j.deps.client.Patch(ctx, asked, client.MergeFrom(wl)); err != nil {
 		return failed(fmt.Errorf("having Kueue look again at Workload %s: %w", client.ObjectKeyFromObject(wl), err))
 	}
-	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDispatched, jobevents.ActionStart, errors.New(
+	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDispatched, jobevents.ActionStart, errors.New(
 		"the job has quota, and Kueue has asked no worker cluster for it; see that one is connected: kubectl get multikueueclusters"))
 	return result{again: undispatchedAfter}
 }

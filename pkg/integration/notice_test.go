@@ -160,8 +160,8 @@ func TestNoticeIsToldOncePerChange(t *testing.T) {
 	r, recorder := newReconciler(t, stored)
 	stopped, missing := notice{reason: "NotAdmissible", message: "stopped"}, notice{reason: "NotAdmissible", message: "missing"}
 	for _, n := range []notice{stopped, stopped, {}, stopped, missing, missing} {
-		r.env.Recorder.WarnOfState(stored, jobevents.ActionQueue, n.reason, n.message)
-		r.env.Recorder.Eventf(stored, nil, "Normal", "Else", "Else", "something else")
+		r.deps.Recorder.WarnOfState(stored, jobevents.ActionQueue, n.reason, n.message)
+		r.deps.Recorder.Eventf(stored, nil, "Normal", "Else", "Else", "something else")
 	}
 	want := []string{"Warning NotAdmissible stopped", "Warning NotAdmissible stopped", "Warning NotAdmissible missing"}
 	expect.Same(t, "Unexpected events", want, eventsSoFar(recorder, "Warning"))
@@ -196,8 +196,8 @@ func TestTroubleOfNotices(t *testing.T) {
 			cq.Spec.StopPolicy = &tc.policy
 			r, recorder := newReconciler(t, inttest.WorkloadOf(stored, tc.says), kit.LocalQueue("ns", "q", "cq"), cq)
 			expect.NoError(t, tellNotice(t.Context(), jobOf(t, r, stored)).err)
-			r.env.Recorder.EndLook(stored.UID)
-			expect.Same(t, "Unexpected trouble", tc.want, r.env.Recorder.StuckReason(stored.UID))
+			r.deps.Recorder.EndLook(stored.UID)
+			expect.Same(t, "Unexpected trouble", tc.want, r.deps.Recorder.StuckReason(stored.UID))
 			expect.Same(t, "It is told", name != "nothing", len(recorder.Events) > 0)
 		})
 	}

@@ -44,7 +44,7 @@ type observed struct {
 
 // observe reads from the caches what a reconcile of a TrainJob goes by, jobframework included: nothing of it is read
 // again. It returns errOldView where a newer version of a Workload is known to exist.
-func (e *environment) observe(ctx context.Context, key types.NamespacedName) (*job, error) {
+func (e *dependencies) observe(ctx context.Context, key types.NamespacedName) (*job, error) {
 	view, err := state.Observe(ctx, e.client, key)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (e *environment) observe(ctx context.Context, key types.NamespacedName) (*j
 	if e.expectations.Outdated(key, jobclient.VersionsOf(view.Workloads)) {
 		return nil, errOldView
 	}
-	j := &job{env: e, observed: observed{key: key, view: view}}
+	j := &job{deps: e, observed: observed{key: key, view: view}}
 	// The client asks the API server before it calls a TrainJob missing. Without a Workload, nothing hangs on that.
 	var reader client.Reader = e.client
 	if len(view.Workloads) == 0 {
@@ -78,12 +78,12 @@ func observeNamespace(ctx context.Context, j *job) result {
 	if j.UID == "" {
 		return result{}
 	}
-	managed, err := j.env.queues.ManagesNamespace(ctx, j.Namespace)
+	managed, err := j.deps.queues.ManagesNamespace(ctx, j.Namespace)
 	if err != nil {
 		return failed(client.IgnoreNotFound(err))
 	}
 	if j.unmanaged = !managed; managed {
-		j.manages, err = j.env.queues.Queued(ctx, &j.TrainJob)
+		j.manages, err = j.deps.queues.Queued(ctx, &j.TrainJob)
 	}
 	return failed(client.IgnoreNotFound(err))
 }
@@ -101,10 +101,10 @@ func (o *observed) jobSet() *jobsetapi.JobSet { return o.view.JobSetOf(&o.TrainJ
 func (o *observed) childJobs() []batchv1.Job { return o.view.ChildJobsOf(&o.TrainJob) }
 
 // pods returns what answers whether there are pods of the job.
-func (j *job) pods() podtracking.Pods { return j.env.podsIn(j.view) }
+func (j *job) pods() podtracking.Pods { return j.deps.podsIn(j.view) }
 
 // podsIn returns what answers whether there are pods of TrainJobs, by a view of these.
-func (e *environment) podsIn(view state.View) podtracking.Pods {
+func (e *dependencies) podsIn(view state.View) podtracking.Pods {
 	return podtracking.Pods{View: view, Live: e.live, Expectations: e.expectations, Field: e.Field}
 }
 
@@ -120,7 +120,7 @@ func loggerOf(ctx context.Context, j *job) context.Context {
 		}
 		log = log.WithValues("workload", klog.KObj(last))
 	}
-	j.env.Recorder = j.env.Recorder.LoggingTo(log)
+	j.deps.Recorder = j.deps.Recorder.LoggingTo(log)
 	return ctrl.LoggerInto(ctx, log)
 }
 
@@ -284,7 +284,7 @@ func (r run) underWay() bool { return !r.began.IsZero() && !r.over }
 
 // forget drops all that is remembered of a TrainJob by its UID. Whatever is asked of one
 // that is only over, not gone, is found out again.
-func (e *environment) forget(uid types.UID) {
+func (e *dependencies) forget(uid types.UID) {
 	e.Runtimes.Forget(uid)
 	e.Remembered.Forget(uid)
 	e.Recorder.Forget(uid)

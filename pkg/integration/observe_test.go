@@ -25,9 +25,9 @@ import (
 func TestJobframeworkHasWhatWasObserved(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored, inttest.WorkloadOf(stored, func(wl *kueue.Workload) { wl.Annotations = map[string]string{"example.com/note": "as observed"} }))
-	j := expect.Must(r.env.observe(t.Context(), jobKey))(t)
-	changeWorkload(t, r.env.client, func(wl *kueue.Workload) { wl.Annotations["example.com/note"] = "newer" })
-	client := frozen{r.env.client, j}
+	j := expect.Must(r.deps.observe(t.Context(), jobKey))(t)
+	changeWorkload(t, r.deps.client, func(wl *kueue.Workload) { wl.Annotations["example.com/note"] = "newer" })
+	client := frozen{r.deps.client, j}
 
 	for range 2 {
 		var list kueue.WorkloadList
@@ -45,9 +45,9 @@ func TestJobframeworkHasWhatWasObserved(t *testing.T) {
 func TestJobThatWasGoneIsNotFound(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, _ := newReconciler(t)
-	j := expect.Must(r.env.observe(t.Context(), jobKey))(t)
-	expect.NoError(t, r.env.client.Create(t.Context(), stored))
-	err := frozen{r.env.client, j}.Get(t.Context(), jobKey, j.Object())
+	j := expect.Must(r.deps.observe(t.Context(), jobKey))(t)
+	expect.NoError(t, r.deps.client.Create(t.Context(), stored))
+	err := frozen{r.deps.client, j}.Get(t.Context(), jobKey, j.Object())
 	expect.That(t, apierrors.IsNotFound(err) && j.UID == "", "Get returns %v and UID %q, want not found", err, j.UID)
 }
 
@@ -57,14 +57,14 @@ var inNamespace = client.InNamespace(jobKey.Namespace)
 func TestJobframeworkHasThePrebuiltWorkloadAsObserved(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored, inttest.WorkloadOf(stored))
-	j := expect.Must(r.env.observe(t.Context(), jobKey))(t)
-	wl := theWorkload(t, r.env.client)
-	changeWorkload(t, r.env.client, evicted)
+	j := expect.Must(r.deps.observe(t.Context(), jobKey))(t)
+	wl := theWorkload(t, r.deps.client)
+	changeWorkload(t, r.deps.client, evicted)
 	other := inttest.WorkloadOf(inttest.Job("other"))
 	other.Namespace = jobKey.Namespace
-	expect.NoError(t, r.env.client.Create(t.Context(), other))
+	expect.NoError(t, r.deps.client.Create(t.Context(), other))
 
-	client := frozen{r.env.client, j}
+	client := frozen{r.deps.client, j}
 	inttest.Reload(t, client, wl)
 	expect.That(t, !kueuelib.IsEvicted(wl), "jobframework sees an eviction that the reconcile did not")
 	inttest.Reload(t, client, other)
@@ -74,15 +74,15 @@ func TestJobframeworkHasThePrebuiltWorkloadAsObserved(t *testing.T) {
 func TestWorkloadIsHeldBeforeItsJobStarts(t *testing.T) {
 	stored, js := suspendedJob()
 	r, _ := newReconciler(t, stored, js)
-	r.env.Defaults = podsets.FixedDefaults(servedDefaults(t))
+	r.deps.Defaults = podsets.FixedDefaults(servedDefaults(t))
 	reconcileOnce(t, r)
-	changeWorkload(t, r.env.client, func(wl *kueue.Workload) {
+	changeWorkload(t, r.deps.client, func(wl *kueue.Workload) {
 		giveQuota(wl)
 		wl.Labels, wl.Finalizers = map[string]string{kueue.MultiKueueOriginLabel: "manager"}, []string{kueue.ResourceInUseFinalizerName}
 	})
 	_, job := reconcileOnce(t, r)
-	expect.That(t, job.Suspended() && controllerutil.ContainsFinalizer(theWorkload(t, r.env.client), remainder.Finalizer),
-		"The first look starts the job: %t; finalizers %v", !job.Suspended(), theWorkload(t, r.env.client).Finalizers)
+	expect.That(t, job.Suspended() && controllerutil.ContainsFinalizer(theWorkload(t, r.deps.client), remainder.Finalizer),
+		"The first look starts the job: %t; finalizers %v", !job.Suspended(), theWorkload(t, r.deps.client).Finalizers)
 	_, job = reconcileOnce(t, r)
 	expect.That(t, !job.Suspended(), "The next look does not start the job")
 }
@@ -110,7 +110,7 @@ func TestMissingJobIsAskedForWhereItMatters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newReconciler(t, workloads...)
 			asked := 0
-			r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+			r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 					if _, is := obj.(*trainjob.TrainJob); is {
 						asked++
@@ -118,7 +118,7 @@ func TestMissingJobIsAskedForWhereItMatters(t *testing.T) {
 					return c.Get(ctx, key, obj, opts...)
 				},
 			})
-			j := expect.Must(r.env.observe(t.Context(), client.ObjectKeyFromObject(inttest.Job("uid"))))(t)
+			j := expect.Must(r.deps.observe(t.Context(), client.ObjectKeyFromObject(inttest.Job("uid"))))(t)
 			expect.Same(t, "It is there", false, j.UID != "")
 			expect.Same(t, "Number of requests", len(workloads), asked)
 		})

@@ -31,7 +31,7 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 	inttest.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted)(wl)
 	r, _ := newReconciler(t, stored, js, wl)
 	var written []string
-	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+	r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
 		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
 			for _, condition := range obj.(*kueue.Workload).Status.Conditions {
 				if condition.Status == metav1.ConditionFalse {
@@ -41,7 +41,7 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 			return nil
 		},
 	})
-	r.env.kueue = testenv.Kueue(testenv.WaitsForPods)
+	r.deps.kueue = testenv.Kueue(testenv.WaitsForPods)
 
 	for range 2 {
 		// The second one has the same view as the first.
@@ -50,7 +50,7 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 	expect.Same(t, "Unexpected writes", []string{kueue.WorkloadPodsReady}, written)
 	written = nil
 	inttest.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForStart)(wl)
-	expect.NoError(t, r.env.client.Update(t.Context(), wl))
+	expect.NoError(t, r.deps.client.Update(t.Context(), wl))
 	reconcileOnce(t, r)
 	expect.That(t, slices.Contains(written, kueue.WorkloadQuotaReserved),
 		"The next view of the Workload has %v written, want its quota to be given back", written)
@@ -63,13 +63,13 @@ func TestPodsReadyIsWrittenOnceByAnOldView(t *testing.T) {
 	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 	r, _ := newReconciler(t, stored, js, wl)
 	written := 0
-	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+	r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
 		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 			written++
 			return nil
 		},
 	})
-	r.env.kueue = testenv.Kueue(testenv.WaitsForPods)
+	r.deps.kueue = testenv.Kueue(testenv.WaitsForPods)
 	for range 2 {
 		expect.NoError(t, reportPodsReady(t.Context(), jobOf(t, r, stored)).err)
 	}

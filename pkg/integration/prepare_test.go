@@ -78,14 +78,14 @@ func TestNotYet(t *testing.T) {
 			r, recorder := newReconciler(t, tc.objects...)
 			j := jobOf(t, r, trainJob.DeepCopy())
 			if tc.waited != nil {
-				*r.env.records.of(j.key, tc.waited.uid) = *tc.waited
+				*r.deps.records.of(j.key, tc.waited.uid) = *tc.waited
 				j = jobOf(t, r, trainJob.DeepCopy())
 			}
 			if tc.managedBy != "" {
 				j.Spec.ManagedBy = &tc.managedBy
 			}
 			if tc.queued {
-				r.env.expectations.Queued(j.key, j.UID)
+				r.deps.expectations.Queued(j.key, j.UID)
 			}
 			got := notYet(t.Context(), j)
 			expect.Same(t, "The user is told", tc.wantTold, len(recorder.Events) > 0)
@@ -119,12 +119,12 @@ func TestWaitForJobSet(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stored, _ := suspendedJob()
 				r, recorder := newReconciler(t, stored)
-				r.env.waitForJobSet = tc.wait
+				r.deps.waitForJobSet = tc.wait
 				if tc.refused {
-					expect.NoError(t, r.env.client.Create(t.Context(), refusalOf(stored.UID, 0)))
+					expect.NoError(t, r.deps.client.Create(t.Context(), refusalOf(stored.UID, 0)))
 				}
 				if tc.asked {
-					_, _, err := r.env.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{})
+					_, _, err := r.deps.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{})
 					expect.NoError(t, err)
 					time.Sleep(time.Millisecond)
 				}
@@ -170,7 +170,7 @@ func TestJobWithoutTheNameOfItsChildJobDoesNotQueue(t *testing.T) {
 				child.OwnerReferences = nil
 			}
 			if tc.there {
-				expect.NoError(t, r.env.client.Create(t.Context(), child))
+				expect.NoError(t, r.deps.client.Create(t.Context(), child))
 			}
 			if tc.finalizer != "" {
 				js.Finalizers = []string{tc.finalizer}

@@ -37,12 +37,12 @@ func notYet(ctx context.Context, j *job) result {
 		// jobframework would still see it.
 		return result{done: true, unqueued: true, again: retrySoon, err: err}
 	}
-	if held := j.record.start.heldBack(&j.TrainJob, j.env.Field); held > 0 {
+	if held := j.record.start.heldBack(&j.TrainJob, j.deps.Field); held > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Held TrainJob back from its queue", "reason", jobevents.ReasonCannotStart, "retryAfter", held)
-		j.env.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
+		j.deps.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
 		return unqueued(held)
 	}
-	if since, queued := j.env.expectations.QueuedSince(&j.TrainJob); queued && since < retrySlowly {
+	if since, queued := j.deps.expectations.QueuedSince(&j.TrainJob); queued && since < retrySlowly {
 		// The cache has not heard of the Workload that we made; its event comes.
 		return unqueued(retrySlowly - since)
 	}
@@ -59,8 +59,8 @@ func releaseFormer(ctx context.Context, j *job) (released bool, err error) {
 		if owner == nil || owner.UID == j.UID || all[i].DeletionTimestamp.IsZero() {
 			continue
 		}
-		j.env.leaves(all[i].UID)
-		if err := kueuelib.RemoveFinalizer(ctx, j.env.client, all[i].DeepCopy()); client.IgnoreNotFound(err) != nil {
+		j.deps.leaves(all[i].UID)
+		if err := kueuelib.RemoveFinalizer(ctx, j.deps.client, all[i].DeepCopy()); client.IgnoreNotFound(err) != nil {
 			return true, fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
 		}
 		released = true
@@ -83,7 +83,7 @@ func awaitChildJobs(ctx context.Context, j *job) result {
 	if js != nil && state.ChildJobsMade(js, jobs) {
 		return awaitUsable(ctx, j, js, jobs)
 	}
-	if patience := j.record.waiting.patience(j.env.waitForJobSet, js != nil); patience > 0 {
+	if patience := j.record.waiting.patience(j.deps.waitForJobSet, js != nil); patience > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Waited for what is made of TrainJob before it queues", "jobSetMade", js != nil, "retryAfter", patience)
 		return unqueued(patience)
 	}
@@ -95,10 +95,10 @@ func awaitChildJobs(ctx context.Context, j *job) result {
 
 // tellUnprepared says that a job queues although Trainer has not looked at it.
 func tellUnprepared(j *job) {
-	if w := &j.record.waiting; j.manages && !w.over && j.env.waitForJobSet > 0 {
+	if w := &j.record.waiting; j.manages && !w.over && j.deps.waitForJobSet > 0 {
 		w.over = true
-		j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonUnprepared, jobevents.ActionDescribe,
-			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, j.env.waitForJobSet)
+		j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonUnprepared, jobevents.ActionDescribe,
+			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, j.deps.waitForJobSet)
 	}
 }
 
@@ -139,17 +139,17 @@ func awaitJobSet(ctx context.Context, j *job) result {
 	wait, refused := j.record.start.unmade.wait(j.Generation)
 	if wait > 0 {
 		if refused {
-			j.env.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
+			j.deps.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
 		}
 		return result{done: refused, unqueued: refused, again: wait}
 	}
-	refusal, again, err := j.env.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, awaitedUntil(j))
+	refusal, again, err := j.deps.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, awaitedUntil(j))
 	if err != nil {
 		return result{err: err}
 	}
 	if again > 0 {
 		if refused {
-			j.env.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
+			j.deps.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
 		}
 		return unqueued(again)
 	}
@@ -158,7 +158,7 @@ func awaitJobSet(ctx context.Context, j *job) result {
 		tellUnprepared(j)
 		return result{}
 	}
-	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf(
+	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf(
 		"does not queue, because Trainer could not make JobSet %s: %s", j.Name, refusal))
 	return unqueued(wait)
 }
@@ -182,7 +182,7 @@ func awaitUsable(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batch
 	if err != nil || why == "" {
 		return result{err: err}
 	}
-	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf("does not queue, because %s", why))
+	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf("does not queue, because %s", why))
 	return unqueued(firstUnmade)
 }
 
@@ -202,7 +202,7 @@ func nameTaken(ctx context.Context, j *job, js *jobsetapi.JobSet, made []batchv1
 		}
 		key := client.ObjectKey{Namespace: js.Namespace, Name: name}
 		var child batchv1.Job
-		if err := j.env.live.Get(ctx, key, &child); err != nil {
+		if err := j.deps.live.Get(ctx, key, &child); err != nil {
 			if client.IgnoreNotFound(err) != nil {
 				return "", fmt.Errorf("reading Job %s: %w", key, err)
 			}
@@ -217,10 +217,10 @@ func nameTaken(ctx context.Context, j *job, js *jobsetapi.JobSet, made []batchv1
 
 // awaitedUntil returns until when the job waited for its JobSet; zero where none waits.
 func awaitedUntil(j *job) time.Time {
-	if j.env.waitForJobSet == 0 {
+	if j.deps.waitForJobSet == 0 {
 		return time.Time{}
 	}
-	return j.record.waiting.since().Add(j.env.waitForJobSet)
+	return j.record.waiting.since().Add(j.deps.waitForJobSet)
 }
 
 // wait returns the time to the next look for a refusal, and whether the last look found
@@ -253,16 +253,16 @@ func takeOverlooked(ctx context.Context, j *job) result {
 		return failed(err)
 	}
 	defaulted := j.TrainJob.DeepCopy()
-	err = jobframework.ApplyDefaultLocalQueueWithManagedJobsNamespaceSelector(ctx, j.env.client, defaulted,
-		j.env.queues.HasDefault(ctx), j.env.kueue.Settings().NamespaceSelector())
+	err = jobframework.ApplyDefaultLocalQueueWithManagedJobsNamespaceSelector(ctx, j.deps.client, defaulted,
+		j.deps.queues.HasDefault(ctx), j.deps.kueue.Settings().NamespaceSelector())
 	queue := string(jobframework.QueueNameForObject(defaulted))
 	if err != nil || queue == "" {
 		return failed(err)
 	}
-	if err := jobclient.SetQueue(ctx, j.env.client, &j.TrainJob, queue); err != nil {
+	if err := jobclient.SetQueue(ctx, j.deps.client, &j.TrainJob, queue); err != nil {
 		return failed(err)
 	}
-	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonOverlooked, jobevents.ActionQueue,
+	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonOverlooked, jobevents.ActionQueue,
 		"Put into LocalQueue %s, which was there when the TrainJob was made without a queue", queue)
 	return done(nil)
 }
@@ -275,15 +275,15 @@ func isOverlooked(ctx context.Context, j *job) (bool, error) {
 	}
 	var queue kueue.LocalQueue
 	key := client.ObjectKey{Namespace: j.Namespace, Name: string(kueueconstants.DefaultLocalQueueName)}
-	if err := j.env.client.Get(ctx, key, &queue); err != nil || j.CreationTimestamp.Before(&queue.CreationTimestamp) {
+	if err := j.deps.client.Get(ctx, key, &queue); err != nil || j.CreationTimestamp.Before(&queue.CreationTimestamp) {
 		return false, client.IgnoreNotFound(err)
 	}
 	var namespace corev1.Namespace
-	if err := j.env.client.Get(ctx, client.ObjectKey{Name: j.Namespace}, &namespace); err != nil {
+	if err := j.deps.client.Get(ctx, client.ObjectKey{Name: j.Namespace}, &namespace); err != nil {
 		return false, fmt.Errorf("reading namespace %s: %w", j.Namespace, err)
 	}
 	var webhooks admissionregistrationv1.MutatingWebhookConfiguration
-	if err := j.env.client.Get(ctx, client.ObjectKey{Name: j.env.webhooks.Mutating}, &webhooks); err != nil {
+	if err := j.deps.client.Get(ctx, client.ObjectKey{Name: j.deps.webhooks.Mutating}, &webhooks); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
 	included, err := webhookscope.Includes(&webhooks, &namespace, j.CreationTimestamp)
@@ -291,6 +291,6 @@ func isOverlooked(ctx context.Context, j *job) (bool, error) {
 		return false, err
 	}
 	// They may be for the namespace only since it was labelled so.
-	labelled, err := j.env.queues.LabelledAt(ctx, j.Namespace)
+	labelled, err := j.deps.queues.LabelledAt(ctx, j.Namespace)
 	return j.CreationTimestamp.After(labelled), err
 }

@@ -169,21 +169,21 @@ func some(wl *kueue.Workload) []client.Object {
 
 func TestOneGenerationForAReconcile(t *testing.T) {
 	r, _ := newReconciler(t)
-	r.env.trainer = testenv.Served(t, trainjob.Trainer21)
-	env := expect.Must(r.env.now())(t)
-	r.env.trainer.Set(t.Context(), trainjob.Trainer23, nil)
-	expect.That(t, env.Field == patch.Of(trainjob.Trainer21) && env.Runtimes.Served == trainjob.Trainer21,
-		"What began with 2.1 goes on with field %s and runtimes of %s", env.Field.Path(), env.Runtimes.Served)
+	r.deps.trainer = testenv.Served(t, trainjob.Trainer21)
+	deps := expect.Must(r.deps.now())(t)
+	r.deps.trainer.Set(t.Context(), trainjob.Trainer23, nil)
+	expect.That(t, deps.Field == patch.Of(trainjob.Trainer21) && deps.Runtimes.Served == trainjob.Trainer21,
+		"What began with 2.1 goes on with field %s and runtimes of %s", deps.Field.Path(), deps.Runtimes.Served)
 }
 
-// What works on a part of the environment goes by the view of its reconcile.
+// What works on a part of the dependencies goes by the view of its reconcile.
 func TestPartsHaveTheViewOfTheReconcile(t *testing.T) {
 	r, _ := newReconciler(t)
-	env := expect.Must(r.env.now())(t)
-	pods := env.podsIn(state.View{})
-	expect.That(t, pods.Field == env.Field && pods.Expectations == env.expectations,
-		"The environment makes %+v, want the parts of %+v", pods, env)
-	ready := env.podsReady()
-	expect.That(t, ready.Client == env.client && ready.Expectations == env.expectations && ready.Kueue == env.kueue,
-		"The environment makes %+v, want the parts of %+v", ready, env)
+	deps := expect.Must(r.deps.now())(t)
+	pods := deps.podsIn(state.View{})
+	expect.That(t, pods.Field == deps.Field && pods.Expectations == deps.expectations,
+		"The dependencies makes %+v, want the parts of %+v", pods, deps)
+	ready := deps.podsReady()
+	expect.That(t, ready.Client == deps.client && ready.Expectations == deps.expectations && ready.Kueue == deps.kueue,
+		"The dependencies makes %+v, want the parts of %+v", ready, deps)
 }

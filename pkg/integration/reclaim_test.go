@@ -50,7 +50,7 @@ func TestReclaimablePodsAreOfJobsThatStay(t *testing.T) {
 			}
 			r, _ := newReconciler(t, job, js, child, inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.Status.ReclaimablePods = tc.given }))
 			if tc.deleted {
-				expect.NoError(t, r.env.client.Delete(t.Context(), child))
+				expect.NoError(t, r.deps.client.Delete(t.Context(), child))
 			}
 			got, err := jobOf(t, r, job).ReclaimablePods(t.Context(), nil)
 			expect.NoError(t, err)

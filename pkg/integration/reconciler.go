@@ -28,24 +28,24 @@ import (
 // that a suspended TrainJob which is not admitted always holds the gate, unless it is for
 // another cluster.
 type reconciler struct {
-	// env is bound to a Trainer by each reconcile.
-	env *environment
+	// deps is bound to a Trainer by each reconcile.
+	deps *dependencies
 }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ctx = ctrl.LoggerInto(ctx, quiet(ctrl.LoggerFrom(ctx)))
-	if r.env.inTree.Unknown() {
+	if r.deps.inTree.Unknown() {
 		return r.awaitAnswer(ctx, req)
 	}
-	if r.env.inTree.Active() {
-		return r.yield(ctx, req, &r.env.inTree.NotifyOnce, jobevents.ReasonNotAlone, peers.InTreeRemedy)
+	if r.deps.inTree.Active() {
+		return r.yield(ctx, req, &r.deps.inTree.NotifyOnce, jobevents.ReasonNotAlone, peers.InTreeRemedy)
 	}
-	env, err := r.env.now()
+	deps, err := r.deps.now()
 	if err != nil {
-		return r.yield(ctx, req, &r.env.trainer.NotifyOnce, jobevents.ReasonTrainerUnknown, err.Error())
+		return r.yield(ctx, req, &r.deps.trainer.NotifyOnce, jobevents.ReasonTrainerUnknown, err.Error())
 	}
-	j, err := env.observe(ctx, req.NamespacedName)
+	j, err := deps.observe(ctx, req.NamespacedName)
 	if errors.Is(err, errOldView) {
 		// It is as urgent as it was.
 		return ctrl.Result{RequeueAfter: retrySlowly}, nil
@@ -70,7 +70,7 @@ func (j *job) reconcile(ctx context.Context) result {
 		sum.add(decide(ctx, j))
 	}
 	if j.UID == "" {
-		j.env.forgetName(j.key)
+		j.deps.forgetName(j.key)
 	}
 	always := result{}
 	for _, of := range rules[j.phase()].always {
@@ -93,7 +93,7 @@ func decide(ctx context.Context, j *job) result {
 		// jobframework has no context for it.
 		j.active(ctx)
 	}
-	decided, err := j.env.framework(j).ReconcileGenericJob(ctx, ctrl.Request{NamespacedName: j.key}, j)
+	decided, err := j.deps.framework(j).ReconcileGenericJob(ctx, ctrl.Request{NamespacedName: j.key}, j)
 	j.decision.made, j.decision.err = true, followUp(ctx, j, err)
 	sum := result{again: decided.RequeueAfter, err: j.decision.err}
 	sum.add(result{again: j.decision.again})
@@ -105,9 +105,9 @@ func decide(ctx context.Context, j *job) result {
 func (j *job) conclude(ctx context.Context, sum result) (ctrl.Result, error) {
 	out, err := j.answer(ctx, sum)
 	if j.UID != "" && !sum.stale {
-		j.env.Recorder.EndLook(j.UID)
+		j.deps.Recorder.EndLook(j.UID)
 	}
-	j.env.records.trim(j.key)
+	j.deps.records.trim(j.key)
 	return out, err
 }
 
@@ -115,24 +115,24 @@ func (j *job) conclude(ctx context.Context, sum result) (ctrl.Result, error) {
 func (j *job) answer(ctx context.Context, sum result) (ctrl.Result, error) {
 	err := sum.err
 	if wait := jobclient.BackoffOf(err); wait > 0 {
-		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonWriteInVain, jobevents.ActionWrite, err)
+		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonWriteInVain, jobevents.ActionWrite, err)
 		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
 	}
 	if apierrors.IsConflict(err) {
 		ctrl.LoggerFrom(ctx).V(2).Info("Another writer was faster", "error", err)
 		if name := jobclient.ConflictingWorkload(err); name != "" {
-			j.env.expectations.Outdate(j.key, jobclient.VersionsNamed(name, jobclient.VersionsOf(j.view.Workloads)))
+			j.deps.expectations.Outdate(j.key, jobclient.VersionsNamed(name, jobclient.VersionsOf(j.view.Workloads)))
 		}
 		// Whatever Kueue decided is not done yet: it stays as urgent as it is.
 		return ctrl.Result{RequeueAfter: retrySoon}, nil
 	}
 	// What waits shall not be in the way of what was decided meanwhile.
 	urgency := ptr.To(0)
-	if expectedRetry(err) && !lagsLong(j.env.expectations, &j.TrainJob, err) {
+	if expectedRetry(err) && !lagsLong(j.deps.expectations, &j.TrainJob, err) {
 		return ctrl.Result{RequeueAfter: retryIn(err), Priority: urgency}, nil
 	}
 	if j.UID != "" && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) {
-		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonRefused, jobevents.ActionWrite, err)
+		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonRefused, jobevents.ActionWrite, err)
 	}
 	if err != nil {
 		// With an error, no more of the result has a say.
@@ -142,7 +142,7 @@ func (j *job) answer(ctx context.Context, sum result) (ctrl.Result, error) {
 }
 
 // forgetName drops what is remembered of a TrainJob by its name alone.
-func (e *environment) forgetName(key types.NamespacedName) {
+func (e *dependencies) forgetName(key types.NamespacedName) {
 	e.expectations.Forget(key)
 	e.records.forget(key)
 }
@@ -176,32 +176,32 @@ func tellStart(j *job) {
 	}
 	// Every start is news, also one by the admission of the last.
 	measureStart(j)
-	j.env.Recorder.Resolve(j.UID, jobevents.ReasonStarted)
-	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.decision.started)
+	j.deps.Recorder.Resolve(j.UID, jobevents.ReasonStarted)
+	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.decision.started)
 }
 
 // awaitAnswer leaves a TrainJob alone before it is known who looks after it: the answer
 // brings it here again. When that takes long, the user is told.
 func (r *reconciler) awaitAnswer(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	return r.yield(ctx, req, &r.env.inTree.NotifyOnce, jobevents.ReasonInTreeUnknown, jobevents.Truncate(r.env.inTree.Silence()))
+	return r.yield(ctx, req, &r.deps.inTree.NotifyOnce, jobevents.ReasonInTreeUnknown, jobevents.Truncate(r.deps.inTree.Silence()))
 }
 
 // yield tells a queued TrainJob, once, why the manager does nothing for it; without a
 // message, it tells nothing.
 func (r *reconciler) yield(ctx context.Context, req ctrl.Request, told *peers.NotifyOnce, reason, message string) (ctrl.Result, error) {
-	j, err := r.env.observe(ctx, req.NamespacedName)
+	j, err := r.deps.observe(ctx, req.NamespacedName)
 	if errors.Is(err, errOldView) {
 		return ctrl.Result{RequeueAfter: retrySlowly}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
 	}
-	defer r.env.records.trim(j.key)
+	defer r.deps.records.trim(j.key)
 	if released := releaseCopies(ctx, j); released.err != nil || released.again > 0 {
 		return released.asResult()
 	}
 	if j.UID == "" {
-		r.env.forgetName(j.key)
+		r.deps.forgetName(j.key)
 		return awaitRelease(j.view.Workloads), nil
 	}
 	if err := observeNamespace(ctx, j).err; err != nil {
@@ -210,11 +210,11 @@ func (r *reconciler) yield(ctx context.Context, req ctrl.Request, told *peers.No
 	if message == "" || !j.manages || j.TrainJob.Finished() {
 		return ctrl.Result{}, nil
 	}
-	r.env.Recorder.Note(j.UID, reason)
-	r.env.Recorder.EndLook(j.UID)
+	r.deps.Recorder.Note(j.UID, reason)
+	r.deps.Recorder.EndLook(j.UID)
 	if told.First(j.UID) {
-		r.env.Recorder.Resolve(j.UID, reason)
-		r.env.Recorder.LoggingTo(ctrl.LoggerFrom(ctx)).Eventf(&j.TrainJob, nil, corev1.EventTypeWarning, reason, jobevents.ActionDescribe, "%s", message)
+		r.deps.Recorder.Resolve(j.UID, reason)
+		r.deps.Recorder.LoggingTo(ctrl.LoggerFrom(ctx)).Eventf(&j.TrainJob, nil, corev1.EventTypeWarning, reason, jobevents.ActionDescribe, "%s", message)
 	}
 	return ctrl.Result{}, nil
 }

@@ -31,7 +31,7 @@ func TestGateComesBeforeTheQueue(t *testing.T) {
 	stored.CreationTimestamp = metav1.Now()
 	r, _ := newReconciler(t, stored)
 	reads := 0
-	r.env.Runtimes.Live = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+	r.deps.Runtimes.Live = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if _, ok := obj.(*corev1.ConfigMap); ok {
 				reads++
@@ -40,7 +40,7 @@ func TestGateComesBeforeTheQueue(t *testing.T) {
 		},
 	})
 	result, gated := reconcileOnce(t, r)
-	expect.That(t, r.env.Field.HoldsGate(&gated.Spec) && result.RequeueAfter != 0,
+	expect.That(t, r.deps.Field.HoldsGate(&gated.Spec) && result.RequeueAfter != 0,
 		"The TrainJob has patches %v and is looked at again in %s, want the gate and to wait", gated.Spec.RuntimePatches, result.RequeueAfter)
 	reads = 0
 	_, again := reconcileOnce(t, r)
@@ -57,11 +57,11 @@ func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
 	wl := inttest.WorkloadOf(former, inttest.Admitted)
 	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 	r, _ := newReconciler(t, stored, wl)
-	expect.NoError(t, r.env.client.Delete(t.Context(), wl))
-	expect.Must((&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest))(t)
-	expect.That(t, !inttest.Exists(t, r.env.client, wl), "The former job's Workload is still there")
+	expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
+	expect.Must((&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest))(t)
+	expect.That(t, !inttest.Exists(t, r.deps.client, wl), "The former job's Workload is still there")
 	var left kueue.WorkloadList
-	expect.NoError(t, r.env.client.List(t.Context(), &left))
+	expect.NoError(t, r.deps.client.List(t.Context(), &left))
 	expect.That(t, len(left.Items) == 0, "The new job queues before its child Jobs are there: %v", left.Items)
 }
 
@@ -95,8 +95,8 @@ func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 				expect.NoError(t, c.Delete(t.Context(), wl))
 			}
 			inttest.Reload(t, c, wl)
-			r := &reconciler{env: environmentOn(t, c, testenv.Describer(t, c))}
-			r.env.live = inttest.PodsByPhase(c)
+			r := &reconciler{deps: dependenciesOn(t, c, testenv.Describer(t, c))}
+			r.deps.live = inttest.PodsByPhase(c)
 			trainJob := inttest.Job("uid")
 			trainJob.Spec.Suspend = ptr.To(!tc.runs)
 			expect.NoError(t, finishDeletedWorkloads(t.Context(), jobOf(t, r, trainJob)).err)
@@ -109,9 +109,9 @@ func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 func TestEveryStartIsToldOnce(t *testing.T) {
 	stored, js := suspendedJob()
 	r, recorder := newReconciler(t, stored, js)
-	r.env.Defaults = podsets.FixedDefaults(servedDefaults(t))
+	r.deps.Defaults = podsets.FixedDefaults(servedDefaults(t))
 	reconcileOnce(t, r)
-	changeWorkload(t, r.env.client, giveQuota)
+	changeWorkload(t, r.deps.client, giveQuota)
 	_, started := reconcileOnce(t, r)
 	expect.Need(t, !started.Suspended(), "An admitted job was not started")
 	// The user suspends it, which holds no job that is admitted.
@@ -126,7 +126,7 @@ func TestEveryStartIsToldOnce(t *testing.T) {
 func TestWhatWaitsIsNotFirst(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored)
-	result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
+	result, err := (&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest)
 	expect.That(t, err == nil && result.RequeueAfter != 0 && ptr.Deref(result.Priority, 1) == 0,
 		"Reconcile() = %+v, %v; want to come again with priority 0", result, err)
 }
@@ -161,10 +161,10 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 				// What the cache has of it is older than what the API server has.
 				now := child.DeepCopy()
 				now.Spec.Parallelism = ptr.To[int32](1)
-				r.env.live = inttest.Fake(js, now).Build()
+				r.deps.live = inttest.Fake(js, now).Build()
 			}
 			expect.NoError(t, ensureWithinQuota(t.Context(), jobOf(t, r, stored)).err)
-			expect.Same(t, "The job keeps its Workload", tc.kept, inttest.Exists(t, r.env.client, wl))
+			expect.Same(t, "The job keeps its Workload", tc.kept, inttest.Exists(t, r.deps.client, wl))
 		})
 	}
 }

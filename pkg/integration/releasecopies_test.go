@@ -65,7 +65,7 @@ func newWorker(t *testing.T, objects ...client.Object) *worker {
 	t.Helper()
 	r, _ := newReconciler(t)
 	c := inttest.Fake(append(objects, gpusQueue())...).WithStatusSubresource(&kueue.Workload{}).Build()
-	r.env.client, r.env.live = c, inttest.PodsByPhase(c)
+	r.deps.client, r.deps.live = c, inttest.PodsByPhase(c)
 	return &worker{Client: c, reconciler: r}
 }
 
@@ -79,7 +79,7 @@ func (w *worker) delete(t *testing.T, obj client.Object) {
 func (w *worker) look(t *testing.T) bool {
 	t.Helper()
 	key := client.ObjectKeyFromObject(inttest.Job("a"))
-	j := expect.Must(w.env.observe(t.Context(), key))(t)
+	j := expect.Must(w.deps.observe(t.Context(), key))(t)
 	released := releaseCopies(t.Context(), j)
 	expect.NoError(t, released.err)
 	return released.again > 0
@@ -179,7 +179,7 @@ func TestRemainderIsChargedOnceKueueHasJudgedIt(t *testing.T) {
 func TestWorkloadStaysWhereItsRemainderIsRefused(t *testing.T) {
 	wl := copyOf(remainder.Finalizer)
 	w := newWorker(t, wl.DeepCopy(), podLeft())
-	w.env.client = interceptor.NewClient(w.env.client.(client.WithWatch), interceptor.Funcs{
+	w.deps.client = interceptor.NewClient(w.deps.client.(client.WithWatch), interceptor.Funcs{
 		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "workloads"}, "", errors.New("the namespace is being terminated"))
 		},
@@ -250,7 +250,7 @@ func TestRemainderGoesWithItsLastPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorker(t, append(tc.there, tc.rest)...)
-			result := expect.Must((&remainders{env: w.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.rest)}))(t)
+			result := expect.Must((&remainders{deps: w.deps}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.rest)}))(t)
 			kept := w.get(t, tc.rest.Name) != nil
 			expect.That(t, kept == tc.kept && (result.RequeueAfter > 0) == tc.again,
 				"The remainder is there: %t, want %t; the manager comes again in %s, want that: %t", kept, tc.kept, result.RequeueAfter, tc.again)

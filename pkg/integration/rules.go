@@ -148,7 +148,7 @@ func untilEnd(ctx context.Context, j *job, rules []rule) result {
 
 // awaitOwnWrite ends a reconcile whose view of the job is older than our last write: the newer one comes as an event.
 func awaitOwnWrite(_ context.Context, j *job) result {
-	stale := !j.env.expectations.Satisfied(&j.TrainJob)
+	stale := !j.deps.expectations.Satisfied(&j.TrainJob)
 	return result{done: stale, stale: stale}
 }
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package integration makes TrainJobs a kind that Kueue manages: the adapter for Kueue's
-// jobframework (job.go), the reconciler around it (reconciler.go, and a file for each thing that
-// it ensures), what both go by (environment.go; observe.go reads it for a reconcile), what they ask the API server itself (live.go),
-// and the set-up of these and of the packages below (setup.go; watches.go maps events to
-// TrainJobs, enqueue.go says how soon each is looked at). docs/architecture.md says what is where.
+// Package integration makes TrainJobs a kind that Kueue manages: the frame of a reconcile (reconciler.go), what it goes by
+// (observe.go), the rules of each phase (rules.go, and a file for each subject), the adapter for Kueue's jobframework
+// (job.go), and the set-up of these and of the packages below (setup.go). docs/architecture.md says what is where.
 package integration
 
 import (
@@ -63,9 +61,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 )
 
-// environment is what adapter and reconciler go by. What works on a part of it is made from it
+// dependencies are what adapter and reconciler go by. What works on a part of them is made from them
 // where it is used: so it has the Trainer, and the view of a TrainJob, that this has.
-type environment struct {
+type dependencies struct {
 	// Describer is for the Trainer that is served; see now.
 	*podsets.Describer
 
@@ -104,17 +102,16 @@ type environment struct {
 	ledger *ledger.Ledger
 }
 
-// now returns the environment of the generation of Trainer that the cluster serves now, or
-// an error where that is unknown. One reconcile uses one environment, so that
-// it sees the same generation from its beginning to its end.
-func (e *environment) now() (*environment, error) {
+// now returns them for the generation of Trainer that the cluster serves now, or an error where that is unknown. A
+// reconcile keeps what it got, so that it sees the same generation from its beginning to its end.
+func (e *dependencies) now() (*dependencies, error) {
 	served, err := e.trainer.Served()
 	if err != nil {
 		return nil, err
 	}
-	env := *e
-	env.Describer = e.Describer.For(served)
-	return &env, nil
+	deps := *e
+	deps.Describer = e.Describer.For(served)
+	return &deps, nil
 }
 
 // controllerName is the controller's name in logs and metrics and the source of its events.
@@ -152,11 +149,11 @@ type Options struct {
 //
 // Every call into jobframework's registration and set-up stands in this file.
 func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error) {
-	env, err := newEnvironment(ctx, mgr, opts)
+	deps, err := newDependencies(ctx, mgr, opts)
 	if err != nil {
 		return nil, err
 	}
-	if err := setupLedger(ctx, mgr, env, opts); err != nil {
+	if err := setupLedger(ctx, mgr, deps, opts); err != nil {
 		return nil, fmt.Errorf("setting up the ledger: %w", err)
 	}
 	self, err := username(ctx, mgr)
@@ -169,19 +166,19 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	// Our own writes of TrainJobs pass the webhooks, too: a controller that is faster
 	// than them is refused, again and again.
 	webhook.Register(mgr, webhook.Options{
-		Client: env.client, InTree: env.inTree, Trainer: env.trainer, Describer: env.Describer,
-		Queues: env.queues, Kueue: env.kueue, Self: self, Metrics: env.metrics,
+		Client: deps.client, InTree: deps.inTree, Trainer: deps.trainer, Describer: deps.Describer,
+		Queues: deps.queues, Kueue: deps.kueue, Self: self, Metrics: deps.metrics,
 	})
 	if err := awaitWebhooks(ctx, mgr); err != nil {
 		return nil, err
 	}
-	if err := setupReconciler(mgr, env, opts); err != nil {
+	if err := setupReconciler(mgr, deps, opts); err != nil {
 		return nil, fmt.Errorf("setting up the TrainJob controller: %w", err)
 	}
-	if err := setupRemainders(mgr, env, opts); err != nil {
+	if err := setupRemainders(mgr, deps, opts); err != nil {
 		return nil, fmt.Errorf("setting up the controller of remainders: %w", err)
 	}
-	pods := &podungate.Controller{Client: env.client, InTree: env.inTree, Trainer: env.trainer, Describer: env.Describer, Recorder: env.Recorder, Metrics: env.metrics}
+	pods := &podungate.Controller{Client: deps.client, InTree: deps.inTree, Trainer: deps.trainer, Describer: deps.Describer, Recorder: deps.Recorder, Metrics: deps.metrics}
 	if err := pods.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("setting up the ungater: %w", err)
 	}
@@ -193,25 +190,25 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the scope of the webhooks: %w", err)
 	}
-	tellMetrics(mgr, env, scope)
-	if err := forgetQueues(ctx, mgr.GetCache(), env.metrics); err != nil {
+	tellMetrics(mgr, deps, scope)
+	if err := forgetQueues(ctx, mgr.GetCache(), deps.metrics); err != nil {
 		return nil, err
 	}
 	// Runnables of the leader's, controllers among them, start when it begins to lead.
 	err = mgr.Add(manager.RunnableFunc(func(context.Context) error {
-		env.expectations.Lead()
+		deps.expectations.Lead()
 		mgr.GetLogger().Info("Began to lead")
 		return nil
 	}))
 	if err != nil {
 		return nil, err
 	}
-	if err := mgr.Add(env.inTree); err != nil {
+	if err := mgr.Add(deps.inTree); err != nil {
 		return nil, fmt.Errorf("adding the look for Kueue's in-tree integration: %w", err)
 	}
 	return &Checks{
-		InTreeOff: env.inTree.Check, InTreeKnown: env.inTree.CheckKnown, TrainerKnown: env.trainer.Check,
-		Facts: func() []string { return facts(env, scope) },
+		InTreeOff: deps.inTree.Check, InTreeKnown: deps.inTree.CheckKnown, TrainerKnown: deps.trainer.Check,
+		Facts: func() []string { return facts(deps, scope) },
 	}, nil
 }
 
@@ -251,7 +248,7 @@ func warmCaches(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*environment, error) {
+func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*dependencies, error) {
 	renderer, err := trainjob.NewRenderer(ctx, mgr.GetScheme())
 	if err != nil {
 		return nil, err
@@ -277,7 +274,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		return nil, err
 	}
 	recorder := jobevents.New(written)
-	env := &environment{
+	deps := &dependencies{
 		Describer: &podsets.Describer{
 			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: podsets.NewRemembered(),
 			TolerationRules: opts.TolerationRules, Cached: mgr.GetClient(), Recorder: recorder,
@@ -301,7 +298,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	}
 	runtimes.Looked = trainerLooked(mgr.GetClient())
 	opts.Kueue.OnChange(all.Requeue)
-	return env, nil
+	return deps, nil
 }
 
 // newEventRecorder returns what records the events about TrainJobs.
@@ -340,30 +337,30 @@ func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager, trainer *peers.Trai
 	return trainer.Follow(ctx, crds.GetCache())
 }
 
-func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
-	maps := watches.Mapper{Cached: env.client}
+func setupReconciler(mgr ctrl.Manager, deps *dependencies, opts Options) error {
+	maps := watches.Mapper{Cached: deps.client}
 	controlling := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &trainjob.TrainJob{}, handler.OnlyControllerOwner())
-	byOthers := watches.ByOthers(env.expectations.Wrote)
+	byOthers := watches.ByOthers(deps.expectations.Wrote)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("trainjob").
-		For(&trainjob.TrainJob{}, builder.WithPredicates(watches.ForgetDeleted(env.forget), byOthers)).
+		For(&trainjob.TrainJob{}, builder.WithPredicates(watches.ForgetDeleted(deps.forget), byOthers)).
 		Watches(&trainjob.TrainJob{}, watches.Batched(&handler.EnqueueRequestForObject{}), builder.WithPredicates(watches.UpdatesBut(byOthers))).
-		Watches(&kueue.Workload{}, watches.DecidedFirst(controlling), builder.WithPredicates(measureGone(env.metrics))).
+		Watches(&kueue.Workload{}, watches.DecidedFirst(controlling), builder.WithPredicates(measureGone(deps.metrics))).
 		Watches(&jobsetapi.JobSet{}, watches.Batched(controlling)).
 		Watches(&batchv1.Job{}, watches.Batched(handler.EnqueueRequestsFromMapFunc(maps.TrainJobOfChild))).
 		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&trainer.TrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsIn), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&kueue.LocalQueue{}, handler.EnqueueRequestsFromMapFunc(maps.UnqueuedOf), builder.WithPredicates(watches.MadeDefault())).
-		WatchesRawSource(env.all.Source()).
+		WatchesRawSource(deps.all.Source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: max(opts.Concurrency, 1), LogConstructor: logging.ForController(mgr.GetLogger(), "trainjob", "trainJob"),
 		}).
-		Complete(gated{&reconciler{env: env}, heap.NewGate(1, opts.Scarce)})
+		Complete(gated{&reconciler{deps: deps}, heap.NewGate(1, opts.Scarce)})
 }
 
 // setupRemainders has remainders deleted with their pods, whoever acts for TrainJobs.
-func setupRemainders(mgr ctrl.Manager, env *environment, opts Options) error {
+func setupRemainders(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 	ours := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[remainder.Label] != "" })
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("remainder").
@@ -371,13 +368,13 @@ func setupRemainders(mgr ctrl.Manager, env *environment, opts Options) error {
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: max(opts.Concurrency, 1), LogConstructor: logging.ForController(mgr.GetLogger(), "remainder", "remainder"),
 		}).
-		Complete(&remainders{env: env})
+		Complete(&remainders{deps: deps})
 }
 
 // framework returns Kueue's jobframework for a job, under the settings that hold now. PodsReady is ours
 // to report, see package podsready: jobframework writes it more often, and asks a cache of
 // LocalQueues that only Kueue itself fills.
-func (e *environment) framework(j *job) *jobframework.JobReconciler {
+func (e *dependencies) framework(j *job) *jobframework.JobReconciler {
 	settings := e.kueue.Settings()
 	return jobframework.NewReconciler(frozen{e.client, j}, e.Recorder.ForFramework(),
 		jobframework.WithManagerName(controllerName),

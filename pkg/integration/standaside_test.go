@@ -31,7 +31,7 @@ func TestYieldIsToldEachTime(t *testing.T) {
 	var reasons peers.NotifyOnce
 	for range 2 {
 		for range 2 {
-			expect.Must((&reconciler{env: r.env}).yield(t.Context(), jobRequest, &reasons, jobevents.ReasonNotAlone, peers.InTreeRemedy))(t)
+			expect.Must((&reconciler{deps: r.deps}).yield(t.Context(), jobRequest, &reasons, jobevents.ReasonNotAlone, peers.InTreeRemedy))(t)
 		}
 		reasons.Drop(stored.UID)
 	}
@@ -51,11 +51,11 @@ func TestYieldComesBackForWorkloadsLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newReconciler(t, tc.there...)
-			r.env.inTree = peers.NewInTree(nil, "ours", nil, peers.NewTrainJobs(r.env.client))
-			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
+			r.deps.inTree = peers.NewInTree(nil, "ours", nil, peers.NewTrainJobs(r.deps.client))
+			result, err := (&reconciler{deps: r.deps}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 			again := result.RequeueAfter > 0
 			expect.That(t, err == nil && again == tc.again, "Comes again: %t (%v), want %t", again, err, tc.again)
-			expect.Same(t, "Unexpected number of records", 0, len(r.env.records.byName))
+			expect.Same(t, "Unexpected number of records", 0, len(r.deps.records.byName))
 		})
 	}
 }
@@ -69,11 +69,11 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	})
 	r, recorder := newReconciler(t, stored, pod)
 	refused := errors.New("refused")
-	all, queue := peers.NewTrainJobs(r.env.client), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	all, queue := peers.NewTrainJobs(r.deps.client), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	expect.NoError(t, all.Source().Start(t.Context(), queue))
 	writes := 0
 	count := func(...any) error { writes++; return nil }
-	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+	r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
 		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return count() },
 		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return count() },
 		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return count() },
@@ -83,29 +83,29 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	})
 	look := func(since time.Time) ctrl.Result {
 		t.Helper()
-		r.env.inTree = peers.NewInTree(nil, "ours", nil, all)
-		expect.NoError(t, r.env.inTree.Observe(t.Context(), since, false, refused))
-		return expect.Must((&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest))(t)
+		r.deps.inTree = peers.NewInTree(nil, "ours", nil, all)
+		expect.NoError(t, r.deps.inTree.Observe(t.Context(), since, false, refused))
+		return expect.Must((&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest))(t)
 	}
 	look(time.Now())
 	if len(recorder.Events) > 0 {
 		t.Errorf("Told at once: %s", <-recorder.Events)
 	}
 	freed, err := (&podungate.Controller{
-		Client: r.env.client, InTree: r.env.inTree, Trainer: r.env.trainer,
-		Describer: r.env.Describer, Recorder: r.env.Recorder, Metrics: r.env.metrics,
+		Client: r.deps.client, InTree: r.deps.inTree, Trainer: r.deps.trainer,
+		Describer: r.deps.Describer, Recorder: r.deps.Recorder, Metrics: r.deps.metrics,
 	}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
 	expect.That(t, err == nil && freed.RequeueAfter != 0, "Ungater: %+v, %v; want a time after which it looks again", freed, err)
 	look(time.Now().Add(-time.Minute))
 	event := <-recorder.Events
 	expect.That(t, strings.Contains(event, "Warning InTreeUnknown") && strings.Contains(event, "refused"), "Unexpected event: %s", event)
-	expect.That(t, queue.Len() == 1 && r.env.inTree.CheckKnown(nil) != nil,
+	expect.That(t, queue.Len() == 1 && r.deps.inTree.CheckKnown(nil) != nil,
 		"After the time every TrainJob must be looked at, and the manager not be ready")
 	expect.That(t, writes == 0, "%d writes before it was known who looks after TrainJobs", writes)
 	for _, answer := range []bool{false, true, false} {
 		drain(queue)
-		expect.NoError(t, r.env.inTree.Observe(t.Context(), time.Now(), answer, nil))
-		expect.That(t, queue.Len() == 1 && r.env.inTree.CheckKnown(nil) == nil, "Active %v, and the TrainJob is not looked at", answer)
+		expect.NoError(t, r.deps.inTree.Observe(t.Context(), time.Now(), answer, nil))
+		expect.That(t, queue.Len() == 1 && r.deps.inTree.CheckKnown(nil) == nil, "Active %v, and the TrainJob is not looked at", answer)
 	}
 }
 

@@ -78,11 +78,11 @@ func assignmentMessage(a *kueue.PodSetAssignment) string {
 
 // placeChildJobs brings the child Jobs to what the job is going to be.
 func placeChildJobs(ctx context.Context, j *job, next *trainjob.TrainJob) error {
-	js, err := j.env.Render(ctx, next)
+	js, err := j.deps.Render(ctx, next)
 	if err != nil {
 		return err
 	}
-	return placeIn(ctx, j.env.client, j.childJobs(), js)
+	return placeIn(ctx, j.deps.client, j.childJobs(), js)
 }
 
 // placeIn brings the suspended child Jobs to the pod templates of the rendered
@@ -140,14 +140,14 @@ func excess(j *job, wl *kueue.Workload, rule func(*jobsetapi.JobSet, []batchv1.J
 // excessNow is excess by what the API server has.
 func excessNow(ctx context.Context, j *job, wl *kueue.Workload) (string, error) {
 	var js jobsetapi.JobSet
-	if err := j.env.live.Get(ctx, client.ObjectKeyFromObject(&j.TrainJob), &js); err != nil {
+	if err := j.deps.live.Get(ctx, client.ObjectKeyFromObject(&j.TrainJob), &js); err != nil {
 		return "", client.IgnoreNotFound(err)
 	}
 	if !js.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(&js, &j.TrainJob) {
 		return "", nil
 	}
 	var jobs batchv1.JobList
-	if err := j.env.live.List(ctx, &jobs, client.InNamespace(j.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: j.Name}); err != nil {
+	if err := j.deps.live.List(ctx, &jobs, client.InNamespace(j.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: j.Name}); err != nil {
 		return "", fmt.Errorf("listing the Jobs of JobSet %s: %w", j.Name, err)
 	}
 	made := slices.DeleteFunc(jobs.Items, func(child batchv1.Job) bool { return !metav1.IsControlledBy(&child, &js) })
@@ -158,7 +158,7 @@ func excessNow(ctx context.Context, j *job, wl *kueue.Workload) (string, error) 
 // for what it really is. What was remembered of its runtime is read again: it is not what
 // Trainer made the JobSet of.
 func requeueExceeding(ctx context.Context, j *job, wl *kueue.Workload, excess string) error {
-	if _, err := j.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
+	if _, err := j.deps.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
 		return err
 	}
 	return requeue(ctx, j, wl, fmt.Sprintf("JobSet %s asks for more than the job was admitted for: %s. The job queues for that", j.Name, excess))
@@ -172,10 +172,10 @@ func startable(ctx context.Context, j *job, wl *kueue.Workload) error {
 	if excess == "" {
 		return nil
 	}
-	if _, err := j.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
+	if _, err := j.deps.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
 		return err
 	}
-	podSets, err := j.env.PodSets(ctx, &j.TrainJob)
+	podSets, err := j.deps.PodSets(ctx, &j.TrainJob)
 	if err != nil {
 		return err
 	}
@@ -222,18 +222,18 @@ const rolloutPatience = 30 * time.Second
 // made again when it stays as it is: where the releases render a runtime differently,
 // JobSet lets the newer Trainer change nothing of it.
 func awaitRollout(ctx context.Context, j *job) error {
-	field := j.env.Field.Path()
-	j.env.Recorder.Note(j.UID, jobevents.ReasonTrainerBehind)
-	if j.env.trainer.Rollout.First(j.UID) {
-		j.env.Recorder.Resolve(j.UID, jobevents.ReasonTrainerBehind)
-		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Errorf(
+	field := j.deps.Field.Path()
+	j.deps.Recorder.Note(j.UID, jobevents.ReasonTrainerBehind)
+	if j.deps.trainer.Rollout.First(j.UID) {
+		j.deps.Recorder.Resolve(j.UID, jobevents.ReasonTrainerBehind)
+		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Errorf(
 			"admitted, and starts when the running Trainer is seen to read %s, which the TrainJob CRD has now: the controller of another release may still be at work", field))
 	}
 	js := j.jobSet()
 	if js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
 		return nil
 	}
-	since := j.env.expectations.WroteBy(&j.TrainJob)
+	since := j.deps.expectations.WroteBy(&j.TrainJob)
 	if js.CreationTimestamp.After(since) {
 		since = js.CreationTimestamp.Time
 	}
@@ -306,7 +306,7 @@ func ensurePlaced(ctx context.Context, j *job) result {
 	if wl := j.holdingQuota(); wl == nil || !kueuelib.IsAdmitted(wl) {
 		return result{}
 	}
-	if err := suspend(ctx, j, j.env.client, false); err != nil {
+	if err := suspend(ctx, j, j.deps.client, false); err != nil {
 		return failed(err)
 	}
 	measureStop(j, metrics.StopNotAdmitted)
@@ -342,8 +342,8 @@ func ensureWithinQuota(ctx context.Context, j *job) result {
 // all, the JobSet tells what runs: an upgrade of Trainer that brings another field takes
 // the old one from every TrainJob.
 func placed(j *job) bool {
-	if j.env.Field.Has(&j.Spec) {
-		return !j.env.Field.HoldsGate(&j.Spec)
+	if j.deps.Field.Has(&j.Spec) {
+		return !j.deps.Field.HoldsGate(&j.Spec)
 	}
 	js := j.jobSet()
 	return js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js)
@@ -352,7 +352,7 @@ func placed(j *job) bool {
 // gateEarly sets the gate of a TrainJob that does not queue yet: the child Jobs that are
 // made meanwhile have it then. One that has it, as its webhook sees to, costs no look.
 func gateEarly(ctx context.Context, j *job) result {
-	if j.env.Field.HoldsGate(&j.Spec) {
+	if j.deps.Field.HoldsGate(&j.Spec) {
 		return result{}
 	}
 	return ensureGate(ctx, j)
@@ -367,7 +367,7 @@ func ensureGate(ctx context.Context, j *job) result {
 	if wl := j.holdingQuota(); wl != nil && kueuelib.IsAdmitted(wl) || j.active(ctx) {
 		return result{}
 	}
-	err := gate(ctx, j, j.env.client)
+	err := gate(ctx, j, j.deps.client)
 	if podsets.RuntimeMissing(err) || apierrors.IsNotFound(err) {
 		// Told by an event already, or deleted meanwhile.
 		return result{}

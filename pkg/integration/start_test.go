@@ -230,9 +230,9 @@ func TestAwaitTrainer(t *testing.T) {
 				stored.Labels = nil
 			}
 			r, recorder := newReconciler(t, stored, js)
-			r.env.expectations = testenv.LedSince(time.Now().Add(-tc.written))
+			r.deps.expectations = testenv.LedSince(time.Now().Add(-tc.written))
 			if tc.changed {
-				r.env.expectations.Satisfied(stored)
+				r.deps.expectations.Satisfied(stored)
 			}
 			wait := awaitTrainer(t.Context(), jobOf(t, r, stored)).again
 			expect.That(t, (wait > 0) == tc.wantWait && wait <= trainerSilent, "awaitTrainer() = %s; want to wait: %t", wait, tc.wantWait)

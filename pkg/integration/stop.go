@@ -69,7 +69,7 @@ func watchStop(ctx context.Context, j *job) result {
 func tellStop(ctx context.Context, j *job) error {
 	if state.CountPods(j.childJobs()) > 0 {
 		// How many is another event with each that ends.
-		j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
+		j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
 			"Pods of the stopped run are still terminating; the job keeps its quota and starts again only when they are gone")
 		return nil
 	}
@@ -82,7 +82,7 @@ func tellStop(ctx context.Context, j *job) error {
 		return nil
 	}
 	if js := j.jobSet(); js != nil && state.SaysActive(js) {
-		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
+		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
 			"no pod of the stopped run is left, but JobSet %s still reports active Jobs, so the job keeps its quota: look at the JobSet's events and at the JobSet controller", js.Name))
 	}
 	return nil
@@ -178,7 +178,7 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 		return lookAgain(wait)
 	}
 	for i := range workloads {
-		j.env.leaves(workloads[i].UID)
+		j.deps.leaves(workloads[i].UID)
 	}
 	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", releasedGone)
 	return result{}
@@ -234,7 +234,7 @@ func deleteCopies(ctx context.Context, j *job) result {
 		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) {
 			continue
 		}
-		if err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
+		if err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
 			return failed(fmt.Errorf("deleting Workload %s of a deleted TrainJob: %w", client.ObjectKeyFromObject(wl), err))
 		}
 	}
@@ -244,7 +244,7 @@ func deleteCopies(ctx context.Context, j *job) result {
 // managed reports whether the job is the manager's. Of what is deleted, Kueue's rule says that it manages nothing.
 func managed(j *job) bool {
 	if !j.DeletionTimestamp.IsZero() {
-		return jobframework.QueueName(j) != "" || j.env.Field.Has(&j.Spec)
+		return jobframework.QueueName(j) != "" || j.deps.Field.Has(&j.Spec)
 	}
 	return j.manages
 }
@@ -256,7 +256,7 @@ func suspendDeleted(ctx context.Context, j *job) result {
 	if j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() || !managed(j) {
 		return result{}
 	}
-	if err := suspend(ctx, j, j.env.client, false); err != nil {
+	if err := suspend(ctx, j, j.deps.client, false); err != nil {
 		return failed(client.IgnoreNotFound(err))
 	}
 	measureStop(j, metrics.StopTrainJobDeleted)
@@ -375,12 +375,12 @@ func keepTimeLimit(j *job, wl *kueue.Workload) {
 
 // evictToDeactivate writes condition Evicted with the reason that Kueue has for it.
 func evictToDeactivate(ctx context.Context, j *job, wl *kueue.Workload) error {
-	ofQueue, err := j.env.podsReady().ExposesMetrics(ctx, wl)
+	ofQueue, err := j.deps.podsReady().ExposesMetrics(ctx, wl)
 	if err != nil {
 		return err
 	}
 	cause, message := deactivation.Why(wl)
-	err = kueuelib.EvictToDeactivate(ctx, j.env.client, j.env.Recorder.EventRecorder, wl.DeepCopy(), cause, message, ofQueue, j.env.labels)
+	err = kueuelib.EvictToDeactivate(ctx, j.deps.client, j.deps.Recorder.EventRecorder, wl.DeepCopy(), cause, message, ofQueue, j.deps.labels)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("evicting Workload %s, which is to be deactivated: %w", client.ObjectKeyFromObject(wl), err)
 	}
@@ -402,7 +402,7 @@ func deactivateWorkload(ctx context.Context, j *job, wl *kueue.Workload) error {
 	inactive := wl.DeepCopy()
 	inactive.Spec.Active = ptr.To(false)
 	delete(inactive.Annotations, deactivation.Annotation)
-	err := j.env.client.Patch(ctx, inactive, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
+	err := j.deps.client.Patch(ctx, inactive, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

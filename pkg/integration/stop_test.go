@@ -61,7 +61,7 @@ func TestLongStopIsTold(t *testing.T) {
 			if tc.deleted {
 				deletedLongAgo(t, r, wl)
 			}
-			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
+			result, err := (&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest)
 			expect.That(t, err == nil && (!tc.deleted && tc.want != "" || result.RequeueAfter != 0), "Reconcile returned %v, %v", result, err)
 			wantTold(t, eventsSoFar(recorder, ""), tc.want)
 		})
@@ -73,7 +73,7 @@ func TestLongStopIsTold(t *testing.T) {
 func deletedLongAgo(t *testing.T, r *reconciler, wl *kueue.Workload) {
 	t.Helper()
 	ago := metav1.NewTime(time.Now().Add(-time.Minute))
-	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+	r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			err := c.List(ctx, list, opts...)
 			if workloads, ok := list.(*kueue.WorkloadList); ok {
@@ -99,13 +99,13 @@ func TestLagOfTrainerIsToldInTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(true, true, true, time.Now().Add(-time.Minute))
 			r, recorder := newReconciler(t, stored, inttest.WorkloadOf(stored))
-			r.env.expectations = jobclient.NewExpectations(clocktesting.NewFakePassiveClock(tc.began))
-			r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+			r.deps.expectations = jobclient.NewExpectations(clocktesting.NewFakePassiveClock(tc.began))
+			r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
 				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 					return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
 				},
 			})
-			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
+			result, err := (&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest)
 			expect.That(t, (err != nil) == tc.wantTold && (result.RequeueAfter == retrySlowly) != tc.wantTold,
 				"Reconcile returned %v, %v", result, err)
 			told := eventsSoFar(recorder, jobevents.ReasonRefused)
@@ -143,11 +143,11 @@ func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
 			}
 			r, _ := newReconciler(t, stored)
 			if tc.quota {
-				expect.NoError(t, r.env.client.Create(t.Context(), inttest.WorkloadOf(stored, inttest.Admitted)))
+				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.WorkloadOf(stored, inttest.Admitted)))
 			}
-			expect.NoError(t, r.env.client.Delete(t.Context(), stored))
+			expect.NoError(t, r.deps.client.Delete(t.Context(), stored))
 			writes := 0
-			r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+			r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
 				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 					writes++
 					return c.Patch(ctx, obj, p, opts...)
@@ -200,9 +200,9 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 			}
 			r, _ := newReconciler(t, wl, js)
 			if len(js.Finalizers) > 0 {
-				expect.NoError(t, r.env.client.Delete(t.Context(), js))
+				expect.NoError(t, r.deps.client.Delete(t.Context(), js))
 			}
-			j := expect.Must(r.env.observe(t.Context(), client.ObjectKeyFromObject(stored)))(t)
+			j := expect.Must(r.deps.observe(t.Context(), client.ObjectKeyFromObject(stored)))(t)
 			if tc.kept > 0 {
 				j.TrainJob.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.kept)))
 			}
@@ -229,7 +229,7 @@ func TestPodOfFormerJobIsAwaited(t *testing.T) {
 			stored, js := suspendedJob()
 			r, _ := newReconciler(t, stored, inttest.WorkloadOf(former, inttest.Admitted), pod.DeepCopy())
 			if jobSet {
-				expect.NoError(t, r.env.client.Create(t.Context(), js))
+				expect.NoError(t, r.deps.client.Create(t.Context(), js))
 			}
 			outcome := awaitPodsOfFormer(t.Context(), jobOf(t, r, stored))
 			expect.That(t, outcome.err == nil && outcome.done && outcome.again > 0, "It does not wait: %+v", outcome)
@@ -335,7 +335,7 @@ func TestKeepsQuota(t *testing.T) {
 			stored, _ := suspendedJob()
 			r, _ := newReconciler(t, stored)
 			if tc.quota {
-				expect.NoError(t, r.env.client.Create(t.Context(), inttest.WorkloadOf(stored, inttest.Admitted)))
+				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.WorkloadOf(stored, inttest.Admitted)))
 			}
 			err := keepsQuota(jobOf(t, r, stored), tc.reason)
 			expect.Same(t, "It keeps its quota", tc.want, errors.Is(err, errStillActive))

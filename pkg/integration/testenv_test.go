@@ -42,12 +42,12 @@ var (
 	jobRequest = ctrl.Request{NamespacedName: jobKey}
 )
 
-// environmentOn returns the environment of a manager that has led for ever, of Trainer 2.3 and of a
+// dependenciesOn returns the dependencies of a manager that has led for ever, of Trainer 2.3 and of a
 // Kueue that manages all namespaces.
-func environmentOn(tb testing.TB, c client.Client, describer *podsets.Describer) *environment {
+func dependenciesOn(tb testing.TB, c client.Client, describer *podsets.Describer) *dependencies {
 	tb.Helper()
 	settings := testenv.Kueue()
-	return &environment{
+	return &dependencies{
 		Describer: describer, client: c, live: c,
 		refusals: jobevents.NewRefusals(c), inTree: testenv.InTree(tb, false), trainer: testenv.Served(tb, trainjob.Trainer23),
 		expectations: testenv.LedSince(time.Time{}), records: &records{},
@@ -61,20 +61,20 @@ func environmentOn(tb testing.TB, c client.Client, describer *podsets.Describer)
 func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events.FakeRecorder) {
 	t.Helper()
 	c := inttest.Fake(inttest.Runtime(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: jobKey.Namespace}}).Build()
-	env, recorder := environmentOn(t, c, testenv.Describer(t, c)), events.NewFakeRecorder(10)
-	env.live, env.Recorder, env.refusals = inttest.PodsByPhase(c), jobevents.New(recorder), jobevents.NewRefusals(liveEvents(c, nil))
+	deps, recorder := dependenciesOn(t, c, testenv.Describer(t, c)), events.NewFakeRecorder(10)
+	deps.live, deps.Recorder, deps.refusals = inttest.PodsByPhase(c), jobevents.New(recorder), jobevents.NewRefusals(liveEvents(c, nil))
 	for _, obj := range objects {
 		expect.NoError(t, c.Create(t.Context(), obj))
 	}
-	return &reconciler{env: env}, recorder
+	return &reconciler{deps: deps}, recorder
 }
 
 // jobOf is a TrainJob in the eyes of a reconcile.
 func jobOf(tb testing.TB, r *reconciler, stored *trainjob.TrainJob) *job {
 	tb.Helper()
 	key := client.ObjectKeyFromObject(stored)
-	view := expect.Must(state.Observe(tb.Context(), r.env.client, key))(tb)
-	j := &job{env: r.env, observed: observed{TrainJob: *stored, key: key, view: view, record: r.env.records.of(key, stored.UID)}}
+	view := expect.Must(state.Observe(tb.Context(), r.deps.client, key))(tb)
+	j := &job{deps: r.deps, observed: observed{TrainJob: *stored, key: key, view: view, record: r.deps.records.of(key, stored.UID)}}
 	expect.NoError(tb, observeNamespace(tb.Context(), j).err)
 	return j
 }
@@ -82,7 +82,7 @@ func jobOf(tb testing.TB, r *reconciler, stored *trainjob.TrainJob) *job {
 // look reconciles a TrainJob.
 func look(t *testing.T, r *reconciler, key client.ObjectKey) (ctrl.Result, error) {
 	t.Helper()
-	j, err := r.env.observe(t.Context(), key)
+	j, err := r.deps.observe(t.Context(), key)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -102,7 +102,7 @@ func reconcileOnce(t *testing.T, r *reconciler) (ctrl.Result, *trainjob.TrainJob
 func storedJob(t *testing.T, r *reconciler) *trainjob.TrainJob {
 	t.Helper()
 	stored := &trainjob.TrainJob{}
-	expect.NoError(t, r.env.client.Get(t.Context(), jobKey, stored))
+	expect.NoError(t, r.deps.client.Get(t.Context(), jobKey, stored))
 	return stored
 }
 
@@ -161,7 +161,7 @@ func changeJob(t *testing.T, r *reconciler, change func(*trainjob.TrainJob)) {
 	t.Helper()
 	stored := storedJob(t, r)
 	change(stored)
-	expect.NoError(t, r.env.client.Update(t.Context(), stored))
+	expect.NoError(t, r.deps.client.Update(t.Context(), stored))
 }
 
 // theWorkload returns the one Workload.

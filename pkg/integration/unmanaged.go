@@ -37,7 +37,7 @@ func leaveAlone(ctx context.Context, j *job) result {
 		return result{done: began, err: err}
 	}
 	workloads := j.workloads()
-	if !j.alive() || !j.env.expectations.Satisfied(&j.TrainJob) {
+	if !j.alive() || !j.deps.expectations.Satisfied(&j.TrainJob) {
 		return result{done: len(workloads) == 0}
 	}
 	if slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
@@ -47,7 +47,7 @@ func leaveAlone(ctx context.Context, j *job) result {
 	}
 	for i := range workloads {
 		if wl := &workloads[i]; !kueuelib.IsFinished(wl) {
-			if err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
+			if err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
 				return failed(fmt.Errorf("deleting Workload %s of a namespace that Kueue does not manage: %w", client.ObjectKeyFromObject(wl), err))
 			}
 			return done(nil)
@@ -69,7 +69,7 @@ func tellUnmanaged(j *job) {
 	if j.IsSuspended() {
 		becomes = "waits for nobody, and runs outside of all quotas when you set spec.suspend to false"
 	}
-	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotManaged, jobevents.ActionQueue, fmt.Errorf(
+	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotManaged, jobevents.ActionQueue, fmt.Errorf(
 		"names queue %s, but Kueue does not manage namespace %s, by its managedJobsNamespaceSelector: the job %s", queue, j.Namespace, becomes))
 }
 
@@ -86,7 +86,7 @@ func beganUnmanaged(ctx context.Context, j *job) (bool, error) {
 	if js == nil || podset.Placed(js) {
 		return false, nil
 	}
-	labelled, err := j.env.queues.LabelledAt(ctx, j.key.Namespace)
+	labelled, err := j.deps.queues.LabelledAt(ctx, j.key.Namespace)
 	return err == nil && begun(js, j.childJobs(), labelled), err
 }
 
@@ -114,7 +114,7 @@ func free(ctx context.Context, j *job) error {
 		return err
 	}
 	free := j.DeepCopy()
-	if changed, err := j.env.Field.Set(&free.Spec, placements); err != nil || !changed {
+	if changed, err := j.deps.Field.Set(&free.Spec, placements); err != nil || !changed {
 		return err
 	}
 	if err := patch.Stamp(free.Spec.RuntimePatches, metav1.Now()); err != nil {
@@ -126,8 +126,8 @@ func free(ctx context.Context, j *job) error {
 	} else if err != nil {
 		return err
 	}
-	for _, write := range []func(){func() { j.env.Field.Drop(&j.Spec) }, func() { j.Spec = free.Spec }} {
-		if err := kueuelib.Patch(ctx, j.env.client, &j.TrainJob, func() (bool, error) { write(); return true, nil }); err != nil {
+	for _, write := range []func(){func() { j.deps.Field.Drop(&j.Spec) }, func() { j.Spec = free.Spec }} {
+		if err := kueuelib.Patch(ctx, j.deps.client, &j.TrainJob, func() (bool, error) { write(); return true, nil }); err != nil {
 			return err
 		}
 	}
@@ -138,8 +138,8 @@ func free(ctx context.Context, j *job) error {
 // freed returns the placements of a job without gates: of what our entry patches, or, where a former call got no
 // further than to take that away, of what its JobSet keeps behind the gate.
 func freed(j *job) ([]patch.Placement, error) {
-	if j.env.Field.Has(&j.Spec) {
-		return patch.AllFreed(j.env.Field, &j.Spec)
+	if j.deps.Field.Has(&j.Spec) {
+		return patch.AllFreed(j.deps.Field, &j.Spec)
 	}
 	js := j.jobSet()
 	if js == nil {
@@ -156,12 +156,12 @@ func freed(j *job) ([]patch.Placement, error) {
 
 // placedByUs reports whether our entry says more than that nothing is placed.
 func placedByUs(j *job) (bool, error) {
-	if !j.env.Field.Has(&j.Spec) {
+	if !j.deps.Field.Has(&j.Spec) {
 		return false, nil
 	}
-	placements, err := patch.AllFreed(j.env.Field, &j.Spec)
+	placements, err := patch.AllFreed(j.deps.Field, &j.Spec)
 	if err != nil {
 		return false, err
 	}
-	return j.env.Field.Set(&j.DeepCopy().Spec, placements)
+	return j.deps.Field.Set(&j.DeepCopy().Spec, placements)
 }

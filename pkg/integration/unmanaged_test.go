@@ -97,8 +97,8 @@ func TestLeaveAlone(t *testing.T) {
 			if s.in {
 				selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist}}}
 			}
-			r.env.queues = queues.New(r.env.client, live, testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = selector }))
-			j := expect.Must(r.env.observe(t.Context(), jobKey))(t)
+			r.deps.queues = queues.New(r.deps.client, live, testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = selector }))
+			j := expect.Must(r.deps.observe(t.Context(), jobKey))(t)
 			expect.NoError(t, observeNamespace(t.Context(), j).err)
 			got := leaveAlone(t.Context(), j)
 			expect.NoError(t, got.err)
