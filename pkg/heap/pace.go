@@ -32,6 +32,7 @@ func live() uint64 {
 
 // eachCollection calls a function after each garbage collection, which finalizes what nobody holds.
 func eachCollection(call func()) {
+	// Smaller ones share a block, which is collected with the last of them.
 	type collected struct{ _ [16]byte }
 	var again func(*collected)
 	again = func(c *collected) {

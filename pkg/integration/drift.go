@@ -66,17 +66,17 @@ func correctDrift(ctx context.Context, j *job) result {
 		return result{again: driftPatience, err: err}
 	}
 	if j.IsSuspended() {
-		return failed(suspendJobSet(ctx, j, js))
+		return ofError(suspendJobSet(ctx, j, js))
 	}
 	if predates, err := snapshotPredatesJobSet(ctx, j, js); err != nil || predates {
 		// Trainer tries again until it is heard; until then ensureStarted minds the quota.
-		return failed(err)
+		return ofError(err)
 	}
 	if suspendedSince(js, said) {
 		// By somebody else, and for them to resume.
 		return result{}
 	}
-	return failed(restart(ctx, j, js))
+	return ofError(restart(ctx, j, js))
 }
 
 // restart has the JobSet made again, unless what Trainer would make is not what the job was
@@ -168,7 +168,7 @@ func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since t
 		suspended := jobs[i].DeepCopy()
 		suspended.Spec.Suspend = ptr.To(true)
 		if err := j.deps.client.Patch(ctx, suspended, client.MergeFromWithOptions(&jobs[i], client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-			return failed(fmt.Errorf("suspending child Job %s: %w", client.ObjectKeyFromObject(suspended), err))
+			return ofError(fmt.Errorf("suspending child Job %s: %w", client.ObjectKeyFromObject(suspended), err))
 		}
 	}
 	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(

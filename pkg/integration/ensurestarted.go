@@ -107,7 +107,7 @@ func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, to
 	if refusal == "" {
 		last, again, err := j.deps.refusals.Last(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, told), time.Time{})
 		if err != nil {
-			return failed(err)
+			return ofError(err)
 		}
 		if again > 0 {
 			if !l.pods {
@@ -155,10 +155,10 @@ func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, l
 		return result{again: j.record.start.lookAgain(j.deps.startTimeout)}
 	}
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
-		return failed(deactivate(ctx, j, wl, why, lacking))
+		return ofError(deactivate(ctx, j, wl, why, lacking))
 	}
 	if err := deleteWorkload(ctx, j, wl); err != nil {
-		return failed(err)
+		return ofError(err)
 	}
 	hold := j.record.start.holdBack(wl.UID, sumOf(&j.TrainJob, j.deps.Field), j.deps.startTimeout)
 	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
@@ -369,12 +369,12 @@ func lackOfPods(due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
 	var found *lack
 	for i := range jobs {
 		child := &jobs[i]
-		if !names[child.Labels[jobsetapi.ReplicatedJobNameKey]] || !lacksPods(child) {
+		if !names[child.Labels[jobsetapi.ReplicatedJobNameKey]] || !state.LacksPods(child) {
 			continue
 		}
 		if found == nil {
 			found = (&lack{kind: "Job", what: fmt.Sprintf("the Job controller has not made %d of %s of child Job %s",
-				wantedPods(child)-livePods(child), jobevents.Count(wantedPods(child), "pod"), child.Name)}).count(jobs)
+				state.WantedPods(child)-state.LivePods(child), jobevents.Count(state.WantedPods(child), "pod"), child.Name)}).count(jobs)
 		}
 		found.asked = append(found.asked, child.UID)
 	}
@@ -386,33 +386,13 @@ func lackOfPods(due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
 
 // lackedPods reports whether a Job has never had all its pods, by its own count of them.
 func lackedPods(child batchv1.Job) bool {
-	return livePods(&child)+child.Status.Succeeded+child.Status.Failed < ptr.Deref(child.Spec.Parallelism, 1)
-}
-
-// lacksPods reports whether a Job has fewer pods than it started out with. One of which
-// some have ended, and others are there, has started.
-func lacksPods(child *batchv1.Job) bool {
-	ended := child.Status.Succeeded + child.Status.Failed
-	return !podset.JobEnded(child) && livePods(child) < wantedPods(child) && (ended == 0 || livePods(child) == 0)
-}
-
-// wantedPods is how many pods a Job runs at a time, and still has to.
-func wantedPods(child *batchv1.Job) int32 {
-	wanted := ptr.Deref(child.Spec.Parallelism, 1)
-	if child.Spec.Completions != nil {
-		wanted = min(wanted, *child.Spec.Completions-child.Status.Succeeded)
-	}
-	return wanted
-}
-
-func livePods(child *batchv1.Job) int32 {
-	return child.Status.Active + ptr.Deref(child.Status.Terminating, 0)
+	return state.LivePods(&child)+child.Status.Succeeded+child.Status.Failed < ptr.Deref(child.Spec.Parallelism, 1)
 }
 
 // count notes which pods the child Jobs have.
 func (l *lack) count(jobs []batchv1.Job) *lack {
 	for i := range jobs {
-		l.live = l.live || livePods(&jobs[i]) > 0
+		l.live = l.live || state.LivePods(&jobs[i]) > 0
 		l.pods = l.pods || jobs[i].Status.Failed > 0 && !podset.JobEnded(&jobs[i])
 	}
 	l.pods = l.pods || l.live
@@ -431,7 +411,7 @@ func statusesOf(jobs []batchv1.Job) []trainer.JobStatus {
 			status.Succeeded = ptr.To[int32](1)
 		case podset.JobEnded(child):
 			status.Failed = ptr.To[int32](1)
-		case ptr.Deref(child.Status.Ready, 0) >= wantedPods(child):
+		case ptr.Deref(child.Status.Ready, 0) >= state.WantedPods(child):
 			status.Ready = ptr.To[int32](1)
 		}
 		statuses = addStatus(statuses, status)

@@ -99,7 +99,7 @@ func holdEnded(ctx context.Context, j *job) (bool, error) {
 		}
 	}
 	// A write brings the status of now.
-	keepEnded(j)
+	keepEnded(ctx, j)
 	return true, nil
 }
 
@@ -140,18 +140,22 @@ func tellPodsLeft(j *job, what string) {
 }
 
 // keepEnded has a job that ended once stay so: Trainer forgets a failure with the JobSet.
-func keepEnded(j *job) {
+func keepEnded(_ context.Context, j *job) result {
+	if !j.DeletionTimestamp.IsZero() {
+		return result{}
+	}
 	if end := comesBack(j); end != nil {
 		j.record.ended.condition = *end
 	} else if end := j.record.ended.condition; end.Type != "" {
 		apimeta.SetStatusCondition(&j.Status.Conditions, end)
 	}
+	return result{}
 }
 
 // ensureEnded is stopEnded for a job that Trainer does not take for ended any more.
 func ensureEnded(ctx context.Context, j *job) result {
 	_, err := stopEnded(ctx, j)
-	return failed(err)
+	return ofError(err)
 }
 
 // stopEnded suspends a job that runs again after its end, and reports whether it does: a
@@ -181,7 +185,7 @@ func ensureHeldBeforeStart(ctx context.Context, j *job) result {
 	}
 	changed, err := holdWorkload(ctx, j)
 	if err != nil || !changed {
-		return failed(err)
+		return ofError(err)
 	}
 	return lookAgain(retrySlowly)
 }
@@ -189,7 +193,7 @@ func ensureHeldBeforeStart(ctx context.Context, j *job) result {
 // ensureHeld has the Workload of a job that goes on held by finalizers.
 func ensureHeld(ctx context.Context, j *job) result {
 	_, err := holdWorkload(ctx, j)
-	return failed(err)
+	return ofError(err)
 }
 
 // holdWorkload puts Kueue's finalizer back on the Workload of a job that goes on, and reports whether it changed one.
@@ -239,7 +243,7 @@ func finishDeletedWorkloads(ctx context.Context, j *job) result {
 			continue
 		}
 		if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {
-			return failed(err)
+			return ofError(err)
 		}
 		reason := "Deleted"
 		if remainder.IsCopy(wl) {
@@ -252,7 +256,7 @@ func finishDeletedWorkloads(ctx context.Context, j *job) result {
 			continue
 		}
 		if err != nil {
-			return failed(fmt.Errorf("finishing Workload %s, which is deleted and stays: %w", client.ObjectKeyFromObject(wl), err))
+			return ofError(fmt.Errorf("finishing Workload %s, which is deleted and stays: %w", client.ObjectKeyFromObject(wl), err))
 		}
 		ctrl.LoggerFrom(ctx).Info("Finished a deleted Workload that stays", "finalizers", wl.Finalizers)
 	}

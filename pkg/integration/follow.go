@@ -190,7 +190,7 @@ func keepPriority(ctx context.Context, j *job) result {
 	}
 	missing := j.deps.client.Get(ctx, client.ObjectKey{Name: class}, &kueue.WorkloadPriorityClass{})
 	if !apierrors.IsNotFound(missing) {
-		return failed(missing)
+		return ofError(missing)
 	}
 	wl := j.unfinishedWorkload()
 	if wl == nil || j.IsSuspended() && state.MayRun(wl) {

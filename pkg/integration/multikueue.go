@@ -50,11 +50,11 @@ func releaseCopies(ctx context.Context, j *job) result {
 				return result{again: wait, err: err}
 			}
 		} else if err := dropUncharged(ctx, j, wl); err != nil {
-			return failed(err)
+			return ofError(err)
 		}
 		err := j.deps.client.Patch(ctx, released, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
 		if client.IgnoreNotFound(err) != nil {
-			return failed(fmt.Errorf("releasing Workload %s that MultiKueue deleted: %w", client.ObjectKeyFromObject(wl), err))
+			return ofError(fmt.Errorf("releasing Workload %s that MultiKueue deleted: %w", client.ObjectKeyFromObject(wl), err))
 		}
 	}
 	return result{}
@@ -281,7 +281,7 @@ func queueAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 	}
 	err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID})
 	if client.IgnoreNotFound(err) != nil {
-		return failed(fmt.Errorf("deleting Workload %s, which was finished without a run: %w", client.ObjectKeyFromObject(wl), err))
+		return ofError(fmt.Errorf("deleting Workload %s, which was finished without a run: %w", client.ObjectKeyFromObject(wl), err))
 	}
 	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionQueue,
 		"Workload %s was finished because a worker cluster did not find the TrainJob any more; the job queues again", wl.Name)
@@ -322,7 +322,7 @@ func askAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 	asked := wl.DeepCopy()
 	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, askedAgainAnnotation, time.Now().UTC().Format(time.RFC3339))
 	if err := j.deps.client.Patch(ctx, asked, client.MergeFrom(wl)); err != nil {
-		return failed(fmt.Errorf("having Kueue look again at Workload %s: %w", client.ObjectKeyFromObject(wl), err))
+		return ofError(fmt.Errorf("having Kueue look again at Workload %s: %w", client.ObjectKeyFromObject(wl), err))
 	}
 	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDispatched, jobevents.ActionStart, errors.New(
 		"the job has quota, and Kueue has asked no worker cluster for it; see that one is connected: kubectl get multikueueclusters"))

@@ -67,9 +67,6 @@ func (e *dependencies) observe(ctx context.Context, key types.NamespacedName) (*
 		return nil, err
 	}
 	j.record = e.records.of(key, j.UID)
-	if j.DeletionTimestamp.IsZero() {
-		keepEnded(j)
-	}
 	return j, nil
 }
 
@@ -80,12 +77,12 @@ func observeNamespace(ctx context.Context, j *job) result {
 	}
 	managed, err := j.deps.queues.ManagesNamespace(ctx, j.Namespace)
 	if err != nil {
-		return failed(client.IgnoreNotFound(err))
+		return ofError(client.IgnoreNotFound(err))
 	}
 	if j.unmanaged = !managed; managed {
 		j.manages, err = j.deps.queues.Queued(ctx, &j.TrainJob)
 	}
-	return failed(client.IgnoreNotFound(err))
+	return ofError(client.IgnoreNotFound(err))
 }
 
 // workloads returns the Workloads of the job.

@@ -250,17 +250,17 @@ func (u *unmade) found(refused bool) time.Duration {
 func takeOverlooked(ctx context.Context, j *job) result {
 	overlooked, err := isOverlooked(ctx, j)
 	if err != nil || !overlooked {
-		return failed(err)
+		return ofError(err)
 	}
 	defaulted := j.TrainJob.DeepCopy()
 	err = jobframework.ApplyDefaultLocalQueueWithManagedJobsNamespaceSelector(ctx, j.deps.client, defaulted,
 		j.deps.queues.HasDefault(ctx), j.deps.kueue.Settings().NamespaceSelector())
 	queue := string(jobframework.QueueNameForObject(defaulted))
 	if err != nil || queue == "" {
-		return failed(err)
+		return ofError(err)
 	}
 	if err := jobclient.SetQueue(ctx, j.deps.client, &j.TrainJob, queue); err != nil {
-		return failed(err)
+		return ofError(err)
 	}
 	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonOverlooked, jobevents.ActionQueue,
 		"Put into LocalQueue %s, which was there when the TrainJob was made without a queue", queue)

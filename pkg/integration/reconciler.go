@@ -24,9 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 )
 
-// reconciler runs Kueue's jobframework on TrainJobs and adds what that cannot know:
-// that a suspended TrainJob which is not admitted always holds the gate, unless it is for
-// another cluster.
+// reconciler runs Kueue's jobframework on TrainJobs, and the rules that it does not know before and after it.
 type reconciler struct {
 	// deps is bound to a Trainer by each reconcile.
 	deps *dependencies
@@ -47,8 +45,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	j, err := deps.observe(ctx, req.NamespacedName)
 	if errors.Is(err, errOldView) {
-		// It is as urgent as it was.
-		return ctrl.Result{RequeueAfter: retrySlowly}, nil
+		// It is as urgent as it was, and the event of the newer one may be looked at late.
+		return ctrl.Result{RequeueAfter: retrySoon}, nil
 	}
 	if err != nil {
 		return ctrl.Result{Priority: ptr.To(0)}, err
@@ -60,11 +58,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // reconcile lets jobframework decide about a TrainJob, follows that decision to its end, and
 // ensures what neither jobframework nor Trainer would see to.
 func (j *job) reconcile(ctx context.Context) result {
-	sum := untilEnd(ctx, j, []rule{releaseCopies, observeNamespace, leaveAlone})
+	sum := untilEnd(ctx, j, []rule{releaseCopies, observeNamespace, leaveAlone, keepEnded})
 	if sum.ends() {
 		return sum
 	}
-	before := untilEnd(ctx, j, rules[j.phase()].before)
+	before := untilEnd(ctx, j, rulesOf(j.phase()).before)
 	sum.add(before)
 	if !before.ends() {
 		sum.add(decide(ctx, j))
@@ -72,30 +70,30 @@ func (j *job) reconcile(ctx context.Context) result {
 	if j.UID == "" {
 		j.deps.forgetName(j.key)
 	}
-	always := result{}
-	for _, of := range rules[j.phase()].always {
+	var always result
+	for _, of := range rulesOf(j.phase()).always {
 		always.add(of(ctx, j))
 	}
-	switch {
-	case before.unqueued:
-		sum.add(gateEarly(ctx, j))
-	case j.decision.made && j.decision.err == nil:
+	if j.decision.made && j.decision.err == nil {
 		tellStart(j)
-		sum.add(untilEnd(ctx, j, rules[j.phase()].settled))
+		sum.add(all(ctx, j, rulesOf(j.phase()).settled))
 	}
 	sum.add(always)
+	if before.unqueued {
+		sum.add(gateEarly(ctx, j))
+	}
 	return sum
 }
 
-// decide has jobframework look at a job, and does what the reason of its decision calls for.
+// decide has jobframework look at a job.
 func decide(ctx context.Context, j *job) result {
-	if j.phase() == phaseSuspended || j.phase() == phaseRunning {
+	if j.alive() {
 		// jobframework has no context for it.
 		j.active(ctx)
 	}
 	decided, err := j.deps.framework(j).ReconcileGenericJob(ctx, ctrl.Request{NamespacedName: j.key}, j)
-	j.decision.made, j.decision.err = true, followUp(ctx, j, err)
-	sum := result{again: decided.RequeueAfter, err: j.decision.err}
+	j.decision.made, j.decision.err = true, err
+	sum := result{again: decided.RequeueAfter}
 	sum.add(result{again: j.decision.again})
 	return sum
 }
@@ -147,10 +145,10 @@ func (e *dependencies) forgetName(key types.NamespacedName) {
 	e.records.forget(key)
 }
 
-// followUp does what the reason of a decision calls for, and tells people of it. It returns what
+// followUp does what the reason of jobframework's decision calls for, and tells people of it. It comes to what
 // went wrong: with that, or else with the decision itself.
-func followUp(ctx context.Context, j *job, decided error) error {
-	err := decided
+func followUp(ctx context.Context, j *job) result {
+	err := j.decision.err
 	if j.decision.rollingOut {
 		err = firstError(awaitRollout(ctx, j), err)
 	}
@@ -166,7 +164,8 @@ func followUp(ctx context.Context, j *job, decided error) error {
 	if errors.Is(err, errStillActive) {
 		err = firstError(watchStop(ctx, j).err, err)
 	}
-	return err
+	j.decision.err = err
+	return ofError(err)
 }
 
 // tellStart says where a job was sent that this reconcile started.

@@ -49,37 +49,45 @@ type ruleSet struct {
 	before []rule
 	// always come after that, whatever it came to. Each is followed.
 	always []rule
-	// settled come last, where nothing ended the reconcile and jobframework did what it had to. The first error ends them.
+	// settled come last, where nothing ended the reconcile and jobframework did what it had to. One that brings the job into
+	// another phase is the last.
 	settled []rule
 }
 
-// rules are those of each phase. jobframework may bring a job into another one: what comes after it goes by that.
-var rules = map[phase]ruleSet{
-	phaseGone: {
-		before: []rule{deleteCopies, awaitPodsOfDeleted},
-		always: []rule{finishDeletedWorkloads},
-	},
-	phaseDeleting: {
-		before: []rule{suspendDeleted, deleteCopies, awaitPodsOfDeleted},
-		always: []rule{finishDeletedWorkloads, correctDrift},
-	},
-	phaseFinished: {
-		before: []rule{awaitOwnWrite, measureStopped, awaitPodsOfFormer, noteResumed, finish},
-		always: []rule{finishDeletedWorkloads},
-	},
-	phaseSuspended: {
-		before: []rule{
-			awaitOwnWrite, measureStopped, awaitPodsOfFormer, noteResumed, ensureHeldBeforeStart,
-			startDeactivation, takeOverlooked, keepPriority, follow,
-		},
-		always:  []rule{tellNotice, finishDeletedWorkloads, awaitTrainer, correctDrift, ensureStarted},
-		settled: []rule{ensureHeld, ensureGate, ensureDispatched, watchStop, reportPodsReady},
-	},
-	phaseRunning: {
-		before:  []rule{awaitOwnWrite, awaitPodsOfFormer, noteResumed, startDeactivation, takeOverlooked, keepPriority},
-		always:  []rule{tellNotice, awaitTrainer, correctDrift, ensureStarted},
-		settled: []rule{ensureHeld, ensureEnded, ensurePlaced, ensureWithinQuota, ensureDispatched, reportPodsReady},
-	},
+// rulesOf returns those of a phase. jobframework may bring a job into another one: what comes after it goes by that.
+func rulesOf(p phase) ruleSet {
+	switch p {
+	case phaseGone:
+		return ruleSet{
+			before: []rule{deleteCopies, awaitPodsOfDeleted},
+			always: []rule{followUp, finishDeletedWorkloads},
+		}
+	case phaseDeleting:
+		return ruleSet{
+			before: []rule{suspendDeleted, deleteCopies, awaitPodsOfDeleted},
+			always: []rule{followUp, finishDeletedWorkloads, correctDrift},
+		}
+	case phaseFinished:
+		return ruleSet{
+			before: []rule{awaitOwnWrite, measureStopped, awaitPodsOfFormer, noteResumed, finish},
+			always: []rule{followUp, finishDeletedWorkloads},
+		}
+	case phaseSuspended:
+		return ruleSet{
+			before: []rule{
+				awaitOwnWrite, measureStopped, awaitPodsOfFormer, noteResumed, ensureHeldBeforeStart,
+				startDeactivation, takeOverlooked, keepPriority, follow,
+			},
+			always:  []rule{tellNotice, followUp, finishDeletedWorkloads, awaitTrainer, correctDrift, ensureStarted},
+			settled: []rule{ensureHeld, ensureGate, ensureDispatched, watchStop, reportPodsReady},
+		}
+	default:
+		return ruleSet{
+			before:  []rule{awaitOwnWrite, awaitPodsOfFormer, noteResumed, startDeactivation, takeOverlooked, keepPriority},
+			always:  []rule{tellNotice, followUp, awaitTrainer, correctDrift, ensureStarted},
+			settled: []rule{ensureHeld, ensureEnded, ensurePlaced, ensureWithinQuota, ensureDispatched, reportPodsReady},
+		}
+	}
 }
 
 // result is what a rule comes to, and what a reconcile comes to by its rules. The zero value leaves the rest to those
@@ -99,8 +107,8 @@ type result struct {
 // done returns the result of a rule that ends the reconcile, with an error or without.
 func done(err error) result { return result{done: true, err: err} }
 
-// failed returns the result of a rule that came to an error, or to none.
-func failed(err error) result { return result{err: err} }
+// ofError returns the result of a rule that came to an error, or to none.
+func ofError(err error) result { return result{err: err} }
 
 // lookAgain returns the result of a rule that ends the reconcile for some time.
 func lookAgain(in time.Duration) result { return result{done: true, again: in} }
@@ -142,6 +150,15 @@ func untilEnd(ctx context.Context, j *job, rules []rule) result {
 		if sum.add(of(ctx, j)); sum.ends() {
 			break
 		}
+	}
+	return sum
+}
+
+// all adds up rules as long as the job stays in its phase.
+func all(ctx context.Context, j *job, rules []rule) result {
+	var sum result
+	for in, i := j.phase(), 0; i < len(rules) && j.phase() == in; i++ {
+		sum.add(rules[i](ctx, j))
 	}
 	return sum
 }

@@ -38,7 +38,7 @@ func TestRulesAreThoseOfTheDocs(t *testing.T) {
 		for _, part := range []struct {
 			name  string
 			rules []rule
-		}{{"before", rules[p].before}, {"always", rules[p].always}, {"settled", rules[p].settled}} {
+		}{{"before", rulesOf(p).before}, {"always", rulesOf(p).always}, {"settled", rulesOf(p).settled}} {
 			if len(part.rules) > 0 {
 				lines = append(lines, fmt.Sprintf("  %-8s %s", part.name, names(part.rules)))
 			}
@@ -63,7 +63,7 @@ func TestUntilEnd(t *testing.T) {
 		"one ends it":                      {rules: []result{minute, lookAgain(time.Second), second}, want: lookAgain(time.Second), asked: 2},
 		"one that does not queue":          {rules: []result{unqueued(time.Second), minute}, want: unqueued(time.Second), asked: 1},
 		"a view from before our own write": {rules: []result{{done: true, stale: true}, minute}, want: result{done: true, stale: true}, asked: 1},
-		"one comes to an error":            {rules: []result{minute, failed(wrong), done(nil)}, want: result{again: time.Minute, err: wrong}, asked: 2},
+		"one comes to an error":            {rules: []result{minute, ofError(wrong), done(nil)}, want: result{again: time.Minute, err: wrong}, asked: 2},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -76,6 +76,18 @@ func TestUntilEnd(t *testing.T) {
 			expect.That(t, got == tc.want && asked == tc.asked, "it came to %+v by %d rules, want %+v by %d", got, asked, tc.want, tc.asked)
 		})
 	}
+}
+
+// A rule that brings the job into another phase is the last of the settled ones; an error keeps none of the others from
+// being followed.
+func TestAll(t *testing.T) {
+	wrong, asked := errors.New("wrong"), 0
+	fails := func(context.Context, *job) result { asked++; return ofError(wrong) }
+	suspends := func(_ context.Context, j *job) result { asked++; j.Suspend(); return result{} }
+	j := &job{observed: observed{TrainJob: *inttest.Job("uid")}}
+	j.Spec.Suspend = new(false)
+	got := all(t.Context(), j, []rule{fails, fails, suspends, fails})
+	expect.That(t, got.err == wrong && asked == 3, "it came to %+v by %d rules, want the error by 3", got, asked)
 }
 
 // A job is in one phase, whatever else is true of it.

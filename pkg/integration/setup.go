@@ -340,11 +340,9 @@ func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager, trainer *peers.Trai
 func setupReconciler(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 	maps := watches.Mapper{Cached: deps.client}
 	controlling := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &trainjob.TrainJob{}, handler.OnlyControllerOwner())
-	byOthers := watches.ByOthers(deps.expectations.Wrote)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("trainjob").
-		For(&trainjob.TrainJob{}, builder.WithPredicates(watches.ForgetDeleted(deps.forget), byOthers)).
-		Watches(&trainjob.TrainJob{}, watches.Batched(&handler.EnqueueRequestForObject{}), builder.WithPredicates(watches.UpdatesBut(byOthers))).
+		Watches(&trainjob.TrainJob{}, watches.OfTrainJobs(deps.expectations.Wrote), builder.WithPredicates(watches.ForgetDeleted(deps.forget))).
 		Watches(&kueue.Workload{}, watches.DecidedFirst(controlling), builder.WithPredicates(measureGone(deps.metrics))).
 		Watches(&jobsetapi.JobSet{}, watches.Batched(controlling)).
 		Watches(&batchv1.Job{}, watches.Batched(handler.EnqueueRequestsFromMapFunc(maps.TrainJobOfChild))).

@@ -22,10 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
@@ -243,60 +241,6 @@ func awaitRollout(ctx context.Context, j *job) error {
 	return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer has not brought %s to JobSet %s, whose runtime may have been edited since it was made", field, js.Name))
 }
 
-// stillAdmitted asks the API server whether job may run, whatever the cache says.
-func stillAdmitted(ctx context.Context, live client.Reader, job *trainjob.TrainJob) (bool, error) {
-	var wl kueue.Workload
-	if err := live.Get(ctx, workloadKey(job), &wl); err != nil {
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return false, fmt.Errorf("reading Workload %s: %w", workloadKey(job), err)
-	}
-	return metav1.IsControlledBy(&wl, job) && wl.DeletionTimestamp.IsZero() && state.MayRun(&wl) && sameTimeLimit(&wl, job), nil
-}
-
-// sameTimeLimit reports whether a Workload has the time limit that the job asks for. With
-// another one jobframework takes it for another job's, and that is no view of the past.
-func sameTimeLimit(wl *kueue.Workload, job *trainjob.TrainJob) bool {
-	return ptr.Equal(wl.Spec.MaximumExecutionTimeSeconds, jobframework.MaximumExecutionTimeSecondsForObject(job))
-}
-
-// workloadKey names the Workload of job: the one that MultiKueue made for it, or the one
-// that jobframework makes.
-func workloadKey(job *trainjob.TrainJob) client.ObjectKey {
-	name := jobframework.PrebuiltWorkloadNameFor(job)
-	if name == "" {
-		name = jobframework.GetWorkloadNameForOwnerWithGVK(job.Name, job.UID, trainjob.GVK)
-	}
-	return client.ObjectKey{Namespace: job.Namespace, Name: name}
-}
-
-// confirm asks the API server whether the admission that the cache knows still stands.
-func confirm(ctx context.Context, live client.Reader, cached *kueue.Workload) error {
-	var wl kueue.Workload
-	err := live.Get(ctx, client.ObjectKeyFromObject(cached), &wl)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading Workload %s: %w", client.ObjectKeyFromObject(cached), err)
-	}
-	if err != nil || wl.UID != cached.UID || !state.MayRun(&wl) || !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) {
-		return errOutdated
-	}
-	return nil
-}
-
-// areCurrent reports whether our views are what the API server has.
-func areCurrent(ctx context.Context, live client.Reader, job *trainjob.TrainJob, js *jobsetapi.JobSet) (bool, error) {
-	for view, stored := range map[client.Object]client.Object{job: &trainjob.TrainJob{}, js: &jobsetapi.JobSet{}} {
-		if err := live.Get(ctx, client.ObjectKeyFromObject(view), stored); err != nil {
-			return false, client.IgnoreNotFound(err)
-		}
-		if stored.GetResourceVersion() != view.GetResourceVersion() {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
 // ensurePlaced suspends an admitted TrainJob that somebody resumed before we could
 // place it: its pods would stay gated, or run anywhere. The next reconcile starts it.
 func ensurePlaced(ctx context.Context, j *job) result {
@@ -307,7 +251,7 @@ func ensurePlaced(ctx context.Context, j *job) result {
 		return result{}
 	}
 	if err := suspend(ctx, j, j.deps.client, false); err != nil {
-		return failed(err)
+		return ofError(err)
 	}
 	measureStop(j, metrics.StopNotAdmitted)
 	ctrl.LoggerFrom(ctx).Info("Suspended TrainJob that was resumed without its placement")
@@ -333,44 +277,7 @@ func ensureWithinQuota(ctx context.Context, j *job) result {
 	// A job is stopped for it: our view of its Jobs may be older than that of the Workload.
 	excess, err := excessNow(ctx, j, wl)
 	if err != nil || excess == "" {
-		return failed(err)
+		return ofError(err)
 	}
-	return failed(requeueExceeding(ctx, j, wl, excess))
-}
-
-// placed reports whether our part is there and past the gate. Where it is not there at
-// all, the JobSet tells what runs: an upgrade of Trainer that brings another field takes
-// the old one from every TrainJob.
-func placed(j *job) bool {
-	if j.deps.Field.Has(&j.Spec) {
-		return !j.deps.Field.HoldsGate(&j.Spec)
-	}
-	js := j.jobSet()
-	return js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js)
-}
-
-// gateEarly sets the gate of a TrainJob that does not queue yet: the child Jobs that are
-// made meanwhile have it then. One that has it, as its webhook sees to, costs no look.
-func gateEarly(ctx context.Context, j *job) result {
-	if j.deps.Field.HoldsGate(&j.Spec) {
-		return result{}
-	}
-	return ensureGate(ctx, j)
-}
-
-// ensureGate sets the gate of a waiting TrainJob that lacks it, because it was made
-// or changed while the webhook was away. One that another controller runs needs none.
-func ensureGate(ctx context.Context, j *job) result {
-	if !j.alive() || !j.IsSuspended() || j.ManagedExternally() || !j.manages {
-		return result{}
-	}
-	if wl := j.holdingQuota(); wl != nil && kueuelib.IsAdmitted(wl) || j.active(ctx) {
-		return result{}
-	}
-	err := gate(ctx, j, j.deps.client)
-	if podsets.RuntimeMissing(err) || apierrors.IsNotFound(err) {
-		// Told by an event already, or deleted meanwhile.
-		return result{}
-	}
-	return failed(err)
+	return ofError(requeueExceeding(ctx, j, wl, excess))
 }

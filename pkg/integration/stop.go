@@ -169,7 +169,7 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 		return result{done: true, again: recheckIn(state.StoppingSince(workloads)), err: err}
 	}
 	if err != nil {
-		return failed(err)
+		return ofError(err)
 	}
 	if wait := mayRunYet(j); wait > 0 {
 		return lookAgain(wait)
@@ -235,7 +235,7 @@ func deleteCopies(ctx context.Context, j *job) result {
 			continue
 		}
 		if err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
-			return failed(fmt.Errorf("deleting Workload %s of a deleted TrainJob: %w", client.ObjectKeyFromObject(wl), err))
+			return ofError(fmt.Errorf("deleting Workload %s of a deleted TrainJob: %w", client.ObjectKeyFromObject(wl), err))
 		}
 	}
 	return done(nil)
@@ -257,7 +257,7 @@ func suspendDeleted(ctx context.Context, j *job) result {
 		return result{}
 	}
 	if err := suspend(ctx, j, j.deps.client, false); err != nil {
-		return failed(client.IgnoreNotFound(err))
+		return ofError(client.IgnoreNotFound(err))
 	}
 	measureStop(j, metrics.StopTrainJobDeleted)
 	ctrl.LoggerFrom(ctx).Info("Suspended a deleted TrainJob that is still there")

@@ -154,7 +154,7 @@ func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
 				},
 			})
 			j := jobOf(t, r, storedJob(t, r))
-			outcome := untilEnd(t.Context(), j, rules[phaseDeleting].before)
+			outcome := untilEnd(t.Context(), j, rulesOf(phaseDeleting).before)
 			expect.NoError(t, outcome.err)
 			expect.That(t, storedJob(t, r).Suspended() == tc.want && writes == tc.writes,
 				"It is suspended: %t, after %d writes; want %t, %d", storedJob(t, r).Suspended(), writes, tc.want, tc.writes)

@@ -48,13 +48,13 @@ func leaveAlone(ctx context.Context, j *job) result {
 	for i := range workloads {
 		if wl := &workloads[i]; !kueuelib.IsFinished(wl) {
 			if err := j.deps.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
-				return failed(fmt.Errorf("deleting Workload %s of a namespace that Kueue does not manage: %w", client.ObjectKeyFromObject(wl), err))
+				return ofError(fmt.Errorf("deleting Workload %s of a namespace that Kueue does not manage: %w", client.ObjectKeyFromObject(wl), err))
 			}
 			return done(nil)
 		}
 	}
 	if err := free(ctx, j); err != nil {
-		return failed(err)
+		return ofError(err)
 	}
 	tellUnmanaged(j)
 	return done(nil)

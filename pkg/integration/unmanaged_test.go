@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,5 +106,22 @@ func TestLeaveAlone(t *testing.T) {
 			expect.Same(t, "It is left alone", tc.alone, got.done)
 			expect.Same(t, "Unexpected number of looks at the namespace", tc.asked, asked)
 		})
+	}
+}
+
+// How a job ended in a namespace that is not Kueue's says nothing of it once it is.
+func TestEndIsNotRememberedOfAJobThatIsLeftAlone(t *testing.T) {
+	stored, _ := disagreeing(false, false, false, time.Now())
+	stored.Status.Conditions = append(stored.Status.Conditions, inttest.True(trainer.TrainJobFailed, ""))
+	for _, managed := range []bool{true, false} {
+		r, _ := newReconciler(t, stored.DeepCopy())
+		selector := &metav1.LabelSelector{}
+		if !managed {
+			selector.MatchLabels = map[string]string{"team": "a"}
+		}
+		r.deps.queues = queues.New(r.deps.client, r.deps.live, testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = selector }))
+		_, err := look(t, r, jobKey)
+		expect.NoError(t, err)
+		expect.Same(t, "Its end is remembered", managed, r.deps.records.of(jobKey, stored.UID).ended.condition.Type != "")
 	}
 }

@@ -227,7 +227,10 @@ func (f *Follower) watch(ctx context.Context, version string) bool {
 		case <-ctx.Done():
 			return true
 		case e, open := <-watcher.ResultChan():
-			// It begins with the object as it is. A watch from the object's own version, which may be old, is refused.
+			if open && e.Type == watch.Error {
+				return false
+			}
+			// It begins with the ConfigMap as it is. A watch from the ConfigMap's own version, which may be old, is refused.
 			if known, is := e.Object.(*corev1.ConfigMap); !open || !is || e.Type == watch.Deleted || known.ResourceVersion != version {
 				return true
 			}

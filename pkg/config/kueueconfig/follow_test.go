@@ -117,15 +117,16 @@ func TestWatchReturnsWhenTheConfigMapChanges(t *testing.T) {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
 	}
 	tests := map[string]struct {
-		event func(*watch.FakeWatcher)
-		want  bool
+		event   func(*watch.FakeWatcher)
+		want    bool
+		refused bool
 	}{
 		"it is as it was":      {event: func(w *watch.FakeWatcher) { w.Add(configMap("1")) }},
 		"it was changed":       {event: func(w *watch.FakeWatcher) { w.Modify(configMap("2")) }, want: true},
 		"it was gone before":   {event: func(w *watch.FakeWatcher) { w.Add(configMap("3")) }, want: true},
 		"it is gone":           {event: func(w *watch.FakeWatcher) { w.Delete(configMap("1")) }, want: true},
 		"the watch is ended":   {event: (*watch.FakeWatcher).Stop, want: true},
-		"the watch is refused": {event: func(w *watch.FakeWatcher) { w.Error(&metav1.Status{}) }, want: true},
+		"the watch is refused": {event: func(w *watch.FakeWatcher) { w.Error(&metav1.Status{}) }, want: true, refused: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -136,14 +137,15 @@ func TestWatchReturnsWhenTheConfigMapChanges(t *testing.T) {
 					expect.Same(t, "Unexpected namespace", where.Namespace, options.Namespace)
 					return watcher, nil
 				})
-				returned := false
-				go func() { returned = s.watch(t.Context(), "1") }()
+				returned, watched := false, true
+				go func() { watched = s.watch(t.Context(), "1"); returned = true }()
 				tc.event(watcher)
 				synctest.Wait()
 				expect.Same(t, "It has returned", tc.want, returned)
 				time.Sleep(watchFor)
 				synctest.Wait()
 				expect.That(t, returned, "It does not return after a while")
+				expect.Same(t, "It could not watch", tc.refused, !watched)
 			})
 		})
 	}

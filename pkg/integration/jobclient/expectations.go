@@ -36,6 +36,8 @@ type Expectations struct {
 type write struct {
 	uid types.UID
 	at  time.Time
+	// generation of a TrainJob that it made.
+	generation int64
 }
 
 // sighting is when a generation was seen first.
@@ -81,15 +83,15 @@ func (e *Expectations) wrote(job *trainjob.TrainJob) {
 	e.expect(job)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.writes[client.ObjectKeyFromObject(job)] = write{job.UID, e.clock.Now()}
+	e.writes[client.ObjectKeyFromObject(job)] = write{job.UID, e.clock.Now(), job.Generation}
 }
 
 // Wrote reports whether the spec of job is what our last write made of it.
 func (e *Expectations) Wrote(job *trainjob.TrainJob) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	key := client.ObjectKeyFromObject(job)
-	return e.writes[key].uid == job.UID && e.wants[key] == expectation{job.UID, job.Generation}
+	last := e.writes[client.ObjectKeyFromObject(job)]
+	return last.uid == job.UID && last.generation == job.Generation
 }
 
 // WroteBy returns a time by which our last write of job was done.
@@ -118,7 +120,7 @@ func (e *Expectations) ChangedBy(job *trainjob.TrainJob) time.Time {
 func (e *Expectations) Queued(job types.NamespacedName, uid types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.queued[job] = write{uid, e.clock.Now()}
+	e.queued[job] = write{uid: uid, at: e.clock.Now()}
 }
 
 // QueuedSince returns how long ago a Workload was made for job; false when none was, or it

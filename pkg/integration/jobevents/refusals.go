@@ -53,7 +53,7 @@ type Refusals struct {
 // namespacedKind is where objects of a kind are.
 type namespacedKind struct{ namespace, kind string }
 
-// entry has what was read last of a place.
+// entry has what was read last of a kind.
 type entry struct {
 	// snapshot counts until next, which is when to read again.
 	snapshot *snapshot
@@ -62,7 +62,7 @@ type entry struct {
 	reading time.Time
 }
 
-// snapshot is what the events of a namespacedKind said at a time. Once it is read it does not change.
+// snapshot is what the events about a kind said at a time. Once it is read it does not change.
 type snapshot struct {
 	read time.Time
 	// last is the last refusal by the object that it is about.
@@ -177,7 +177,7 @@ func (p *snapshot) lastOf(asked []types.UID, since time.Time) string {
 	return note
 }
 
-// toldAt returns when an event was last told. Recorders of the old kind count in one namespacedKind,
+// toldAt returns when an event was last told. Recorders of the old kind count in one place,
 // those of the new kind in another.
 func toldAt(ev *eventsv1.Event) time.Time {
 	at := ev.CreationTimestamp.Time

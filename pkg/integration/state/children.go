@@ -99,3 +99,24 @@ func jobResumed(j *batchv1.Job) bool {
 	}
 	return j.Status.StartTime != nil
 }
+
+// LacksPods reports whether a Job has fewer pods than it started out with. One of which
+// some have ended, and others are there, has started.
+func LacksPods(child *batchv1.Job) bool {
+	ended := child.Status.Succeeded + child.Status.Failed
+	return !podset.JobEnded(child) && LivePods(child) < WantedPods(child) && (ended == 0 || LivePods(child) == 0)
+}
+
+// WantedPods is how many pods a Job runs at a time, and still has to.
+func WantedPods(child *batchv1.Job) int32 {
+	wanted := ptr.Deref(child.Spec.Parallelism, 1)
+	if child.Spec.Completions != nil {
+		wanted = min(wanted, *child.Spec.Completions-child.Status.Succeeded)
+	}
+	return wanted
+}
+
+// LivePods returns how many pods a Job has, terminating ones included.
+func LivePods(child *batchv1.Job) int32 {
+	return child.Status.Active + ptr.Deref(child.Status.Terminating, 0)
+}

@@ -28,7 +28,7 @@ const decidedPriority = 10
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // DecidedFirst has the controller look first at the TrainJobs about which Kueue has just
-// decided, at once at what admission checks say, and in batches at what else becomes of
+// decided, at once at what admission checks say, and later at what else becomes of
 // Workloads, our own among it. When many start at once, each of them brings ten more events of what Trainer and
 // JobSet make of it, and those may wait.
 func DecidedFirst(h handler.EventHandler) handler.EventHandler {
@@ -78,22 +78,21 @@ func in(period time.Duration) func(*priorityqueue.AddOpts) {
 	return func(o *priorityqueue.AddOpts) { o.After = period }
 }
 
-// ByOthers passes the events of TrainJobs but those of updates of the status, and of our own writes, by wrote: the look
-// that made one has seen to what follows from it.
-func ByOthers(wrote func(*trainjob.TrainJob) bool) predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		written, is := e.ObjectNew.(*trainjob.TrainJob)
-		own := is && e.ObjectOld.GetGeneration() != written.Generation && wrote(written)
-		return !own && !statusOnly(e)
-	}}
-}
-
-// UpdatesBut passes the updates that another predicate does not.
-func UpdatesBut(other predicate.Predicate) predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool { return !other.Update(e) },
+// OfTrainJobs has the controller look at once at what people and webhooks write of TrainJobs, and in batches at their
+// status and at our own writes, by wrote: the look that made one has seen to what follows from it.
+func OfTrainJobs(wrote func(*trainjob.TrainJob) bool) handler.EventHandler {
+	h := &handler.EnqueueRequestForObject{}
+	return handler.Funcs{
+		CreateFunc: h.Create,
+		DeleteFunc: h.Delete,
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			written, is := e.ObjectNew.(*trainjob.TrainJob)
+			own := is && e.ObjectOld.GetGeneration() != written.Generation && wrote(written)
+			if own || statusOnly(e) {
+				q = with(q, in(after(e)))
+			}
+			h.Update(ctx, e, q)
+		},
 	}
 }
 

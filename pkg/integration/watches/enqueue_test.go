@@ -97,7 +97,8 @@ func TestBatched(t *testing.T) {
 	}
 }
 
-func TestByOthers(t *testing.T) {
+// What people write is looked at at once, what Trainer says and what we wrote in a batch.
+func TestOfTrainJobs(t *testing.T) {
 	tests := map[string]struct {
 		change func(*trainjob.TrainJob)
 		own    bool
@@ -117,10 +118,9 @@ func TestByOthers(t *testing.T) {
 			before := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Name: "llm", Generation: 1}}
 			after := before.DeepCopy()
 			tc.change(after)
-			update := event.UpdateEvent{ObjectOld: before, ObjectNew: after}
-			byOthers := ByOthers(func(*trainjob.TrainJob) bool { return tc.own })
-			expect.Same(t, "It passes", tc.want, byOthers.Update(update))
-			expect.Same(t, "It passes where the other does not", !tc.want, UpdatesBut(byOthers).Update(update))
+			q := &addedTo{}
+			OfTrainJobs(func(*trainjob.TrainJob) bool { return tc.own }).Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
+			expect.That(t, q.added == 1 && (q.opts.After == 0) == tc.want, "added %d times after %s; want at once: %t", q.added, q.opts.After, tc.want)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,7 +55,7 @@ func matters(before, after client.Object) bool {
 		return !is || workloadMatters(before, after)
 	case *jobsetapi.JobSet:
 		after, is := after.(*jobsetapi.JobSet)
-		return !is || before.Status.TerminalState != after.Status.TerminalState || state.SaysActive(before) != state.SaysActive(after)
+		return !is || jobSetMatters(before, after)
 	case *batchv1.Job:
 		after, is := after.(*batchv1.Job)
 		return !is || childMatters(before, after)
@@ -77,25 +78,36 @@ func jobMatters(before, after *trainjob.TrainJob) bool {
 		})
 }
 
-// workloadMatters is matters for a Workload: all but what Kueue says, in other words, of one that waits on, and that pods
-// are ready, which we say ourselves.
+// workloadMatters is matters for a Workload: all but what Kueue says, in other words, of one that waits on, and that its pods
+// get ready, which we say ourselves.
 func workloadMatters(before, after *kueue.Workload) bool {
 	a, b := before.Status, after.Status
-	same := sameConditions(decisive(a.Conditions), decisive(b.Conditions))
+	if apimeta.IsStatusConditionTrue(b.Conditions, kueue.WorkloadPodsReady) {
+		a.Conditions, b.Conditions = withoutPodsReady(a.Conditions), withoutPodsReady(b.Conditions)
+	}
+	same := sameConditions(a.Conditions, b.Conditions)
 	a.Conditions, b.Conditions = nil, nil
 	return !same || !equality.Semantic.DeepEqual(a, b)
 }
 
-func decisive(conditions []metav1.Condition) []metav1.Condition {
-	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool {
-		return c.Type == kueue.WorkloadPodsReady && c.Status == metav1.ConditionTrue
-	})
+func withoutPodsReady(conditions []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool { return c.Type == kueue.WorkloadPodsReady })
 }
 
-// childMatters is matters for the status of a child Job: whether it has pods, and whether it is over.
+// jobSetMatters is matters for the status of a JobSet: whether it runs, and whether it is over.
+func jobSetMatters(before, after *jobsetapi.JobSet) bool {
+	suspended := func(js *jobsetapi.JobSet) bool {
+		return apimeta.IsStatusConditionTrue(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
+	}
+	return before.Status.TerminalState != after.Status.TerminalState || state.SaysActive(before) != state.SaysActive(after) ||
+		suspended(before) != suspended(after)
+}
+
+// childMatters is matters for the status of a child Job: whether it has its pods, and whether it is over.
 func childMatters(before, after *batchv1.Job) bool {
 	return state.HasPods(*before) != state.HasPods(*after) || state.SeenResumed(*before) != state.SeenResumed(*after) ||
-		podset.JobEnded(before) != podset.JobEnded(after) || before.Status.Succeeded != after.Status.Succeeded
+		state.LacksPods(before) != state.LacksPods(after) || podset.JobEnded(before) != podset.JobEnded(after) ||
+		before.Status.Succeeded != after.Status.Succeeded
 }
 
 // sameConditions reports whether conditions say the same, in whatever words.

@@ -3,6 +3,7 @@
 package watches
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -43,10 +44,16 @@ func TestMatters(t *testing.T) {
 		"a child Job is ready": {of: &trainjob.TrainJob{}, change: ofJob(func(j *trainjob.TrainJob) {
 			j.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
 		}), want: true},
-		"a child Job has pods, Trainer says":  {of: &trainjob.TrainJob{Status: trainer.TrainJobStatus{JobsStatus: []trainer.JobStatus{{Name: "node"}}}}, change: ofJob(func(j *trainjob.TrainJob) { j.Status.JobsStatus[0].Active = ptr.To[int32](1) })},
-		"a Workload is admitted":              {of: &kueue.Workload{}, change: ofWorkload(inttest.Is(kueue.WorkloadAdmitted, "")), want: true},
-		"a Workload loses its admission":      {of: inttest.AdmittedOf("uid"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Admission = nil }), want: true},
-		"a Workload's pods are ready":         {of: inttest.AdmittedOf("uid"), change: ofWorkload(inttest.Is(kueue.WorkloadPodsReady, ""))},
+		"a child Job has pods, Trainer says": {of: &trainjob.TrainJob{Status: trainer.TrainJobStatus{JobsStatus: []trainer.JobStatus{{Name: "node"}}}}, change: ofJob(func(j *trainjob.TrainJob) { j.Status.JobsStatus[0].Active = ptr.To[int32](1) })},
+		"a Workload is admitted":             {of: &kueue.Workload{}, change: ofWorkload(inttest.Is(kueue.WorkloadAdmitted, "")), want: true},
+		"a Workload loses its admission":     {of: inttest.AdmittedOf("uid"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Admission = nil }), want: true},
+		"a Workload's pods are ready":        {of: inttest.AdmittedOf("uid"), change: ofWorkload(inttest.Is(kueue.WorkloadPodsReady, ""))},
+		"a Workload's pods are ready no more": {of: inttest.AdmittedOf("uid", inttest.Is(kueue.WorkloadPodsReady, "")), change: ofWorkload(func(wl *kueue.Workload) {
+			wl.Status.Conditions = slices.DeleteFunc(wl.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kueue.WorkloadPodsReady })
+		}), want: true},
+		"a JobSet is suspended": {of: &jobsetapi.JobSet{}, change: ofJobSet(func(js *jobsetapi.JobSet) {
+			js.Status.Conditions = []metav1.Condition{inttest.True(string(jobsetapi.JobSetSuspended), "")}
+		}), want: true},
 		"a Workload has lost a pod":           {of: inttest.AdmittedOf("uid", inttest.Is(kueue.WorkloadPodsReady, "")), change: ofWorkload(inttest.Isnt(kueue.WorkloadPodsReady, "")), want: true},
 		"a Workload waits for another reason": {of: waits("Pending", "no quota"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Conditions[0].Reason = "Inadmissible" }), want: true},
 		"a Workload waits, in other words":    {of: waits("Pending", "no quota"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Conditions[0].Message = "still no quota" })},
@@ -59,9 +66,10 @@ func TestMatters(t *testing.T) {
 		"a Job has its first pod": {of: &batchv1.Job{}, change: ofChild(func(child *batchv1.Job) { child.Status = running }), want: true},
 		"a Job has its last pod no more": {of: &batchv1.Job{Spec: batchv1.JobSpec{Suspend: ptr.To(true)}, Status: batchv1.JobStatus{Active: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: "True"}}}},
 			change: ofChild(func(child *batchv1.Job) { child.Status.Active = 0 }), want: true},
-		"a Job's pods are ready":         {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Ready = ptr.To[int32](2) })},
-		"one of a Job's pods has failed": {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Active, child.Status.Failed = 1, 1 })},
-		"a pod has succeeded":            {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Succeeded = 1 }), want: true},
+		"a Job's pods are ready":      {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Ready = ptr.To[int32](2) })},
+		"one of many pods has failed": {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Active, child.Status.Failed = 1, 1 })},
+		"a Job lacks a pod":           {of: &batchv1.Job{Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](2)}, Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Active = 1 }), want: true},
+		"a pod has succeeded":         {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Succeeded = 1 }), want: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

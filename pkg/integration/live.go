@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// stillAdmitted asks the API server whether job may run, whatever the cache says.
+func stillAdmitted(ctx context.Context, live client.Reader, job *trainjob.TrainJob) (bool, error) {
+	var wl kueue.Workload
+	if err := live.Get(ctx, workloadKey(job), &wl); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("reading Workload %s: %w", workloadKey(job), err)
+	}
+	return metav1.IsControlledBy(&wl, job) && wl.DeletionTimestamp.IsZero() && state.MayRun(&wl) && sameTimeLimit(&wl, job), nil
+}
+
+// sameTimeLimit reports whether a Workload has the time limit that the job asks for. With
+// another one jobframework takes it for another job's, and that is no view of the past.
+func sameTimeLimit(wl *kueue.Workload, job *trainjob.TrainJob) bool {
+	return ptr.Equal(wl.Spec.MaximumExecutionTimeSeconds, jobframework.MaximumExecutionTimeSecondsForObject(job))
+}
+
+// workloadKey names the Workload of job: the one that MultiKueue made for it, or the one
+// that jobframework makes.
+func workloadKey(job *trainjob.TrainJob) client.ObjectKey {
+	name := jobframework.PrebuiltWorkloadNameFor(job)
+	if name == "" {
+		name = jobframework.GetWorkloadNameForOwnerWithGVK(job.Name, job.UID, trainjob.GVK)
+	}
+	return client.ObjectKey{Namespace: job.Namespace, Name: name}
+}
+
+// confirm asks the API server whether the admission that the cache knows still stands.
+func confirm(ctx context.Context, live client.Reader, cached *kueue.Workload) error {
+	var wl kueue.Workload
+	err := live.Get(ctx, client.ObjectKeyFromObject(cached), &wl)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Workload %s: %w", client.ObjectKeyFromObject(cached), err)
+	}
+	if err != nil || wl.UID != cached.UID || !state.MayRun(&wl) || !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) {
+		return errOutdated
+	}
+	return nil
+}
+
+// areCurrent reports whether our views are what the API server has.
+func areCurrent(ctx context.Context, live client.Reader, job *trainjob.TrainJob, js *jobsetapi.JobSet) (bool, error) {
+	for view, stored := range map[client.Object]client.Object{job: &trainjob.TrainJob{}, js: &jobsetapi.JobSet{}} {
+		if err := live.Get(ctx, client.ObjectKeyFromObject(view), stored); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		if stored.GetResourceVersion() != view.GetResourceVersion() {
+			return false, nil
+		}
+	}
+	return true, nil
+}

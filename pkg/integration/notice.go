@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
+	"github.com/kueue-trainer/kueue-trainer/pkg/held"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+)
+
+// notice is what the Workload of a TrainJob says that people have to know who look at the
+// TrainJob alone.
+type notice struct {
+	reason, message string
+	// meant: somebody has it wait, so nobody has to be called.
+	meant bool
+}
+
+// noticeOf returns the one that matters most, or none.
+func noticeOf(wl *kueue.Workload) notice {
+	for _, of := range []func(*kueue.Workload) notice{outOfSync, rejected, deactivated, retried, inadmissible} {
+		if n := of(wl); n.reason != "" {
+			n.message = jobevents.Truncate(fmt.Sprintf("Workload %s %s", wl.Name, n.message))
+			return n
+		}
+	}
+	return notice{}
+}
+
+func outOfSync(wl *kueue.Workload) notice {
+	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+	if finished == nil || finished.Status != metav1.ConditionTrue || finished.Reason != kueue.WorkloadFinishedReasonOutOfSync {
+		return notice{}
+	}
+	return notice{reason: jobevents.ReasonOutOfSync, message: fmt.Sprintf("was finished without a run: %s; delete it and create it again like the TrainJob, and the job queues", finished.Message)}
+}
+
+// deactivated says by whom and why: Kueue gives a reason of its own for what it deactivates.
+func deactivated(wl *kueue.Workload) notice {
+	pending := deactivation.Pending(wl)
+	if kueuelib.IsFinished(wl) || kueuelib.IsActive(wl) && !pending {
+		return notice{}
+	}
+	who, why := "", ""
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	if !pending && evicted != nil && strings.HasPrefix(evicted.Reason, kueue.WorkloadDeactivated) {
+		why = fmt.Sprintf(" (%s: %s)", evicted.Reason, evicted.Message)
+		if evicted.Reason != kueue.WorkloadDeactivated {
+			who = " by Kueue"
+		}
+	} else if target := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadDeactivationTarget); target != nil && target.Status == metav1.ConditionTrue {
+		who, why = " by Kueue", fmt.Sprintf(" (%s: %s)", target.Reason, target.Message)
+	}
+	state, remedy := "was deactivated", "set its spec.active to true, and the job queues again"
+	if kueuelib.IsDeactivatedByKueue(wl) {
+		remedy = "delete it, and the job queues again"
+	}
+	if pending {
+		state, remedy = "is being deactivated", "the job's pods end, and its quota is free when the last one is gone"
+	}
+	return notice{reason: jobevents.ReasonDeactivated, meant: who == "", message: fmt.Sprintf("%s%s%s; %s", state, who, why, remedy)}
+}
+
+// rejected comes before the deactivation that follows it: it names the checks.
+func rejected(wl *kueue.Workload) notice {
+	by := rejectedBy(wl)
+	if by == "" || kueuelib.IsFinished(wl) {
+		return notice{}
+	}
+	return notice{reason: jobevents.ReasonCheckRejected, message: fmt.Sprintf("was rejected by admission check %s; when that is put right, delete it, and the job queues again", by)}
+}
+
+// rejectedBy returns the checks that rejected a Workload, each with what it says, in the words that
+// Kueue has for them. With the eviction Kueue sets their states back, and only its conditions tell.
+func rejectedBy(wl *kueue.Workload) string {
+	target := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	switch {
+	case target != nil && target.Status == metav1.ConditionTrue && target.Reason == kueue.WorkloadEvictedByAdmissionCheck:
+		return checksIn(target.Message)
+	case kueuelib.IsEvicted(wl) && evicted.Reason == deactivatedByCheck && !kueuelib.IsActive(wl):
+		return checksIn(evicted.Message)
+	}
+	var by []string
+	for _, check := range wl.Status.AdmissionChecks {
+		if check.State == kueue.CheckStateRejected {
+			said := ""
+			if check.Message != "" {
+				said = " (" + check.Message + ")"
+			}
+			by = append(by, fmt.Sprintf("%q%s", check.Name, said))
+		}
+	}
+	slices.Sort(by)
+	return strings.Join(by, "; ")
+}
+
+// deactivatedByCheck is Kueue's reason for the eviction of a Workload that a check rejected.
+const deactivatedByCheck = kueue.WorkloadDeactivated + "DueTo" + kueue.WorkloadEvictedByAdmissionCheck
+
+// checksIn returns what Kueue's message about rejecting checks says of them.
+func checksIn(message string) string {
+	if _, checks, found := strings.Cut(message, "in Rejected state: "); found {
+		return checks
+	}
+	return message
+}
+
+func retried(wl *kueue.Workload) notice {
+	if check := checkIn(wl, kueue.CheckStateRetry); check != nil {
+		return notice{reason: jobevents.ReasonCheckRetries, message: fmt.Sprintf("has to wait for admission check %s, which gave its quota back to try again: %s", check.Name, check.Message)}
+	}
+	// Kueue sets the state back with the eviction.
+	if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); !kueuelib.IsFinished(wl) && kueuelib.IsEvicted(wl) && evicted.Reason == kueue.WorkloadEvictedByAdmissionCheck {
+		return notice{reason: jobevents.ReasonCheckRetries, message: fmt.Sprintf("has to wait for an admission check, which gave its quota back to try again: %s", evicted.Message)}
+	}
+	return notice{}
+}
+
+// checkIn returns the first admission check of an unfinished Workload in a state, or nil.
+func checkIn(wl *kueue.Workload, state kueue.CheckState) *kueue.AdmissionCheckState {
+	i := slices.IndexFunc(wl.Status.AdmissionChecks, func(check kueue.AdmissionCheckState) bool { return check.State == state })
+	if i < 0 || kueuelib.IsFinished(wl) {
+		return nil
+	}
+	return &wl.Status.AdmissionChecks[i]
+}
+
+// inadmissible is about what no freed quota helps. Kueue before its granular reasons calls
+// all of that inadmissible.
+func inadmissible(wl *kueue.Workload) notice {
+	reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if kueuelib.IsFinished(wl) || reserved == nil || reserved.Status != metav1.ConditionFalse {
+		return notice{}
+	}
+	if missing, is := strings.CutSuffix(strings.TrimPrefix(reserved.Message, "LocalQueue "), " doesn't exist"); is {
+		// Held by its user, who knows, or was until now. A LocalQueue that is there after all has its own troubles.
+		if _, is := held.From(missing); is {
+			return notice{}
+		}
+	}
+	switch reserved.Reason {
+	case kueue.WorkloadInadmissible, kueue.WorkloadQuotaReservedReasonMisconfigured, kueue.WorkloadQuotaReservedReasonSuspended:
+		return notice{reason: jobevents.ReasonNotAdmissible, message: fmt.Sprintf("cannot be admitted: %s%s", reserved.Message, queueRemedy(wl, reserved.Message))}
+	}
+	return notice{}
+}
+
+// queueRemedy goes by Kueue's words, since its reasons do not tell the queues apart.
+func queueRemedy(wl *kueue.Workload, message string) string {
+	local := strings.HasPrefix(message, "LocalQueue ")
+	switch {
+	case local && strings.HasSuffix(message, "doesn't exist"):
+		return fmt.Sprintf("; create it in namespace %s, or name another in label %s of the TrainJob", wl.Namespace, kueueconstants.QueueLabel)
+	case local:
+		return "; it starts again with spec.stopPolicy None, if its ClusterQueue is active"
+	case strings.HasPrefix(message, "ClusterQueue ") && strings.HasSuffix(message, "doesn't exist"):
+		return "; create it, or name another in the spec.clusterQueue of a new LocalQueue"
+	case strings.HasPrefix(message, "ClusterQueue "):
+		return "; its condition Active says why, spec.stopPolicy among other things"
+	}
+	return ""
+}
+
+// tellNotice tells a TrainJob what its Workload says, once while it says so. It is trouble unless
+// somebody means it. Kueue says of queues that are stopped what it says of queues that lack a flavor.
+func tellNotice(ctx context.Context, j *job) result {
+	n := noticeFor(j.workloads())
+	if n.reason == jobevents.ReasonNotAdmissible {
+		var err error
+		if n.meant, err = j.deps.queues.Stopped(ctx, &j.TrainJob); err != nil {
+			return ofError(err)
+		}
+	}
+	if n.reason != "" && !n.meant {
+		j.deps.Recorder.Note(j.UID, n.reason)
+	}
+	j.deps.Recorder.WarnOfState(&j.TrainJob, jobevents.ActionQueue, n.reason, n.message)
+	return result{}
+}
+
+// noticeFor returns the notice of the Workload of a job that is not finished, or else of the last one.
+func noticeFor(workloads []kueue.Workload) notice {
+	var out notice
+	for i := range workloads {
+		if n := noticeOf(&workloads[i]); out.reason == "" || !kueuelib.IsFinished(&workloads[i]) {
+			out = n
+		}
+	}
+	return out
+}
