@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -28,100 +28,135 @@ const (
 
 var kueueConfigObject = object("ConfigMap", kueuePart.namespace, kueuePart.configMap)
 
+// restarted are the commands that correct Kueue's configuration and have it go by that.
+var restarted = []string{fixKueueConfig, kueuePart.restart()}
+
+var integrationChecks = []check{{
+	inOrder: "one integration looks after TrainJobs",
+	looksAt: []Kind{trainJobProbe, mutating, validating, deployments}, given: []condition{probeAnswered}, wrong: integrations,
+	id: "NoIntegration", severity: Error, when: "neither kueue-trainer nor Kueue's in-tree integration takes TrainJobs into queues",
+	object:  object("Deployment", managerPart.namespace, managerPart.deployment),
+	problem: "Nobody looks after TrainJobs: kueue-trainer is not installed, and Kueue's in-tree integration is off.",
+	effect:  "A TrainJob in a queue runs at once, without quota.", commands: []string{"{all}"},
+}, {
+	id: "BothIntegrations", severity: Error, when: "both do: see [the in-tree integration](in-tree.md#both-at-once)", object: "Kueue",
+	problem: "Kueue's in-tree TrainJob integration is active, and kueue-trainer is installed as well.",
+	effect:  "kueue-trainer stands aside: all TrainJobs are in the in-tree integration's hands.",
+	advice:  "To keep the in-tree integration, uninstall kueue-trainer as docs/in-tree.md says. To go over to kueue-trainer:", commands: restarted,
+}, {
+	id: "WebhookWithoutEffect", severity: Error, when: "all webhooks are there, and a queued TrainJob is not suspended",
+	object:  object("MutatingWebhookConfiguration", "", managerPart.mutating),
+	problem: "A TrainJob in a queue is not suspended when it is made, though kueue-trainer is installed.",
+	effect:  "New TrainJobs run at once, without quota, until the manager sees them.", commands: []string{"{logs}", "{install}"},
+}, {
+	id: "InTree", severity: Info, when: "the in-tree integration alone takes them", object: "Kueue",
+	problem: "Kueue's in-tree integration looks after TrainJobs; kueue-trainer is not installed.",
+}}
+
+var configurationChecks = []check{{
+	inOrder: "Kueue's configuration can be read", looksAt: []Kind{configMaps, deployments}, given: []condition{kueueConfigMap}, wrong: kueueConfiguration,
+	id: "KueueConfiguration", severity: Error, when: "Kueue's cannot be decoded", object: kueueConfigObject,
+	problem: "{problem}", effect: "Kueue does not start with it.",
+	commands: []string{fmt.Sprintf("kubectl -n %s edit configmap %s", kueuePart.namespace, kueuePart.configMap), kueuePart.restart()},
+}, {
+	inOrder: "Kueue's configuration lists TrainJob as external", looksAt: []Kind{configMaps, mutating, validating, deployments, localQueues}, given: []condition{managerThere, kueueConfigured}, wrong: listed,
+	id: "TrainJobListedTwice", severity: Error, when: "TrainJob is in `integrations.frameworks` and in `.externalFrameworks`: Kueue refuses that", object: kueueConfigObject,
+	problem: "Kueue's configuration lists TrainJob in integrations.frameworks and in integrations.externalFrameworks.",
+	effect:  "Kueue refuses the configuration and does not start with it.", commands: restarted,
+}, {
+	id: "TrainJobNotListed", severity: Warning, when: "TrainJob is in neither; an error where something gives child JobSets a queue, so that Kueue counts them a second time", object: kueueConfigObject,
+	problem: "Kueue's configuration does not list TrainJob as an external framework.",
+	effect:  "A child JobSet that is given a queue, by a LocalQueue named default or by manageJobsWithoutQueueName, is queued and counted a second time.", commands: restarted,
+}, {
+	id: "KueueNoise", severity: Info, when: "Kueue looks after JobSets too, and logs errors for running TrainJobs; with the command that ends most of them where no JobSet is queued without a TrainJob", object: kueueConfigObject,
+	problem: "Kueue logs errors about a missing index on ownerReferences for running TrainJobs: it sets none up for external kinds.",
+	effect:  "They are harmless, and cost some of Kueue's CPU.",
+}, {
+	inOrder: "Kueue leaves the manager's namespace alone", looksAt: []Kind{configMaps, namespaceKind, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured}, wrong: managedManager,
+	id: "ManagerManaged", severity: Warning, when: "with `manageJobsWithoutQueueName`, Kueue holds back pods of the manager or the Job that `helm uninstall` waits for",
+	object:  object("Namespace", "", managerPart.namespace),
+	problem: "Kueue's manageJobsWithoutQueueName is on, and its managedJobsNamespaceSelector has the manager's namespace.",
+	effect:  "{effects}", commands: restarted,
+}, {
+	inOrder: "Kueue runs with the configuration it has", looksAt: []Kind{configMaps, deployments, trainJobProbe}, given: []condition{kueueConfigured, probeAnswered}, wrong: kueueRestart,
+	id: "KueueNotRestarted", severity: Warning, when: "Kueue's configuration lists the in-tree integration, which is not active", object: kueueConfigObject,
+	problem: "Kueue's configuration lists TrainJob in integrations.frameworks, but the integration is not active: Kueue runs with an older configuration.",
+	effect:  "The in-tree integration takes TrainJobs over at Kueue's next restart.",
+	advice:  "If that is what you want, only restart Kueue.", commands: restarted,
+}, {
+	id: "KueueNotRestarted", severity: Error, when: "the in-tree integration is still active, though the configuration does not list it", object: kueueConfigObject,
+	problem: "Kueue's in-tree integration is active, though its configuration does not list it: Kueue runs with an older configuration.",
+	effect:  "kueue-trainer stands aside until Kueue is restarted.", commands: []string{kueuePart.restart()},
+}, {
+	inOrder: "Kueue has started with the configuration it has", looksAt: []Kind{configMaps, deployments, pods}, given: []condition{kueueConfigured}, wrong: kueueBehind,
+	id: "KueueNotRestarted", severity: Warning, when: "the configuration changed after Kueue started", object: kueueConfigObject,
+	problem: "Kueue's configuration changed at {changed}, after pod {pod} started: Kueue runs with an older one.",
+	effect:  "Kueue goes by the former settings until it is restarted, and so does kueue-trainer, unless it started since.", commands: []string{kueuePart.restart()},
+}, {
+	inOrder: "feature gates are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap}, wrong: featureGates,
+	id: "FeatureGatesDiffer", severity: Warning, when: "the manager overrides a gate of Kueue's with another value, or Kueue has one from a flag, which the manager does not see",
+	problem:  "Feature gates differ: {differ}.",
+	effect:   "Gates decide what stands in Workloads and on pods: one side undoes, or does not understand, what the other writes.",
+	commands: []string{"{fix}", managerPart.restart()},
+}, {
+	inOrder: "settings of the same name are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap}, wrong: settings,
+	id: "SettingsDiffer", severity: Warning, when: "the manager overrides a [setting of Kueue's](configuration.md#settings-of-kueues) with another value",
+	problem: "kueue-trainer's configuration overrides Kueue's with other values for {differ}.",
+	effect:  "TrainJobs are treated otherwise than all other jobs.", commands: []string{"{fix}", managerPart.restart()},
+}}
+
 // integrations finds none or two that look after TrainJobs, by what the API server makes
 // of a queued one.
-func integrations(f *Facts) []Finding {
-	installed := f.managerInstalled()
-	switch answer := f.integrates(); {
-	case answer == unknown:
-		return nil
+func integrations(f *Facts, found func(hit)) {
+	h := hit{values: append(f.of(managerPart), "all", f.apply("default"))}
+	switch answer, installed := f.integrates(), f.managerInstalled(); {
 	case answer == inTree && installed:
-		return []Finding{{
-			Severity: Error, Reason: "BothIntegrations", Object: "Kueue",
-			Problem:  "Kueue's in-tree TrainJob integration is active, and kueue-trainer is installed as well.",
-			Effect:   "kueue-trainer stands aside: all TrainJobs are in the in-tree integration's hands.",
-			Advice:   "To keep the in-tree integration, uninstall kueue-trainer as docs/in-tree.md says. To go over to kueue-trainer:",
-			Commands: []string{fixKueueConfig, kueuePart.restart()},
-		}}
+		found(h.as("BothIntegrations", Error))
 	case answer == inTree:
-		return []Finding{{
-			Severity: Info, Reason: "InTree", Object: "Kueue",
-			Problem: "Kueue's in-tree integration looks after TrainJobs; kueue-trainer is not installed.",
-		}}
+		found(h.as("InTree", Info))
 	case answer == nobody && installed:
-		return []Finding{{
-			Severity: Error, Reason: "WebhookWithoutEffect", Object: object("MutatingWebhookConfiguration", "", managerPart.mutating),
-			Problem:  "A TrainJob in a queue is not suspended when it is made, though kueue-trainer is installed.",
-			Effect:   "New TrainJobs run at once, without quota, until the manager sees them.",
-			Commands: []string{managerPart.logs(), f.install(managerPart)},
-		}}
+		found(h.as("WebhookWithoutEffect", Error))
 	case answer == nobody:
-		return []Finding{{
-			Severity: Error, Reason: "NoIntegration", Object: object("Deployment", managerPart.namespace, managerPart.deployment),
-			Problem:  "Nobody looks after TrainJobs: kueue-trainer is not installed, and Kueue's in-tree integration is off.",
-			Effect:   "A TrainJob in a queue runs at once, without quota.",
-			Commands: []string{f.apply("default")},
-		}}
+		found(h)
 	}
-	return nil
 }
 
 // kueueConfiguration finds one that Kueue cannot read.
-func kueueConfiguration(f *Facts) []Finding {
+func kueueConfiguration(f *Facts, found func(hit)) {
 	if _, err := f.kueueSettings(); err != nil {
-		return []Finding{{
-			Severity: Error, Reason: "KueueConfiguration", Object: kueueConfigObject,
-			Problem:  sentence(err.Error()),
-			Effect:   "Kueue does not start with it.",
-			Commands: []string{fmt.Sprintf("kubectl -n %s edit configmap %s", kueuePart.namespace, kueuePart.configMap), kueuePart.restart()},
-		}}
+		found(hit{values: []any{"problem", sentence(err.Error())}})
 	}
-	return nil
 }
 
 // listed tells the ways apart in which Kueue can know of TrainJobs. Which one is active
 // in-tree shows in the other checks.
-func listed(f *Facts) []Finding {
+func listed(f *Facts, found func(hit)) {
 	cfg, err := f.kueueSettings()
 	switch {
 	case err != nil:
-		return nil
 	case listsInTree(cfg) && listsExternal(cfg):
-		return []Finding{{
-			Severity: Error, Reason: "TrainJobListedTwice", Object: kueueConfigObject,
-			Problem:  "Kueue's configuration lists TrainJob in integrations.frameworks and in integrations.externalFrameworks.",
-			Effect:   "Kueue refuses the configuration and does not start with it.",
-			Commands: []string{fixKueueConfig, kueuePart.restart()},
-		}}
-	case listsExternal(cfg):
-		return f.noise(cfg)
-	case !listsInTree(cfg):
-		return []Finding{f.notListed(cfg)}
+		found(hit{})
+	case listsExternal(cfg) && slices.Contains(cfg.Integrations.Frameworks, jobSetFramework):
+		found(f.noise(cfg))
+	case !listsInTree(cfg) && !listsExternal(cfg):
+		found(f.notListed(cfg))
 	}
-	return nil
 }
 
 // noise tells of the errors that Kueue logs while it looks after JobSets as well, and how to
 // be rid of most of them where no JobSet is queued by itself.
-func (f *Facts) noise(cfg *configapi.Configuration) []Finding {
-	if !slices.Contains(cfg.Integrations.Frameworks, jobSetFramework) {
-		return nil
-	}
-	finding := Finding{
-		Severity: Info, Reason: "KueueNoise", Object: kueueConfigObject,
-		Problem: "Kueue logs errors about a missing index on ownerReferences for running TrainJobs: it sets none up for external kinds.",
-		Effect:  "They are harmless, and cost some of Kueue's CPU.",
-	}
+func (f *Facts) noise(cfg *configapi.Configuration) hit {
+	h := hit{}.as("KueueNoise", Info)
 	queued := f.queuedJobSet(cfg)
 	switch {
 	case f.Unread[jobSets] != nil:
 	case queued != "":
-		finding.Advice = queued + " is queued without a TrainJob, so Kueue has to look after JobSets."
+		h.Advice = queued + " is queued without a TrainJob, so Kueue has to look after JobSets."
 	default:
-		finding.Advice = "No JobSet is queued without a TrainJob. If none is going to be, take JobSets out of Kueue's frameworks, and two thirds of the errors go:"
-		finding.Commands = []string{quietKueueConfig, kueuePart.restart()}
+		h.Advice = "No JobSet is queued without a TrainJob. If none is going to be, take JobSets out of Kueue's frameworks, and two thirds of the errors go:"
+		h.Commands = []string{quietKueueConfig, kueuePart.restart()}
 	}
-	return []Finding{finding}
+	return h
 }
 
 // queuedJobSet names a JobSet of no TrainJob that Kueue manages, or is empty.
@@ -141,22 +176,17 @@ func (f *Facts) queuedJobSet(cfg *configapi.Configuration) string {
 
 // notListed is the case of TrainJob in neither list: quiet and right, until something
 // gives a child JobSet a queue.
-func (f *Facts) notListed(cfg *configapi.Configuration) Finding {
-	finding := Finding{
-		Severity: Warning, Reason: "TrainJobNotListed", Object: kueueConfigObject,
-		Problem:  "Kueue's configuration does not list TrainJob as an external framework.",
-		Effect:   "A child JobSet that is given a queue, by a LocalQueue named default or by manageJobsWithoutQueueName, is queued and counted a second time.",
-		Commands: []string{fixKueueConfig, kueuePart.restart()},
-	}
+func (f *Facts) notListed(cfg *configapi.Configuration) hit {
+	h := hit{}.as("TrainJobNotListed", Warning)
 	if misnamed := misnamedExternal(cfg); misnamed != "" {
-		finding.Problem = fmt.Sprintf("Kueue's configuration lists %s as an external framework, which Kueue takes and does not know for the kind TrainJob; its name is %s.", misnamed, externalFramework)
-		finding.Advice = "Where an operator writes this ConfigMap, change the operator's resource instead, as docs/namespaces.md says."
+		h.Problem = fmt.Sprintf("Kueue's configuration lists %s as an external framework, which Kueue takes and does not know for the kind TrainJob; its name is %s.", misnamed, externalFramework)
+		h.Advice = "Where an operator writes this ConfigMap, change the operator's resource instead, as docs/namespaces.md says."
 	}
 	if why := f.givesQueues(cfg); why != "" {
-		finding.Severity = Error
-		finding.Effect = fmt.Sprintf("Child JobSets are queued and counted a second time, because %s.", why)
+		h.Severity = Error
+		h.Effect = fmt.Sprintf("Child JobSets are queued and counted a second time, because %s.", why)
 	}
-	return finding
+	return h
 }
 
 // misnamedExternal returns an external framework that is meant to be TrainJob, by the name of its resource, say,
@@ -189,29 +219,21 @@ func (f *Facts) givesQueues(cfg *configapi.Configuration) string {
 
 // managedManager finds a Kueue that holds the manager's own pods and Jobs back, since it
 // manages what names no queue in the manager's namespace too.
-func managedManager(f *Facts) []Finding {
+func managedManager(f *Facts, found func(hit)) {
 	cfg, err := f.kueueSettings()
 	if err != nil || !f.managesNamespace(cfg, managerPart.namespace) {
-		return nil
+		return
 	}
 	var effects []string
-	for _, held := range []struct{ framework, effect string }{
-		{"pod", "New pods of the manager wait for quota, and may never start."},
-		{"batch/job", "The Job that frees TrainJobs before an uninstall waits for quota, and helm uninstall fails."},
-	} {
-		if slices.Contains(cfg.Integrations.Frameworks, held.framework) {
-			effects = append(effects, held.effect)
-		}
+	if slices.Contains(cfg.Integrations.Frameworks, "pod") {
+		effects = append(effects, "New pods of the manager wait for quota, and may never start.")
 	}
-	if len(effects) == 0 {
-		return nil
+	if slices.Contains(cfg.Integrations.Frameworks, "batch/job") {
+		effects = append(effects, "The Job that frees TrainJobs before an uninstall waits for quota, and helm uninstall fails.")
 	}
-	return []Finding{{
-		Severity: Warning, Reason: "ManagerManaged", Object: object("Namespace", "", managerPart.namespace),
-		Problem:  "Kueue's manageJobsWithoutQueueName is on, and its managedJobsNamespaceSelector has the manager's namespace.",
-		Effect:   strings.Join(effects, " "),
-		Commands: []string{fixKueueConfig, kueuePart.restart()},
-	}}
+	if len(effects) > 0 {
+		found(hit{values: []any{"effects", strings.Join(effects, " ")}})
+	}
 }
 
 // managesNamespace reports whether Kueue manages jobs without a queue in a namespace.
@@ -226,11 +248,8 @@ func (f *Facts) managesNamespace(cfg *configapi.Configuration, name string) bool
 
 // selected reports whether a selector takes a namespace, and whether the namespace is there.
 func (f *Facts) selected(selector labels.Selector, name string) (selected, known bool) {
-	i := slices.IndexFunc(f.Namespaces, func(ns corev1.Namespace) bool { return ns.Name == name })
-	if i < 0 {
-		return false, false
-	}
-	return selector.Matches(labels.Set(f.Namespaces[i].Labels)), true
+	namespace := inventory.Find(f.Namespaces, "", name)
+	return namespace != nil && selector.Matches(labels.Set(namespace.Labels)), namespace != nil
 }
 
 // leftOut reports whether Kueue is known to leave a namespace alone: then so does everybody.
@@ -244,68 +263,48 @@ func (f *Facts) leftOut(namespace string) bool {
 }
 
 // unmanagedQueues finds namespaces with queues that Kueue leaves alone.
-func unmanagedQueues(f *Facts) []Finding {
+func unmanagedQueues(f *Facts, found func(hit)) {
 	_, settings, err := f.settingsInForce()
 	if err != nil {
-		return nil
+		return
 	}
-	effect := "Its TrainJobs run at once, outside of all quotas, whatever queue they name."
+	effect := ""
 	if pod, _ := kueueconfig.Behind(f.configMap(kueuePart), f.Pods, f.Now); pod != nil {
 		effect = "When Kueue is restarted, its TrainJobs run at once, outside of all quotas, whatever queue they name."
 	}
-	var findings []Finding
-	for i := range f.LocalQueues {
-		queue := &f.LocalQueues[i]
-		where := object("Namespace", "", queue.Namespace)
-		if selected, known := f.selected(settings.NamespaceSelector(), queue.Namespace); selected || !known ||
-			slices.ContainsFunc(findings, func(found Finding) bool { return found.Object == where }) {
+	seen := map[string]bool{}
+	for _, queue := range f.LocalQueues {
+		if selected, known := f.selected(settings.NamespaceSelector(), queue.Namespace); selected || !known || seen[queue.Namespace] {
 			continue
 		}
-		findings = append(findings, Finding{
-			Severity: Warning, Reason: "NamespaceNotManaged", Object: where,
-			Problem: fmt.Sprintf("It has LocalQueue %s, and managedJobsNamespaceSelector (%s) leaves it out.",
-				queue.Name, metav1.FormatLabelSelector(settings.ManagedJobsNamespaceSelector)),
-			Effect:   effect,
-			Advice:   "Label the namespace so that the selector takes it in, see docs/namespaces.md, or delete the queue:",
-			Commands: []string{cmp.Or(settings.LabelCommand(queue.Namespace), fmt.Sprintf("kubectl -n %s delete localqueue %s", queue.Namespace, queue.Name))},
-		})
+		seen[queue.Namespace] = true
+		h := about("Namespace", "", queue.Namespace, "queue", queue.Name, "selector", metav1.FormatLabelSelector(settings.ManagedJobsNamespaceSelector),
+			"label", cmp.Or(settings.LabelCommand(queue.Namespace), fmt.Sprintf("kubectl -n %s delete localqueue %s", queue.Namespace, queue.Name)))
+		h.Effect = effect
+		found(h)
 	}
-	return findings
 }
 
 // kueueBehind finds a Kueue that started before its configuration changed.
-func kueueBehind(f *Facts) []Finding {
+func kueueBehind(f *Facts, found func(hit)) {
 	pod, changed := kueueconfig.Behind(f.configMap(kueuePart), f.Pods, f.Now)
-	if pod == nil || len(kueueRestart(f)) > 0 {
-		return nil
+	if pod != nil && !f.listsOther() {
+		found(hit{values: []any{"pod", pod.Name, "changed", changed.UTC().Format(time.RFC3339)}})
 	}
-	return []Finding{{
-		Severity: Warning, Reason: "KueueNotRestarted", Object: kueueConfigObject,
-		Problem:  fmt.Sprintf("Kueue's configuration changed at %s, after pod %s started: Kueue runs with an older one.", changed.UTC().Format(time.RFC3339), pod.Name),
-		Effect:   "Kueue goes by the former settings until it is restarted, and so does kueue-trainer, unless it started since.",
-		Commands: []string{kueuePart.restart()},
-	}}
 }
 
 // kueueRestart finds a Kueue that runs with an older configuration than it has.
-func kueueRestart(f *Facts) []Finding {
+func kueueRestart(f *Facts, found func(hit)) {
+	switch {
+	case f.listsOther() && f.integrates() == inTree:
+		found(hit{}.as("KueueNotRestarted", Error))
+	case f.listsOther():
+		found(hit{})
+	}
+}
+
+// listsOther reports whether Kueue's configuration has another integration than is active.
+func (f *Facts) listsOther() bool {
 	cfg, err := f.kueueSettings()
-	answer := f.integrates()
-	if err != nil || listsInTree(cfg) && listsExternal(cfg) || listsInTree(cfg) == (answer == inTree) {
-		return nil
-	}
-	finding := Finding{
-		Severity: Warning, Reason: "KueueNotRestarted", Object: kueueConfigObject,
-		Problem:  "Kueue's configuration lists TrainJob in integrations.frameworks, but the integration is not active: Kueue runs with an older configuration.",
-		Effect:   "The in-tree integration takes TrainJobs over at Kueue's next restart.",
-		Advice:   "If that is what you want, only restart Kueue.",
-		Commands: []string{fixKueueConfig, kueuePart.restart()},
-	}
-	if answer == inTree {
-		finding.Severity = Error
-		finding.Problem = "Kueue's in-tree integration is active, though its configuration does not list it: Kueue runs with an older configuration."
-		finding.Effect = "kueue-trainer stands aside until Kueue is restarted."
-		finding.Advice, finding.Commands = "", []string{kueuePart.restart()}
-	}
-	return []Finding{finding}
+	return err == nil && !(listsInTree(cfg) && listsExternal(cfg)) && listsInTree(cfg) != (f.integrates() == inTree)
 }

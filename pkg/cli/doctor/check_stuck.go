@@ -33,62 +33,53 @@ var blamed = []string{"NobodyReacts", "KueueSilent", "NotStarted", "PodsMissing"
 // on its nodes have ended.
 var holding = []string{"TooManyPods", "PodsRefused"}
 
-// stuckTrainJobs finds TrainJobs that get nowhere until somebody acts, one finding for
+// stuckTrainJobs finds TrainJobs that get nowhere until somebody acts, one case for
 // those of a namespace that are stuck for the same reason.
-func stuckTrainJobs(f *Facts) []Finding {
+func stuckTrainJobs(f *Facts, found func(hit)) {
 	generation := f.generation()
 	if generation == 0 || f.Cluster == nil {
-		return nil // a finding of its own
+		return // a finding of its own
 	}
 	read := f.byOwner(patch.Of(generation))
 	type alike struct{ namespace, reason, cause string }
 	others := map[alike][]string{}
-	found := map[alike]*Finding{}
-	var order []*Finding
+	first := map[alike]hit{}
 	for i := range f.TrainJobs {
 		job := &f.TrainJobs[i]
 		state := explain.StateOf(read(job))
 		key := alike{job.Namespace, state.Reason, state.Cause}
-		switch {
-		case !state.Stuck && !slices.Contains(holding, state.Reason) || slices.Contains(slices.Concat(explained, meant), state.Reason):
-		case found[key] == nil:
-			found[key] = stuckFinding(job, state)
-			order = append(order, found[key])
-		default:
-			others[key] = append(others[key], job.Name)
+		if !state.Stuck && !slices.Contains(holding, state.Reason) || slices.Contains(slices.Concat(explained, meant), state.Reason) {
+			continue
 		}
+		if _, known := first[key]; known {
+			others[key] = append(others[key], job.Name)
+			continue
+		}
+		first[key] = stuck(job, state)
 	}
-	for key, names := range others {
-		found[key].Problem += fmt.Sprintf(" %s in the namespace for the same reason: %s.", areStuck(len(names)), few(names))
+	for key, h := range first {
+		if names := others[key]; len(names) > 0 {
+			h.values[1] = fmt.Sprintf("%s %s in the namespace for the same reason: %s.", h.values[1], areStuck(len(names)), few(names))
+		}
+		found(h)
 	}
-	var findings []Finding
-	for _, f := range order {
-		findings = append(findings, *f)
-	}
-	return findings
 }
 
-func stuckFinding(job *trainjob.TrainJob, state explain.State) *Finding {
-	finding := &Finding{
-		Severity: Warning, Reason: "TrainJobStuck", Object: object("TrainJob", job.Namespace, job.Name),
-		Problem: fmt.Sprintf("The TrainJob %s", sentence(state.Message)),
-		Effect:  fmt.Sprintf("It gets nowhere by itself (%s, %s).", state.Phase, state.Reason),
-	}
+func stuck(job *trainjob.TrainJob, state explain.State) hit {
+	h := about("TrainJob", job.Namespace, job.Name, "message", sentence(state.Message), "phase", state.Phase, "reason", state.Reason)
 	if !state.Stuck {
-		finding.Effect = fmt.Sprintf("It holds quota and does not run until others have ended (%s, %s).", state.Phase, state.Reason)
+		h.Effect = fmt.Sprintf("It holds quota and does not run until others have ended (%s, %s).", state.Phase, state.Reason)
 	}
 	if state.Phase == explain.Starting || slices.Contains(blamed, state.Reason) {
-		finding.Severity = Error
+		h = h.as("TrainJobStuck", Error)
 	}
-	if strings.HasPrefix(state.Remedy, "kubectl ") {
-		finding.Commands = []string{state.Remedy}
-		return finding
+	switch {
+	case strings.HasPrefix(state.Remedy, "kubectl "):
+		h.Commands = []string{state.Remedy}
+	case state.Remedy != "":
+		h.Advice = sentence(strings.ToUpper(state.Remedy[:1]) + state.Remedy[1:])
 	}
-	if state.Remedy != "" {
-		finding.Advice = sentence(strings.ToUpper(state.Remedy[:1]) + state.Remedy[1:])
-	}
-	finding.Commands = []string{fmt.Sprintf("kubectl trainjob explain -n %s %s", job.Namespace, job.Name)}
-	return finding
+	return h
 }
 
 // areStuck is "So is 1 more" or "So are 3 more".
