@@ -142,7 +142,12 @@ func (f *Facts) elsewhere(there *Facts, at *cluster.Worker) error {
 	for i := range there.TrainJobs {
 		copies[client.ObjectKeyFromObject(&there.TrainJobs[i])] = &there.TrainJobs[i]
 	}
-	workloads := controlled(f.Workloads)
+	workloads := map[types.UID]*kueue.Workload{}
+	for i := range f.Workloads {
+		if owner := metav1.GetControllerOfNoCopy(&f.Workloads[i]); owner != nil {
+			workloads[owner.UID] = &f.Workloads[i]
+		}
+	}
 	for i := range f.TrainJobs {
 		job := &f.TrainJobs[i]
 		wl, copied := workloads[job.UID], copies[client.ObjectKeyFromObject(job)]

@@ -150,14 +150,13 @@ func (o *options) explainAll(ctx context.Context, c client.Client, namespace str
 	if err != nil {
 		return err
 	}
-	survey, err := ReadAll(ctx, c, jobs, namespace)
+	snapshot, err := ReadAll(ctx, c, jobs, namespace)
 	if err != nil {
 		return err
 	}
-	LookIntoAll(ctx, o.workers, survey, namespace)
+	LookIntoAll(ctx, o.workers, snapshot, namespace)
 	all, unseen := []Explanation{}, []string{}
-	for _, f := range survey.Facts {
-		f.PodsUnseen, f.WarningsUnseen = !survey.Saw(pods), !survey.Saw("events")
+	for _, f := range snapshot.Facts {
 		if s := StateOf(f); s.waits() {
 			all = append(all, Explain(f))
 			unseen = append(unseen, all[len(all)-1].Unseen...)

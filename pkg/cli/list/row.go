@@ -92,11 +92,11 @@ const (
 )
 
 // newList tells of the jobs that are asked for.
-func newList(s *explain.Survey, q *query, turns map[types.UID]explain.Turn) List {
+func newList(s *explain.Snapshot, q *query, turns map[types.UID]explain.Turn) List {
 	l := List{TrainJobs: []TrainJob{}}
 	fields := map[string]map[string]bool{}
 	for _, f := range s.Facts {
-		row := rowOf(f, s.Saw(pods))
+		row := rowOf(f)
 		if q.users {
 			row.ofUser(f)
 		}
@@ -138,7 +138,7 @@ func (l *List) notSeen(cluster string, workers []explain.Worker) {
 	l.Workers[at].TrainJobs++
 }
 
-func rowOf(f *explain.Facts, sawPods bool) TrainJob {
+func rowOf(f *explain.Facts) TrainJob {
 	state := explain.StateOf(f)
 	row := TrainJob{
 		Namespace: f.Job.Namespace, Name: f.Job.Name,
@@ -169,10 +169,10 @@ func rowOf(f *explain.Facts, sawPods bool) TrainJob {
 	case state.Phase == explain.Waiting:
 		row.waits(f)
 	case there != nil:
-		if there.PodsUnseen && there.Facts.JobSet != nil && started(&state) {
+		if there.Facts.PodsUnseen && there.Facts.JobSet != nil && started(&state) {
 			row.withoutPods(there.Facts, "pods in cluster "+there.Cluster)
 		}
-	case !sawPods && f.JobSet != nil && started(&state):
+	case f.PodsUnseen && f.JobSet != nil && started(&state):
 		row.withoutPods(f, pods)
 	}
 	return row
