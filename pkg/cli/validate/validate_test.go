@@ -292,7 +292,7 @@ func TestCommand(t *testing.T) {
       "severity": "error",
       "field": "spec.runtimeRef.name",
       "reason": "FieldValueRequired",
-      "message": "Required value: set it"
+      "message": "Required value: name a runtime"
     }
   ]
 }

@@ -93,6 +93,8 @@ func reword(err *field.Error) {
 				err.Field, err.BadValue = err.Field+"."+name, value
 			}
 		}
+	case err.Type == field.ErrorTypeRequired && err.Field == "spec.runtimeRef.name":
+		err.Detail = "name a runtime"
 	case err.Type == field.ErrorTypeRequired && err.Detail == "":
 		err.Detail = "set it"
 	case strings.HasPrefix(err.Detail, "field is immutable"):

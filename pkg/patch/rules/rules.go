@@ -3,9 +3,10 @@
 // Package rules says, without a cluster, what Trainer says of the patches in a TrainJob.
 //
 // The rules come from three places: the CRD (crd.go asks the schema that the release ships, with its
-// CEL, as the API server does) and, in walk.go, each with its own named, Trainer's webhook (Validate of its JobSet plugin,
-// pkg/runtime/framework/plugins/jobset/jobset.go) and Trainer's guides. Where a guide
-// forbids what the other two accept, the finding is a warning.
+// CEL, as the API server does), Trainer's webhook (Validate of its JobSet plugin,
+// pkg/runtime/framework/plugins/jobset/jobset.go) and Trainer's guides; walk.go goes through patches for
+// these two, each of which names its own. Where a guide forbids what the other two accept, the finding
+// is a warning.
 package rules
 
 import (
