@@ -47,6 +47,16 @@ func (f Flags) InNamespace(all bool) (string, error) {
 	return namespace, err
 }
 
+// ClientIn connects to the cluster, and names the namespace that a command works in.
+func (f Flags) ClientIn(all bool) (client.WithWatch, string, error) {
+	namespace, err := f.InNamespace(all)
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := f.Client()
+	return c, namespace, err
+}
+
 // What is known of an installation without flags.
 var (
 	Scheme       = installed.Scheme

@@ -68,11 +68,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			if err != nil {
 				return err
 			}
-			namespace, err := flags.InNamespace(false)
-			if err != nil {
-				return err
-			}
-			c, err := flags.Client()
+			c, namespace, err := flags.ClientIn(false)
 			if err != nil {
 				return err
 			}

@@ -100,11 +100,7 @@ func (o *options) args(_ *cobra.Command, args []string) error {
 }
 
 func (o *options) run(ctx context.Context, args []string) error {
-	namespace, err := o.flags.InNamespace(o.all)
-	if err != nil {
-		return err
-	}
-	c, err := o.flags.Client()
+	c, namespace, err := o.flags.ClientIn(o.all)
 	if err != nil {
 		return err
 	}

@@ -60,8 +60,7 @@ const handBackExample = `  # Every namespace
 
 // Flags are kubectl's, as far as they are used here: what uninstall takes of this package does without.
 type Flags interface {
-	InNamespace(all bool) (string, error)
-	Client() (client.WithWatch, error)
+	ClientIn(all bool) (client.WithWatch, string, error)
 }
 
 // NewCommand returns the command.
@@ -74,11 +73,7 @@ func NewCommand(flags Flags, streams genericiooptions.IOStreams) *cobra.Command 
 		Example: handBackExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			namespace, err := flags.InNamespace(allNamespaces)
-			if err != nil {
-				return err
-			}
-			c, err := flags.Client()
+			c, namespace, err := flags.ClientIn(allNamespaces)
 			if err != nil {
 				return err
 			}

@@ -114,11 +114,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--selector %s: %w", o.selector, err)
 	}
-	namespace, err := o.flags.InNamespace(o.all)
-	if err != nil {
-		return err
-	}
-	c, err := o.flags.Client()
+	c, namespace, err := o.flags.ClientIn(o.all)
 	if err != nil {
 		return err
 	}
