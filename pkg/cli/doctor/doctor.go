@@ -9,8 +9,8 @@
 // them. checks.go goes through the table, given.go has what a check takes for granted.
 // load.go and probe.go read facts.go, with what is a part (parts.go), a configuration (config.go) and a
 // webhook (webhook.go); fleet.go and access.go what there is of workers of MultiKueue.
-// helm.go has the commands that put back what was installed; configmap.go prints corrected configurations,
-// which node.go edits; lower.go shares out quotas; print.go and text.go are for the reader.
+// helm.go has the commands that put back what was installed; configmap.go prints corrected configurations;
+// lower.go shares out quotas; print.go and text.go are for the reader.
 package doctor
 
 import (
