@@ -143,14 +143,13 @@ func TestLines(t *testing.T) {
 			noPods: true, change: runs(1), want: "llm Running gpus h100 16 100 - 3m -",
 		},
 		"one that starts, where pods may not be seen": {
-			noPods: true, change: runs(0), want: "llm Starting gpus h100 16 100 - 3m <unknown>", unknown: []Unseen{{pods, []string{"reason"}}},
+			noPods: true, change: runs(0), want: "llm Starting gpus h100 16 100 - 3m PodsNotReady",
 		},
 		"one that runs in a worker, with its flavor there": {
 			change: in(explain.Worker{Facts: facts(t, nil, runs(1), podsUnseen)}), want: "llm Running gpus h100 16 100 - 3m -",
 		},
 		"one that starts in a worker, where pods may not be seen": {
-			change: in(explain.Worker{Facts: facts(t, nil, runs(0), podsUnseen)}), want: "llm Starting gpus h100 16 100 - 3m <unknown>",
-			unknown: []Unseen{{"pods in cluster west", []string{"reason"}}},
+			change: in(explain.Worker{Facts: facts(t, nil, runs(0), podsUnseen)}), want: "llm Starting gpus h100 16 100 - 3m PodsNotReady",
 		},
 		"one in a worker where its Workload is gone": {
 			change: in(explain.Worker{Facts: facts(t, nil, func(f *explain.Facts) { f.Workload = nil })}), want: "llm Unqueued gpus - 16 100 - - NobodyReacts",

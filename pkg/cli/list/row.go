@@ -15,7 +15,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // List is what the command tells. Its JSON is for scripts: names stay, new ones may come.
@@ -87,7 +86,6 @@ const Unknown explain.Phase = "Unknown"
 const (
 	workloads     = "workloads.kueue.x-k8s.io"
 	clusterQueues = "clusterqueues.kueue.x-k8s.io"
-	pods          = "pods"
 	configMaps    = "configmaps of namespace " + config.Namespace
 )
 
@@ -168,12 +166,6 @@ func rowOf(f *explain.Facts) TrainJob {
 		row.Phase, row.Since = Unknown, nil
 	case state.Phase == explain.Waiting:
 		row.waits(f)
-	case there != nil:
-		if there.Facts.PodsUnseen && there.Facts.JobSet != nil && started(&state) {
-			row.withoutPods(there.Facts, "pods in cluster "+there.Cluster)
-		}
-	case f.PodsUnseen && f.JobSet != nil && started(&state):
-		row.withoutPods(f, pods)
 	}
 	return row
 }
@@ -232,21 +224,6 @@ func (r *TrainJob) waits(f *explain.Facts) {
 	case !f.Cluster.Saw(workloads):
 		r.unknown(workloads, "position")
 	}
-}
-
-// started reports whether explain goes by pods here: the job was resumed.
-func started(s *explain.State) bool {
-	return s.Phase == explain.Running || s.Phase == explain.Starting && s.Reason != "Placing" && s.Reason != "NotStarted"
-}
-
-// withoutPods goes by what JobSet tells Trainer: whether all are ready, not what they wait for.
-func (r *TrainJob) withoutPods(f *explain.Facts, kind string) {
-	if podset.Ready(f.JobSet, f.Job.Status.JobsStatus) {
-		r.Phase, r.Reason, r.Message, r.Stuck = explain.Running, "Running", "runs, as JobSet says", false
-		return
-	}
-	r.Phase = explain.Starting
-	r.unknown(kind, "reason")
 }
 
 // flavorsOf names the flavors that the job has: those of its GPUs, where it has any.
