@@ -308,13 +308,14 @@ define chart_files
 endef
 
 .PHONY: generate
-generate: tools ## Make the generated files: RBAC, webhooks, dashboards and alerts, the chart's copies of config/, what Trainer's releases ship, and docs/metrics.md.
+generate: tools ## Make the generated files: RBAC, webhooks, dashboards and alerts, the chart's copies of config/, what Trainer's releases ship, docs/metrics.md and docs/doctor.md.
 	$(BIN)/controller-gen rbac:roleName=kueue-trainer-manager-role webhook paths=./pkg/integration/... \
 	  output:rbac:dir=config/rbac output:webhook:dir=config/webhook
 	go run -C hack/monitoring . $(CURDIR)
 	$(call chart_files,$(CURDIR)/charts/kueue-trainer/files)
 	go run ./hack/releases $(BIN)/kustomize pkg/releases
 	go run ./hack/metricsdocs docs/metrics.md
+	go run ./hack/doctordocs docs/doctor.md
 
 .PHONY: verify
 verify: verify-generated verify-modules lint vet ## Check formatting, vet, lint, module files, generated files, workflows, and that config/ renders.
@@ -323,7 +324,7 @@ verify: verify-generated verify-modules lint vet ## Check formatting, vet, lint,
 .PHONY: verify-generated
 verify-generated: generate
 	@test -z "$$(gofmt -l $$(git ls-files -- '*.go'))" || { gofmt -d $$(git ls-files -- '*.go'); exit 1; }
-	git diff --exit-code -- config charts pkg/releases docs/metrics.md docs/operate.md
+	git diff --exit-code -- config charts pkg/releases docs/metrics.md docs/doctor.md docs/operate.md
 	@test -z "$$(git status --porcelain -- config charts pkg/releases)" || { git status --short -- config charts pkg/releases; echo "commit what make generate has made"; exit 1; }
 	$(BIN)/actionlint
 	@for base in default monitoring samples multikueue samples/multikueue; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done

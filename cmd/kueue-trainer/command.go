@@ -10,7 +10,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/certificates"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/installed"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/uninstall"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
@@ -63,8 +62,17 @@ func newCommand() *cobra.Command {
 	cmd.Flags().AddGoFlagSet(flags)
 	// The image has this binary alone, and the chart's hook needs the command.
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
-	cmd.AddCommand(uninstall.NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams))
+	cmd.AddCommand(uninstall.NewCommand(connect, streams))
 	return cmd
+}
+
+// connect is for uninstall, which finds the cluster as the manager does.
+func connect() (client.WithWatch, error) {
+	found, err := config.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster: %w", err)
+	}
+	return installed.Connect(found)
 }
 
 // run starts the manager and returns when ctx ends or something fails.

@@ -81,20 +81,19 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	for _, command := range []func(cluster.Flags, genericiooptions.IOStreams) *cobra.Command{
 		doctor.NewCommand,
 		explain.NewCommand,
-		handback.NewCommand,
 		list.NewCommand,
 		logs.NewCommand,
 		pools.NewCommand,
 		migrate.NewCommand,
 		submit.NewCommand,
 		timeline.NewCommand,
-		uninstall.NewCommand,
 		usage.NewCommand,
 		validate.NewCommand,
 		versioncmd.NewCommand,
 	} {
 		root.AddCommand(command(flags, streams))
 	}
+	root.AddCommand(handback.NewCommand(flags, streams), uninstall.NewCommand(flags.Client, streams))
 	root.AddCommand(hold.NewCommands(flags, streams)...)
 	return root
 }

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -69,9 +69,44 @@ func NewSchema(release trainjob.TrainerVersion, kind Kind) (*Schema, error) {
 // as it would be stored: with defaults, and without unknown fields. Of metadata, which the
 // API server checks for all kinds, only what the schema says of it is checked.
 func (s *Schema) Check(ctx context.Context, data []byte) (stored []byte, errs field.ErrorList) {
-	var object map[string]any
-	if err := utiljson.Unmarshal(data, &object); err != nil {
-		return data, field.ErrorList{field.Invalid(nil, field.OmitValueType{}, err.Error())}
+	object, errs := s.check(ctx, data, nil)
+	stored, _ = json.Marshal(object) // What was decoded from JSON can be encoded.
+	return stored, errs
+}
+
+// CheckUpdate returns what a strict request is refused for that changes an object; before is nil for
+// one that makes it.
+func (s *Schema) CheckUpdate(ctx context.Context, data, before []byte) field.ErrorList {
+	var old any
+	if before != nil {
+		stored, _ := s.read(before)
+		old = stored
+	}
+	_, errs := s.check(ctx, data, old)
+	return errs
+}
+
+func (s *Schema) check(ctx context.Context, data []byte, old any) (map[string]any, field.ErrorList) {
+	object, errs := s.read(data)
+	if object == nil {
+		return nil, errs
+	}
+	wrong := validation.ValidateCustomResource(nil, object, s.validator)
+	wrong = append(wrong, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
+	if len(wrong) == 0 {
+		wrong, _ = s.cel.Validate(ctx, nil, s.structural, object, old, celconfig.RuntimeCELCostBudget)
+	}
+	return object, append(errs, wrong...)
+}
+
+// read decodes as the API server does, and tells of fields that there are not, or twice.
+func (s *Schema) read(data []byte) (object map[string]any, errs field.ErrorList) {
+	twice, err := kjson.UnmarshalStrict(data, &object)
+	if err != nil || object == nil {
+		return nil, field.ErrorList{field.Invalid(nil, field.OmitValueType{}, fmt.Sprintf("it must be an object: %v", err))}
+	}
+	for _, err := range twice {
+		errs = append(errs, field.Invalid(nil, field.OmitValueType{}, err.Error()))
 	}
 	options := structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}
 	for _, path := range pruning.PruneWithOptions(object, s.structural, true, options) {
@@ -79,11 +114,5 @@ func (s *Schema) Check(ctx context.Context, data []byte) (stored []byte, errs fi
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.structural)
 	defaulting.Default(object, s.structural)
-	wrong := validation.ValidateCustomResource(nil, object, s.validator)
-	wrong = append(wrong, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
-	if len(wrong) == 0 {
-		wrong, _ = s.cel.Validate(ctx, nil, s.structural, object, nil, celconfig.RuntimeCELCostBudget)
-	}
-	stored, _ = json.Marshal(object) // What was decoded from JSON can be encoded.
-	return stored, append(errs, wrong...)
+	return object, errs
 }

@@ -46,7 +46,9 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		// What an earlier spec deletes may take a while to go, and doctor is among the examples.
 		w.eventuallyInOrder(ctx)
 		shell := w.exampleShell(ctx)
-		here := strings.NewReplacer("team-a", w.Namespace, "--queue gpus", "--queue queue", "vision", vision, "language", language)
+		// Only one that waits may have another priority.
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
+		here := strings.NewReplacer("explain llm -n team-a --priority urgent", "explain big -n "+w.Namespace+" --priority "+w.Name("urgent"), "team-a", w.Namespace, "--queue gpus", "--queue queue", "vision", vision, "language", language)
 		ran := 0
 		for _, cmd := range allCommands(cli.NewCommand(genericiooptions.NewTestIOStreamsDiscard())) {
 			Expect(cmd.Example).NotTo(BeEmpty(), "%s has no example", cmd.CommandPath())

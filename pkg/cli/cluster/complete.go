@@ -14,11 +14,7 @@ import (
 // CompleteTrainJobs offers the names of TrainJobs that are not given yet to the shell.
 func CompleteTrainJobs(flags Flags) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		namespace, err := flags.InNamespace(false)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		c, err := flags.Client()
+		c, namespace, err := flags.ClientIn(false)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}

@@ -14,6 +14,7 @@ import (
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/installed"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -21,7 +22,7 @@ import (
 
 // The manager by the names that its manifests give.
 const (
-	ManagerDeployment = "kueue-trainer-controller-manager"
+	ManagerDeployment = installed.ManagerDeployment
 	// ManagerConfigMap may carry a suffix; its ManagerConfigKey is the configuration.
 	ManagerConfigMap = "kueue-trainer-config"
 	ManagerConfigKey = "configuration.yaml"

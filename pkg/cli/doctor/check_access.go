@@ -21,46 +21,38 @@ const (
 )
 
 // endingAccess finds workers that Kueue reaches not much longer, or no more.
-func endingAccess(f *Facts) []Finding {
-	var findings []Finding
+func endingAccess(f *Facts, found func(hit)) {
 	for i := range f.MultiKueueClusters {
 		name := f.MultiKueueClusters[i].Name
 		a := f.Access[name]
 		switch {
 		case a == nil:
 		case a.Credential == "":
-			findings = append(findings, notChecked(fmt.Sprintf("how long Kueue gets into worker cluster %s: %s", name, a.Unclear)))
+			found(unknownHit("how long Kueue gets into worker cluster %s: %s", name, a.Unclear))
 		case !a.Until.IsZero() && a.Until.Before(f.Now.Add(renewWithin)):
-			findings = append(findings, f.endFinding(name, a))
+			found(f.ending(name, a))
 		}
 	}
-	return findings
 }
 
-func (f *Facts) endFinding(name string, a *Access) Finding {
-	finding := Finding{
-		Severity: Warning, Reason: "WorkerTokenExpires", Object: object("Secret", kueuePart.namespace, a.Secret),
-		Problem: fmt.Sprintf("Its %s, by which Kueue gets into worker cluster %s, ends at %s.", a.Credential, name, a.Until.UTC().Format(time.RFC3339)),
-		Effect:  "From then on the worker gets no TrainJobs; those that it has start in another worker when multiKueue.workerLostTimeout of Kueue is over, and run on there.",
-		Advice:  "Renew it, as docs/multikueue.md says.",
-	}
+// ending tells how to renew a credential.
+func (f *Facts) ending(name string, a *Access) hit {
+	h := about("Secret", kueuePart.namespace, a.Secret, "credential", a.Credential, "worker", name, "until", a.Until.UTC().Format(time.RFC3339))
 	if !a.Until.After(f.Now) {
-		finding.Severity = Error
-		finding.Problem = fmt.Sprintf("Its %s, by which Kueue gets into worker cluster %s, ended at %s.", a.Credential, name, a.Until.UTC().Format(time.RFC3339))
-		finding.Effect = "The worker gets no TrainJobs; those that it has start in another worker when multiKueue.workerLostTimeout of Kueue is over, and run on there."
+		h = h.as("WorkerTokenExpires", Error)
 	}
 	w := f.worker(name)
 	switch {
 	case a.Credential != token || a.User == "":
-		finding.Commands = []string{fmt.Sprintf("kubectl -n %s get secret %s", kueuePart.namespace, a.Secret)}
+		h.Commands = []string{fmt.Sprintf("kubectl -n %s get secret %s", kueuePart.namespace, a.Secret)}
 	case w == nil || w.Context == "":
-		finding.Advice = fmt.Sprintf("Renew it, as docs/multikueue.md says. With --worker-context %s=CONTEXT doctor prints the commands. The contexts that you have:", name)
-		finding.Commands = []string{"kubectl config get-contexts"}
+		h.Advice = fmt.Sprintf("Renew it, as docs/multikueue.md says. With --worker-context %s=CONTEXT doctor prints the commands. The contexts that you have:", name)
+		h.Commands = []string{"kubectl config get-contexts"}
 	default:
-		finding.Advice = "Renew it, as docs/multikueue.md says. Kueue notices by itself:"
-		finding.Commands = w.renew(a)
+		h.Advice = "Renew it, as docs/multikueue.md says. Kueue notices by itself:"
+		h.Commands = w.renew(a)
 	}
-	return finding
+	return h
 }
 
 // renew puts a new token of the same ServiceAccount into the kubeconfig, and leaves the rest of it
@@ -80,25 +72,24 @@ func (w *Worker) renew(a *Access) []string {
 }
 
 // missingRights finds workers in which Kueue may not do all that it does for TrainJobs.
-func missingRights(f *Facts) []Finding {
-	var findings []Finding
+func missingRights(f *Facts, found func(hit)) {
 	for _, w := range f.told() {
 		a := f.Access[w.Name]
 		unread := w.Unread[accessReviews]
 		switch {
 		case a == nil:
 		case unread != nil:
-			findings = append(findings, notChecked(fmt.Sprintf("what Kueue may do in worker cluster %s: %s", w.Name, unreadKind(accessReviews, unread).Reason)))
+			found(unknownHit("what Kueue may do in worker cluster %s: %s", w.Name, unreadKind(accessReviews, unread).Reason))
 		case a.User == "":
-			findings = append(findings, notChecked(fmt.Sprintf("what Kueue may do in worker cluster %s: %s", w.Name, a.Unclear)))
+			found(unknownHit("what Kueue may do in worker cluster %s: %s", w.Name, a.Unclear))
 		case len(w.Lacks) > 0:
-			findings = append(findings, w.rightsFinding(a))
+			found(w.grant(a))
 		}
 	}
-	return findings
 }
 
-func (w *Worker) rightsFinding(a *Access) Finding {
+// grant tells how to give Kueue its rights.
+func (w *Worker) grant(a *Access) hit {
 	who, subject := object("User", "", a.User), "--user="+quotedIfNeeded(a.User)
 	namespace, account, err := serviceaccount.SplitUsername(a.User)
 	if err == nil {
@@ -106,16 +97,12 @@ func (w *Worker) rightsFinding(a *Access) Finding {
 	} else {
 		account = a.User
 	}
-	finding := Finding{
-		Severity: Error, Reason: "WorkerRights", Object: w.has(who),
-		Problem:  fmt.Sprintf("Kueue of the manager cluster acts as it there, and it lacks permissions: %s.", ruleNames(w.Lacks)),
-		Effect:   "Kueue connects with few of them. Without the others it cannot make, stop or delete TrainJobs there: they hang, and only its log says why.",
-		Commands: []string{w.kubectl("kubectl apply -k config/multikueue")},
-	}
+	h := w.about(who, "rules", ruleNames(w.Lacks))
+	h.Commands = []string{w.kubectl("kubectl apply -k config/multikueue")}
 	if err != nil || namespace != kueuePart.namespace || account != workerAccount {
-		finding.Advice = "config/multikueue gives them to a ServiceAccount of its own; this one has to have them, too:"
-		finding.Commands = append(finding.Commands, w.kubectl(fmt.Sprintf("kubectl create clusterrolebinding %s --clusterrole=%s %s",
+		h.Advice = "config/multikueue gives them to a ServiceAccount of its own; this one has to have them, too:"
+		h.Commands = append(h.Commands, w.kubectl(fmt.Sprintf("kubectl create clusterrolebinding %s --clusterrole=%s %s",
 			quotedIfNeeded(workerRole+"-"+account), workerRole, subject)))
 	}
-	return finding
+	return h
 }

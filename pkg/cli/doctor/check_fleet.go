@@ -17,95 +17,148 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// lostWorkers finds workers that Kueue does not reach.
-func lostWorkers(f *Facts) []Finding {
-	var findings []Finding
-	for i := range f.MultiKueueClusters {
-		mkc := &f.MultiKueueClusters[i]
-		active := apimeta.FindStatusCondition(mkc.Status.Conditions, kueue.MultiKueueClusterActive)
-		switch {
-		case active == nil:
-			findings = append(findings, lostWorker(mkc, "Kueue has not looked at it: its MultiKueue is off, or Kueue does not run"))
-		case active.Status != "True":
-			findings = append(findings, lostWorker(mkc, "Kueue does not reach it: "+active.Message))
-		}
-	}
-	return findings
+const workersTitle = "The workers of [MultiKueue](multikueue.md), in their manager cluster. All but `WorkerNotConnected`,\n" +
+	"`WorkerTokenExpires` and `TrainJobNotDispatched` look into those workers to which a context of the\n" +
+	"kubeconfig leads, by the cluster's name or by `--worker-context CLUSTER=CONTEXT`. What is missing\n" +
+	"they tell by TrainJobs that wait or run"
+
+// lostTrainJobs is what a worker that Kueue does not reach causes.
+const lostTrainJobs = " gets no TrainJobs; those that it has start in another worker when multiKueue.workerLostTimeout of Kueue is over, and run on there."
+
+var workerChecks = []check{{
+	inOrder: "MultiKueue reaches its workers", looksAt: []Kind{workerClusters}, wrong: lostWorkers,
+	id: "WorkerNotConnected", severity: Error, when: "Kueue does not reach the worker",
+	problem: "{problem}", effect: "It" + lostTrainJobs,
+	advice: "See that its API server answers, that the token in its kubeconfig is good, and that config/multikueue is installed there, as docs/multikueue.md says. A restart has Kueue try again at once:",
+}, {
+	inOrder: "MultiKueue's tokens for its workers last", looksAt: []Kind{workerClusters, secrets}, wrong: endingAccess,
+	id: "WorkerTokenExpires", severity: Warning, when: "the token or client certificate in Kueue's kubeconfig of the worker ends within 7 days",
+	problem: "Its {credential}, by which Kueue gets into worker cluster {worker}, ends at {until}.",
+	effect:  "From then on the worker" + lostTrainJobs, advice: "Renew it, as docs/multikueue.md says.",
+}, {
+	id: "WorkerTokenExpires", severity: Error, when: "it has ended",
+	problem: "Its {credential}, by which Kueue gets into worker cluster {worker}, ended at {until}.",
+	effect:  "The worker" + lostTrainJobs, advice: "Renew it, as docs/multikueue.md says.",
+}, {
+	inOrder: "MultiKueue takes TrainJobs to its workers", looksAt: []Kind{workerClusters, configMaps, mutating, validating, deployments}, given: []condition{inFleet(managerThere), inFleet(kueueConfigured)}, wrong: undispatched,
+	id: "TrainJobNotDispatched", severity: Error, when: "TrainJob is not in `multiKueue.externalFrameworks` of Kueue's configuration", object: kueueConfigObject,
+	problem: "There are workers of MultiKueue, and " + externalFramework + " is not in multiKueue.externalFrameworks.",
+	effect:  "No TrainJob goes to a worker: those in queues with a MultiKueue admission check are rejected.", commands: restarted,
+}, {
+	inOrder: "MultiKueue has its permissions in the workers", looksAt: slices.Concat(dispatchKinds, []Kind{secrets}), wrong: missingRights,
+	id: "WorkerRights", severity: Error, when: "whom that token or certificate is for may not do there what Kueue does with TrainJobs and Workloads: it is not granted all of `config/multikueue`",
+	problem: "Kueue of the manager cluster acts as it there, and it lacks permissions: {rules}.",
+	effect:  "Kueue connects with few of them. Without the others it cannot make, stop or delete TrainJobs there: they hang, and only its log says why.",
+}, {
+	inOrder: "Trainer of the workers knows all fields", looksAt: []Kind{workerClusters, crds}, wrong: olderTrainers,
+	id: "WorkerTrainer", severity: Warning, when: "its Trainer is older than that of the manager cluster; an error where one of the two is 2.1, whose field for patches is another",
+	problem: "Its Trainer is of generation {there}, that of the manager cluster of {here}.",
+	effect:  "Fields that it does not know are left out of the TrainJobs that MultiKueue copies there, without a word.",
+	advice:  "Have the same Trainer in all clusters, the workers first. Of which TrainJobs run there, docs/versions.md says what to mind.", commands: []string{"{trainer}"},
+}, {
+	inOrder: "the workers have the runtimes of TrainJobs", looksAt: slices.Concat(dispatchKinds, []Kind{crds, clusterRuntimes, ownRuntimes}), wrong: workerRuntimes,
+	id: "WorkerRuntimeMissing", severity: Error, when: "it lacks the runtime of a TrainJob",
+	problem: "TrainJob {job} may go to this worker, which has not its runtime.",
+	effect:  "A worker that admits such a TrainJob cannot make it: it holds quota in both clusters and does not run.", commands: []string{"{copy}"},
+}, {
+	id: "WorkerRuntimeDiffers", severity: Warning, when: "its runtime of that name is another one",
+	problem: "The runtime of TrainJob {job} is not as in the manager cluster.",
+	effect:  "Such TrainJobs run with what the worker has; where their pods would be others, the worker finishes them as out of sync, and they are dispatched again and again.",
+	advice:  "See in what they differ, and decide which is right. To have that of the manager cluster in the worker:", commands: []string{"{diff}", "{copy}"},
+}, {
+	inOrder: "the workers have the queues of TrainJobs", looksAt: dispatchKinds, wrong: workerQueues,
+	id: "WorkerNamespaceMissing", severity: Error, when: "it lacks the namespace of a TrainJob",
+	problem: "TrainJob {job} may go to this worker, which has not its namespace.",
+	effect:  "The worker gets none of the TrainJobs of the namespace.",
+	advice:  "Its LocalQueues are needed there, too.", commands: []string{"{create}"},
+}, {
+	id: "WorkerLocalQueueMissing", severity: Error, when: "it lacks the LocalQueue of a TrainJob",
+	problem: "TrainJob {job} may go to this worker, which has not its LocalQueue.",
+	effect:  "The worker admits none of the TrainJobs of the LocalQueue.",
+}, {
+	inOrder: "kueue-trainer of the workers is like that of the manager cluster", looksAt: []Kind{workerClusters, deployments, configMaps, mutating, validating}, wrong: differingManagers,
+	id: "WorkerManagerVersion", severity: Warning, when: "its kueue-trainer is of another release",
+	problem: "It is {there}, that of the manager cluster {here}.",
+	effect:  "The two may describe the pods of a TrainJob in different ways: the worker then finishes it as out of sync.",
+	advice:  "Upgrade the older one, as docs/versions.md says. What runs:", commands: []string{"kubectl trainjob version --context {context}"},
+}, {
+	id: "WorkerTolerationRules", severity: Warning, when: "its kueue-trainer has other [toleration rules](operate.md#configuration)",
+	problem: "Its tolerationRules are not those of the manager cluster.",
+	effect:  "TrainJobs wait for flavors that the worker would not give them, or the other way around.",
+	advice:  "Make them alike, and restart kueue-trainer there:", commands: []string{"{rules}", "{restart}"},
+}}
+
+// about is a case that concerns something in the worker.
+func (w *Worker) about(what string, values ...any) hit {
+	return hit{Finding{Object: what + " in worker cluster " + w.Name}, append(values, "context", quotedIfNeeded(w.Context))}
 }
 
-func lostWorker(mkc *kueue.MultiKueueCluster, problem string) Finding {
-	finding := Finding{
-		Severity: Error, Reason: "WorkerNotConnected", Object: object("MultiKueueCluster", "", mkc.Name),
-		Problem: sentence(problem),
-		Effect:  "It gets no TrainJobs; those that it has start in another worker when multiKueue.workerLostTimeout of Kueue is over, and run on there.",
-		Advice:  "See that its API server answers, that the token in its kubeconfig is good, and that config/multikueue is installed there, as docs/multikueue.md says. A restart has Kueue try again at once:",
+// lostWorkers finds workers that Kueue does not reach.
+func lostWorkers(f *Facts, found func(hit)) {
+	for i := range f.MultiKueueClusters {
+		mkc := &f.MultiKueueClusters[i]
+		problem := "Kueue has not looked at it: its MultiKueue is off, or Kueue does not run"
+		if active := apimeta.FindStatusCondition(mkc.Status.Conditions, kueue.MultiKueueClusterActive); active != nil {
+			problem = "Kueue does not reach it: " + active.Message
+		}
+		if apimeta.IsStatusConditionTrue(mkc.Status.Conditions, kueue.MultiKueueClusterActive) {
+			continue
+		}
+		h := about("MultiKueueCluster", "", mkc.Name, "problem", sentence(problem))
+		if at := mkc.Spec.ClusterSource.KubeConfig; at != nil && at.LocationType == kueue.SecretLocationType {
+			h.Commands = append(h.Commands, fmt.Sprintf("kubectl -n %s get secret %s", kueuePart.namespace, at.Location))
+		}
+		h.Commands = append(h.Commands, kueuePart.restart())
+		found(h)
 	}
-	if at := mkc.Spec.ClusterSource.KubeConfig; at != nil && at.LocationType == kueue.SecretLocationType {
-		finding.Commands = append(finding.Commands, fmt.Sprintf("kubectl -n %s get secret %s", kueuePart.namespace, at.Location))
-	}
-	finding.Commands = append(finding.Commands, kueuePart.restart())
-	return finding
 }
 
 // undispatched finds a Kueue that hands no TrainJobs of kueue-trainer to workers.
-func undispatched(f *Facts) []Finding {
-	cfg, err := f.kueueSettings()
-	if err != nil || len(f.MultiKueueClusters) == 0 || dispatches(cfg) {
-		return nil
+func undispatched(f *Facts, found func(hit)) {
+	if cfg, err := f.kueueSettings(); err == nil && len(f.MultiKueueClusters) > 0 && !dispatches(cfg) {
+		found(hit{})
 	}
-	return []Finding{{
-		Severity: Error, Reason: "TrainJobNotDispatched", Object: kueueConfigObject,
-		Problem:  fmt.Sprintf("There are workers of MultiKueue, and %s is not in multiKueue.externalFrameworks.", externalFramework),
-		Effect:   "No TrainJob goes to a worker: those in queues with a MultiKueue admission check are rejected.",
-		Commands: []string{fixKueueConfig, kueuePart.restart()},
-	}}
 }
 
 // olderTrainers finds workers whose Trainer does not know all that TrainJobs of the manager
 // cluster may have: the API server there leaves fields out that it does not know.
-func olderTrainers(f *Facts) []Finding {
+func olderTrainers(f *Facts, found func(hit)) {
 	here := f.generation()
-	var findings []Finding
 	for _, w := range f.told(crds) {
 		there := w.generation()
-		otherField := (here == trainjob.Trainer21) != (there == trainjob.Trainer21)
-		if here == 0 || there == 0 || there >= here && !otherField {
-			continue
+		h := w.about(trainerPart.name, "here", here, "there", there, "trainer", w.kubectl(trainerPart.install))
+		switch {
+		case here == 0 || there == 0:
+		case (here == trainjob.Trainer21) != (there == trainjob.Trainer21):
+			h.Effect = "spec.podTemplateOverrides is of Trainer 2.1, spec.runtimePatches of later ones: what users patch is left out of the TrainJobs that MultiKueue copies there, without a word."
+			found(h.as("WorkerTrainer", Error))
+		case there < here:
+			found(h)
 		}
-		finding := Finding{
-			Severity: Warning, Reason: "WorkerTrainer", Object: w.has(trainerPart.name),
-			Problem:  fmt.Sprintf("Its Trainer is of generation %s, that of the manager cluster of %s.", there, here),
-			Effect:   "Fields that it does not know are left out of the TrainJobs that MultiKueue copies there, without a word.",
-			Advice:   "Have the same Trainer in all clusters, the workers first. Of which TrainJobs run there, docs/versions.md says what to mind.",
-			Commands: []string{w.kubectl(trainerPart.install)},
-		}
-		if otherField {
-			finding.Severity = Error
-			finding.Effect = "spec.podTemplateOverrides is of Trainer 2.1, spec.runtimePatches of later ones: what users patch is left out of the TrainJobs that MultiKueue copies there, without a word."
-		}
-		findings = append(findings, finding)
 	}
-	return findings
 }
 
 // workerRuntimes finds runtimes of TrainJobs that a worker lacks, or has otherwise.
-func workerRuntimes(f *Facts) []Finding {
-	var findings []Finding
+func workerRuntimes(f *Facts, found func(hit)) {
 	for _, w := range f.told(crds, clusterRuntimes, ownRuntimes) {
-		var seen []runtime
+		seen := map[runtime]bool{}
 		for _, job := range f.dispatched(w.Name) {
 			here := f.runtimeOf(job)
-			known := func(r runtime) bool { return r == here }
-			if here.spec == nil || slices.ContainsFunc(seen, known) {
+			if here.spec == nil || seen[here] {
 				continue
 			}
-			seen = append(seen, here)
-			if finding := w.runtimeFinding(here, w.generation() == f.generation(), job); finding != nil {
-				findings = append(findings, *finding)
+			seen[here] = true
+			read := fmt.Sprintf("kubectl get %s -o jsonpath={.spec}", here.resource())
+			h := w.about(object(here.kind, here.namespace, here.name), "job", job.Namespace+"/"+job.Name, "copy", w.copied(here.resource()),
+				"diff", fmt.Sprintf("diff <(%s) <(%s) || true", read, w.kubectl(read)))
+			switch there := w.same(here); {
+			case there.spec == nil:
+				found(h)
+			case w.generation() == f.generation() && !equality.Semantic.DeepEqual(here.spec, there.spec):
+				found(h.as("WorkerRuntimeDiffers", Warning))
 			}
 		}
 	}
-	return findings
 }
 
 // withoutIdentity makes of an object that was read one that may be applied elsewhere.
@@ -116,110 +169,55 @@ func (w *Worker) copied(resource string) string {
 	return fmt.Sprintf("kubectl get %s -o yaml | %s | %s", resource, withoutIdentity, w.kubectl("kubectl apply --server-side --force-conflicts -f -"))
 }
 
-func (w *Worker) runtimeFinding(here runtime, comparable bool, job *trainjob.TrainJob) *Finding {
-	there := w.same(here)
-	finding := &Finding{
-		Severity: Error, Object: w.has(object(here.kind, here.namespace, here.name)),
-		Commands: []string{w.copied(here.resource())},
-	}
-	switch {
-	case there.spec == nil:
-		finding.Reason = "WorkerRuntimeMissing"
-		finding.Problem = fmt.Sprintf("TrainJob %s/%s may go to this worker, which has not its runtime.", job.Namespace, job.Name)
-		finding.Effect = "A worker that admits such a TrainJob cannot make it: it holds quota in both clusters and does not run."
-	case comparable && !equality.Semantic.DeepEqual(here.spec, there.spec):
-		finding.Severity, finding.Reason = Warning, "WorkerRuntimeDiffers"
-		finding.Problem = fmt.Sprintf("The runtime of TrainJob %s/%s is not as in the manager cluster.", job.Namespace, job.Name)
-		finding.Effect = "Such TrainJobs run with what the worker has; where their pods would be others, the worker finishes them as out of sync, and they are dispatched again and again."
-		finding.Advice = "See in what they differ, and decide which is right. To have that of the manager cluster in the worker:"
-		finding.Commands = slices.Insert(finding.Commands, 0, fmt.Sprintf("diff <(kubectl get %s -o jsonpath={.spec}) <(%s) || true",
-			here.resource(), w.kubectl(fmt.Sprintf("kubectl get %s -o jsonpath={.spec}", here.resource()))))
-	default:
-		return nil
-	}
-	return finding
-}
-
 // workerQueues finds namespaces and LocalQueues of TrainJobs that a worker lacks.
-func workerQueues(f *Facts) []Finding {
-	var findings []Finding
+func workerQueues(f *Facts, found func(hit)) {
 	for _, w := range f.told(namespaceKind, localQueues) {
 		seen := map[string]bool{}
 		for _, job := range f.dispatched(w.Name) {
-			finding := w.namespaceFinding(job)
-			if finding == nil {
-				finding = w.queueFinding(job, f)
-			}
-			if finding != nil && !seen[finding.Object] {
-				seen[finding.Object] = true
-				findings = append(findings, *finding)
+			if h := w.lacksQueue(job, f); h != nil && !seen[h.Object] {
+				seen[h.Object] = true
+				found(*h)
 			}
 		}
 	}
-	return findings
 }
 
-func (w *Worker) namespaceFinding(job *trainjob.TrainJob) *Finding {
-	if w.uidOf(job.Namespace) != "" {
-		return nil
+// lacksQueue is about the namespace or the LocalQueue of a TrainJob; nil: the worker has both.
+func (w *Worker) lacksQueue(job *trainjob.TrainJob, f *Facts) *hit {
+	of := job.Namespace + "/" + job.Name
+	if w.uidOf(job.Namespace) == "" {
+		h := w.about(object("Namespace", "", job.Namespace), "job", of, "create", w.kubectl("kubectl create namespace "+job.Namespace))
+		return &h
 	}
-	return &Finding{
-		Severity: Error, Reason: "WorkerNamespaceMissing", Object: w.has(object("Namespace", "", job.Namespace)),
-		Problem:  fmt.Sprintf("TrainJob %s/%s may go to this worker, which has not its namespace.", job.Namespace, job.Name),
-		Effect:   "The worker gets none of the TrainJobs of the namespace.",
-		Advice:   "Its LocalQueues are needed there, too.",
-		Commands: []string{w.kubectl("kubectl create namespace " + job.Namespace)},
-	}
-}
-
-func (w *Worker) queueFinding(job *trainjob.TrainJob, f *Facts) *Finding {
 	name := kueue.LocalQueueName(job.Labels[kueueconstants.QueueLabel])
 	here := f.LocalQueue(job.Namespace, name)
 	if here == nil || w.LocalQueue(job.Namespace, name) != nil {
 		return nil
 	}
-	finding := &Finding{
-		Severity: Error, Reason: "WorkerLocalQueueMissing", Object: w.has(object("LocalQueue", job.Namespace, string(name))),
-		Problem:  fmt.Sprintf("TrainJob %s/%s may go to this worker, which has not its LocalQueue.", job.Namespace, job.Name),
-		Effect:   "The worker admits none of the TrainJobs of the LocalQueue.",
-		Advice:   fmt.Sprintf("Make LocalQueue %s/%s there, for one of the ClusterQueues that it has:", job.Namespace, name),
-		Commands: []string{w.kubectl("kubectl get clusterqueues")},
-	}
+	h := w.about(object("LocalQueue", job.Namespace, string(name)), "job", of).as("WorkerLocalQueueMissing", Error)
 	if w.ClusterQueue(here.Spec.ClusterQueue) != nil {
-		finding.Advice = ""
-		finding.Commands = []string{w.copied(fmt.Sprintf("-n %s localqueue %s", job.Namespace, name))}
+		h.Commands = []string{w.copied(fmt.Sprintf("-n %s localqueue %s", job.Namespace, name))}
+		return &h
 	}
-	return finding
+	h.Advice = fmt.Sprintf("Make LocalQueue %s/%s there, for one of the ClusterQueues that it has:", job.Namespace, name)
+	h.Commands = []string{w.kubectl("kubectl get clusterqueues")}
+	return &h
 }
 
 // differingManagers finds workers whose kueue-trainer is another one.
-func differingManagers(f *Facts) []Finding {
-	var findings []Finding
+func differingManagers(f *Facts, found func(hit)) {
 	for _, w := range f.told(deployments, configMaps) {
 		if !f.managerInstalled() || w.configMap(managerPart) == nil && w.deployment(managerPart) == nil {
 			continue // one of them has Kueue's in-tree integration
 		}
-		here, there := f.managerRelease(), w.managerRelease()
-		if here != "" && there != "" && here != there {
-			findings = append(findings, Finding{
-				Severity: Warning, Reason: "WorkerManagerVersion", Object: w.has(managerPart.name),
-				Problem:  fmt.Sprintf("It is %s, that of the manager cluster %s.", there, here),
-				Effect:   "The two may describe the pods of a TrainJob in different ways: the worker then finishes it as out of sync.",
-				Advice:   "Upgrade the older one, as docs/versions.md says. What runs:",
-				Commands: []string{"kubectl trainjob version --context " + quotedIfNeeded(w.Context)},
-			})
+		if here, there := f.managerRelease(), w.managerRelease(); here != "" && there != "" && here != there {
+			found(w.about(managerPart.name, "here", here, "there", there))
 		}
 		if !equality.Semantic.DeepEqual(cluster.Rules(f.managerConfiguration()), cluster.Rules(w.managerConfiguration())) {
-			findings = append(findings, Finding{
-				Severity: Warning, Reason: "WorkerTolerationRules", Object: w.has(object("ConfigMap", managerPart.namespace, managerPart.configMap)),
-				Problem:  "Its tolerationRules are not those of the manager cluster.",
-				Effect:   "TrainJobs wait for flavors that the worker would not give them, or the other way around.",
-				Advice:   "Make them alike, and restart kueue-trainer there:",
-				Commands: []string{w.haveRules(f.managerConfiguration().TolerationRules), w.kubectl(managerPart.restart())},
-			})
+			found(w.about(object("ConfigMap", managerPart.namespace, managerPart.configMap),
+				"rules", w.haveRules(f.managerConfiguration().TolerationRules), "restart", w.kubectl(managerPart.restart())).as("WorkerTolerationRules", Warning))
 		}
 	}
-	return findings
 }
 
 // haveRules is the command that gives the worker toleration rules, or has somebody give them.

@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -28,32 +27,71 @@ import (
 // settle is how long the garbage collector and Kueue may take for what they do anyway.
 const settle = 10 * time.Second
 
-// gates counts by namespace and kind what holds our gate.
-type gates map[string]map[string]int64
+// kinds counts by kind what holds our gate in a namespace.
+type kinds map[string]int64
+
+func (k kinds) String() string {
+	var counts []string
+	for _, kind := range []string{"TrainJob", "JobSet", "Job", "Pod"} {
+		if k[kind] > 0 {
+			counts = append(counts, show.Count(k[kind], kind))
+		}
+	}
+	return strings.Join(counts, ", ")
+}
+
+// gates are by namespace.
+type gates map[string]kinds
 
 func (g gates) hold(namespace, kind string) {
 	if g[namespace] == nil {
-		g[namespace] = map[string]int64{}
+		g[namespace] = kinds{}
 	}
 	g[namespace][kind]++
 }
 
+var trainJobChecks = []check{{
+	inOrder: "no TrainJob is stuck",
+	looksAt: []Kind{trainJobs, workloads, jobSets, jobs, pods, localQueues, clusterQueues, flavors, nodes, schedulerView, crds}, wrong: stuckTrainJobs,
+	id: "TrainJobStuck", severity: Warning, when: "it gets nowhere by itself, such as one whose priority class does not exist; an error where a controller is to blame, or quota is held meanwhile: JobSet, Jobs or pods are refused, a volume claim is missing, nodes are too small or full of pods. [explain](plugin.md#explain) tells more",
+	problem: "The TrainJob {message}", effect: "It gets nowhere by itself ({phase}, {reason}).",
+	commands: []string{"kubectl trainjob explain -n {namespace} {name}"},
+}, {
+	inOrder: "nothing holds an admission gate that nobody takes away", looksAt: []Kind{trainJobs, jobSets, jobs, pods, mutating, validating, deployments, trainJobProbe}, wrong: leftGates,
+	id: "GatesLeft", severity: Error, when: "kueue-trainer is not installed, and its admission gate is still on TrainJobs, JobSets, Jobs or Pods",
+	problem: "kueue-trainer is not installed, and its admission gate is still on {counts}.",
+	effect:  "Their pods are never scheduled, also when they are admitted.", commands: []string{"kubectl trainjob hand-back -n {name}"},
+}, {
+	inOrder: "every Workload of a TrainJob has its TrainJob", looksAt: []Kind{trainJobs, workloads}, wrong: orphans,
+	id: "WorkloadOrphaned", severity: Warning, when: "the Workload of a TrainJob has no TrainJob; an error where it holds quota",
+	problem: "{problem}", effect: "Nobody looks after it; it stays in its queue.",
+}, {
+	inOrder: "the quota of pods that MultiKueue left goes with them", looksAt: []Kind{workloads, pods, deployments, configMaps, leases, mutating, validating}, wrong: keptQuota,
+	id: "WorkloadOrphaned", severity: Error, when: "it keeps the quota of pods in a [worker](multikueue.md#what-to-expect), where no kueue-trainer runs that would let it go",
+	problem: "No pod is left of TrainJob {trainjob}, and kueue-trainer, which would delete its Workload, is not running.",
+	effect:  "It holds quota that no pod uses.",
+}, {
+	inOrder: "no JobSet of a TrainJob is queued a second time", looksAt: []Kind{jobSets, workloads}, wrong: countedTwice,
+	id: "CountedTwice", severity: Error, when: "a TrainJob's JobSet has a Workload too",
+	problem:  "JobSet {jobset} has a Workload of its own, beside that of its TrainJob.",
+	effect:   "Its pods are counted twice, and wait for two admissions.",
+	advice:   "Let Kueue know first that TrainJobs are managed outside, if its configuration does not list them.",
+	commands: []string{"kubectl -n {namespace} delete workload {name}"},
+}}
+
 // leftGates finds what kueue-trainer gated and, being uninstalled, does not free.
-func leftGates(f *Facts) []Finding {
+func leftGates(f *Facts, found func(hit)) {
 	if f.managerInstalled() || f.integrates() == external {
-		return nil
+		return
 	}
-	held := f.gates()
-	var findings []Finding
-	for _, namespace := range slices.Sorted(maps.Keys(held)) {
-		finding := gatesFinding(namespace, held[namespace])
+	for namespace, held := range f.gates() {
+		h := about("Namespace", "", namespace, "counts", held)
 		if f.generation() == trainjob.Trainer21 {
-			finding.Advice = "hand-back is for a change to the in-tree integration, which Trainer 2.1 has none of; kueue-trainer frees them:"
-			finding.Commands = []string{f.apply("default")}
+			h.Advice = "hand-back is for a change to the in-tree integration, which Trainer 2.1 has none of; kueue-trainer frees them:"
+			h.Commands = []string{f.apply("default")}
 		}
-		findings = append(findings, finding)
+		found(h)
 	}
-	return findings
 }
 
 func (f *Facts) gates() gates {
@@ -85,29 +123,13 @@ func gated(pod *corev1.PodSpec) bool {
 	return slices.Contains(pod.SchedulingGates, corev1.PodSchedulingGate{Name: patch.AdmissionGate})
 }
 
-func gatesFinding(namespace string, held map[string]int64) Finding {
-	var counts []string
-	for _, kind := range []string{"TrainJob", "JobSet", "Job", "Pod"} {
-		if held[kind] > 0 {
-			counts = append(counts, show.Count(held[kind], kind))
-		}
-	}
-	return Finding{
-		Severity: Error, Reason: "GatesLeft", Object: object("Namespace", "", namespace),
-		Problem:  fmt.Sprintf("kueue-trainer is not installed, and its admission gate is still on %s.", strings.Join(counts, ", ")),
-		Effect:   "Their pods are never scheduled, also when they are admitted.",
-		Commands: []string{"kubectl trainjob hand-back -n " + namespace},
-	}
-}
-
 // orphans finds Workloads of TrainJobs that do not exist any more, or that lost their
 // owner, as in a restored backup.
-func orphans(f *Facts) []Finding {
+func orphans(f *Facts, found func(hit)) {
 	there := sets.New[types.UID]()
 	for i := range f.TrainJobs {
 		there.Insert(f.TrainJobs[i].UID)
 	}
-	var findings []Finding
 	for i := range f.Workloads {
 		wl := &f.Workloads[i]
 		problem := orphaned(wl, there)
@@ -115,32 +137,28 @@ func orphans(f *Facts) []Finding {
 			heldForPods(wl) && metav1.GetControllerOfNoCopy(wl) != nil {
 			continue
 		}
-		finding := Finding{
-			Severity: Warning, Reason: "WorkloadOrphaned", Object: object("Workload", wl.Namespace, wl.Name),
-			Problem: problem, Effect: "Nobody looks after it; it stays in its queue.",
-			Commands: []string{fmt.Sprintf("kubectl -n %s delete workload %s --wait=false", wl.Namespace, wl.Name)},
-		}
+		h := abandoned(wl, "problem", problem)
 		if kueuelib.HasQuotaReservation(wl) {
-			finding.Severity, finding.Effect = Error, "It holds quota that no pod uses, for ever."
+			h.Severity, h.Effect = Error, "It holds quota that no pod uses, for ever."
 		}
 		if heldForPods(wl) {
-			finding.Effect = keepsFromAdmission
+			h.Effect = keepsFromAdmission
 		}
-		finding.Commands = append(finding.Commands, unfinalize(wl)...)
-		findings = append(findings, finding)
+		found(h)
 	}
-	return findings
+}
+
+// abandoned is about a Workload that nobody looks after.
+func abandoned(wl *kueue.Workload, values ...any) hit {
+	h := about("Workload", wl.Namespace, wl.Name, values...)
+	h.Commands = []string{fmt.Sprintf("kubectl -n %s delete workload %s --wait=false", wl.Namespace, wl.Name)}
+	if len(wl.Finalizers) > 0 {
+		h.Commands = append(h.Commands, fmt.Sprintf(`kubectl -n %s patch workload %s --type=merge -p '{"metadata":{"finalizers":null}}'`, wl.Namespace, wl.Name))
+	}
+	return h
 }
 
 const keepsFromAdmission = "MultiKueue takes the TrainJob for admitted here. The command gives the quota away, though pods may still use it."
-
-// unfinalize returns the command that takes the finalizers off a Workload, if it has some.
-func unfinalize(wl *kueue.Workload) []string {
-	if len(wl.Finalizers) == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf(`kubectl -n %s patch workload %s --type=merge -p '{"metadata":{"finalizers":null}}'`, wl.Namespace, wl.Name)}
-}
 
 // heldForPods reports whether kueue-trainer keeps a Workload that MultiKueue has deleted.
 func heldForPods(wl *kueue.Workload) bool {
@@ -149,32 +167,25 @@ func heldForPods(wl *kueue.Workload) bool {
 
 // keptQuota finds Workloads that keep the quota of pods which MultiKueue left, in a cluster where no
 // kueue-trainer runs that would let it go.
-func keptQuota(f *Facts) []Finding {
-	if f.managerInstalled() && len(managerRunning(f)) == 0 {
-		return nil
+func keptQuota(f *Facts, found func(hit)) {
+	if problem, _ := f.notRunning(); f.managerInstalled() && problem == "" {
+		return
 	}
-	var findings []Finding
 	for i := range f.Workloads {
 		wl := &f.Workloads[i]
-		finding := Finding{
-			Severity: Error, Reason: "WorkloadOrphaned", Object: object("Workload", wl.Namespace, wl.Name),
-			Commands: append([]string{fmt.Sprintf("kubectl -n %s delete workload %s --wait=false", wl.Namespace, wl.Name)}, unfinalize(wl)...),
-		}
+		h := abandoned(wl, "trainjob", wl.Labels[remainder.Label])
 		switch owner := metav1.GetControllerOfNoCopy(wl); {
 		case f.settling(wl):
 			continue
 		case heldForPods(wl) && owner != nil:
-			finding.Problem = fmt.Sprintf("MultiKueue deleted the Workload of TrainJob %s, and kueue-trainer, which would let it go, is not running.", owner.Name)
-			finding.Effect = keepsFromAdmission
+			h.Problem = fmt.Sprintf("MultiKueue deleted the Workload of TrainJob %s, and kueue-trainer, which would let it go, is not running.", owner.Name)
+			h.Effect = keepsFromAdmission
 		case len(remainder.Runs(wl)) > 0 && len(remainder.PodsOf(wl, f.running(wl))) == 0:
-			finding.Problem = fmt.Sprintf("No pod is left of TrainJob %s, and kueue-trainer, which would delete its Workload, is not running.", wl.Labels[remainder.Label])
-			finding.Effect = "It holds quota that no pod uses."
 		default:
 			continue
 		}
-		findings = append(findings, finding)
+		found(h)
 	}
-	return findings
 }
 
 // running returns the pods in a Workload's namespace that have not ended.
@@ -211,28 +222,17 @@ func (f *Facts) settling(wl *kueue.Workload) bool {
 }
 
 // countedTwice finds JobSets that Kueue queues although their TrainJob is queued.
-func countedTwice(f *Facts) []Finding {
-	ofTrainJobs := map[types.UID]string{}
+func countedTwice(f *Facts, found func(hit)) {
+	ofTrainJobs := sets.New[types.UID]()
 	for i := range f.JobSets {
-		owner := metav1.GetControllerOfNoCopy(&f.JobSets[i])
-		if owner != nil && owner.Kind == trainjob.GVK.Kind {
-			ofTrainJobs[f.JobSets[i].UID] = f.JobSets[i].Name
+		if owner := metav1.GetControllerOfNoCopy(&f.JobSets[i]); owner != nil && owner.Kind == trainjob.GVK.Kind {
+			ofTrainJobs.Insert(f.JobSets[i].UID)
 		}
 	}
-	var findings []Finding
 	for i := range f.Workloads {
 		wl := &f.Workloads[i]
-		owner := metav1.GetControllerOfNoCopy(wl)
-		if owner == nil || ofTrainJobs[owner.UID] == "" {
-			continue
+		if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && ofTrainJobs.Has(owner.UID) {
+			found(about("Workload", wl.Namespace, wl.Name, "jobset", owner.Name))
 		}
-		findings = append(findings, Finding{
-			Severity: Error, Reason: "CountedTwice", Object: object("Workload", wl.Namespace, wl.Name),
-			Problem:  fmt.Sprintf("JobSet %s has a Workload of its own, beside that of its TrainJob.", owner.Name),
-			Effect:   "Its pods are counted twice, and wait for two admissions.",
-			Advice:   "Let Kueue know first that TrainJobs are managed outside, if its configuration does not list them.",
-			Commands: []string{fmt.Sprintf("kubectl -n %s delete workload %s", wl.Namespace, wl.Name)},
-		})
 	}
-	return findings
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/config/rbac"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 )
 
@@ -33,19 +34,36 @@ const (
 	defaultLease = "manager.kueue-trainer.dev"
 )
 
+var managerChecks = []check{{
+	inOrder: "kueue-trainer is running", looksAt: []Kind{deployments, configMaps, leases, mutating, validating}, given: []condition{managerThere}, wrong: managerRunning,
+	id: "ManagerNotRunning", severity: Error, when: "no replica is ready, or none leads: its Lease was given up or has run out",
+	object: object("Deployment", managerPart.namespace, managerPart.deployment),
+	effect: managerPart.without,
+}, {
+	inOrder: "kueue-trainer has its permissions", looksAt: []Kind{clusterRoles, roleBindings, deployments, mutating, validating}, given: []condition{managerThere}, wrong: permissions,
+	id: "PermissionsMissing", severity: Error, when: "it is not granted all of `config/rbac`",
+	problem: "The manager lacks permissions: {rules}.",
+	effect:  "Reconciles that need them fail, with errors in the manager's log, and TrainJobs hang there.",
+}, {
+	inOrder: "kueue-trainer's policies are enforced", looksAt: []Kind{admissionPolicies, deployments, mutating, validating}, given: []condition{managerThere}, wrong: unenforcedPolicies,
+	id: "PolicyNotEnforced", severity: Warning, when: "a [policy](what-holds.md#policies) is not installed, or no binding of it denies",
+	problem: "{problem}",
+	effect:  "People with edit rights in a namespace can run pods without quota; docs/what-holds.md#policies says how.",
+	advice:  "Unless it was switched off on purpose:", commands: []string{"{enforce}"},
+}}
+
 // managerRunning finds a manager that is installed but does not run.
-func managerRunning(f *Facts) []Finding {
-	problem, commands := f.notReady()
-	if problem == "" {
-		problem, commands = f.notLed()
+func managerRunning(f *Facts, found func(hit)) {
+	if problem, commands := f.notRunning(); problem != "" {
+		found(hit{Finding: Finding{Problem: problem, Commands: commands}})
 	}
-	if problem == "" {
-		return nil
+}
+
+func (f *Facts) notRunning() (problem string, commands []string) {
+	if problem, commands = f.notReady(); problem != "" {
+		return problem, commands
 	}
-	return []Finding{{
-		Severity: Error, Reason: "ManagerNotRunning", Object: object("Deployment", managerPart.namespace, managerPart.deployment),
-		Problem: problem, Effect: managerPart.without, Commands: commands,
-	}}
+	return f.notLed()
 }
 
 // notReady looks at the Deployment, if there is one: a manager can also run elsewhere.
@@ -101,38 +119,26 @@ func (f *Facts) managerLease(cfg *managerconfig.Configuration) *coordinationv1.L
 	if cfg.LeaderElection != nil && cfg.LeaderElection.ResourceName != "" {
 		name = cfg.LeaderElection.ResourceName
 	}
-	for i := range f.Leases {
-		if l := &f.Leases[i]; l.Namespace == managerPart.namespace && l.Name == name {
-			return l
-		}
-	}
-	return nil
+	return inventory.Find(f.Leases, managerPart.namespace, name)
 }
 
 // permissions compares what the manager may do with what it needs.
-func permissions(f *Facts) []Finding {
+func permissions(f *Facts, found func(hit)) {
 	subjects := f.managerSubjects()
 	if len(subjects) == 0 {
-		return []Finding{{
-			Severity: Error, Reason: "PermissionsMissing", Object: object("ClusterRoleBinding", "", managerBinding),
-			Problem: "The manager's permissions are bound to nobody.", Effect: "It can read and write nothing: " + managerPart.without,
-			Commands: []string{f.apply("rbac")},
-		}}
+		found(hit{Finding: Finding{
+			Object: object("ClusterRoleBinding", "", managerBinding), Problem: "The manager's permissions are bound to nobody.",
+			Effect: "It can read and write nothing: " + managerPart.without, Commands: []string{f.apply("rbac")},
+		}})
+		return
 	}
-	var findings []Finding
 	for _, needed := range neededRoles() {
-		covered, missing := validation.Covers(f.granted(subjects, needed.Namespace), needed.Rules)
-		if covered {
-			continue
+		if covered, missing := validation.Covers(f.granted(subjects, needed.Namespace), needed.Rules); !covered {
+			h := about(needed.Kind, needed.Namespace, needed.Name, "rules", ruleNames(missing))
+			h.Commands = f.grant(subjects, needed)
+			found(h)
 		}
-		findings = append(findings, Finding{
-			Severity: Error, Reason: "PermissionsMissing", Object: object(needed.Kind, needed.Namespace, needed.Name),
-			Problem:  fmt.Sprintf("The manager lacks permissions: %s.", ruleNames(missing)),
-			Effect:   "Reconciles that need them fail, with errors in the manager's log, and TrainJobs hang there.",
-			Commands: f.grant(subjects, needed),
-		})
 	}
-	return findings
 }
 
 // grant are the commands that give the subjects a role. A binding that has them stays as it is: whom the
@@ -167,10 +173,8 @@ func (f *Facts) managerSubjects() []rbacv1.Subject {
 	if d := f.deployment(managerPart); d != nil {
 		return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: d.Namespace, Name: d.Spec.Template.Spec.ServiceAccountName}}
 	}
-	for i := range f.ClusterRoleBindings {
-		if f.ClusterRoleBindings[i].Name == managerBinding {
-			return f.ClusterRoleBindings[i].Subjects
-		}
+	if binding := inventory.Find(f.ClusterRoleBindings, "", managerBinding); binding != nil {
+		return binding.Subjects
 	}
 	return nil
 }
@@ -209,15 +213,11 @@ func (f *Facts) boundTo(subjects []rbacv1.Subject, namespace string) []rbacv1.Ro
 
 // rules returns those of the role that a binding in namespace refers to.
 func (f *Facts) rules(ref rbacv1.RoleRef, namespace string) []rbacv1.PolicyRule {
-	for i := range f.ClusterRoles {
-		if ref.Kind == "ClusterRole" && f.ClusterRoles[i].Name == ref.Name {
-			return f.ClusterRoles[i].Rules
-		}
+	if role := inventory.Find(f.ClusterRoles, "", ref.Name); ref.Kind == "ClusterRole" && role != nil {
+		return role.Rules
 	}
-	for i := range f.Roles {
-		if ref.Kind == "Role" && f.Roles[i].Namespace == namespace && f.Roles[i].Name == ref.Name {
-			return f.Roles[i].Rules
-		}
+	if role := inventory.Find(f.Roles, namespace, ref.Name); ref.Kind == "Role" && role != nil {
+		return role.Rules
 	}
 	return nil
 }

@@ -17,61 +17,64 @@ import (
 const (
 	workloadCRD = "workloads.kueue.x-k8s.io"
 	jobSetCRD   = "jobsets.jobset.x-k8s.io"
-
-	kueueMinor   = cluster.KueueMinor
-	versionLabel = cluster.VersionLabel
 )
 
+var partChecks = []check{{
+	inOrder: "Kueue, JobSet and Trainer are installed", looksAt: []Kind{crds}, wrong: missingParts,
+	id: "PartMissing", severity: Error, when: "the cluster does not serve the part's kinds",
+	problem: "{part} is not installed: the cluster does not serve {name}.",
+	effect:  "{without}", commands: []string{"{install}"},
+}, {
+	inOrder: "Kueue is of a version that kueue-trainer is made for", looksAt: []Kind{crds, deployments, configMaps}, wrong: kueueVersion,
+	id: "KueueTooOld", severity: Error, when: "Kueue does not serve Workloads of `v1beta2`", object: object("CustomResourceDefinition", "", workloadCRD),
+	problem: "Kueue does not serve Workloads of version " + kueue.SchemeGroupVersion.Version + ".",
+	effect:  "kueue-trainer does not start.", commands: []string{kueuePart.install},
+}, {
+	id: "KueueVersion", severity: Warning, when: "Kueue is not " + cluster.KueueMinor + "; told by its image, or by the label that Helm charts set", object: "Kueue",
+	problem: "Kueue is {release}; kueue-trainer is made for " + cluster.KueueMinor + " and tested with it only.",
+	effect:  "What the two write into Workloads may differ, and TrainJobs be stopped and started for it.", commands: []string{kueuePart.install},
+}, {
+	id: "KueueVersion", severity: Info, when: "always: which release Kueue is, as far as that is told", object: "Kueue",
+	problem: "Kueue is {release}.",
+}, {
+	inOrder: "Trainer is of a known generation", looksAt: []Kind{crds}, wrong: trainerGeneration,
+	id: "TrainerGeneration", severity: Error, when: "the TrainJob CRD is of a Trainer before 2.1", object: object("CustomResourceDefinition", "", trainjob.CRDName),
+	problem: "The TrainJob CRD has neither spec.runtimePatches nor spec.podTemplateOverrides: it is of a Trainer before 2.1.",
+	effect:  "kueue-trainer is not ready, starts and stops nothing, and queued TrainJobs are refused.", commands: []string{trainerPart.install},
+}, {
+	id: "TrainerGeneration", severity: Info, when: "always: which generation Trainer is", object: "Trainer",
+	problem: "Trainer is of generation {generation}.",
+}}
+
 // missingParts finds parts whose kinds are not served.
-func missingParts(f *Facts) []Finding {
-	var findings []Finding
-	for _, needed := range []struct {
-		part *part
-		crd  string
-	}{{kueuePart, workloadCRD}, {jobSetPart, jobSetCRD}, {trainerPart, trainjob.CRDName}} {
-		if f.crd(needed.crd) != nil {
-			continue
+func missingParts(f *Facts, found func(hit)) {
+	for _, p := range parts {
+		if p.crd != "" && f.crd(p.crd) == nil {
+			found(about("CustomResourceDefinition", "", p.crd, f.of(p)...))
 		}
-		findings = append(findings, Finding{
-			Severity: Error, Reason: "PartMissing", Object: object("CustomResourceDefinition", "", needed.crd),
-			Problem:  fmt.Sprintf("%s is not installed: the cluster does not serve %s.", needed.part.name, needed.crd),
-			Effect:   needed.part.without,
-			Commands: []string{needed.part.install},
-		})
 	}
-	return findings
 }
 
 // kueueVersion compares Kueue's release with the one that kueue-trainer is made for.
-func kueueVersion(f *Facts) []Finding {
+func kueueVersion(f *Facts, found func(hit)) {
 	crd := f.crd(workloadCRD)
 	if crd == nil {
-		return nil
+		return
 	}
-	found := f.version(kueuePart)
-	release, err := version.ParseGeneric(found)
+	is := f.version(kueuePart)
+	release, err := version.ParseGeneric(is)
+	h := hit{values: []any{"release", is}}
 	switch {
 	case !serves(crd, kueue.SchemeGroupVersion.Version):
-		return []Finding{{
-			Severity: Error, Reason: "KueueTooOld", Object: object("CustomResourceDefinition", "", workloadCRD),
-			Problem:  fmt.Sprintf("Kueue does not serve Workloads of version %s.", kueue.SchemeGroupVersion.Version),
-			Effect:   "kueue-trainer does not start.",
-			Commands: []string{kueuePart.install},
-		}}
+		found(h)
 	case err != nil:
-		return []Finding{{
-			Severity: Info, Reason: "KueueVersion", Object: "Kueue",
-			Problem: "Kueue is there; its release is not written where doctor looks: the image of its Deployment, and label " + versionLabel + " of its ConfigMap.",
-		}}
-	case fmt.Sprintf("%d.%d", release.Major(), release.Minor()) != kueueMinor:
-		return []Finding{{
-			Severity: Warning, Reason: "KueueVersion", Object: "Kueue",
-			Problem:  fmt.Sprintf("Kueue is %s; kueue-trainer is made for %s and tested with it only.", found, kueueMinor),
-			Effect:   "What the two write into Workloads may differ, and TrainJobs be stopped and started for it.",
-			Commands: []string{kueuePart.install},
-		}}
+		h.Problem = "Kueue is there; its release is not written where doctor looks: the image of its Deployment, and label " + cluster.VersionLabel + " of its ConfigMap."
+		found(h.as("KueueVersion", Info))
+	case fmt.Sprintf("%d.%d", release.Major(), release.Minor()) != cluster.KueueMinor:
+		found(h.as("KueueVersion", Warning))
+	default:
+		found(h.as("KueueVersion", Info))
 	}
-	return []Finding{{Severity: Info, Reason: "KueueVersion", Object: "Kueue", Problem: fmt.Sprintf("Kueue is %s.", found)}}
 }
 
 // version tells a part's release; empty where nothing says it.
@@ -84,19 +87,14 @@ func serves(crd *apiextensionsv1.CustomResourceDefinition, name string) bool {
 }
 
 // trainerGeneration tells which generation of Trainer the cluster serves.
-func trainerGeneration(f *Facts) []Finding {
+func trainerGeneration(f *Facts, found func(hit)) {
 	crd := f.crd(trainjob.CRDName)
 	if crd == nil {
-		return nil
+		return
 	}
-	generation, err := trainjob.TrainerVersionOf(crd)
-	if err != nil {
-		return []Finding{{
-			Severity: Error, Reason: "TrainerGeneration", Object: object("CustomResourceDefinition", "", crd.Name),
-			Problem:  "The TrainJob CRD has neither spec.runtimePatches nor spec.podTemplateOverrides: it is of a Trainer before 2.1.",
-			Effect:   "kueue-trainer is not ready, starts and stops nothing, and queued TrainJobs are refused.",
-			Commands: []string{trainerPart.install},
-		}}
+	if generation, err := trainjob.TrainerVersionOf(crd); err == nil {
+		found(hit{values: []any{"generation", generation}}.as("TrainerGeneration", Info))
+	} else {
+		found(hit{})
 	}
-	return []Finding{{Severity: Info, Reason: "TrainerGeneration", Object: "Trainer", Problem: fmt.Sprintf("Trainer is of generation %s.", generation)}}
 }

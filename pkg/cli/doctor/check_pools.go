@@ -20,28 +20,58 @@ import (
 // generatePools is the command that makes pools of the nodes that are there.
 const generatePools = "kubectl trainjob pools generate"
 
+// pools is what checks of pools need.
+var pools = []Kind{flavors, nodes, clusterQueues, cohorts}
+
+var poolChecks = []check{{
+	inOrder: "Kueue manages the namespaces that have queues", looksAt: []Kind{configMaps, namespaceKind, localQueues}, given: []condition{kueueConfigured}, wrong: unmanagedQueues,
+	id: "NamespaceNotManaged", severity: Warning, when: "it has a LocalQueue, and Kueue's `managedJobsNamespaceSelector` leaves it out, see [namespaces that opt in](operate.md#namespaces-that-opt-in)",
+	problem: "It has LocalQueue {queue}, and managedJobsNamespaceSelector ({selector}) leaves it out.",
+	effect:  "Its TrainJobs run at once, outside of all quotas, whatever queue they name.",
+	advice:  "Label the namespace so that the selector takes it in, see docs/operate.md#namespaces-that-opt-in, or delete the queue:", commands: []string{"{label}"},
+}, {
+	inOrder: "every flavor has nodes", looksAt: pools, wrong: flavorsWithoutNodes,
+	id: "FlavorWithoutNodes", severity: Warning, when: "no node has the labels of a flavor with quota",
+	problem: "No node has the labels of the flavor: {labels}.",
+	effect:  "TrainJobs that are admitted to it hold quota, and their pods stay Pending until such nodes come.",
+	advice:  "If nothing scales such nodes up, compare with the flavors that the nodes would give:", commands: []string{generatePools},
+}, {
+	inOrder: "every GPU node is in a flavor", looksAt: pools, wrong: nodesWithoutFlavor,
+	id: "NodesWithoutFlavor", severity: Warning, when: "no ClusterQueue has GPUs in any flavor of a GPU node",
+	problem: "{are} with {product} in no flavor that a ClusterQueue has GPUs of: {nodes}.",
+	effect:  "No TrainJob in a queue gets these GPUs.",
+	advice:  "See what flavors and quotas the nodes would give:", commands: []string{generatePools},
+}, {
+	id: "NoPools", severity: Info, when: "there are no flavors", object: "ResourceFlavors",
+	problem: "There are no flavors yet; `" + generatePools + "` makes some of the nodes.",
+}, {
+	inOrder: "quotas are there as nodes", looksAt: pools, wrong: quotasAboveNodes,
+	id: "QuotaAboveNodes", severity: Warning, when: "ClusterQueues and Cohorts promise more of a flavor than its nodes have, or of flavors that share nodes more than all their nodes; the commands lower all in proportion, none below what is reserved of it, and none to 0",
+	problem: "Quotas promise {promised} of {resource}, and {nodes} have {have}.",
+	effect:  "TrainJobs are admitted for which there is no room: they hold quota, and their pods stay Pending.",
+	advice:  "If nothing scales nodes up, lower them in proportion, to what is reserved at the least:",
+}, {
+	inOrder: "the taints of GPU nodes are tolerated", looksAt: slices.Concat(pools, []Kind{configMaps}), wrong: taints,
+	id: "TaintNotTolerated", severity: Error, when: "GPU nodes of a flavor have a taint that neither kueue-trainer's rules nor the flavor tolerates, and the flavor's `nodeTaints` do not tell Kueue of",
+	problem: "{have} taint {taint}, which neither the flavor tolerates nor Kueue knows of.",
+	effect:  "TrainJobs that are admitted to it hold quota, and their pods stay Pending.",
+	advice:  "To let only those TrainJobs in that tolerate the taint themselves, put it into the flavor's nodeTaints instead.", commands: []string{"{tolerate}"},
+}}
+
 // flavorsWithoutNodes finds flavors with quota whose labels no node has.
-func flavorsWithoutNodes(f *Facts) []Finding {
-	var findings []Finding
+func flavorsWithoutNodes(f *Facts, found func(hit)) {
 	for i := range f.Flavors {
 		flavor := &f.Flavors[i]
 		if len(f.grantsOf(flavor.Name)) == 0 || len(f.NodesOf(flavor)) > 0 {
 			continue
 		}
-		finding := Finding{
-			Severity: Warning, Reason: "FlavorWithoutNodes", Object: object("ResourceFlavor", "", flavor.Name),
-			Problem:  fmt.Sprintf("No node has the labels of the flavor: %s.", labels.Set(flavor.Spec.NodeLabels)),
-			Effect:   "TrainJobs that are admitted to it hold quota, and their pods stay Pending until such nodes come.",
-			Advice:   "If nothing scales such nodes up, compare with the flavors that the nodes would give:",
-			Commands: []string{generatePools},
-		}
+		h := about("ResourceFlavor", "", flavor.Name, "labels", labels.Set(flavor.Spec.NodeLabels))
 		if meant := f.meant(flavor); meant != nil {
-			finding.Advice = "The nodes of one pool are in no flavor, and differ from it in one value. If these are meant:"
-			finding.Commands = []string{patchCommand("resourceflavor", flavor.Name, "replace", "/spec/nodeLabels", meant)}
+			h.Advice = "The nodes of one pool are in no flavor, and differ from it in one value. If these are meant:"
+			h.Commands = []string{patchCommand("resourceflavor", flavor.Name, "replace", "/spec/nodeLabels", meant)}
 		}
-		findings = append(findings, finding)
+		found(h)
 	}
-	return findings
 }
 
 // meant returns the labels that a flavor would have with the one value corrected that the
@@ -71,13 +101,11 @@ func (f *Facts) meant(flavor *kueue.ResourceFlavor) map[string]string {
 	return found
 }
 
-// nodesWithoutFlavor finds GPU nodes that no quota leads to, one finding per product.
-func nodesWithoutFlavor(f *Facts) []Finding {
+// nodesWithoutFlavor finds GPU nodes that no quota leads to, one case per product.
+func nodesWithoutFlavor(f *Facts, found func(hit)) {
 	if len(f.Flavors) == 0 {
-		return []Finding{{
-			Severity: Info, Reason: "NoPools", Object: "ResourceFlavors",
-			Problem: "There are no flavors yet; `" + generatePools + "` makes some of the nodes.",
-		}}
+		found(hit{}.as("NoPools", Info))
+		return
 	}
 	groups := map[string][]string{}
 	for i := range f.Nodes {
@@ -87,18 +115,9 @@ func nodesWithoutFlavor(f *Facts) []Finding {
 			groups[group] = append(groups[group], node.Name)
 		}
 	}
-	var findings []Finding
-	for _, group := range slices.Sorted(maps.Keys(groups)) {
-		findings = append(findings, Finding{
-			Severity: Warning, Reason: "NodesWithoutFlavor", Object: object("Node", "", groups[group][0]),
-			Problem: fmt.Sprintf("%s with %s in no flavor that a ClusterQueue has GPUs of: %s.",
-				are(len(groups[group])), group, few(groups[group])),
-			Effect:   "No TrainJob in a queue gets these GPUs.",
-			Advice:   "See what flavors and quotas the nodes would give:",
-			Commands: []string{generatePools},
-		})
+	for product, names := range groups {
+		found(about("Node", "", names[0], "are", are(len(names)), "product", product, "nodes", few(names)))
 	}
-	return findings
 }
 
 // reached reports whether a quota for any of the resources is in a flavor of the node.

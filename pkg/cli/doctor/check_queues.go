@@ -3,9 +3,6 @@
 package doctor
 
 import (
-	"fmt"
-	"strings"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -14,109 +11,102 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/held"
 )
 
+// unstop is the command that takes a stopPolicy away.
+const unstop = `--type=merge -p '{"spec":{"stopPolicy":"None"}}'`
+
+var queueChecks = []check{{
+	inOrder: "every LocalQueue leads to a ClusterQueue", looksAt: []Kind{localQueues, clusterQueues}, wrong: localQueuesToNowhere,
+	id: "LocalQueueToNowhere", severity: Error, when: "its ClusterQueue does not exist",
+	problem:  "Its ClusterQueue {clusterqueue} does not exist.",
+	effect:   "TrainJobs in this queue wait for ever.",
+	advice:   "Make the ClusterQueue, or, since a LocalQueue cannot change its ClusterQueue, delete this one and make it again:",
+	commands: []string{"kubectl -n {namespace} delete localqueue {name}"},
+}, {
+	inOrder: "ClusterQueues are active", looksAt: []Kind{clusterQueues}, wrong: inactiveClusterQueues,
+	id: "ClusterQueueInactive", severity: Error, when: "a flavor, topology or admission check is missing; a warning while it is being deleted",
+	problem:  "The ClusterQueue is not active: {message}",
+	effect:   "TrainJobs in its queues wait for ever.",
+	advice:   "{make}, or {instead}:",
+	commands: []string{"{see}", "kubectl edit clusterqueue {name}"},
+}, {
+	id: "ClusterQueueStopped", severity: Warning, when: "somebody has set `stopPolicy`",
+	problem:  "The ClusterQueue was stopped: its stopPolicy is {policy}.",
+	effect:   "No TrainJob in it is admitted{evicted}.",
+	commands: []string{"kubectl patch clusterqueue {name} " + unstop},
+}, {
+	inOrder: "LocalQueues are not stopped", looksAt: []Kind{localQueues}, wrong: stoppedLocalQueues,
+	id: "LocalQueueStopped", severity: Warning, when: "somebody has set `stopPolicy`",
+	problem:  "The LocalQueue was stopped: its stopPolicy is {policy}.",
+	effect:   "No TrainJob in it is admitted{evicted}.",
+	commands: []string{"kubectl -n {namespace} patch localqueue {name} " + unstop},
+}, {
+	inOrder: "no LocalQueue admits TrainJobs that are held", looksAt: []Kind{localQueues}, wrong: queuesOfHeld,
+	id: "LocalQueueOfHeld", severity: Warning, when: "a LocalQueue has the name by which `hold` and `stop` keep TrainJobs out of another: it admits them",
+	problem:  "By this name kubectl trainjob hold and stop keep TrainJobs out of LocalQueue {queue}.",
+	effect:   "TrainJobs that are held or stopped are admitted by it.",
+	commands: []string{"kubectl -n {namespace} delete localqueue {name}"},
+}}
+
 // localQueuesToNowhere finds LocalQueues whose ClusterQueue does not exist.
-func localQueuesToNowhere(f *Facts) []Finding {
-	var findings []Finding
-	for i := range f.LocalQueues {
-		q := &f.LocalQueues[i]
-		if f.ClusterQueue(q.Spec.ClusterQueue) != nil {
-			continue
+func localQueuesToNowhere(f *Facts, found func(hit)) {
+	for _, q := range f.LocalQueues {
+		if f.ClusterQueue(q.Spec.ClusterQueue) == nil {
+			found(about("LocalQueue", q.Namespace, q.Name, "clusterqueue", q.Spec.ClusterQueue))
 		}
-		findings = append(findings, Finding{
-			Severity: Error, Reason: "LocalQueueToNowhere", Object: object("LocalQueue", q.Namespace, q.Name),
-			Problem:  fmt.Sprintf("Its ClusterQueue %s does not exist.", q.Spec.ClusterQueue),
-			Effect:   "TrainJobs in this queue wait for ever.",
-			Advice:   "Make the ClusterQueue, or, since a LocalQueue cannot change its ClusterQueue, delete this one and make it again:",
-			Commands: []string{fmt.Sprintf("kubectl -n %s delete localqueue %s", q.Namespace, q.Name)},
-		})
 	}
-	return findings
 }
 
 // inactiveClusterQueues finds ClusterQueues that admit nothing, and tells why.
-func inactiveClusterQueues(f *Facts) []Finding {
-	var findings []Finding
+func inactiveClusterQueues(f *Facts, found func(hit)) {
 	for i := range f.ClusterQueues {
 		cq := &f.ClusterQueues[i]
-		if policy := ptr.Deref(cq.Spec.StopPolicy, kueue.None); policy != kueue.None {
-			findings = append(findings, stopped("ClusterQueue", "", cq.Name, policy))
-			continue
-		}
-		if condition := inventory.Inactive(cq); condition != nil {
-			findings = append(findings, inactive(cq, condition))
+		if stopped, values := stopped(cq.Spec.StopPolicy); stopped {
+			found(about("ClusterQueue", "", cq.Name, values...).as("ClusterQueueStopped", Warning))
+		} else if condition := inventory.Inactive(cq); condition != nil {
+			found(inactive(cq, condition))
 		}
 	}
-	return findings
 }
 
-func inactive(cq *kueue.ClusterQueue, active *metav1.Condition) Finding {
-	finding := Finding{
-		Severity: Error, Reason: "ClusterQueueInactive", Object: object("ClusterQueue", "", cq.Name),
-		Problem:  fmt.Sprintf("The ClusterQueue is not active: %s", sentence(active.Message)),
-		Effect:   "TrainJobs in its queues wait for ever.",
-		Commands: []string{"kubectl edit clusterqueue " + cq.Name},
-	}
+func inactive(cq *kueue.ClusterQueue, active *metav1.Condition) hit {
+	values := []any{"make", "Make what is missing", "instead", "take it out of the ClusterQueue", "see", "kubectl get admissionchecks"}
 	switch active.Reason {
 	case kueue.ClusterQueueActiveReasonTerminating:
-		finding.Severity = Warning
-		finding.Advice = "It goes when the last Workload has given its quota back. Who holds it:"
-		finding.Commands = []string{"kubectl get workloads -A -o wide"}
+		h := about("ClusterQueue", "", cq.Name, "message", sentence(active.Message)).as("ClusterQueueInactive", Warning)
+		h.Advice = "It goes when the last Workload has given its quota back. Who holds it:"
+		h.Commands = []string{"kubectl get workloads -A -o wide"}
+		return h
 	case kueue.ClusterQueueActiveReasonFlavorNotFound:
-		finding.Advice = "Make the flavor, for which this gives the nodes there are, or take it out of the ClusterQueue:"
-		finding.Commands = append([]string{generatePools}, finding.Commands...)
+		values = []any{"make", "Make the flavor, for which this gives the nodes there are", "instead", "take it out of the ClusterQueue", "see", generatePools}
 	case kueue.ClusterQueueActiveReasonTopologyNotFound:
-		finding.Advice = "Make the Topology that the flavor names, or use another flavor:"
-		finding.Commands = append([]string{"kubectl get topologies,resourceflavors"}, finding.Commands...)
-	default:
-		finding.Advice = "Make what is missing, or take it out of the ClusterQueue:"
-		finding.Commands = append([]string{"kubectl get admissionchecks"}, finding.Commands...)
+		values = []any{"make", "Make the Topology that the flavor names", "instead", "use another flavor", "see", "kubectl get topologies,resourceflavors"}
 	}
-	return finding
+	return about("ClusterQueue", "", cq.Name, append(values, "message", sentence(active.Message))...)
 }
 
 // queuesOfHeld finds LocalQueues by the name that keeps TrainJobs out of another one: they admit what is held.
-func queuesOfHeld(f *Facts) []Finding {
-	var findings []Finding
-	for i := range f.LocalQueues {
-		q := &f.LocalQueues[i]
+func queuesOfHeld(f *Facts, found func(hit)) {
+	for _, q := range f.LocalQueues {
 		if queue, is := held.From(q.Name); is {
-			findings = append(findings, Finding{
-				Severity: Warning, Reason: "LocalQueueOfHeld", Object: object("LocalQueue", q.Namespace, q.Name),
-				Problem:  fmt.Sprintf("By this name kubectl trainjob hold and stop keep TrainJobs out of LocalQueue %s.", queue),
-				Effect:   "TrainJobs that are held or stopped are admitted by it.",
-				Commands: []string{fmt.Sprintf("kubectl -n %s delete localqueue %s", q.Namespace, q.Name)},
-			})
+			found(about("LocalQueue", q.Namespace, q.Name, "queue", queue))
 		}
 	}
-	return findings
 }
 
 // stoppedLocalQueues finds LocalQueues that an admin has stopped.
-func stoppedLocalQueues(f *Facts) []Finding {
-	var findings []Finding
-	for i := range f.LocalQueues {
-		q := &f.LocalQueues[i]
-		if policy := ptr.Deref(q.Spec.StopPolicy, kueue.None); policy != kueue.None {
-			findings = append(findings, stopped("LocalQueue", q.Namespace, q.Name, policy))
+func stoppedLocalQueues(f *Facts, found func(hit)) {
+	for _, q := range f.LocalQueues {
+		if stopped, values := stopped(q.Spec.StopPolicy); stopped {
+			found(about("LocalQueue", q.Namespace, q.Name, values...))
 		}
 	}
-	return findings
 }
 
-// stopped is about a queue with a stopPolicy, which somebody has set on purpose.
-func stopped(kind, namespace, name string, policy kueue.StopPolicy) Finding {
-	in := ""
-	if namespace != "" {
-		in = " -n " + namespace
-	}
-	finding := Finding{
-		Severity: Warning, Reason: kind + "Stopped", Object: object(kind, namespace, name),
-		Problem:  fmt.Sprintf("The %s was stopped: its stopPolicy is %s.", kind, policy),
-		Effect:   "No TrainJob in it is admitted.",
-		Commands: []string{fmt.Sprintf(`kubectl%s patch %s %s --type=merge -p '{"spec":{"stopPolicy":"None"}}'`, in, strings.ToLower(kind), name)},
-	}
+// stopped reports whether there is a stopPolicy, which somebody has set on purpose.
+func stopped(set *kueue.StopPolicy) (bool, []any) {
+	policy, evicted := ptr.Deref(set, kueue.None), ""
 	if policy == kueue.HoldAndDrain {
-		finding.Effect = "No TrainJob in it is admitted, and those that ran were evicted."
+		evicted = ", and those that ran were evicted"
 	}
-	return finding
+	return policy != kueue.None, []any{"policy", policy, "evicted", evicted}
 }

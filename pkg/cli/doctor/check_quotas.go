@@ -60,27 +60,24 @@ func (f *Facts) grantsFor(name corev1.ResourceName, flavors ...*kueue.ResourceFl
 // quotasAboveNodes finds flavors of which more is promised than their nodes have: one by
 // itself or, where each by itself is right, those that share nodes together. Where no node
 // at all has a resource, it is none of nodes, such as a budget.
-func quotasAboveNodes(f *Facts) []Finding {
+func quotasAboveNodes(f *Facts, found func(hit)) {
 	names := sets.New[corev1.ResourceName]()
 	for _, g := range f.grants() {
 		if f.anyNodeHas(g.Quota.Name) {
 			names.Insert(g.Quota.Name)
 		}
 	}
-	var findings []Finding
 	for _, name := range sets.List(names) {
 		for _, group := range f.sharing(name) {
-			var found []Finding
+			each := false
 			for _, flavor := range group {
-				found = append(found, f.aboveNodes(name, flavor)...)
+				each = f.aboveNodes(found, name, flavor) || each
 			}
-			if len(found) == 0 {
-				found = f.aboveNodes(name, group...)
+			if !each {
+				f.aboveNodes(found, name, group...)
 			}
-			findings = append(findings, found...)
 		}
 	}
-	return findings
 }
 
 // sharing groups the flavors with quota for a resource: together are those that share
@@ -106,7 +103,7 @@ func (f *Facts) sharing(name corev1.ResourceName) [][]*kueue.ResourceFlavor {
 }
 
 // aboveNodes finds whether more is promised of a resource than all nodes of the flavors have.
-func (f *Facts) aboveNodes(name corev1.ResourceName, flavors ...*kueue.ResourceFlavor) []Finding {
+func (f *Facts) aboveNodes(found func(hit), name corev1.ResourceName, flavors ...*kueue.ResourceFlavor) bool {
 	var nodes []*corev1.Node
 	for i := range f.Nodes {
 		if slices.ContainsFunc(flavors, func(flavor *kueue.ResourceFlavor) bool { return inventory.Picks(flavor, &f.Nodes[i]) }) {
@@ -116,21 +113,16 @@ func (f *Facts) aboveNodes(name corev1.ResourceName, flavors ...*kueue.ResourceF
 	grants := f.grantsFor(name, flavors...)
 	promised, have := sum(grants), inventory.Allocatable(nodes, name)
 	if len(nodes) == 0 || promised.Cmp(have) <= 0 {
-		return nil
+		return false
 	}
 	lowered, enough := f.lowered(name, grants, kueuelib.ResourceValue(name, have))
-	advice := "If nothing scales nodes up, lower them in proportion, to what is reserved at the least:"
+	h := about("ResourceFlavor", "", flavors[0].Name, "promised", promised.String(), "resource", name, "nodes", theNodes(len(nodes), flavors), "have", have.String())
+	h.Commands = lowerCommands(name, grants, lowered)
 	if !enough {
-		advice = "What is reserved, or the number of queues, is more than the nodes have: add nodes, or take quota from queues that nobody uses. As far as it goes:"
+		h.Advice = "What is reserved, or the number of queues, is more than the nodes have: add nodes, or take quota from queues that nobody uses. As far as it goes:"
 	}
-	return []Finding{{
-		Severity: Warning, Reason: "QuotaAboveNodes", Object: object("ResourceFlavor", "", flavors[0].Name),
-		Problem: fmt.Sprintf("Quotas promise %s of %s, and %s have %s.",
-			promised.String(), name, theNodes(len(nodes), flavors), have.String()),
-		Effect:   "TrainJobs are admitted for which there is no room: they hold quota, and their pods stay Pending.",
-		Advice:   advice,
-		Commands: lowerCommands(name, grants, lowered),
-	}}
+	found(h)
+	return true
 }
 
 func theNodes(n int, flavors []*kueue.ResourceFlavor) string {

@@ -11,46 +11,31 @@ import (
 
 // featureGates finds gates of Kueue that kueue-trainer has otherwise, because its own
 // configuration sets them, or because Kueue has them from a flag.
-func featureGates(f *Facts) []Finding {
-	kueues, managers, err := f.settingsInForce()
-	if err != nil {
-		return nil
-	}
+func featureGates(f *Facts, found func(hit)) {
+	kueues, managers, _ := f.settingsInForce()
 	var differ []string
 	for _, d := range kueueconfig.GateDifferences(kueues, managers) {
 		differ = append(differ, fmt.Sprintf("%s is %t in Kueue and %t in kueue-trainer", strings.TrimPrefix(d.Setting, "featureGates."), d.Kueue, d.Here))
 	}
-	if len(differ) == 0 {
-		return nil
-	}
-	return []Finding{{
-		Severity: Warning, Reason: "FeatureGatesDiffer", Object: f.managerConfigObject(),
-		Problem:  fmt.Sprintf("Feature gates differ: %s.", strings.Join(differ, ", ")),
-		Effect:   "Gates decide what stands in Workloads and on pods: one side undoes, or does not understand, what the other writes.",
-		Commands: []string{f.fixManagerConfig(), managerPart.restart()},
-	}}
+	f.differing(differ, found)
 }
 
 // settings finds settings of Kueue's that kueue-trainer's own configuration overrides with
 // other values.
-func settings(f *Facts) []Finding {
-	kueues, managers, err := f.settingsInForce()
-	if err != nil {
-		return nil
-	}
+func settings(f *Facts, found func(hit)) {
+	kueues, managers, _ := f.settingsInForce()
 	var differ []string
 	for _, d := range kueueconfig.Differences(kueues, managers) {
 		differ = append(differ, d.Setting)
 	}
-	if len(differ) == 0 {
-		return nil
+	f.differing(differ, found)
+}
+
+// differing is about the manager's ConfigMap, suffix included.
+func (f *Facts) differing(settings []string, found func(hit)) {
+	if len(settings) > 0 {
+		found(about("ConfigMap", managerPart.namespace, f.configMap(managerPart).Name, "differ", strings.Join(settings, ", "), "fix", f.fixManagerConfig()))
 	}
-	return []Finding{{
-		Severity: Warning, Reason: "SettingsDiffer", Object: f.managerConfigObject(),
-		Problem:  fmt.Sprintf("kueue-trainer's configuration overrides Kueue's with other values for %s.", strings.Join(differ, ", ")),
-		Effect:   "TrainJobs are treated otherwise than all other jobs.",
-		Commands: []string{f.fixManagerConfig(), managerPart.restart()},
-	}}
 }
 
 // fixManagerConfig is the command that has the manager go by Kueue's settings.
@@ -59,9 +44,4 @@ func (f *Facts) fixManagerConfig() string {
 		return r.upgrade(configure(f.valuesLikeKueue()))
 	}
 	return fixManagerConfig
-}
-
-// managerConfigObject names the manager's ConfigMap, suffix included.
-func (f *Facts) managerConfigObject() string {
-	return object("ConfigMap", managerPart.namespace, f.configMap(managerPart).Name)
 }

@@ -20,19 +20,17 @@ import (
 
 // taints finds taints on the GPU nodes of a flavor that nothing tolerates for a TrainJob
 // and that Kueue does not know of. kueue-trainer adds NVIDIA's tolerations by itself.
-func taints(f *Facts) []Finding {
-	var findings []Finding
+func taints(f *Facts, found func(hit)) {
 	for i := range f.Flavors {
 		flavor := &f.Flavors[i]
 		if len(f.grantsOf(flavor.Name)) == 0 {
 			continue
 		}
-		found, nodes := f.untolerated(flavor)
-		for _, taint := range found {
-			findings = append(findings, taintFinding(flavor, taint, nodes[taint]))
+		untolerated, nodes := f.untolerated(flavor)
+		for _, taint := range untolerated {
+			found(taintHit(flavor, taint, nodes[taint]))
 		}
 	}
-	return findings
 }
 
 // untolerated returns the taints of a flavor's GPU nodes that keep pods out, in their
@@ -80,27 +78,19 @@ func declared(flavor *kueue.ResourceFlavor, taint corev1.Taint) bool {
 	return slices.ContainsFunc(flavor.Spec.NodeTaints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) && t.Value == taint.Value })
 }
 
-func taintFinding(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes int64) Finding {
-	finding := Finding{
-		Severity: Error, Reason: "TaintNotTolerated", Object: object("ResourceFlavor", "", flavor.Name),
-		Problem: fmt.Sprintf("%s taint %s, which neither the flavor tolerates nor Kueue knows of.",
-			haveTaint(nodes), taint.ToString()),
-		Effect: "TrainJobs that are admitted to it hold quota, and their pods stay Pending.",
-		Advice: "To let only those TrainJobs in that tolerate the taint themselves, put it into the flavor's nodeTaints instead.",
-	}
-	if flavor.Spec.TopologyName != nil {
-		finding.Effect = "Kueue finds no place in the flavor's topology, so no TrainJob is admitted to it."
-		finding.Advice = "A flavor with a topology cannot change its tolerations: make a new one, or take the taint off the nodes:"
-		finding.Commands = []string{fmt.Sprintf("kubectl taint nodes -l '%s' %s:%s-", labels.Set(flavor.Spec.NodeLabels), taint.Key, taint.Effect)}
-		return finding
-	}
+func taintHit(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes int64) hit {
 	toleration := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect}
-	finding.Commands = []string{patchCommand("resourceflavor", flavor.Name, "add", "/spec/tolerations",
-		append(slices.Clone(flavor.Spec.Tolerations), toleration))}
-	return finding
+	h := about("ResourceFlavor", "", flavor.Name, "have", have(nodes), "taint", taint.ToString(),
+		"tolerate", patchCommand("resourceflavor", flavor.Name, "add", "/spec/tolerations", append(slices.Clone(flavor.Spec.Tolerations), toleration)))
+	if flavor.Spec.TopologyName != nil {
+		h.Effect = "Kueue finds no place in the flavor's topology, so no TrainJob is admitted to it."
+		h.Advice = "A flavor with a topology cannot change its tolerations: make a new one, or take the taint off the nodes:"
+		h.Commands = []string{fmt.Sprintf("kubectl taint nodes -l '%s' %s:%s-", labels.Set(flavor.Spec.NodeLabels), taint.Key, taint.Effect)}
+	}
+	return h
 }
 
-func haveTaint(nodes int64) string {
+func have(nodes int64) string {
 	if nodes == 1 {
 		return "1 GPU node of the flavor has"
 	}

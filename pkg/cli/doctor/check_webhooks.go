@@ -9,46 +9,81 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
+// answers is the check that the webhooks of a part answer, asked by a probe.
+func answers(inOrder string, probe Kind, at int) check {
+	return check{
+		inOrder: inOrder, looksAt: []Kind{mutating, validating, probe}, wrong: silentWebhooks(at),
+		id: "WebhookSilent", severity: Error, when: "the API server cannot call it",
+		problem: "{part} does not answer: webhook {webhook}: {reason}", effect: "{without}", commands: []string{"{logs}", "{restart}"},
+	}
+}
+
+var webhookChecks = []check{{
+	inOrder: "the webhooks are installed", looksAt: []Kind{crds, deployments, mutating, validating}, wrong: missingWebhooks,
+	id: "WebhookMissing", severity: Error, when: "a configuration is not installed, or empty",
+	problem: "The webhooks of {part} are not installed.",
+	effect:  "Objects of {part} are stored without defaults and unchecked, which its controllers do not expect.", commands: []string{"{install}"},
+}, {
+	inOrder: "the webhooks' Services have endpoints", looksAt: []Kind{mutating, validating, services, endpointSlices}, wrong: webhookServices,
+	id: "WebhookService", severity: Error, when: "its Service does not exist or has no ready endpoint, or its `caBundle` is empty",
+	problem: "Webhook {webhook} of {part} {problem}", effect: "{without}",
+	advice: "If {part} was uninstalled, this is left of it: kubectl delete {kind} {name}",
+},
+	answers("Kueue answers", flavorProbe, 0),
+	answers("JobSet answers", jobSetProbe, 1),
+	answers("Trainer and kueue-trainer answer", trainJobProbe, 2),
+	{
+		inOrder: "kueue-trainer's webhooks see every TrainJob, and see it last", looksAt: []Kind{mutating, validating}, wrong: webhookPolicies,
+		id: "WebhookPolicy", severity: Error, when: "ours has not `failurePolicy: Fail`",
+		problem:  "Webhook {webhook} has failurePolicy {failure}.",
+		effect:   "TrainJobs that are made while the manager is away run at once, without quota.",
+		commands: []string{`kubectl patch {kind} {name} --type=json -p '[{"op":"replace","path":"/webhooks/{index}/failurePolicy","value":"Fail"}]'`},
+	}, {
+		id: "WebhookOrder", severity: Warning, when: "others are asked about TrainJobs after ours, which is not asked again",
+		problem:  "Webhook {webhook} has reinvocationPolicy Never, and {later} is asked after it.",
+		effect:   "What later webhooks put into a TrainJob is not seen: a queue given there comes without suspension and gate, an entry after ours wins over the placement.",
+		commands: []string{`kubectl patch {kind} {name} --type=json -p '[{"op":"replace","path":"/webhooks/{index}/reinvocationPolicy","value":"IfNeeded"}]'`},
+	}, {
+		id: "WebhookScope", severity: Error, when: "ours is not asked about every TrainJob",
+		problem: "Webhook {webhook} is not asked about every TrainJob: its rules, selectors or matchConditions were changed.",
+		effect:  "TrainJobs that it does not see run at once, without quota, or can be changed while they wait.", commands: []string{"{reset}"},
+	}}
+
+// hit is a case of the webhook.
+func (w webhook) hit(f *Facts, values ...any) hit {
+	return about(w.kind, "", w.configuration, slices.Concat(f.of(w.part), values, []any{"webhook", w.name, "kind", strings.ToLower(w.kind), "index", w.index})...)
+}
+
 // missingWebhooks finds webhook configurations that are not there or hold nothing.
 // kueue-trainer's are missed only where it is installed.
-func missingWebhooks(f *Facts) []Finding {
+func missingWebhooks(f *Facts, found func(hit)) {
 	all := f.webhooks()
-	var findings []Finding
 	for _, p := range parts {
-		if p == managerPart && !f.managerInstalled() {
-			continue
-		}
-		for _, missed := range []struct{ kind, name string }{
-			{"MutatingWebhookConfiguration", p.mutating}, {"ValidatingWebhookConfiguration", p.validating},
-		} {
-			if !expectsWebhook(f, missed.name) || slices.ContainsFunc(all, func(w webhook) bool { return w.configuration == missed.name }) {
+		for kind, name := range map[string]string{"MutatingWebhookConfiguration": p.mutating, "ValidatingWebhookConfiguration": p.validating} {
+			if !expectsWebhook(f, name) || slices.ContainsFunc(all, func(w webhook) bool { return w.configuration == name }) {
 				continue
 			}
-			findings = append(findings, Finding{
-				Severity: Error, Reason: "WebhookMissing", Object: object(missed.kind, "", missed.name),
-				Problem:  fmt.Sprintf("The webhooks of %s are not installed.", p.name),
-				Effect:   withoutWebhook(p),
-				Commands: []string{f.install(p)},
-			})
+			h := about(kind, "", name, f.of(p)...)
+			if p == managerPart {
+				h.Effect = "New TrainJobs run at once, without quota, until the manager sees them; users can take them out of its hands."
+			}
+			found(h)
 		}
 	}
 	if ours := f.managersWebhooks(); len(ours) > 0 && !slices.ContainsFunc(ours, func(w webhook) bool { return w.asksAbout("workloads") }) {
-		findings = append(findings, Finding{
-			Severity: Error, Reason: "WebhookMissing", Object: ours[0].object(),
-			Problem:  "The webhook that puts deactivations off is not installed: the configuration is of an older release.",
-			Effect:   "The quota of a job whose Workload is deactivated goes to others before its pods do.",
-			Commands: []string{f.install(managerPart)},
-		})
+		h := ours[0].hit(f)
+		h.Problem = "The webhook that puts deactivations off is not installed: the configuration is of an older release."
+		h.Effect = "The quota of a job whose Workload is deactivated goes to others before its pods do."
+		found(h)
 	}
-	return findings
 }
 
 // managersWebhooks returns the mutating ones of the manager.
@@ -60,65 +95,47 @@ func (f *Facts) managersWebhooks() []webhook {
 // before 2.2 has nothing to default, and a part that is not installed has no webhooks.
 func expectsWebhook(f *Facts, configuration string) bool {
 	switch p := partOf(configuration); p {
-	case kueuePart:
-		return f.crd(workloadCRD) != nil
-	case jobSetPart:
-		return f.crd(jobSetCRD) != nil
+	case kueuePart, jobSetPart:
+		return f.crd(p.crd) != nil
 	case trainerPart:
 		generation := f.generation()
 		return generation >= trainjob.Trainer22 || generation == trainjob.Trainer21 && configuration == p.validating
 	default:
-		return true
+		return f.managerInstalled()
 	}
-}
-
-func withoutWebhook(p *part) string {
-	if p == managerPart {
-		return "New TrainJobs run at once, without quota, until the manager sees them; users can take them out of its hands."
-	}
-	return fmt.Sprintf("Objects of %s are stored without defaults and unchecked, which its controllers do not expect.", p.name)
 }
 
 // webhookServices finds webhooks whose Service is not there, or has nobody behind it, or
 // which lack the authority of their certificate.
-func webhookServices(f *Facts) []Finding {
-	var findings []Finding
+func webhookServices(f *Facts, found func(hit)) {
 	seen := map[string]bool{}
 	for _, w := range f.webhooks() {
 		if w.client.Service == nil || seen[w.object()] {
 			continue
 		}
-		problem, commands := f.serviceProblem(w)
-		if problem == "" {
-			continue
+		if problem, commands := f.serviceProblem(w); problem != "" {
+			seen[w.object()] = true
+			h := w.hit(f, "problem", problem)
+			h.Commands = commands
+			found(h)
 		}
-		seen[w.object()] = true
-		findings = append(findings, Finding{
-			Severity: Error, Reason: "WebhookService", Object: w.object(),
-			Problem: problem, Effect: w.part.without, Commands: commands,
-			Advice: fmt.Sprintf("If %s was uninstalled, this is left of it: kubectl delete %s %s", w.part.name, strings.ToLower(w.kind), w.configuration),
-		})
 	}
-	return findings
 }
 
 func (f *Facts) serviceProblem(w webhook) (problem string, commands []string) {
 	service := w.client.Service
-	of := fmt.Sprintf("Webhook %s of %s", w.name, w.part.name)
+	served := fmt.Sprintf("is served by Service %s/%s, which", service.Namespace, service.Name)
 	switch {
 	case len(w.client.CABundle) == 0:
-		return of + " has no caBundle: the API server trusts no certificate of it.", []string{w.part.restart()}
-	case !slices.Contains(namespaces(), service.Namespace):
-		return "", nil
-	case !slices.ContainsFunc(f.Services, func(s corev1.Service) bool {
-		return s.Namespace == service.Namespace && s.Name == service.Name
-	}):
-		return fmt.Sprintf("%s is served by Service %s/%s, which does not exist.", of, service.Namespace, service.Name), []string{f.install(w.part)}
+		return "has no caBundle: the API server trusts no certificate of it.", []string{w.part.restart()}
+	case !slices.ContainsFunc(parts, func(p *part) bool { return p.namespace == service.Namespace }):
+		return "", nil // it was not read
+	case inventory.Find(f.Services, service.Namespace, service.Name) == nil:
+		return served + " does not exist.", []string{f.install(w.part)}
 	case !slices.ContainsFunc(f.EndpointSlices, func(s discoveryv1.EndpointSlice) bool {
 		return s.Namespace == service.Namespace && s.Labels[discoveryv1.LabelServiceName] == service.Name && anyReady(s)
 	}):
-		return fmt.Sprintf("%s is served by Service %s/%s, which has no ready endpoint.", of, service.Namespace, service.Name),
-			[]string{w.part.logs(), w.part.restart()}
+		return served + " has no ready endpoint.", []string{w.part.logs(), w.part.restart()}
 	}
 	return "", nil
 }
@@ -127,35 +144,21 @@ func anyReady(slice discoveryv1.EndpointSlice) bool {
 	return slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool { return ptr.Deref(e.Conditions.Ready, true) })
 }
 
-// namespaces are those that were read.
-func namespaces() []string {
-	var all []string
-	for _, p := range parts {
-		all = append(all, p.namespace)
-	}
-	return all
-}
-
 // silentWebhooks finds the webhook that the API server could not ask about one of the
 // probes. Kueue is asked about all of them, so of each part the first is enough.
-func silentWebhooks(probe int) func(*Facts) []Finding {
-	return func(f *Facts) []Finding {
+func silentWebhooks(probe int) func(*Facts, func(hit)) {
+	return func(f *Facts, found func(hit)) {
 		errs := f.Probes.all()
 		w, reason := f.silent(errs[probe])
 		if w == nil {
-			return nil
+			return
 		}
 		for _, earlier := range errs[:probe] {
 			if other, _ := f.silent(earlier); other != nil && other.part == w.part {
-				return nil
+				return
 			}
 		}
-		return []Finding{{
-			Severity: Error, Reason: "WebhookSilent", Object: w.object(),
-			Problem:  fmt.Sprintf("%s does not answer: webhook %s: %s", w.part.name, w.name, sentence(reason)),
-			Effect:   w.part.without,
-			Commands: []string{w.part.logs(), w.part.restart()},
-		}}
+		found(w.hit(f, "reason", sentence(reason)))
 	}
 }
 
@@ -187,45 +190,30 @@ func (w webhook) address() string {
 // webhookPolicies finds our webhooks changed so that they miss TrainJobs or changes of
 // them. Webhooks are asked in the order of their configurations' names; what comes after
 // ours is seen by ours only when it is asked again.
-func webhookPolicies(f *Facts) []Finding {
-	var findings []Finding
+func webhookPolicies(f *Facts, found func(hit)) {
 	for _, w := range f.webhooks() {
 		if w.part != managerPart {
 			continue
 		}
 		ofWorkloads := w.asksAbout("workloads")
 		if w.failure != admissionregistrationv1.Fail {
-			effect := "TrainJobs that are made while the manager is away run at once, without quota."
+			h := w.hit(f, "failure", w.failure)
 			if ofWorkloads {
-				effect = "The quota of a job whose Workload is deactivated while the manager is away goes to others before its pods do."
+				h.Effect = "The quota of a job whose Workload is deactivated while the manager is away goes to others before its pods do."
 			}
-			findings = append(findings, Finding{
-				Severity: Error, Reason: "WebhookPolicy", Object: w.object(),
-				Problem: fmt.Sprintf("Webhook %s has failurePolicy %s.", w.name, w.failure), Effect: effect,
-				Commands: []string{w.replace("failurePolicy", string(admissionregistrationv1.Fail))},
-			})
+			found(h)
 		}
 		if ofWorkloads {
 			continue
 		}
 		if later := f.askedAfter(w); w.reinvocation == admissionregistrationv1.NeverReinvocationPolicy && len(later) > 0 {
-			findings = append(findings, Finding{
-				Severity: Warning, Reason: "WebhookOrder", Object: w.object(),
-				Problem:  fmt.Sprintf("Webhook %s has reinvocationPolicy Never, and %s is asked after it.", w.name, later[0]),
-				Effect:   "What later webhooks put into a TrainJob is not seen: a queue given there comes without suspension and gate, an entry after ours wins over the placement.",
-				Commands: []string{w.replace("reinvocationPolicy", string(admissionregistrationv1.IfNeededReinvocationPolicy))},
-			})
+			found(w.hit(f, "later", later[0]).as("WebhookOrder", Warning))
 		}
 		if w.narrowed || !seesTrainJobs(w) || narrows(w.namespaces) && !f.managedBy(w.namespaces) {
-			findings = append(findings, Finding{
-				Severity: Error, Reason: "WebhookScope", Object: w.object(),
-				Problem:  fmt.Sprintf("Webhook %s is not asked about every TrainJob: its rules, selectors or matchConditions were changed.", w.name),
-				Effect:   "TrainJobs that it does not see run at once, without quota, or can be changed while they wait.",
-				Commands: []string{f.apply("webhook", `--set-json 'webhooks={"matchConditions":[],"namespaceSelector":null}'`)},
-			})
+			reset := f.apply("webhook", `--set-json 'webhooks={"matchConditions":[],"namespaceSelector":null}'`)
+			found(w.hit(f, "reset", reset).as("WebhookScope", Error))
 		}
 	}
-	return findings
 }
 
 // managedBy reports whether a selector is the one by which Kueue manages namespaces, as docs/operate.md#namespaces-that-opt-in gives it to the
@@ -233,12 +221,6 @@ func webhookPolicies(f *Facts) []Finding {
 func (f *Facts) managedBy(selector *metav1.LabelSelector) bool {
 	_, settings, err := f.settingsInForce()
 	return err == nil && metav1.FormatLabelSelector(selector) == metav1.FormatLabelSelector(settings.ManagedJobsNamespaceSelector)
-}
-
-// replace is the command that sets a field of the webhook.
-func (w webhook) replace(field, value string) string {
-	return fmt.Sprintf(`kubectl patch %s %s --type=json -p '[{"op":"replace","path":"/webhooks/%d/%s","value":"%s"}]'`,
-		strings.ToLower(w.kind), w.configuration, w.index, field, value)
 }
 
 // askedAfter names the mutating webhook configurations that are asked about TrainJobs

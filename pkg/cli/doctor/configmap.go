@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,11 +10,11 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -61,7 +60,7 @@ func newConfigMapCommand(flags cluster.Flags, streams genericiooptions.IOStreams
 			if args[0] != names[0] {
 				return printConfigMap(streams.Out, l.facts, managerPart, l.facts.likeKueue)
 			}
-			return printConfigMap(streams.Out, l.facts, kueuePart, func(config *yaml.Node) error {
+			return printConfigMap(streams.Out, l.facts, kueuePart, func(config *kyaml.RNode) error {
 				return l.facts.besideManager(config, withoutJobSets)
 			})
 		},
@@ -71,7 +70,7 @@ func newConfigMapCommand(flags cluster.Flags, streams genericiooptions.IOStreams
 }
 
 // printConfigMap prints the ConfigMap of a part as change leaves its configuration.
-func printConfigMap(out io.Writer, f *Facts, p *part, change func(*yaml.Node) error) error {
+func printConfigMap(out io.Writer, f *Facts, p *part, change func(*kyaml.RNode) error) error {
 	cm := f.configMap(p)
 	if cm == nil {
 		return errors.New(f.withoutConfigMap(p))
@@ -99,35 +98,29 @@ func printConfigMap(out io.Writer, f *Facts, p *part, change func(*yaml.Node) er
 }
 
 // edited changes a YAML document and keeps its comments.
-func edited(document string, change func(*yaml.Node) error) (string, error) {
-	var root yaml.Node
-	if err := yaml.Unmarshal([]byte(document), &root); err != nil {
+func edited(document string, change func(*kyaml.RNode) error) (string, error) {
+	root, err := kyaml.Parse(document)
+	if err != nil {
 		return "", err
 	}
-	if len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
+	if root.YNode().Kind != kyaml.MappingNode {
 		return "", errors.New("it is no YAML mapping")
 	}
-	if err := change(root.Content[0]); err != nil {
+	if err := change(root); err != nil {
 		return "", err
 	}
-	var out bytes.Buffer
-	encoder := yaml.NewEncoder(&out)
-	// As Kueue's own file has it.
-	encoder.SetIndent(2)
-	encoder.CompactSeqIndent()
-	if err := encoder.Encode(&root); err != nil {
-		return "", err
-	}
-	return out.String(), encoder.Close()
+	return root.String()
 }
 
 // besideManager changes Kueue's configuration to that of a Kueue with kueue-trainer.
-func (f *Facts) besideManager(config *yaml.Node, withoutJobSets bool) error {
+func (f *Facts) besideManager(config *kyaml.RNode, withoutJobSets bool) error {
 	removed := []string{inTreeFramework}
 	if withoutJobSets {
 		removed = append(removed, jobSetFramework)
 	}
-	trainJobExternal(config, removed)
+	if err := trainJobExternal(config, removed); err != nil {
+		return err
+	}
 	if len(f.MultiKueueClusters) > 0 {
 		if err := trainJobDispatched(config); err != nil {
 			return err
@@ -142,53 +135,63 @@ func (f *Facts) besideManager(config *yaml.Node, withoutJobSets bool) error {
 
 // trainJobExternal puts TrainJob into the one list of Kueue's configuration where it belongs,
 // and takes frameworks out of the other.
-func trainJobExternal(config *yaml.Node, removed []string) {
-	integrations := child(config, "integrations", yaml.MappingNode)
-	frameworks := child(integrations, "frameworks", yaml.SequenceNode)
-	frameworks.Content = slices.DeleteFunc(frameworks.Content, func(item *yaml.Node) bool { return slices.Contains(removed, item.Value) })
-	if len(frameworks.Content) == 0 {
-		remove(integrations, "frameworks")
+func trainJobExternal(config *kyaml.RNode, removed []string) error {
+	frameworks, err := config.Pipe(kyaml.LookupCreate(kyaml.SequenceNode, "integrations", "frameworks"))
+	if err != nil {
+		return err
 	}
-	external := child(integrations, "externalFrameworks", yaml.SequenceNode)
-	if !slices.ContainsFunc(external.Content, func(item *yaml.Node) bool { return item.Value == externalFramework }) {
-		external.Content = append(external.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: externalFramework})
+	listed := frameworks.YNode()
+	listed.Content = slices.DeleteFunc(listed.Content, func(item *kyaml.Node) bool { return slices.Contains(removed, item.Value) })
+	if len(listed.Content) == 0 {
+		if err := config.PipeE(kyaml.Lookup("integrations"), kyaml.Clear("frameworks")); err != nil {
+			return err
+		}
 	}
+	external, err := config.Pipe(kyaml.LookupCreate(kyaml.SequenceNode, "integrations", "externalFrameworks"))
+	if err != nil || slices.ContainsFunc(external.Content(), func(item *kyaml.Node) bool { return item.Value == externalFramework }) {
+		return err
+	}
+	return external.PipeE(kyaml.Append(kyaml.NewStringRNode(externalFramework).YNode()))
 }
 
 // trainJobDispatched has Kueue's configuration hand TrainJobs to workers.
-func trainJobDispatched(config *yaml.Node) error {
-	external := child(child(config, "multiKueue", yaml.MappingNode), "externalFrameworks", yaml.SequenceNode)
-	listed := func(item *yaml.Node) bool {
-		i := index(item, "name")
-		return i >= 0 && item.Content[i+1].Value == externalFramework
-	}
-	if slices.ContainsFunc(external.Content, listed) {
-		return nil
-	}
-	var item yaml.Node
-	if err := item.Encode(map[string]string{"name": externalFramework}); err != nil {
+func trainJobDispatched(config *kyaml.RNode) error {
+	external, err := config.Pipe(kyaml.LookupCreate(kyaml.SequenceNode, "multiKueue", "externalFrameworks"))
+	if err != nil {
 		return err
 	}
-	external.Content = append(external.Content, &item)
-	return nil
+	_, err = external.Pipe(kyaml.ElementSetter{Keys: []string{"name"}, Values: []string{externalFramework}, Element: kyaml.MustParse("name: " + externalFramework).YNode()})
+	return err
 }
 
 // leaveOut takes a namespace out of managedJobsNamespaceSelector, which is written down with
 // Kueue's default first where it is not there.
-func leaveOut(config *yaml.Node, defaulted *metav1.LabelSelector, namespace string) error {
+func leaveOut(config *kyaml.RNode, defaulted *metav1.LabelSelector, namespace string) error {
 	const field = "managedJobsNamespaceSelector"
-	if index(config, field) < 0 {
+	if config.Field(field) == nil {
 		if err := set(config, field, defaulted); err != nil {
 			return err
 		}
 	}
-	expressions := child(child(config, field, yaml.MappingNode), "matchExpressions", yaml.SequenceNode)
-	var expression yaml.Node
-	if err := expression.Encode(map[string]any{"key": corev1.LabelMetadataName, "operator": "NotIn", "values": []string{namespace}}); err != nil {
+	expressions, err := config.Pipe(kyaml.LookupCreate(kyaml.SequenceNode, field, "matchExpressions"))
+	if err != nil {
 		return err
 	}
-	expressions.Content = append(expressions.Content, &expression)
-	return nil
+	expression := fmt.Sprintf("key: %s\noperator: NotIn\nvalues:\n- %s\n", corev1.LabelMetadataName, namespace)
+	return expressions.PipeE(kyaml.Append(kyaml.MustParse(expression).YNode()))
+}
+
+// set puts an API value under a key, with the names it has in the API.
+func set(config *kyaml.RNode, key string, value any) error {
+	data, err := sigsyaml.Marshal(value)
+	if err != nil {
+		return err
+	}
+	node, err := kyaml.Parse(string(data))
+	if err != nil {
+		return err
+	}
+	return config.PipeE(kyaml.SetField(key, node))
 }
 
 // overrides are the settings of Kueue's that the manager's configuration can have as well.
@@ -196,12 +199,14 @@ var overrides = []string{"manageJobsWithoutQueueName", "managedJobsNamespaceSele
 
 // likeKueue takes out of the manager's configuration what overrides Kueue's. Gates that Kueue
 // has from a flag are in no ConfigMap, and the manager has to be told of them.
-func (f *Facts) likeKueue(config *yaml.Node) error {
+func (f *Facts) likeKueue(config *kyaml.RNode) error {
 	if _, err := f.kueueSettings(); err != nil {
 		return err
 	}
 	for _, setting := range overrides {
-		remove(config, setting)
+		if err := config.PipeE(kyaml.Clear(setting)); err != nil {
+			return err
+		}
 	}
 	gates := f.gatesOfFlags()
 	if len(gates) == 0 {
@@ -213,7 +218,7 @@ func (f *Facts) likeKueue(config *yaml.Node) error {
 // valuesLikeKueue are likeKueue for a release, whose values Helm merges: it takes out what is nil.
 func (f *Facts) valuesLikeKueue() map[string]any {
 	var config map[string]any
-	if yaml.Unmarshal([]byte(f.configMap(managerPart).Data[managerPart.configKey]), &config) != nil {
+	if sigsyaml.Unmarshal([]byte(f.configMap(managerPart).Data[managerPart.configKey]), &config) != nil {
 		return nil
 	}
 	values := map[string]any{}

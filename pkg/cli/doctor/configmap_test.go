@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	yamlv3 "go.yaml.in/yaml/v3"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -136,7 +136,7 @@ featureGates:
 			f.Namespaces = partNamespaces()
 			p, change := managerPart, f.likeKueue
 			if tc.ofKueue {
-				p, change = kueuePart, func(config *yamlv3.Node) error { return f.besideManager(config, tc.withoutJobSets) }
+				p, change = kueuePart, func(config *kyaml.RNode) error { return f.besideManager(config, tc.withoutJobSets) }
 			}
 			err := printConfigMap(&out, f, p, change)
 			if tc.wantErr != "" {
@@ -154,7 +154,7 @@ featureGates:
 }
 
 func TestPrintConfigMapThatIsNotThere(t *testing.T) {
-	err := printConfigMap(&strings.Builder{}, &Facts{}, kueuePart, func(*yamlv3.Node) error { return nil })
+	err := printConfigMap(&strings.Builder{}, &Facts{}, kueuePart, func(*kyaml.RNode) error { return nil })
 	const want = "there is no ConfigMap kueue-system/kueue-manager-config: Kueue is not installed, or keeps its configuration elsewhere"
 	expect.Same(t, "Unexpected error", want, expect.Text(err))
 }

@@ -4,11 +4,13 @@
 // kueue-trainer, the pools and queues, and the TrainJobs in them. A loader reads the facts;
 // every check is a pure function of them.
 //
-// doctor.go is the command. load.go and probe.go read facts.go, with what is a part (parts.go),
-// a configuration (config.go) and a webhook (webhook.go). checks.go has the list of checks and
-// given.go what each takes, fleet.go what there is of workers of MultiKueue, access.go how Kueue gets into them; the checks stand in check_*.go, what they find in finding.go.
-// helm.go has the commands that put back what was installed; configmap.go prints corrected configurations, which node.go edits; lower.go shares out quotas;
-// print.go and text.go are for the reader.
+// table.go says what a check is: a row with what it looks at, when something is wrong, and what is said of
+// that. The rows stand in check_*.go beside the functions that find their cases; docs/doctor.md is made of
+// them. checks.go goes through the table, given.go has what a check takes for granted.
+// load.go and probe.go read facts.go, with what is a part (parts.go), a configuration (config.go) and a
+// webhook (webhook.go); fleet.go and access.go what there is of workers of MultiKueue.
+// helm.go has the commands that put back what was installed; configmap.go prints corrected configurations;
+// lower.go shares out quotas; print.go and text.go are for the reader.
 package doctor
 
 import (
@@ -66,11 +68,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			if err != nil {
 				return err
 			}
-			namespace, err := flags.InNamespace(false)
-			if err != nil {
-				return err
-			}
-			c, err := flags.Client()
+			c, namespace, err := flags.ClientIn(false)
 			if err != nil {
 				return err
 			}

@@ -93,12 +93,7 @@ func (p Probes) all() []error { return []error{p.Flavor, p.JobSet, p.TrainJob} }
 
 // crd returns a CRD by its name, or nil.
 func (f *Facts) crd(name string) *apiextensionsv1.CustomResourceDefinition {
-	for i := range f.CRDs {
-		if f.CRDs[i].Name == name {
-			return &f.CRDs[i]
-		}
-	}
-	return nil
+	return inventory.Find(f.CRDs, "", name)
 }
 
 // generation is that of the served Trainer; 0 where it is unknown.
@@ -107,21 +102,13 @@ func (f *Facts) generation() trainjob.TrainerVersion {
 	if crd == nil {
 		return 0
 	}
-	generation, err := trainjob.TrainerVersionOf(crd)
-	if err != nil {
-		return 0
-	}
+	generation, _ := trainjob.TrainerVersionOf(crd)
 	return generation
 }
 
 // deployment returns the Deployment of a part, or nil.
 func (f *Facts) deployment(p *part) *appsv1.Deployment {
-	for i := range f.Deployments {
-		if d := &f.Deployments[i]; d.Namespace == p.namespace && d.Name == p.deployment {
-			return d
-		}
-	}
-	return nil
+	return inventory.Find(f.Deployments, p.namespace, p.deployment)
 }
 
 // configMap returns the configuration of a part, or nil. Of several that carry suffixes
@@ -136,15 +123,7 @@ func (f *Facts) configMap(p *part) *corev1.ConfigMap {
 
 // managerInstalled reports whether kueue-trainer is there, in whatever state.
 func (f *Facts) managerInstalled() bool {
-	if f.deployment(managerPart) != nil {
-		return true
-	}
-	for _, w := range f.webhooks() {
-		if w.part == managerPart {
-			return true
-		}
-	}
-	return false
+	return f.deployment(managerPart) != nil || slices.ContainsFunc(f.webhooks(), func(w webhook) bool { return w.part == managerPart })
 }
 
 // integration is who takes TrainJobs into queues, as far as the API server can tell.
@@ -181,12 +160,7 @@ var fields = []patch.Field{patch.Of(trainjob.Trainer21), patch.Of(trainjob.Train
 
 // holdsGate reports whether our part of a TrainJob of any generation has the gate.
 func holdsGate(job *trainjob.TrainJob) bool {
-	for _, field := range fields {
-		if field.HoldsGate(&job.Spec) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(fields, func(field patch.Field) bool { return field.HoldsGate(&job.Spec) })
 }
 
 // failedWebhook returns the name of the webhook that did not answer, and what the API

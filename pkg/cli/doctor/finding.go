@@ -13,7 +13,7 @@ type Severity int
 
 const (
 	// Info is worth to know; nothing has to be done.
-	Info Severity = iota
+	Info Severity = iota + 1
 	// Warning is for what works now, or for most, and may not later or for others.
 	Warning
 	// Error is for what keeps TrainJobs from running, or lets them run beside the quotas.

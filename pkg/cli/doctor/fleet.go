@@ -60,9 +60,6 @@ func (w *Worker) kubectl(command string) string {
 	return strings.Replace(command, "kubectl ", "kubectl --context "+quotedIfNeeded(w.Context)+" ", 1)
 }
 
-// has names an object of the worker.
-func (w *Worker) has(object string) string { return object + " in worker cluster " + w.Name }
-
 // fleet reads what MultiKueue has to do with the cluster.
 func (l *loader) fleet(ctx context.Context) {
 	f := l.facts
@@ -145,7 +142,12 @@ func (f *Facts) elsewhere(there *Facts, at *cluster.Worker) error {
 	for i := range there.TrainJobs {
 		copies[client.ObjectKeyFromObject(&there.TrainJobs[i])] = &there.TrainJobs[i]
 	}
-	workloads := controlled(f.Workloads)
+	workloads := map[types.UID]*kueue.Workload{}
+	for i := range f.Workloads {
+		if owner := metav1.GetControllerOfNoCopy(&f.Workloads[i]); owner != nil {
+			workloads[owner.UID] = &f.Workloads[i]
+		}
+	}
 	for i := range f.TrainJobs {
 		job := &f.TrainJobs[i]
 		wl, copied := workloads[job.UID], copies[client.ObjectKeyFromObject(job)]
@@ -159,10 +161,8 @@ func (f *Facts) elsewhere(there *Facts, at *cluster.Worker) error {
 }
 
 func (f *Facts) uidOf(namespace string) types.UID {
-	for i := range f.Namespaces {
-		if f.Namespaces[i].Name == namespace {
-			return f.Namespaces[i].UID
-		}
+	if found := inventory.Find(f.Namespaces, "", namespace); found != nil {
+		return found.UID
 	}
 	return ""
 }
@@ -226,10 +226,8 @@ func (f *Facts) workersBehind(name kueue.AdmissionCheckReference) []string {
 	if check == nil || check.Spec.Parameters == nil {
 		return nil
 	}
-	for i := range f.MultiKueueConfigs {
-		if f.MultiKueueConfigs[i].Name == check.Spec.Parameters.Name {
-			return f.MultiKueueConfigs[i].Spec.Clusters
-		}
+	if config := inventory.Find(f.MultiKueueConfigs, "", check.Spec.Parameters.Name); config != nil {
+		return config.Spec.Clusters
 	}
 	return nil
 }
@@ -262,15 +260,11 @@ func (f *Facts) runtimeOf(job *trainjob.TrainJob) runtime {
 // same returns the runtime of this cluster with the name of one of another.
 func (f *Facts) same(r runtime) runtime {
 	r.spec = nil
-	for i := range f.ClusterRuntimes {
-		if rt := &f.ClusterRuntimes[i]; r.namespace == "" && rt.Name == r.name {
-			r.spec = &rt.Spec
-		}
+	if rt := inventory.Find(f.ClusterRuntimes, r.namespace, r.name); rt != nil {
+		r.spec = &rt.Spec
 	}
-	for i := range f.Runtimes {
-		if rt := &f.Runtimes[i]; rt.Namespace == r.namespace && rt.Name == r.name {
-			r.spec = &rt.Spec
-		}
+	if rt := inventory.Find(f.Runtimes, r.namespace, r.name); rt != nil {
+		r.spec = &rt.Spec
 	}
 	return r
 }

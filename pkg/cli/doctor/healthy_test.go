@@ -5,6 +5,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -234,6 +235,9 @@ func eachFinds(t *testing.T, ways map[string]broken, first ...func(*Facts)) {
 	}
 }
 
+// unfilled is the name of a value, not what it stands for.
+var unfilled = regexp.MustCompile(`\{[a-z]+\}`)
+
 // finds runs all checks and compares what is worse than info. Every finding has to say
 // what is wrong, what it causes, and a command.
 func finds(t *testing.T, f *Facts, want ...Finding) {
@@ -244,6 +248,9 @@ func finds(t *testing.T, f *Facts, want ...Finding) {
 	sortFindings(want)
 	expect.Same(t, fmt.Sprintf("Unexpected findings %+v", got), want, got,
 		cmpopts.IgnoreFields(Finding{}, "Problem", "Effect", "Advice"), cmpopts.EquateEmpty())
+	for _, finding := range report.Findings {
+		expect.That(t, !unfilled.MatchString(fmt.Sprint(finding)), "Finding with a value that was not filled in: %+v", finding)
+	}
 	for _, finding := range got {
 		expect.That(t, finding.Problem != "" && finding.Effect != "" && len(finding.Commands) != 0,
 			"Finding without problem, effect or command: %+v", finding)
@@ -254,5 +261,5 @@ func TestHealthy(t *testing.T) {
 	f := healthy(t)
 	finds(t, f)
 	report := newReport(f)
-	expect.Same(t, "Unexpected checks, and those that passed", []int{len(checks), len(checks)}, []int{report.Checks, len(report.Passed)})
+	expect.Same(t, "Unexpected checks, and those that passed", []int{len(checks()), len(checks())}, []int{report.Checks, len(report.Passed)})
 }

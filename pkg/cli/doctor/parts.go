@@ -8,6 +8,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // part is one of the managers that have to work together, by the names that its own
@@ -17,6 +18,8 @@ type part struct {
 	namespace, deployment string
 	// configMap and configKey hold its configuration. The name may carry a suffix.
 	configMap, configKey string
+	// crd is that of the kind that TrainJobs need of it.
+	crd string
 	// webhooks are its configurations, mutating and validating, where it has one.
 	mutating, validating string
 	// without says what does not work while it does not answer.
@@ -27,20 +30,20 @@ type part struct {
 
 var (
 	kueuePart = &part{
-		name: cluster.Kueue.Name, namespace: cluster.Kueue.Namespace, deployment: cluster.Kueue.Deployment,
+		name: cluster.Kueue.Name, namespace: cluster.Kueue.Namespace, deployment: cluster.Kueue.Deployment, crd: workloadCRD,
 		configMap: "kueue-manager-config", configKey: "controller_manager_config.yaml",
 		mutating: "kueue-mutating-webhook-configuration", validating: "kueue-validating-webhook-configuration",
 		without: "No TrainJob is admitted, and Jobs, JobSets and Kueue's own objects cannot be made or changed.",
 		install: "kubectl apply --server-side -f https://github.com/kubernetes-sigs/kueue/releases/download/v0.19.2/manifests.yaml",
 	}
 	jobSetPart = &part{
-		name: cluster.JobSet.Name, namespace: cluster.JobSet.Namespace, deployment: cluster.JobSet.Deployment,
+		name: cluster.JobSet.Name, namespace: cluster.JobSet.Namespace, deployment: cluster.JobSet.Deployment, crd: jobSetCRD,
 		mutating: "jobset-mutating-webhook-configuration", validating: "jobset-validating-webhook-configuration",
 		without: "No JobSet can be made, so no TrainJob gets pods.",
 		install: "kubectl apply --server-side -f https://github.com/kubernetes-sigs/jobset/releases/download/v0.12.0/manifests.yaml",
 	}
 	trainerPart = &part{
-		name: cluster.Trainer.Name, namespace: cluster.Trainer.Namespace, deployment: cluster.Trainer.Deployment,
+		name: cluster.Trainer.Name, namespace: cluster.Trainer.Namespace, deployment: cluster.Trainer.Deployment, crd: trainjob.CRDName,
 		mutating: "defaulter.trainer.kubeflow.org", validating: "validator.trainer.kubeflow.org",
 		without: "TrainJobs cannot be made or changed, and nobody makes their JobSets.",
 		install: `kubectl apply --server-side -k "https://github.com/kubeflow/trainer.git/manifests/overlays/manager?ref=v2.3.0"`,
@@ -54,6 +57,11 @@ var (
 	// parts in the order in which they are installed.
 	parts = []*part{kueuePart, jobSetPart, trainerPart, managerPart}
 )
+
+// of are the values that texts about a part name.
+func (f *Facts) of(p *part) []any {
+	return []any{"part", p.name, "without", p.without, "install", f.install(p), "logs", p.logs(), "restart", p.restart()}
+}
 
 // restart is the command that starts the part again.
 func (p *part) restart() string {

@@ -100,11 +100,7 @@ func (o *options) args(_ *cobra.Command, args []string) error {
 }
 
 func (o *options) run(ctx context.Context, args []string) error {
-	namespace, err := o.flags.InNamespace(o.all)
-	if err != nil {
-		return err
-	}
-	c, err := o.flags.Client()
+	c, namespace, err := o.flags.ClientIn(o.all)
 	if err != nil {
 		return err
 	}
@@ -150,14 +146,13 @@ func (o *options) explainAll(ctx context.Context, c client.Client, namespace str
 	if err != nil {
 		return err
 	}
-	survey, err := ReadAll(ctx, c, jobs, namespace)
+	snapshot, err := ReadAll(ctx, c, jobs, namespace)
 	if err != nil {
 		return err
 	}
-	LookIntoAll(ctx, o.workers, survey, namespace)
+	LookIntoAll(ctx, o.workers, snapshot, namespace)
 	all, unseen := []Explanation{}, []string{}
-	for _, f := range survey.Facts {
-		f.PodsUnseen, f.WarningsUnseen = !survey.Saw(pods), !survey.Saw("events")
+	for _, f := range snapshot.Facts {
 		if s := StateOf(f); s.waits() {
 			all = append(all, Explain(f))
 			unseen = append(unseen, all[len(all)-1].Unseen...)

@@ -93,9 +93,6 @@ func Explain(f *Facts) Explanation {
 		e.Undescribed = f.Undescribed.Error()
 	}
 	for _, unseen := range f.Cluster.Unseen {
-		if unseen.Kind == pods && f.Cluster.Saw(topologies) && len(f.Cluster.Topologies) == 0 {
-			continue // Pods of others tell what is free of a topology, and no more.
-		}
 		e.Unseen = append(e.Unseen, unseen.Kind)
 	}
 	if f.WorkloadUnseen {

@@ -6,8 +6,8 @@
 // StateOf tells the state in one sentence, Flavors what every flavor can do for it, and Explain
 // all that there is to say.
 //
-// command.go is the command. load.go and all.go read facts.go, of one TrainJob and of many;
-// manifest.go makes them of files. state.go and state_*.go tell the state. cluster.go is what
+// command.go is the command. read.go reads a cluster, and snapshot.go hands out; load.go and all.go have facts.go of it, of one
+// TrainJob and of many; manifest.go makes them of files. state.go and state_*.go tell the state. cluster.go is what
 // Kueue's scheduler sees: flavors.go, assignable.go, reasons.go, selection.go and topology.go
 // say what each flavor can do, forecast.go what Kueue will, position.go who is in front,
 // priority.go whether the job's priority class is there.

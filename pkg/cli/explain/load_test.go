@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 	"sigs.k8s.io/yaml"
 
@@ -168,6 +169,32 @@ func TestPodEvents(t *testing.T) {
 				}
 				expect.Same(t, "Unexpected events, read of "+how, tc.want, got)
 			}
+		})
+	}
+}
+
+// TestPodsOfOthers has pods read by the job's label, and those of others only where they take of a topology.
+func TestPodsOfOthers(t *testing.T) {
+	topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "racks"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: "rack"}}}}
+	placed := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "placed", Annotations: map[string]string{kueue.PodSetRequiredTopologyAnnotation: "rack"}}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	bound := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "bound"}, Spec: corev1.PodSpec{NodeName: "n1"}}
+	pending := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "pending"}}
+	cases := map[string]struct {
+		topologies []client.Object
+		want       []string
+	}{
+		"without a topology none are":                                     {},
+		"with a topology those on nodes, which Kueue has not placed, are": {topologies: []client.Object{topology}, want: []string{"bound"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := &harness{T: t, objects: slices.Concat(queued(), []client.Object{placed.DeepCopy(), bound.DeepCopy(), pending.DeepCopy()}, tc.topologies)}
+			f := expect.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
+			var got []string
+			for i := range f.Cluster.Pods {
+				got = append(got, f.Cluster.Pods[i].Name)
+			}
+			expect.Same(t, "Unexpected pods of others", tc.want, got)
 		})
 	}
 }

@@ -68,7 +68,7 @@ func (f *files) add(doc *manifest.Document) error {
 func (r *Reader) preview(ctx context.Context, job *trainjob.TrainJob, in *files) (*Facts, error) {
 	job = job.DeepCopy()
 	job.UID = ""
-	f, err := r.facts(ctx, job)
+	f, err := r.begin(ctx, job)
 	if err != nil {
 		return nil, err
 	}

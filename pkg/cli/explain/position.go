@@ -77,7 +77,7 @@ type Turn struct {
 
 // Turns returns those of all that wait, by the UIDs of their Workloads. In each cycle Kueue looks at the
 // first of every ClusterQueue, at those that borrow last. Fair sharing's own order is not counted.
-func (s *Survey) Turns(ctx context.Context) (map[types.UID]Turn, error) {
+func (s *Snapshot) Turns(ctx context.Context) (map[types.UID]Turn, error) {
 	if len(s.Facts) == 0 {
 		return nil, nil
 	}

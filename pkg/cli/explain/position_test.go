@@ -20,13 +20,13 @@ func TestTurns(t *testing.T) {
 		}
 	}
 	s := newScene(shares, pending("second", 0, minutesAgo(1)))
-	turns := expect.Must((&Survey{Facts: []*Facts{s.facts(t)}}).Turns(t.Context()))(t)
+	turns := expect.Must((&Snapshot{Facts: []*Facts{s.facts(t)}}).Turns(t.Context()))(t)
 	want := map[types.UID]Turn{
 		"llm-workload": {Cohort: "all", Place: 1}, "guest-workload": {Cohort: "all", Place: 2}, "second-workload": {Cohort: "all", Place: 3},
 		"lonely-workload": {Place: 1},
 	}
 	expect.Same(t, "Unexpected turns", want, turns)
 
-	_, err := (&Survey{Facts: []*Facts{newScene(unseenKind(workloads)).facts(t)}}).Turns(t.Context())
+	_, err := (&Snapshot{Facts: []*Facts{newScene(unseenKind(workloads)).facts(t)}}).Turns(t.Context())
 	expect.That(t, err != nil, "Turns among those that may not be seen")
 }

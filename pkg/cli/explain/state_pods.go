@@ -16,6 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // reserving is for a job that has quota and is not admitted.
@@ -141,10 +142,10 @@ func starting(f *Facts) *State {
 	return s
 }
 
-// byJobs is for who may not see pods: Jobs count those that are ready.
+// byJobs is for who may not see pods: Jobs count those that are ready, and JobSet tells Trainer.
 func (f *Facts) byJobs(s *State) *State {
 	ready, wanted := f.podsReady()
-	if ready >= wanted {
+	if ready >= wanted || f.JobSet != nil && podset.Ready(f.JobSet, f.Job.Status.JobsStatus) {
 		return nil
 	}
 	s.Reason = "PodsNotReady"
@@ -180,8 +181,8 @@ func (f *Facts) where() string {
 func running(f *Facts) State {
 	pods := int64(len(f.livePods()))
 	if f.PodsUnseen {
-		ready, _ := f.podsReady()
-		pods = int64(ready)
+		_, wanted := f.podsMade()
+		pods = int64(wanted)
 	}
 	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(pods, "pod")), Since: f.admittedSince()}
 	if f.Workload != nil {

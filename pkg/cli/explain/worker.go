@@ -28,8 +28,6 @@ type Worker struct {
 	Copied bool
 	// Problem is why nothing is known.
 	Problem error
-	// PodsUnseen is set where the user may not list pods there.
-	PodsUnseen bool
 }
 
 // Dispatched names the workers of a job of MultiKueue: the one that has it, or those that may
@@ -60,7 +58,6 @@ func LookInto(ctx context.Context, workers *cluster.Workers, renderer *trainjob.
 		}
 		w := Worker{Cluster: name, Context: at.Context}
 		w.Facts, w.Copied, w.Problem = copyIn(ctx, at, renderer, f)
-		w.PodsUnseen = w.Facts != nil && w.Facts.PodsUnseen
 		f.Workers = append(f.Workers, w)
 	}
 }
@@ -117,7 +114,7 @@ func standIn(job *trainjob.TrainJob) *trainjob.TrainJob {
 
 // LookIntoAll reads the copies of many jobs in the workers that have them, each kind once in each
 // worker. Jobs that no worker has yet are not looked for.
-func LookIntoAll(ctx context.Context, workers *cluster.Workers, s *Survey, namespace string) {
+func LookIntoAll(ctx context.Context, workers *cluster.Workers, s *Snapshot, namespace string) {
 	of := map[string][]*Facts{}
 	for _, f := range s.Facts {
 		assigned, nominated := f.Dispatched()
@@ -144,43 +141,38 @@ func LookIntoAll(ctx context.Context, workers *cluster.Workers, s *Survey, names
 }
 
 // copies are the facts of the TrainJobs that MultiKueue made in a worker.
-type copies struct {
-	facts map[types.NamespacedName]*Facts
-	// podsUnseen is set where the user may not list pods.
-	podsUnseen bool
-}
+type copies map[types.NamespacedName]*Facts
 
 func copiesIn(ctx context.Context, at *cluster.Worker, namespace string) (copies, error) {
-	found := copies{facts: map[types.NamespacedName]*Facts{}}
 	c, err := at.Client()
 	if err != nil {
-		return found, at.Problem(err)
+		return nil, at.Problem(err)
 	}
 	jobs, err := cluster.TrainJobs(ctx, c, namespace)
 	if err != nil {
-		return found, at.Problem(err)
+		return nil, at.Problem(err)
 	}
-	survey, err := ReadAll(ctx, c, jobs, namespace)
+	snapshot, err := ReadAll(ctx, c, jobs, namespace)
 	if err != nil {
-		return found, at.Problem(err)
+		return nil, at.Problem(err)
 	}
-	for _, f := range survey.Facts {
-		found.facts[client.ObjectKeyFromObject(f.Job)] = f
+	found := copies{}
+	for _, f := range snapshot.Facts {
+		found[client.ObjectKeyFromObject(f.Job)] = f
 	}
-	found.podsUnseen = !survey.Saw(pods)
 	return found, nil
 }
 
 func (c copies) of(f *Facts, at *cluster.Worker, err error) Worker {
 	w := Worker{Cluster: at.Cluster, Context: at.Context, Problem: err}
-	found := c.facts[client.ObjectKeyFromObject(f.Job)]
+	found := c[client.ObjectKeyFromObject(f.Job)]
 	switch {
 	case err != nil:
 	case found == nil:
 		w.Problem = at.NoCopy(f.Job.Namespace, f.Job.Name)
 	default:
 		if w.Problem = at.Check(found.Job, f.Workload.Name); w.Problem == nil {
-			w.Facts, w.Copied, w.PodsUnseen = found, true, c.podsUnseen
+			w.Facts, w.Copied = found, true
 		}
 	}
 	return w

@@ -31,7 +31,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/installed"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
@@ -58,8 +58,13 @@ const handBackExample = `  # Every namespace
   # One team
   kubectl trainjob hand-back -n team-a`
 
+// Flags are kubectl's, as far as they are used here: what uninstall takes of this package does without.
+type Flags interface {
+	ClientIn(all bool) (client.WithWatch, string, error)
+}
+
 // NewCommand returns the command.
-func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
+func NewCommand(flags Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	allNamespaces := false
 	cmd := &cobra.Command{
 		Use:     "hand-back",
@@ -68,11 +73,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		Example: handBackExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			namespace, err := flags.InNamespace(allNamespaces)
-			if err != nil {
-				return err
-			}
-			c, err := flags.Client()
+			c, namespace, err := flags.ClientIn(allNamespaces)
 			if err != nil {
 				return err
 			}
@@ -193,7 +194,7 @@ func Try(ctx context.Context, c client.Client, of Of) error {
 
 // list returns the TrainJobs, and what changes them by c.
 func list(ctx context.Context, c client.Client, of Of) (*handBack, []trainjob.TrainJob, error) {
-	served, err := cluster.Generation(ctx, c)
+	served, err := installed.Generation(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -207,7 +208,7 @@ func list(ctx context.Context, c client.Client, of Of) (*handBack, []trainjob.Tr
 // managerIdle refuses to work against a manager that would put the gate back: it must be
 // uninstalled, or stand aside for the in-tree integration.
 func managerIdle(ctx context.Context, c client.Client) error {
-	served, err := cluster.Generation(ctx, c)
+	served, err := installed.Generation(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -86,11 +86,7 @@ func newCommand(v verb, flags cluster.Flags, streams genericiooptions.IOStreams)
 		Use: v.use + " NAME...", Short: v.short, Long: v.long, Example: v.example,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			namespace, err := flags.InNamespace(false)
-			if err != nil {
-				return err
-			}
-			c, err := flags.Client()
+			c, namespace, err := flags.ClientIn(false)
 			if err != nil {
 				return err
 			}

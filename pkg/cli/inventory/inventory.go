@@ -13,6 +13,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -55,32 +56,30 @@ func (i *Inventory) Saw(kind string) bool {
 	return true
 }
 
-// Flavor returns a flavor by its name, or nil.
-func (i *Inventory) Flavor(name kueue.ResourceFlavorReference) *kueue.ResourceFlavor {
-	for n := range i.Flavors {
-		if i.Flavors[n].Name == string(name) {
-			return &i.Flavors[n]
+// Find returns the object of a name, or nil.
+func Find[T any, P interface {
+	*T
+	metav1.Object
+}](items []T, namespace, name string) *T {
+	for i := range items {
+		if obj := P(&items[i]); obj.GetNamespace() == namespace && obj.GetName() == name {
+			return &items[i]
 		}
 	}
 	return nil
+}
+
+// Flavor returns a flavor by its name, or nil.
+func (i *Inventory) Flavor(name kueue.ResourceFlavorReference) *kueue.ResourceFlavor {
+	return Find(i.Flavors, "", string(name))
 }
 
 // ClusterQueue returns a ClusterQueue by its name, or nil.
 func (i *Inventory) ClusterQueue(name kueue.ClusterQueueReference) *kueue.ClusterQueue {
-	for n := range i.ClusterQueues {
-		if i.ClusterQueues[n].Name == string(name) {
-			return &i.ClusterQueues[n]
-		}
-	}
-	return nil
+	return Find(i.ClusterQueues, "", string(name))
 }
 
 // LocalQueue returns a LocalQueue, or nil.
 func (i *Inventory) LocalQueue(namespace string, name kueue.LocalQueueName) *kueue.LocalQueue {
-	for n := range i.LocalQueues {
-		if q := &i.LocalQueues[n]; q.Namespace == namespace && q.Name == string(name) {
-			return q
-		}
-	}
-	return nil
+	return Find(i.LocalQueues, namespace, string(name))
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -61,10 +62,15 @@ func (i *Inventory) addUsedNodes(cache *scheduler.Cache) {
 		cache.TASCache().SyncNode(&i.Nodes[n])
 	}
 	for n := range i.Pods {
-		if pod := &i.Pods[n]; pod.Spec.NodeName != "" && !ended(pod) && !scheduler.PlacedByTopology(pod) {
+		if pod := &i.Pods[n]; othersOnNode(pod) {
 			cache.TASCache().Update(pod, logr.Discard())
 		}
 	}
+}
+
+// othersOnNode reports whether a pod takes of a topology what Kueue has not given it.
+func othersOnNode(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && !ended(pod) && !scheduler.PlacedByTopology(pod)
 }
 
 // nothingCached is the client of Kueue's cache, which asks it for the LocalQueues and

@@ -114,11 +114,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--selector %s: %w", o.selector, err)
 	}
-	namespace, err := o.flags.InNamespace(o.all)
-	if err != nil {
-		return err
-	}
-	c, err := o.flags.Client()
+	c, namespace, err := o.flags.ClientIn(o.all)
 	if err != nil {
 		return err
 	}
@@ -225,25 +221,25 @@ func (l *lister) list(ctx context.Context) (List, error) {
 	if err != nil {
 		return List{}, err
 	}
-	survey, err := explain.ReadAll(ctx, l.client, jobs, l.namespace)
+	snapshot, err := explain.ReadAll(ctx, l.client, jobs, l.namespace)
 	if err != nil {
 		return List{}, err
 	}
-	if err := l.query.checkUser(survey.Manager); err != nil {
+	if err := l.query.checkUser(snapshot.Manager); err != nil {
 		return List{}, err
 	}
-	explain.LookIntoAll(ctx, l.workers, survey, l.namespace)
-	l.watchWorkers(survey)
+	explain.LookIntoAll(ctx, l.workers, snapshot, l.namespace)
+	l.watchWorkers(snapshot)
 	if !l.query.byCohort {
-		return newList(survey, l.query, nil), nil
+		return newList(snapshot, l.query, nil), nil
 	}
-	turns, err := survey.Turns(ctx)
-	return newList(survey, l.query, turns), err
+	turns, err := snapshot.Turns(ctx)
+	return newList(snapshot, l.query, turns), err
 }
 
 // watchWorkers has the jobs of workers watched from when a worker is assigned: the copy may come after
 // the last change of the job here.
-func (l *lister) watchWorkers(s *explain.Survey) {
+func (l *lister) watchWorkers(s *explain.Snapshot) {
 	if l.watching == nil {
 		return
 	}

@@ -62,6 +62,8 @@ func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *expl
 	return f
 }
 
+func podsUnseen(f *explain.Facts) { f.PodsUnseen = true }
+
 // runs is the job admitted to h100 and resumed, with its JobSet and no pod to be seen.
 func runs(ready int32) func(*explain.Facts) {
 	return func(f *explain.Facts) {
@@ -141,14 +143,13 @@ func TestLines(t *testing.T) {
 			noPods: true, change: runs(1), want: "llm Running gpus h100 16 100 - 3m -",
 		},
 		"one that starts, where pods may not be seen": {
-			noPods: true, change: runs(0), want: "llm Starting gpus h100 16 100 - 3m <unknown>", unknown: []Unseen{{pods, []string{"reason"}}},
+			noPods: true, change: runs(0), want: "llm Starting gpus h100 16 100 - 3m PodsNotReady",
 		},
 		"one that runs in a worker, with its flavor there": {
-			change: in(explain.Worker{Facts: facts(t, nil, runs(1)), PodsUnseen: true}), want: "llm Running gpus h100 16 100 - 3m -",
+			change: in(explain.Worker{Facts: facts(t, nil, runs(1), podsUnseen)}), want: "llm Running gpus h100 16 100 - 3m -",
 		},
 		"one that starts in a worker, where pods may not be seen": {
-			change: in(explain.Worker{Facts: facts(t, nil, runs(0)), PodsUnseen: true}), want: "llm Starting gpus h100 16 100 - 3m <unknown>",
-			unknown: []Unseen{{"pods in cluster west", []string{"reason"}}},
+			change: in(explain.Worker{Facts: facts(t, nil, runs(0), podsUnseen)}), want: "llm Starting gpus h100 16 100 - 3m PodsNotReady",
 		},
 		"one in a worker where its Workload is gone": {
 			change: in(explain.Worker{Facts: facts(t, nil, func(f *explain.Facts) { f.Workload = nil })}), want: "llm Unqueued gpus - 16 100 - - NobodyReacts",
@@ -183,11 +184,9 @@ func TestLines(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			survey := &explain.Survey{Facts: []*explain.Facts{facts(t, tc.unseen, tc.change)}}
-			if tc.noPods {
-				survey.Unseen = []string{pods}
-			}
-			got := newList(survey, &query{}, nil)
+			f := facts(t, tc.unseen, tc.change)
+			f.PodsUnseen = tc.noPods
+			got := newList(&explain.Snapshot{Facts: []*explain.Facts{f}}, &query{}, nil)
 			var cells []string
 			for _, cell := range (table{}).row(&got.TrainJobs[0], now) {
 				cells = append(cells, fmt.Sprint(cell))

@@ -15,7 +15,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // List is what the command tells. Its JSON is for scripts: names stay, new ones may come.
@@ -87,16 +86,15 @@ const Unknown explain.Phase = "Unknown"
 const (
 	workloads     = "workloads.kueue.x-k8s.io"
 	clusterQueues = "clusterqueues.kueue.x-k8s.io"
-	pods          = "pods"
 	configMaps    = "configmaps of namespace " + config.Namespace
 )
 
 // newList tells of the jobs that are asked for.
-func newList(s *explain.Survey, q *query, turns map[types.UID]explain.Turn) List {
+func newList(s *explain.Snapshot, q *query, turns map[types.UID]explain.Turn) List {
 	l := List{TrainJobs: []TrainJob{}}
 	fields := map[string]map[string]bool{}
 	for _, f := range s.Facts {
-		row := rowOf(f, s.Saw(pods))
+		row := rowOf(f)
 		if q.users {
 			row.ofUser(f)
 		}
@@ -138,7 +136,7 @@ func (l *List) notSeen(cluster string, workers []explain.Worker) {
 	l.Workers[at].TrainJobs++
 }
 
-func rowOf(f *explain.Facts, sawPods bool) TrainJob {
+func rowOf(f *explain.Facts) TrainJob {
 	state := explain.StateOf(f)
 	row := TrainJob{
 		Namespace: f.Job.Namespace, Name: f.Job.Name,
@@ -168,12 +166,6 @@ func rowOf(f *explain.Facts, sawPods bool) TrainJob {
 		row.Phase, row.Since = Unknown, nil
 	case state.Phase == explain.Waiting:
 		row.waits(f)
-	case there != nil:
-		if there.PodsUnseen && there.Facts.JobSet != nil && started(&state) {
-			row.withoutPods(there.Facts, "pods in cluster "+there.Cluster)
-		}
-	case !sawPods && f.JobSet != nil && started(&state):
-		row.withoutPods(f, pods)
 	}
 	return row
 }
@@ -232,21 +224,6 @@ func (r *TrainJob) waits(f *explain.Facts) {
 	case !f.Cluster.Saw(workloads):
 		r.unknown(workloads, "position")
 	}
-}
-
-// started reports whether explain goes by pods here: the job was resumed.
-func started(s *explain.State) bool {
-	return s.Phase == explain.Running || s.Phase == explain.Starting && s.Reason != "Placing" && s.Reason != "NotStarted"
-}
-
-// withoutPods goes by what JobSet tells Trainer: whether all are ready, not what they wait for.
-func (r *TrainJob) withoutPods(f *explain.Facts, kind string) {
-	if podset.Ready(f.JobSet, f.Job.Status.JobsStatus) {
-		r.Phase, r.Reason, r.Message, r.Stuck = explain.Running, "Running", "runs, as JobSet says", false
-		return
-	}
-	r.Phase = explain.Starting
-	r.unknown(kind, "reason")
 }
 
 // flavorsOf names the flavors that the job has: those of its GPUs, where it has any.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
@@ -129,6 +130,7 @@ func (r *result) convert(doc *manifest.Document, objects []object, owner string)
 		if len(errs) > 0 {
 			r.failed, ok = r.failed+1, false
 		}
+		slices.SortStableFunc(errs, func(a, b *field.Error) int { return doc.LineOf(o.Field(a.Field)) - doc.LineOf(o.Field(b.Field)) })
 		for _, err := range errs {
 			err.Field = o.Field(err.Field)
 			r.say(doc, err.Field, failure, err.Error())

@@ -125,11 +125,7 @@ func (o *options) read(cmd *cobra.Command) ([]manifest.File, error) {
 	if o.files.Given() {
 		return o.files.Read(o.streams.In)
 	}
-	namespace, err := o.flags.InNamespace(o.allSpace)
-	if err != nil {
-		return nil, err
-	}
-	c, err := o.flags.Client()
+	c, namespace, err := o.flags.ClientIn(o.allSpace)
 	if err != nil {
 		return nil, err
 	}

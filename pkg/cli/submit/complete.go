@@ -17,11 +17,7 @@ func (c *command) completions(cmd *cobra.Command) {
 		"priority": func() client.ObjectList { return &kueue.WorkloadPriorityClassList{} },
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			namespace, err := c.flags.InNamespace(flag != "queue")
-			if err != nil {
-				return nil, cobra.ShellCompDirectiveError
-			}
-			api, err := c.flags.Client()
+			api, namespace, err := c.flags.ClientIn(flag != "queue")
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveError
 			}

@@ -74,11 +74,7 @@ func (o *options) run(ctx context.Context, name string) error {
 	if err := show.KnownFormat(o.output, show.JSON, show.YAML, svg); err != nil {
 		return err
 	}
-	namespace, err := o.flags.InNamespace(false)
-	if err != nil {
-		return err
-	}
-	c, err := o.flags.Client()
+	c, namespace, err := o.flags.ClientIn(false)
 	if err != nil {
 		return err
 	}

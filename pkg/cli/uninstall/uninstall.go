@@ -30,8 +30,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/config/policies"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/installed"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -68,8 +68,8 @@ const uninstallExample = `  # Everything that kueue-trainer keeps, and then its 
   kubectl trainjob uninstall
   kubectl delete -k config/default`
 
-// NewCommand returns the command.
-func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
+// NewCommand returns the command. The manager's binary brings it as well, without kubectl's flags.
+func NewCommand(connect func() (client.WithWatch, error), streams genericiooptions.IOStreams) *cobra.Command {
 	u := &uninstall{out: streams.Out}
 	cmd := &cobra.Command{
 		Use:     "uninstall",
@@ -78,7 +78,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		Example: uninstallExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.Client()
+			c, err := connect()
 			if err != nil {
 				return err
 			}
@@ -127,7 +127,7 @@ func (u *uninstall) free(ctx context.Context, inTree bool) error {
 	}
 	// Whoever has the TrainJobs now.
 	released := errors.Join(handback.ReleaseWorkloads(ctx, u.client, u.out, metav1.NamespaceAll), u.deleteRemainders(ctx))
-	if _, err := cluster.Generation(ctx, u.client); errors.Is(err, cluster.ErrNoTrainer) {
+	if _, err := installed.Generation(ctx, u.client); errors.Is(err, installed.ErrNoTrainer) {
 		return released
 	}
 	suspends, err := u.suspendsQueued(ctx)
@@ -146,8 +146,8 @@ func (u *uninstall) look(ctx context.Context) (inTree bool, err error) {
 	if err := u.installedHere(ctx); err != nil {
 		return false, err
 	}
-	if _, err := cluster.Generation(ctx, u.client); err != nil {
-		if errors.Is(err, cluster.ErrNoTrainer) {
+	if _, err := installed.Generation(ctx, u.client); err != nil {
+		if errors.Is(err, installed.ErrNoTrainer) {
 			return false, nil
 		}
 		return false, err
@@ -210,7 +210,7 @@ func (u *uninstall) inTreeConfigured(ctx context.Context) (bool, error) {
 // waits until its last pod is gone.
 func (u *uninstall) stopManager(ctx context.Context) error {
 	deployment := &appsv1.Deployment{}
-	key := client.ObjectKey{Namespace: u.namespace, Name: cluster.ManagerDeployment}
+	key := client.ObjectKey{Namespace: u.namespace, Name: installed.ManagerDeployment}
 	err := u.client.Get(ctx, key, deployment)
 	if apierrors.IsNotFound(err) {
 		fmt.Fprintf(u.out, "deployment %s: not there\n", key)

@@ -40,9 +40,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// installed is a cluster with the manager, a runtime and some objects. Dry runs of TrainJobs
+// installation is a cluster with the manager, a runtime and some objects. Dry runs of TrainJobs
 // come back as webhook leaves them.
-func installed(t *testing.T, webhook func(*trainjob.TrainJob) error, objects ...client.Object) client.Client {
+func installation(t *testing.T, webhook func(*trainjob.TrainJob) error, objects ...client.Object) client.Client {
 	t.Helper()
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerDeployment}}
 	deployment.Spec.Replicas = ptr.To[int32](2)
@@ -169,7 +169,7 @@ func TestWorkloadsAreFreed(t *testing.T) {
 			if tc.job != nil {
 				objects = append(objects, trainJob("job", tc.job))
 			}
-			c := installed(t, func(job *trainjob.TrainJob) error {
+			c := installation(t, func(job *trainjob.TrainJob) error {
 				job.Spec.Suspend = ptr.To(tc.inTree)
 				return nil
 			}, objects...)
@@ -182,7 +182,7 @@ func TestWorkloadsAreFreed(t *testing.T) {
 func TestQuotaOfPodsThatMultiKueueLeftIsFreed(t *testing.T) {
 	rest := workloadOf("ClusterQueue", "gpus")
 	rest.Labels, rest.Finalizers = map[string]string{remainder.Label: "llm"}, nil
-	c := installed(t, silent, rest, workloadOf("Job", "job"), kueueConfigMap("batch/job"))
+	c := installation(t, silent, rest, workloadOf("Job", "job"), kueueConfigMap("batch/job"))
 	var out strings.Builder
 	expect.NoError(t, uninstalling(c, &out).run(t.Context()))
 	err := c.Get(t.Context(), client.ObjectKeyFromObject(rest), rest)
@@ -194,7 +194,7 @@ func TestQuotaOfPodsThatMultiKueueLeftIsFreed(t *testing.T) {
 
 func TestTheManagerStopsAndNobodyAsksIt(t *testing.T) {
 	waits := placed(t, "waits", patch.Gated("node"))
-	c := installed(t, silent, waits, kueueConfigMap("batch/job"))
+	c := installation(t, silent, waits, kueueConfigMap("batch/job"))
 	out := &bytes.Buffer{}
 	for range 2 { // the second time there is nothing left to do
 		expect.NoError(t, uninstalling(c, out).run(t.Context()))
@@ -215,7 +215,7 @@ func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "manager-1", Labels: map[string]string{"app": "manager"}}}
 	evicted := pod.DeepCopy()
 	evicted.Name, evicted.Status.Phase = "manager-0", corev1.PodFailed
-	c := installed(t, silent, evicted, pod, kueueConfigMap("batch/job"))
+	c := installation(t, silent, evicted, pod, kueueConfigMap("batch/job"))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	expect.Says(t, uninstalling(c, io.Discard).run(ctx), "manager-1")
@@ -225,7 +225,7 @@ func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
 }
 
 func TestAnUnansweredQuestionFreesNothing(t *testing.T) {
-	c := installed(t, func(*trainjob.TrainJob) error { return kit.Forbidden("trainjobs") },
+	c := installation(t, func(*trainjob.TrainJob) error { return kit.Forbidden("trainjobs") },
 		trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"), kueueConfigMap("batch/job"))
 	err := uninstalling(c, io.Discard).run(t.Context())
 	expect.That(t, apierrors.IsForbidden(err), "run returned %v, want the refusal", err)
@@ -234,7 +234,7 @@ func TestAnUnansweredQuestionFreesNothing(t *testing.T) {
 
 func TestTheManagerOfAnotherNamespaceIsNamed(t *testing.T) {
 	webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}}
-	c := installed(t, silent, kueueConfigMap("batch/job"))
+	c := installation(t, silent, kueueConfigMap("batch/job"))
 	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks))
 	webhooks.Webhooks = []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{
 		Service: &admissionregistrationv1.ServiceReference{Namespace: "elsewhere"}}}}
@@ -259,7 +259,7 @@ func TestAWorkloadWaitsForThePodsOfItsJob(t *testing.T) {
 				pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(child, batchv1.SchemeGroupVersion.WithKind("Job"))}
 				fateOf, says = kept, "job-node-0-a"
 			}
-			c := installed(t, silent, pod, js, child, kueueConfigMap("batch/job"), job, workloadOf(trainer.TrainJobKind, "job"))
+			c := installation(t, silent, pod, js, child, kueueConfigMap("batch/job"), job, workloadOf(trainer.TrainJobKind, "job"))
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			expect.Says(t, uninstalling(c, io.Discard).run(ctx), says)
@@ -272,7 +272,7 @@ func TestAWaitingJobKeepsNoPlacement(t *testing.T) {
 	placement := patch.Freed("node")
 	placement.NodeSelector = map[string]string{"pool": "h100"}
 	evicted := placed(t, "evicted", placement)
-	c := installed(t, silent, evicted, kueueConfigMap("batch/job"))
+	c := installation(t, silent, evicted, kueueConfigMap("batch/job"))
 	expect.NoError(t, uninstalling(c, io.Discard).run(t.Context()))
 	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(evicted), evicted))
 	data, err := json.Marshal(evicted.Spec)
@@ -281,7 +281,7 @@ func TestAWaitingJobKeepsNoPlacement(t *testing.T) {
 
 func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {
 	waits := placed(t, "waits", patch.Gated("node"))
-	c := installed(t, silent, waits)
+	c := installation(t, silent, waits)
 	gone := interceptor.NewClient(c.(client.WithWatch), kit.Refusing(func(object any, _ client.ObjectKey) error {
 		if _, ok := object.(*kueue.WorkloadList); ok {
 			return &meta.NoKindMatchError{GroupKind: kueue.SchemeGroupVersion.WithKind("Workload").GroupKind()}
@@ -295,7 +295,7 @@ func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {
 
 // Trainer refuses every change of a TrainJob whose runtime is gone.
 func TestNothingIsTakenAwayWhereATrainJobCannotBeChanged(t *testing.T) {
-	c := installed(t, silent, placed(t, "waits", patch.Gated("node")), kueueConfigMap("batch/job"))
+	c := installation(t, silent, placed(t, "waits", patch.Gated("node")), kueueConfigMap("batch/job"))
 	refusing := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 			if _, ok := obj.(*trainjob.TrainJob); ok {

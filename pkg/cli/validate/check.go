@@ -5,6 +5,7 @@ package validate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -36,7 +37,6 @@ type checker struct {
 	runtimes   *trainjob.Runtimes
 	renderer   *trainjob.Renderer
 	validator  *trainjob.Validator
-	schema     *releases.Schema
 	// runtimeSchema is read when there is a runtime to be checked.
 	runtimeSchema *releases.Schema
 }
@@ -47,9 +47,6 @@ func newChecker(ctx context.Context, generation trainjob.TrainerVersion, files *
 		return nil, err
 	}
 	c := &checker{generation: generation, files: files, runtimes: trainjob.NewRuntimes(files, nil).As(generation)}
-	if c.schema, err = releases.NewSchema(generation, releases.TrainJob); err != nil {
-		return nil, err
-	}
 	if c.renderer, err = trainjob.NewRenderer(ctx, scheme); err != nil {
 		return nil, err
 	}
@@ -99,30 +96,17 @@ func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Obje
 	errs := rules.Fields(c.generation, object.JSON)
 	errs = append(errs, without(rules.Pods(object.JSON), errs)...)
 	// What cannot be read is among the fields above.
-	job, unreadFields := rules.Decode[trainjob.TrainJob](object.JSON)
+	var job trainjob.TrainJob
+	whole := json.Unmarshal(object.JSON, &job) == nil
 	errs = append(errs, servedVersion(&job)...)
-	more, doubts, err := c.verdict(ctx, &job, len(unreadFields) == 0)
+	more, doubts, err := c.verdict(ctx, &job, whole)
 	errs = append(errs, without(more, errs)...)
-	_, schema := c.schema.Check(ctx, object.JSON)
-	r.add(object, refused, append(errs, apart(schema, errs)...))
+	r.add(object, refused, errs)
 	r.add(object, doubtful, doubts)
 	if c.files.assumed(ctx, &job) {
 		r.note(object, runtimeRefPath.Child("name"), fmt.Sprintf("no file has runtime %s: the one that Trainer %s ships is taken", job.Spec.RuntimeRef.Name, c.generation))
 	}
 	return err
-}
-
-// apart leaves out errors about fields in or around those that others are about: of what the
-// schema refuses, the rules often say more.
-func apart(errs, others field.ErrorList) field.ErrorList {
-	// The schema has keys of maps as fields.
-	dots := strings.NewReplacer("[", ".", "]", "")
-	return slices.DeleteFunc(errs, func(err *field.Error) bool {
-		return slices.ContainsFunc(others, func(other *field.Error) bool {
-			a, b := dots.Replace(err.Field)+".", dots.Replace(other.Field)+"."
-			return strings.HasPrefix(a, b) || strings.HasPrefix(b, a)
-		})
-	})
 }
 
 // without leaves out errors about fields that others are about: the same is often checked by

@@ -157,7 +157,7 @@ func TestCommand(t *testing.T) {
 		},
 		"what only the schema knows": {
 			stdin: runtime + "---\n" + job("  trainer: {env: [{name: A, value: a}, {name: A, value: b}]}\n"),
-			want:  `-:27: error: spec.trainer.env[1]: Duplicate value: {"name":"A"}` + oneError,
+			want:  `-:27: error: spec.trainer.env[1].name: Duplicate value: "A"` + oneError,
 			code:  exit.Findings,
 		},
 		"nothing at all": {want: "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n", code: exit.Failed},
@@ -240,7 +240,7 @@ func TestCommand(t *testing.T) {
 			args:  []string{"--trainer", "2.1"},
 			stdin: job("  trainer: {numProcPerNode: auto}\n  podTemplateOverrides:\n  - targetJobs: [{name: extra}]\n    spec: {priorityClassName: x}\n") + "---\n" + runtime,
 			want: `-:12: error: spec.podTemplateOverrides[0].targetJobs[0].name: Invalid value: "extra": the runtime has no replicated job of this name; it has: node
--:13: error: spec.podTemplateOverrides[0].spec.priorityClassName: Forbidden: Trainer does not patch it: remove it (unknown field "spec.priorityClassName")
+-:13: error: spec.podTemplateOverrides[0].spec.priorityClassName: Forbidden: Trainer does not patch it: remove it
 1 TrainJob and 1 runtime for Trainer 2.1: 2 errors, 0 warnings
 `,
 			code: exit.Findings,

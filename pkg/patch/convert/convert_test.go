@@ -383,8 +383,8 @@ func TestRefusals(t *testing.T) {
   {targetJobs: [{name: node}], spec: {schedulingGates: [` + repeat(16, "{name: a%d}") + `], containers: [{name: side, env: [` + repeat(100, "{name: A%d}") + `]}]}},
   {targetJobs: [{name: node}], spec: {schedulingGates: [{name: b}], containers: [{name: side, env: [` + repeat(100, "{name: B%d}") + `]}]}}]}`,
 			want: []string{
-				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.schedulingGates",
 				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].env",
+				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.schedulingGates",
 			},
 		},
 		"an owner that we are": {

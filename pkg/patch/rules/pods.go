@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"encoding/json"
 	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -17,7 +18,8 @@ import (
 // Pods finds, outside the patches of a manifest in JSON, what every release of Trainer
 // takes although the API server refuses the pods that come of it: the TrainJob never runs.
 func Pods(data []byte) field.ErrorList {
-	job, unread := Decode[trainjob.TrainJob](data)
+	var job trainjob.TrainJob
+	_ = json.Unmarshal(data, &job) // What cannot be decoded is of Fields.
 	errs := checkTrainer(job.Spec.Trainer)
 	if initializer := job.Spec.Initializer; initializer != nil {
 		path := specPath.Child("initializer")
@@ -28,9 +30,10 @@ func Pods(data []byte) field.ErrorList {
 			errs = append(errs, checkEnv(path.Child("model", "env"), initializer.Model.Env)...)
 		}
 	}
-	// What cannot be decoded is of Fields.
+	// A value that could not be decoded looks like none.
+	undecoded := refusals(trainjob.Trainer23, data, nil)
 	errs = slices.DeleteFunc(errs, func(err *field.Error) bool {
-		return slices.ContainsFunc(unread, func(u *field.Error) bool { return u.Field == err.Field })
+		return slices.ContainsFunc(undecoded, func(u *field.Error) bool { return u.Field == err.Field })
 	})
 	for _, err := range errs {
 		err.Detail += "; Trainer accepts it and makes a JobSet that cannot run"

@@ -2,10 +2,11 @@
 
 // Package rules says, without a cluster, what Trainer says of the patches in a TrainJob.
 //
-// The rules come from three places, and each names its own: the CRD (the schema that
-// the API server enforces, with CEL), Trainer's webhook (Validate of its JobSet plugin,
-// pkg/runtime/framework/plugins/jobset/jobset.go) and Trainer's guides. Where a guide
-// forbids what the other two accept, the finding is a warning.
+// The rules come from three places: the CRD (crd.go asks the schema that the release ships, with its
+// CEL, as the API server does), Trainer's webhook (Validate of its JobSet plugin,
+// pkg/runtime/framework/plugins/jobset/jobset.go) and Trainer's guides; walk.go goes through patches for
+// these two, each of which names its own. Where a guide forbids what the other two accept, the finding
+// is a warning.
 package rules
 
 import (
@@ -48,7 +49,11 @@ func (v *Verdict) unmade(err *field.Error)     { v.Unmade = append(v.Unmade, err
 // Create returns the verdict of a generation on a new TrainJob that uses the runtime. With
 // no runtime, nil, whatever depends on one is left out.
 func Create(generation trainjob.TrainerVersion, runtime *trainer.TrainingRuntimeSpec, job TrainJob) Verdict {
-	v := &Verdict{}
+	return judge(generation, runtime, nil, job)
+}
+
+func judge(generation trainjob.TrainerVersion, runtime *trainer.TrainingRuntimeSpec, before []byte, job TrainJob) Verdict {
+	v := &Verdict{Errors: refusals(generation, job.manifest(generation), before)}
 	known := templatesOf(runtime)
 	if generation == trainjob.Trainer21 {
 		v.overrides(job.Overrides, known)
@@ -61,11 +66,10 @@ func Create(generation trainjob.TrainerVersion, runtime *trainer.TrainingRuntime
 // Update returns the verdict of a generation on a changed TrainJob. Active names the
 // replicated jobs that have active pods, as its JobSet's status tells.
 func Update(generation trainjob.TrainerVersion, runtime *trainer.TrainingRuntimeSpec, before, now TrainJob, active []string) Verdict {
-	v := Create(generation, runtime, now)
+	v := judge(generation, runtime, before.manifest(generation), now)
 	path, changed := overridesPath, overridesChanged(before, now)
 	if generation != trainjob.Trainer21 {
 		path, changed = patchesPath, patchesChanged(before, now)
-		v.refuse(immutable(before.Patches, now.Patches)...)
 		v.warn(renamed(before.Patches, now.Patches)...)
 	}
 	if changed {
@@ -164,31 +168,14 @@ func (v *Verdict) noReservedEnv(path *field.Path, container string, variables in
 	}
 }
 
-// checkManager: CRD (1 to 253 characters) and webhook (validation.IsDomainPrefixedPath). The
-// CRD's rule that it never changes has no effect: see renamed.
-func checkManager(path *field.Path, name string) field.ErrorList {
-	errs := length(path, name, 253)
-	if name == "" {
-		return errs
+// Manager checks the name of an entry's manager: CRD (up to 253 characters) and webhook. The CRD's
+// rule that it never changes has no effect: see renamed.
+func Manager(name string) field.ErrorList {
+	switch {
+	case name == "":
+		return field.ErrorList{field.Required(nil, "it must not be empty")}
+	case len([]rune(name)) > 253:
+		return field.ErrorList{field.TooLong(nil, name, 253)}
 	}
-	return append(errs, validation.IsDomainPrefixedPath(path, name)...)
-}
-
-// Manager checks the name of an entry's manager.
-func Manager(name string) field.ErrorList { return checkManager(nil, name) }
-
-// length: CRD, minLength and maxLength.
-func length(path *field.Path, value string, most int) field.ErrorList {
-	if value == "" {
-		return field.ErrorList{field.Required(path, "it must not be empty")}
-	}
-	return atMost(path, value, most)
-}
-
-// atMost: CRD, maxLength, which counts characters.
-func atMost(path *field.Path, value string, most int) field.ErrorList {
-	if len([]rune(value)) > most {
-		return field.ErrorList{field.TooLong(path, value, most)}
-	}
-	return nil
+	return validation.IsDomainPrefixedPath(nil, name)
 }

@@ -149,7 +149,7 @@ func TestEntries(t *testing.T) {
 		},
 		"no target jobs":      {overrides: `[{}]`, want: []string{"[0].targetJobs: FieldValueRequired"}},
 		"an override of 7":    {overrides: `[7]`, want: []string{"[0]: FieldValueTypeInvalid"}},
-		"an override of null": {overrides: `[null]`, want: []string{"[0]: FieldValueInvalid"}},
+		"an override of null": {overrides: `[null]`, want: []string{"[0]: FieldValueTypeInvalid"}},
 		"a found error is told once": {
 			overrides: `[{targetJobs: [{name: node}, {name: dataset-initializer}], spec: {containers: [{name: node, env: [{name: A}]}]}}]`,
 			want:      []string{"[0].spec.containers[0].env: FieldValueForbidden"}, warning: []string{"[0].spec.containers[0].name: FieldValueInvalid"}, says: "spec.trainer.env",
@@ -170,7 +170,7 @@ func TestEntries(t *testing.T) {
 			patches: `[{manager: a.io/x}, {manager: a.io/x}, {}, {manager: x}, {manager: a.io/` + strings.Repeat("x", 249) + `}]`,
 			want: []string{
 				"[1].manager: FieldValueDuplicate", "[2].manager: FieldValueRequired",
-				"[3].manager: FieldValueInvalid", "[4].manager: FieldValueTooLong",
+				"[4].manager: FieldValueTooLong", "[3].manager: FieldValueInvalid",
 			},
 		},
 		"a secret without a name, and another entry's": {
@@ -181,10 +181,10 @@ func TestEntries(t *testing.T) {
 			overrides: `[{targetJobs: [{name: node}, {name: node}], spec: {imagePullSecrets: [{}]}}, {targetJobs: [{name: dataset-initializer}], spec: {imagePullSecrets: [{name: b}]}}]`,
 			warning:   []string{"[0].spec.imagePullSecrets[0].name: FieldValueRequired"}, says: "nobody else",
 		},
-		"a time that is none": {patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0].time: FieldValueInvalid"}},
+		"a time that is none": {patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0].time: FieldValueTypeInvalid"}},
 		"seventeen entries": {
 			patches: `[` + strings.Repeat(`{manager: a.io/x}, `, 16) + `{manager: b.io/x}]`,
-			want:    append([]string{": FieldValueTooMany"}, duplicates(15)...),
+			want:    []string{": FieldValueTooMany", "[1].manager: FieldValueDuplicate"},
 		},
 	}
 	for name, tc := range cases {
@@ -200,14 +200,6 @@ func TestEntries(t *testing.T) {
 			expect.ErrorWith(t, slices.Concat(verdict.Errors, warnings)[0], tc.says)
 		})
 	}
-}
-
-func duplicates(count int) []string {
-	var all []string
-	for i := range count {
-		all = append(all, fmt.Sprintf("[%d].manager: FieldValueDuplicate", i+1))
-	}
-	return all
 }
 
 func TestWithoutRuntime(t *testing.T) {

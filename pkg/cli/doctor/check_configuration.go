@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// Commands on Kueue's configuration.
+const (
+	fixKueueConfig   = "kubectl trainjob doctor configmap kueue | kubectl replace -f -"
+	quietKueueConfig = "kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -"
+	fixManagerConfig = "kubectl trainjob doctor configmap kueue-trainer | kubectl replace -f -"
+)
+
+var kueueConfigObject = object("ConfigMap", kueuePart.namespace, kueuePart.configMap)
+
+// restarted are the commands that correct Kueue's configuration and have it go by that.
+var restarted = []string{fixKueueConfig, kueuePart.restart()}
+
+var configurationChecks = []check{{
+	inOrder: "Kueue's configuration can be read", looksAt: []Kind{configMaps, deployments}, given: []condition{kueueConfigMap}, wrong: kueueConfiguration,
+	id: "KueueConfiguration", severity: Error, when: "Kueue's cannot be decoded", object: kueueConfigObject,
+	problem: "{problem}", effect: "Kueue does not start with it.",
+	commands: []string{fmt.Sprintf("kubectl -n %s edit configmap %s", kueuePart.namespace, kueuePart.configMap), kueuePart.restart()},
+}, {
+	inOrder: "Kueue's configuration lists TrainJob as external", looksAt: []Kind{configMaps, mutating, validating, deployments, localQueues}, given: []condition{managerThere, kueueConfigured}, wrong: listed,
+	id: "TrainJobListedTwice", severity: Error, when: "TrainJob is in `integrations.frameworks` and in `.externalFrameworks`: Kueue refuses that", object: kueueConfigObject,
+	problem: "Kueue's configuration lists TrainJob in integrations.frameworks and in integrations.externalFrameworks.",
+	effect:  "Kueue refuses the configuration and does not start with it.", commands: restarted,
+}, {
+	id: "TrainJobNotListed", severity: Warning, when: "TrainJob is in neither; an error where something gives child JobSets a queue, so that Kueue counts them a second time", object: kueueConfigObject,
+	problem: "Kueue's configuration does not list TrainJob as an external framework.",
+	effect:  "A child JobSet that is given a queue, by a LocalQueue named default or by manageJobsWithoutQueueName, is queued and counted a second time.", commands: restarted,
+}, {
+	id: "KueueNoise", severity: Info, when: "Kueue looks after JobSets too, and logs errors for running TrainJobs; with the command that ends most of them where no JobSet is queued without a TrainJob", object: kueueConfigObject,
+	problem: "Kueue logs errors about a missing index on ownerReferences for running TrainJobs: it sets none up for external kinds.",
+	effect:  "They are harmless, and cost some of Kueue's CPU.",
+}, {
+	inOrder: "Kueue leaves the manager's namespace alone", looksAt: []Kind{configMaps, namespaceKind, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured}, wrong: managedManager,
+	id: "ManagerManaged", severity: Warning, when: "with `manageJobsWithoutQueueName`, Kueue holds back pods of the manager or the Job that `helm uninstall` waits for",
+	object:  object("Namespace", "", managerPart.namespace),
+	problem: "Kueue's manageJobsWithoutQueueName is on, and its managedJobsNamespaceSelector has the manager's namespace.",
+	effect:  "{effects}", commands: restarted,
+}, {
+	inOrder: "Kueue runs with the configuration it has", looksAt: []Kind{configMaps, deployments, trainJobProbe}, given: []condition{kueueConfigured, probeAnswered}, wrong: kueueRestart,
+	id: "KueueNotRestarted", severity: Warning, when: "Kueue's configuration lists the in-tree integration, which is not active", object: kueueConfigObject,
+	problem: "Kueue's configuration lists TrainJob in integrations.frameworks, but the integration is not active: Kueue runs with an older configuration.",
+	effect:  "The in-tree integration takes TrainJobs over at Kueue's next restart.",
+	advice:  "If that is what you want, only restart Kueue.", commands: restarted,
+}, {
+	id: "KueueNotRestarted", severity: Error, when: "the in-tree integration is still active, though the configuration does not list it", object: kueueConfigObject,
+	problem: "Kueue's in-tree integration is active, though its configuration does not list it: Kueue runs with an older configuration.",
+	effect:  "kueue-trainer stands aside until Kueue is restarted.", commands: []string{kueuePart.restart()},
+}, {
+	inOrder: "Kueue has started with the configuration it has", looksAt: []Kind{configMaps, deployments, pods}, given: []condition{kueueConfigured}, wrong: kueueBehind,
+	id: "KueueNotRestarted", severity: Warning, when: "the configuration changed after Kueue started", object: kueueConfigObject,
+	problem: "Kueue's configuration changed at {changed}, after pod {pod} started: Kueue runs with an older one.",
+	effect:  "Kueue goes by the former settings until it is restarted, and so does kueue-trainer, unless it started since.", commands: []string{kueuePart.restart()},
+}, {
+	inOrder: "feature gates are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap}, wrong: featureGates,
+	id: "FeatureGatesDiffer", severity: Warning, when: "the manager overrides a gate of Kueue's with another value, or Kueue has one from a flag, which the manager does not see",
+	problem:  "Feature gates differ: {differ}.",
+	effect:   "Gates decide what stands in Workloads and on pods: one side undoes, or does not understand, what the other writes.",
+	commands: []string{"{fix}", managerPart.restart()},
+}, {
+	inOrder: "settings of the same name are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap}, wrong: settings,
+	id: "SettingsDiffer", severity: Warning, when: "the manager overrides a [setting of Kueue's](operate.md#settings-of-kueues) with another value",
+	problem: "kueue-trainer's configuration overrides Kueue's with other values for {differ}.",
+	effect:  "TrainJobs are treated otherwise than all other jobs.", commands: []string{"{fix}", managerPart.restart()},
+}}
+
+// kueueConfiguration finds one that Kueue cannot read.
+func kueueConfiguration(f *Facts, found func(hit)) {
+	if _, err := f.kueueSettings(); err != nil {
+		found(hit{values: []any{"problem", sentence(err.Error())}})
+	}
+}
+
+// listed tells the ways apart in which Kueue can know of TrainJobs. Which one is active
+// in-tree shows in the other checks.
+func listed(f *Facts, found func(hit)) {
+	cfg, err := f.kueueSettings()
+	switch {
+	case err != nil:
+	case listsInTree(cfg) && listsExternal(cfg):
+		found(hit{})
+	case listsExternal(cfg) && slices.Contains(cfg.Integrations.Frameworks, jobSetFramework):
+		found(f.noise(cfg))
+	case !listsInTree(cfg) && !listsExternal(cfg):
+		found(f.notListed(cfg))
+	}
+}
+
+// noise tells of the errors that Kueue logs while it looks after JobSets as well, and how to
+// be rid of most of them where no JobSet is queued by itself.
+func (f *Facts) noise(cfg *configapi.Configuration) hit {
+	h := hit{}.as("KueueNoise", Info)
+	queued := f.queuedJobSet(cfg)
+	switch {
+	case f.Unread[jobSets] != nil:
+	case queued != "":
+		h.Advice = queued + " is queued without a TrainJob, so Kueue has to look after JobSets."
+	default:
+		h.Advice = "No JobSet is queued without a TrainJob. If none is going to be, take JobSets out of Kueue's frameworks, and two thirds of the errors go:"
+		h.Commands = []string{quietKueueConfig, kueuePart.restart()}
+	}
+	return h
+}
+
+// queuedJobSet names a JobSet of no TrainJob that Kueue manages, or is empty.
+func (f *Facts) queuedJobSet(cfg *configapi.Configuration) string {
+	for i := range f.JobSets {
+		js := &f.JobSets[i]
+		owner := metav1.GetControllerOfNoCopy(js)
+		if owner != nil && owner.Kind == trainjob.GVK.Kind {
+			continue
+		}
+		if cfg.ManageJobsWithoutQueueName || js.Labels[constants.QueueLabel] != "" {
+			return object("JobSet", js.Namespace, js.Name)
+		}
+	}
+	return ""
+}
+
+// notListed is the case of TrainJob in neither list: quiet and right, until something
+// gives a child JobSet a queue.
+func (f *Facts) notListed(cfg *configapi.Configuration) hit {
+	h := hit{}.as("TrainJobNotListed", Warning)
+	if misnamed := misnamedExternal(cfg); misnamed != "" {
+		h.Problem = fmt.Sprintf("Kueue's configuration lists %s as an external framework, which Kueue takes and does not know for the kind TrainJob; its name is %s.", misnamed, externalFramework)
+		h.Advice = "Where an operator writes this ConfigMap, change the operator's resource instead, as docs/install.md#openshift says."
+	}
+	if why := f.givesQueues(cfg); why != "" {
+		h.Severity = Error
+		h.Effect = fmt.Sprintf("Child JobSets are queued and counted a second time, because %s.", why)
+	}
+	return h
+}
+
+// misnamedExternal returns an external framework that is meant to be TrainJob, by the name of its resource, say,
+// as OpenShift's operator writes it; empty: there is none.
+func misnamedExternal(cfg *configapi.Configuration) string {
+	i := slices.IndexFunc(cfg.Integrations.ExternalFrameworks, func(name string) bool {
+		return name != externalFramework && strings.HasSuffix(name, "."+trainjob.GVK.Group) && strings.HasPrefix(strings.ToLower(name), "trainjob")
+	})
+	if i < 0 {
+		return ""
+	}
+	return cfg.Integrations.ExternalFrameworks[i]
+}
+
+// givesQueues tells what gives JobSets a queue that name none, or is empty.
+func (f *Facts) givesQueues(cfg *configapi.Configuration) string {
+	if !slices.Contains(cfg.Integrations.Frameworks, jobSetFramework) {
+		return ""
+	}
+	if cfg.ManageJobsWithoutQueueName {
+		return "manageJobsWithoutQueueName is on"
+	}
+	for i := range f.LocalQueues {
+		if q := &f.LocalQueues[i]; q.Name == string(constants.DefaultLocalQueueName) {
+			return fmt.Sprintf("namespace %s has a LocalQueue named %s", q.Namespace, q.Name)
+		}
+	}
+	return ""
+}
+
+// kueueBehind finds a Kueue that started before its configuration changed.
+func kueueBehind(f *Facts, found func(hit)) {
+	pod, changed := kueueconfig.Behind(f.configMap(kueuePart), f.Pods, f.Now)
+	if pod != nil && !f.listsOther() {
+		found(hit{values: []any{"pod", pod.Name, "changed", changed.UTC().Format(time.RFC3339)}})
+	}
+}
+
+// kueueRestart finds a Kueue that runs with an older configuration than it has.
+func kueueRestart(f *Facts, found func(hit)) {
+	switch {
+	case f.listsOther() && f.integrates() == inTree:
+		found(hit{}.as("KueueNotRestarted", Error))
+	case f.listsOther():
+		found(hit{})
+	}
+}
+
+// listsOther reports whether Kueue's configuration has another integration than is active.
+func (f *Facts) listsOther() bool {
+	cfg, err := f.kueueSettings()
+	return err == nil && !(listsInTree(cfg) && listsExternal(cfg)) && listsInTree(cfg) != (f.integrates() == inTree)
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// around reads what all TrainJobs have around them.
+func around(ctx context.Context, c client.Client) (*Snapshot, error) {
+	s := &Snapshot{Now: time.Now()}
+	i, err := inventory.LoadForQuota(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if s.served, err = served(ctx, c, i); err != nil {
+		return nil, err
+	}
+	s.Field = patch.Of(s.served)
+	if s.Cluster, err = NewCluster(ctx, i); err != nil {
+		return nil, err
+	}
+	if s.Manager, s.ManagerUnseen, err = configurationOf(ctx, c, cluster.ManagerConfiguration); err != nil {
+		return nil, err
+	}
+	if s.Kueue, s.KueueUnseen, err = configurationOf(ctx, c, cluster.KueueConfiguration); err != nil {
+		return nil, err
+	}
+	s.Classes, err = readClasses(ctx, c)
+	return s, err
+}
+
+// configurationOf returns the configuration that read reads, or that the user may not read it.
+func configurationOf[T any](ctx context.Context, c client.Client, read func(context.Context, client.Reader) (*T, error)) (cfg *T, unseen bool, err error) {
+	cfg, err = read(ctx, c)
+	if apierrors.IsForbidden(err) {
+		return nil, true, nil
+	}
+	return cfg, false, err
+}
+
+// served returns the generation of Trainer; the newest where the user may not read its CRD,
+// which is noted in the inventory.
+func served(ctx context.Context, c client.Client, i *inventory.Inventory) (trainjob.TrainerVersion, error) {
+	version, err := cluster.Generation(ctx, c)
+	if apierrors.IsForbidden(err) {
+		i.Unseen = append(i.Unseen, inventory.Unseen{Kind: "customresourcedefinitions.apiextensions.k8s.io", Err: err})
+		return trainjob.Trainer23, nil
+	}
+	return version, err
+}
+
+// reading is one of what there is of the jobs: those of a namespace, of all where that is empty, or the one
+// of a name.
+type reading struct {
+	*Snapshot
+	client          client.Client
+	namespace, name string
+	err             error
+}
+
+// read reads what there is of the jobs.
+func (s *Snapshot) read(ctx context.Context, c client.Client, namespace, name string) error {
+	r := &reading{Snapshot: s, client: c, namespace: namespace, name: name}
+	r.queues(ctx)
+	r.children(ctx)
+	r.events(ctx)
+	r.namespaces(ctx)
+	return r.err
+}
+
+// list reads a kind in the namespaces of the jobs; a kind that may not be listed is noted.
+func (r *reading) list(ctx context.Context, kind string, into client.ObjectList, options ...client.ListOption) {
+	if r.err != nil || !r.Saw(kind) {
+		return
+	}
+	switch err := r.client.List(ctx, into, append(options, client.InNamespace(r.namespace))...); {
+	case apierrors.IsForbidden(err):
+		r.Unseen = append(r.Unseen, kind)
+	case err != nil:
+		r.err = fmt.Errorf("listing %s: %w", kind, err)
+	}
+}
+
+// queues adds the Workloads and LocalQueues of the namespace for who may not list all. LocalQueues of others
+// decide nothing; their Workloads do, so that these stay unseen in the inventory.
+func (r *reading) queues(ctx context.Context) {
+	found := kueue.WorkloadList{Items: r.Cluster.Workloads}
+	if !r.Cluster.Saw(workloads) {
+		r.list(ctx, workloads, &found)
+	}
+	r.Workloads = found.Items
+	if r.err == nil {
+		r.err = r.localQueues(ctx, r.client, r.namespace)
+	}
+}
+
+// localQueues adds those of one namespace for who may not list all.
+func (s *Snapshot) localQueues(ctx context.Context, c client.Client, namespace string) error {
+	if s.Cluster.Saw(localQueues) {
+		return nil
+	}
+	var list kueue.LocalQueueList
+	switch err := c.List(ctx, &list, client.InNamespace(namespace)); {
+	case apierrors.IsForbidden(err):
+		s.Unseen = append(s.Unseen, localQueues)
+		return nil
+	case err != nil:
+		return fmt.Errorf("listing %s: %w", localQueues, err)
+	}
+	i := *s.Cluster.Inventory
+	i.LocalQueues = list.Items
+	i.Unseen = slices.DeleteFunc(slices.Clone(i.Unseen), func(u inventory.Unseen) bool { return u.Kind == localQueues })
+	var err error
+	s.Cluster, err = NewCluster(ctx, &i)
+	return err
+}
+
+// children reads what Trainer and JobSet made: of one job by its label, never all pods of a cluster.
+func (r *reading) children(ctx context.Context) {
+	var sets jobsetapi.JobSetList
+	var of client.ListOption = client.HasLabels{jobsetapi.JobSetNameKey}
+	if r.name == "" {
+		r.list(ctx, "jobsets.jobset.x-k8s.io", &sets)
+	} else {
+		of = client.MatchingLabels{jobsetapi.JobSetNameKey: r.name}
+		sets.Items = make([]jobsetapi.JobSet, 1)
+		if err := r.client.Get(ctx, types.NamespacedName{Namespace: r.namespace, Name: r.name}, &sets.Items[0]); err != nil {
+			sets.Items, r.err = nil, cmp.Or(r.err, ignoreUnseen(err))
+		}
+	}
+	var jobs batchv1.JobList
+	r.list(ctx, "jobs.batch", &jobs, of)
+	var list corev1.PodList
+	r.list(ctx, pods, &list, of)
+	r.JobSets, r.Jobs, r.Pods = sets.Items, jobs.Items, list.Items
+	slices.SortFunc(r.Jobs, func(a, b batchv1.Job) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// events reads warnings and, where a kubelet has yet to make containers, what is said of pods. Of many jobs
+// those warnings do that are about the jobs themselves.
+func (r *reading) events(ctx context.Context) {
+	const kind, of = "involvedObject.kind", "type"
+	wanted := []client.MatchingFields{{of: corev1.EventTypeWarning}}
+	if r.name == "" {
+		wanted = []client.MatchingFields{{kind: trainjob.GVK.Kind, of: corev1.EventTypeWarning}}
+	}
+	if slices.ContainsFunc(r.Pods, unmadePod) {
+		wanted = append(wanted, client.MatchingFields{kind: "Pod", "reason": ImagePulled})
+		if r.name == "" {
+			wanted = append(wanted, client.MatchingFields{kind: "Pod", of: corev1.EventTypeWarning})
+		}
+	}
+	for _, fields := range wanted {
+		var events corev1.EventList
+		r.list(ctx, "events", &events, fields)
+		r.Events = append(r.Events, events.Items...)
+	}
+}
+
+// namespaces are read for their labels: without them nothing is said of selectors.
+func (r *reading) namespaces(ctx context.Context) {
+	if r.err != nil {
+		return
+	}
+	var list corev1.NamespaceList
+	if r.namespace == "" {
+		r.err = ignoreUnseen(r.client.List(ctx, &list))
+		r.Namespaces = list.Items
+		return
+	}
+	r.err = r.Snapshot.namespace(ctx, r.client, r.namespace)
+}
+
+func (s *Snapshot) namespace(ctx context.Context, c client.Client, name string) error {
+	var namespace corev1.Namespace
+	err := c.Get(ctx, client.ObjectKey{Name: name}, &namespace)
+	if err == nil {
+		s.Namespaces = append(s.Namespaces, namespace)
+	}
+	return ignoreUnseen(err)
+}
+
+// ignoreUnseen drops the errors of what is not there or not to be seen.
+func ignoreUnseen(err error) error {
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// Snapshot is what was read of a cluster to tell of its TrainJobs, each kind once, whatever the number
+// of jobs. What the user may not see is left out.
+type Snapshot struct {
+	Now time.Time
+	// Cluster is what the jobs compete for.
+	Cluster *Cluster
+	// Field is that of the served generation of Trainer.
+	Field patch.Field
+	// Manager is the manager's configuration with its defaults, Kueue is Kueue's; nil where there is
+	// none that can be read. ManagerUnseen and KueueUnseen are set where the user may not read it.
+	Manager       *config.Configuration
+	ManagerUnseen bool
+	Kueue         *configapi.Configuration
+	KueueUnseen   bool
+	Classes       *kueue.WorkloadPriorityClassList
+	Namespaces    []corev1.Namespace
+
+	// What there is of the jobs.
+	Workloads []kueue.Workload
+	JobSets   []jobsetapi.JobSet
+	Jobs      []batchv1.Job
+	Pods      []corev1.Pod
+	Events    []corev1.Event
+	// Unseen are the kinds that the user may not list where the jobs are. What is told of quota and
+	// positions needs more: see Cluster.Unseen.
+	Unseen []string
+
+	// Facts are those of the jobs that were asked for.
+	Facts []*Facts
+
+	served  trainjob.TrainerVersion
+	byOwner *byOwner
+}
+
+// Saw reports whether the user may list a kind where the TrainJobs are.
+func (s *Snapshot) Saw(kind string) bool { return !slices.Contains(s.Unseen, kind) }
+
+// eventTime is when an event was seen last, in whatever field its writer noted it.
+func eventTime(e *corev1.Event) time.Time {
+	last := e.LastTimestamp.Time
+	if e.Series != nil {
+		last = e.Series.LastObservedTime.Time
+	}
+	for _, t := range []time.Time{e.EventTime.Time, e.CreationTimestamp.Time} {
+		if last.IsZero() {
+			last = t
+		}
+	}
+	return last
+}
+
+// regarding is what an event is about. Whoever may create events in a namespace of his own may name any UID.
+type regarding struct {
+	namespace string
+	uid       types.UID
+}
+
+// byOwner has what was read sorted by whose it is.
+type byOwner struct {
+	workloads map[types.UID]*kueue.Workload
+	// ahead are the Workloads that MultiKueue has made for jobs which do not own them yet.
+	ahead   map[types.NamespacedName]*kueue.Workload
+	jobSets map[types.UID]*jobsetapi.JobSet
+	jobs    map[types.NamespacedName][]batchv1.Job
+	pods    map[types.NamespacedName][]corev1.Pod
+	events  map[regarding][]corev1.Event
+}
+
+func (s *Snapshot) sort() *byOwner {
+	by := &byOwner{workloads: map[types.UID]*kueue.Workload{}, ahead: map[types.NamespacedName]*kueue.Workload{}, jobSets: map[types.UID]*jobsetapi.JobSet{}}
+	for n := range s.Workloads {
+		wl := &s.Workloads[n]
+		switch owner := metav1.GetControllerOfNoCopy(wl); {
+		case owner == nil && wl.Labels[kueue.MultiKueueOriginLabel] != "":
+			by.ahead[client.ObjectKeyFromObject(wl)] = wl
+		case owner != nil && (by.workloads[owner.UID] == nil || !finishedWorkload(wl)):
+			by.workloads[owner.UID] = wl
+		}
+	}
+	for n := range s.JobSets {
+		if owner := metav1.GetControllerOfNoCopy(&s.JobSets[n]); owner != nil {
+			by.jobSets[owner.UID] = &s.JobSets[n]
+		}
+	}
+	events := slices.Clone(s.Events)
+	slices.SortStableFunc(events, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
+	by.jobs = grouped(s.Jobs, func(job *batchv1.Job) types.NamespacedName { return jobSetOf(job) })
+	by.pods = grouped(s.Pods, func(pod *corev1.Pod) types.NamespacedName { return jobSetOf(pod) })
+	by.events = grouped(events, func(e *corev1.Event) regarding { return regarding{e.Namespace, e.InvolvedObject.UID} })
+	return by
+}
+
+// grouped returns objects by a key.
+func grouped[T any, K comparable](items []T, key func(*T) K) map[K][]T {
+	groups := map[K][]T{}
+	for i := range items {
+		k := key(&items[i])
+		groups[k] = append(groups[k], items[i])
+	}
+	return groups
+}
+
+// jobSetOf names the JobSet that a Job or pod was made for.
+func jobSetOf(obj metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[jobsetapi.JobSetNameKey]}
+}
+
+func finishedWorkload(wl *kueue.Workload) bool {
+	return slices.ContainsFunc(wl.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == kueue.WorkloadFinished && c.Status == metav1.ConditionTrue
+	})
+}
+
+// Of returns what was read of a TrainJob.
+func (s *Snapshot) Of(job *trainjob.TrainJob) *Facts {
+	if s.byOwner == nil {
+		s.byOwner = s.sort()
+	}
+	by := s.byOwner
+	told := func(uid types.UID) []corev1.Event { return by.events[regarding{job.Namespace, uid}] }
+	f := &Facts{
+		Now: s.Now, Field: s.Field, Job: job, Manager: s.Manager, Kueue: s.Kueue, KueueUnseen: s.KueueUnseen, Classes: s.Classes, Cluster: s.Cluster,
+		Namespace: inventory.Find(s.Namespaces, "", job.Namespace), Workload: by.workloads[job.UID], JobSet: by.jobSets[job.UID], Warnings: slices.Clone(told(job.UID)),
+		WorkloadUnseen: !s.Saw(workloads), PodsUnseen: !s.Saw(pods), WarningsUnseen: !s.Saw("events"),
+	}
+	if f.Workload == nil {
+		f.Workload = by.ahead[types.NamespacedName{Namespace: job.Namespace, Name: jobframework.PrebuiltWorkloadNameFor(job)}]
+	}
+	if f.Workload != nil {
+		f.PodSets = f.Workload.Spec.PodSets
+	}
+	if f.JobSet != nil {
+		key := client.ObjectKeyFromObject(f.JobSet)
+		f.Jobs, f.Pods = by.jobs[key], by.pods[key]
+		f.Warnings = append(f.Warnings, told(f.JobSet.UID)...)
+		for i := range f.Jobs {
+			f.Warnings = append(f.Warnings, told(f.Jobs[i].UID)...)
+		}
+		for i := range f.Pods {
+			if unmadePod(f.Pods[i]) {
+				f.PodEvents = append(f.PodEvents, told(f.Pods[i].UID)...)
+			}
+		}
+	}
+	for _, events := range [][]corev1.Event{f.Warnings, f.PodEvents} {
+		slices.SortStableFunc(events, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
+	}
+	return f
+}

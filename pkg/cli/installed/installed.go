@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package installed knows what an installation consists of. It knows nothing of kubectl's flags: the
+// manager's binary, which brings the command uninstall, links it.
+package installed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// ManagerDeployment is the name of kueue-trainer's.
+const ManagerDeployment = "kueue-trainer-controller-manager"
+
+// Scheme has every kind that the commands look at. TrainJobs come as trainjob.TrainJob.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, jobsetapi.AddToScheme, kueue.AddToScheme, visibility.AddToScheme, trainjob.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// Connect connects to a cluster. Nothing is cached.
+func Connect(config *rest.Config) (client.WithWatch, error) {
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	return client.NewWithWatch(Hurried(config), client.Options{Scheme: scheme})
+}
+
+// Hurried is a configuration for a command, which asks much at once, and then never again; kubectl has
+// the same limits.
+func Hurried(config *rest.Config) *rest.Config {
+	config.QPS, config.Burst = 50, 300
+	return config
+}
+
+// ErrNoTrainer is why there are no TrainJobs at all.
+var ErrNoTrainer = errors.New("install Kubeflow Trainer 2.1 or later")
+
+// Generation tells the generation of Trainer that the cluster serves.
+func Generation(ctx context.Context, c client.Reader) (trainjob.TrainerVersion, error) {
+	var crd apiextensionsv1.CustomResourceDefinition
+	err := c.Get(ctx, client.ObjectKey{Name: trainjob.CRDName}, &crd)
+	if apierrors.IsNotFound(err) {
+		return 0, fmt.Errorf("the cluster has no CRD %s: %w", trainjob.CRDName, ErrNoTrainer)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading CRD %s: %w", trainjob.CRDName, err)
+	}
+	return trainjob.TrainerVersionOf(&crd)
+}
