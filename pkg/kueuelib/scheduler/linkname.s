@@ -1,0 +1,1 @@
+// Makes the compiler take functions without a body.
