@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Traits are what jobs that run equally long have in common.
+type Traits struct {
+	Runtime, Queue, User string
+	GPUs                 int64
+}
+
+// Past is a job of which it is known how long it ran, or has run so far.
+type Past struct {
+	Traits
+	Ran
+	// Limit is the time limit that it had; zero for none.
+	Limit time.Duration
+	// Submitted is when it was.
+	Submitted time.Time
+}
+
+// Source is what a running time is known from.
+type Source string
+
+// The sources, the best one first.
+const (
+	// Reported: the trainer itself says how long it has left.
+	Reported Source = "trainer"
+	// Similar: from jobs like it.
+	Similar Source = "history"
+	// Limited: it has a time limit, and no more is known.
+	Limited Source = "limit"
+	// Assumed: the user said so.
+	Assumed Source = "assumed"
+	// Unknown: nothing is known.
+	Unknown Source = "unknown"
+)
+
+// Subject is a job whose running time is asked for.
+type Subject struct {
+	Traits
+	// Submitted is when it was; zero for one that is submitted last.
+	Submitted time.Time
+	// Running is how long it has run; zero for one that waits.
+	Running time.Duration
+	// Reported is what the trainer says is left; nil where it says nothing.
+	Reported *time.Duration
+	// Limit is the time after which it is stopped; zero for none.
+	Limit time.Duration
+}
+
+// Running is what is known of a running time.
+type Running struct {
+	Source Source
+	// Like tells which jobs it is known from, with source Similar.
+	Like    string
+	subject Subject
+	// group is nil without Similar.
+	group   *group
+	assumed time.Duration
+}
+
+// Runtimes know how long jobs run.
+type Runtimes struct {
+	groups map[string]*group
+	queues map[string]*neighbours
+	assume time.Duration
+}
+
+// group is the jobs that are like each other, sorted by time, and of those with a limit how much of it they took.
+type group struct {
+	like       string
+	ran, taken []Ran
+}
+
+// enough is how many jobs have to have ended before a group tells something.
+const enough = 20
+
+// NewRuntimes learns from past jobs. Of one of which nothing is known the running time is assumed; zero assumes none.
+func NewRuntimes(past []Past, assume time.Duration) *Runtimes {
+	r := &Runtimes{groups: map[string]*group{}, queues: map[string]*neighbours{}, assume: assume}
+	for _, p := range past {
+		for _, like := range p.groups() {
+			g := r.groups[like]
+			if g == nil {
+				g = &group{like: like}
+				r.groups[like] = g
+			}
+			g.ran = append(g.ran, p.Ran)
+			if p.Limit > 0 {
+				g.taken = append(g.taken, Ran{partOf(p.For, p.Limit), p.Ended})
+			}
+		}
+	}
+	for _, g := range r.groups {
+		byTime := func(a, b Ran) int { return cmp.Compare(a.For, b.For) }
+		slices.SortStableFunc(g.ran, byTime)
+		slices.SortStableFunc(g.taken, byTime)
+	}
+	r.learnNeighbours(past)
+	return r
+}
+
+// whole stands for all of a limit: parts of limits are counted as if each was this long.
+const whole = 1000 * time.Hour
+
+func partOf(ran, limit time.Duration) time.Duration {
+	return time.Duration(float64(ran) / float64(limit) * float64(whole))
+}
+
+// groups names the groups that a job is in, the closest one first.
+func (t Traits) groups() []string {
+	size := "1 GPU"
+	switch {
+	case t.GPUs == 0:
+		size = "no GPU"
+	case t.GPUs > 1 && t.GPUs <= 8:
+		size = "2 to 8 GPUs"
+	case t.GPUs > 8:
+		size = "more than 8 GPUs"
+	}
+	var all []string
+	if t.Runtime != "" && t.User != "" {
+		all = append(all, fmt.Sprintf("runtime %s, queue %s, user %s, %s", t.Runtime, t.Queue, t.User, size))
+	}
+	if t.User != "" {
+		all = append(all, fmt.Sprintf("queue %s, user %s", t.Queue, t.User))
+	}
+	if t.Runtime != "" {
+		all = append(all, fmt.Sprintf("runtime %s, queue %s, %s", t.Runtime, t.Queue, size), fmt.Sprintf("runtime %s", t.Runtime))
+	}
+	return append(all, fmt.Sprintf("queue %s, %s", t.Queue, size), fmt.Sprintf("queue %s", t.Queue), "all queues")
+}
+
+// Of returns what is known of a job.
+func (r *Runtimes) Of(s Subject) Running {
+	known := Running{subject: s, assumed: r.assume, Source: Unknown}
+	if s.Reported != nil {
+		known.Source = Reported
+		return known
+	}
+	for _, like := range s.groups() {
+		if g := r.groups[like]; g != nil && ended(g.ran) >= enough {
+			known.Source, known.Like, known.group = Similar, like, g
+			return known
+		}
+	}
+	switch {
+	case s.Limit > 0:
+		known.Source = Limited
+	case r.assume > 0:
+		known.Source = Assumed
+	}
+	return known
+}
+
+func ended(ran []Ran) int {
+	n := 0
+	for _, r := range ran {
+		if r.Ended {
+			n++
+		}
+	}
+	return n
+}
+
+// sample returns the jobs that tell how long a job runs, and what a running time of its own is among them; nil
+// where none do.
+func (k *Running) sample(ran time.Duration) ([]Ran, time.Duration) {
+	switch {
+	case k.group == nil:
+		return nil, ran
+	case k.subject.Limit > 0 && ended(k.group.taken) >= enough:
+		return k.group.taken, partOf(ran, k.subject.Limit)
+	}
+	return k.group.ran, ran
+}
+
+// total turns a running time among those of sample into one of the job.
+func (k *Running) total(drawn time.Duration) time.Duration {
+	if k.subject.Limit > 0 && ended(k.group.taken) >= enough {
+		return time.Duration(float64(drawn) / float64(whole) * float64(k.subject.Limit))
+	}
+	return drawn
+}
+
+// again is how long a job runs that is preempted and begins anew: as long as it would have all in all.
+func (k *Running) again(rest time.Duration) time.Duration {
+	if rest == 0 {
+		return 0
+	}
+	return k.subject.Running + rest
+}
+
+// anew is what is known of one more such job, which is submitted after all others.
+func (k Running) anew() Running {
+	k.subject.Submitted, k.subject.Running = time.Time{}, 0
+	return k
+}
