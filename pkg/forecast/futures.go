@@ -45,7 +45,7 @@ type Question struct {
 	// Arrivals may be none.
 	Arrivals Arrivals
 	Settings
-	// Futures is how many are drawn; fewer where the time is over before. At least one is.
+	// Futures is how many are drawn; fewer, but twenty, where the time is over before.
 	Futures int
 	// Time is how long is drawn for; zero without an end.
 	Time time.Duration
@@ -117,7 +117,8 @@ func (d *drawing) take() (int, bool) {
 	d.Lock()
 	defer d.Unlock()
 	d.next++
-	late := d.question.Time > 0 && d.next > 1 && time.Since(d.began) > d.question.Time
+	const fewest = 20
+	late := d.question.Time > 0 && d.next > fewest && time.Since(d.began) > d.question.Time
 	return d.next, d.err == nil && d.next <= d.question.Futures && !late
 }
 

@@ -21,40 +21,16 @@ type Part struct {
 // Parts splits a world by what shares quota, below the same root cohort, or nodes, by flavors with a topology.
 // Jobs whose queues lead nowhere are in none. The first parts are those with the most jobs.
 func Parts(world *scheduler.World, jobs []Job) []Part {
-	r := rootsOf(world)
+	worlds, rootOf := split(world)
 	byRoot := map[string]*Part{}
-	for n := range world.ClusterQueues {
-		cq := &world.ClusterQueues[n]
-		root := r.root(queueNode(cq.Name))
-		if byRoot[root] == nil {
-			part := *world
-			part.ClusterQueues, part.LocalQueues = nil, nil
-			byRoot[root] = &Part{World: &part}
-		}
-		byRoot[root].World.ClusterQueues = append(byRoot[root].World.ClusterQueues, *cq)
-	}
-	queues := map[string]*Part{}
-	for n := range world.LocalQueues {
-		lq := &world.LocalQueues[n]
-		if part := byRoot[r.root(queueNode(string(lq.Spec.ClusterQueue)))]; part != nil {
-			part.World.LocalQueues = append(part.World.LocalQueues, *lq)
-			queues[lq.Namespace+"/"+lq.Name] = part
-		}
+	for root, world := range worlds {
+		byRoot[root] = &Part{World: world}
 	}
 	for n := range jobs {
-		wl := jobs[n].Workload
-		part := queues[wl.Namespace+"/"+string(wl.Spec.QueueName)]
-		if wl.Status.Admission != nil { // Its queue may lead elsewhere by now.
-			part = byRoot[r.root(queueNode(string(wl.Status.Admission.ClusterQueue)))]
-		}
-		if part != nil {
+		if part := byRoot[rootOf(jobs[n].Workload)]; part != nil {
 			part.Jobs = append(part.Jobs, jobs[n])
 		}
 	}
-	return sorted(byRoot)
-}
-
-func sorted(byRoot map[string]*Part) []Part {
 	parts := make([]Part, 0, len(byRoot))
 	for _, part := range byRoot {
 		parts = append(parts, *part)
@@ -63,6 +39,53 @@ func sorted(byRoot map[string]*Part) []Part {
 		return cmp.Or(cmp.Compare(len(b.Jobs), len(a.Jobs)), cmp.Compare(a.World.ClusterQueues[0].Name, b.World.ClusterQueues[0].Name))
 	})
 	return parts
+}
+
+// About returns the question with no more of the world than matters to a Workload; nil where its
+// queue leads nowhere.
+func (q *Question) About(wl *kueue.Workload) *Question {
+	worlds, rootOf := split(q.World)
+	root := rootOf(wl)
+	if worlds[root] == nil {
+		return nil
+	}
+	part := *q
+	part.World = worlds[root]
+	elsewhere := func(e Entrant) bool { return rootOf(e.Workload) != root }
+	part.Entrants = slices.DeleteFunc(slices.Clone(q.Entrants), elsewhere)
+	part.Arrivals.Of = slices.DeleteFunc(slices.Clone(q.Arrivals.Of), elsewhere)
+	return &part
+}
+
+// split returns the parts of a world by a name of each, and the function that tells which a Workload is in.
+func split(world *scheduler.World) (map[string]*scheduler.World, func(*kueue.Workload) string) {
+	r := rootsOf(world)
+	parts := map[string]*scheduler.World{}
+	for n := range world.ClusterQueues {
+		cq := &world.ClusterQueues[n]
+		root := r.root(queueNode(cq.Name))
+		if parts[root] == nil {
+			part := *world
+			part.ClusterQueues, part.LocalQueues = nil, nil
+			parts[root] = &part
+		}
+		parts[root].ClusterQueues = append(parts[root].ClusterQueues, *cq)
+	}
+	roots := map[string]string{}
+	for n := range world.LocalQueues {
+		lq := &world.LocalQueues[n]
+		root := r.root(queueNode(string(lq.Spec.ClusterQueue)))
+		if parts[root] != nil {
+			parts[root].LocalQueues = append(parts[root].LocalQueues, *lq)
+			roots[lq.Namespace+"/"+lq.Name] = root
+		}
+	}
+	return parts, func(wl *kueue.Workload) string {
+		if wl.Status.Admission != nil { // Its queue may lead elsewhere by now.
+			return r.root(queueNode(string(wl.Status.Admission.ClusterQueue)))
+		}
+		return roots[wl.Namespace+"/"+string(wl.Spec.QueueName)]
+	}
 }
 
 // roots joins what matters to each other: a node leads to another of its part, or to nothing.
