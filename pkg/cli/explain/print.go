@@ -75,6 +75,9 @@ func (p *printer) state(e *Explanation) {
 	if e.State.Remedy != "" {
 		fmt.Fprintf(p.out, "%s %s\n", p.paint.Bold("What helps:"), e.State.Remedy)
 	}
+	if e.Start != nil {
+		fmt.Fprintf(p.out, "%s %s.\n", p.paint.Bold("Forecast:"), e.Start)
+	}
 }
 
 func (p *printer) colour(s State) func(string) string {

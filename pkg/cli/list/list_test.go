@@ -187,7 +187,7 @@ func TestLines(t *testing.T) {
 			if tc.noPods {
 				survey.Unseen = []string{pods}
 			}
-			got := newList(survey, &query{}, nil)
+			got := newList(survey, &query{}, nil, nil)
 			var cells []string
 			for _, cell := range (table{}).row(&got.TrainJobs[0], now) {
 				cells = append(cells, fmt.Sprint(cell))
@@ -209,9 +209,9 @@ func TestTable(t *testing.T) {
 	}}
 	var out strings.Builder
 	expect.NoError(t, (table{paint: show.Paint{}, namespaces: true, wide: true}).print(&out, jobs, now))
-	want := `NAMESPACE   NAME    STATE     QUEUE   FLAVOR   GPUS              PRIORITY   POSITION   SINCE   REASON       CLUSTERQUEUE   CLUSTER      USER   MESSAGE
-team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -          -       -            pool           west         jane   runs
-team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              west,east?   -      -
+	want := `NAMESPACE   NAME    STATE     QUEUE   FLAVOR   GPUS              PRIORITY   POSITION   SINCE   REASON       CLUSTERQUEUE   CLUSTER      USER   STARTS   MESSAGE
+team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -          -       -            pool           west         jane   -        runs
+team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              west,east?   -      -        -
 `
 	expect.Same(t, "Unexpected table", want, out.String())
 }

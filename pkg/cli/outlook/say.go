@@ -47,6 +47,26 @@ func Of(ctx context.Context, q *forecast.Question, wl *kueue.Workload) (Start, e
 	return answer(ctx, q, futures, wl)
 }
 
+// OfAll returns when Workloads start that wait in the same part of a cluster, by the same futures.
+func OfAll(ctx context.Context, q *forecast.Question, all []*kueue.Workload) (map[client.ObjectKey]Start, error) {
+	together := *q
+	together.Until = nil
+	for _, wl := range all {
+		together.Until = append(together.Until, client.ObjectKeyFromObject(wl))
+	}
+	futures, err := forecast.Draw(ctx, &together)
+	if err != nil {
+		return nil, err
+	}
+	starts := map[client.ObjectKey]Start{}
+	for _, wl := range all {
+		if starts[client.ObjectKeyFromObject(wl)], err = answer(ctx, &together, futures, wl); err != nil {
+			return nil, err
+		}
+	}
+	return starts, nil
+}
+
 func answer(ctx context.Context, q *forecast.Question, futures *forecast.Futures, wl *kueue.Workload) (Start, error) {
 	key := client.ObjectKeyFromObject(wl)
 	b := futures.Band(key, q.Horizon)
