@@ -142,7 +142,7 @@ func (o *Outlook) traitsByUID() map[types.UID]jobTraits {
 // subject is what is known of a Workload beside how long others ran.
 func (o *Outlook) subject(wl *kueue.Workload, traits map[types.UID]jobTraits) forecast.Subject {
 	s := forecast.Subject{
-		Traits:    forecast.Traits{Queue: wl.Namespace + "/" + string(wl.Spec.QueueName), GPUs: gpusOf(wl)},
+		Traits:    forecast.Traits{Queue: wl.Namespace + "/" + string(wl.Spec.QueueName), GPUs: GPUs(wl)},
 		Submitted: wl.CreationTimestamp.Time,
 	}
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
@@ -191,7 +191,8 @@ func queued(wl *kueue.Workload) *kueue.Workload {
 	return fresh
 }
 
-func gpusOf(wl *kueue.Workload) int64 {
+// GPUs is how many a Workload asks for.
+func GPUs(wl *kueue.Workload) int64 {
 	var sum int64
 	for _, ps := range kueuelib.TotalRequests(inventory.WithRequests(wl)) {
 		sum += ps.Requests.ResourceValue(gpu.Whole)
