@@ -94,7 +94,7 @@ func inHours(d *time.Duration) string {
 }
 
 func TestDrawIsTheSameAgain(t *testing.T) {
-	s := crowd(3, 25)
+	s := crowd(3, 8)
 	past := ranFor(forecast.Traits{Queue: "a"}, true, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6)
 	runtimes := forecast.NewRuntimes(past, 0)
 	known := func(*forecast.Job) forecast.Running {

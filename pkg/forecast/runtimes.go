@@ -77,6 +77,8 @@ type Runtimes struct {
 type group struct {
 	like       string
 	ran, taken []Ran
+	// known and limited are whether enough of them have ended to tell something.
+	known, limited bool
 }
 
 // enough is how many jobs have to have ended before a group tells something.
@@ -102,6 +104,7 @@ func NewRuntimes(past []Past, assume time.Duration) *Runtimes {
 		byTime := func(a, b Ran) int { return cmp.Compare(a.For, b.For) }
 		slices.SortStableFunc(g.ran, byTime)
 		slices.SortStableFunc(g.taken, byTime)
+		g.known, g.limited = ended(g.ran) >= enough, ended(g.taken) >= enough
 	}
 	r.learnNeighbours(past)
 	return r
@@ -146,7 +149,7 @@ func (r *Runtimes) Of(s Subject) Running {
 		return known
 	}
 	for _, like := range s.groups() {
-		if g := r.groups[like]; g != nil && ended(g.ran) >= enough {
+		if g := r.groups[like]; g != nil && g.known {
 			known.Source, known.Like, known.group = Similar, like, g
 			return known
 		}
@@ -176,7 +179,7 @@ func (k *Running) sample(ran time.Duration) ([]Ran, time.Duration) {
 	switch {
 	case k.group == nil:
 		return nil, ran
-	case k.subject.Limit > 0 && ended(k.group.taken) >= enough:
+	case k.subject.Limit > 0 && k.group.limited:
 		return k.group.taken, partOf(ran, k.subject.Limit)
 	}
 	return k.group.ran, ran
@@ -184,7 +187,7 @@ func (k *Running) sample(ran time.Duration) ([]Ran, time.Duration) {
 
 // total turns a running time among those of sample into one of the job.
 func (k *Running) total(drawn time.Duration) time.Duration {
-	if k.subject.Limit > 0 && ended(k.group.taken) >= enough {
+	if k.subject.Limit > 0 && k.group.limited {
 		return time.Duration(float64(drawn) / float64(whole) * float64(k.subject.Limit))
 	}
 	return drawn

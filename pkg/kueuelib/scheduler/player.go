@@ -263,9 +263,7 @@ func (p *Player) Settle(ctx context.Context) []Moved {
 func (p *Player) observe(ctx context.Context) []Moved {
 	written := p.memory.written
 	p.memory.written = nil
-	slices.SortStableFunc(written, func(a, b write) int {
-		return cmp.Or(cmp.Compare(a.after.Namespace, b.after.Namespace), cmp.Compare(a.after.Name, b.after.Name))
-	})
+	sortEvictions(written)
 	var moved []Moved
 	for _, w := range written {
 		move := w.move()
@@ -278,6 +276,21 @@ func (p *Player) observe(ctx context.Context) []Moved {
 		moved = append(moved, Moved{move, w.after})
 	}
 	return moved
+}
+
+// sortEvictions puts those in a row by their names, which Kueue writes beside each other. All else it writes one after
+// the other.
+func sortEvictions(written []write) {
+	for first := 0; first < len(written); first++ {
+		last := first
+		for last < len(written) && written[last].move() == Evicted {
+			last++
+		}
+		slices.SortFunc(written[first:last], func(a, b write) int {
+			return cmp.Or(cmp.Compare(a.after.Namespace, b.after.Namespace), cmp.Compare(a.after.Name, b.after.Name))
+		})
+		first = max(first, last)
+	}
 }
 
 func (w write) move() Move {

@@ -4,6 +4,8 @@ package scheduler_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -203,4 +205,36 @@ func (g *game) topology(nodes int) {
 
 func gpusAndPods(gpus string) corev1.ResourceList {
 	return corev1.ResourceList{gpu.Whole: resource.MustParse(gpus), corev1.ResourcePods: resource.MustParse("110")}
+}
+
+// The order that Order says is that in which Kueue's scheduler admits, where there is room for all.
+func TestOrderIsThatOfAdmissions(t *testing.T) {
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		g := &game{}
+		for q := range 4 {
+			change := func(*kueue.ClusterQueueSpec) {}
+			if random.IntN(2) == 0 {
+				change = strictly
+			}
+			g.queue(string(rune('a'+q)), []string{"", "all"}[random.IntN(2)], []string{"0", "40", "100"}[random.IntN(3)], change)
+		}
+		g.queue("lender", "all", "400")
+		for n := range 20 {
+			wl := job(fmt.Sprintf("job-%02d", n), string(rune('a'+random.IntN(4))), 1+random.Int32N(3), random.Int32N(3))
+			wl.CreationTimestamp = metav1.NewTime(time.Unix(int64(random.IntN(900)), int64(n)))
+			g.wait(wl, false)
+		}
+		b := g.board(t)
+		var admitted, looked []string
+		for _, move := range b.moves {
+			admitted = append(admitted, strings.TrimPrefix(move, "Admitted "))
+		}
+		for _, wl := range g.simulation(t).Order(t.Context()) {
+			if slices.Contains(admitted, wl.Name) {
+				looked = append(looked, wl.Name)
+			}
+		}
+		expect.Same(t, fmt.Sprintf("Seed %d: unexpected order", seed), admitted, looked)
+	}
 }
