@@ -33,9 +33,14 @@ func (f *Futures) Band(key client.ObjectKey, horizon time.Duration) Band {
 	return b
 }
 
-// quantile is the time by which a share of all futures has seen a start.
+// quantile is the time by which a share of all futures has seen a start. Few futures are a sample: of n, the one
+// at place k is later than the truth in k of n+1 cases. Between two places the one further out is taken.
 func (f *Futures) quantile(starts []Start, share float64) *time.Duration {
-	n := int(math.Ceil(share*float64(f.Drawn))) - 1
+	place := share * float64(f.Drawn+1)
+	n := int(math.Ceil(place)) - 1
+	if share < 0.5 {
+		n = max(0, int(place)-1)
+	}
 	if n < 0 || n >= len(starts) {
 		return nil
 	}

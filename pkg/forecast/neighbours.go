@@ -27,7 +27,7 @@ type scored struct {
 }
 
 // far is the distance in submits at which it is seen how fast what neighbours share fades.
-const far = 10
+const far = 20
 
 func (r *Runtimes) learnNeighbours(past []Past) {
 	survivals := map[*Ran]survival{}
