@@ -130,3 +130,26 @@ func mean(starts []forecast.Start) time.Duration {
 	}
 	return sum / time.Duration(max(1, len(starts)))
 }
+
+// What a forecast costs of one job in a cluster with a thousand Workloads, half of which run.
+func BenchmarkDraw(b *testing.B) {
+	s := newScene().queue("a", "", 500)
+	past := ranFor(forecast.Traits{Queue: "a"}, true, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6)
+	runtimes := forecast.NewRuntimes(past, 0)
+	q := &forecast.Question{World: s.World, Runtimes: runtimes, Settings: s.settings, Futures: 20, Seed: 1}
+	for n := range 1000 {
+		name, subject := fmt.Sprintf("job-%04d", n), forecast.Subject{Traits: forecast.Traits{Queue: "a"}}
+		job := s.job(name, "a", 1, 0, 0)
+		if n < 500 {
+			s.jobs = s.jobs[:n]
+			job, subject.Running = s.running(name, "a", 1, 0, 0), time.Hour
+		}
+		q.Entrants = append(q.Entrants, forecast.Entrant{Workload: job.Workload, Running: runtimes.Of(subject)})
+	}
+	q.Until = []client.ObjectKey{client.ObjectKeyFromObject(q.Entrants[999].Workload)}
+	for b.Loop() {
+		if _, err := forecast.Draw(b.Context(), q); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

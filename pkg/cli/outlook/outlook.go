@@ -107,13 +107,13 @@ func (o *Outlook) entrant(wl *kueue.Workload, runtimes *forecast.Runtimes, trait
 	case !kueuelib.IsAdmissible(wl):
 		return e, false
 	}
-	later := o.Now
 	if retry := wl.Status.RequeueState; retry != nil && retry.RequeueAt != nil && retry.RequeueAt.After(o.Now) {
-		// Kueue goes by the real clock there, which has not come so far.
-		later, e.Arrives, e.Workload.Status.RequeueState = retry.RequeueAt.Time, retry.RequeueAt.Time, nil
+		// Kueue goes by the real clock there, which has not come so far: it comes when it is to be tried again.
+		e.Arrives, e.Workload.Status.RequeueState = retry.RequeueAt.Time, nil
+		apimeta.RemoveStatusCondition(&e.Workload.Status.Conditions, kueue.WorkloadRequeued)
 	}
 	queue := o.LocalQueue(wl.Namespace, wl.Spec.QueueName)
-	return e, o.InQueue(wl, later) && o.ClusterQueue(queue.Spec.ClusterQueue) != nil
+	return e, o.InQueue(e.Workload, o.Now) && o.ClusterQueue(queue.Spec.ClusterQueue) != nil
 }
 
 // jobTraits is what a TrainJob tells of how long it runs.

@@ -120,6 +120,18 @@ func TestStart(t *testing.T) {
 			},
 			want: "starts in about 6 h, between 60 min and 9 h (P10 to P90 of 200 futures), most likely after team/llm ends",
 		},
+		"it is to be tried again later": {
+			set: func(o *outlook.Outlook) {
+				wl := &o.Workloads[0]
+				wl.Status.RequeueState = &kueue.RequeueState{Count: ptr.To[int32](1), RequeueAt: ptr.To(metav1.NewTime(now.Add(30 * time.Minute)))}
+				wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: metav1.ConditionFalse}}
+			},
+			want: "starts in about 30 min, between 30 min and 30 min (P10 to P90 of 200 futures)",
+		},
+		"its LocalQueue is stopped": {
+			set:  func(o *outlook.Outlook) { o.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) },
+			want: "does not start before somebody changes something: it would not even if nobody else was there",
+		},
 		"its queue is too small": {
 			set:  func(o *outlook.Outlook) { o.Workloads[0].Spec.PodSets[0].Count = 9 },
 			want: "does not start before somebody changes something: it would not even if nobody else was there",
