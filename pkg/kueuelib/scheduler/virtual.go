@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
@@ -113,8 +112,6 @@ func (m *memory) Get(_ context.Context, key client.ObjectKey, into client.Object
 
 // List finds nothing: neither LimitRanges nor Workloads that were there before their queue.
 func (m *memory) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
-
-func (m *memory) Scheme() *runtime.Scheme { return nil }
 
 func (m *memory) Status() client.SubResourceWriter { return statusWriter{memory: m} }
 
