@@ -77,6 +77,9 @@ func (p *printer) state(e *Explanation) {
 	}
 	if e.Start != nil {
 		fmt.Fprintf(p.out, "%s %s.\n", p.paint.Bold("Forecast:"), e.Start)
+		for _, warning := range e.Start.Warnings {
+			fmt.Fprintf(p.out, "  %s\n", p.paint.Dim(warning))
+		}
 	}
 }
 

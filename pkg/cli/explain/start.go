@@ -53,8 +53,9 @@ func (fs *Foresight) Start(ctx context.Context, f *Facts) (*outlook.Start, error
 		with.Workloads = append(slices.Clone(with.Workloads), *wl)
 		o.Inventory = &with
 	}
-	q, _ := o.Question()
+	q, warnings := o.Question()
 	start, err := outlook.Of(ctx, q, wl)
+	start.Warnings = warnings
 	return &start, err
 }
 

@@ -34,6 +34,8 @@ type Start struct {
 	Unknown string `json:"unknown,omitempty"`
 	// Never is set where it does not start even in an empty cluster.
 	Never bool `json:"never,omitempty"`
+	// Warnings are what the forecast does not go by.
+	Warnings []string `json:"warnings,omitempty"`
 	// Sources are what running times are known from, and of how many jobs.
 	Sources map[forecast.Source]int `json:"sources,omitempty"`
 }

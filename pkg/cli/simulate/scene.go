@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -38,7 +40,19 @@ func readCluster(ctx context.Context, c client.Client, namespace string, now tim
 	if o.Kueue, err = cluster.KueueConfiguration(ctx, c); err != nil {
 		warning = fmt.Sprintf("Kueue's configuration is not seen, its defaults are taken: %v", err)
 	}
+	if release := kueueRelease(ctx, c); release != "" && !strings.HasPrefix(strings.TrimPrefix(release, "v"), cluster.KueueMinor+".") {
+		warning = fmt.Sprintf("the cluster has Kueue %s, and what is played is by the code of %s", release, cluster.KueueMinor)
+	}
 	return o, warning, nil
+}
+
+// kueueRelease is empty where it is not seen.
+func kueueRelease(ctx context.Context, c client.Client) string {
+	var deployment appsv1.Deployment
+	if c.Get(ctx, client.ObjectKey{Namespace: cluster.Kueue.Namespace, Name: cluster.Kueue.Deployment}, &deployment) != nil {
+		return ""
+	}
+	return cluster.Release(&deployment, nil)
 }
 
 // readFiles reads what files have of a cluster: Kueue's objects and nodes.
