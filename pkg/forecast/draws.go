@@ -57,8 +57,7 @@ func (d *Draws) draw(k Running, after time.Duration) time.Duration {
 
 // like draws from the jobs that are like one, and near it.
 func (d *Draws) like(k *Running, u float64, after time.Duration) time.Duration {
-	sample, ran := k.sample(after)
-	s := d.survival(sample)
+	s := d.survival(k.group.ran)
 	b := d.beliefs[k.subject.Queue]
 	if b == nil {
 		b = newBelief(d.runtimes.queues[k.subject.Queue])
@@ -66,10 +65,10 @@ func (d *Draws) like(k *Running, u float64, after time.Duration) time.Duration {
 	}
 	b.until(k.subject.Submitted)
 	above := math.Inf(-1)
-	if ran > 0 {
-		above = scoreOf(s.at(ran))
+	if after > 0 {
+		above = scoreOf(s.at(after))
 	}
-	return k.total(max(ran, s.draw(longerThan(b.draw(u, above)), 0)))
+	return max(after, s.draw(longerThan(b.draw(u, above)), 0))
 }
 
 // survival weighs the jobs of a sample anew in each future, so that what few jobs tell is told with less certainty.

@@ -36,10 +36,10 @@ func (r *Runtimes) learnNeighbours(past []Past) {
 			continue
 		}
 		known := r.Of(Subject{Traits: p.Traits, Limit: p.Limit})
-		sample, ran := known.sample(p.For)
-		if sample == nil {
+		if known.group == nil {
 			continue
 		}
+		sample := known.group.ran
 		s, found := survivals[&sample[0]]
 		if !found {
 			s = newSurvival(sample, func(int) float64 { return 1 })
@@ -50,7 +50,7 @@ func (r *Runtimes) learnNeighbours(past []Past) {
 			q = &neighbours{}
 			r.queues[p.Queue] = q
 		}
-		q.ended = append(q.ended, scored{p.Submitted, scoreOf((s.at(ran-1) + s.at(ran)) / 2)})
+		q.ended = append(q.ended, scored{p.Submitted, scoreOf((s.at(p.For-1) + s.at(p.For)) / 2)})
 	}
 	for _, q := range r.queues {
 		slices.SortStableFunc(q.ended, func(a, b scored) int { return cmp.Compare(a.submitted.UnixNano(), b.submitted.UnixNano()) })

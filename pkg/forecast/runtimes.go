@@ -73,12 +73,12 @@ type Runtimes struct {
 	assume time.Duration
 }
 
-// group is the jobs that are like each other, sorted by time, and of those with a limit how much of it they took.
+// group is the jobs that are like each other, sorted by time.
 type group struct {
-	like       string
-	ran, taken []Ran
-	// known and limited are whether enough of them have ended to tell something.
-	known, limited bool
+	like string
+	ran  []Ran
+	// known is whether enough of them have ended to tell something.
+	known bool
 }
 
 // enough is how many jobs have to have ended before a group tells something.
@@ -88,37 +88,26 @@ const enough = 20
 func NewRuntimes(past []Past, assume time.Duration) *Runtimes {
 	r := &Runtimes{groups: map[string]*group{}, queues: map[string]*neighbours{}, assume: assume}
 	for _, p := range past {
-		for _, like := range p.groups() {
+		for _, like := range p.groups(p.Limit) {
 			g := r.groups[like]
 			if g == nil {
 				g = &group{like: like}
 				r.groups[like] = g
 			}
 			g.ran = append(g.ran, p.Ran)
-			if p.Limit > 0 {
-				g.taken = append(g.taken, Ran{partOf(p.For, p.Limit), p.Ended})
-			}
 		}
 	}
 	for _, g := range r.groups {
-		byTime := func(a, b Ran) int { return cmp.Compare(a.For, b.For) }
-		slices.SortStableFunc(g.ran, byTime)
-		slices.SortStableFunc(g.taken, byTime)
-		g.known, g.limited = ended(g.ran) >= enough, ended(g.taken) >= enough
+		slices.SortStableFunc(g.ran, func(a, b Ran) int { return cmp.Compare(a.For, b.For) })
+		g.known = ended(g.ran) >= enough
 	}
 	r.learnNeighbours(past)
 	return r
 }
 
-// whole stands for all of a limit: parts of limits are counted as if each was this long.
-const whole = 1000 * time.Hour
-
-func partOf(ran, limit time.Duration) time.Duration {
-	return time.Duration(float64(ran) / float64(limit) * float64(whole))
-}
-
-// groups names the groups that a job is in, the closest one first.
-func (t Traits) groups() []string {
+// groups names the groups that a job is in, the closest one first. A time limit says much of what its user expects:
+// those with the same one are alike.
+func (t Traits) groups(limit time.Duration) []string {
 	size := "1 GPU"
 	switch {
 	case t.GPUs == 0:
@@ -129,6 +118,9 @@ func (t Traits) groups() []string {
 		size = "more than 8 GPUs"
 	}
 	var all []string
+	if limit > 0 {
+		all = append(all, fmt.Sprintf("queue %s, %s, limit %s", t.Queue, size, limit), fmt.Sprintf("queue %s, limit %s", t.Queue, limit), fmt.Sprintf("limit %s", limit))
+	}
 	if t.Runtime != "" && t.User != "" {
 		all = append(all, fmt.Sprintf("runtime %s, queue %s, user %s, %s", t.Runtime, t.Queue, t.User, size))
 	}
@@ -148,7 +140,7 @@ func (r *Runtimes) Of(s Subject) Running {
 		known.Source = Reported
 		return known
 	}
-	for _, like := range s.groups() {
+	for _, like := range s.groups(s.Limit) {
 		if g := r.groups[like]; g != nil && g.known {
 			known.Source, known.Like, known.group = Similar, like, g
 			return known
@@ -171,26 +163,6 @@ func ended(ran []Ran) int {
 		}
 	}
 	return n
-}
-
-// sample returns the jobs that tell how long a job runs, and what a running time of its own is among them; nil
-// where none do.
-func (k *Running) sample(ran time.Duration) ([]Ran, time.Duration) {
-	switch {
-	case k.group == nil:
-		return nil, ran
-	case k.subject.Limit > 0 && k.group.limited:
-		return k.group.taken, partOf(ran, k.subject.Limit)
-	}
-	return k.group.ran, ran
-}
-
-// total turns a running time among those of sample into one of the job.
-func (k *Running) total(drawn time.Duration) time.Duration {
-	if k.subject.Limit > 0 && k.group.limited {
-		return time.Duration(float64(drawn) / float64(whole) * float64(k.subject.Limit))
-	}
-	return drawn
 }
 
 // again is how long a job runs that is preempted and begins anew: as long as it would have all in all.
