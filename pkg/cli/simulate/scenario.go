@@ -3,6 +3,7 @@
 package simulate
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -67,36 +68,8 @@ func (s *Scenario) apply(before *outlook.Outlook) (*outlook.Outlook, error) {
 	for n := range before.ClusterQueues {
 		before.ClusterQueues[n].DeepCopyInto(&i.ClusterQueues[n])
 	}
-	for field, change := range map[string]struct {
-		values []string
-		apply  func(*inventory.Inventory, string, string) error
-	}{
-		"setQuota": {s.SetQuota, setQuota}, "setBorrowingLimit": {s.SetBorrowingLimit, setBorrowingLimit},
-		"addNodes": {s.AddNodes, addNodes}, "priorities": {s.Priorities, setPriority},
-	} {
-		for n, text := range change.values {
-			what, value, found := strings.Cut(text, "=")
-			if !found {
-				return nil, fmt.Errorf("%s[%d] %q: there is no = in it", field, n, text)
-			}
-			if err := change.apply(&i, what, value); err != nil {
-				return nil, fmt.Errorf("%s[%d] %q: %w", field, n, text, err)
-			}
-		}
-	}
-	for n, name := range s.Drain {
-		at := slices.IndexFunc(i.Nodes, func(node corev1.Node) bool { return node.Name == name })
-		if at < 0 {
-			return nil, fmt.Errorf("drain[%d] %q: there is no such node", n, name)
-		}
-		i.Nodes = slices.Delete(i.Nodes, at, at+1)
-	}
-	for name, preemption := range s.Preemption {
-		cq := i.ClusterQueue(kueue.ClusterQueueReference(name))
-		if cq == nil {
-			return nil, fmt.Errorf("preemption[%s]: there is no such ClusterQueue", name)
-		}
-		cq.Spec.Preemption = &preemption
+	if err := errors.Join(s.applyTexts(&i), drain(&i, s.Drain), preempt(&i, s.Preemption)); err != nil {
+		return nil, err
 	}
 	if s.FairSharing != nil {
 		kueueConfig := configapi.Configuration{}
@@ -107,6 +80,51 @@ func (s *Scenario) apply(before *outlook.Outlook) (*outlook.Outlook, error) {
 		after.Kueue = &kueueConfig
 	}
 	return &after, nil
+}
+
+// applyTexts applies what is written as WHAT=VALUE.
+func (s *Scenario) applyTexts(i *inventory.Inventory) error {
+	for _, change := range []struct {
+		field  string
+		values []string
+		apply  func(*inventory.Inventory, string, string) error
+	}{
+		{"setQuota", s.SetQuota, setQuota}, {"setBorrowingLimit", s.SetBorrowingLimit, setBorrowingLimit},
+		{"addNodes", s.AddNodes, addNodes}, {"priorities", s.Priorities, setPriority},
+	} {
+		for n, text := range change.values {
+			what, value, found := strings.Cut(text, "=")
+			if !found {
+				return fmt.Errorf("%s[%d] %q: there is no = in it", change.field, n, text)
+			}
+			if err := change.apply(i, what, value); err != nil {
+				return fmt.Errorf("%s[%d] %q: %w", change.field, n, text, err)
+			}
+		}
+	}
+	return nil
+}
+
+func drain(i *inventory.Inventory, nodes []string) error {
+	for n, name := range nodes {
+		at := slices.IndexFunc(i.Nodes, func(node corev1.Node) bool { return node.Name == name })
+		if at < 0 {
+			return fmt.Errorf("drain[%d] %q: there is no such node", n, name)
+		}
+		i.Nodes = slices.Delete(i.Nodes, at, at+1)
+	}
+	return nil
+}
+
+func preempt(i *inventory.Inventory, policies map[string]kueue.ClusterQueuePreemption) error {
+	for name, policy := range policies {
+		cq := i.ClusterQueue(kueue.ClusterQueueReference(name))
+		if cq == nil {
+			return fmt.Errorf("preemption[%s]: there is no such ClusterQueue", name)
+		}
+		cq.Spec.Preemption = &policy
+	}
+	return nil
 }
 
 func setQuota(i *inventory.Inventory, what, value string) error {
