@@ -72,7 +72,7 @@ func median(all []time.Duration) string {
 		return ""
 	}
 	slices.Sort(all)
-	return all[len(all)/2].Round(time.Minute).String()
+	return inMinutes(all[len(all)/2])
 }
 
 func mean(all []time.Duration) string {
@@ -80,7 +80,14 @@ func mean(all []time.Duration) string {
 	for _, d := range all {
 		sum += d
 	}
-	return (sum / time.Duration(max(1, len(all)))).Round(time.Minute).String()
+	return inMinutes(sum / time.Duration(max(1, len(all))))
+}
+
+func inMinutes(d time.Duration) string {
+	if d < time.Hour {
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	}
+	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 }
 
 // The tables stand between these marks.

@@ -1,1 +1,3 @@
-// Makes the compiler take functions without a body.
+// SPDX-License-Identifier: Apache-2.0
+
+// An assembly file, though empty, lets functions be declared without a body: schedule is linked to.
