@@ -290,6 +290,19 @@ mutation: ## Change one operator after another in MUTATED, e.g. pkg/podset, and 
 bench: $(BIN)/localcluster ## Measure requests, speed, CPU and memory beside Kueue's in-tree integration, into docs/. About 65 minutes.
 	trap 'LOCAL_DIR=$(CURDIR)/.local-bench $(BIN)/localcluster down' EXIT; go run ./test/bench $(BENCH_FLAGS)
 
+# TRACE is a CSV of jobs (submit in minutes, virtual cluster, GPUs, duration in minutes), TRACE_CLUSTERS one of virtual clusters and their
+# nodes. Neither is here: they are others'.
+TRACE ?= ../shared/traces/philly-derived.csv
+TRACE_CLUSTERS ?= ../shared/traces/philly-vc-nodes.csv
+
+.PHONY: forecast-trace
+forecast-trace: ## Replay TRACE, forecast starts in it, and write into docs/forecast.md how many were right. FORECAST_FLAGS='-sample 200'.
+	nice go run ./test/forecast -jobs $(TRACE) -clusters $(TRACE_CLUSTERS) $(FORECAST_FLAGS)
+
+.PHONY: forecast-bench
+forecast-bench: ## Measure what playing the future costs, by the number of jobs.
+	go test -run '^$$' -bench . -benchtime 1x ./pkg/forecast
+
 .PHONY: fmt
 fmt: ## Format all Go code.
 	gofmt -w $$(git ls-files -- '*.go')

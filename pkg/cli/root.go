@@ -22,6 +22,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/logs"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/migrate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/shares"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/simulate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/submit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/timeline"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/uninstall"
@@ -84,6 +86,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		list.NewCommand,
 		logs.NewCommand,
 		pools.NewCommand,
+		shares.NewCommand,
+		simulate.NewCommand,
 		migrate.NewCommand,
 		submit.NewCommand,
 		timeline.NewCommand,

@@ -70,9 +70,9 @@ func TestReadAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.harness.T, tc.harness.objects = t, slices.Concat(objects, []client.Object{pod, event})
 			c := tc.harness.client()
-			survey := expect.Must(ReadAll(t.Context(), c, jobs, "team"))(t)
+			snapshot := expect.Must(ReadAll(t.Context(), c, jobs, "team"))(t)
 			got := map[string]Position{}
-			for _, f := range survey.Facts {
+			for _, f := range snapshot.Facts {
 				if f.Visible != nil {
 					got[f.Job.Name] = *f.Visible
 				}
@@ -83,7 +83,7 @@ func TestReadAll(t *testing.T) {
 				tc.want = map[string]Position{}
 			}
 			expect.Same(t, "Unexpected positions", tc.want, got)
-			expect.Same(t, "Unexpected kinds", tc.unseen, survey.Unseen)
+			expect.Same(t, "Unexpected kinds", tc.unseen, snapshot.Unseen)
 		})
 	}
 }
@@ -111,9 +111,9 @@ func TestReadAllOfCopies(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&jobs[0], wl)
 			}
-			survey := expect.Must(ReadAll(t.Context(), (&harness{T: t, objects: objects}).client(), jobs, "team"))(t)
+			snapshot := expect.Must(ReadAll(t.Context(), (&harness{T: t, objects: objects}).client(), jobs, "team"))(t)
 			got := ""
-			if wl := survey.Facts[0].Workload; wl != nil {
+			if wl := snapshot.Facts[0].Workload; wl != nil {
 				got = wl.Name
 			}
 			expect.Same(t, "Unexpected Workload", tc.want, got)

@@ -11,7 +11,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 )
 
 // Cluster is what TrainJobs compete for, as Kueue's scheduler sees it.
@@ -125,16 +124,7 @@ func (c *Cluster) jobOf(uid string) string {
 	return nameOf(wl)
 }
 
-// nameOf is the job, "namespace/name", of a Workload, or itself where it has none.
-func nameOf(wl *kueue.Workload) string {
-	if job := wl.Labels[remainder.Label]; job != "" {
-		return wl.Namespace + "/" + job
-	}
-	if len(wl.OwnerReferences) > 0 {
-		return wl.Namespace + "/" + wl.OwnerReferences[0].Name
-	}
-	return wl.Namespace + "/" + wl.Name
-}
+func nameOf(wl *kueue.Workload) string { return inventory.JobName(wl) }
 
 // find returns the first item that is wanted, or nil.
 func find[T any](items []T, wanted func(*T) bool) *T {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -25,6 +26,10 @@ const long = `Tell why a TrainJob waits, where it will land and who set what.
 The first line is its state in one sentence. Then come the objects on its way to running
 pods with what each waits for, its queue and position, what every flavor of the queue can
 do for it and why Kueue skips it, and the effective placement with the owner of every part.
+
+Of a job that waits for quota it forecasts when it starts: Kueue's own scheduler plays many futures,
+in which jobs run as long as jobs like them did. What nothing is known of is unknown; --assume takes
+a time for it.
 
 A job that MultiKueue runs in another cluster is followed there, where a context of the
 kubeconfig is named like that cluster, or --worker-context says which one leads there.
@@ -64,6 +69,7 @@ type options struct {
 	workers  *cluster.Workers
 	all      bool
 	priority string
+	assume   time.Duration
 	output   string
 }
 
@@ -85,6 +91,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	o.workers.AddTo(cmd)
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "tell of those of all namespaces that do not run yet")
 	cmd.Flags().StringVar(&o.priority, "priority", "", "tell what would become of a TrainJob that waits if it had this WorkloadPriorityClass")
+	cmd.Flags().DurationVar(&o.assume, "assume", 0, "forecast as if jobs of which nothing is known ran for so long, such as 4h")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, json, yaml or jsonpath=TEMPLATE")
 	return cmd
 }
@@ -137,7 +144,19 @@ func (o *options) run(ctx context.Context, args []string) error {
 	} else {
 		LookInto(ctx, o.workers, renderer, facts)
 	}
-	return o.tell([]Explanation{Explain(facts)})
+	e, err := o.foresee(ctx, NewForesight(c, namespace, o.assume), facts)
+	if err != nil {
+		return err
+	}
+	return o.tell([]Explanation{e})
+}
+
+// foresee explains, with when the job starts.
+func (o *options) foresee(ctx context.Context, fs *Foresight, f *Facts) (Explanation, error) {
+	e := Explain(f)
+	var err error
+	e.Start, err = fs.Start(ctx, f)
+	return e, err
 }
 
 // explainAll tells of those that do not run yet, in a table.
@@ -188,12 +207,17 @@ func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *t
 		return err
 	}
 	var all []Explanation
+	foresight := NewForesight(c, namespace, o.assume)
 	for i := range in.jobs {
 		facts, err := reader.preview(ctx, &in.jobs[i], in)
 		if err != nil {
 			return err
 		}
-		all = append(all, Explain(facts))
+		e, err := o.foresee(ctx, foresight, facts)
+		if err != nil {
+			return err
+		}
+		all = append(all, e)
 	}
 	return errors.Join(o.tell(all), in.unread)
 }

@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
@@ -21,6 +22,8 @@ type Explanation struct {
 	State     State  `json:"state"`
 	// Chain is empty for a manifest.
 	Chain []Link `json:"chain,omitempty"`
+	// Start is when a job starts that waits for quota.
+	Start *outlook.Start `json:"start,omitempty"`
 	// Queue is nil where the TrainJob names none.
 	Queue *Queue `json:"queue,omitempty"`
 	// TimeLimit is nil where the TrainJob has none, or is over.

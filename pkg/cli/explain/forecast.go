@@ -8,11 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -88,7 +85,7 @@ func (c *Cluster) strict(name kueue.ClusterQueueReference) bool {
 func (f *Facts) contenders() (me *kueue.Workload, pending []scheduler.Pending) {
 	for _, p := range f.Cluster.Pending() {
 		mine := f.Workload != nil && p.Workload.UID == f.Workload.UID
-		if !mine && !f.Cluster.inQueue(p, f.Now) {
+		if !mine && !f.Cluster.InQueue(p.Workload, f.Now) {
 			continue
 		}
 		wl := inventory.WithRequests(p.Workload)
@@ -105,17 +102,6 @@ func (f *Facts) contenders() (me *kueue.Workload, pending []scheduler.Pending) {
 		pending = append(pending, scheduler.Pending{Workload: me, ClusterQueue: f.clusterQueueName()})
 	}
 	return me, pending
-}
-
-// inQueue reports whether Kueue would look at a Workload as things are.
-func (c *Cluster) inQueue(p inventory.Pending, now time.Time) bool {
-	wl := p.Workload
-	queue := c.LocalQueue(wl.Namespace, wl.Spec.QueueName)
-	retry := wl.Status.RequeueState
-	return queue != nil && ptr.Deref(queue.Spec.StopPolicy, kueue.None) == kueue.None &&
-		!apimeta.IsStatusConditionFalse(wl.Status.Conditions, kueue.WorkloadRequeued) &&
-		(retry == nil || retry.RequeueAt == nil || !retry.RequeueAt.After(now)) &&
-		!kueuelib.HasRetryChecks(wl) && !kueuelib.HasRejectedChecks(wl) && !scheduler.IsNamespaceMismatch(wl)
 }
 
 // wouldBe is the Workload that a manifest would get now.

@@ -230,8 +230,8 @@ func TestFactsHaveTheManagersConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{T: t, objects: append(queued(), configured.DeepCopy()), denied: tc.denied}
 			one := expect.Must(h.reader().Facts(t.Context(), job))(t)
-			survey := expect.Must(ReadAll(t.Context(), h.client(), []trainjob.TrainJob{*job}, "team"))(t)
-			for i, f := range []*Facts{one, survey.Facts[0]} {
+			snapshot := expect.Must(ReadAll(t.Context(), h.client(), []trainjob.TrainJob{*job}, "team"))(t)
+			for i, f := range []*Facts{one, snapshot.Facts[0]} {
 				var got *time.Duration
 				if f.Manager != nil {
 					got = &f.Manager.WaitForJobSet.Duration

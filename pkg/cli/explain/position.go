@@ -92,7 +92,7 @@ func (s *Snapshot) Turns(ctx context.Context) (map[types.UID]Turn, error) {
 	var pending []scheduler.Pending
 	queues := map[types.UID]*scheduler.ClusterQueue{}
 	for _, p := range f.Cluster.Pending() {
-		if cq := snapshot.ClusterQueue(p.ClusterQueue); cq != nil && f.Cluster.inQueue(p, f.Now) {
+		if cq := snapshot.ClusterQueue(p.ClusterQueue); cq != nil && f.Cluster.InQueue(p.Workload, f.Now) {
 			queues[p.Workload.UID] = cq
 			pending = append(pending, scheduler.Pending{Workload: inventory.WithRequests(p.Workload), ClusterQueue: p.ClusterQueue})
 		}

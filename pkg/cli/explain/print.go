@@ -75,6 +75,12 @@ func (p *printer) state(e *Explanation) {
 	if e.State.Remedy != "" {
 		fmt.Fprintf(p.out, "%s %s\n", p.paint.Bold("What helps:"), e.State.Remedy)
 	}
+	if e.Start != nil {
+		fmt.Fprintf(p.out, "%s %s.\n", p.paint.Bold("Forecast:"), e.Start)
+		for _, warning := range e.Start.Warnings {
+			fmt.Fprintf(p.out, "  %s\n", p.paint.Dim(warning))
+		}
+	}
 }
 
 func (p *printer) colour(s State) func(string) string {

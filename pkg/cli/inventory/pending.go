@@ -5,16 +5,21 @@ package inventory
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 )
 
 // Pending is a Workload that waits for quota.
@@ -41,6 +46,27 @@ func (i *Inventory) Pending() []Pending {
 		pending = append(pending, p)
 	}
 	return pending
+}
+
+// InQueue reports whether Kueue would look at a Workload that waits as things are.
+func (i *Inventory) InQueue(wl *kueue.Workload, now time.Time) bool {
+	queue := i.LocalQueue(wl.Namespace, wl.Spec.QueueName)
+	retry := wl.Status.RequeueState
+	return queue != nil && ptr.Deref(queue.Spec.StopPolicy, kueue.None) == kueue.None &&
+		!apimeta.IsStatusConditionFalse(wl.Status.Conditions, kueue.WorkloadRequeued) &&
+		(retry == nil || retry.RequeueAt == nil || !retry.RequeueAt.After(now)) &&
+		!kueuelib.HasRetryChecks(wl) && !kueuelib.HasRejectedChecks(wl) && !scheduler.IsNamespaceMismatch(wl)
+}
+
+// JobName is the job, "namespace/name", of a Workload, or itself where it has none.
+func JobName(wl *kueue.Workload) string {
+	if job := wl.Labels[remainder.Label]; job != "" {
+		return wl.Namespace + "/" + job
+	}
+	if len(wl.OwnerReferences) > 0 {
+		return wl.Namespace + "/" + wl.OwnerReferences[0].Name
+	}
+	return wl.Namespace + "/" + wl.Name
 }
 
 // Demand sums what pending Workloads ask of a resource that they could get in a flavor:

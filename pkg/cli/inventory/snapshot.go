@@ -24,47 +24,18 @@ import (
 // InactiveClusterQueueSets and nowhere else.
 // It fails when cohorts form a cycle; the error names one of them.
 func (i *Inventory) Snapshot(ctx context.Context) (*scheduler.Snapshot, error) {
-	ctx = logr.NewContext(ctx, logr.Discard())
-	cache := scheduler.New(nothingCached{})
-	for n := range i.Topologies {
-		cache.AddOrUpdateTopology(logr.Discard(), &i.Topologies[n])
+	cache, err := i.World().Cache(ctx, nothingCached{}, i.Workloads)
+	if err != nil {
+		return nil, err
 	}
-	for n := range i.Flavors {
-		cache.AddOrUpdateResourceFlavor(logr.Discard(), &i.Flavors[n])
-	}
-	for n := range i.AdmissionChecks {
-		cache.AddOrUpdateAdmissionCheck(logr.Discard(), &i.AdmissionChecks[n])
-	}
-	for n := range i.Cohorts {
-		if err := cache.AddOrUpdateCohort(&i.Cohorts[n]); err != nil {
-			return nil, fmt.Errorf("Cohort %s: %w", i.Cohorts[n].Name, err)
-		}
-	}
-	for n := range i.ClusterQueues {
-		if err := cache.AddClusterQueue(ctx, &i.ClusterQueues[n]); err != nil {
-			return nil, fmt.Errorf("ClusterQueue %s: %w", i.ClusterQueues[n].Name, err)
-		}
-	}
-	for n := range i.Workloads {
-		// Kueue's cache trusts that quota comes with an admission; its webhook leaves older Workloads alone.
-		if wl := &i.Workloads[n]; wl.Status.Admission != nil {
-			cache.AddOrUpdateWorkload(logr.Discard(), wl)
-		}
-	}
-	i.addUsedNodes(cache)
-	return cache.Snapshot(ctx)
+	return cache.Snapshot(logr.NewContext(ctx, logr.Discard()))
 }
 
-// addUsedNodes tells the cache what is there below a topology, and what pods that Kueue
-// has not placed take of it.
-func (i *Inventory) addUsedNodes(cache *scheduler.Cache) {
-	for n := range i.Nodes {
-		cache.TASCache().SyncNode(&i.Nodes[n])
-	}
-	for n := range i.Pods {
-		if pod := &i.Pods[n]; othersOnNode(pod) {
-			cache.TASCache().Update(pod, logr.Discard())
-		}
+// World returns what Workloads compete for.
+func (i *Inventory) World() *scheduler.World {
+	return &scheduler.World{
+		Flavors: i.Flavors, Topologies: i.Topologies, AdmissionChecks: i.AdmissionChecks, Cohorts: i.Cohorts,
+		ClusterQueues: i.ClusterQueues, LocalQueues: i.LocalQueues, Nodes: i.Nodes, Pods: i.Pods,
 	}
 }
 

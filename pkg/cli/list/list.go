@@ -25,6 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -38,7 +39,8 @@ long the state has lasted.
 
 A job that MultiKueue runs in another cluster has the state and the flavor that it has there,
 where a context of the kubeconfig is named like that cluster, or --worker-context says which
-one leads there; else its state is Elsewhere. CLUSTER of -o wide is that cluster.
+one leads there; else its state is Elsewhere. CLUSTER of -o wide is that cluster. STARTS of -o wide is a forecast for those that wait for quota:
+half of the futures start within the first time, eight tenths between the two in brackets.
 
 What you may not see is <unknown>, and a line on standard error names the kind.`
 
@@ -93,6 +95,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	cmd.Flags().StringVar(&o.query.order, "sort-by", "", strings.Join(columns, ", "))
 	cmd.Flags().BoolVar(&o.query.byCohort, "by-cohort", false, "list those that wait for quota by cohort, in the order in which Kueue comes to look at them")
 	cmd.MarkFlagsMutuallyExclusive("by-cohort", "sort-by")
+	cmd.Flags().DurationVar(&o.query.assume, "assume", 0, "forecast with -o wide as if jobs of which nothing is known ran for so long, such as 4h")
 	o.workers.AddTo(cmd)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "after that, list those that change, until interrupted")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, name, json or yaml")
@@ -109,6 +112,8 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.query.check(); err != nil {
 		return err
 	}
+	// Followed, it would be another with every look.
+	o.query.starts = !o.watch && (o.output == show.Wide || o.structured())
 	o.query.users = o.output == show.Wide || o.structured() || o.query.user != "" || o.query.order == "user"
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
@@ -230,11 +235,17 @@ func (l *lister) list(ctx context.Context) (List, error) {
 	}
 	explain.LookIntoAll(ctx, l.workers, snapshot, l.namespace)
 	l.watchWorkers(snapshot)
-	if !l.query.byCohort {
-		return newList(snapshot, l.query, nil), nil
+	var turns map[types.UID]explain.Turn
+	if l.query.byCohort {
+		if turns, err = snapshot.Turns(ctx); err != nil {
+			return List{}, err
+		}
 	}
-	turns, err := snapshot.Turns(ctx)
-	return newList(snapshot, l.query, turns), err
+	var starts map[client.ObjectKey]outlook.Start
+	if l.query.starts {
+		starts, err = explain.NewForesight(l.client, l.namespace, l.query.assume).Starts(ctx, snapshot)
+	}
+	return newList(snapshot, l.query, turns, starts), err
 }
 
 // watchWorkers has the jobs of workers watched from when a worker is assigned: the copy may come after

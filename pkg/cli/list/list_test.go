@@ -186,7 +186,7 @@ func TestLines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := facts(t, tc.unseen, tc.change)
 			f.PodsUnseen = tc.noPods
-			got := newList(&explain.Snapshot{Facts: []*explain.Facts{f}}, &query{}, nil)
+			got := newList(&explain.Snapshot{Facts: []*explain.Facts{f}}, &query{}, nil, nil)
 			var cells []string
 			for _, cell := range (table{}).row(&got.TrainJobs[0], now) {
 				cells = append(cells, fmt.Sprint(cell))
@@ -208,9 +208,9 @@ func TestTable(t *testing.T) {
 	}}
 	var out strings.Builder
 	expect.NoError(t, (table{paint: show.Paint{}, namespaces: true, wide: true}).print(&out, jobs, now))
-	want := `NAMESPACE   NAME    STATE     QUEUE   FLAVOR   GPUS              PRIORITY   POSITION   SINCE   REASON       CLUSTERQUEUE   CLUSTER      USER   MESSAGE
-team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -          -       -            pool           west         jane   runs
-team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              west,east?   -      -
+	want := `NAMESPACE   NAME    STATE     QUEUE   FLAVOR   GPUS              PRIORITY   POSITION   SINCE   REASON       CLUSTERQUEUE   CLUSTER      USER   STARTS   MESSAGE
+team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -          -       -            pool           west         jane   -        runs
+team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              west,east?   -      -        -
 `
 	expect.Same(t, "Unexpected table", want, out.String())
 }

@@ -38,7 +38,7 @@ func (t table) print(out io.Writer, jobs []TrainJob, now time.Time) error {
 		heading = append([]string{"NAMESPACE"}, heading...)
 	}
 	if t.wide {
-		heading = append(heading, "CLUSTERQUEUE", "CLUSTER", "USER", "MESSAGE")
+		heading = append(heading, "CLUSTERQUEUE", "CLUSTER", "USER", "STARTS", "MESSAGE")
 	}
 	if t.cohorts {
 		heading = append([]string{"COHORT", "NEXT"}, heading...)
@@ -70,7 +70,7 @@ func (t table) row(job *TrainJob, now time.Time) []any {
 		row = append([]any{job.Namespace}, row...)
 	}
 	if t.wide {
-		row = append(row, job.cell("clusterQueue", job.ClusterQueue), job.cell("cluster", clusterText(job)), job.cell("user", job.User), job.cell("message", job.Message))
+		row = append(row, job.cell("clusterQueue", job.ClusterQueue), job.cell("cluster", clusterText(job)), job.cell("user", job.User), startText(job), job.cell("message", job.Message))
 	}
 	if t.cohorts {
 		row = append([]any{job.cell("cohort", job.Cohort), job.Turn}, row...)
@@ -99,6 +99,17 @@ func (t table) state(job *TrainJob) string {
 		return t.paint.Green(string(job.Phase))
 	}
 	return t.paint.Yellow(string(job.Phase))
+}
+
+// startText is a forecast, or that there is none.
+func startText(job *TrainJob) string {
+	switch {
+	case job.Start == nil:
+		return nothing
+	case job.Start.Short() == "":
+		return unknown
+	}
+	return job.Start.Short()
 }
 
 // reasonText leaves out what the state says already.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,6 +20,10 @@ import (
 
 // query is what of the TrainJobs is listed, and in which order.
 type query struct {
+	// starts has forecasts made, which take a time for jobs of which nothing is known.
+	starts bool
+	assume time.Duration
+
 	states             []string
 	queue, user, order string
 	// users has the user of each told.

@@ -109,7 +109,7 @@ func TestUserOfALine(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := newList(&explain.Snapshot{Facts: []*explain.Facts{facts(t, nil, tc.change)}}, &tc.query, nil)
+			got := newList(&explain.Snapshot{Facts: []*explain.Facts{facts(t, nil, tc.change)}}, &tc.query, nil, nil)
 			expect.Same(t, "Unexpected user", tc.want, got.TrainJobs[0].User)
 			expect.Same(t, "Unexpected kinds", tc.unseen, got.Unseen)
 		})

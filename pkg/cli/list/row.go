@@ -9,10 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 )
@@ -65,6 +67,8 @@ type TrainJob struct {
 	Priority *int32                        `json:"priority,omitempty"`
 	// Position is set for a job that waits.
 	Position *int `json:"position,omitempty"`
+	// Start is when a job starts that waits for quota, with -o wide, json and yaml.
+	Start *outlook.Start `json:"start,omitempty"`
 	// Turn is the place among all that wait in ClusterQueues below Cohort, if it was asked for;
 	// without a Cohort among those in its ClusterQueue.
 	Turn   int    `json:"turn,omitempty"`
@@ -90,7 +94,7 @@ const (
 )
 
 // newList tells of the jobs that are asked for.
-func newList(s *explain.Snapshot, q *query, turns map[types.UID]explain.Turn) List {
+func newList(s *explain.Snapshot, q *query, turns map[types.UID]explain.Turn, starts map[client.ObjectKey]outlook.Start) List {
 	l := List{TrainJobs: []TrainJob{}}
 	fields := map[string]map[string]bool{}
 	for _, f := range s.Facts {
@@ -100,6 +104,11 @@ func newList(s *explain.Snapshot, q *query, turns map[types.UID]explain.Turn) Li
 		}
 		if q.byCohort {
 			row.takes(turns, f.Workload)
+		}
+		if f.Workload != nil {
+			if start, found := starts[client.ObjectKeyFromObject(f.Workload)]; found {
+				row.Start = &start
+			}
 		}
 		if !q.wants(&row) {
 			continue

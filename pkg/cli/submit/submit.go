@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -58,6 +59,9 @@ type command struct {
 	request
 	dryRun string
 	watch  bool
+	// forecast has it said when the TrainJob starts, with a time for jobs of which nothing is known.
+	forecast bool
+	assume   time.Duration
 
 	printing *genericclioptions.PrintFlags
 	flags    cluster.Flags
@@ -103,6 +107,8 @@ func (c *command) addFlags(cmd *cobra.Command) {
 	f.StringArrayVar(&c.annotations, "annotation", nil, "KEY=VALUE, of the TrainJob; repeat it for more")
 	f.StringVar(&c.patch, "runtime-patch", "", "a file with a runtime patch, or the patch itself, in YAML or JSON")
 	f.StringVar(&c.dryRun, "dry-run", "none", "client: only print it, without asking the cluster; server: the API server checks it and stores nothing")
+	f.BoolVar(&c.forecast, "forecast", false, "say when it will start, which takes some seconds")
+	f.DurationVar(&c.assume, "assume", 0, "forecast as if jobs of which nothing is known ran for so long, such as 4h")
 	f.BoolVarP(&c.watch, "watch", "w", false, "stay until its pods run or, with MultiKueue, another cluster has it")
 	c.printing.AddFlags(cmd)
 	_ = cmd.MarkFlagRequired("runtime")
@@ -163,8 +169,12 @@ func (c *command) run(ctx context.Context) error {
 		return err
 	}
 	u, err := c.create(ctx, api)
-	if err != nil || !c.watch {
+	if err != nil {
 		return err
+	}
+	c.foresee(ctx, api, u)
+	if !c.watch {
+		return nil
 	}
 	out := c.streams.Out
 	if *c.printing.OutputFormat != "" {

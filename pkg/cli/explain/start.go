@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// Foresight tells when jobs start that wait. All are of one cluster, which is read once.
+type Foresight struct {
+	client client.Client
+	// namespace is that whose TrainJobs are read by those who may not read all.
+	namespace string
+	assume    time.Duration
+	trainJobs []trainjob.TrainJob
+	read      bool
+}
+
+// NewForesight returns one that takes a time for jobs of which nothing is known; zero takes none.
+func NewForesight(c client.Client, namespace string, assume time.Duration) *Foresight {
+	return &Foresight{client: c, namespace: namespace, assume: assume}
+}
+
+// Start returns when the job of some facts starts; nil for one that does not wait for quota.
+func (fs *Foresight) Start(ctx context.Context, f *Facts) (*outlook.Start, error) {
+	if s := StateOf(f); s.Phase != Waiting && s.Phase != NotCreated || f.queueName() == "" || len(f.PodSets) == 0 {
+		return nil, nil
+	}
+	o, err := fs.outlook(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if unseen := o.Unseen(); len(unseen) > 0 {
+		return &outlook.Start{Unknown: "you may not list " + strings.Join(unseen, ", ") + " in the whole cluster"}, nil
+	}
+	wl := f.Workload
+	if wl == nil {
+		with := *o.Inventory
+		wl = f.wouldBe()
+		with.Workloads = append(slices.Clone(with.Workloads), *wl)
+		o.Inventory = &with
+	}
+	q, warnings := o.Question()
+	start, err := outlook.Of(ctx, q, wl)
+	start.Warnings = warnings
+	return &start, err
+}
+
+func (fs *Foresight) outlook(ctx context.Context, f *Facts) (*outlook.Outlook, error) {
+	if err := fs.readTrainJobs(ctx); err != nil {
+		return nil, err
+	}
+	return &outlook.Outlook{Inventory: f.Cluster.Inventory, TrainJobs: fs.trainJobs, Kueue: f.Kueue, Now: f.Now, Assume: fs.assume}, nil
+}
+
+// readTrainJobs reads all, or those of the namespace: what others tell of running times is missing then.
+func (fs *Foresight) readTrainJobs(ctx context.Context) error {
+	if fs.read {
+		return nil
+	}
+	fs.read = true
+	var err error
+	for _, namespace := range []string{"", fs.namespace} {
+		fs.trainJobs, err = cluster.TrainJobs(ctx, fs.client, namespace)
+		if !apierrors.IsForbidden(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Starts returns when each job of a snapshot starts that waits for quota, by the UID of its Workload. One future answers for all.
+func (fs *Foresight) Starts(ctx context.Context, s *Snapshot) (map[client.ObjectKey]outlook.Start, error) {
+	starts := map[client.ObjectKey]outlook.Start{}
+	var q *forecast.Question
+	for _, f := range s.Facts {
+		if StateOf(f).Phase != Waiting || f.Workload == nil || starts[client.ObjectKeyFromObject(f.Workload)].Futures > 0 {
+			continue
+		}
+		if q == nil {
+			o, err := fs.outlook(ctx, f)
+			if err != nil || len(o.Unseen()) > 0 {
+				return starts, err
+			}
+			q, _ = o.Question()
+		}
+		part := q.About(f.Workload)
+		if part == nil {
+			continue
+		}
+		answers, err := outlook.OfAll(ctx, part, s.waiting(part))
+		if err != nil {
+			return nil, err
+		}
+		for key, start := range answers {
+			starts[key] = start
+		}
+	}
+	return starts, nil
+}
+
+// waiting are the Workloads of a snapshot that wait in a part of the cluster.
+func (s *Snapshot) waiting(part *forecast.Question) []*kueue.Workload {
+	var all []*kueue.Workload
+	for _, f := range s.Facts {
+		if f.Workload != nil && StateOf(f).Phase == Waiting && slices.ContainsFunc(part.World.ClusterQueues, func(cq kueue.ClusterQueue) bool { return cq.Name == string(f.clusterQueueName()) }) {
+			all = append(all, f.Workload)
+		}
+	}
+	return all
+}
+
+// StartOf returns when a TrainJob would start that has just been created, or is about to be.
+func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, assume time.Duration) (*outlook.Start, error) {
+	renderer, err := trainjob.NewRenderer(ctx, c.Scheme())
+	if err != nil {
+		return nil, err
+	}
+	reader, err := NewReader(ctx, c, renderer)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := reader.preview(ctx, job, &files{namespace: job.Namespace})
+	if err != nil {
+		return nil, fmt.Errorf("describing TrainJob %s: %w", job.Name, err)
+	}
+	return NewForesight(c, job.Namespace, assume).Start(ctx, facts)
+}

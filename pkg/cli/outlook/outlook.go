@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package outlook asks pkg/forecast when the Workloads of a cluster will start, and says it in words.
+//
+// outlook.go makes the question of what a cluster has, past.go finds in it how long jobs ran, say.go makes sentences
+// of the answer.
+package outlook
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// Outlook is what is known of a cluster's future.
+type Outlook struct {
+	*inventory.Inventory
+	// TrainJobs tell runtimes, time limits and what trainers report, of those Workloads that are theirs.
+	TrainJobs []trainjob.TrainJob
+	// Kueue is Kueue's configuration; nil where there is none, or none to be seen.
+	Kueue *configapi.Configuration
+	Now   time.Time
+	// Assume is how long a job runs of which nothing is known; zero for unknown.
+	Assume time.Duration
+	// NoArrivals has nobody come; else as many do as came in the last days.
+	NoArrivals bool
+}
+
+// What a forecast looks at, unless it is said otherwise.
+const (
+	// Horizon is how far.
+	Horizon = 14 * 24 * time.Hour
+	// Futures is how many are drawn at most, and Within how long it takes at most.
+	Futures = 200
+	Within  = 4 * time.Second
+	// recent is how far back those are looked at who came.
+	recent = 3 * 24 * time.Hour
+	// stopping is how long pods take to end: what Kubernetes gives them.
+	stopping = 30 * time.Second
+	// checks is how long admission checks take, which nobody tells.
+	checks = time.Minute
+)
+
+// needs are the kinds without which there is no forecast.
+var needs = []string{
+	"clusterqueues.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "workloads.kueue.x-k8s.io",
+}
+
+// Unseen names what the user may not list of that without which there is no forecast.
+func (o *Outlook) Unseen() []string {
+	return slices.DeleteFunc(slices.Clone(needs), o.Saw)
+}
+
+// Question returns what is asked of the future of the whole cluster. Warnings are about what it does not go by.
+func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
+	traits := o.traitsByUID()
+	q = &forecast.Question{
+		World: o.World(), Runtimes: forecast.NewRuntimes(o.past(traits), o.Assume), Futures: Futures, Time: Within, Seed: uint64(o.Now.Unix()),
+		Settings: forecast.Settings{Begin: o.Now, Horizon: Horizon, Stopping: stopping, Checks: checks},
+	}
+	if o.Kueue != nil {
+		q.FairSharing = o.Kueue.FairSharing
+		if unknown := kueuelib.UseFeatureGates(o.Kueue.FeatureGates); len(unknown) > 0 {
+			warnings = append(warnings, fmt.Sprintf("Kueue's feature gates %s are not known here: the forecast is by those of Kueue 0.19", strings.Join(unknown, ", ")))
+		}
+		if o.Kueue.AdmissionFairSharing != nil {
+			warnings = append(warnings, "the forecast leaves out admission fair sharing")
+		}
+	}
+	for n := range o.Workloads {
+		if e, takesPart := o.entrant(&o.Workloads[n], q.Runtimes, traits); takesPart {
+			q.Entrants = append(q.Entrants, e)
+		}
+	}
+	slices.SortStableFunc(q.Entrants, func(a, b forecast.Entrant) int {
+		return cmp.Or(a.Workload.CreationTimestamp.Compare(b.Workload.CreationTimestamp.Time), cmp.Compare(a.Workload.UID, b.Workload.UID))
+	})
+	if !o.NoArrivals {
+		q.Arrivals = o.arrivals(q.Runtimes, traits)
+	}
+	return q, warnings
+}
+
+// entrant is a Workload that runs, or waits in a queue that Kueue looks at.
+func (o *Outlook) entrant(wl *kueue.Workload, runtimes *forecast.Runtimes, traits map[types.UID]jobTraits) (forecast.Entrant, bool) {
+	e := forecast.Entrant{Workload: inventory.WithRequests(wl), Running: runtimes.Of(o.subject(wl, traits))}
+	switch {
+	case kueuelib.IsFinished(wl):
+		return e, false
+	case kueuelib.HasQuotaReservation(wl):
+		return e, wl.Status.Admission != nil && o.ClusterQueue(wl.Status.Admission.ClusterQueue) != nil
+	case !kueuelib.IsAdmissible(wl):
+		return e, false
+	}
+	if retry := wl.Status.RequeueState; retry != nil && retry.RequeueAt != nil && retry.RequeueAt.After(o.Now) {
+		// Kueue goes by the real clock there, which has not come so far: it comes when it is to be tried again.
+		e.Arrives, e.Workload.Status.RequeueState = retry.RequeueAt.Time, nil
+		apimeta.RemoveStatusCondition(&e.Workload.Status.Conditions, kueue.WorkloadRequeued)
+	}
+	queue := o.LocalQueue(wl.Namespace, wl.Spec.QueueName)
+	return e, o.InQueue(e.Workload, o.Now) && o.ClusterQueue(queue.Spec.ClusterQueue) != nil
+}
+
+// jobTraits is what a TrainJob tells of how long it runs.
+type jobTraits struct {
+	runtime  string
+	deadline time.Duration
+	reported *time.Duration
+}
+
+func (o *Outlook) traitsByUID() map[types.UID]jobTraits {
+	all := map[types.UID]jobTraits{}
+	for n := range o.TrainJobs {
+		job := &o.TrainJobs[n]
+		t := jobTraits{runtime: job.Spec.RuntimeRef.Name}
+		t.deadline = time.Duration(job.Spec.ActiveDeadlineSeconds) * time.Second
+		if status := job.Status.TrainerStatus; status != nil && status.EstimatedRemainingSeconds != nil {
+			left := time.Duration(*status.EstimatedRemainingSeconds)*time.Second - o.Now.Sub(status.LastUpdatedTime.Time)
+			left = max(0, left)
+			t.reported = &left
+		}
+		all[job.UID] = t
+	}
+	return all
+}
+
+// subject is what is known of a Workload beside how long others ran.
+func (o *Outlook) subject(wl *kueue.Workload, traits map[types.UID]jobTraits) forecast.Subject {
+	s := forecast.Subject{
+		Traits:    forecast.Traits{Queue: wl.Namespace + "/" + string(wl.Spec.QueueName), GPUs: GPUs(wl)},
+		Submitted: wl.CreationTimestamp.Time,
+	}
+	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
+		s.Limit = time.Duration(*limit) * time.Second
+		if past := wl.Status.AccumulatedPastExecutionTimeSeconds; past != nil {
+			s.Limit = max(time.Second, s.Limit-time.Duration(*past)*time.Second)
+		}
+	}
+	for _, owner := range wl.OwnerReferences {
+		job, found := traits[owner.UID]
+		if !found {
+			continue
+		}
+		s.Runtime = job.runtime
+		if job.deadline > 0 && (s.Limit == 0 || job.deadline < s.Limit) {
+			s.Limit = job.deadline
+		}
+		if kueuelib.IsAdmitted(wl) {
+			s.Reported = job.reported
+		}
+	}
+	if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); kueuelib.IsAdmitted(wl) {
+		s.Running = max(time.Second, o.Now.Sub(admitted.LastTransitionTime.Time))
+	}
+	return s
+}
+
+// arrivals are who came lately: a queue's usual load.
+func (o *Outlook) arrivals(runtimes *forecast.Runtimes, traits map[types.UID]jobTraits) forecast.Arrivals {
+	arrivals := forecast.Arrivals{Within: recent}
+	for n := range o.Workloads {
+		wl := &o.Workloads[n]
+		queue := o.LocalQueue(wl.Namespace, wl.Spec.QueueName)
+		if wl.CreationTimestamp.Add(recent).Before(o.Now) || queue == nil || o.ClusterQueue(queue.Spec.ClusterQueue) == nil {
+			continue
+		}
+		arrivals.Of = append(arrivals.Of, forecast.Entrant{Workload: queued(wl), Running: runtimes.Of(o.subject(wl, traits))})
+	}
+	return arrivals
+}
+
+// queued is wl as it came.
+func queued(wl *kueue.Workload) *kueue.Workload {
+	fresh := inventory.WithRequests(wl)
+	fresh.Status = kueue.WorkloadStatus{}
+	return fresh
+}
+
+// GPUs is how many a Workload asks for.
+func GPUs(wl *kueue.Workload) int64 {
+	var sum int64
+	for _, ps := range kueuelib.TotalRequests(inventory.WithRequests(wl)) {
+		sum += ps.Requests.ResourceValue(gpu.Whole)
+	}
+	return sum
+}
+
+// Ask draws futures of what matters to a Workload; of the whole cluster where it is nil.
+func Ask(ctx context.Context, q *forecast.Question, wl *kueue.Workload) (*forecast.Question, *forecast.Futures, error) {
+	if wl != nil {
+		if q = q.About(wl); q == nil {
+			return nil, nil, fmt.Errorf("queue %s of namespace %s leads to no ClusterQueue", wl.Spec.QueueName, wl.Namespace)
+		}
+		q.Until = []client.ObjectKey{client.ObjectKeyFromObject(wl)}
+	}
+	futures, err := forecast.Draw(ctx, q)
+	return q, futures, err
+}

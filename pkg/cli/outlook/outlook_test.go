@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outlook_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+var now = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+
+// town is a cluster with one queue of eight GPUs.
+func town() *outlook.Outlook {
+	return &outlook.Outlook{Now: now, NoArrivals: true, Inventory: &inventory.Inventory{
+		Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}},
+		ClusterQueues: []kueue.ClusterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}, Spec: kueue.ClusterQueueSpec{
+			QueueingStrategy: kueue.BestEffortFIFO,
+			ResourceGroups: []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpu.Whole}, Flavors: []kueue.FlavorQuotas{{
+				Name: "h100", Resources: []kueue.ResourceQuota{{Name: gpu.Whole, NominalQuota: resource.MustParse("8")}},
+			}}}},
+		}}},
+		LocalQueues: []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "gpus"}}},
+	}}
+}
+
+// job adds the Workload of a TrainJob that came some time ago and waits.
+func job(o *outlook.Outlook, name string, gpus int32, came time.Duration) *kueue.Workload {
+	o.Workloads = append(o.Workloads, kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: "trainjob-" + name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now.Add(-came)),
+			OwnerReferences: []metav1.OwnerReference{{Name: name, UID: types.UID("job-" + name)}},
+		},
+		Spec: kueue.WorkloadSpec{QueueName: "main", Priority: ptr.To[int32](0), PodSets: []kueue.PodSet{{
+			Name: "node", Count: gpus, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{gpu.Whole: resource.MustParse("1")}},
+			}}}},
+		}}},
+	})
+	return &o.Workloads[len(o.Workloads)-1]
+}
+
+// running has a Workload run since it came.
+func running(wl *kueue.Workload) *kueue.Workload {
+	count := wl.Spec.PodSets[0].Count
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{
+		Name: "node", Count: &count, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: "h100"},
+		ResourceUsage: corev1.ResourceList{gpu.Whole: *resource.NewQuantity(int64(count), resource.DecimalSI)},
+	}}}
+	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
+		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: wl.CreationTimestamp})
+	}
+	return wl
+}
+
+// ended has a Workload end that ran.
+func ended(wl *kueue.Workload, after time.Duration) {
+	running(wl).Status.Conditions = append(wl.Status.Conditions, metav1.Condition{
+		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(wl.CreationTimestamp.Add(after)),
+	})
+}
+
+func TestStart(t *testing.T) {
+	cases := map[string]struct {
+		set  func(*outlook.Outlook)
+		want string
+	}{
+		"there is room": {
+			set:  func(*outlook.Outlook) {},
+			want: "starts within a minute (P90 of 200 futures)",
+		},
+		"nothing is known of the job before it": {
+			set:  func(o *outlook.Outlook) { running(job(o, "llm", 8, time.Hour)) },
+			want: "unknown, because nothing is known of how long team/llm run: --assume 4h takes it for them",
+		},
+		"the user assumes something": {
+			set: func(o *outlook.Outlook) {
+				o.Assume = 4 * time.Hour
+				running(job(o, "llm", 8, time.Hour))
+			},
+			want: "starts in about 3 h, between 3 h and 3 h (P10 to P90 of 200 futures), most likely after team/llm ends",
+		},
+		"the trainer tells what is left": {
+			set: func(o *outlook.Outlook) {
+				running(job(o, "llm", 8, time.Hour))
+				tj := trainjob.TrainJob{}
+				tj.UID = "job-llm"
+				tj.Status.TrainerStatus = &trainer.TrainerStatus{EstimatedRemainingSeconds: ptr.To[int32](7200), LastUpdatedTime: metav1.NewTime(now.Add(-time.Hour))}
+				o.TrainJobs = append(o.TrainJobs, tj)
+			},
+			want: "starts in about 60 min, between 60 min and 60 min (P10 to P90 of 200 futures), most likely after team/llm ends",
+		},
+		"a limit is all that is known": {
+			set: func(o *outlook.Outlook) {
+				running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](6 * 3600)
+			},
+			want: "starts in about 5 h, between 5 h and 5 h (P10 to P90 of 200 futures), most likely after team/llm ends",
+		},
+		"others have ended": {
+			set: func(o *outlook.Outlook) {
+				for n := range 30 {
+					ended(job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour), time.Duration(2+n*7%10)*time.Hour)
+				}
+				running(job(o, "llm", 8, time.Hour))
+			},
+			want: "starts in about 6 h, between 60 min and 9 h (P10 to P90 of 200 futures), most likely after team/llm ends",
+		},
+		"it is to be tried again later": {
+			set: func(o *outlook.Outlook) {
+				wl := &o.Workloads[0]
+				wl.Status.RequeueState = &kueue.RequeueState{Count: ptr.To[int32](1), RequeueAt: ptr.To(metav1.NewTime(now.Add(30 * time.Minute)))}
+				wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: metav1.ConditionFalse}}
+			},
+			want: "starts in about 30 min, between 30 min and 30 min (P10 to P90 of 200 futures)",
+		},
+		"its LocalQueue is stopped": {
+			set:  func(o *outlook.Outlook) { o.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) },
+			want: "does not start before somebody changes something: it would not even if nobody else was there",
+		},
+		"its queue is too small": {
+			set:  func(o *outlook.Outlook) { o.Workloads[0].Spec.PodSets[0].Count = 9 },
+			want: "does not start before somebody changes something: it would not even if nobody else was there",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := town()
+			job(o, "mine", 8, time.Minute)
+			tc.set(o)
+			q, _ := o.Question()
+			q.Time = 0
+			start := expect.Must(outlook.Of(t.Context(), q, &o.Workloads[0]))(t)
+			expect.Same(t, "Unexpected answer", tc.want, start.String())
+		})
+	}
+}
+
+func TestUnseen(t *testing.T) {
+	o := town()
+	o.Inventory.Unseen = []inventory.Unseen{{Kind: "nodes"}, {Kind: "cohorts.kueue.x-k8s.io"}}
+	expect.Same(t, "Unexpected kinds", "cohorts.kueue.x-k8s.io", strings.Join(o.Unseen(), " "))
+}

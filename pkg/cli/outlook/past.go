@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outlook
+
+import (
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+)
+
+// past is how long the Workloads ran that the cluster still has, and how long those have that run.
+func (o *Outlook) past(traits map[types.UID]jobTraits) []forecast.Past {
+	var all []forecast.Past
+	for n := range o.Workloads {
+		wl := &o.Workloads[n]
+		s := o.subject(wl, traits)
+		p := forecast.Past{Traits: s.Traits, Limit: s.Limit, Submitted: s.Submitted}
+		admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+		finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+		switch {
+		case admitted == nil || !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted):
+			continue
+		case kueuelib.IsFinished(wl):
+			p.Ran = forecast.Ran{For: finished.LastTransitionTime.Sub(admitted.LastTransitionTime.Time), Ended: true}
+		default:
+			p.Ran = forecast.Ran{For: s.Running}
+		}
+		all = append(all, p)
+	}
+	return all
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shares
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+)
+
+// Waiting is somebody who waits.
+type Waiting struct {
+	Place        int    `json:"place"`
+	Job          string `json:"job"`
+	ClusterQueue string `json:"clusterQueue,omitempty"`
+	Priority     int32  `json:"priority"`
+	// StartsNow is set for one that Kueue admits at once.
+	StartsNow bool `json:"startsNow,omitempty"`
+	// Why is what puts it there.
+	Why string `json:"why"`
+}
+
+// order has those first whom Kueue admits now, in the order in which it does; then the others in that in which
+// it looks at them.
+func order(ctx context.Context, at *outlook.Outlook, snapshot *scheduler.Snapshot) ([]Waiting, error) {
+	admitted, err := admittedNow(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	var pending []scheduler.Pending
+	queues := map[client.ObjectKey]kueue.ClusterQueueReference{}
+	for _, p := range at.Pending() {
+		if snapshot.ClusterQueue(p.ClusterQueue) != nil && at.InQueue(p.Workload, at.Now) {
+			queues[client.ObjectKeyFromObject(p.Workload)] = p.ClusterQueue
+			pending = append(pending, scheduler.Pending{Workload: inventory.WithRequests(p.Workload), ClusterQueue: p.ClusterQueue})
+		}
+	}
+	var sharing *configapi.FairSharing
+	if at.Kueue != nil {
+		sharing = at.Kueue.FairSharing
+	}
+	strict := func(name kueue.ClusterQueueReference) bool {
+		return at.ClusterQueue(name).Spec.QueueingStrategy == kueue.StrictFIFO
+	}
+	all := admitted
+	for _, wl := range scheduler.NewSimulation(snapshot, pending, strict, sharing).Order(ctx) {
+		if !slices.ContainsFunc(admitted, func(other *kueue.Workload) bool {
+			return client.ObjectKeyFromObject(other) == client.ObjectKeyFromObject(wl)
+		}) {
+			all = append(all, wl)
+		}
+	}
+	return places(all, len(admitted), queues), nil
+}
+
+// admittedNow has Kueue's scheduler play what it does now.
+func admittedNow(ctx context.Context, at *outlook.Outlook) ([]*kueue.Workload, error) {
+	q, _ := at.Question()
+	q.Horizon, q.Stopping, q.Checks = 0, time.Hour, 0
+	var all []*kueue.Workload
+	err := forecast.Play(ctx, q.World, q.Jobs(0), q.Settings, func(e forecast.Event) {
+		if e.Kind == forecast.Started {
+			all = append(all, e.Workload)
+		}
+	})
+	return all, err
+}
+
+func places(all []*kueue.Workload, now int, queues map[client.ObjectKey]kueue.ClusterQueueReference) []Waiting {
+	out := make([]Waiting, 0, len(all))
+	seen := map[kueue.ClusterQueueReference]*kueue.Workload{}
+	for n, wl := range all {
+		queue := queues[client.ObjectKeyFromObject(wl)]
+		w := Waiting{Place: n + 1, Job: inventory.JobName(wl), ClusterQueue: string(queue), Priority: kueuelib.Priority(wl), StartsNow: n < now}
+		w.Why = why(wl, seen[queue])
+		seen[queue] = wl
+		out = append(out, w)
+	}
+	return out
+}
+
+// why compares with the one before in the same queue.
+func why(wl, before *kueue.Workload) string {
+	switch {
+	case before == nil:
+		return "the first of its queue"
+	case kueuelib.Priority(before) > kueuelib.Priority(wl):
+		return fmt.Sprintf("a lower priority than %s", inventory.JobName(before))
+	case kueuelib.Priority(before) < kueuelib.Priority(wl):
+		return fmt.Sprintf("%s starts before it", inventory.JobName(before))
+	}
+	return fmt.Sprintf("the same priority as %s, and queued later", inventory.JobName(before))
+}
+
+// ofNamespace is the order within each LocalQueue, as far as its users see it.
+func ofNamespace(at *outlook.Outlook) []Waiting {
+	var all []*kueue.Workload
+	queues := map[client.ObjectKey]kueue.ClusterQueueReference{}
+	for _, p := range at.Pending() {
+		all = append(all, p.Workload)
+		queues[client.ObjectKeyFromObject(p.Workload)] = p.ClusterQueue
+	}
+	slices.SortStableFunc(all, scheduler.CompareInQueue)
+	return places(all, 0, queues)
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package shares is the command that shows who has, borrows and lends what, and who is looked at next.
+//
+// shares.go is the command, view.go what it shows, order.go the order of those who wait, print.go shows it.
+package shares
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+)
+
+const long = `Show who has, borrows and lends what, and in which order Kueue looks at those who wait.
+
+There is a line for each quota of a ClusterQueue, with its weight in fair sharing and its share as
+Kueue computes it: what it borrows of what its cohort can lend, in thousandths, divided by the
+weight. LocalQueues with admission fair sharing come with what they have consumed. Then come those
+who wait, in the order in which Kueue looks at them, with what puts each in its place.
+
+Who may not see ClusterQueues sees what the LocalQueues of the namespace use, and who waits there.
+
+Exit codes: 0 all was seen, 1 the cluster does not answer, 4 you may not see all of it.`
+
+const example = `  # Who has what, and who is next?
+  kubectl trainjob shares
+
+  # For scripts
+  kubectl trainjob shares -o json`
+
+type options struct {
+	flags   cluster.Flags
+	streams genericiooptions.IOStreams
+	output  string
+}
+
+// NewCommand returns the command.
+func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{flags: flags, streams: streams}
+	cmd := &cobra.Command{
+		Use:               "shares",
+		Short:             "Show what queues have, borrow and lend, and who is looked at next",
+		Long:              long,
+		Example:           example,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json, yaml or jsonpath=TEMPLATE")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{show.JSON, show.YAML}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	if err := show.KnownFormat(o.output, show.JSON, show.YAML); err != nil {
+		return err
+	}
+	c, err := o.flags.Client()
+	if err != nil {
+		return err
+	}
+	namespace, err := o.flags.InNamespace(false)
+	if err != nil {
+		return err
+	}
+	at, err := read(ctx, c, namespace)
+	if err != nil {
+		return err
+	}
+	view, err := newView(ctx, at)
+	if err != nil {
+		return err
+	}
+	if show.ForMachines(o.output) {
+		err = show.Encode(o.streams.Out, o.output, view)
+	} else {
+		err = view.print(o.streams.Out, show.Painter(o.streams.Out))
+	}
+	if err != nil || len(at.Unseen()) == 0 {
+		return err
+	}
+	return exit.With(exit.Unseen, fmt.Errorf("you may not list %v in the whole cluster: what is shown is of namespace %s; ask an admin for ClusterRole kueue-batch-admin-role", at.Unseen(), namespace))
+}
+
+// read reads the cluster, or of a namespace what its users may see.
+func read(ctx context.Context, c client.Client, namespace string) (*outlook.Outlook, error) {
+	i, err := inventory.Load(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	at := &outlook.Outlook{Inventory: i, Now: time.Now(), NoArrivals: true}
+	// Kueue's defaults count for those who may not read its configuration.
+	at.Kueue, _ = cluster.KueueConfiguration(ctx, c)
+	if !i.Saw("localqueues.kueue.x-k8s.io") {
+		var queues kueue.LocalQueueList
+		if err := c.List(ctx, &queues, client.InNamespace(namespace)); err == nil {
+			i.LocalQueues = queues.Items
+		}
+	}
+	if !i.Saw("workloads.kueue.x-k8s.io") {
+		var workloads kueue.WorkloadList
+		if err := c.List(ctx, &workloads, client.InNamespace(namespace)); err == nil {
+			i.Workloads = workloads.Items
+		}
+	}
+	return at, nil
+}

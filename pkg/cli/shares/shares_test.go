@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shares
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+var now = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+
+func queue(i *inventory.Inventory, name, gpus, used, borrowed string) {
+	i.ClusterQueues = append(i.ClusterQueues, kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ClusterQueueSpec{
+		CohortName: "all", QueueingStrategy: kueue.BestEffortFIFO, FairSharing: &kueue.FairSharing{Weight: ptr.To(resource.MustParse("2"))},
+		ResourceGroups: []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpu.Whole}, Flavors: []kueue.FlavorQuotas{{
+			Name: "h100", Resources: []kueue.ResourceQuota{{Name: gpu.Whole, NominalQuota: resource.MustParse(gpus)}},
+		}}}},
+	}, Status: kueue.ClusterQueueStatus{FlavorsReservation: []kueue.FlavorUsage{{Name: "h100", Resources: []kueue.ResourceUsage{
+		{Name: gpu.Whole, Total: resource.MustParse(used), Borrowed: resource.MustParse(borrowed)},
+	}}}}})
+	i.LocalQueues = append(i.LocalQueues, kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)}})
+}
+
+func workload(i *inventory.Inventory, name, queue string, gpus, priority int32, age time.Duration) *kueue.Workload {
+	i.Workloads = append(i.Workloads, kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now.Add(-age))},
+		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: &priority, PodSets: []kueue.PodSet{{
+			Name: "node", Count: gpus, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{gpu.Whole: resource.MustParse("1")}},
+			}}}},
+		}}},
+	})
+	return &i.Workloads[len(i.Workloads)-1]
+}
+
+func town() *outlook.Outlook {
+	i := &inventory.Inventory{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}}
+	queue(i, "a", "8", "0", "0")
+	queue(i, "b", "8", "12", "4")
+	running := workload(i, "running", "b", 12, 0, time.Hour)
+	running.Status.Admission = &kueue.Admission{ClusterQueue: "b", PodSetAssignments: []kueue.PodSetAssignment{{
+		Name: "node", Count: ptr.To[int32](12), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: "h100"},
+		ResourceUsage: corev1.ResourceList{gpu.Whole: resource.MustParse("12")},
+	}}}
+	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
+		running.Status.Conditions = append(running.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: running.CreationTimestamp})
+	}
+	workload(i, "late", "a", 2, 0, time.Minute)
+	workload(i, "early", "a", 2, 0, 2*time.Minute)
+	workload(i, "urgent", "a", 2, 10, time.Second)
+	workload(i, "borrower", "b", 2, 100, time.Hour)
+	return &outlook.Outlook{Inventory: i, Now: now, NoArrivals: true}
+}
+
+func TestView(t *testing.T) {
+	view := expect.Must(newView(t.Context(), town()))(t)
+	var out strings.Builder
+	expect.NoError(t, view.print(&out, show.Paint{}))
+	expect.Same(t, "Unexpected view", `COHORT   CLUSTERQUEUE   FLAVOR   RESOURCE         NOMINAL   USED   BORROWS   LENT   WEIGHT   SHARE
+all      a              h100     nvidia.com/gpu   8         0      0         4      2        0
+all      b              h100     nvidia.com/gpu   8         12     4         0      2        125
+
+PLACE   JOB           CLUSTERQUEUE   PRIORITY   NOW      WHY THERE
+1       ns/urgent     a              10         starts   the first of its queue
+2       ns/borrower   b              100        starts   the first of its queue
+3       ns/early      a              0          waits    a lower priority than ns/urgent
+4       ns/late       a              0          waits    the same priority as ns/early, and queued later
+`, out.String())
+}
+
+func TestViewOfWhoSeesLittle(t *testing.T) {
+	at := town()
+	at.Inventory.ClusterQueues, at.Inventory.Unseen = nil, []inventory.Unseen{{Kind: "clusterqueues.kueue.x-k8s.io"}}
+	at.Inventory.LocalQueues[0].Status.FlavorsReservation = []kueue.LocalQueueFlavorUsage{{Name: "h100", Resources: []kueue.LocalQueueResourceUsage{{Name: gpu.Whole, Total: resource.MustParse("12")}}}}
+	view := expect.Must(newView(t.Context(), at))(t)
+	var out strings.Builder
+	expect.NoError(t, view.print(&out, show.Paint{}))
+	expect.That(t, strings.HasPrefix(out.String(), "LOCALQUEUE   FLAVOR   RESOURCE         USED\nns/a         h100     nvidia.com/gpu   12\n"), "unexpected view:\n%s", &out)
+	expect.Same(t, "Unexpected number who wait", 4, len(view.Waiting))
+}

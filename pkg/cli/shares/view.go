@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shares
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+)
+
+// View is what the command tells. Its JSON is for scripts: names stay, new ones may come.
+type View struct {
+	Queues []Queue `json:"queues"`
+	// Cohorts have a weight and a share, too, below others.
+	Cohorts []Cohort `json:"cohorts,omitempty"`
+	// Consumed is of LocalQueues with admission fair sharing.
+	Consumed []Consumed `json:"consumed,omitempty"`
+	// Used is what LocalQueues use, for those who may not see ClusterQueues.
+	Used    []Used    `json:"used,omitempty"`
+	Waiting []Waiting `json:"waiting"`
+}
+
+// Queue is a quota of a ClusterQueue.
+type Queue struct {
+	ClusterQueue string            `json:"clusterQueue"`
+	Cohort       string            `json:"cohort,omitempty"`
+	Flavor       string            `json:"flavor"`
+	Resource     string            `json:"resource"`
+	Nominal      resource.Quantity `json:"nominal"`
+	Used         resource.Quantity `json:"used"`
+	Borrowed     resource.Quantity `json:"borrowed"`
+	Lent         resource.Quantity `json:"lent"`
+	Fair
+}
+
+// Fair is how a ClusterQueue or Cohort stands in fair sharing.
+type Fair struct {
+	Weight float64 `json:"weight"`
+	// Share is Kueue's; -1 stands for one that borrows at a weight of zero, which has the greatest.
+	Share float64 `json:"share"`
+}
+
+// Cohort is one that has a parent, or children.
+type Cohort struct {
+	Name   string `json:"name"`
+	Parent string `json:"parent,omitempty"`
+	Fair
+}
+
+// Consumed is what a LocalQueue has consumed, as Kueue lets it fade.
+type Consumed struct {
+	LocalQueue string              `json:"localQueue"`
+	Resources  corev1.ResourceList `json:"resources"`
+}
+
+// Used is what a LocalQueue uses of a flavor.
+type Used struct {
+	LocalQueue string            `json:"localQueue"`
+	Flavor     string            `json:"flavor"`
+	Resource   string            `json:"resource"`
+	Total      resource.Quantity `json:"total"`
+}
+
+func newView(ctx context.Context, at *outlook.Outlook) (*View, error) {
+	v := &View{Queues: []Queue{}, Waiting: []Waiting{}, Consumed: consumed(at.LocalQueues)}
+	if len(at.Unseen()) > 0 {
+		v.Used, v.Waiting = used(at.LocalQueues), ofNamespace(at)
+		return v, nil
+	}
+	snapshot, err := at.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	quotas, err := at.Quotas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range quotas {
+		v.Queues = append(v.Queues, Queue{
+			ClusterQueue: string(q.ClusterQueue), Cohort: string(q.Cohort), Flavor: string(q.Flavor), Resource: string(q.Resource),
+			Nominal: q.Nominal, Used: q.Reserved, Borrowed: q.Borrowed, Lent: q.Lent, Fair: fairOf(snapshot.ClusterQueue(q.ClusterQueue)),
+		})
+	}
+	for n := range at.Cohorts {
+		cohort := &at.Cohorts[n]
+		if seen := snapshot.Cohort(kueue.CohortReference(cohort.Name)); seen != nil {
+			v.Cohorts = append(v.Cohorts, Cohort{Name: cohort.Name, Parent: string(cohort.Spec.ParentName), Fair: Fair{seen.FairWeight, share(seen.DominantResourceShare())}})
+		}
+	}
+	v.Waiting, err = order(ctx, at, snapshot)
+	return v, err
+}
+
+func fairOf(cq *scheduler.ClusterQueue) Fair {
+	if cq == nil {
+		return Fair{}
+	}
+	return Fair{Weight: cq.FairWeight, Share: share(cq.DominantResourceShare())}
+}
+
+// share makes of Kueue's infinity something that JSON has.
+func share(s interface{ PreciseWeightedShare() float64 }) float64 {
+	if value := s.PreciseWeightedShare(); !math.IsInf(value, 0) {
+		return value
+	}
+	return -1
+}
+
+func consumed(queues []kueue.LocalQueue) []Consumed {
+	var all []Consumed
+	for n := range queues {
+		q := &queues[n]
+		if q.Status.FairSharing != nil && q.Status.FairSharing.AdmissionFairSharingStatus != nil {
+			all = append(all, Consumed{q.Namespace + "/" + q.Name, q.Status.FairSharing.AdmissionFairSharingStatus.ConsumedResources})
+		}
+	}
+	return all
+}
+
+func used(queues []kueue.LocalQueue) []Used {
+	var all []Used
+	for n := range queues {
+		for _, flavor := range queues[n].Status.FlavorsReservation {
+			for _, r := range flavor.Resources {
+				all = append(all, Used{fmt.Sprintf("%s/%s", queues[n].Namespace, queues[n].Name), string(flavor.Name), string(r.Name), r.Total})
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+)
+
+// fields are the columns of a CSV of arrivals, the last of which may be left out.
+var fields = []string{"time", "queue", "gpus", "duration", "priority"}
+
+// gpusPerPod is how many GPUs a pod has of a job that has more: a usual node's.
+const gpusPerPod = 8
+
+// readArrivals reads jobs that come: when, as a time after the begin such as 90m, or as an RFC 3339 time, of
+// which the first is the begin; to which LocalQueue, as namespace/name; with how many GPUs; and for how long.
+func readArrivals(in io.Reader, path string, i *inventory.Inventory, begin time.Time) ([]forecast.Job, error) {
+	reader := csv.NewReader(in)
+	reader.FieldsPerRecord, reader.TrimLeadingSpace = -1, true
+	a := &arrivals{path: path, inventory: i, begin: begin}
+	var jobs []forecast.Job
+	var all error
+	for {
+		record, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return jobs, all
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		a.line, _ = reader.FieldPos(0)
+		if len(jobs) == 0 && record[0] == fields[0] {
+			continue
+		}
+		job, err := a.job(record, len(jobs))
+		if all = errors.Join(all, err); err == nil {
+			jobs = append(jobs, job)
+		}
+	}
+}
+
+type arrivals struct {
+	path      string
+	line      int
+	inventory *inventory.Inventory
+	begin     time.Time
+	first     time.Time
+}
+
+func (a *arrivals) wrong(field int, text string, args ...any) error {
+	return fmt.Errorf("%s:%d: %s: %s", a.path, a.line, fields[field], fmt.Sprintf(text, args...))
+}
+
+func (a *arrivals) job(record []string, serial int) (forecast.Job, error) {
+	var job forecast.Job
+	if len(record) < 4 || len(record) > len(fields) {
+		return job, fmt.Errorf("%s:%d: there are %d fields, and not %s", a.path, a.line, len(record), strings.Join(fields[:4], ","))
+	}
+	at, err := a.time(record[0])
+	if err != nil {
+		return job, err
+	}
+	queue := a.queue(record[1])
+	if queue == nil {
+		return job, a.wrong(1, "there is no LocalQueue %q: write it as namespace/name", record[1])
+	}
+	gpus, err := strconv.Atoi(record[2])
+	if err != nil || gpus < 1 {
+		return job, a.wrong(2, "%q is no number of GPUs", record[2])
+	}
+	runs, err := time.ParseDuration(record[3])
+	if err != nil || runs <= 0 {
+		return job, a.wrong(3, "%q is no time like 90m or 4h", record[3])
+	}
+	priority := 0
+	if len(record) > 4 {
+		if priority, err = strconv.Atoi(record[4]); err != nil {
+			return job, a.wrong(4, "%q is no priority", record[4])
+		}
+	}
+	// No two come at the same time: the order of the file is that of a queue.
+	at = at.Add(time.Duration(serial))
+	return forecast.Job{Workload: workloadOf(queue, serial, gpus, int32(priority), at), Arrives: at, Runs: runs}, nil
+}
+
+func (a *arrivals) time(text string) (time.Time, error) {
+	if after, err := time.ParseDuration(text); err == nil {
+		return a.begin.Add(after), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, a.wrong(0, "%q is neither a time after the begin, such as 90m, nor one like 2026-01-31T12:00:00Z", text)
+	}
+	if a.first.IsZero() {
+		a.first = at
+	}
+	return a.begin.Add(at.Sub(a.first)), nil
+}
+
+func (a *arrivals) queue(text string) *kueue.LocalQueue {
+	namespace, name, found := strings.Cut(text, "/")
+	if found {
+		return a.inventory.LocalQueue(namespace, kueue.LocalQueueName(name))
+	}
+	return nil
+}
+
+func workloadOf(queue *kueue.LocalQueue, serial, gpus int, priority int32, at time.Time) *kueue.Workload {
+	pods, each := 1, gpus
+	if gpus > gpusPerPod {
+		pods, each = (gpus+gpusPerPod-1)/gpusPerPod, gpusPerPod
+	}
+	name := fmt.Sprintf("line-%06d", serial)
+	requests := corev1.ResourceList{gpu.Whole: *resource.NewQuantity(int64(each), resource.DecimalSI)}
+	return &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{Namespace: queue.Namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(at)},
+		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue.Name), Priority: ptr.To(priority), PodSets: []kueue.PodSet{{
+			Name: "node", Count: int32(pods),
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				RestartPolicy: corev1.RestartPolicyNever,
+				Containers:    []corev1.Container{{Name: "node", Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}},
+			}},
+		}}},
+	}
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+)
+
+// Advice is without whom a job would start at once. Its JSON is for scripts: names stay, new ones may come.
+type Advice struct {
+	Job string `json:"job"`
+	// Starts is set where it starts anyway.
+	Starts bool `json:"starts"`
+	// Ways are the cheapest sets first; none where it would not start in an empty cluster either.
+	Ways []Way `json:"ways"`
+}
+
+// Way is a set of jobs without which it would start.
+type Way struct {
+	Without []Loss `json:"without"`
+	// GPUHours is what all of them would lose.
+	GPUHours float64 `json:"gpuHours"`
+}
+
+// Loss is a job and what it would lose: the GPU-hours since its start, for checkpoints are not known. One that
+// waits loses its place.
+type Loss struct {
+	Job      string  `json:"job"`
+	GPUHours float64 `json:"gpuHours"`
+	Waits    bool    `json:"waits,omitempty"`
+}
+
+func (o *options) tellNow(ctx context.Context, at *outlook.Outlook) error {
+	advice, err := advise(ctx, at, o.job)
+	if err != nil {
+		return err
+	}
+	if o.output == show.JSON {
+		return show.Encode(o.streams.Out, show.JSON, advice)
+	}
+	if o.output != "" {
+		return errors.New("--now goes with -o json, or without -o")
+	}
+	switch {
+	case advice.Starts:
+		fmt.Fprintf(o.streams.Out, "%s starts now as things are.\n", advice.Job)
+		return nil
+	case len(advice.Ways) == 0:
+		fmt.Fprintf(o.streams.Out, "%s would not start even if nobody else was there: see kubectl trainjob explain.\n", advice.Job)
+		return nil
+	}
+	table := show.NewTable("WAY", "WITHOUT", "LOSES")
+	for n, way := range advice.Ways {
+		for _, loss := range way.Without {
+			loses := fmt.Sprintf("%.1f GPU-hours since its start", loss.GPUHours)
+			if loss.Waits {
+				loses = "its place in the queue"
+			}
+			table.Row(n+1, loss.Job, loses)
+		}
+	}
+	fmt.Fprintf(o.streams.Out, "%s would start now without these; nothing is changed by this command:\n\n", advice.Job)
+	return table.Print(o.streams.Out, show.Painter(o.streams.Out), "")
+}
+
+// advise looks for sets of others without which a job starts at once.
+func advise(ctx context.Context, at *outlook.Outlook, job string) (Advice, error) {
+	advice := Advice{Job: job, Ways: []Way{}}
+	target, err := waiting(at, job)
+	if err != nil {
+		return advice, err
+	}
+	at.NoArrivals = true
+	q, _ := at.Question()
+	if q = q.About(target); q == nil {
+		return advice, fmt.Errorf("the queue of %s leads to no ClusterQueue", job)
+	}
+	s := &search{question: q, target: client.ObjectKeyFromObject(target), now: at.Now}
+	if advice.Starts, err = s.starts(ctx, nil); err != nil || advice.Starts {
+		return advice, err
+	}
+	// By what they lose, by how much they free for it, and the latest first: the sets differ.
+	for _, order := range []func(a, b candidate) int{
+		func(a, b candidate) int { return cmp.Compare(a.GPUHours, b.GPUHours) },
+		func(a, b candidate) int {
+			return cmp.Compare(a.GPUHours/float64(max(1, a.gpus)), b.GPUHours/float64(max(1, b.gpus)))
+		},
+		func(a, b candidate) int { return cmp.Compare(b.gpus, a.gpus) },
+	} {
+		way, err := s.way(ctx, order)
+		if err != nil {
+			return advice, err
+		}
+		if way != nil && !slices.ContainsFunc(advice.Ways, func(w Way) bool { return slices.Equal(w.Without, way.Without) }) {
+			advice.Ways = append(advice.Ways, *way)
+		}
+	}
+	slices.SortStableFunc(advice.Ways, func(a, b Way) int { return cmp.Compare(a.GPUHours, b.GPUHours) })
+	return advice, nil
+}
+
+func waiting(at *outlook.Outlook, job string) (*kueue.Workload, error) {
+	for n := range at.Workloads {
+		wl := &at.Workloads[n]
+		if inventory.JobName(wl) != job || kueuelib.IsFinished(wl) {
+			continue
+		}
+		if kueuelib.HasQuotaReservation(wl) {
+			return nil, fmt.Errorf("%s does not wait: it has quota", job)
+		}
+		return wl, nil
+	}
+	return nil, fmt.Errorf("there is no Workload of a job %s that waits: write it as NAMESPACE/JOB", job)
+}
+
+// search tries sets of a part of a cluster.
+type search struct {
+	question *forecast.Question
+	target   client.ObjectKey
+	now      time.Time
+}
+
+// candidate is somebody who could go.
+type candidate struct {
+	Loss
+	key  client.ObjectKey
+	gpus int64
+}
+
+// starts reports whether the target starts at once without some. Those whom it would preempt do not stop so soon.
+func (s *search) starts(ctx context.Context, without []candidate) (bool, error) {
+	q := *s.question
+	q.Entrants = slices.DeleteFunc(slices.Clone(q.Entrants), func(e forecast.Entrant) bool {
+		return slices.ContainsFunc(without, func(c candidate) bool { return c.key == client.ObjectKeyFromObject(e.Workload) })
+	})
+	q.Horizon, q.Stopping, q.Checks = 0, time.Hour, 0
+	started := false
+	err := forecast.Play(ctx, q.World, q.Jobs(0), q.Settings, func(e forecast.Event) {
+		started = started || e.Kind == forecast.Started && e.Job == s.target
+	})
+	return started, err
+}
+
+// way takes as many as it needs in an order, and puts back whom it does not need; nil where all are too few.
+func (s *search) way(ctx context.Context, order func(a, b candidate) int) (*Way, error) {
+	all := s.candidates()
+	slices.SortStableFunc(all, order)
+	var failed error
+	enough := sort.Search(len(all)+1, func(n int) bool {
+		starts, err := s.starts(ctx, all[:n])
+		failed = errors.Join(failed, err)
+		return starts
+	})
+	if failed != nil || enough > len(all) {
+		return nil, failed
+	}
+	set := slices.Clone(all[:enough])
+	slices.SortStableFunc(set, func(a, b candidate) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
+	for n := 0; n < len(set); {
+		fewer := slices.Delete(slices.Clone(set), n, n+1)
+		starts, err := s.starts(ctx, fewer)
+		if err != nil {
+			return nil, err
+		}
+		if starts {
+			set = fewer
+		} else {
+			n++
+		}
+	}
+	way := &Way{}
+	for _, c := range set {
+		way.Without = append(way.Without, c.Loss)
+		way.GPUHours += c.GPUHours
+	}
+	return way, nil
+}
+
+func (s *search) candidates() []candidate {
+	var all []candidate
+	for _, e := range s.question.Entrants {
+		c := candidate{Loss: Loss{Job: inventory.JobName(e.Workload), Waits: true}, key: client.ObjectKeyFromObject(e.Workload), gpus: outlook.GPUs(e.Workload)}
+		if c.key == s.target {
+			continue
+		}
+		if admitted := apimeta.FindStatusCondition(e.Workload.Status.Conditions, kueue.WorkloadAdmitted); kueuelib.HasQuotaReservation(e.Workload) {
+			c.Waits = false
+			if admitted != nil {
+				c.GPUHours = float64(c.gpus) * s.now.Sub(admitted.LastTransitionTime.Time).Hours()
+			}
+		}
+		all = append(all, c)
+	}
+	return all
+}

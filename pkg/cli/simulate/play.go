@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+)
+
+// Comparison is what came of a cluster as it is and, with a scenario, with it.
+type Comparison struct {
+	HorizonSeconds int64   `json:"horizonSeconds"`
+	Before         Result  `json:"before"`
+	After          *Result `json:"after,omitempty"`
+}
+
+func (o *options) compare(ctx context.Context, before *outlook.Outlook) (Comparison, error) {
+	c := Comparison{HorizonSeconds: int64(o.horizon.Seconds())}
+	var err error
+	if c.Before, err = o.play(ctx, before, nil); err != nil || o.scenario.none() {
+		return c, err
+	}
+	after, err := o.scenario.apply(before)
+	if err != nil {
+		return c, err
+	}
+	jobs, err := o.comingJobs(after)
+	if err != nil {
+		return c, err
+	}
+	result, err := o.play(ctx, after, jobs)
+	c.After = &result
+	return c, err
+}
+
+// play plays one future: the same running times and arrivals with every scenario.
+func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast.Job) (Result, error) {
+	at.NoArrivals = o.arrivals != ""
+	q, warnings := at.Question()
+	for _, warning := range warnings {
+		o.warn(warning)
+	}
+	q.Seed, q.Horizon = o.seed, o.horizon
+	jobs := append(q.Jobs(0), more...)
+	if o.arrivals != "" && o.arrivals != "none" {
+		file, err := o.open(o.arrivals)
+		if err != nil {
+			return Result{}, err
+		}
+		defer file.Close()
+		come, err := readArrivals(file, o.arrivals, at.Inventory, q.Begin)
+		if err != nil {
+			return Result{}, err
+		}
+		jobs = append(jobs, come...)
+	}
+	o.tellUnknown(jobs)
+	counter := newCounter(q.Begin, q.Horizon, quotaOf(at.Inventory), jobs)
+	bar := show.NewProgress(o.streams.ErrOut, "simulating")
+	err := forecast.Play(ctx, q.World, jobs, q.Settings, func(e forecast.Event) {
+		counter.tell(e)
+		bar.At(float64(e.At.Sub(q.Begin)) / float64(q.Horizon))
+	})
+	bar.Done()
+	return counter.end(), err
+}
+
+// tellUnknown warns of jobs that run to the end because nothing is known of them.
+func (o *options) tellUnknown(jobs []forecast.Job) {
+	var unknown []string
+	for _, job := range jobs {
+		if job.Runs == 0 {
+			unknown = append(unknown, inventory.JobName(job.Workload))
+		}
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		o.warn(fmt.Sprintf("nothing is known of how long %s run, %s among them: they run to the end; --assume 4h takes a time for them", show.Count(int64(len(unknown)), "job"), unknown[0]))
+	}
+}
+
+// comingJobs reads the Workloads of --job.
+func (o *options) comingJobs(at *outlook.Outlook) ([]forecast.Job, error) {
+	var jobs []forecast.Job
+	for _, text := range o.scenario.Jobs {
+		path, after, err := later(text)
+		if err != nil {
+			return nil, err
+		}
+		files, err := manifest.Read([]string{path}, false, o.streams.In)
+		if err != nil {
+			return nil, err
+		}
+		come := &inventory.Inventory{}
+		for _, file := range files {
+			for n := range file.Documents {
+				err = errors.Join(err, add(&file.Documents[n], "Workload", &come.Workloads))
+			}
+			err = errors.Join(err, file.Err())
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(come.Workloads) == 0 {
+			return nil, fmt.Errorf("%s has no Workload: of a TrainJob, take its Workload", path)
+		}
+		for n := range come.Workloads {
+			jobs = append(jobs, o.coming(at, &come.Workloads[n], after, len(jobs)))
+		}
+	}
+	return jobs, nil
+}
+
+func (o *options) coming(at *outlook.Outlook, wl *kueue.Workload, after time.Duration, serial int) forecast.Job {
+	fresh := inventory.WithRequests(wl)
+	arrives := at.Now.Add(after + time.Duration(serial+1))
+	fresh.Status, fresh.CreationTimestamp = kueue.WorkloadStatus{}, metav1.NewTime(arrives)
+	fresh.UID = types.UID(fmt.Sprintf("coming-%d", serial))
+	runs := o.assume
+	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
+		runs = time.Duration(*limit) * time.Second
+	}
+	return forecast.Job{Workload: fresh, Arrives: arrives, Runs: runs}
+}
+
+// quotaOf is the GPUs that all ClusterQueues have of each flavor.
+func quotaOf(i *inventory.Inventory) map[string]int64 {
+	all := map[string]int64{}
+	for n := range i.ClusterQueues {
+		for grant := range inventory.Grants(i.ClusterQueues[n].Spec.ResourceGroups) {
+			if grant.Quota.Name == gpu.Whole {
+				all[string(grant.Flavor)] += grant.Quota.NominalQuota.Value()
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+)
+
+func (o *options) print(c Comparison) error {
+	switch o.output {
+	case show.JSON:
+		return show.Encode(o.streams.Out, show.JSON, c)
+	case formatCSV:
+		return writeCSV(o.streams.Out, c)
+	case formatSVG:
+		return writeSVG(o.streams.Out, c)
+	}
+	if err := printTables(o.streams.Out, show.Painter(o.streams.Out), c); err != nil {
+		return err
+	}
+	return printCharts(o.streams.Out, c)
+}
+
+// after is what came of the changes, or of none.
+func (c *Comparison) after() *Result {
+	if c.After != nil {
+		return c.After
+	}
+	return &c.Before
+}
+
+func printTables(out io.Writer, paint show.Paint, c Comparison) error {
+	waits := show.NewTable("QUEUE", "SIZE", "JOBS", "WAITING AT END", "MEDIAN WAIT", "P90 WAIT")
+	after := map[[2]string]Waits{}
+	for _, w := range c.after().Waits {
+		after[[2]string{w.Queue, w.Size}] = w
+	}
+	for _, before := range c.Before.Waits {
+		now := after[[2]string{before.Queue, before.Size}]
+		queue := before.Queue
+		if queue == "" {
+			queue = "all"
+		}
+		waits.Row(queue, orDash(before.Size), c.both(before.Jobs, now.Jobs), c.both(before.Waiting, now.Waiting),
+			c.both(outlook.Roughly(&before.MedianSeconds), outlook.Roughly(&now.MedianSeconds)), c.both(outlook.Roughly(&before.P90Seconds), outlook.Roughly(&now.P90Seconds)))
+	}
+	if err := waits.Print(out, paint, ""); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	totals := show.NewTable("STARTS", "PREEMPTIONS", "GPU-HOURS LOST TO THEM")
+	totals.Row(c.both(c.Before.Starts, c.after().Starts), c.both(c.Before.Preemptions, c.after().Preemptions),
+		c.both(fmt.Sprintf("%.0f", c.Before.LostGPUHours), fmt.Sprintf("%.0f", c.after().LostGPUHours)))
+	return totals.Print(out, paint, "")
+}
+
+// both is a value before the changes, and after them.
+func (c *Comparison) both(before, after any) string {
+	if c.After == nil {
+		return fmt.Sprint(before)
+	}
+	return fmt.Sprintf("%v → %v", before, after)
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// writeCSV writes the waits.
+func writeCSV(out io.Writer, c Comparison) error {
+	w := csv.NewWriter(out)
+	defer w.Flush()
+	if err := w.Write([]string{"scenario", "queue", "size", "jobs", "waiting", "medianSeconds", "p90Seconds"}); err != nil {
+		return err
+	}
+	for _, of := range c.plays() {
+		for _, waits := range of.Waits {
+			record := []string{of.name, waits.Queue, waits.Size, strconv.Itoa(waits.Jobs), strconv.Itoa(waits.Waiting), strconv.FormatInt(waits.MedianSeconds, 10), strconv.FormatInt(waits.P90Seconds, 10)}
+			if err := w.Write(record); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// named is a result with its name.
+type named struct {
+	*Result
+	name string
+}
+
+func (c *Comparison) plays() []named {
+	plays := []named{{&c.Before, "before"}}
+	if c.After != nil {
+		plays = append(plays, named{c.After, "after"})
+	}
+	return plays
+}

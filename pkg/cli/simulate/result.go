@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+)
+
+// Result is what came of a play. Its JSON is for scripts: names stay, new ones may come.
+type Result struct {
+	// Waits are by LocalQueue and size, and over all with neither.
+	Waits       []Waits `json:"waits"`
+	Starts      int     `json:"starts"`
+	Preemptions int     `json:"preemptions"`
+	// LostGPUHours is what preempted jobs had run for: they begin anew.
+	LostGPUHours float64 `json:"lostGPUHours"`
+	// Used is the share of each flavor's GPU quota that is used, over time.
+	Used []Usage `json:"used"`
+}
+
+// Waits are how long jobs waited.
+type Waits struct {
+	Queue string `json:"queue,omitempty"`
+	Size  string `json:"size,omitempty"`
+	Jobs  int    `json:"jobs"`
+	// Waiting is how many have not started by the end.
+	Waiting       int   `json:"waiting"`
+	MedianSeconds int64 `json:"medianSeconds"`
+	P90Seconds    int64 `json:"p90Seconds"`
+}
+
+// Usage is that of a flavor.
+type Usage struct {
+	Flavor string `json:"flavor"`
+	GPUs   int64  `json:"gpus"`
+	// Shares are means over equal parts of the time that was played.
+	Shares []float64 `json:"shares"`
+}
+
+// parts is into how many parts a play is divided for a chart.
+const parts = 60
+
+// counter makes a Result of events.
+type counter struct {
+	begin   time.Time
+	horizon time.Duration
+	quota   map[string]int64
+	jobs    map[client.ObjectKey]*counted
+	used    map[string][]float64
+	result  Result
+}
+
+// counted is a job as far as it has come.
+type counted struct {
+	queue, size string
+	came        time.Time
+	waited      time.Duration
+	started     bool
+	since       time.Time
+	gpus        map[string]int64
+}
+
+// newCounter begins with all that are there, or come.
+func newCounter(begin time.Time, horizon time.Duration, quota map[string]int64, jobs []forecast.Job) *counter {
+	c := &counter{begin: begin, horizon: horizon, quota: quota, jobs: map[client.ObjectKey]*counted{}, used: map[string][]float64{}}
+	for n := range jobs {
+		wl := jobs[n].Workload
+		job := &counted{queue: wl.Namespace + "/" + string(wl.Spec.QueueName), size: sizeOf(wl), came: begin}
+		if jobs[n].Arrives.After(begin) {
+			job.came = jobs[n].Arrives
+		}
+		if wl.Status.Admission != nil {
+			job.started, job.since, job.gpus = true, begin, gpusOf(wl)
+			job.queue = "" // Its wait is over, and not counted.
+		}
+		c.jobs[client.ObjectKeyFromObject(wl)] = job
+	}
+	return c
+}
+
+func (c *counter) tell(e forecast.Event) {
+	job := c.jobs[e.Job]
+	switch e.Kind {
+	case forecast.Started:
+		c.result.Starts++
+		if !job.started {
+			job.started, job.waited = true, e.At.Sub(job.came)
+		}
+		job.since, job.gpus = e.At, gpusOf(e.Workload)
+	case forecast.Preempted:
+		c.result.Preemptions++
+		for _, gpus := range job.gpus {
+			c.result.LostGPUHours += float64(gpus) * e.At.Sub(job.since).Hours()
+		}
+		c.stop(job, e.At)
+	case forecast.Ended:
+		c.stop(job, e.At)
+	}
+}
+
+// stop counts what a job has used.
+func (c *counter) stop(job *counted, at time.Time) {
+	part := c.horizon / parts
+	for flavor, gpus := range job.gpus {
+		if c.used[flavor] == nil {
+			c.used[flavor] = make([]float64, parts)
+		}
+		for n := range parts {
+			from, to := c.begin.Add(time.Duration(n)*part), c.begin.Add(time.Duration(n+1)*part)
+			if overlap := min(to.Sub(job.since), at.Sub(job.since), part, at.Sub(from)); overlap > 0 && at.After(from) && to.After(job.since) {
+				c.used[flavor][n] += float64(gpus) * overlap.Hours() / part.Hours()
+			}
+		}
+	}
+	job.gpus = nil
+}
+
+// end closes the books.
+func (c *counter) end() Result {
+	waits := map[[2]string][]time.Duration{}
+	waiting := map[[2]string]int{}
+	for _, job := range c.jobs {
+		c.stop(job, c.begin.Add(c.horizon))
+		if job.queue == "" {
+			continue
+		}
+		for _, group := range [][2]string{{}, {job.queue, ""}, {job.queue, job.size}} {
+			if job.started {
+				waits[group] = append(waits[group], job.waited)
+			} else {
+				waits[group] = append(waits[group], c.horizon)
+				waiting[group]++
+			}
+		}
+	}
+	for _, group := range slices.SortedFunc(maps.Keys(waits), compareGroups) {
+		all := waits[group]
+		slices.Sort(all)
+		c.result.Waits = append(c.result.Waits, Waits{
+			Queue: group[0], Size: group[1], Jobs: len(all), Waiting: waiting[group],
+			MedianSeconds: int64(all[len(all)/2].Seconds()), P90Seconds: int64(all[len(all)*9/10].Seconds()),
+		})
+	}
+	for _, flavor := range slices.Sorted(maps.Keys(c.quota)) {
+		usage := Usage{Flavor: flavor, GPUs: c.quota[flavor], Shares: make([]float64, parts)}
+		for n, gpus := range c.used[flavor] {
+			usage.Shares[n] = gpus / float64(max(1, usage.GPUs))
+		}
+		c.result.Used = append(c.result.Used, usage)
+	}
+	return c.result
+}
+
+func compareGroups(a, b [2]string) int { return slices.Compare(a[:], b[:]) }
+
+// sizes are the sizes that waits are told by.
+var sizes = []struct {
+	most int64
+	name string
+}{{1, "1 GPU"}, {8, "2-8 GPUs"}, {64, "9-64 GPUs"}}
+
+func sizeOf(wl *kueue.Workload) string {
+	gpus := outlook.GPUs(wl)
+	for _, size := range sizes {
+		if gpus <= size.most {
+			return size.name
+		}
+	}
+	return "65+ GPUs"
+}
+
+// gpusOf are the GPUs that a Workload has of each flavor.
+func gpusOf(wl *kueue.Workload) map[string]int64 {
+	all := map[string]int64{}
+	if wl.Status.Admission == nil {
+		return all
+	}
+	for _, psa := range wl.Status.Admission.PodSetAssignments {
+		if flavor := psa.Flavors[gpu.Whole]; flavor != "" {
+			all[string(flavor)] += psa.ResourceUsage.Name(gpu.Whole, "").Value()
+		}
+	}
+	return all
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+)
+
+// Scenario is what is different in the second play. A file has it, and flags add to it.
+type Scenario struct {
+	// SetQuota are CLUSTERQUEUE/FLAVOR/RESOURCE=QUANTITY.
+	SetQuota []string `json:"setQuota,omitempty"`
+	// SetBorrowingLimit are the same; "none" takes the limit away.
+	SetBorrowingLimit []string `json:"setBorrowingLimit,omitempty"`
+	// AddNodes are FLAVOR=COUNT: so many more nodes like one that the flavor has.
+	AddNodes []string `json:"addNodes,omitempty"`
+	// Drain are nodes that go.
+	Drain []string `json:"drain,omitempty"`
+	// Priorities are NAMESPACE/JOB=PRIORITY.
+	Priorities []string `json:"priorities,omitempty"`
+	// Preemption is that of ClusterQueues, by their names.
+	Preemption map[string]kueue.ClusterQueuePreemption `json:"preemption,omitempty"`
+	// FairSharing is that of Kueue's configuration; nil leaves it as it is.
+	FairSharing *configapi.FairSharing `json:"fairSharing,omitempty"`
+	// Jobs are FILE@+2h: Workloads that come after a time.
+	Jobs []string `json:"jobs,omitempty"`
+}
+
+// readScenario reads a file strictly.
+func readScenario(path string) (Scenario, error) {
+	var s Scenario
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return s, err
+	}
+	if err := yaml.UnmarshalStrict(data, &s); err != nil {
+		return s, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// none reports whether nothing is different.
+func (s *Scenario) none() bool {
+	return len(s.SetQuota)+len(s.SetBorrowingLimit)+len(s.AddNodes)+len(s.Drain)+len(s.Priorities)+len(s.Preemption)+len(s.Jobs) == 0 && s.FairSharing == nil
+}
+
+// apply changes a copy of what a cluster has.
+func (s *Scenario) apply(before *outlook.Outlook) (*outlook.Outlook, error) {
+	after, i := *before, *before.Inventory
+	after.Inventory = &i
+	i.Nodes, i.Workloads = slices.Clone(i.Nodes), slices.Clone(i.Workloads)
+	i.ClusterQueues = make([]kueue.ClusterQueue, len(before.ClusterQueues))
+	for n := range before.ClusterQueues {
+		before.ClusterQueues[n].DeepCopyInto(&i.ClusterQueues[n])
+	}
+	if err := errors.Join(s.applyTexts(&i), drain(&i, s.Drain), preempt(&i, s.Preemption)); err != nil {
+		return nil, err
+	}
+	if s.FairSharing != nil {
+		kueueConfig := configapi.Configuration{}
+		if before.Kueue != nil {
+			kueueConfig = *before.Kueue
+		}
+		kueueConfig.FairSharing = s.FairSharing
+		after.Kueue = &kueueConfig
+	}
+	return &after, nil
+}
+
+// applyTexts applies what is written as WHAT=VALUE.
+func (s *Scenario) applyTexts(i *inventory.Inventory) error {
+	for _, change := range []struct {
+		field  string
+		values []string
+		apply  func(*inventory.Inventory, string, string) error
+	}{
+		{"setQuota", s.SetQuota, setQuota}, {"setBorrowingLimit", s.SetBorrowingLimit, setBorrowingLimit},
+		{"addNodes", s.AddNodes, addNodes}, {"priorities", s.Priorities, setPriority},
+	} {
+		for n, text := range change.values {
+			what, value, found := strings.Cut(text, "=")
+			if !found {
+				return fmt.Errorf("%s[%d] %q: there is no = in it", change.field, n, text)
+			}
+			if err := change.apply(i, what, value); err != nil {
+				return fmt.Errorf("%s[%d] %q: %w", change.field, n, text, err)
+			}
+		}
+	}
+	return nil
+}
+
+func drain(i *inventory.Inventory, nodes []string) error {
+	for n, name := range nodes {
+		at := slices.IndexFunc(i.Nodes, func(node corev1.Node) bool { return node.Name == name })
+		if at < 0 {
+			return fmt.Errorf("drain[%d] %q: there is no such node", n, name)
+		}
+		i.Nodes = slices.Delete(i.Nodes, at, at+1)
+	}
+	return nil
+}
+
+func preempt(i *inventory.Inventory, policies map[string]kueue.ClusterQueuePreemption) error {
+	for name, policy := range policies {
+		cq := i.ClusterQueue(kueue.ClusterQueueReference(name))
+		if cq == nil {
+			return fmt.Errorf("preemption[%s]: there is no such ClusterQueue", name)
+		}
+		cq.Spec.Preemption = &policy
+	}
+	return nil
+}
+
+func setQuota(i *inventory.Inventory, what, value string) error {
+	return changeQuota(i, what, value, func(quota *kueue.ResourceQuota, q *resource.Quantity) { quota.NominalQuota = *q })
+}
+
+func setBorrowingLimit(i *inventory.Inventory, what, value string) error {
+	if value == "none" {
+		return changeQuota(i, what, "0", func(quota *kueue.ResourceQuota, _ *resource.Quantity) { quota.BorrowingLimit = nil })
+	}
+	return changeQuota(i, what, value, func(quota *kueue.ResourceQuota, q *resource.Quantity) { quota.BorrowingLimit = q })
+}
+
+func changeQuota(i *inventory.Inventory, what, value string, change func(*kueue.ResourceQuota, *resource.Quantity)) error {
+	parts := strings.SplitN(what, "/", 3)
+	if len(parts) != 3 {
+		return fmt.Errorf("name CLUSTERQUEUE/FLAVOR/RESOURCE, such as team-a/h100/nvidia.com/gpu")
+	}
+	quantity, err := resource.ParseQuantity(value)
+	if err != nil {
+		return fmt.Errorf("%q is no quantity", value)
+	}
+	cq := i.ClusterQueue(kueue.ClusterQueueReference(parts[0]))
+	if cq == nil {
+		return fmt.Errorf("there is no ClusterQueue %s", parts[0])
+	}
+	for grant := range inventory.Grants(cq.Spec.ResourceGroups) {
+		if string(grant.Flavor) == parts[1] && string(grant.Quota.Name) == parts[2] {
+			change(grant.Quota, &quantity)
+			return nil
+		}
+	}
+	return fmt.Errorf("ClusterQueue %s has no quota of %s in flavor %s", parts[0], parts[2], parts[1])
+}
+
+func addNodes(i *inventory.Inventory, what, value string) error {
+	count, err := strconv.Atoi(value)
+	if err != nil || count < 1 {
+		return fmt.Errorf("%q is no number of nodes", value)
+	}
+	flavor := i.Flavor(kueue.ResourceFlavorReference(what))
+	if flavor == nil {
+		return fmt.Errorf("there is no ResourceFlavor %s", what)
+	}
+	nodes := i.NodesOf(flavor)
+	if len(nodes) == 0 {
+		return fmt.Errorf("flavor %s has no node that more could be like", what)
+	}
+	like := nodes[0].DeepCopy()
+	for n := range count {
+		node := like.DeepCopy()
+		node.Name = fmt.Sprintf("added-%s-%d", what, n)
+		node.Labels[corev1.LabelHostname] = node.Name
+		i.Nodes = append(i.Nodes, *node)
+	}
+	return nil
+}
+
+func setPriority(i *inventory.Inventory, what, value string) error {
+	priority, err := strconv.ParseInt(value, 10, 32)
+	if err != nil {
+		return fmt.Errorf("%q is no priority", value)
+	}
+	for n := range i.Workloads {
+		if wl := &i.Workloads[n]; inventory.JobName(wl) == what {
+			changed := wl.DeepCopy()
+			p := int32(priority)
+			changed.Spec.Priority = &p
+			i.Workloads[n] = *changed
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no Workload of a job %s", what)
+}
+
+// later reads FILE@+2h.
+func later(text string) (path string, after time.Duration, err error) {
+	path, wait, found := strings.Cut(text, "@+")
+	if !found {
+		return text, 0, nil
+	}
+	if after, err = time.ParseDuration(wait); err != nil {
+		return "", 0, fmt.Errorf("%q: %q is no time like 2h", text, wait)
+	}
+	return path, after, nil
+}

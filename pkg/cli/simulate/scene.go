@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+)
+
+// readCluster reads the cluster as it is. What Kueue's configuration says is left at its defaults where the user
+// may not read it, which the warning says.
+func readCluster(ctx context.Context, c client.Client, namespace string, now time.Time) (o *outlook.Outlook, warning string, err error) {
+	o = &outlook.Outlook{Now: now}
+	if o.Inventory, err = inventory.Load(ctx, c); err != nil {
+		return nil, "", err
+	}
+	if unseen := o.Unseen(); len(unseen) > 0 {
+		return nil, "", exit.With(exit.Unseen, fmt.Errorf("you may not list %v: ask an admin for ClusterRole kueue-batch-admin-role, or simulate what files say with -f", unseen))
+	}
+	if o.TrainJobs, err = cluster.TrainJobs(ctx, c, ""); err != nil {
+		if o.TrainJobs, err = cluster.TrainJobs(ctx, c, namespace); err != nil {
+			return nil, "", err
+		}
+		warning = "what TrainJobs of other namespaces tell of their running times is not seen"
+	}
+	if o.Kueue, err = cluster.KueueConfiguration(ctx, c); err != nil {
+		warning = fmt.Sprintf("Kueue's configuration is not seen, its defaults are taken: %v", err)
+	}
+	if release := kueueRelease(ctx, c); release != "" && !strings.HasPrefix(strings.TrimPrefix(release, "v"), cluster.KueueMinor+".") {
+		warning = fmt.Sprintf("the cluster has Kueue %s, and what is played is by the code of %s", release, cluster.KueueMinor)
+	}
+	return o, warning, nil
+}
+
+// kueueRelease is empty where it is not seen.
+func kueueRelease(ctx context.Context, c client.Client) string {
+	var deployment appsv1.Deployment
+	if c.Get(ctx, client.ObjectKey{Namespace: cluster.Kueue.Namespace, Name: cluster.Kueue.Deployment}, &deployment) != nil {
+		return ""
+	}
+	return cluster.Release(&deployment, nil)
+}
+
+// readFiles reads what files have of a cluster: Kueue's objects and nodes.
+func readFiles(files []manifest.File, now time.Time) (*outlook.Outlook, error) {
+	o := &outlook.Outlook{Now: now, Inventory: &inventory.Inventory{}}
+	i := o.Inventory
+	var all error
+	for _, file := range files {
+		all = errors.Join(all, file.Err())
+		for n := range file.Documents {
+			doc := &file.Documents[n]
+			all = errors.Join(all,
+				add(doc, "Node", &i.Nodes, corev1.GroupName), add(doc, "ResourceFlavor", &i.Flavors), add(doc, "Topology", &i.Topologies),
+				add(doc, "ClusterQueue", &i.ClusterQueues), add(doc, "Cohort", &i.Cohorts), add(doc, "LocalQueue", &i.LocalQueues),
+				add(doc, "AdmissionCheck", &i.AdmissionChecks), add(doc, "Workload", &i.Workloads))
+		}
+	}
+	if all == nil && len(i.ClusterQueues) == 0 {
+		return nil, errors.New("there is no ClusterQueue in what -f names")
+	}
+	return o, all
+}
+
+// add takes the objects of a kind, of Kueue's group unless another is named, out of a document.
+func add[T any, P interface {
+	*T
+	client.Object
+}](doc *manifest.Document, kind string, to *[]T, group ...string) error {
+	of := kueue.SchemeGroupVersion.Group
+	if len(group) > 0 {
+		of = group[0]
+	}
+	if doc.Err != nil {
+		return nil // Its file says it.
+	}
+	objects, err := doc.Objects(of, kind)
+	if err != nil {
+		return err
+	}
+	for n := range objects {
+		var object T
+		namespace := ""
+		if kind == "LocalQueue" || kind == "Workload" {
+			namespace = "default"
+		}
+		if err := objects[n].Into(P(&object), namespace); err != nil {
+			return err
+		}
+		*to = append(*to, object)
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simulate is the command that plays what becomes of a cluster's jobs, as it is and with changes.
+//
+// simulate.go is the command. scene.go reads what there is, arrivals.go who comes, scenario.go changes it; play.go
+// plays both, result.go counts, print.go and chart.go show it. now.go tells without whom a job would start at once.
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+)
+
+const long = `Play what becomes of a cluster's jobs, as it is and with changes, and compare the two.
+
+Kueue's own scheduler plays, on a clock that runs ahead; the cluster is only read. With -f it is
+what files say, such as "kubectl get -o yaml" writes: ClusterQueues, Cohorts, LocalQueues,
+ResourceFlavors, Topologies, Nodes, Workloads. Jobs run for as long as jobs like them did; those
+of which nothing is known run to the end of what is played, or as long as --assume says.
+
+Who comes is drawn from who came in the last three days, or stands in a CSV: time, queue, GPUs,
+duration and, if you like, priority, such as 90m,team-a/main,8,4h.
+
+With --for and --now it tells without whom a job would start at once, and what each of them would
+lose. It advises, and changes nothing.`
+
+const example = `  # Would more quota shorten the waits?
+  kubectl trainjob simulate --set-quota team-a/h100/nvidia.com/gpu=32
+
+  # Two borrowing limits on last month's arrivals, without a cluster
+  kubectl trainjob simulate -f queues.yaml --arrivals july.csv --set-borrowing-limit team-a/h100/nvidia.com/gpu=16
+
+  # What a scenario file says, as a chart
+  kubectl trainjob simulate --scenario fair.yaml -o svg > fair.svg
+
+  # Who would have to go for this job to start now?
+  kubectl trainjob simulate --for team-a/llm --now`
+
+// The formats beside the tables.
+const (
+	formatCSV = "csv"
+	formatSVG = "svg"
+)
+
+type options struct {
+	flags   cluster.Flags
+	streams genericiooptions.IOStreams
+
+	files            manifest.Flags
+	scenario         Scenario
+	scenarioFile     string
+	arrivals, output string
+	horizon, assume  time.Duration
+	seed             uint64
+	job              string
+	now              bool
+}
+
+// NewCommand returns the command.
+func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{flags: flags, streams: streams}
+	cmd := &cobra.Command{
+		Use:               "simulate",
+		Short:             "Play what becomes of waiting jobs, as things are and with changes",
+		Long:              long,
+		Example:           example,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.files.AddTo(cmd, ", with a cluster's queues, flavors, nodes and Workloads instead of the cluster")
+	f := cmd.Flags()
+	f.StringVar(&o.scenarioFile, "scenario", "", "a file with changes: setQuota, setBorrowingLimit, addNodes, drain, priorities, preemption, fairSharing, jobs")
+	f.StringArrayVar(&o.scenario.SetQuota, "set-quota", nil, "CLUSTERQUEUE/FLAVOR/RESOURCE=QUANTITY; repeat it for more")
+	f.StringArrayVar(&o.scenario.SetBorrowingLimit, "set-borrowing-limit", nil, "CLUSTERQUEUE/FLAVOR/RESOURCE=QUANTITY, or =none; repeat it for more")
+	f.StringArrayVar(&o.scenario.AddNodes, "add-nodes", nil, "FLAVOR=COUNT more nodes below its topology; quota is not changed by that; repeat it for more")
+	f.StringArrayVar(&o.scenario.Drain, "drain", nil, "a node that goes; repeat it for more")
+	f.StringArrayVar(&o.scenario.Priorities, "priority", nil, "NAMESPACE/JOB=PRIORITY; repeat it for more")
+	f.StringArrayVar(&o.scenario.Jobs, "job", nil, "FILE@+2h: Workloads that come after a time; repeat it for more")
+	f.StringVar(&o.arrivals, "arrivals", "", "who comes: a CSV, or none (default as many as came in the last three days)")
+	f.DurationVar(&o.horizon, "horizon", outlook.Horizon, "how long is played")
+	f.DurationVar(&o.assume, "assume", 0, "take jobs of which nothing is known to run for so long, such as 4h")
+	f.Uint64Var(&o.seed, "seed", 1, "the same seed plays the same")
+	f.StringVar(&o.job, "for", "", "NAMESPACE/JOB that waits, with --now")
+	f.BoolVar(&o.now, "now", false, "tell without whom the job of --for would start at once")
+	cmd.MarkFlagsRequiredTogether("for", "now")
+	f.StringVarP(&o.output, "output", "o", "", "json, csv or svg")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{show.JSON, formatCSV, formatSVG}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	if err := show.KnownFormat(o.output, show.JSON, formatCSV, formatSVG); err != nil {
+		return err
+	}
+	if o.horizon < time.Hour {
+		return errors.New("--horizon: it takes at least 1h")
+	}
+	if err := o.completeScenario(); err != nil {
+		return err
+	}
+	before, err := o.read(ctx)
+	if err != nil {
+		return err
+	}
+	if o.now {
+		return o.tellNow(ctx, before)
+	}
+	comparison, err := o.compare(ctx, before)
+	if err != nil {
+		return err
+	}
+	return o.print(comparison)
+}
+
+// completeScenario adds to the file what flags say.
+func (o *options) completeScenario() error {
+	if o.scenarioFile == "" {
+		return nil
+	}
+	s, err := readScenario(o.scenarioFile)
+	if err != nil {
+		return err
+	}
+	flags := o.scenario
+	s.SetQuota, s.SetBorrowingLimit = append(s.SetQuota, flags.SetQuota...), append(s.SetBorrowingLimit, flags.SetBorrowingLimit...)
+	s.AddNodes, s.Drain = append(s.AddNodes, flags.AddNodes...), append(s.Drain, flags.Drain...)
+	s.Priorities, s.Jobs = append(s.Priorities, flags.Priorities...), append(s.Jobs, flags.Jobs...)
+	o.scenario = s
+	return nil
+}
+
+// read reads the cluster, or the files.
+func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
+	now := time.Now()
+	if o.files.Given() {
+		files, err := o.files.Read(o.streams.In)
+		if err != nil {
+			return nil, err
+		}
+		before, err := readFiles(files, now)
+		if err == nil {
+			before.Assume = o.assume
+		}
+		return before, err
+	}
+	c, err := o.flags.Client()
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := o.flags.InNamespace(false)
+	if err != nil {
+		return nil, err
+	}
+	before, warning, err := readCluster(ctx, c, namespace, now)
+	if err != nil {
+		return nil, err
+	}
+	if warning != "" {
+		o.warn(warning)
+	}
+	before.Assume = o.assume
+	return before, nil
+}
+
+func (o *options) warn(text string) { fmt.Fprintln(o.streams.ErrOut, "warning:", text) }
+
+// open opens a file that a flag names, or standard input for -.
+func (o *options) open(path string) (*os.File, error) {
+	if path == "-" {
+		return os.Stdin, nil
+	}
+	return os.Open(path)
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+const queues = `apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: h100}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: team-a}
+spec:
+  cohortName: all
+  namespaceSelector: {}
+  queueingStrategy: BestEffortFIFO
+  preemption: {withinClusterQueue: LowerPriority, reclaimWithinCohort: Any}
+  resourceGroups:
+  - coveredResources: [nvidia.com/gpu]
+    flavors:
+    - name: h100
+      resources: [{name: nvidia.com/gpu, nominalQuota: 8}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: main, namespace: team-a}
+spec: {clusterQueue: team-a}
+`
+
+const arriving = `time,queue,gpus,duration
+0s,team-a/main,8,4h
+1h,team-a/main,8,4h
+2h,team-a/main,8,4h,10
+`
+
+// command runs the command on files of these contents, beside what flags say.
+func command(t *testing.T, files map[string]string, args ...string) (string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		expect.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	t.Chdir(dir)
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestCommand(t *testing.T) {
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"as things are": {
+			args: []string{"--arrivals", "jobs.csv"},
+			want: `QUEUE         SIZE       JOBS   WAITING AT END   MEDIAN WAIT   P90 WAIT
+all           -          3      0                0 min         9 h
+team-a/main   -          3      0                0 min         9 h
+team-a/main   2-8 GPUs   3      0                0 min         9 h
+
+STARTS   PREEMPTIONS   GPU-HOURS LOST TO THEM
+4        1             16
+
+FLAVOR   GPUS      USED, OVER 24 H                                                MEAN
+h100     8         ███████████████████████████████████                            58 %
+`,
+		},
+		"with another quota": {
+			args: []string{"--arrivals", "jobs.csv", "--set-quota", "team-a/h100/nvidia.com/gpu=16"},
+			want: `QUEUE         SIZE       JOBS    WAITING AT END   MEDIAN WAIT     P90 WAIT
+all           -          3 → 3   0 → 0            0 min → 0 min   9 h → 0 min
+team-a/main   -          3 → 3   0 → 0            0 min → 0 min   9 h → 0 min
+team-a/main   2-8 GPUs   3 → 3   0 → 0            0 min → 0 min   9 h → 0 min
+
+STARTS   PREEMPTIONS   GPU-HOURS LOST TO THEM
+4 → 4    1 → 1         16 → 8
+
+FLAVOR   GPUS            USED, OVER 24 H                                                MEAN
+h100     8      before   ███████████████████████████████████                            58 %
+h100     16     after    ▄▄▆████████████▄▄▄▄▄                                           27 %
+`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := command(t, map[string]string{"queues.yaml": queues, "jobs.csv": arriving}, append([]string{"-f", "queues.yaml", "--horizon", "24h"}, tc.args...)...)
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected output", tc.want, got)
+		})
+	}
+}
+
+func TestWrongInput(t *testing.T) {
+	cases := map[string]struct {
+		files map[string]string
+		args  []string
+		want  string
+	}{
+		"a time that is none": {
+			files: map[string]string{"jobs.csv": "noon,team-a/main,8,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
+			want: `jobs.csv:1: time: "noon" is neither a time after the begin, such as 90m, nor one like 2026-01-31T12:00:00Z`,
+		},
+		"a queue that is not there": {
+			files: map[string]string{"jobs.csv": "time,queue,gpus,duration\n1h,team-b/main,8,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
+			want: `jobs.csv:2: queue: there is no LocalQueue "team-b/main": write it as namespace/name`,
+		},
+		"GPUs that are none": {
+			files: map[string]string{"jobs.csv": "1h,team-a/main,many,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
+			want: `jobs.csv:1: gpus: "many" is no number of GPUs`,
+		},
+		"a row that is too short": {
+			files: map[string]string{"jobs.csv": "1h,team-a/main\n"}, args: []string{"--arrivals", "jobs.csv"},
+			want: `jobs.csv:1: there are 2 fields, and not time,queue,gpus,duration`,
+		},
+		"an unknown flavor": {
+			args: []string{"--arrivals", "none", "--set-quota", "team-a/a100/nvidia.com/gpu=8"},
+			want: `setQuota[0] "team-a/a100/nvidia.com/gpu=8": ClusterQueue team-a has no quota of nvidia.com/gpu in flavor a100`,
+		},
+		"a field that a scenario does not have": {
+			files: map[string]string{"s.yaml": "setQuotas: []\n"}, args: []string{"--scenario", "s.yaml"},
+			want: `unknown field "setQuotas"`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{"queues.yaml": queues}
+			for file, content := range tc.files {
+				files[file] = content
+			}
+			_, err := command(t, files, append([]string{"-f", "queues.yaml"}, tc.args...)...)
+			expect.Need(t, err != nil, "there is no error")
+			expect.That(t, strings.Contains(err.Error(), tc.want), "the error is %q, and not %q", err, tc.want)
+		})
+	}
+}
+
+const workloads = `---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Workload
+metadata: {name: %[1]s, namespace: team-a, uid: %[1]s, creationTimestamp: "%[2]s", ownerReferences: [{apiVersion: v1, kind: TrainJob, name: %[1]s, uid: j-%[1]s}]}
+spec:
+  queueName: main
+  priority: 0
+  active: true
+  podSets: [{name: node, count: %[3]s, template: {spec: {containers: [{name: node, image: x, resources: {requests: {nvidia.com/gpu: 1}}}]}}}]
+`
+
+const runs = `status:
+  admission: {clusterQueue: team-a, podSetAssignments: [{name: node, count: %[3]s, flavors: {nvidia.com/gpu: h100}, resourceUsage: {nvidia.com/gpu: %[3]s}}]}
+  conditions:
+  - {type: QuotaReserved, status: "True", lastTransitionTime: "%[2]s", reason: QuotaReserved, message: ""}
+  - {type: Admitted, status: "True", lastTransitionTime: "%[2]s", reason: Admitted, message: ""}
+`
+
+// of fills in the name, the age and the GPUs of a Workload.
+func of(text, name string, age time.Duration, gpus string) string {
+	return strings.NewReplacer("%[1]s", name, "%[2]s", time.Now().Add(-age).UTC().Format(time.RFC3339), "%[3]s", gpus).Replace(text)
+}
+
+func TestNow(t *testing.T) {
+	all := queues + of(workloads+runs, "old", 10*time.Hour, "4") + of(workloads+runs, "young", time.Hour, "2") + of(workloads+runs, "middle", 3*time.Hour, "2") +
+		of(workloads, "mine", time.Minute, "4")
+	got, err := command(t, map[string]string{"queues.yaml": all}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
+	expect.NoError(t, err)
+	expect.Same(t, "Unexpected advice", `team-a/mine would start now without these; nothing is changed by this command:
+
+WAY   WITHOUT         LOSES
+1     team-a/middle   6.0 GPU-hours since its start
+1     team-a/young    2.0 GPU-hours since its start
+2     team-a/old      40.0 GPU-hours since its start
+`, got)
+}
+
+func TestCharts(t *testing.T) {
+	for _, format := range []string{"svg", "csv", "json"} {
+		got, err := command(t, map[string]string{"queues.yaml": queues, "jobs.csv": arriving}, "-f", "queues.yaml", "--arrivals", "jobs.csv", "--horizon", "24h", "-o", format)
+		expect.NoError(t, err)
+		want := map[string]string{"svg": `<polyline fill="none" stroke="#888888"`, "csv": "before,team-a/main,2-8 GPUs,3,0,", "json": `"preemptions": 1`}[format]
+		expect.That(t, strings.Contains(got, want), "-o %s has no %q:\n%s", format, want, got)
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+)
+
+// Entrant is a Workload that runs or waits, and what is known of how long it runs.
+type Entrant struct {
+	Workload *kueue.Workload
+	Running  Running
+	// Arrives is when it queues; zero for one that is there.
+	Arrives time.Time
+}
+
+// Arrivals are what may come: as many as came, drawn from those who came.
+type Arrivals struct {
+	// Of are the Workloads that came, with what is known of how long they run.
+	Of []Entrant
+	// Within is the time in which they did.
+	Within time.Duration
+}
+
+// Question is what is asked of the future.
+type Question struct {
+	World *scheduler.World
+	// Entrants are in the order of their submits.
+	Entrants []Entrant
+	// Runtimes are what is known of running times.
+	Runtimes *Runtimes
+	// Arrivals may be none.
+	Arrivals Arrivals
+	Settings
+	// Futures is how many are drawn; fewer, but twenty, where the time is over before.
+	Futures int
+	// Time is how long is drawn for; zero without an end.
+	Time time.Duration
+	Seed uint64
+}
+
+// Start is that of a Workload in one future, after Begin.
+type Start struct {
+	In time.Duration
+	// After is the job whose end or stop was the last before it; empty where nobody's was.
+	After client.ObjectKey
+}
+
+// Futures are what came of a Question: for each Workload that waits its first starts, one for
+// each future in which it starts before the horizon.
+type Futures struct {
+	Drawn  int
+	Starts map[client.ObjectKey][]Start
+}
+
+// Draw plays futures side by side, each with running times and arrivals of its own.
+func Draw(ctx context.Context, q *Question) (*Futures, error) {
+	d := &drawing{question: q, futures: &Futures{Starts: map[client.ObjectKey][]Start{}}, began: time.Now()}
+	var group sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), q.Futures) {
+		group.Go(func() { d.work(ctx) })
+	}
+	group.Wait()
+	for _, starts := range d.futures.Starts {
+		// Workers end in any order.
+		slices.SortFunc(starts, func(a, b Start) int {
+			return cmp.Or(cmp.Compare(a.In, b.In), cmp.Compare(a.After.String(), b.After.String()))
+		})
+	}
+	return d.futures, d.err
+}
+
+// drawing is what the workers share.
+type drawing struct {
+	sync.Mutex
+	question *Question
+	futures  *Futures
+	began    time.Time
+	next     int
+	err      error
+}
+
+func (d *drawing) work(ctx context.Context) {
+	for {
+		n, more := d.take()
+		if !more {
+			return
+		}
+		starts, err := d.question.play(ctx, uint64(n))
+		d.Lock()
+		if err != nil {
+			d.err = err
+		} else {
+			d.futures.Drawn++
+		}
+		for key, start := range starts {
+			d.futures.Starts[key] = append(d.futures.Starts[key], start)
+		}
+		d.Unlock()
+	}
+}
+
+func (d *drawing) take() (int, bool) {
+	d.Lock()
+	defer d.Unlock()
+	d.next++
+	const fewest = 20
+	late := d.question.Time > 0 && d.next > fewest && time.Since(d.began) > d.question.Time
+	return d.next, d.err == nil && d.next <= d.question.Futures && !late
+}
+
+// play plays one future, and returns the first start of each who waits.
+func (q *Question) play(ctx context.Context, future uint64) (map[client.ObjectKey]Start, error) {
+	starts := map[client.ObjectKey]Start{}
+	err := Play(ctx, q.World, q.Jobs(future), q.Settings, func(e Event) {
+		if _, again := starts[e.Job]; e.Kind == Started && !again {
+			starts[e.Job] = Start{In: e.At.Sub(q.Begin), After: e.After}
+		}
+	})
+	return starts, err
+}
+
+// Jobs returns those of one future.
+func (q *Question) Jobs(future uint64) []Job {
+	draws := NewDraws(q.Runtimes, q.Seed, future)
+	jobs := make([]Job, 0, len(q.Entrants))
+	for n := range q.Entrants {
+		e := &q.Entrants[n]
+		runs := draws.Rest(e.Running)
+		jobs = append(jobs, Job{Workload: e.Workload, Arrives: e.Arrives, Runs: runs, Again: e.Running.again(runs)})
+	}
+	return append(jobs, q.arriving(draws)...)
+}
+
+// arriving draws who comes, and when.
+func (q *Question) arriving(draws *Draws) []Job {
+	if len(q.Arrivals.Of) == 0 {
+		return nil
+	}
+	var jobs []Job
+	between := float64(q.Arrivals.Within) / float64(len(q.Arrivals.Of))
+	at := q.Begin
+	for {
+		at = at.Add(time.Duration(draws.random.ExpFloat64()*between) + 1)
+		if at.After(q.Begin.Add(q.Horizon)) {
+			return jobs
+		}
+		e := &q.Arrivals.Of[draws.random.IntN(len(q.Arrivals.Of))]
+		runs := draws.Whole(e.Running.anew())
+		jobs = append(jobs, Job{Workload: comes(e.Workload, len(jobs), at), Arrives: at, Runs: runs, Again: runs})
+	}
+}
+
+// comes is a Workload like another that is new.
+func comes(like *kueue.Workload, serial int, at time.Time) *kueue.Workload {
+	name := fmt.Sprintf("arrival-%06d", serial)
+	return &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: like.Namespace, Name: name, UID: types.UID(name), Labels: like.Labels, Annotations: like.Annotations,
+			CreationTimestamp: metav1.NewTime(at),
+		},
+		Spec: like.Spec,
+	}
+}

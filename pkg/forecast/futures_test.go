@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+// ask draws futures of a scene whose jobs run as is known of them.
+func (s *scene) ask(t *testing.T, runtimes *forecast.Runtimes, known func(*forecast.Job) forecast.Running) (*forecast.Question, *forecast.Futures) {
+	t.Helper()
+	q := &forecast.Question{World: s.World, Runtimes: runtimes, Settings: s.settings, Futures: 100, Seed: 1}
+	for n := range s.jobs {
+		q.Entrants = append(q.Entrants, forecast.Entrant{Workload: s.jobs[n].Workload, Running: known(&s.jobs[n])})
+	}
+	return q, expect.Must(forecast.Draw(t.Context(), q))(t)
+}
+
+func TestBand(t *testing.T) {
+	hours := ranFor(forecast.Traits{Queue: "a"}, true, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6)
+	cases := map[string]struct {
+		set    func(*scene)
+		past   []forecast.Past
+		assume time.Duration
+		// want is P10, P50, P90 in hours, the share that is late, and after whom.
+		want string
+	}{
+		"after the one that runs, whose end is assumed": {
+			set: func(s *scene) {
+				s.queue("a", "", 4)
+				s.running("first", "a", 4, 0, 0)
+				s.job("mine", "a", 4, 0, 0)
+			},
+			assume: 4 * time.Hour,
+			want:   "3h 3h 3h late 0% after first 100%",
+		},
+		"at once where there is room": {
+			set: func(s *scene) {
+				s.queue("a", "", 4)
+				s.job("mine", "a", 4, 0, 0)
+			},
+			want: "0h 0h 0h late 0% after  0%",
+		},
+		"as spread as the jobs before it": {
+			set: func(s *scene) {
+				s.queue("a", "", 4)
+				s.running("first", "a", 4, 0, 0)
+				s.job("mine", "a", 4, 0, 0)
+			},
+			past: hours,
+			want: "1h 5h 9h late 0% after first 100%",
+		},
+		"late where nobody knows when the one before it ends": {
+			set: func(s *scene) {
+				s.queue("a", "", 4)
+				s.running("first", "a", 4, 0, 0)
+				s.job("mine", "a", 4, 0, 0)
+			},
+			want: "- - - late 100% after  0%",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene()
+			tc.set(s)
+			runtimes := forecast.NewRuntimes(tc.past, tc.assume)
+			q, futures := s.ask(t, runtimes, func(j *forecast.Job) forecast.Running {
+				subject := forecast.Subject{Traits: forecast.Traits{Queue: "a"}}
+				if j.Workload.Status.Admission != nil {
+					subject.Running = time.Hour
+				}
+				return runtimes.Of(subject)
+			})
+			b := futures.Band(client.ObjectKey{Namespace: "team", Name: "mine"}, q.Horizon)
+			got := fmt.Sprintf("%s %s %s late %.0f%% after %s %.0f%%", inHours(b.P10), inHours(b.P50), inHours(b.P90), 100*b.Late, b.After.Name, 100*b.AfterShare)
+			expect.Same(t, "Unexpected band", tc.want, got)
+		})
+	}
+}
+
+func inHours(d *time.Duration) string {
+	if d == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%dh", int(d.Round(time.Hour).Hours()))
+}
+
+func TestDrawIsTheSameAgain(t *testing.T) {
+	s := crowd(3, 8)
+	past := ranFor(forecast.Traits{Queue: "a"}, true, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6)
+	runtimes := forecast.NewRuntimes(past, 0)
+	known := func(*forecast.Job) forecast.Running {
+		return runtimes.Of(forecast.Subject{Traits: forecast.Traits{Queue: "a"}})
+	}
+	_, first := s.ask(t, runtimes, known)
+	_, second := s.ask(t, runtimes, known)
+	expect.Same(t, "The same question has another answer", first, second)
+}
+
+func TestArrivals(t *testing.T) {
+	s := newScene()
+	s.settings.Horizon = 24 * time.Hour
+	s.queue("a", "", 4)
+	s.running("first", "a", 4, 0, 0)
+	s.job("mine", "a", 4, 0, 0)
+	runtimes := forecast.NewRuntimes(nil, 2*time.Hour)
+	known := runtimes.Of(forecast.Subject{Running: time.Hour})
+	q, quiet := s.ask(t, runtimes, func(*forecast.Job) forecast.Running { return known })
+	high := newScene().job("high", "a", 4, 0, 0)
+	high.Workload.Spec.Priority = ptr.To[int32](100)
+	q.Arrivals = forecast.Arrivals{Of: []forecast.Entrant{{Workload: high.Workload, Running: known}}, Within: 4 * time.Hour}
+	busy := expect.Must(forecast.Draw(t.Context(), q))(t)
+	mine := client.ObjectKeyFromObject(s.jobs[1].Workload)
+	expect.That(t, len(quiet.Starts[mine]) == 100 && mean(busy.Starts[mine]) > mean(quiet.Starts[mine]), "who comes with a higher priority goes first")
+}
+
+// mean is that of all starts.
+func mean(starts []forecast.Start) time.Duration {
+	var sum time.Duration
+	for _, s := range starts {
+		sum += s.In
+	}
+	return sum / time.Duration(max(1, len(starts)))
+}
+
+// What a forecast costs of one job in a cluster with a thousand Workloads, half of which run.
+func BenchmarkDraw(b *testing.B) {
+	s := newScene().queue("a", "", 500)
+	past := ranFor(forecast.Traits{Queue: "a"}, true, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6, 1, 10, 2, 9, 3, 8, 4, 7, 5, 6)
+	runtimes := forecast.NewRuntimes(past, 0)
+	q := &forecast.Question{World: s.World, Runtimes: runtimes, Settings: s.settings, Futures: 20, Seed: 1}
+	for n := range 1000 {
+		name, subject := fmt.Sprintf("job-%04d", n), forecast.Subject{Traits: forecast.Traits{Queue: "a"}}
+		job := s.job(name, "a", 1, 0, 0)
+		if n < 500 {
+			s.jobs = s.jobs[:n]
+			job, subject.Running = s.running(name, "a", 1, 0, 0), time.Hour
+		}
+		q.Entrants = append(q.Entrants, forecast.Entrant{Workload: job.Workload, Running: runtimes.Of(subject)})
+	}
+	q.Until = []client.ObjectKey{client.ObjectKeyFromObject(q.Entrants[999].Workload)}
+	for b.Loop() {
+		if _, err := forecast.Draw(b.Context(), q); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package forecast tells when Workloads will start, by Kueue's own scheduler on a virtual clock.
+//
+// play.go plays one future: who starts, is preempted and ends, when. runtimes.go and survival.go say what is
+// known of how long jobs run, futures.go draws many futures from that, and band.go makes an answer of them.
+package forecast
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+)
+
+// Job is a Workload and what becomes of it.
+type Job struct {
+	// Workload as it is at the begin of the play: with quota, or waiting.
+	Workload *kueue.Workload
+	// Arrives is when it queues; zero for one that is there already.
+	Arrives time.Time
+	// Runs is how long it runs from a start to its end; of one that runs already, how long it
+	// runs on. Zero runs for ever.
+	Runs time.Duration
+	// Again is how long it runs when it was preempted and starts again; zero is as long as Runs.
+	Again time.Duration
+}
+
+// Settings are what a play goes by, beside the world and the jobs.
+type Settings struct {
+	// Begin is the time at which all is as it was given.
+	Begin time.Time
+	// Horizon is how long is played.
+	Horizon time.Duration
+	// Stopping is how long the pods of an evicted job take to end. It keeps its quota until then.
+	Stopping time.Duration
+	// Checks is how long admission checks take.
+	Checks time.Duration
+	// FairSharing is that of Kueue's configuration; nil without.
+	FairSharing *configapi.FairSharing
+	// Until ends the play when all of these have started; empty plays on to the horizon.
+	Until []client.ObjectKey
+}
+
+// Kind is of an Event.
+type Kind string
+
+// The kinds.
+const (
+	// Queued: it has come, or come back after it was preempted.
+	Queued Kind = "Queued"
+	// Started: Kueue has admitted it.
+	Started Kind = "Started"
+	// Preempted: Kueue has evicted it.
+	Preempted Kind = "Preempted"
+	// Ended: it has run as long as it runs.
+	Ended Kind = "Ended"
+)
+
+// Event is what happened to a job.
+type Event struct {
+	At   time.Time
+	Kind Kind
+	Job  client.ObjectKey
+	// Workload is as Kueue left it, with its admission where it has one. It is not to be changed.
+	Workload *kueue.Workload
+	// After is the job whose end or stop was the last thing before a start.
+	After client.ObjectKey
+}
+
+// Play plays one future and tells each Event, in the order of time. The same input tells the same.
+func Play(ctx context.Context, world *scheduler.World, jobs []Job, settings Settings, tell func(Event)) error {
+	player, err := scheduler.NewPlayer(ctx, world, settings.Begin, settings.FairSharing)
+	if err != nil {
+		return err
+	}
+	p := &play{Player: player, Settings: settings, now: settings.Begin, tell: tell, jobs: map[client.ObjectKey]*state{}, until: map[client.ObjectKey]bool{}}
+	for _, key := range settings.Until {
+		p.until[key] = true
+	}
+	for n := range jobs {
+		if err := p.begin(ctx, &jobs[n]); err != nil {
+			return err
+		}
+	}
+	return p.run(ctx)
+}
+
+// play is a future that is being played.
+type play struct {
+	*scheduler.Player
+	Settings
+	now    time.Time
+	tell   func(Event)
+	jobs   map[client.ObjectKey]*state
+	due    agenda
+	freed  client.ObjectKey
+	until  map[client.ObjectKey]bool
+	serial int
+}
+
+// state is how a job stands.
+type state struct {
+	*Job
+	// round counts starts and stops: what was due before is not any more.
+	round int
+	// stopped is set for one that has been preempted.
+	stopped bool
+}
+
+// begin puts a job where it is at the begin.
+func (p *play) begin(ctx context.Context, job *Job) error {
+	key := client.ObjectKeyFromObject(job.Workload)
+	if p.jobs[key] != nil {
+		return fmt.Errorf("Workload %s is there twice", key)
+	}
+	s := &state{Job: job}
+	p.jobs[key] = s
+	if job.Arrives.After(p.Begin) {
+		p.at(job.Arrives, key, p.arrive)
+		return nil
+	}
+	if err := p.Add(ctx, job.Workload); err != nil {
+		return err
+	}
+	switch how := scheduler.HowIs(job.Workload); how {
+	case scheduler.Admitted:
+		p.endLater(key, s, job.Runs)
+	case scheduler.Evicted:
+		p.at(p.now.Add(p.Stopping), key, p.stop)
+	case scheduler.Reserved:
+		p.at(p.now.Add(p.Checks), key, p.check)
+	}
+	return nil
+}
+
+// at has something happen to a job, unless it starts or stops before.
+func (p *play) at(when time.Time, key client.ObjectKey, what func(context.Context, client.ObjectKey) error) {
+	p.serial++
+	heap.Push(&p.due, &appointment{when: when, serial: p.serial, key: key, round: p.jobs[key].round, what: what})
+}
+
+func (p *play) endLater(key client.ObjectKey, s *state, runs time.Duration) {
+	if runs > 0 {
+		p.at(p.now.Add(runs), key, p.end)
+	}
+}
+
+// run goes from one time at which something happens to the next.
+func (p *play) run(ctx context.Context) error {
+	end := p.Begin.Add(p.Horizon)
+	for ctx.Err() == nil {
+		p.moved(p.Settle(ctx))
+		next := p.next()
+		if next.IsZero() || next.After(end) || len(p.Until) > 0 && len(p.until) == 0 {
+			return nil
+		}
+		p.now = next
+		p.SetTime(ctx, next)
+		for len(p.due) > 0 && !p.due[0].when.After(next) {
+			a := heap.Pop(&p.due).(*appointment)
+			if p.jobs[a.key].round != a.round {
+				continue
+			}
+			if err := a.what(ctx, a.key); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+func (p *play) next() time.Time {
+	next := p.Wakes()
+	if len(p.due) > 0 && (next.IsZero() || p.due[0].when.Before(next)) {
+		next = p.due[0].when
+	}
+	return next
+}
+
+// moved follows what Kueue has decided.
+func (p *play) moved(all []scheduler.Moved) {
+	for _, m := range all {
+		key := client.ObjectKeyFromObject(m.Workload)
+		s := p.jobs[key]
+		s.round++
+		switch m.Move {
+		case scheduler.Admitted:
+			p.say(Started, key, m.Workload)
+			delete(p.until, key)
+			runs := s.Runs
+			if s.stopped && s.Again > 0 {
+				runs = s.Again
+			}
+			p.endLater(key, s, runs)
+		case scheduler.Reserved:
+			p.at(p.now.Add(p.Checks), key, p.check)
+		case scheduler.Evicted:
+			p.say(Preempted, key, m.Workload)
+			p.at(p.now.Add(p.Stopping), key, p.stop)
+		}
+	}
+}
+
+func (p *play) arrive(ctx context.Context, key client.ObjectKey) error {
+	wl := p.jobs[key].Workload
+	p.say(Queued, key, wl)
+	return p.Add(ctx, wl)
+}
+
+func (p *play) end(ctx context.Context, key client.ObjectKey) error {
+	p.jobs[key].round++
+	p.say(Ended, key, p.jobs[key].Workload)
+	p.freed = key
+	p.Remove(ctx, key)
+	return nil
+}
+
+func (p *play) stop(ctx context.Context, key client.ObjectKey) error {
+	s := p.jobs[key]
+	s.round++
+	s.stopped = true
+	p.freed = key
+	p.say(Queued, key, s.Workload)
+	return p.Stopped(ctx, key)
+}
+
+func (p *play) check(ctx context.Context, key client.ObjectKey) error {
+	p.moved(p.ChecksReady(ctx, key))
+	return nil
+}
+
+func (p *play) say(kind Kind, key client.ObjectKey, wl *kueue.Workload) {
+	p.tell(Event{At: p.now, Kind: kind, Job: key, Workload: wl, After: p.freed})
+}
+
+// appointment is what will happen to a job unless it starts or stops before.
+type appointment struct {
+	when   time.Time
+	serial int
+	key    client.ObjectKey
+	round  int
+	what   func(context.Context, client.ObjectKey) error
+}
+
+// agenda is a heap of appointments, the first one first.
+type agenda []*appointment
+
+func (a agenda) Len() int      { return len(a) }
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+func (a *agenda) Push(x any)   { *a = append(*a, x.(*appointment)) }
+
+func (a agenda) Less(i, j int) bool {
+	if a[i].when.Equal(a[j].when) {
+		return a[i].serial < a[j].serial
+	}
+	return a[i].when.Before(a[j].when)
+}
+
+func (a *agenda) Pop() any {
+	last := (*a)[len(*a)-1]
+	*a = (*a)[:len(*a)-1]
+	return last
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+func (s *scene) play(t testing.TB) []string {
+	t.Helper()
+	var lines []string
+	expect.NoError(t, forecast.Play(t.Context(), s.World, s.jobs, s.settings, func(e forecast.Event) { lines = append(lines, line(e)) }))
+	return lines
+}
+
+func TestPlay(t *testing.T) {
+	cases := map[string]struct {
+		set  func(*scene)
+		want []string
+	}{
+		"who waits starts when who runs ends": {
+			set: func(s *scene) {
+				s.queue("a", "", 4)
+				s.running("first", "a", 4, 0, time.Hour)
+				s.job("second", "a", 4, 0, time.Hour)
+			},
+			want: []string{"1h0m0s first Ended", "1h0m1s second Started", "2h0m1s second Ended"},
+		},
+		"who comes later waits behind who is there": {
+			set: func(s *scene) {
+				s.queue("a", "", 4)
+				s.running("first", "a", 4, 0, time.Hour)
+				s.job("second", "a", 4, 0, time.Hour)
+				s.arriving(30*time.Minute, "third", "a", 4, 0, 0)
+			},
+			want: []string{
+				"30m0s third Queued", "1h0m0s first Ended", "1h0m1s second Started",
+				"2h0m1s second Ended", "2h0m2s third Started",
+			},
+		},
+		"who is preempted stops first, and starts again from its beginning": {
+			set: func(s *scene) {
+				s.settings.Stopping = 30 * time.Second
+				s.queue("a", "", 4, preempting)
+				s.running("low", "a", 4, 0, 2*time.Hour).Again = 3 * time.Hour
+				s.arriving(time.Hour, "high", "a", 4, 10, time.Hour)
+			},
+			want: []string{
+				"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m30s low Queued", "1h0m30s high Started",
+				"2h0m30s high Ended", "2h0m31s low Started", "5h0m31s low Ended",
+			},
+		},
+		"a share is given back by preemption": {
+			set: func(s *scene) {
+				s.queue("a", "all", 4, preempting)
+				s.queue("b", "all", 4, preempting)
+				s.running("borrower", "b", 8, 0, 10*time.Hour)
+				s.arriving(time.Hour, "owner", "a", 4, 0, 0)
+			},
+			want: []string{"1h0m0s owner Queued", "1h0m0s borrower Preempted", "1h0m0s borrower Queued", "1h0m0s owner Started"},
+		},
+		"admission checks take their time": {
+			set: func(s *scene) {
+				s.settings.Checks = 5 * time.Minute
+				s.AdmissionChecks = []kueue.AdmissionCheck{{
+					ObjectMeta: metav1.ObjectMeta{Name: "capacity"},
+					Status:     kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
+				}}
+				s.queue("a", "", 4, func(spec *kueue.ClusterQueueSpec) {
+					spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "capacity"}}}
+				})
+				s.job("one", "a", 4, 0, time.Hour)
+			},
+			want: []string{"5m0s one Started", "1h5m0s one Ended"},
+		},
+		"who is larger than its queue never starts, and the play ends": {
+			set: func(s *scene) {
+				s.queue("a", "", 4)
+				s.job("large", "a", 8, 0, time.Hour)
+			},
+		},
+		"what is beyond the horizon is not told": {
+			set: func(s *scene) {
+				s.settings.Horizon = time.Hour
+				s.queue("a", "", 4)
+				s.running("long", "a", 4, 0, 2*time.Hour)
+				s.job("next", "a", 4, 0, time.Hour)
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene()
+			tc.set(s)
+			expect.Same(t, "Unexpected events", tc.want, s.play(t))
+		})
+	}
+}
+
+// crowd is many jobs of random size, priority and length in a cohort where all may preempt.
+func crowd(seed uint64, jobs int) *scene {
+	r := rand.New(rand.NewPCG(seed, 0))
+	s := newScene()
+	for q := range 8 {
+		s.queue(fmt.Sprintf("team-%d", q), "all", 16, preempting)
+	}
+	for n := range jobs {
+		s.arriving(time.Duration(r.IntN(jobs))*time.Minute+time.Duration(n), fmt.Sprintf("job-%05d", n), fmt.Sprintf("team-%d", r.IntN(8)),
+			1+int32(r.ExpFloat64()*2), int32(r.IntN(3)), time.Duration(r.ExpFloat64()*float64(55*time.Minute)))
+	}
+	return s
+}
+
+func TestPlayIsTheSameAgain(t *testing.T) {
+	first := crowd(1, 250).play(t)
+	expect.Need(t, len(first) > 760, "a crowd has starts, ends and preemptions: %d", len(first))
+	expect.Same(t, "Another play of the same", first, crowd(1, 250).play(t))
+}
+
+func TestParts(t *testing.T) {
+	s := newScene()
+	s.queue("a", "left", 4).queue("b", "left", 4).queue("c", "right", 4).queue("alone", "", 4)
+	s.Cohorts = []kueue.Cohort{{ObjectMeta: metav1.ObjectMeta{Name: "right"}, Spec: kueue.CohortSpec{ParentName: "left"}}}
+	s.Flavors = append(s.Flavors, kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "racked"}, Spec: kueue.ResourceFlavorSpec{TopologyName: new(kueue.TopologyReference)}})
+	racked := func(spec *kueue.ClusterQueueSpec) { spec.ResourceGroups[0].Flavors[0].Name = "racked" }
+	s.queue("x", "", 4, racked).queue("y", "", 4, racked)
+	s.job("one", "c", 1, 0, 0)
+	s.job("two", "a", 1, 0, 0)
+	s.job("three", "y", 1, 0, 0)
+	s.job("lost", "nowhere", 1, 0, 0)
+	var got []string
+	for _, part := range forecast.Parts(s.World, s.jobs) {
+		text := ""
+		for _, cq := range part.World.ClusterQueues {
+			text += cq.Name + " "
+		}
+		got = append(got, fmt.Sprintf("%swith %d", text, len(part.Jobs)))
+	}
+	expect.Same(t, "Unexpected parts", []string{"a b c with 2", "x y with 1", "alone with 0"}, got)
+}
+
+// What a play costs, by the number of jobs: a queue where many wait without preemption, and a cohort where all preempt.
+func BenchmarkPlay(b *testing.B) {
+	for _, jobs := range []int{500, 2000} {
+		b.Run(fmt.Sprintf("preemption/%d", jobs), func(b *testing.B) {
+			for b.Loop() {
+				crowd(1, jobs).play(b)
+			}
+		})
+		b.Run(fmt.Sprintf("queue/%d", jobs), func(b *testing.B) {
+			for b.Loop() {
+				s := newScene().queue("a", "", jobs/20)
+				for n := range jobs {
+					s.arriving(time.Duration(n), fmt.Sprintf("job-%05d", n), "a", 1, 0, time.Duration(1+n%7)*time.Hour)
+				}
+				s.play(b)
+			}
+		})
+	}
+}

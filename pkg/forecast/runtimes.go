@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Traits are what jobs that run equally long have in common.
+type Traits struct {
+	Runtime, Queue, User string
+	GPUs                 int64
+}
+
+// Past is a job of which it is known how long it ran, or has run so far.
+type Past struct {
+	Traits
+	Ran
+	// Limit is the time limit that it had; zero for none.
+	Limit time.Duration
+	// Submitted is when it was.
+	Submitted time.Time
+}
+
+// Source is what a running time is known from.
+type Source string
+
+// The sources, the best one first.
+const (
+	// Reported: the trainer itself says how long it has left.
+	Reported Source = "trainer"
+	// Similar: from jobs like it.
+	Similar Source = "history"
+	// Limited: it has a time limit, and no more is known.
+	Limited Source = "limit"
+	// Assumed: the user said so.
+	Assumed Source = "assumed"
+	// Unknown: nothing is known.
+	Unknown Source = "unknown"
+)
+
+// Subject is a job whose running time is asked for.
+type Subject struct {
+	Traits
+	// Submitted is when it was; zero for one that is submitted last.
+	Submitted time.Time
+	// Running is how long it has run; zero for one that waits.
+	Running time.Duration
+	// Reported is what the trainer says is left; nil where it says nothing.
+	Reported *time.Duration
+	// Limit is the time after which it is stopped; zero for none.
+	Limit time.Duration
+}
+
+// Running is what is known of a running time.
+type Running struct {
+	Source Source
+	// Like tells which jobs it is known from, with source Similar.
+	Like    string
+	subject Subject
+	// group is nil without Similar.
+	group   *group
+	assumed time.Duration
+}
+
+// Runtimes know how long jobs run.
+type Runtimes struct {
+	groups map[string]*group
+	queues map[string]*neighbours
+	assume time.Duration
+}
+
+// group is the jobs that are like each other, sorted by time.
+type group struct {
+	like string
+	ran  []Ran
+	// known is whether enough of them have ended to tell something.
+	known bool
+}
+
+// enough is how many jobs have to have ended before a group tells something.
+const enough = 20
+
+// NewRuntimes learns from past jobs. Of one of which nothing is known the running time is assumed; zero assumes none.
+func NewRuntimes(past []Past, assume time.Duration) *Runtimes {
+	r := &Runtimes{groups: map[string]*group{}, queues: map[string]*neighbours{}, assume: assume}
+	for _, p := range past {
+		for _, like := range p.groups(p.Limit) {
+			g := r.groups[like]
+			if g == nil {
+				g = &group{like: like}
+				r.groups[like] = g
+			}
+			g.ran = append(g.ran, p.Ran)
+		}
+	}
+	for _, g := range r.groups {
+		slices.SortStableFunc(g.ran, func(a, b Ran) int { return cmp.Compare(a.For, b.For) })
+		g.known = ended(g.ran) >= enough
+	}
+	r.learnNeighbours(past)
+	return r
+}
+
+// groups names the groups that a job is in, the closest one first. A time limit says much of what its user expects:
+// those with the same one are alike.
+func (t Traits) groups(limit time.Duration) []string {
+	size := "1 GPU"
+	switch {
+	case t.GPUs == 0:
+		size = "no GPU"
+	case t.GPUs > 1 && t.GPUs <= 8:
+		size = "2 to 8 GPUs"
+	case t.GPUs > 8:
+		size = "more than 8 GPUs"
+	}
+	var all []string
+	if limit > 0 {
+		all = append(all, fmt.Sprintf("queue %s, %s, limit %s", t.Queue, size, limit), fmt.Sprintf("queue %s, limit %s", t.Queue, limit), fmt.Sprintf("limit %s", limit))
+	}
+	if t.Runtime != "" && t.User != "" {
+		all = append(all, fmt.Sprintf("runtime %s, queue %s, user %s, %s", t.Runtime, t.Queue, t.User, size))
+	}
+	if t.User != "" {
+		all = append(all, fmt.Sprintf("queue %s, user %s", t.Queue, t.User))
+	}
+	if t.Runtime != "" {
+		all = append(all, fmt.Sprintf("runtime %s, queue %s, %s", t.Runtime, t.Queue, size), fmt.Sprintf("runtime %s", t.Runtime))
+	}
+	return append(all, fmt.Sprintf("queue %s, %s", t.Queue, size), fmt.Sprintf("queue %s", t.Queue), "all queues")
+}
+
+// Of returns what is known of a job.
+func (r *Runtimes) Of(s Subject) Running {
+	known := Running{subject: s, assumed: r.assume, Source: Unknown}
+	if s.Reported != nil {
+		known.Source = Reported
+		return known
+	}
+	for _, like := range s.groups(s.Limit) {
+		if g := r.groups[like]; g != nil && g.known {
+			known.Source, known.Like, known.group = Similar, like, g
+			return known
+		}
+	}
+	switch {
+	case s.Limit > 0:
+		known.Source = Limited
+	case r.assume > 0:
+		known.Source = Assumed
+	}
+	return known
+}
+
+func ended(ran []Ran) int {
+	n := 0
+	for _, r := range ran {
+		if r.Ended {
+			n++
+		}
+	}
+	return n
+}
+
+// again is how long a job runs that is preempted and begins anew: as long as it would have all in all.
+func (k *Running) again(rest time.Duration) time.Duration {
+	if rest == 0 {
+		return 0
+	}
+	return k.subject.Running + rest
+}
+
+// anew is what is known of one more such job, which is submitted after all others.
+func (k Running) anew() Running {
+	k.subject.Submitted, k.subject.Running = time.Time{}, 0
+	return k
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+// ranFor is past jobs of a queue that ran for some hours each.
+func ranFor(traits forecast.Traits, ended bool, hours ...float64) []forecast.Past {
+	var past []forecast.Past
+	for n, h := range hours {
+		past = append(past, forecast.Past{
+			Traits: traits, Ran: forecast.Ran{For: time.Duration(h * float64(time.Hour)), Ended: ended},
+			Submitted: begin.Add(time.Duration(n-1000) * time.Minute),
+		})
+	}
+	return past
+}
+
+// many is n times the same.
+func many(n int, hours float64) []float64 { return slices.Repeat([]float64{hours}, n) }
+
+// median is that of the rest of a job over many futures.
+func median(r *forecast.Runtimes, s forecast.Subject) time.Duration {
+	var all []time.Duration
+	for future := range uint64(400) {
+		all = append(all, forecast.NewDraws(r, 1, future).Rest(r.Of(s)))
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+func TestRuntimes(t *testing.T) {
+	a := forecast.Traits{Runtime: "torch", Queue: "a", GPUs: 8}
+	cases := map[string]struct {
+		past    []forecast.Past
+		assume  time.Duration
+		subject forecast.Subject
+		source  forecast.Source
+		like    string
+		// between are bounds of the median of what is left.
+		between [2]time.Duration
+	}{
+		"what the trainer says goes before all": {
+			past:    ranFor(a, true, many(40, 1)...),
+			subject: forecast.Subject{Traits: a, Running: time.Hour, Reported: ptr.To(7 * time.Hour)},
+			source:  forecast.Reported, between: [2]time.Duration{7 * time.Hour, 7 * time.Hour},
+		},
+		"jobs that are like it": {
+			past:    ranFor(a, true, many(40, 2)...),
+			subject: forecast.Subject{Traits: a},
+			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{2 * time.Hour, 2 * time.Hour},
+		},
+		"of one that runs already, what is left": {
+			past:    ranFor(a, true, many(40, 2)...),
+			subject: forecast.Subject{Traits: a, Running: 90 * time.Minute},
+			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{30 * time.Minute, 30 * time.Minute},
+		},
+		"those that have run long are judged by those that did": {
+			past:    ranFor(a, true, slices.Concat(many(40, 1), many(20, 10))...),
+			subject: forecast.Subject{Traits: a, Running: 2 * time.Hour},
+			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{8 * time.Hour, 8 * time.Hour},
+		},
+		"those that still run count for as long as they have": {
+			past:    slices.Concat(ranFor(a, true, many(30, 1)...), ranFor(a, false, many(60, 1.5)...), ranFor(a, true, many(30, 3)...)),
+			subject: forecast.Subject{Traits: a},
+			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{3 * time.Hour, 3 * time.Hour},
+		},
+		"what has run longer than any runs on for about as long as it has": {
+			past:    ranFor(a, true, many(40, 1)...),
+			subject: forecast.Subject{Traits: a, Running: 100 * time.Hour},
+			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{time.Second, 100 * time.Hour},
+		},
+		"too few of its kind: the runtime": {
+			past:    slices.Concat(ranFor(a, true, many(3, 1)...), ranFor(forecast.Traits{Runtime: "torch", Queue: "b"}, true, many(40, 4)...)),
+			subject: forecast.Subject{Traits: a},
+			source:  forecast.Similar, like: "runtime torch", between: [2]time.Duration{4 * time.Hour, 4 * time.Hour},
+		},
+		"no longer than its limit": {
+			past:    ranFor(a, true, many(40, 4)...),
+			subject: forecast.Subject{Traits: a, Limit: 3 * time.Hour},
+			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{3 * time.Hour, 3 * time.Hour},
+		},
+		"a limit alone": {
+			subject: forecast.Subject{Traits: a, Limit: 3 * time.Hour, Running: time.Hour},
+			source:  forecast.Limited, between: [2]time.Duration{2 * time.Hour, 2 * time.Hour},
+		},
+		"what was assumed": {
+			assume: 4 * time.Hour, subject: forecast.Subject{Traits: a, Running: time.Hour},
+			source: forecast.Assumed, between: [2]time.Duration{3 * time.Hour, 3 * time.Hour},
+		},
+		"unknown stays unknown": {
+			past: ranFor(a, true, many(3, 1)...), subject: forecast.Subject{Traits: a}, source: forecast.Unknown,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := forecast.NewRuntimes(tc.past, tc.assume)
+			known := r.Of(tc.subject)
+			expect.Same(t, "Unexpected source", tc.source, known.Source)
+			expect.Same(t, "Unexpected jobs", tc.like, known.Like)
+			got := median(r, tc.subject)
+			expect.That(t, got >= tc.between[0] && got <= tc.between[1], "%s is left, and not between %s and %s", got, tc.between[0], tc.between[1])
+		})
+	}
+}
+
+// Jobs of one experiment run for like times: what all of them take is as uncertain as what one takes.
+func TestNeighboursRunForLikeTimes(t *testing.T) {
+	a := forecast.Traits{Queue: "a", GPUs: 1}
+	random := rand.New(rand.NewPCG(1, 1))
+	var alike, mixed []float64
+	for range 40 {
+		hours := 1 + 9*random.Float64()
+		alike = append(alike, many(20, hours)...)
+		for range 20 {
+			mixed = append(mixed, 1+9*random.Float64())
+		}
+	}
+	spread := func(hours []float64) time.Duration {
+		r := forecast.NewRuntimes(ranFor(a, true, hours...), 0)
+		var sums []time.Duration
+		for future := range uint64(200) {
+			draws, sum := forecast.NewDraws(r, 1, future), time.Duration(0)
+			for n := range 20 {
+				sum += draws.Rest(r.Of(forecast.Subject{Traits: a, Submitted: begin.Add(time.Duration(n) * time.Minute)}))
+			}
+			sums = append(sums, sum)
+		}
+		slices.Sort(sums)
+		return sums[180] - sums[20]
+	}
+	together, alone := spread(alike), spread(mixed)
+	expect.That(t, together > 2*alone, "the sum of twenty that are alike spreads by %s, of others by %s", together, alone)
+}

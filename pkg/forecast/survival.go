@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// Ran is how long a job has run. One that has not Ended runs still, or was stopped: it would have run longer.
+type Ran struct {
+	For   time.Duration
+	Ended bool
+}
+
+// survival is the share of jobs that run longer than a time, after Kaplan and Meier: jobs that have not ended
+// count until the time that is known of them. Leaving them out would have all jobs end too early, since it is the
+// long ones that have not ended yet. Beyond the last end it goes on as the longest of them do, by a power of time.
+type survival struct {
+	times []time.Duration
+	left  []float64
+	// tail is the exponent of that power.
+	tail float64
+}
+
+// newSurvival weighs each of ran, which are sorted by time.
+func newSurvival(ran []Ran, weight func(int) float64) survival {
+	weights := make([]float64, len(ran))
+	var atRisk float64
+	for n := range ran {
+		weights[n] = weight(n)
+		atRisk += weights[n]
+	}
+	s, left := survival{}, 1.0
+	for n := 0; n < len(ran); {
+		var ended, gone float64
+		at := ran[n].For
+		for ; n < len(ran) && ran[n].For == at; n++ {
+			gone += weights[n]
+			if ran[n].Ended {
+				ended += weights[n]
+			}
+		}
+		if ended > 0 {
+			left *= max(0, 1-ended/atRisk)
+			s.times, s.left = append(s.times, at), append(s.left, left)
+		}
+		atRisk -= gone
+	}
+	s.tail = tailOf(ran, weights)
+	return s
+}
+
+// longest is the part of the jobs by which those are judged that run longer than any that has ended.
+const longest = 0.2
+
+// tailOf is the exponent that fits best to the longest jobs; two where they tell nothing: of those that have run for
+// some time, half then run on for at least four tenths of it.
+func tailOf(ran []Ran, weights []float64) float64 {
+	from := int(float64(len(ran)) * (1 - longest))
+	var ended, sum float64
+	for n := from; n < len(ran); n++ {
+		if ran[from].For > 0 {
+			sum += weights[n] * math.Log(float64(ran[n].For)/float64(ran[from].For))
+		}
+		if ran[n].Ended {
+			ended += weights[n]
+		}
+	}
+	const unknown, few = 2, 0.5 // As if half a job had been seen that tells nothing.
+	return (ended + few) / (sum + few/unknown)
+}
+
+// at returns the share that runs longer than t.
+func (s survival) at(t time.Duration) float64 {
+	n, found := slices.BinarySearch(s.times, t)
+	if found {
+		n++
+	}
+	switch {
+	case n == 0:
+		return 1
+	case n < len(s.times) || s.left[n-1] == 0:
+		return s.left[n-1]
+	}
+	return s.left[n-1] * math.Pow(float64(s.times[n-1])/float64(t), s.tail)
+}
+
+// draw returns how long a job runs that has run for some time, all in all: the time that a share u of such jobs
+// runs longer than.
+func (s survival) draw(u float64, after time.Duration) time.Duration {
+	last := len(s.times) - 1
+	left := s.at(after)
+	if last < 0 || left <= 0 || after >= s.times[last] {
+		return power(max(after, time.Minute), u, s.tail)
+	}
+	n, _ := slices.BinarySearchFunc(s.left, u*left, func(a, b float64) int { return cmp.Compare(b, a) })
+	if n <= last {
+		return max(s.times[n], after)
+	}
+	return power(s.times[last], u*left/s.left[last], s.tail)
+}
+
+// power draws from a tail that begins at a time.
+func power(from time.Duration, u, tail float64) time.Duration {
+	const century = 100 * 365 * 24 * time.Hour
+	return time.Duration(min(float64(from)*math.Pow(u, -1/tail), float64(century)))
+}

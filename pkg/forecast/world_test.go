@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast_test
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+)
+
+const pool = "h100"
+
+var begin = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+
+// scene is a world with one flavor and its jobs.
+type scene struct {
+	*scheduler.World
+	jobs     []forecast.Job
+	settings forecast.Settings
+}
+
+func newScene() *scene {
+	return &scene{
+		World:    &scheduler.World{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}}}},
+		settings: forecast.Settings{Begin: begin, Horizon: 14 * 24 * time.Hour},
+	}
+}
+
+func (s *scene) queue(name, cohort string, gpus int, changes ...func(*kueue.ClusterQueueSpec)) *scene {
+	cq := kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ClusterQueueSpec{
+		CohortName: kueue.CohortReference(cohort), QueueingStrategy: kueue.BestEffortFIFO,
+		ResourceGroups: []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpu.Whole}, Flavors: []kueue.FlavorQuotas{{
+			Name: pool, Resources: []kueue.ResourceQuota{{Name: gpu.Whole, NominalQuota: *resource.NewQuantity(int64(gpus), resource.DecimalSI)}},
+		}}}},
+	}}
+	for _, change := range changes {
+		change(&cq.Spec)
+	}
+	s.ClusterQueues = append(s.ClusterQueues, cq)
+	s.LocalQueues = append(s.LocalQueues, kueue.LocalQueue{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)},
+	})
+	return s
+}
+
+func preempting(spec *kueue.ClusterQueueSpec) {
+	spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyAny}
+}
+
+// job adds a job of pods with a GPU each that waits; it has come one second after the one before.
+func (s *scene) job(name, queue string, pods, priority int32, runs time.Duration) *forecast.Job {
+	wl := &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(begin.Add(time.Duration(len(s.jobs)-1000) * time.Second)),
+		},
+		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: &priority, PodSets: []kueue.PodSet{{
+			Name: "node", Count: pods, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{gpu.Whole: resource.MustParse("1")}},
+			}}}},
+		}}},
+	}
+	s.jobs = append(s.jobs, forecast.Job{Workload: wl, Runs: runs})
+	return &s.jobs[len(s.jobs)-1]
+}
+
+// running adds one that has run for an hour.
+func (s *scene) running(name, queue string, pods, priority int32, runs time.Duration) *forecast.Job {
+	j := s.job(name, queue, pods, priority, runs)
+	wl := j.Workload
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(queue), PodSetAssignments: []kueue.PodSetAssignment{{
+		Name: "node", Count: &pods, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: pool},
+		ResourceUsage: corev1.ResourceList{gpu.Whole: *resource.NewQuantity(int64(pods), resource.DecimalSI)},
+	}}}
+	since := metav1.NewTime(begin.Add(-time.Hour))
+	wl.Status.Conditions = []metav1.Condition{
+		{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue, LastTransitionTime: since},
+		{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: since},
+	}
+	return j
+}
+
+// arriving adds one that comes later.
+func (s *scene) arriving(after time.Duration, name, queue string, pods, priority int32, runs time.Duration) *forecast.Job {
+	j := s.job(name, queue, pods, priority, runs)
+	j.Arrives = begin.Add(after)
+	j.Workload.CreationTimestamp = metav1.NewTime(j.Arrives)
+	return j
+}
+
+// line tells of an event as tests write it down.
+func line(e forecast.Event) string {
+	return fmt.Sprintf("%s %s %s", e.At.Sub(begin), e.Job.Name, e.Kind)
+}

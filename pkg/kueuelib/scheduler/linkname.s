@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// An assembly file, though empty, lets functions be declared without a body: schedule is linked to.

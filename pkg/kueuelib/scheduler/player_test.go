@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+// board is a player whose moves are written down.
+type board struct {
+	*scheduler.Player
+	t     *testing.T
+	now   time.Time
+	moves []string
+}
+
+func (g *game) board(t *testing.T) *board {
+	t.Helper()
+	if g.Flavors == nil {
+		g.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}}}
+	}
+	b := &board{t: t, now: time.Unix(1000, 0)}
+	b.Player = expect.Must(scheduler.NewPlayer(t.Context(), g.World(), b.now, nil))(t)
+	for n := range g.Workloads {
+		expect.NoError(t, b.Add(t.Context(), &g.Workloads[n]))
+	}
+	for _, p := range g.waiting {
+		expect.NoError(t, b.Add(t.Context(), p.Workload))
+	}
+	b.settle()
+	return b
+}
+
+func (b *board) settle() { b.note(b.Settle(b.t.Context())) }
+
+func (b *board) note(moved []scheduler.Moved) {
+	for _, m := range moved {
+		b.moves = append(b.moves, fmt.Sprintf("%s %s", m.Move, m.Workload.Name))
+	}
+}
+
+// wake moves the clock to where Kueue wants to be woken.
+func (b *board) wake() {
+	b.now = b.Wakes()
+	expect.Need(b.t, !b.now.IsZero(), "Kueue wants to be woken")
+	b.SetTime(b.t.Context(), b.now)
+	b.settle()
+}
+
+func key(name string) client.ObjectKey { return client.ObjectKey{Namespace: "team", Name: name} }
+
+// What is taken from Kueue's insides shows here first when Kueue changes: the cycle that is linked to, that its
+// first two looks at the clock are around the wait for heads, that it admits through the wrapper that is exchanged,
+// writes statuses whole, and says to the queues' requeuer whom to look at again.
+func TestPlayer(t *testing.T) {
+	cases := map[string]struct {
+		set  func(*game)
+		play func(*board)
+		want string
+	}{
+		"nobody waits, and nothing blocks": {
+			set: func(g *game) { g.queue("a", "", "4") },
+		},
+		"who has room is admitted in the cycle, in the order of the queue": {
+			set: func(g *game) {
+				g.queue("a", "", "4")
+				g.wait(job("late", "a", 2, 0), false)
+				g.wait(job("first", "a", 2, 10), false)
+				g.wait(job("too-many", "a", 1, -1), false)
+			},
+			want: "Admitted first, Admitted late",
+		},
+		"who waits is looked at a second after an end": {
+			set: func(g *game) {
+				g.queue("a", "", "4")
+				g.run(job("running", "a", 4, 0))
+				g.wait(job("next", "a", 4, 0), false)
+			},
+			play: func(b *board) {
+				b.Remove(b.t.Context(), key("running"))
+				b.settle()
+				b.wake()
+				expect.Same(b.t, "Unexpected time", time.Unix(1001, 0), b.now)
+			},
+			want: "Admitted next",
+		},
+		"the head of a strict queue that cannot start ends the cycles": {
+			set: func(g *game) {
+				g.queue("a", "", "4", strictly)
+				g.wait(job("large", "a", 8, 1), false)
+				g.wait(job("small", "a", 1, 0), false)
+			},
+		},
+		"who is preempted keeps its quota until it has stopped, and queues again": {
+			set: func(g *game) {
+				g.queue("a", "", "4", preempting)
+				g.run(job("low", "a", 4, 0))
+				g.wait(job("high", "a", 4, 10), false)
+			},
+			play: func(b *board) {
+				expect.NoError(b.t, b.Stopped(b.t.Context(), key("low")))
+				b.wake()
+				b.Remove(b.t.Context(), key("high"))
+				b.wake()
+			},
+			want: "Evicted low, Admitted high, Admitted low",
+		},
+		"who preempts many does so in an order that is always the same": {
+			set: func(g *game) {
+				g.queue("a", "", "4", preempting)
+				for _, name := range []string{"d", "b", "a", "c"} {
+					g.run(job(name, "a", 1, 0))
+				}
+				g.wait(job("high", "a", 4, 10), false)
+			},
+			want: "Evicted a, Evicted b, Evicted c, Evicted d",
+		},
+		"admission checks come between quota and start": {
+			set: func(g *game) {
+				g.AdmissionChecks = []kueue.AdmissionCheck{{
+					ObjectMeta: metav1.ObjectMeta{Name: "capacity"},
+					Status:     kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
+				}}
+				g.queue("a", "", "4", checked)
+				g.wait(job("one", "a", 4, 0), false)
+			},
+			play: func(b *board) { b.note(b.ChecksReady(b.t.Context(), key("one"))) },
+			want: "Reserved one, Admitted one",
+		},
+		"a topology is filled by nodes, and named after admission checks in a second pass": {
+			set: func(g *game) {
+				g.topology(2)
+				g.AdmissionChecks = []kueue.AdmissionCheck{{
+					ObjectMeta: metav1.ObjectMeta{Name: "capacity"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "kueue.x-k8s.io/provisioning-request"},
+					Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
+				}}
+				g.queue("a", "", "64", checked)
+				g.wait(job("one", "a", 2, 0), false)
+			},
+			play: func(b *board) {
+				b.note(b.ChecksReady(b.t.Context(), key("one")))
+				b.wake()
+			},
+			want: "Reserved one, Admitted one",
+		},
+		"a topology that has no room left keeps those back whom the quota would let in": {
+			set: func(g *game) {
+				g.topology(2)
+				g.queue("a", "", "64")
+				g.wait(job("one", "a", 9, 1), false)
+				g.wait(job("two", "a", 8, 0), false)
+			},
+			want: "Admitted one",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := &game{}
+			tc.set(g)
+			b := g.board(t)
+			if tc.play != nil {
+				tc.play(b)
+			}
+			expect.Same(t, "Unexpected moves", tc.want, strings.Join(b.moves, ", "))
+		})
+	}
+}
+
+func checked(spec *kueue.ClusterQueueSpec) {
+	spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "capacity"}}}
+}
+
+// topology gives the flavor nodes of eight GPUs below a topology.
+func (g *game) topology(nodes int) {
+	g.Topologies = []kueue.Topology{{
+		ObjectMeta: metav1.ObjectMeta{Name: "racks"},
+		Spec:       kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}},
+	}}
+	g.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}, Spec: kueue.ResourceFlavorSpec{
+		NodeLabels: map[string]string{"pool": pool}, TopologyName: (*kueue.TopologyReference)(&g.Topologies[0].Name),
+	}}}
+	for n := range nodes {
+		name := fmt.Sprintf("node-%d", n)
+		g.Nodes = append(g.Nodes, corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": pool, corev1.LabelHostname: name}},
+			Status:     corev1.NodeStatus{Allocatable: gpusAndPods("8"), Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		})
+	}
+}
+
+func gpusAndPods(gpus string) corev1.ResourceList {
+	return corev1.ResourceList{gpu.Whole: resource.MustParse(gpus), corev1.ResourcePods: resource.MustParse("110")}
+}
+
+// The order that Order says is that in which Kueue's scheduler admits, where there is room for all.
+func TestOrderIsThatOfAdmissions(t *testing.T) {
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		g := &game{}
+		for q := range 4 {
+			change := func(*kueue.ClusterQueueSpec) {}
+			if random.IntN(2) == 0 {
+				change = strictly
+			}
+			g.queue(string(rune('a'+q)), []string{"", "all"}[random.IntN(2)], []string{"0", "40", "100"}[random.IntN(3)], change)
+		}
+		g.queue("lender", "all", "400")
+		for n := range 20 {
+			wl := job(fmt.Sprintf("job-%02d", n), string(rune('a'+random.IntN(4))), 1+random.Int32N(3), random.Int32N(3))
+			wl.CreationTimestamp = metav1.NewTime(time.Unix(int64(random.IntN(900)), int64(n)))
+			g.wait(wl, false)
+		}
+		b := g.board(t)
+		var admitted, looked []string
+		for _, move := range b.moves {
+			admitted = append(admitted, strings.TrimPrefix(move, "Admitted "))
+		}
+		for _, wl := range g.simulation(t).Order(t.Context()) {
+			if slices.Contains(admitted, wl.Name) {
+				looked = append(looked, wl.Name)
+			}
+		}
+		expect.Same(t, fmt.Sprintf("Seed %d: unexpected order", seed), admitted, looked)
+	}
+}

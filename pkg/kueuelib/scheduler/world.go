@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/cache/scheduler"
+)
+
+// World is what Workloads compete for.
+type World struct {
+	Flavors         []kueue.ResourceFlavor
+	Topologies      []kueue.Topology
+	AdmissionChecks []kueue.AdmissionCheck
+	Cohorts         []kueue.Cohort
+	ClusterQueues   []kueue.ClusterQueue
+	LocalQueues     []kueue.LocalQueue
+	Nodes           []corev1.Node
+	// Pods are those that run. What Kueue has not placed takes room below a topology.
+	Pods []corev1.Pod
+}
+
+// Cache returns a Cache of Kueue's that knows this world and these Workloads, of which those
+// without an admission do not count. It fails when cohorts form a cycle; the error names one of them.
+func (w *World) Cache(ctx context.Context, c client.Client, workloads []kueue.Workload, options ...scheduler.Option) (*Cache, error) {
+	ctx = logr.NewContext(ctx, logr.Discard())
+	cache := scheduler.New(c, options...)
+	for n := range w.Topologies {
+		cache.AddOrUpdateTopology(logr.Discard(), &w.Topologies[n])
+	}
+	for n := range w.Flavors {
+		cache.AddOrUpdateResourceFlavor(logr.Discard(), &w.Flavors[n])
+	}
+	for n := range w.AdmissionChecks {
+		cache.AddOrUpdateAdmissionCheck(logr.Discard(), &w.AdmissionChecks[n])
+	}
+	for n := range w.Cohorts {
+		if err := cache.AddOrUpdateCohort(&w.Cohorts[n]); err != nil {
+			return nil, fmt.Errorf("Cohort %s: %w", w.Cohorts[n].Name, err)
+		}
+	}
+	for n := range w.ClusterQueues {
+		if err := cache.AddClusterQueue(ctx, &w.ClusterQueues[n]); err != nil {
+			return nil, fmt.Errorf("ClusterQueue %s: %w", w.ClusterQueues[n].Name, err)
+		}
+	}
+	for n := range workloads {
+		// Kueue's cache trusts that quota comes with an admission; its webhook leaves older Workloads alone.
+		if wl := &workloads[n]; wl.Status.Admission != nil {
+			cache.AddOrUpdateWorkload(logr.Discard(), wl)
+		}
+	}
+	w.addNodes(cache)
+	return cache, nil
+}
+
+// addNodes tells the cache what is there below a topology, and what pods that Kueue has not
+// placed take of it.
+func (w *World) addNodes(cache *Cache) {
+	for n := range w.Nodes {
+		cache.TASCache().SyncNode(&w.Nodes[n])
+	}
+	for n := range w.Pods {
+		pod := &w.Pods[n]
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if pod.Spec.NodeName != "" && !ended && !PlacedByTopology(pod) {
+			cache.TASCache().Update(pod, logr.Discard())
+		}
+	}
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Forecast checks forecasts against time: it replays a trace of jobs through the simulation, which is then the
+// truth, makes a forecast at the submit of some of those that wait from what was known then, and writes what came of
+// it into docs/forecast.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	jobsFile := flag.String("jobs", "", "CSV of jobs: submit (minutes), virtual cluster, GPUs, duration (minutes)")
+	clusters := flag.String("clusters", "", "CSV of virtual clusters: name, nodes of eight GPUs")
+	sample := flag.Int("sample", 1000, "how many waits to forecast")
+	futures := flag.Int("futures", 50, "how many futures to draw for each")
+	longest := flag.Int("longest", 150, "how many jobs may wait in the queue at most")
+	seed := flag.Uint64("seed", 1, "of the sample")
+	page := flag.String("page", "docs/forecast.md", "where the tables go, between their marks; - prints them")
+	flag.Parse()
+	world, err := readWorld(*clusters)
+	if err != nil {
+		return err
+	}
+	jobs, err := readJobs(*jobsFile)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	all, err := replays(ctx, world, jobs)
+	if err != nil {
+		return err
+	}
+	replayed := time.Since(began)
+	moments := waits(all, *sample, *longest, *seed)
+	report := &report{jobs: len(jobs), replayed: replayed, futures: *futures, longest: *longest}
+	for _, limits := range []bool{false, true} {
+		made, err := check(ctx, all, moments, *futures, limits, progress(len(moments), limits))
+		report.rows = append(report.rows, rowsOf(limits, made)...)
+		if err != nil {
+			return errors.Join(err, report.write(*page))
+		}
+	}
+	return report.write(*page)
+}
+
+// progress tells how far it is, and what has come of it so far.
+func progress(of int, limits bool) func([]forecasted) {
+	const often = 50
+	began := time.Now()
+	return func(made []forecasted) {
+		if len(made)%often == 0 {
+			fmt.Fprintf(os.Stderr, "%d of %d after %s\n%s\n", len(made), of, time.Since(began).Round(time.Second), strings.Join(rowsOf(limits, made), "\n"))
+		}
+	}
+}

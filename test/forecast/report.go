@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// report is the tables of docs/forecast.md.
+type report struct {
+	jobs, futures, longest int
+	replayed               time.Duration
+	rows                   []string
+}
+
+// rowsOf tells of what was forecasted, with the time limits of users or without.
+func rowsOf(limits bool, made []forecasted) []string {
+	known := "without limits"
+	if limits {
+		known = "with limits"
+	}
+	var p10, p50, p90, recent, single int
+	var width []float64
+	var errors [3][]time.Duration
+	for _, f := range made {
+		p10 += before(f.Wait, f.Band.P10)
+		p50 += before(f.Wait, f.Band.P50)
+		p90 += before(f.Wait, f.Band.P90)
+		recent += before(f.Wait, &f.Recent)
+		single += before(f.Wait, &f.Single)
+		middle := f.Band.Horizon
+		if f.Band.P50 != nil {
+			middle = *f.Band.P50
+		}
+		if f.Band.P90 != nil {
+			width = append(width, float64(*f.Band.P90)/float64(max(middle, time.Minute)))
+		}
+		for n, said := range []time.Duration{middle, f.Recent, f.Single} {
+			errors[n] = append(errors[n], (f.Wait - said).Abs())
+		}
+	}
+	slices.Sort(width)
+	share := func(n int) string { return fmt.Sprintf("%.0f %%", 100*float64(n)/float64(max(1, len(made)))) }
+	return []string{
+		fmt.Sprintf("| ours, %s | %d | %s | %s | %s | %.1f | %s | %s |", known, len(made), share(p10), share(p50), share(p90), middleOf(width), median(errors[0]), mean(errors[0])),
+		fmt.Sprintf("| mean of the last hour's waits | %d | | %s | | | %s | %s |", len(made), share(recent), median(errors[1]), mean(errors[1])),
+		fmt.Sprintf("| one future, %s | %d | | %s | | | %s | %s |", map[bool]string{false: "mean running times", true: "limits as running times"}[limits], len(made), share(single), median(errors[2]), mean(errors[2])),
+	}
+}
+
+// before reports whether a job started no later than was said; it did where no time was said.
+func before(wait time.Duration, said *time.Duration) int {
+	if said == nil || wait <= *said {
+		return 1
+	}
+	return 0
+}
+
+func middleOf(sorted []float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[len(sorted)/2]
+}
+
+func median(all []time.Duration) string {
+	if len(all) == 0 {
+		return ""
+	}
+	slices.Sort(all)
+	return inMinutes(all[len(all)/2])
+}
+
+func mean(all []time.Duration) string {
+	var sum time.Duration
+	for _, d := range all {
+		sum += d
+	}
+	return inMinutes(sum / time.Duration(max(1, len(all))))
+}
+
+func inMinutes(d time.Duration) string {
+	if d < time.Hour {
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	}
+	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+}
+
+// The tables stand between these marks.
+const (
+	opens  = "<!-- trace: made by make forecast-trace -->"
+	closes = "<!-- end of trace -->"
+)
+
+func (r *report) text() string {
+	return strings.Join(append([]string{
+		fmt.Sprintf("%d jobs, replayed in %s. Of those that waited longer than a minute, after the first day and with at most %d in their queue, a sample; %d futures each.",
+			r.jobs, r.replayed.Round(time.Second), r.longest, r.futures),
+		"",
+		"| forecast | waits | started before P10 | before P50 | before P90 | median P90/P50 | median error | mean error |",
+		"|---|---|---|---|---|---|---|---|",
+	}, r.rows...), "\n")
+}
+
+func (r *report) write(page string) error {
+	if page == "-" {
+		_, err := fmt.Println(r.text())
+		return err
+	}
+	content, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	head, rest, found := strings.Cut(string(content), opens)
+	_, tail, ends := strings.Cut(rest, closes)
+	if !found || !ends {
+		return fmt.Errorf("%s has no %q and %q", page, opens, closes)
+	}
+	return os.WriteFile(page, []byte(head+opens+"\n"+r.text()+"\n"+closes+tail), 0o644)
+}
