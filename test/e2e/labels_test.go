@@ -27,7 +27,6 @@ const maxExecLabel = "kueue.x-k8s.io/max-exec-time-seconds"
 
 // asManager returns a client of whom the webhooks take for the manager itself, and let pass.
 func asManager(ctx context.Context) client.Client {
-	GinkgoHelper()
 	var binding rbacv1.ClusterRoleBinding
 	Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: "kueue-trainer-manager-rolebinding"}, &binding)).To(Succeed())
 	subject := binding.Subjects[0]
@@ -137,7 +136,6 @@ var _ = Describe("A running TrainJob that its user stops", core, func() {
 
 // eventuallyWithout waits until a pod of a TrainJob of one pod is gone.
 func (w *site) eventuallyWithout(ctx context.Context, job string, pod types.UID) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		pods := w.Pods(ctx, job)
 		g.Expect(len(pods)).To(BeNumerically("<=", 1))

@@ -22,7 +22,6 @@ import (
 
 // openLedger watches what the pods of the spec ask for, and what their jobs are charged.
 func (w *site) openLedger(ctx context.Context) {
-	GinkgoHelper()
 	api, err := dynamic.NewForConfig(cluster.Config)
 	Expect(err).NotTo(HaveOccurred())
 	w.ledger, err = ledger.Watch(ctx, api, w.Namespace)
@@ -35,7 +34,6 @@ func (w *site) runsOutside(why string) { w.outside = why }
 
 // audit fails the spec where its pods asked for more than their jobs were charged for.
 func (w *site) audit(ctx context.Context) {
-	GinkgoHelper()
 	Eventually(ctx, w.ledger.CaughtUp).Should(Succeed())
 	result, err := w.ledger.Check(ledger.Expectation{})
 	Expect(err).NotTo(HaveOccurred())
@@ -59,7 +57,6 @@ type componentLog struct {
 }
 
 func openLog(component string) *componentLog {
-	GinkgoHelper()
 	l := &componentLog{path: filepath.Join(cluster.LocalDir(), "logs", component+".log")}
 	info, err := os.Stat(l.path)
 	Expect(err).NotTo(HaveOccurred())
@@ -69,7 +66,6 @@ func openLog(component string) *componentLog {
 
 // lines returns what was logged since, but for a line that is being written.
 func (l *componentLog) lines() []string {
-	GinkgoHelper()
 	file, err := os.Open(l.path)
 	Expect(err).NotTo(HaveOccurred())
 	defer file.Close()
@@ -84,10 +80,7 @@ func (l *componentLog) lines() []string {
 // auditLog is the audit log.
 type auditLog struct{ *componentLog }
 
-func openAuditLog() *auditLog {
-	GinkgoHelper()
-	return &auditLog{openLog("audit")}
-}
+func openAuditLog() *auditLog { return &auditLog{openLog("audit")} }
 
 // notWrites are resources whose requests change nothing that TrainJobs are made of: what
 // people are told, who leads, and questions that have to be asked by a create.
@@ -96,7 +89,6 @@ var notWrites = []string{"events", "leases", "selfsubjectreviews", "tokenreviews
 // writes returns what a user has written since, or tried to, as "verb resource name code".
 // Dry runs do not count.
 func (l *auditLog) writes(user string) []string {
-	GinkgoHelper()
 	var out []string
 	for _, line := range l.lines() {
 		var e auditEvent

@@ -160,7 +160,6 @@ var _ = Describe("The metrics of a manager that does not lead", Label("control",
 // secondManager runs one more manager until the spec is over, with fields of its metrics'
 // configuration set, and returns where its metrics are.
 func (w *site) secondManager(ctx context.Context, set map[string]any) string {
-	GinkgoHelper()
 	address := fmt.Sprintf("127.0.0.1:%d", world.FreePort())
 	set["bindAddress"] = address
 	file := filepath.Join(GinkgoT().TempDir(), "configuration.yaml")
@@ -190,7 +189,6 @@ func (w *site) queueLabels(more ...string) map[string]string {
 
 // token returns one of a new ServiceAccount that has a ClusterRole, or none.
 func (w *site) token(ctx context.Context, clusterRole string) string {
-	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "reader-"}}
 	w.Make(ctx, account)
 	if clusterRole != "" {
@@ -207,7 +205,6 @@ func (w *site) token(ctx context.Context, clusterRole string) string {
 
 // scraped returns the value of a series of the manager's, 0 where there is none.
 func scraped(ctx context.Context, token, name string, labels map[string]string) float64 {
-	GinkgoHelper()
 	code, body := answerOf(ctx, "metrics", "/metrics", token)
 	if code != http.StatusOK {
 		// A binding takes a moment to count.
@@ -230,14 +227,12 @@ func scraped(ctx context.Context, token, name string, labels map[string]string) 
 
 // fetch returns what the manager serves to an admin; an error is an answer too.
 func fetch(ctx context.Context, purpose, path string) string {
-	GinkgoHelper()
 	_, body := answerOf(ctx, purpose, path, cluster.Config.BearerToken)
 	return body
 }
 
 // answerOf returns the status and the body of what the manager serves; an error is a body without.
 func answerOf(ctx context.Context, purpose, path, token string) (status int, body string) {
-	GinkgoHelper()
 	status, body, err := cluster.AskManager(ctx, purpose, path, token)
 	if err != nil {
 		return 0, err.Error()

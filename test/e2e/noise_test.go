@@ -75,7 +75,6 @@ var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", 
 
 // withJobSets are Kueue's integrations where people queue JobSets, too.
 func withJobSets(ctx context.Context) map[string][]string {
-	GinkgoHelper()
 	integrations := kueueIntegrations(ctx)
 	integrations["frameworks"] = append(integrations["frameworks"], jobSetFramework)
 	return integrations
@@ -84,7 +83,6 @@ func withJobSets(ctx context.Context) map[string][]string {
 // kueueWithout restarts Kueue with JobSets among its integrations but for what is left out, and so that it gives all
 // that is made in the spec's namespace a queue; and makes the queues.
 func (w *site) kueueWithout(ctx context.Context, left ...string) {
-	GinkgoHelper()
 	integrations := withJobSets(ctx)
 	for list, names := range integrations {
 		integrations[list] = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(left, name) })
@@ -101,14 +99,12 @@ func (w *site) kueueWithout(ctx context.Context, left ...string) {
 
 // kueueIntegrations returns the lists of Kueue's integrations by their names.
 func kueueIntegrations(ctx context.Context) map[string][]string {
-	GinkgoHelper()
 	var config corev1.ConfigMap
 	Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"}, &config)).To(Succeed())
 	return integrationsOf(config)
 }
 
 func integrationsOf(config corev1.ConfigMap) map[string][]string {
-	GinkgoHelper()
 	var parsed struct {
 		Integrations map[string][]string `json:"integrations"`
 	}
@@ -118,7 +114,6 @@ func integrationsOf(config corev1.ConfigMap) map[string][]string {
 
 // workloadOwners returns the kinds that the Workloads of the spec belong to.
 func (w *site) workloadOwners(ctx context.Context) []string {
-	GinkgoHelper()
 	var list kueue.WorkloadList
 	Expect(w.List(ctx, &list, client.InNamespace(w.Namespace))).To(Succeed())
 	var kinds []string
@@ -130,7 +125,6 @@ func (w *site) workloadOwners(ctx context.Context) []string {
 
 // ownerErrors names the controllers of Kueue that missed the index of TrainJobs.
 func ownerErrors(log *componentLog) []string {
-	GinkgoHelper()
 	var loggers []string
 	for _, line := range log.lines() {
 		if !strings.Contains(line, ".metadata.ownerReferences[trainer.kubeflow.org.TrainJob] does not exist") {

@@ -60,9 +60,7 @@ func others(entries []any) []any {
 // extendCRD makes the API server keep a field of patch entries that no Go type has, as
 // a later release of Trainer might bring one. The CRD is put back after the spec.
 func extendCRD(ctx context.Context) {
-	GinkgoHelper()
 	setFuture := func(ctx context.Context, future *apiextensionsv1.JSONSchemaProps) {
-		GinkgoHelper()
 		updateCRD(ctx, func(_ *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.JSONSchemaProps) {
 			entry := spec.Properties["runtimePatches"].Items.Schema
 			delete(entry.Properties, "future")
@@ -106,7 +104,6 @@ var _ = Describe("Overrides of users", func() {
     metadata: {annotations: {example.com/empty: ""}}
 `)
 		theirs := func() []any {
-			GinkgoHelper()
 			return slices.DeleteFunc(w.raw(ctx, "shared", "spec", "podTemplateOverrides"), func(o any) bool {
 				annotation, _, err := unstructured.NestedString(o.(map[string]any), "metadata", "annotations", patch.ManagerAnnotation)
 				Expect(err).NotTo(HaveOccurred())
@@ -130,7 +127,6 @@ var _ = Describe("Overrides of users", func() {
 	It("are changed by server-side apply with force, and ours come back behind them", core, Label("invariant", "ours-only"), until(world.Trainer21), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		apply := func(team string, opts ...client.ApplyOption) error {
-			GinkgoHelper()
 			job := newTrainJob()
 			Expect(yaml.Unmarshal([]byte(`
 metadata:

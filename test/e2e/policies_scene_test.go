@@ -36,7 +36,6 @@ type scene struct {
 }
 
 func newScene(ctx context.Context) *scene {
-	GinkgoHelper()
 	w := newWorld(ctx)
 	s := &scene{site: w, tenant: as("tenant-" + w.Suffix)}
 	w.AllowTenant(ctx, "tenant-"+w.Suffix)
@@ -78,7 +77,6 @@ func byOwn(job *kit.TrainJobBuilder, runtime string) *trainer.TrainJob {
 
 // makeGoing makes what is deleted, or is about to be, and waits for what it has made.
 func (s *scene) makeGoing(ctx context.Context) {
-	GinkgoHelper()
 	job := s.Job("goes").GPUs("8")
 	job.Finalizers = []string{"example.com/mine"}
 	s.MakeGated(ctx, job, 1)
@@ -91,7 +89,6 @@ func (s *scene) makeGoing(ctx context.Context) {
 
 // makeBystanders makes what only looks like something of a TrainJob.
 func (s *scene) makeBystanders(ctx context.Context) {
-	GinkgoHelper()
 	pod := s.gatedPod("gated")
 	rest := s.plantedWorkload()
 	rest.Name, rest.Spec.QueueName, rest.Labels = "remainder", "", map[string]string{remainder.Label: "gone"}
@@ -139,7 +136,6 @@ func (s *scene) makeBystanders(ctx context.Context) {
 
 // as makes dry runs as somebody else.
 func as(user string, groups ...string) client.Client {
-	GinkgoHelper()
 	config := rest.CopyConfig(cluster.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
 	c, err := client.New(config, client.Options{Scheme: cluster.Client.Scheme()})
@@ -149,7 +145,6 @@ func as(user string, groups ...string) client.Client {
 
 // by makes dry runs as an account of Kubernetes, or as the tenant.
 func (s *scene) by(account string) client.Client {
-	GinkgoHelper()
 	if account == "" {
 		return s.tenant
 	}
@@ -183,7 +178,6 @@ func (s *scene) jobSet(name string, owners ...metav1.OwnerReference) *jobsetapi.
 
 // podOf is a pod of a replicated job.
 func (s *scene) podOf(ctx context.Context, job, replicatedJob string) *corev1.Pod {
-	GinkgoHelper()
 	for _, pod := range s.Pods(ctx, job) {
 		if pod.Labels[jobsetapi.ReplicatedJobNameKey] == replicatedJob {
 			return &pod

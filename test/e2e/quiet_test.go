@@ -91,7 +91,6 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 
 // control does something to components of a local control plane, one after the other.
 func (w *site) control(ctx context.Context, action string, components ...string) {
-	GinkgoHelper()
 	for _, component := range components {
 		Expect(cluster.Control(ctx, action, component, GinkgoWriter)).To(Succeed())
 	}

@@ -247,7 +247,6 @@ func (w *site) slow(name string) *kit.TrainJobBuilder {
 
 // runtimeWithChief returns torch-distributed with a second replicated job without GPUs.
 func (w *site) runtimeWithChief(ctx context.Context) *trainer.ClusterTrainingRuntime {
-	GinkgoHelper()
 	runtime := w.CopyRuntime(ctx, "torch-distributed", addChief)
 	runtime.Spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	return runtime
@@ -266,9 +265,7 @@ func extraJob(name string) jobsetapi.ReplicatedJob {
 
 // growSnapshot adds a replicated job of 8 GPUs to what Trainer has frozen for a job.
 func (w *site) growSnapshot(ctx context.Context, job string) {
-	GinkgoHelper()
 	w.editSnapshot(ctx, job, func(content string) string {
-		GinkgoHelper()
 		var runtime trainer.ClusterTrainingRuntime
 		Expect(yaml.Unmarshal([]byte(content), &runtime)).To(Succeed())
 		runtime.Spec.Template.Spec.ReplicatedJobs = append(runtime.Spec.Template.Spec.ReplicatedJobs, extraJob("extra"))
@@ -281,7 +278,6 @@ func (w *site) growSnapshot(ctx context.Context, job string) {
 // eventuallyRefusedByJobSet waits until Trainer's cache has the other replicated jobs of a job:
 // it makes JobSets of what that has, and JobSet refuses what it makes of these.
 func (w *site) eventuallyRefusedByJobSet(ctx context.Context, job string) {
-	GinkgoHelper()
 	Eventually(ctx, func() []string {
 		w.Touch(ctx, job)
 		return w.EventNotes(ctx, "TrainJob", job, "TrainJobResourcesCreationFailed")
@@ -289,14 +285,12 @@ func (w *site) eventuallyRefusedByJobSet(ctx context.Context, job string) {
 }
 
 func (w *site) deleteJobSet(ctx context.Context, name string, how ...client.DeleteOption) {
-	GinkgoHelper()
 	Expect(client.IgnoreNotFound(w.Delete(ctx, get(ctx, w, &jobsetapi.JobSet{}, name), how...))).To(Succeed())
 }
 
 // eventuallyOtherJobSet waits until Trainer has made another JobSet of a job, and nothing is left of
 // the pods of the former one.
 func (w *site) eventuallyOtherJobSet(ctx context.Context, job string, than types.UID) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		var js jobsetapi.JobSet
 		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &js)).To(Succeed())
@@ -308,7 +302,6 @@ func (w *site) eventuallyOtherJobSet(ctx context.Context, job string, than types
 }
 
 func (w *site) eventuallyTrainJob(ctx context.Context, name, condition string) {
-	GinkgoHelper()
 	Eventually(ctx, func() bool {
 		return apimeta.IsStatusConditionTrue(w.TrainJob(ctx, name).Status.Conditions, condition)
 	}).Should(BeTrue(), condition)
@@ -317,7 +310,6 @@ func (w *site) eventuallyTrainJob(ctx context.Context, name, condition string) {
 // eventuallyFollows waits until a job of one pod with 8 GPUs runs, by a JobSet of its own. That it is
 // not beside the job whose quota it has the audit tells; nothing else does for in-tree.
 func (w *site) eventuallyFollows(ctx context.Context, next string) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		if cluster.Integration != world.External {
 			Expect(w.usedGPUs(ctx)).To(BeNumerically("<=", 8), "GPUs of bound pods")
@@ -337,7 +329,6 @@ func (w *site) eventuallyFollows(ctx context.Context, next string) {
 
 // usedGPUs adds up what the bound pods of the spec's namespace hold that have not ended.
 func (w *site) usedGPUs(ctx context.Context) int64 {
-	GinkgoHelper()
 	var pods corev1.PodList
 	Expect(w.List(ctx, &pods, client.InNamespace(w.Namespace))).To(Succeed())
 	used := int64(0)
@@ -355,7 +346,6 @@ func (w *site) usedGPUs(ctx context.Context) int64 {
 // eventuallyMadeOf waits until Trainer has heard of a replicated job that a runtime got: it
 // makes JobSets of the runtime as its cache has it.
 func (w *site) eventuallyMadeOf(ctx context.Context, runtime, replicatedJob string) {
-	GinkgoHelper()
 	probes := 0
 	Eventually(ctx, func(g Gomega) {
 		probes++
@@ -371,7 +361,6 @@ func (w *site) eventuallyMadeOf(ctx context.Context, runtime, replicatedJob stri
 
 // eventuallyChargedFor waits until the Workload of a job asks for so many GPUs.
 func (w *site) eventuallyChargedFor(ctx context.Context, job string, gpus int64) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		wl := w.Workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())

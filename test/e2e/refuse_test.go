@@ -26,7 +26,6 @@ import (
 // refuseManager has the API server refuse what the manager writes into TrainJobs of the
 // spec's namespace, until allow. What users write is not touched.
 func (w *site) refuseManager(ctx context.Context) (allow func(context.Context)) {
-	GinkgoHelper()
 	// Kueue's name is in that of both managers, and Kueue itself writes no TrainJob.
 	return w.enforce(ctx, w.policy("no-manager", []string{trainer.GroupVersion.Group}, []string{"trainjobs"},
 		"!request.userInfo.username.contains('kueue')"), w.probeAs(ctx, "kueue-probe"))
@@ -61,10 +60,8 @@ func bound(policy *admissionregistrationv1.ValidatingAdmissionPolicy) *admission
 // enforce has the API server deny by a policy, which asked runs into, until allow or the spec's
 // end.
 func (w *site) enforce(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy, asked func(context.Context) error) (allow func(context.Context)) {
-	GinkgoHelper()
 	binding := bound(policy)
 	allow = func(ctx context.Context) {
-		GinkgoHelper()
 		Expect(client.IgnoreNotFound(w.Delete(ctx, binding))).To(Succeed())
 		Expect(client.IgnoreNotFound(w.Delete(ctx, policy))).To(Succeed())
 		Eventually(ctx, asked).Should(Succeed())
@@ -78,7 +75,6 @@ func (w *site) enforce(ctx context.Context, policy *admissionregistrationv1.Vali
 
 // probeAs returns a dry run of a write to a TrainJob of nobody's queue, by a user of this name.
 func (w *site) probeAs(ctx context.Context, user string) func(context.Context) error {
-	GinkgoHelper()
 	config := rest.CopyConfig(cluster.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
 	as, err := client.New(config, client.Options{Scheme: w.Scheme()})
@@ -171,7 +167,6 @@ var _ = Describe("What cannot run", core, func() {
 
 // expectRefused has the API server refuse a TrainJob as it was changed, with words that tell why.
 func (w *site) expectRefused(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {
-	GinkgoHelper()
 	job := w.Job("bad").Nodes(2)
 	change(job)
 	err := w.Create(ctx, job.Obj())

@@ -120,7 +120,6 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 
 // podsReady returns the condition PodsReady of a TrainJob's Workload, or nil.
 func (w *site) podsReady(ctx context.Context, job string) *metav1.Condition {
-	GinkgoHelper()
 	wl := w.Workload(ctx, job)
 	if wl == nil {
 		return nil
@@ -129,13 +128,11 @@ func (w *site) podsReady(ctx context.Context, job string) *metav1.Condition {
 }
 
 func (w *site) eventuallyReady(ctx context.Context, job, reason string) {
-	GinkgoHelper()
 	w.eventuallyTrue(ctx, job, kueue.WorkloadPodsReady, reason)
 }
 
 // consistentlyAdmitted watches that Kueue leaves a TrainJob alone for longer than it waits.
 func (w *site) consistentlyAdmitted(ctx context.Context, job string) {
-	GinkgoHelper()
 	Consistently(ctx, func(g Gomega) {
 		wl := w.Workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())
@@ -145,13 +142,11 @@ func (w *site) consistentlyAdmitted(ctx context.Context, job string) {
 }
 
 func (w *site) eventuallyEvicted(ctx context.Context, job, reason string) {
-	GinkgoHelper()
 	w.eventuallyTrue(ctx, job, kueue.WorkloadEvicted, reason)
 }
 
 // eventuallyTrue waits until a condition of a TrainJob's Workload is true for a reason.
 func (w *site) eventuallyTrue(ctx context.Context, job, name, reason string) {
-	GinkgoHelper()
 	w.EventuallyWorkload(ctx, job, condition(name, metav1.ConditionTrue, reason))
 }
 
@@ -162,7 +157,6 @@ func condition(name string, status metav1.ConditionStatus, reason string) OmegaM
 
 // closeNodes keeps new pods off the nodes of a GPU product until the spec is over.
 func (w *site) closeNodes(ctx context.Context, product string) {
-	GinkgoHelper()
 	var nodes corev1.NodeList
 	Expect(w.List(ctx, &nodes, client.MatchingLabels{kit.ProductLabel: product})).To(Succeed())
 	Expect(nodes.Items).NotTo(BeEmpty())
@@ -174,11 +168,9 @@ func (w *site) closeNodes(ctx context.Context, product string) {
 // configureKueue sets fields of Kueue's configuration, below those that it has, until restore or
 // the spec's end. Kueue itself reads it when it starts.
 func configureKueue(ctx context.Context, set map[string]any) (restore func(context.Context)) {
-	GinkgoHelper()
 	before, err := cluster.ConfigureKueue(ctx, set)
 	Expect(err).NotTo(HaveOccurred())
 	restore = func(ctx context.Context) {
-		GinkgoHelper()
 		Expect(cluster.RestoreKueueConfig(ctx, before)).To(Succeed())
 	}
 	DeferCleanup(restore)
@@ -188,7 +180,6 @@ func configureKueue(ctx context.Context, set map[string]any) (restore func(conte
 // restartKueueWith sets fields of Kueue's configuration that hold from the next start of these
 // components, and starts them again, until the end of the group of specs.
 func restartKueueWith(ctx context.Context, set map[string]any, components ...string) {
-	GinkgoHelper()
 	restore, err := cluster.RestartKueueWith(ctx, GinkgoWriter, set, components...)
 	DeferCleanup(restore)
 	Expect(err).NotTo(HaveOccurred())
@@ -199,7 +190,6 @@ var _ = Describe("A new TrainJob whose JobSet is late waits for it", Label("cont
 
 	// late makes job "late", whose JobSet does not come before it is let through.
 	late := func(ctx context.Context, setting string) (letThrough func()) {
-		GinkgoHelper()
 		localOnly("the specs of this group change the manager's configuration")
 		w = newPools(ctx, "8", "0")
 		w.configureManager(ctx, setting)

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,7 +94,6 @@ func many(count int, item string) string {
 // ask returns the verdict of the rules on an attempt, and the refusal of the API server,
 // which has Trainer's CRD and asks Trainer's webhook, or nil where it takes it.
 func (w *site) ask(ctx context.Context, a attempt) (rules.Verdict, error) {
-	GinkgoHelper()
 	served, runtime := trainerOf(ctx), w.ruledRuntime(ctx)
 	w.Make(ctx, runtime)
 	now := w.ruled(runtime.Name, served, a.now, !a.willRun)
@@ -119,7 +117,6 @@ func (w *site) ask(ctx context.Context, a attempt) (rules.Verdict, error) {
 // ruledRuntime has a replicated job of each name that Trainer knows; that of node has
 // one more container, an init container and a pull secret.
 func (w *site) ruledRuntime(ctx context.Context) *trainer.ClusterTrainingRuntime {
-	GinkgoHelper()
 	runtime := w.CopyRuntime(ctx, "torch-distributed")
 	jobs := &runtime.Spec.Template.Spec.ReplicatedJobs
 	for _, name := range []string{"dataset-initializer", "model-initializer"} {
@@ -137,7 +134,6 @@ func (w *site) ruledRuntime(ctx context.Context) *trainer.ClusterTrainingRuntime
 
 // ruled is a TrainJob without a queue: nobody but Trainer has a say in it.
 func (w *site) ruled(runtime, served string, patches list, suspended bool) *unstructured.Unstructured {
-	GinkgoHelper()
 	var items []any
 	Expect(yaml.Unmarshal([]byte(patches(served)), &items)).To(Succeed())
 	job := newTrainJob()
@@ -151,7 +147,6 @@ func (w *site) ruled(runtime, served string, patches list, suspended bool) *unst
 
 // ruledBy is what the rules look at in a TrainJob.
 func ruledBy(job *unstructured.Unstructured) rules.TrainJob {
-	GinkgoHelper()
 	data, err := job.MarshalJSON()
 	Expect(err).NotTo(HaveOccurred())
 	var read trainjob.TrainJob
@@ -160,7 +155,6 @@ func ruledBy(job *unstructured.Unstructured) rules.TrainJob {
 }
 
 func generationOf(served string) trainjob.TrainerVersion {
-	GinkgoHelper()
 	all := []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23}
 	i := slices.IndexFunc(all, func(g trainjob.TrainerVersion) bool { return g.String() == served })
 	Expect(i).NotTo(Equal(-1), "Trainer %s", served)
@@ -175,7 +169,6 @@ func strict() client.Client {
 // refusal makes sure that an answer is a verdict, and not a sign of trouble. A panic in
 // Trainer's webhook is one as well.
 func refusal(answer error) error {
-	GinkgoHelper()
 	panics := apierrors.IsInternalError(answer) && strings.Contains(answer.Error(), "panic")
 	if answer != nil && !apierrors.IsInvalid(answer) && !apierrors.IsForbidden(answer) && !apierrors.IsBadRequest(answer) && !panics {
 		Expect(answer).NotTo(HaveOccurred())
@@ -186,7 +179,6 @@ func refusal(answer error) error {
 // eventuallyActive waits until n replicated jobs of a TrainJob have active pods, and
 // names them.
 func (w *site) eventuallyActive(ctx context.Context, job string, n int) []string {
-	GinkgoHelper()
 	var active []string
 	Eventually(ctx, func(g Gomega) {
 		var js jobsetapi.JobSet

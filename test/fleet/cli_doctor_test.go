@@ -31,7 +31,6 @@ type finding struct {
 
 // doctor returns what is found about an object.
 func (c contexts) doctor(ctx context.Context, object string, args ...string) []finding {
-	GinkgoHelper()
 	stdout, _, _ := c.plugin(ctx, append([]string{"doctor", "-n", "jobs", "-o", "json"}, args...)...)
 	var found []finding
 	for _, f := range unmarshal[struct{ Findings []finding }](stdout).Findings {
@@ -44,7 +43,6 @@ func (c contexts) doctor(ctx context.Context, object string, args ...string) []f
 
 // eventuallyFinds waits until doctor finds one thing about an object.
 func (c contexts) eventuallyFinds(ctx context.Context, reason, object string) finding {
-	GinkgoHelper()
 	var found []finding
 	Eventually(ctx, func() []finding {
 		found = c.doctor(ctx, object)
@@ -55,7 +53,6 @@ func (c contexts) eventuallyFinds(ctx context.Context, reason, object string) fi
 
 // fix runs the commands of a finding in a shell on the manager cluster, and waits until it is gone.
 func (c contexts) fix(ctx context.Context, f finding) {
-	GinkgoHelper()
 	for _, command := range f.Commands {
 		cmd, err := c.Shell(ctx, "kubectl config use-context manager && "+command)
 		Expect(err).NotTo(HaveOccurred())
@@ -68,7 +65,6 @@ func (c contexts) fix(ctx context.Context, f finding) {
 // accessFor is the Secret of a worker in the manager cluster by another name, with a token that
 // does not last.
 func (s *site) accessFor(ctx context.Context, manager *site, name string, lasts time.Duration) *corev1.Secret {
-	GinkgoHelper()
 	var secret corev1.Secret
 	Expect(manager.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: s.Cluster.Name}, &secret)).To(Succeed())
 	config, err := clientcmd.Load(secret.Data[kueue.MultiKueueConfigSecretKey])

@@ -44,10 +44,8 @@ type server struct {
 
 // startPrometheus starts bin/prometheus until the specs are over.
 func startPrometheus(ctx context.Context) *server {
-	GinkgoHelper()
 	dir := GinkgoT().TempDir()
 	write := func(name string, content any) {
-		GinkgoHelper()
 		data, err := yaml.Marshal(content)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.WriteFile(filepath.Join(dir, name), data, 0o600)).To(Succeed())
@@ -84,7 +82,6 @@ func startPrometheus(ctx context.Context) *server {
 // scrapes is a configuration of Prometheus that reads what a monitor of the chart would have it
 // read: with the target's namespace, and the labels of metrics where both have one.
 func scrapes(ctx context.Context) map[string]any {
-	GinkgoHelper()
 	job := func(name, namespace, address string, interval time.Duration) map[string]any {
 		return map[string]any{
 			"job_name": name, "scheme": "https", "honor_labels": true,
@@ -114,7 +111,6 @@ func scrapes(ctx context.Context) map[string]any {
 
 // readerToken returns a token of a ServiceAccount that may read metrics, and nothing else.
 func readerToken(ctx context.Context) string {
-	GinkgoHelper()
 	const name = "prometheus-reads-metrics"
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -135,7 +131,6 @@ func readerToken(ctx context.Context) string {
 
 // series returns what an expression gives over a time; warnings and errors fail the spec.
 func (s *server) series(ctx context.Context, expr string, over promv1.Range) model.Matrix {
-	GinkgoHelper()
 	value, warnings, err := s.QueryRange(ctx, expr, over)
 	Expect(err).NotTo(HaveOccurred(), expr)
 	Expect(warnings).To(BeEmpty(), expr)
@@ -144,7 +139,6 @@ func (s *server) series(ctx context.Context, expr string, over promv1.Range) mod
 
 // now returns what an expression gives at a moment.
 func (s *server) now(ctx context.Context, expr string, at time.Time) model.Vector {
-	GinkgoHelper()
 	value, _, err := s.Query(ctx, expr, at)
 	Expect(err).NotTo(HaveOccurred(), expr)
 	return value.(model.Vector)
@@ -152,7 +146,6 @@ func (s *server) now(ctx context.Context, expr string, at time.Time) model.Vecto
 
 // firing returns the names of the alerts that fire.
 func (s *server) firing(ctx context.Context) []string {
-	GinkgoHelper()
 	result, err := s.Alerts(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	var names []string
@@ -167,7 +160,6 @@ func (s *server) firing(ctx context.Context) []string {
 // selectors returns the series that an expression asks for, each alone and of whatever value its labels have: what
 // an alert waits for need not be there.
 func (s *server) selectors(ctx context.Context, expr string) []string {
-	GinkgoHelper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/api/v1/parse_query?query="+url.QueryEscape(expr), nil)
 	Expect(err).NotTo(HaveOccurred())
 	response, err := http.DefaultClient.Do(request)

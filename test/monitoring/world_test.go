@@ -31,7 +31,6 @@ const (
 
 // makeTeams makes what jobs are queued in, until the specs are over.
 func makeTeams(ctx context.Context) {
-	GinkgoHelper()
 	objects := []client.Object{
 		kit.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}),
 		kit.Flavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
@@ -60,7 +59,6 @@ func makeTeams(ctx context.Context) {
 // configure has the two managers tell what they tell in production: Kueue its resources, and this
 // one to readers with a token alone.
 func configure(ctx context.Context) {
-	GinkgoHelper()
 	_, err := cluster.ConfigureKueue(ctx, map[string]any{"metrics": map[string]any{"enableClusterQueueResources": true}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(cluster.ConfigureManager(ctx, map[string]any{"metrics": map[string]any{"secureServing": true}})).To(Succeed())
@@ -71,7 +69,6 @@ func configure(ctx context.Context) {
 
 // endAll deletes all TrainJobs, and waits until nothing holds quota.
 func endAll(ctx context.Context) {
-	GinkgoHelper()
 	for _, team := range []string{vision, language} {
 		Expect(cluster.Client.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(team))).To(Succeed())
 	}
@@ -83,7 +80,6 @@ func endAll(ctx context.Context) {
 }
 
 func control(ctx context.Context, action, component string) {
-	GinkgoHelper()
 	Expect(cluster.Control(ctx, action, component, GinkgoWriter)).To(Succeed())
 }
 
@@ -159,7 +155,6 @@ func waiting(ctx context.Context) int {
 
 // makeStuck makes a TrainJob that brings along a Workload that does not exist.
 func makeStuck(ctx context.Context) {
-	GinkgoHelper()
 	job := kit.TrainJob(vision, "stuck").Queue(broken).GPUs("8")
 	job.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = "does-not-exist"
 	Expect(cluster.Client.Create(ctx, job.Obj())).To(Succeed())
@@ -167,7 +162,6 @@ func makeStuck(ctx context.Context) {
 
 // makeUnschedulable makes a TrainJob that is admitted, and whose pods fit on no node.
 func makeUnschedulable(ctx context.Context) {
-	GinkgoHelper()
 	Expect(cluster.Client.Create(ctx, kit.TrainJob(vision, "nowhere").Queue(broken).Priority("high").GPUs("8").
 		PodPatch("example.com/nowhere", "node", trainer.PodTemplatePatch{
 			Spec: &trainer.PodSpecPatch{NodeSelector: map[string]string{"example.com/nowhere": "true"}},
