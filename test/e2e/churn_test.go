@@ -67,11 +67,7 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 				Expect(pod.Spec.SchedulingGates).To(BeEmpty(), pod.Name)
 			}
 		}
-		Eventually(ctx, func(g Gomega) {
-			var cq kueue.ClusterQueue
-			g.Expect(w.Get(ctx, client.ObjectKey{Name: w.Name("gpus")}, &cq)).To(Succeed())
-			g.Expect(cq.Status.ReservingWorkloads).To(BeZero())
-		}).Should(Succeed())
+		w.EventuallyIs(ctx, &kueue.ClusterQueue{}, w.Name("gpus"), HaveField("Status.ReservingWorkloads", BeZero()))
 	}, SpecTimeout(30*time.Minute))
 })
 

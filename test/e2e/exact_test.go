@@ -71,10 +71,7 @@ var _ = Describe("A waiting TrainJob", func() {
 		Eventually(ctx, func() time.Duration { return time.Since(snapshot.CreationTimestamp.Time) }).Should(BeNumerically(">", 2*time.Second))
 		Expect(w.Delete(ctx, snapshot)).To(Succeed())
 		w.Touch(ctx, "refrozen")
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(w.Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot)).To(Succeed())
-			g.Expect(snapshot.UID).NotTo(Equal(first))
-		}).Should(Succeed())
+		w.EventuallyIs(ctx, snapshot, snapshot.Name, HaveField("UID", Not(Equal(first))))
 
 		w.Finish(ctx, "holds", "succeeded")
 		w.EventuallyRuns(ctx, "refrozen", 4, onH100)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("A TrainJob whose admission is gated by others", func() {
@@ -55,7 +56,7 @@ func (w *site) gatedBy(ctx context.Context, job, gates string) {
 func (w *site) eventuallyGatedBy(ctx context.Context, job, gates string) {
 	w.EventuallyWorkload(ctx, job,
 		HaveField("Annotations", HaveKeyWithValue(constants.AdmissionGatedByAnnotation, gates)),
-		condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, kueue.WorkloadAdmissionGated))
+		world.Condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, kueue.WorkloadAdmissionGated))
 }
 
 // Concurrent admission is alpha: it takes a feature gate, and a restart of Kueue.

@@ -9,7 +9,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
@@ -55,10 +54,7 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		wl := w.Workload(ctx, "gone")
 		w.control(ctx, "stop", "kueue-trainer", "kueue")
 		Expect(w.Delete(ctx, w.TrainJob(ctx, "gone"))).To(Succeed())
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(w.Get(ctx, client.ObjectKeyFromObject(wl), wl)).To(Succeed())
-			g.Expect(wl.DeletionTimestamp).NotTo(BeNil())
-		}).Should(Succeed())
+		w.EventuallyIs(ctx, wl, wl.Name, HaveField("DeletionTimestamp", Not(BeNil())))
 		w.control(ctx, "start", "kueue-trainer")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"unknown\"} 1\n"))
 

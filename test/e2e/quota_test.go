@@ -13,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -48,7 +47,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 		w.MakeRunning(ctx, w.slow("first"), 1, onH100, kit.Priority(w.Name("urgent"), 100))
 		w.Make(ctx, w.Job("next").Priority(w.Name("urgent")).GPUs("8").Obj())
 
-		Eventually(ctx, func() *bool { return get(ctx, w, &jobsetapi.JobSet{}, "first").Spec.Suspend }).Should(HaveValue(BeTrue()))
+		w.EventuallyIs(ctx, &jobsetapi.JobSet{}, "first", HaveField("Spec.Suspend", HaveValue(BeTrue())))
 		w.deleteJobSet(ctx, "first")
 		w.eventuallyFollows(ctx, "next")
 	}, SpecTimeout(specTimeout))
@@ -171,12 +170,7 @@ var _ = Describe("Quota that was given back is not used again", func() {
 
 		ended := get(ctx, w, &batchv1.Job{}, "first-chief-0").UID
 		w.Finish(ctx, "first", "succeeded", "chief")
-		Eventually(ctx, func(g Gomega) {
-			var again batchv1.Job
-			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "first-chief-0"}, &again)).To(Succeed())
-			g.Expect(again.UID).NotTo(Equal(ended))
-			g.Expect(again.Status.Active).To(BeEquivalentTo(1))
-		}).Should(Succeed())
+		w.EventuallyIs(ctx, &batchv1.Job{}, "first-chief-0", HaveField("UID", Not(Equal(ended))), HaveField("Status.Active", BeEquivalentTo(1)))
 		Expect(w.usedGPUs(ctx)).To(BeNumerically("<=", 16))
 		w.ConsistentlyUnbound(ctx, "next")
 		w.Finish(ctx, "first", "succeeded")
@@ -302,9 +296,7 @@ func (w *site) eventuallyOtherJobSet(ctx context.Context, job string, than types
 }
 
 func (w *site) eventuallyTrainJob(ctx context.Context, name, condition string) {
-	Eventually(ctx, func() bool {
-		return apimeta.IsStatusConditionTrue(w.TrainJob(ctx, name).Status.Conditions, condition)
-	}).Should(BeTrue(), condition)
+	w.EventuallyIs(ctx, &trainer.TrainJob{}, name, world.True(condition))
 }
 
 // eventuallyFollows waits until a job of one pod with 8 GPUs runs, by a JobSet of its own. That it is

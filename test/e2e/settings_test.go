@@ -110,7 +110,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 			w.eventuallyReady(ctx, "loses", kueue.WorkloadStarted)
 			w.closeNodes(ctx, kit.H100)
 			Expect(w.Delete(ctx, &pods[0])).To(Succeed())
-			w.EventuallyWorkload(ctx, "loses", condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForRecovery))
+			w.EventuallyWorkload(ctx, "loses", world.Condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForRecovery))
 			w.eventuallyEvicted(ctx, "loses", kueue.WorkloadEvictedByPodsReadyTimeout)
 			Eventually(ctx, func() *metav1.Condition { return w.podsReady(ctx, "loses") }).
 				Should(HaveValue(HaveField("Reason", kueue.WorkloadWaitForStart)), "the next admission is a start")
@@ -147,12 +147,7 @@ func (w *site) eventuallyEvicted(ctx context.Context, job, reason string) {
 
 // eventuallyTrue waits until a condition of a TrainJob's Workload is true for a reason.
 func (w *site) eventuallyTrue(ctx context.Context, job, name, reason string) {
-	w.EventuallyWorkload(ctx, job, condition(name, metav1.ConditionTrue, reason))
-}
-
-// condition matches a Workload that has one.
-func condition(name string, status metav1.ConditionStatus, reason string) OmegaMatcher {
-	return HaveField("Status.Conditions", ContainElement(And(HaveField("Type", name), HaveField("Status", status), HaveField("Reason", reason))))
+	w.EventuallyWorkload(ctx, job, world.Condition(name, metav1.ConditionTrue, reason))
 }
 
 // closeNodes keeps new pods off the nodes of a GPU product until the spec is over.

@@ -13,7 +13,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
@@ -21,6 +20,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // finding is what the specs look at in `kubectl trainjob doctor -o json`.
@@ -170,11 +170,7 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 		found := c.eventuallyFinds(ctx, "WorkerTokenExpires", "Secret kueue-system/"+name)
 		Expect(found.Problem).To(HavePrefix("Its token, by which Kueue gets into worker cluster " + name + ", ends at "))
 		c.fix(ctx, found)
-		Eventually(ctx, func(g Gomega) {
-			var mkc kueue.MultiKueueCluster
-			g.Expect(w.manager.Get(ctx, client.ObjectKey{Name: name}, &mkc)).To(Succeed())
-			g.Expect(apimeta.IsStatusConditionTrue(mkc.Status.Conditions, kueue.MultiKueueClusterActive)).To(BeTrue())
-		}).Should(Succeed())
+		w.manager.EventuallyIs(ctx, &kueue.MultiKueueCluster{}, name, world.True(kueue.MultiKueueClusterActive))
 	}, SpecTimeout(specTimeout))
 
 	It("looks into no cluster that is another one", func(ctx context.Context) {

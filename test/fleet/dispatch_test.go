@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
@@ -262,14 +263,9 @@ func (s *site) eventuallyOnly(ctx context.Context, job string) {
 
 func (s *site) setStopPolicy(ctx context.Context, policy kueue.StopPolicy) {
 	s.changeQueue(ctx, func(cq *kueue.ClusterQueue) { cq.Spec.StopPolicy = ptr.To(policy) })
-	if policy == kueue.None {
-		return
+	if policy != kueue.None {
+		s.EventuallyIs(ctx, &kueue.ClusterQueue{}, s.Name("gpus"), world.Condition(kueue.ClusterQueueActive, metav1.ConditionFalse))
 	}
-	Eventually(ctx, func(g Gomega) {
-		var cq kueue.ClusterQueue
-		g.Expect(s.Get(ctx, client.ObjectKey{Name: s.Name("gpus")}, &cq)).To(Succeed())
-		g.Expect(apimeta.IsStatusConditionFalse(cq.Status.Conditions, kueue.ClusterQueueActive)).To(BeTrue())
-	}).Should(Succeed())
 }
 
 // setQuota sets the GPUs of the spec's ClusterQueue.

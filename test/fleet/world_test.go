@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -65,11 +64,7 @@ func (s *site) open(ctx context.Context, gpus string, checks ...string) {
 
 // eventuallyOpen waits until Kueue knows where the spec's queue leads.
 func (s *site) eventuallyOpen(ctx context.Context) {
-	Eventually(ctx, func(g Gomega) {
-		var queue kueue.LocalQueue
-		g.Expect(s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: "queue"}, &queue)).To(Succeed())
-		g.Expect(apimeta.IsStatusConditionTrue(queue.Status.Conditions, kueue.LocalQueueActive)).To(BeTrue(), s.Cluster.Name)
-	}).Should(Succeed())
+	s.EventuallyIs(ctx, &kueue.LocalQueue{}, "queue", world.True(kueue.LocalQueueActive))
 }
 
 // job starts a TrainJob in the spec's queue.
@@ -162,10 +157,6 @@ func (w *sites) expectNothingHere(ctx context.Context, job string) {
 
 // eventuallyOver waits until the manager cluster says that a TrainJob has ended.
 func (w *sites) eventuallyOver(ctx context.Context, job, condition string) {
-	Eventually(ctx, func(g Gomega) {
-		g.Expect(apimeta.IsStatusConditionTrue(w.manager.trainJob(ctx, job).Status.Conditions, condition)).To(BeTrue(), condition)
-		wl := w.manager.Workload(ctx, job)
-		g.Expect(wl).NotTo(BeNil())
-		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)).To(BeTrue(), "the Workload")
-	}).Should(Succeed())
+	w.manager.EventuallyIs(ctx, &trainer.TrainJob{}, job, world.True(condition))
+	w.manager.EventuallyCondition(ctx, job, kueue.WorkloadFinished)
 }

@@ -5,7 +5,6 @@ package world
 import (
 	"context"
 	"fmt"
-	"reflect"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/gomega"
@@ -73,9 +72,7 @@ func (w *World) Change(ctx context.Context, obj client.Object, change func()) {
 func TryChange(ctx context.Context, c client.Client, obj client.Object, change func()) error {
 	key := client.ObjectKeyFromObject(obj)
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		// What is read leaves alone what it has not.
-		reflect.ValueOf(obj).Elem().SetZero()
-		if err := c.Get(ctx, key, obj); err != nil {
+		if err := readAgain(ctx, c, key, obj); err != nil {
 			return err
 		}
 		change()

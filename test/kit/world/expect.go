@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,13 +75,27 @@ func (w *World) MakeAdmitted(ctx context.Context, job *kit.TrainJobBuilder) *kue
 
 // EventuallyCondition waits for a condition of a TrainJob's Workload and gives the Workload.
 func (w *World) EventuallyCondition(ctx context.Context, job, condition string) *kueue.Workload {
-	var wl *kueue.Workload
-	w.g.Eventually(ctx, func(g gomega.Gomega) {
-		wl = w.Workload(ctx, job)
-		g.Expect(wl).NotTo(gomega.BeNil())
-		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, condition)).To(gomega.BeTrue(), "condition %s", condition)
-	}).Should(gomega.Succeed())
-	return wl
+	return w.EventuallyWorkload(ctx, job, True(condition))
+}
+
+// True matches an object that has a condition, which is true.
+func True(condition string) gomegatypes.GomegaMatcher {
+	return Condition(condition, metav1.ConditionTrue)
+}
+
+// Condition matches an object that has a condition, for a reason if that is given.
+func Condition(name string, status metav1.ConditionStatus, reason ...string) gomegatypes.GomegaMatcher {
+	is := []gomegatypes.GomegaMatcher{gomega.HaveField("Type", name), gomega.HaveField("Status", status)}
+	for _, reason := range reason {
+		is = append(is, gomega.HaveField("Reason", reason))
+	}
+	return gomega.HaveField("Status.Conditions", gomega.ContainElement(gomega.And(is...)))
+}
+
+// EventuallyIs reads an object of the world's namespace, or a cluster-wide one, until it is there and all of
+// this is true of it.
+func (w *World) EventuallyIs(ctx context.Context, obj client.Object, name string, is ...gomegatypes.GomegaMatcher) {
+	w.g.Eventually(ctx, func() (client.Object, error) { return obj, w.read(ctx, obj, name) }).Should(gomega.And(is...), "%T %s", obj, name)
 }
 
 // EventuallyWorkload waits until a TrainJob has a Workload of which all of this is true, and returns it.
@@ -107,11 +121,7 @@ func (w *World) EventuallyPods(ctx context.Context, job string, n int) {
 // EventuallyPending waits until a TrainJob's Workload is there and was looked at by
 // Kueue, which keeps it waiting.
 func (w *World) EventuallyPending(ctx context.Context, job string) {
-	w.g.Eventually(ctx, func(g gomega.Gomega) {
-		wl := w.Workload(ctx, job)
-		g.Expect(wl).NotTo(gomega.BeNil())
-		g.Expect(apimeta.IsStatusConditionFalse(wl.Status.Conditions, kueue.WorkloadQuotaReserved)).To(gomega.BeTrue())
-	}).Should(gomega.Succeed())
+	w.EventuallyWorkload(ctx, job, Condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse))
 }
 
 // EventuallyGone waits until a deleted object is no more: while its finalizers hold it,
@@ -146,18 +156,17 @@ func (w *World) ConsistentlyKeeps(ctx context.Context, job string, pods []corev1
 func (w *World) EventuallyCaughtUp(ctx context.Context) {
 	name := "sentinel-" + rand.String(5)
 	w.Make(ctx, w.Job(name).Queue("nowhere").Obj())
-	w.g.Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, name) }).ShouldNot(gomega.BeNil())
+	w.EventuallyWorkload(ctx, name)
 }
 
 // EventuallyAtTheGate waits until a TrainJob is suspended and our entry holds only
 // the gate, after all other entries. The in-tree integration has no gate.
 func (w *World) EventuallyAtTheGate(ctx context.Context, job string) {
-	w.g.Eventually(ctx, func(g gomega.Gomega) {
-		var t trainer.TrainJob
-		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &t)).To(gomega.Succeed())
-		g.Expect(t.Spec.Suspend).To(gomega.HaveValue(gomega.BeTrue()))
-		g.Expect(w.Cluster.Integration != External || GatedEntry(&t)).To(gomega.BeTrue(), "entries: %v", t.Spec.RuntimePatches)
-	}).Should(gomega.Succeed())
+	is := []gomegatypes.GomegaMatcher{gomega.HaveField("Spec.Suspend", gomega.HaveValue(gomega.BeTrue()))}
+	if w.Cluster.Integration == External {
+		is = append(is, gomega.Satisfy(GatedEntry))
+	}
+	w.EventuallyIs(ctx, &trainer.TrainJob{}, job, is...)
 }
 
 // GatedEntry reports whether the last entry is ours and says nothing but the gate,

@@ -4,7 +4,9 @@ package world
 
 import (
 	"context"
+	"errors"
 	"io"
+	"reflect"
 	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -166,13 +168,24 @@ func (w *World) AllowTenant(ctx context.Context, user string) {
 
 // Read reads an object of the world's namespace, or a cluster-wide one.
 func (w *World) Read(ctx context.Context, obj client.Object, name string) {
-	namespaced, err := w.IsObjectNamespaced(obj)
-	w.g.Expect(err).NotTo(gomega.HaveOccurred())
+	w.g.Expect(w.read(ctx, obj, name)).To(gomega.Succeed(), "%T %s", obj, name)
+}
+
+func (w *World) read(ctx context.Context, obj client.Object, name string) error {
 	key := client.ObjectKey{Name: name}
+	namespaced, err := w.IsObjectNamespaced(obj)
 	if namespaced {
 		key.Namespace = w.Namespace
 	}
-	w.g.Expect(w.Get(ctx, key, obj)).To(gomega.Succeed(), "%T %s", obj, name)
+	return errors.Join(err, readAgain(ctx, w, key, obj))
+}
+
+// readAgain reads an object whole: what is read into a type leaves alone what it has not.
+func readAgain(ctx context.Context, c client.Client, key client.ObjectKey, obj client.Object) error {
+	if _, raw := obj.(*unstructured.Unstructured); !raw {
+		reflect.ValueOf(obj).Elem().SetZero()
+	}
+	return c.Get(ctx, key, obj)
 }
 
 // TrainJob returns a TrainJob.
