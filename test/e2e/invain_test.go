@@ -11,6 +11,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,8 +52,8 @@ var _ = Describe("Where somebody's admission undoes what the manager writes", La
 			w.Finish(ctx, "runs", "succeeded")
 			w.EventuallyTold(ctx, "undone", "WriteInVain", note)
 
-			log := openAuditLog()
-			Consistently(ctx, func() int { return len(trainJobWrites(log)) }).
+			writes := openManagerWrites()
+			Consistently(ctx, func() int { return len(trainJobsIn(writes.all())) }).
 				WithTimeout(10*time.Second).WithPolling(time.Second).Should(BeNumerically("<=", 12), "writes of TrainJobs in ten seconds")
 		},
 		Entry("when it is stripped", long, `[JSONPatch{op: "remove", path: "/spec/runtimePatches"}]`, "spec.runtimePatches is not stored as kueue-trainer writes it", SpecTimeout(specTimeout)),
@@ -81,15 +82,9 @@ func (w *site) interfere(ctx context.Context, expression string) {
 		ObjectMeta: refusal.ObjectMeta, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: refusal.Name}})
 }
 
-// trainJobWrites returns what the manager wrote of TrainJobs.
-func trainJobWrites(log *auditLog) []string {
-	var out []string
-	for _, write := range log.writes("kueue-trainer") {
-		if strings.HasPrefix(write, "patch trainjobs ") {
-			out = append(out, write)
-		}
-	}
-	return out
+// trainJobsIn are the writes of TrainJobs among others.
+func trainJobsIn(writes []string) []string {
+	return slices.DeleteFunc(writes, func(write string) bool { return !strings.HasPrefix(write, "patch trainjobs ") })
 }
 
 var _ = Describe("A job that is evicted while Trainer resumes it", Label("control"), Serial, func() {

@@ -34,17 +34,17 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		w.MakePending(ctx, w.Job("waits").GPUs("8"))
 
 		w.control(ctx, "stop", "kueue-trainer", "kueue")
-		log := openAuditLog()
+		writes := openManagerWrites()
 		w.control(ctx, "start", "kueue-trainer")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"unknown\"} 1\n"))
-		Consistently(ctx, func() []string { return log.writes("kueue-trainer") }).Should(BeEmpty())
+		Consistently(ctx, writes.all).Should(BeEmpty())
 
 		w.control(ctx, "start", "kueue")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 1\n"))
 		w.Finish(ctx, "runs", "succeeded")
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
 		account := " configmaps " + ledger.ConfigMapName + " "
-		Expect(slices.DeleteFunc(log.writes("kueue-trainer"), func(write string) bool { return strings.Contains(write, account) })).To(BeEmpty())
+		Expect(slices.DeleteFunc(writes.all(), func(write string) bool { return strings.Contains(write, account) })).To(BeEmpty())
 		Expect(pods).To(HaveLen(1))
 		Expect(w.Workload(ctx, "runs").UID).To(Equal(wl.UID))
 	}, SpecTimeout(specTimeout))
@@ -71,12 +71,12 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		w.Finish(ctx, "runs", "succeeded")
 		Eventually(ctx, func() bool { return finished(w.TrainJob(ctx, "runs")) }).Should(BeTrue())
 		w.control(ctx, "stop", "kueue")
-		log := openAuditLog()
+		writes := openManagerWrites()
 		w.control(ctx, "start", "kueue-trainer")
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-known failed"))
 		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "waits", "InTreeUnknown") }).
 			Should(ConsistOf(ContainSubstring("look at the Service and the pods behind webhook")))
-		Expect(log.writes("kueue-trainer")).To(BeEmpty())
+		Expect(writes.all()).To(BeEmpty())
 
 		w.control(ctx, "start", "kueue")
 		w.EventuallyCondition(ctx, "runs", kueue.WorkloadFinished)
