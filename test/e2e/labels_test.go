@@ -13,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -30,12 +29,11 @@ func asManager(ctx context.Context) client.Client {
 	var binding rbacv1.ClusterRoleBinding
 	Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: "kueue-trainer-manager-rolebinding"}, &binding)).To(Succeed())
 	subject := binding.Subjects[0]
-	config := rest.CopyConfig(cluster.Config)
-	config.Impersonate.UserName = subject.Name
+	user := subject.Name
 	if subject.Kind == rbacv1.ServiceAccountKind {
-		config.Impersonate.UserName = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
+		user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
 	}
-	c, err := client.New(config, client.Options{Scheme: cluster.Client.Scheme()})
+	c, err := cluster.Impersonating(user)
 	Expect(err).NotTo(HaveOccurred())
 	return c
 }

@@ -16,7 +16,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -144,11 +143,7 @@ func pageUser(ctx context.Context, namespace string) string {
 // seesQueues binds a user to the ClusterRole that docs/rights.md binds for the cluster.
 func seesQueues(user string) *rbacv1.ClusterRoleBinding {
 	const role = "kueue-trainer-queues-viewer"
-	return &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role + "-" + user},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	}
+	return kit.ClusterRoleBinding(role+"-"+user, role, kit.User(user))
 }
 
 // eventuallyMay waits until the API server has taken note of a user's bindings.

@@ -15,7 +15,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -100,9 +99,7 @@ func (s *scene) makeBystanders(ctx context.Context) {
 	like := s.likePod("sized")
 	booster := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: s.Name("booster")}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{kueue.SchemeGroupVersion.Group}, Resources: []string{"workloads"}, Verbs: []string{"get", "list", "patch", "watch"}}}}
-	s.Make(ctx, booster, &rbacv1.ClusterRoleBinding{ObjectMeta: booster.ObjectMeta,
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: booster.Name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: priorityBooster}}})
+	s.Make(ctx, booster, kit.ClusterRoleBinding(booster.Name, booster.Name, kit.User(priorityBooster)))
 	silent := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name("silent")}}
 	onSilent, cut := s.likePod("silent"), s.likePod(cutName)
 	onSilent.Spec.NodeSelector, onSilent.Spec.NodeName = nil, silent.Name
@@ -136,9 +133,7 @@ func (s *scene) makeBystanders(ctx context.Context) {
 
 // as makes dry runs as somebody else.
 func as(user string, groups ...string) client.Client {
-	config := rest.CopyConfig(cluster.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
-	c, err := client.New(config, client.Options{Scheme: cluster.Client.Scheme()})
+	c, err := cluster.Impersonating(user, append(groups, "system:authenticated")...)
 	Expect(err).NotTo(HaveOccurred())
 	return client.NewDryRunClient(c)
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -75,9 +74,7 @@ func (w *site) enforce(ctx context.Context, policy *admissionregistrationv1.Vali
 
 // probeAs returns a dry run of a write to a TrainJob of nobody's queue, by a user of this name.
 func (w *site) probeAs(ctx context.Context, user string) func(context.Context) error {
-	config := rest.CopyConfig(cluster.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
-	as, err := client.New(config, client.Options{Scheme: w.Scheme()})
+	as, err := cluster.Impersonating(user, "system:masters")
 	Expect(err).NotTo(HaveOccurred())
 	probe := kit.TrainJob(w.Namespace, "probe").Obj()
 	probe.Spec.Suspend = ptr.To(true)

@@ -89,11 +89,7 @@ func letReadQueues(ctx context.Context, worker *world.Cluster) {
 		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{kueue.SchemeGroupVersion.Group}, Resources: []string{"clusterqueues", "localqueues"}, Verbs: []string{"get", "list", "watch"},
 		}}},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: meta,
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "kueue-system", Name: "multikueue"}},
-		},
+		kit.ClusterRoleBinding(meta.Name, meta.Name, kit.Account("kueue-system", "multikueue")),
 	} {
 		Expect(worker.Client.Create(ctx, obj)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(worker.Client.Delete(ctx, obj)).To(Succeed()) })

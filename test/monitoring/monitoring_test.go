@@ -38,8 +38,7 @@ var _ = Describe("A Prometheus that scrapes the managers through a churn with pr
 
 	BeforeAll(func(ctx context.Context) {
 		configure(ctx)
-		makeTeams(ctx)
-		prometheus = startPrometheus(ctx)
+		prometheus = startPrometheus(ctx, makeTeams(ctx))
 		run.Start = time.Now()
 		stop := churn(ctx)
 		makeStuck(ctx)

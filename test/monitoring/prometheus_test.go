@@ -19,11 +19,6 @@ import (
 	"github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -43,7 +38,7 @@ type server struct {
 }
 
 // startPrometheus starts bin/prometheus until the specs are over.
-func startPrometheus(ctx context.Context) *server {
+func startPrometheus(ctx context.Context, w *world.World) *server {
 	dir := GinkgoT().TempDir()
 	write := func(name string, content any) {
 		data, err := yaml.Marshal(content)
@@ -51,7 +46,7 @@ func startPrometheus(ctx context.Context) *server {
 		Expect(os.WriteFile(filepath.Join(dir, name), data, 0o600)).To(Succeed())
 	}
 	write("rules.yaml", soon(rulesOf(filepath.Join(root, "config", "monitoring", "rules.yaml"))))
-	Expect(os.WriteFile(filepath.Join(dir, "token"), []byte(readerToken(ctx)), 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(dir, "token"), []byte(w.Token(ctx, "kueue-trainer-metrics-reader")), 0o600)).To(Succeed())
 	write("prometheus.yaml", scrapes(ctx))
 
 	address := fmt.Sprintf("127.0.0.1:%d", world.FreePort())
@@ -107,26 +102,6 @@ func scrapes(ctx context.Context) map[string]any {
 			job("apiserver", "default", apiServer.Host, apiServerInterval),
 		},
 	}
-}
-
-// readerToken returns a token of a ServiceAccount that may read metrics, and nothing else.
-func readerToken(ctx context.Context) string {
-	const name = "prometheus-reads-metrics"
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kueue-trainer-metrics-reader"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: name}},
-	}
-	Expect(cluster.Client.Create(ctx, account)).To(Succeed())
-	Expect(cluster.Client.Create(ctx, binding)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) {
-		Expect(cluster.Client.Delete(ctx, account)).To(Succeed())
-		Expect(cluster.Client.Delete(ctx, binding)).To(Succeed())
-	})
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}
-	Expect(cluster.Client.SubResource("token").Create(ctx, account, request)).To(Succeed())
-	return request.Status.Token
 }
 
 // series returns what an expression gives over a time; warnings and errors fail the spec.

@@ -5,7 +5,6 @@ package monitoring
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // The teams, and the queue that each has. Pools are the flavors h100 and a100.
@@ -30,30 +30,25 @@ const (
 )
 
 // makeTeams makes what jobs are queued in, until the specs are over.
-func makeTeams(ctx context.Context) {
-	objects := []client.Object{
-		kit.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}),
-		kit.Flavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
-		kit.ClusterQueue("gpus", kit.Quota{Flavor: "h100", GPUs: "32"}, kit.Quota{Flavor: "a100", GPUs: "16"}),
-		kit.Priority("low", 1), kit.Priority("high", 100),
-	}
-	for _, team := range []string{vision, language} {
-		objects = append(objects,
-			kit.Namespace(team),
-			kit.LocalQueue(team, queue, "gpus"))
-	}
-	objects = append(objects, kit.LocalQueue(vision, broken, "gpus"))
+func makeTeams(ctx context.Context) *world.World {
+	w := world.New(ctx, Default, GinkgoWriter, cluster, "monitoring", world.NewSuffix())
 	DeferCleanup(func(ctx context.Context) {
 		// It starts what was killed, and writes both configurations again.
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 		endAll(ctx)
-		for _, obj := range slices.Backward(objects) {
-			Expect(client.IgnoreNotFound(cluster.Client.Delete(ctx, obj))).To(Succeed())
+		w.Unmake(ctx)
+		for _, team := range []string{vision, language} {
+			Expect(cluster.Client.Delete(ctx, kit.Namespace(team))).To(Succeed())
 		}
 	})
-	for _, obj := range objects {
-		Expect(cluster.Client.Create(ctx, obj)).To(Succeed(), "%T %s", obj, obj.GetName())
-	}
+	w.Make(ctx,
+		kit.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}),
+		kit.Flavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
+		kit.ClusterQueue("gpus", kit.Quota{Flavor: "h100", GPUs: "32"}, kit.Quota{Flavor: "a100", GPUs: "16"}),
+		kit.Priority("low", 1), kit.Priority("high", 100),
+		kit.Namespace(vision), kit.LocalQueue(vision, queue, "gpus"), kit.LocalQueue(vision, broken, "gpus"),
+		kit.Namespace(language), kit.LocalQueue(language, queue, "gpus"))
+	return w
 }
 
 // configure has the two managers tell what they tell in production: Kueue its resources, and this

@@ -164,6 +164,13 @@ func (c *Cluster) As(contextName string) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: c.Client.Scheme()})
 }
 
+// Impersonating connects to the same cluster as somebody else.
+func (c *Cluster) Impersonating(user string, groups ...string) (client.Client, error) {
+	config := rest.CopyConfig(c.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+	return client.New(config, client.Options{Scheme: c.Client.Scheme()})
+}
+
 // Open connects to the cluster of KUBECONFIG, or starts one in dir, below the repository's root,
 // with the flags of Start.
 func Open(ctx context.Context, dir string, progress io.Writer, flags ...string) (*Cluster, error) {

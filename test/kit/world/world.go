@@ -11,6 +11,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -164,6 +165,18 @@ func (w *World) AllowTenant(ctx context.Context, user string) {
 	for _, role := range TenantRoles {
 		w.Make(ctx, kit.RoleBinding(w.Namespace, role, user))
 	}
+}
+
+// Token returns one of a new ServiceAccount, which lasts for hours and has a ClusterRole, or none.
+func (w *World) Token(ctx context.Context, clusterRole string) string {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "reader-"}}
+	w.Make(ctx, account)
+	if clusterRole != "" {
+		w.Make(ctx, kit.ClusterRoleBinding(w.Name(account.Name), clusterRole, kit.Account(w.Namespace, account.Name)))
+	}
+	request := &authenticationv1.TokenRequest{}
+	w.g.Expect(w.SubResource("token").Create(ctx, account, request)).To(gomega.Succeed())
+	return request.Status.Token
 }
 
 // Read reads an object of the world's namespace, or a cluster-wide one.
