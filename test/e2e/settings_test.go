@@ -163,11 +163,9 @@ func (w *site) closeNodes(ctx context.Context, product string) {
 // configureKueue sets fields of Kueue's configuration, below those that it has, until restore or
 // the spec's end. Kueue itself reads it when it starts.
 func configureKueue(ctx context.Context, set map[string]any) (restore func(context.Context)) {
-	before, err := cluster.ConfigureKueue(ctx, set)
+	back, err := cluster.ConfigureKueue(ctx, set)
 	Expect(err).NotTo(HaveOccurred())
-	restore = func(ctx context.Context) {
-		Expect(cluster.RestoreKueueConfig(ctx, before)).To(Succeed())
-	}
+	restore = func(ctx context.Context) { Expect(back(ctx)).To(Succeed()) }
 	DeferCleanup(restore)
 	return restore
 }
@@ -184,17 +182,17 @@ var _ = Describe("A new TrainJob whose JobSet is late waits for it", Label("cont
 	var w *site
 
 	// late makes job "late", whose JobSet does not come before it is let through.
-	late := func(ctx context.Context, setting string) (letThrough func()) {
+	late := func(ctx context.Context, waitForJobSet string) (letThrough func()) {
 		localOnly("the specs of this group change the manager's configuration")
 		w = newPools(ctx, "8", "0")
-		w.configureManager(ctx, setting)
+		configureManager(ctx, map[string]any{"waitForJobSet": waitForJobSet})
 		_, letThrough = w.holdJobSets(ctx, admissionregistrationv1.Create, func(*admissionv1.AdmissionRequest) bool { return true })
 		w.Make(ctx, w.Job("late").GPUs("8").Obj())
 		return letThrough
 	}
 
 	It("not at all with waitForJobSet: 0s", func(ctx context.Context) {
-		letThrough := late(ctx, "waitForJobSet: 0s")
+		letThrough := late(ctx, "0s")
 		w.EventuallyCondition(ctx, "late", kueue.WorkloadAdmitted)
 		letThrough()
 		w.EventuallyRuns(ctx, "late", 1, onH100)
@@ -202,7 +200,7 @@ var _ = Describe("A new TrainJob whose JobSet is late waits for it", Label("cont
 	}, SpecTimeout(specTimeout))
 
 	It("for longer than explain is patient with waitForJobSet: 1h", long, func(ctx context.Context) {
-		letThrough := late(ctx, "waitForJobSet: 1h")
+		letThrough := late(ctx, "1h")
 		Expect(w.eventuallyExplained(ctx, "late", explain.Unqueued, "AwaitsJobSet").State.Message).To(ContainSubstring("after 1h0m0s"))
 		// After 30 s the API server gives the webhook up.
 		Consistently(ctx, func(g Gomega) string { return w.explained(ctx, g, "late").State.Reason }).

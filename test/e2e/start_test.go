@@ -133,7 +133,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 	BeforeEach(func(ctx context.Context) {
 		localOnly("the specs of this group change the manager's configuration")
 		w = newPools(ctx, "8", "0")
-		w.configureManager(ctx, "startTimeout: 4s")
+		configureManager(ctx, map[string]any{"startTimeout": "4s"})
 	})
 
 	// gaveBack waits until "refused" has made room for "waits", and told why.
@@ -248,15 +248,11 @@ func (w *site) editSnapshot(ctx context.Context, job string, change func(string)
 	Expect(w.Update(ctx, snapshot)).To(Succeed())
 }
 
-// configureManager restarts the manager with another setting, until the spec's end.
-func (w *site) configureManager(ctx context.Context, setting string) {
-	restart := func(ctx context.Context) {
-		Expect(cluster.Control(ctx, "restart", cluster.Manager(), GinkgoWriter)).To(Succeed())
-	}
-	DeferCleanup(restart)
-	w.restoreLater(ctx, "kueue-trainer-system", "kueue-trainer-config")
-	w.configure(ctx, "kueue-trainer-system", "kueue-trainer-config", "kind: Configuration", "kind: Configuration\n"+setting)
-	restart(ctx)
+// configureManager restarts the manager with other settings, until the spec's end.
+func configureManager(ctx context.Context, set map[string]any) {
+	restore, err := cluster.RestartManagerWith(ctx, GinkgoWriter, set)
+	DeferCleanup(restore)
+	Expect(err).NotTo(HaveOccurred())
 }
 
 // limitGPUs makes a ResourceQuota of the spec's namespace.

@@ -54,12 +54,10 @@ func makeTeams(ctx context.Context) *world.World {
 // configure has the two managers tell what they tell in production: Kueue its resources, and this
 // one to readers with a token alone.
 func configure(ctx context.Context) {
-	_, err := cluster.ConfigureKueue(ctx, map[string]any{"metrics": map[string]any{"enableClusterQueueResources": true}})
+	_, err := cluster.RestartKueueWith(ctx, GinkgoWriter, map[string]any{"metrics": map[string]any{"enableClusterQueueResources": true}}, "kueue")
 	Expect(err).NotTo(HaveOccurred())
-	Expect(cluster.ConfigureManager(ctx, map[string]any{"metrics": map[string]any{"secureServing": true}})).To(Succeed())
-	for _, component := range []string{"kueue", "kueue-trainer"} {
-		control(ctx, "restart", component)
-	}
+	_, err = cluster.RestartManagerWith(ctx, GinkgoWriter, map[string]any{"metrics": map[string]any{"secureServing": true}})
+	Expect(err).NotTo(HaveOccurred())
 }
 
 // endAll deletes all TrainJobs, and waits until nothing holds quota.
