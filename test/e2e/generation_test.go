@@ -181,31 +181,20 @@ const hidden = "hiddenByTheSpec"
 // have none of that name. It is back after the spec.
 func (w *site) hideField(ctx context.Context, name string) {
 	DeferCleanup(w.showField)
-	updateCRD(ctx, func(crd *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.JSONSchemaProps) {
+	Expect(cluster.ChangeCRD(ctx, func(crd *apiextensionsv1.CustomResourceDefinition, spec apiextensionsv1.JSONSchemaProps) {
 		crd.Annotations[hidden] = name
 		spec.Properties[hidden] = spec.Properties[name]
 		delete(spec.Properties, name)
-	})
+	})).To(Succeed())
 }
 
 // showField undoes hideField.
 func (w *site) showField(ctx context.Context) {
-	updateCRD(ctx, func(crd *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.JSONSchemaProps) {
+	Expect(cluster.ChangeCRD(ctx, func(crd *apiextensionsv1.CustomResourceDefinition, spec apiextensionsv1.JSONSchemaProps) {
 		if name := crd.Annotations[hidden]; name != "" {
 			spec.Properties[name] = spec.Properties[hidden]
 			delete(spec.Properties, hidden)
 			delete(crd.Annotations, hidden)
-		}
-	})
-}
-
-func updateCRD(ctx context.Context, change func(*apiextensionsv1.CustomResourceDefinition, *apiextensionsv1.JSONSchemaProps)) {
-	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: trainJobCRD}}
-	Expect(world.TryChange(ctx, cluster.Client, crd, func() {
-		for i := range crd.Spec.Versions {
-			spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
-			change(crd, &spec)
-			crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"] = spec
 		}
 	})).To(Succeed())
 }

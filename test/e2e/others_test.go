@@ -10,10 +10,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -57,20 +55,10 @@ func others(entries []any) []any {
 	return slices.DeleteFunc(entries, func(entry any) bool { return entry.(map[string]any)["manager"] == patch.Manager })
 }
 
-// extendCRD makes the API server keep a field of patch entries that no Go type has, as
-// a later release of Trainer might bring one. The CRD is put back after the spec.
+// extendCRD has the API server keep an unknown field of patch entries until the spec's end.
 func extendCRD(ctx context.Context) {
-	setFuture := func(ctx context.Context, future *apiextensionsv1.JSONSchemaProps) {
-		updateCRD(ctx, func(_ *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.JSONSchemaProps) {
-			entry := spec.Properties["runtimePatches"].Items.Schema
-			delete(entry.Properties, "future")
-			if future != nil {
-				entry.Properties["future"] = *future
-			}
-		})
-	}
-	DeferCleanup(setFuture, (*apiextensionsv1.JSONSchemaProps)(nil))
-	setFuture(ctx, &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)})
+	DeferCleanup(cluster.ExtendCRD, false)
+	Expect(cluster.ExtendCRD(ctx, true)).To(Succeed())
 	Eventually(ctx, func(g Gomega) {
 		probe := newTrainJob()
 		probe.Object["spec"] = map[string]any{

@@ -11,6 +11,8 @@ import (
 	"strconv"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -41,6 +43,31 @@ func (c *Cluster) Trainer(ctx context.Context) (string, error) {
 	served, err := generation(&crd)
 	c.translator.overrides.Store(served == Trainer21)
 	return served, err
+}
+
+// ChangeCRD changes what the CRD says of the spec of TrainJobs, in all its versions.
+func (c *Cluster) ChangeCRD(ctx context.Context, change func(crd *apiextensionsv1.CustomResourceDefinition, spec apiextensionsv1.JSONSchemaProps)) error {
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: trainJobCRD}}
+	return TryChange(ctx, c.Client, crd, func() {
+		for i := range crd.Spec.Versions {
+			change(crd, crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"])
+		}
+	})
+}
+
+// ExtendCRD makes the API server keep a field "future" of patch entries that no Go type has, as a later release
+// of Trainer might bring one, or takes it out again.
+func (c *Cluster) ExtendCRD(ctx context.Context, extended bool) error {
+	return c.ChangeCRD(ctx, func(_ *apiextensionsv1.CustomResourceDefinition, spec apiextensionsv1.JSONSchemaProps) {
+		for _, name := range []string{"podTemplateOverrides", "runtimePatches"} {
+			if list, ok := spec.Properties[name]; ok {
+				delete(list.Items.Schema.Properties, "future")
+				if extended {
+					list.Items.Schema.Properties["future"] = apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
+				}
+			}
+		}
+	})
 }
 
 func generation(crd *apiextensionsv1.CustomResourceDefinition) (string, error) {
