@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"slices"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -12,10 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -47,6 +50,14 @@ var _ = Describe("Entries of other managers", Serial, func() {
 		w.Activate(ctx, "shared", true)
 		w.EventuallyRuns(ctx, "shared", 1, onH100)
 		Expect(others(w.raw(ctx, "shared", "spec", "runtimePatches"))).To(Equal(before), "after resumption")
+	}, SpecTimeout(specTimeout))
+
+	It("may get another time while the TrainJob runs, of which the rules for patches say nothing", since(world.Trainer22), func(ctx context.Context) {
+		w := newWorld(ctx)
+		job := kit.TrainJob(w.Namespace, "timed").Obj()
+		job.Spec.RuntimePatches = []trainer.RuntimePatch{{Manager: "example.com/user", Time: ptr.To(metav1.NewTime(time.Unix(1, 0)))}}
+		w.Make(ctx, job)
+		w.Edit(ctx, "timed", func(t *trainer.TrainJob) { t.Spec.RuntimePatches[0].Time = ptr.To(metav1.NewTime(time.Unix(2, 0))) })
 	}, SpecTimeout(specTimeout))
 })
 
@@ -161,6 +172,11 @@ spec:
 		Expect(pods[0].Annotations).To(HaveKeyWithValue("example.com/team", "red"))
 	}, SpecTimeout(specTimeout))
 })
+
+// ofNode is what a runtime patch of the replicated job node says.
+func ofNode(podSpec string) string {
+	return `trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: ` + podSpec + `}}}}]}}}`
+}
 
 // queuedYAML begins the manifest of a TrainJob of 8 GPUs with its spec, which may go on.
 func queuedYAML(name string) string {
