@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -84,17 +83,6 @@ func (w *site) probeAs(ctx context.Context, user string) func(context.Context) e
 	}
 }
 
-// perNode sets the requests and limits of a TrainJob, which may differ.
-func perNode(requests, limits corev1.ResourceList) func(*kit.TrainJobBuilder) {
-	return func(j *kit.TrainJobBuilder) {
-		j.Nodes(2).Spec.Trainer.ResourcesPerNode = &corev1.ResourceRequirements{Requests: requests, Limits: limits}
-	}
-}
-
-func only(name corev1.ResourceName, amount string) corev1.ResourceList {
-	return corev1.ResourceList{name: resource.MustParse(amount)}
-}
-
 var _ = Describe("What cannot run", core, func() {
 	DescribeTable("gets no quota, because it is refused when it is created",
 		func(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {
@@ -103,29 +91,13 @@ var _ = Describe("What cannot run", core, func() {
 		},
 		Entry("for a name that leaves JobSet no room for those of pods", func(j *kit.TrainJobBuilder) { j.Name = strings.Repeat("a", 60) },
 			"metadata.name", "at most 48 characters"),
-		Entry("for a name that is too long with so many nodes", func(j *kit.TrainJobBuilder) { j.Nodes(101).Name = strings.Repeat("a", 48) },
-			"metadata.name", "at most 46 characters"),
-		Entry("for a part of a GPU", perNode(nil, only(kit.GPU, "0.5")),
+		Entry("for a part of a GPU", func(j *kit.TrainJobBuilder) { j.GPUs("0.5") },
 			"spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]", "whole number"),
-		Entry("for fewer GPUs requested than the limit is", perNode(only(kit.GPU, "1"), only(kit.GPU, "8")),
-			"spec.trainer.resourcesPerNode.requests[nvidia.com/gpu]", "equal"),
-		Entry("for GPUs without a limit", perNode(only(kit.GPU, "1"), nil),
-			"spec.trainer.resourcesPerNode.requests[nvidia.com/gpu]", "limit"),
-		Entry("for fewer GPUs than none", perNode(nil, only(kit.GPU, "-8")),
-			"spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]", "negative"),
-		Entry("for more CPUs requested than the limit is", perNode(only("cpu", "2"), only("cpu", "1")),
-			"spec.trainer.resourcesPerNode.requests[cpu]", "limit"),
-		Entry("for a resource that Kubernetes does not know", perNode(nil, only("gpu", "8")),
-			"spec.trainer.resourcesPerNode.limits[gpu]", "nvidia.com/gpu"),
 		Entry("for fewer nodes than none", func(j *kit.TrainJobBuilder) { j.Nodes(-1) }, "spec.trainer.numNodes", "at least 1"),
-		Entry("for no nodes", func(j *kit.TrainJobBuilder) { j.Nodes(0) }, "spec.trainer.numNodes", "at least 1"),
 		Entry("for the manager's gate in a patch", func(j *kit.TrainJobBuilder) {
 			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{
 				SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}})
 		}, "spec.runtimePatches[", "schedulingGates[0].name", "leave it out"),
-		Entry("for the manager's label in a patch", func(j *kit.TrainJobBuilder) {
-			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Labels: map[string]string{patch.GatedLabel: "true"}}})
-		}, "spec.runtimePatches[", "labels["+patch.GatedLabel+"]"),
 		Entry("for a gate of Kueue's in a patch", func(j *kit.TrainJobBuilder) {
 			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{
 				SchedulingGates: []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/topology"}}}})
@@ -138,28 +110,15 @@ var _ = Describe("What cannot run", core, func() {
 		}, "spec", "ConfigMap"),
 	)
 
-	DescribeTable("is refused for its runtime, which the message names",
-		func(ctx context.Context, change func(*corev1.PodTemplateSpec), want ...string) {
-			w := newPools(ctx, "16", "0")
-			runtime := w.CopyRuntime(ctx, "torch-distributed")
-			change(&runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template)
-			w.Make(ctx, runtime)
-			err := w.Create(ctx, w.Job("bad").Runtime(runtime.Name).Obj())
-			Expect(err).To(MatchError(SatisfyAll(ContainSubstring("spec.runtimeRef"), ContainSubstring(runtime.Name))))
-			for _, part := range want {
-				Expect(err.Error()).To(ContainSubstring(part))
-			}
-		},
-		Entry("with the manager's gate", func(t *corev1.PodTemplateSpec) {
-			t.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
-		}, patch.AdmissionGate),
-		Entry("with the manager's label", func(t *corev1.PodTemplateSpec) {
-			metav1.SetMetaDataLabel(&t.ObjectMeta, patch.GatedLabel, "true")
-		}, patch.GatedLabel),
-		Entry("with GPUs that are requested without a limit", func(t *corev1.PodTemplateSpec) {
-			t.Spec.Containers[0].Resources.Requests = only(kit.GPU, "1")
-		}, "container node", "requests[nvidia.com/gpu]"),
-	)
+	It("is refused for its runtime, which the message names with GPUs that are requested without a limit", func(ctx context.Context) {
+		w := newPools(ctx, "16", "0")
+		runtime := w.CopyRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) {
+			kit.RuntimePod(spec).Containers[0].Resources.Requests = kit.Amounts("nvidia.com/gpu", "1")
+		})
+		w.Make(ctx, runtime)
+		Expect(w.Create(ctx, w.Job("bad").Runtime(runtime.Name).Obj())).To(MatchError(SatisfyAll(ContainSubstring("spec.runtimeRef"),
+			ContainSubstring(runtime.Name), ContainSubstring("container node"), ContainSubstring("requests[nvidia.com/gpu]"))))
+	}, SpecTimeout(specTimeout))
 })
 
 // expectRefused has the API server refuse a TrainJob as it was changed, with words that tell why.
