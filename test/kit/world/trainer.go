@@ -86,21 +86,13 @@ func generation(crd *apiextensionsv1.CustomResourceDefinition) (string, error) {
 // Upgrade brings a newer Trainer and its JobSet to a local control plane. Everything
 // else, jobs and manager included, runs on meanwhile.
 func (c *Cluster) Upgrade(ctx context.Context, trainer string, progress io.Writer) error {
-	if err := c.change(ctx, progress, "up", "--trainer", trainer); err != nil {
-		return err
-	}
-	_, err := c.Trainer(ctx)
-	return err
+	return c.change(ctx, progress, "up", "--trainer", trainer)
 }
 
 // UpgradeCRDs brings the CRDs of a newer Trainer to a local control plane, as the first
 // step of an upgrade that Upgrade completes.
 func (c *Cluster) UpgradeCRDs(ctx context.Context, trainer string, progress io.Writer) error {
-	if err := c.change(ctx, progress, "crds", "--trainer", trainer); err != nil {
-		return err
-	}
-	_, err := c.Trainer(ctx)
-	return err
+	return c.change(ctx, progress, "crds", "--trainer", trainer)
 }
 
 // up brings what the cluster lacks, and changes nothing but what args say: TRAINER of
@@ -114,11 +106,15 @@ func (c *Cluster) up(ctx context.Context, progress io.Writer, args ...string) er
 }
 
 // change has localcluster change the cluster but for its nodes, which NODES of the environment need
-// not be the number of.
+// not be the number of, and looks which Trainer it has then.
 func (c *Cluster) change(ctx context.Context, progress io.Writer, args ...string) error {
 	s, err := c.state()
 	if err != nil {
 		return err
 	}
-	return localcluster(ctx, c.localDir, progress, append(args, "--nodes", strconv.Itoa(s.Settings.Nodes))...)
+	if err := localcluster(ctx, c.localDir, progress, append(args, "--nodes", strconv.Itoa(s.Settings.Nodes))...); err != nil {
+		return err
+	}
+	_, err = c.Trainer(ctx)
+	return err
 }
