@@ -21,15 +21,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	jobsetapply "sigs.k8s.io/jobset/client-go/applyconfiguration/jobset/v1alpha2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -80,7 +79,7 @@ template:
 
 func testRenderer(t testing.TB) *Renderer {
 	t.Helper()
-	return expect.Must(NewRenderer(t.Context(), testScheme(t)))(t)
+	return expect.Must(NewRenderer(t.Context(), testScheme))(t)
 }
 
 func render(t testing.TB, job *TrainJob, runtime string, patches ...RuntimePatch) *jobsetapi.JobSet {
@@ -327,11 +326,7 @@ func shippedRuntimes(t *testing.T) map[string]*trainer.TrainingRuntime {
 // renderedByTrainer returns the JobSet that Trainer's controller would apply.
 func renderedByTrainer(t *testing.T, rt *trainer.TrainingRuntime, job *trainer.TrainJob) *jobsetapi.JobSet {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{trainer.AddToScheme, clientgoscheme.AddToScheme, jobsetapi.AddToScheme} {
-		expect.NoError(t, add(scheme))
-	}
-	cl := fake.NewClientBuilder().WithScheme(scheme).WithObjects(rt.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+	cl := kit.Fake(kit.Scheme(trainer.AddToScheme), rt.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
 		// The snapshot; the fake client would need its schema.
 		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 			return nil

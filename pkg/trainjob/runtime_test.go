@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -67,7 +66,7 @@ func jobOf(uid types.UID, runtimeKind *string) *TrainJob {
 // server has those objects, and perhaps a snapshot.
 func server(t *testing.T, snapshot *corev1.ConfigMap, objs ...client.Object) client.WithWatch {
 	t.Helper()
-	builder := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(objs...)
+	builder := kit.Fake(testScheme, objs...)
 	if snapshot != nil {
 		builder.WithObjects(snapshot)
 	}

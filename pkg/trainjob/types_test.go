@@ -16,22 +16,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-func testScheme(t testing.TB) *runtime.Scheme {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{AddToScheme, clientgoscheme.AddToScheme, jobsetapi.AddToScheme} {
-		expect.NoError(t, add(scheme))
-	}
-	return scheme
-}
+var testScheme = kit.Scheme(AddToScheme)
 
 func jobWithPatches(patches string) string {
 	return `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob",` +
@@ -93,7 +85,7 @@ func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
 			if tc.wantManagers == nil {
 				tc.wantManagers = []string{"a.io/x"}
 			}
-			codecs := serializer.NewCodecFactory(testScheme(t))
+			codecs := serializer.NewCodecFactory(testScheme)
 			obj := expect.Must(runtime.Decode(codecs.UniversalDeserializer(), []byte(jobWithPatches(tc.patches))))(t)
 			original := obj.(*TrainJob)
 			expect.Same(t, "Unexpected managers", tc.wantManagers, managers(original.Spec.RuntimePatches))
@@ -260,7 +252,6 @@ func TestSuspended(t *testing.T) {
 }
 
 func TestAddToSchemeKnowsKindsByTheirNamesInTheAPI(t *testing.T) {
-	scheme := testScheme(t)
 	for kind, want := range map[string]string{
 		"TrainJob":                   "*trainjob.TrainJob",
 		"TrainJobList":               "*trainjob.List",
@@ -268,7 +259,7 @@ func TestAddToSchemeKnowsKindsByTheirNamesInTheAPI(t *testing.T) {
 		"ClusterTrainingRuntimeList": "*v1alpha1.ClusterTrainingRuntimeList",
 	} {
 		t.Run(kind, func(t *testing.T) {
-			expect.Same(t, "Unexpected type", want, fmt.Sprintf("%T", expect.Must(scheme.New(trainer.GroupVersion.WithKind(kind)))(t)))
+			expect.Same(t, "Unexpected type", want, fmt.Sprintf("%T", expect.Must(testScheme.New(trainer.GroupVersion.WithKind(kind)))(t)))
 		})
 	}
 }

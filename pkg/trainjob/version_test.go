@@ -16,8 +16,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -83,7 +83,7 @@ func TestOlderTrainersReplaceResources(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			stored := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}, Spec: *expect.FromYAML[*trainer.TrainingRuntimeSpec](t, cmp.Or(tc.runtime, torchRuntime))}
-			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored).Build()
+			c := kit.Fake(testScheme, stored).Build()
 			runtimes := NewRuntimes(c, c)
 			runtimes.Served = tc.served
 			job := jobWithTrainer(cmp.Or(tc.asked, &trainer.Trainer{ResourcesPerNode: gpus}))

@@ -19,8 +19,6 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -53,7 +51,8 @@ func TestAdversary(t *testing.T) {
 	h := &harness{hints: expect.Must(parseWeights(*hints))(t)}
 	h.cluster = expect.Must(world.Open(ctx, localDir, os.Stderr, "--nodes", "64"))(t)
 	t.Cleanup(func() { expect.NoError(t, h.cluster.Stop(ctx, os.Stderr)) })
-	expect.NoError(t, h.hurry(ctx))
+	// What cannot start gives its quota back while a walk is judged.
+	expect.Must(h.cluster.RestartManagerWith(ctx, os.Stderr, map[string]any{"startTimeout": startTimeout.String()}))(t)
 	h.pid = expect.Must(h.cluster.PIDs())(t)[h.cluster.Manager()]
 	if *replayed != "" {
 		var actions []action
@@ -75,20 +74,6 @@ func TestAdversary(t *testing.T) {
 			h.tries(ctx, t, tenant, began.Add(*length))
 		})
 	}
-}
-
-// hurry sets startTimeout, so that what cannot start gives its quota back while a walk is judged.
-func (h *harness) hurry(ctx context.Context) error {
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: "kueue-trainer-config"}}
-	err := world.TryChange(ctx, h.cluster.Client, config, func() {
-		for key, content := range config.Data {
-			config.Data[key] = strings.Replace(content, "kind: Configuration", fmt.Sprintf("kind: Configuration\nstartTimeout: %s", startTimeout), 1)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return h.cluster.Control(ctx, "restart", h.cluster.Manager(), os.Stderr)
 }
 
 // tries walks until the time is over, or a walk has failed.

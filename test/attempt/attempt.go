@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/onsi/gomega"
 )
 
 // Main runs a program until it ends or is interrupted. The label comes before its error.
@@ -49,6 +51,11 @@ func Succeed(err error, what ...any) {
 		err = fmt.Errorf(what[0].(string)+": %w", append(what[1:], err)...)
 	}
 	panic(failure{err})
+}
+
+// Gomega ends the attempt where something that it was told to expect is not so.
+func Gomega() gomega.Gomega {
+	return gomega.NewGomega(func(message string, _ ...int) { Fail("%s", message) })
 }
 
 // Fail ends the attempt.

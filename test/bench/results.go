@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/audit"
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/usage"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
 )
 
 // Results are the raw numbers of a report.
@@ -38,7 +38,7 @@ type Requests struct {
 
 // Count is a kind of request and how many there were, of all jobs together.
 type Count struct {
-	audit.Request
+	logs.Request
 	Count int `json:"count"`
 }
 
@@ -128,7 +128,7 @@ func first[T any](all []*T, is func(*T) bool) *T {
 }
 
 // sorted lists counts, the most frequent first.
-func sorted(counts audit.Counts) []Count {
+func sorted(counts logs.Counts) []Count {
 	all := make([]Count, 0, len(counts))
 	for request, n := range counts {
 		all = append(all, Count{Request: request, Count: n})

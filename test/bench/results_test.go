@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/audit"
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/usage"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
 )
 
 func TestPercentiles(t *testing.T) {
@@ -68,9 +68,9 @@ func measured() *Results {
 	return &Results{
 		Runs: []*Run{run("in-tree", 20, 4), run("external", 5, 3)},
 		Requests: []*Requests{{Column: "external", Step: "start", Jobs: 10, Took: &Percentiles{P50Ms: 30, P99Ms: 40}, Requests: []Count{
-			{Request: audit.Request{User: "kueue-trainer", Verb: "patch", Resource: "trainjobs", Outcome: audit.Done}, Count: 10},
-			{Request: audit.Request{User: "kueue-trainer", Verb: "patch", Resource: "trainjobs", Outcome: audit.Conflict}, Count: 5},
-			{Request: audit.Request{User: "trainer", Verb: "patch", Resource: "jobsets", Outcome: audit.Done}, Count: 90},
+			{Request: logs.Request{User: "kueue-trainer", Verb: "patch", Resource: "trainjobs", Outcome: logs.Done}, Count: 10},
+			{Request: logs.Request{User: "kueue-trainer", Verb: "patch", Resource: "trainjobs", Outcome: logs.Conflict}, Count: 5},
+			{Request: logs.Request{User: "trainer", Verb: "patch", Resource: "jobsets", Outcome: logs.Done}, Count: 90},
 		}}},
 	}
 }

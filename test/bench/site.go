@@ -16,9 +16,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
-	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/audit"
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/usage"
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/work"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -34,7 +34,7 @@ const (
 type site struct {
 	*world.Cluster
 	namespace string
-	log       *audit.Log
+	log       *logs.Audit
 	seen      *sightings
 	pids      map[string]int
 }
@@ -43,7 +43,7 @@ func newSite(ctx context.Context, cluster *world.Cluster, namespace string) *sit
 	work.MakeQueue(ctx, cluster, namespace)
 	return &site{
 		Cluster: cluster, namespace: namespace, pids: attempt.Must(cluster.PIDs()),
-		log:  attempt.Must(audit.Open(filepath.Join(cluster.LocalDir(), "logs", "audit.log"))),
+		log:  attempt.Must(logs.OpenAudit(filepath.Join(cluster.LocalDir(), "logs", "audit.log"))),
 		seen: attempt.Must(sight(ctx, cluster, namespace)),
 	}
 }

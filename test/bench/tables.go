@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/audit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
 )
 
 // table is a Markdown table with a column of names, one for each column of the report,
@@ -125,7 +125,7 @@ var requestKinds = []struct {
 }
 
 // wasted are writes that were refused or changed nothing.
-func wasted(c Count) bool { return stored(c) && c.Outcome != audit.Done }
+func wasted(c Count) bool { return stored(c) && c.Outcome != logs.Done }
 
 func (t *table) requests(results *Results) {
 	columns := results.requestColumns()
@@ -178,7 +178,7 @@ func addLife(all map[string]map[string]float64, column string, r *Requests) {
 		if c.DryRun {
 			name += ", dry run"
 		}
-		if c.Outcome != audit.Done {
+		if c.Outcome != logs.Done {
 			name += ", " + string(c.Outcome)
 		}
 		if all[name] == nil {

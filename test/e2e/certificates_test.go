@@ -100,7 +100,6 @@ var _ = Describe("The certificate that webhooks are served with", func() {
 
 // replica runs one more process' certificates until the spec is over.
 func (w *site) replica() *certificates.Certificates {
-	GinkgoHelper()
 	mgr, err := ctrl.NewManager(cluster.Config, ctrl.Options{
 		Scheme: cluster.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},

@@ -67,11 +67,7 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 				Expect(pod.Spec.SchedulingGates).To(BeEmpty(), pod.Name)
 			}
 		}
-		Eventually(ctx, func(g Gomega) {
-			var cq kueue.ClusterQueue
-			g.Expect(w.Get(ctx, client.ObjectKey{Name: w.Name("gpus")}, &cq)).To(Succeed())
-			g.Expect(cq.Status.ReservingWorkloads).To(BeZero())
-		}).Should(Succeed())
+		w.EventuallyIs(ctx, &kueue.ClusterQueue{}, w.Name("gpus"), HaveField("Status.ReservingWorkloads", BeZero()))
 	}, SpecTimeout(30*time.Minute))
 })
 
@@ -104,7 +100,6 @@ func (w *site) churn(ctx context.Context) (busy int) {
 // eventuallyBusy waits until the manager leads again and has started jobs while others
 // wait. False means that none waits any more.
 func (w *site) eventuallyBusy(ctx context.Context) bool {
-	GinkgoHelper()
 	var running, waiting bool
 	Eventually(ctx, func() bool {
 		running, waiting = w.busy(ctx)
@@ -115,7 +110,6 @@ func (w *site) eventuallyBusy(ctx context.Context) bool {
 
 // busy reports whether TrainJobs of the spec run and whether some wait.
 func (w *site) busy(ctx context.Context) (running, waiting bool) {
-	GinkgoHelper()
 	var jobs trainer.TrainJobList
 	Eventually(ctx, func() error { return w.List(ctx, &jobs, client.InNamespace(w.Namespace)) }).Should(Succeed())
 	for i := range jobs.Items {
@@ -137,7 +131,6 @@ func (w *site) churnJob(i int) *trainer.TrainJob {
 
 // eventuallyCreate creates a job as soon as API server and webhooks answer.
 func (w *site) eventuallyCreate(ctx context.Context, job *trainer.TrainJob) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		err := w.Create(ctx, job.DeepCopy())
 		if !apierrors.IsAlreadyExists(err) {
@@ -147,7 +140,6 @@ func (w *site) eventuallyCreate(ctx context.Context, job *trainer.TrainJob) {
 }
 
 func (w *site) eventuallyFinished(ctx context.Context, name string) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		var job trainer.TrainJob
 		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: name}, &job)).To(Succeed())

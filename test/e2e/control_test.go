@@ -134,14 +134,12 @@ func resume(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) }
 
 // stopManager stops the manager; whatever happens, it is back after the spec.
 func (w *site) stopManager(ctx context.Context) {
-	GinkgoHelper()
 	DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 	Expect(cluster.Control(ctx, "stop", cluster.Manager(), GinkgoWriter)).To(Succeed())
 }
 
 // removeWebhooks deletes the manager's webhook configurations; Repair installs them again.
 func (w *site) removeWebhooks(ctx context.Context) {
-	GinkgoHelper()
 	for _, obj := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cluster.Manager() + "-mutating-webhook-configuration"}},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cluster.Manager() + "-validating-webhook-configuration"}},

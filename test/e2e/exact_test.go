@@ -71,10 +71,7 @@ var _ = Describe("A waiting TrainJob", func() {
 		Eventually(ctx, func() time.Duration { return time.Since(snapshot.CreationTimestamp.Time) }).Should(BeNumerically(">", 2*time.Second))
 		Expect(w.Delete(ctx, snapshot)).To(Succeed())
 		w.Touch(ctx, "refrozen")
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(w.Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot)).To(Succeed())
-			g.Expect(snapshot.UID).NotTo(Equal(first))
-		}).Should(Succeed())
+		w.EventuallyIs(ctx, snapshot, snapshot.Name, HaveField("UID", Not(Equal(first))))
 
 		w.Finish(ctx, "holds", "succeeded")
 		w.EventuallyRuns(ctx, "refrozen", 4, onH100)
@@ -155,14 +152,12 @@ var _ = Describe("An evicted TrainJob", func() {
 
 // runsSlowly has a job run whose pod takes long to end.
 func (w *site) runsSlowly(ctx context.Context) *corev1.Pod {
-	GinkgoHelper()
 	return &w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "14s"), 1, onH100)[0]
 }
 
 // eventuallyWithoutPod expects that the job slow has its quota, and no other pod, as long as its first one is there, and
 // that people are told. It returns when the pod was seen last, once until holds of what there is without it.
 func (w *site) eventuallyWithoutPod(ctx context.Context, first *corev1.Pod, until func(Gomega, *kueue.Workload, []corev1.Pod)) (there time.Time) {
-	GinkgoHelper()
 	told := false
 	Eventually(ctx, func(g Gomega) {
 		told = told || len(w.EventNotes(ctx, "TrainJob", "slow", "StillStopping")) > 0
@@ -185,7 +180,6 @@ func (w *site) eventuallyWithoutPod(ctx context.Context, first *corev1.Pod, unti
 
 // expectAdmittedAfter expects that a job got its quota when a pod was gone that was there at a time.
 func (w *site) expectAdmittedAfter(ctx context.Context, job string, there time.Time) {
-	GinkgoHelper()
 	admitted := apimeta.FindStatusCondition(w.Workload(ctx, job).Status.Conditions, kueue.WorkloadAdmitted)
 	// Conditions have whole seconds.
 	Expect(admitted.LastTransitionTime.Time).To(BeTemporally(">=", there.Truncate(time.Second)), "admitted after the last pod was gone")
@@ -245,7 +239,6 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 // refuseSnapshots keeps Trainer from freezing runtimes in the namespace, and so from making
 // JobSets, until allow. It cannot tell anybody why either: it is as if it were busy.
 func (w *site) refuseSnapshots(ctx context.Context) (allow func(context.Context)) {
-	GinkgoHelper()
 	policy := w.policy("no-snapshots", []string{"", "events.k8s.io"}, []string{"configmaps", "events"},
 		"!object.metadata.name.endsWith('-runtime-snapshot') && !(object.kind == 'Event' && object.reason == 'TrainJobResourcesCreationFailed')")
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "probe-runtime-snapshot"}}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,14 +33,12 @@ const (
 // fabric makes nodes that no other spec uses, and LocalQueue "queue" whose one flavor has
 // them as its topology.
 func (w *site) fabric(ctx context.Context) {
-	GinkgoHelper()
 	w.fabricQueue(ctx)
 	w.fabricNodes(ctx)
 }
 
 // fabricNodes makes two blocks of two racks of two nodes with 8 GPUs each.
 func (w *site) fabricNodes(ctx context.Context) {
-	GinkgoHelper()
 	for n := range 8 {
 		block, rack := n/4, n/2
 		w.Make(ctx, kit.Node(w.Name(fmt.Sprintf("node-%d", n)), map[string]string{
@@ -55,7 +52,6 @@ func (w *site) fabricNodes(ctx context.Context) {
 
 // fabricQueue makes the queue for the nodes of a fabric.
 func (w *site) fabricQueue(ctx context.Context) {
-	GinkgoHelper()
 	flavor := w.Flavor("fabric", map[string]string{fabricLabel: w.Suffix})
 	flavor.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.Name("fabric")))
 	w.Make(ctx, kit.Topology(w.Name("fabric"), blockLabel, rackLabel, corev1.LabelHostname))
@@ -64,7 +60,6 @@ func (w *site) fabricQueue(ctx context.Context) {
 
 // eventuallyUsable waits until pods can be placed on the nodes of the fabric.
 func (w *site) eventuallyUsable(ctx context.Context) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		var nodes corev1.NodeList
 		g.Expect(w.List(ctx, &nodes, client.MatchingLabels{fabricLabel: w.Suffix})).To(Succeed())
@@ -83,7 +78,6 @@ func asking(job *kit.TrainJobBuilder, replicatedJob string, annotations map[stri
 // eventuallyPlaced waits until a TrainJob's one PodSet runs with n pods where its topology
 // assignment says, rank by rank, and returns their nodes in that order.
 func (w *site) eventuallyPlaced(ctx context.Context, job string, n int) []*corev1.Node {
-	GinkgoHelper()
 	var assigned []string
 	Eventually(ctx, func(g Gomega) {
 		wl, pods := w.Workload(ctx, job), byRank(w.Pods(ctx, job))
@@ -122,7 +116,6 @@ func byRank(pods []corev1.Pod) []corev1.Pod {
 }
 
 func index(pod *corev1.Pod, label string) int {
-	GinkgoHelper()
 	i, err := strconv.Atoi(pod.Labels[label])
 	Expect(err).NotTo(HaveOccurred(), "label %s of pod %s", label, pod.Name)
 	return i
@@ -142,7 +135,6 @@ func running(pods []corev1.Pod) []string {
 }
 
 func (w *site) nodes(ctx context.Context, names []string) []*corev1.Node {
-	GinkgoHelper()
 	var nodes []*corev1.Node
 	for _, name := range names {
 		nodes = append(nodes, w.Node(ctx, name))
@@ -160,6 +152,4 @@ func valuesOf(nodes []*corev1.Node, label string) []string {
 }
 
 // distinct returns each value once.
-func distinct(values []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(values)))
-}
+func distinct(values []string) []string { return slices.Compact(slices.Sorted(slices.Values(values))) }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("A TrainJob whose admission is gated by others", func() {
@@ -46,7 +47,6 @@ var _ = Describe("A TrainJob whose admission is gated by others", func() {
 
 // gatedBy says what still gates the admission of a TrainJob.
 func (w *site) gatedBy(ctx context.Context, job, gates string) {
-	GinkgoHelper()
 	w.Edit(ctx, job, func(t *trainer.TrainJob) {
 		metav1.SetMetaDataAnnotation(&t.ObjectMeta, constants.AdmissionGatedByAnnotation, gates)
 	})
@@ -54,10 +54,9 @@ func (w *site) gatedBy(ctx context.Context, job, gates string) {
 
 // eventuallyGatedBy waits until a TrainJob's Workload says what gates its admission.
 func (w *site) eventuallyGatedBy(ctx context.Context, job, gates string) {
-	GinkgoHelper()
 	w.EventuallyWorkload(ctx, job,
 		HaveField("Annotations", HaveKeyWithValue(constants.AdmissionGatedByAnnotation, gates)),
-		condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, kueue.WorkloadAdmissionGated))
+		world.Condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, kueue.WorkloadAdmissionGated))
 }
 
 // Concurrent admission is alpha: it takes a feature gate, and a restart of Kueue.
@@ -90,7 +89,6 @@ var _ = Describe("With concurrent admission", Label("control"), Serial, Ordered,
 
 // eventuallyRunsOn waits until a TrainJob's one pod runs on another kind of node than before.
 func (w *site) eventuallyRunsOn(ctx context.Context, job string, nodeLabels map[string]string) corev1.Pod {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		pods := w.Pods(ctx, job)
 		g.Expect(pods).To(HaveLen(1))

@@ -171,13 +171,11 @@ const (
 
 // countedQueue makes LocalQueue "queue", which has H100 nodes by another resource than their GPUs.
 func (w *site) countedQueue(ctx context.Context, name corev1.ResourceName, amount string) {
-	GinkgoHelper()
 	w.Make(ctx, kit.Queue(w.LocalQueue(), w.Flavor("h100", onH100, gpuToleration), kit.Quota{Of: name, Amount: amount})...)
 }
 
 // charged returns what the Workload of a TrainJob of one PodSet holds.
 func (w *site) charged(ctx context.Context, job string) map[string]string {
-	GinkgoHelper()
 	admission := w.Workload(ctx, job).Status.Admission
 	Expect(admission).NotTo(BeNil())
 	Expect(admission.PodSetAssignments).To(HaveLen(1))
@@ -190,7 +188,6 @@ func (w *site) charged(ctx context.Context, job string) map[string]string {
 
 // deviceNode adds devices of the class to an H100 node, as a driver would, and returns its name.
 func (w *site) deviceNode(ctx context.Context, count int) string {
-	GinkgoHelper()
 	var nodes corev1.NodeList
 	Expect(w.List(ctx, &nodes, client.MatchingLabels(onH100))).To(Succeed())
 	Expect(nodes.Items).NotTo(BeEmpty())
@@ -217,7 +214,6 @@ func (w *site) deviceNode(ctx context.Context, count int) string {
 
 // claimingRuntime makes a runtime each of whose pods claims one device, and returns its name.
 func (w *site) claimingRuntime(ctx context.Context) string {
-	GinkgoHelper()
 	runtime := w.CopyRuntime(ctx, "torch-distributed")
 	pod := kit.RuntimePod(&runtime.Spec)
 	pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimTemplateName: ptr.To("device")}}
@@ -235,7 +231,6 @@ func (w *site) claimingRuntime(ctx context.Context) string {
 
 // allocated counts the claims of the spec's namespace that the scheduler has given a device.
 func (w *site) allocated(ctx context.Context) int {
-	GinkgoHelper()
 	var claims resourceapi.ResourceClaimList
 	Expect(w.List(ctx, &claims, client.InNamespace(w.Namespace))).To(Succeed())
 	return len(slices.DeleteFunc(claims.Items, func(claim resourceapi.ResourceClaim) bool { return claim.Status.Allocation == nil }))
@@ -243,7 +238,6 @@ func (w *site) allocated(ctx context.Context) int {
 
 // consumed returns how many GPUs Kueue remembers that a LocalQueue has used.
 func (w *site) consumed(ctx context.Context, queue string) int64 {
-	GinkgoHelper()
 	status := get(ctx, w, &kueue.LocalQueue{}, queue).Status.FairSharing
 	if status == nil || status.AdmissionFairSharingStatus == nil {
 		return 0

@@ -97,6 +97,5 @@ var _ = Describe("A TrainJob in a queue with several resource groups", func() {
 })
 
 func (w *site) eventuallyPriority(ctx context.Context, job string, priority int32) {
-	GinkgoHelper()
 	Eventually(ctx, func() *int32 { return w.Workload(ctx, job).Spec.Priority }).Should(HaveValue(Equal(priority)))
 }

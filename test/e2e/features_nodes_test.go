@@ -32,7 +32,6 @@ var _ = Describe("When a node of a running TrainJob", func() {
 
 	// start runs a job on nodes that it fills, and returns the pod of its rank 1 and the others.
 	start := func(ctx context.Context, nodes int32, asks map[string]string) (fails corev1.Pod, others []corev1.Pod) {
-		GinkgoHelper()
 		runtime := w.MakeRuntime(ctx, "torch-distributed", kit.OfGracePeriod(3600))
 		job := asking(w.Job("llm").Runtime(runtime).Nodes(nodes).GPUs("8"), "node", asks)
 		w.Make(ctx, job.Tolerate(gpuToleration, briefly(corev1.TaintNodeNotReady)).Obj())
@@ -122,7 +121,6 @@ func briefly(key string) corev1.Toleration {
 
 // unhealthyNodes returns what Kueue reports as unhealthy in the Workloads of the spec, from now on.
 func (w *site) unhealthyNodes(ctx context.Context) func() []string {
-	GinkgoHelper()
 	var seen []string
 	reading, stop := world.Follow(ctx, w.World, &kueue.WorkloadList{}, func(wl *kueue.Workload) {
 		for _, node := range wl.Status.UnhealthyNodes {
@@ -139,7 +137,6 @@ func (w *site) unhealthyNodes(ctx context.Context) func() []string {
 // eventuallyReplaced waits until job "llm" runs on its other nodes and one more of their
 // block in place of the one that failed: only the pod of that one is another.
 func (w *site) eventuallyReplaced(ctx context.Context, failed corev1.Pod, others []corev1.Pod) {
-	GinkgoHelper()
 	var nodes []string
 	Eventually(ctx, func(g Gomega) {
 		pods := slices.DeleteFunc(w.Pods(ctx, "llm"), func(p corev1.Pod) bool { return p.UID == failed.UID })
@@ -156,7 +153,6 @@ func (w *site) eventuallyReplaced(ctx context.Context, failed corev1.Pod, others
 // eventuallyEvictedOnce waits until a TrainJob's Workload was evicted for a reason, whatever became of
 // it since.
 func (w *site) eventuallyEvictedOnce(ctx context.Context, job, reason string) {
-	GinkgoHelper()
 	Eventually(ctx, func() []kueue.WorkloadSchedulingStatsEviction {
 		wl := w.Workload(ctx, job)
 		if wl == nil || wl.Status.SchedulingStats == nil {
@@ -169,21 +165,18 @@ func (w *site) eventuallyEvictedOnce(ctx context.Context, job, reason string) {
 // loseNode deletes the node of a pod, and the pod as the garbage collector of pods would a
 // minute later.
 func (w *site) loseNode(ctx context.Context, pod corev1.Pod) {
-	GinkgoHelper()
 	Expect(w.Delete(ctx, w.Node(ctx, pod.Spec.NodeName))).To(Succeed())
 	w.forceDelete(ctx, &pod)
 }
 
 // forceDelete deletes a pod without its kubelet.
 func (w *site) forceDelete(ctx context.Context, pod *corev1.Pod) {
-	GinkgoHelper()
 	Expect(client.IgnoreNotFound(w.Delete(ctx, pod, client.GracePeriodSeconds(0)))).To(Succeed())
 }
 
 // stopKubelet takes the kubelet from the node of a pod, and has the node say that it is not
 // ready, or that this is unknown: nobody ends the pod, which stays until the spec's end.
 func (w *site) stopKubelet(ctx context.Context, pod corev1.Pod, ready corev1.ConditionStatus) {
-	GinkgoHelper()
 	DeferCleanup(func(ctx context.Context) { w.forceDelete(ctx, &pod) })
 	// kwok goes on with the pods of a node that it had.
 	w.PatchJSON(ctx, pod.DeepCopy(), `{"metadata":{"annotations":{"localcluster/terminate-after":"1h"}}}`)

@@ -39,7 +39,6 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 
 	// cloud makes LocalQueue "queue" for nodes of two reservations, three of each, that come with a ProvisioningRequest.
 	cloud := func(ctx context.Context) {
-		GinkgoHelper()
 		for n := range 6 {
 			w.Make(ctx, kit.Node(w.Name(fmt.Sprintf("node-%d", n)), map[string]string{fabricLabel: w.Suffix, reservationLabel: fmt.Sprintf("r-%d", n/3)}))
 		}
@@ -149,7 +148,6 @@ var _ = Describe("What an admission check says of the pods", func() {
 // provisioned has the spec's ClusterQueue admit what an autoscaler has nodes for, and pods go
 // to the reservation that it names.
 func (w *site) provisioned(ctx context.Context) {
-	GinkgoHelper()
 	config := &kueue.ProvisioningRequestConfig{ObjectMeta: metav1.ObjectMeta{Name: w.Name("nodes")}}
 	config.Spec = kueue.ProvisioningRequestConfigSpec{
 		ProvisioningClassName: provisioningClass,
@@ -179,7 +177,6 @@ type nodeRequest struct {
 // eventuallyRequested waits until Kueue has asked for the nodes of a TrainJob, by another
 // request than a former one.
 func (w *site) eventuallyRequested(ctx context.Context, job string, former types.UID) nodeRequest {
-	GinkgoHelper()
 	var found nodeRequest
 	Eventually(ctx, func(g Gomega) {
 		wl := w.Workload(ctx, job)
@@ -200,7 +197,6 @@ func (w *site) eventuallyRequested(ctx context.Context, job string, former types
 
 // answer accepts a request, with a reservation if there is one, and says one thing more of it, as the autoscaler.
 func (w *site) answer(ctx context.Context, r nodeRequest, reservation, condition string) {
-	GinkgoHelper()
 	conditions := []any{}
 	for _, name := range []string{"Accepted", condition} {
 		conditions = append(conditions, map[string]any{
@@ -221,7 +217,6 @@ func (w *site) answer(ctx context.Context, r nodeRequest, reservation, condition
 
 // eventuallyUpdated waits until a TrainJob runs with n pods that have the updates of one request.
 func (w *site) eventuallyUpdated(ctx context.Context, job string, n int, request, reservation string) {
-	GinkgoHelper()
 	for _, pod := range w.EventuallyRuns(ctx, job, n, map[string]string{reservationLabel: reservation}) {
 		Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{fabricLabel: w.Suffix, reservationLabel: reservation}))
 		Expect(pod.Annotations).To(HaveKeyWithValue(consumesAnnotation, request))

@@ -130,7 +130,6 @@ func (w *site) cohort(name, parent, gpus string) *kueue.Cohort {
 
 // share makes flavor h100 and ClusterQueues of it, each with a LocalQueue of its short name.
 func (w *site) share(ctx context.Context, queues ...*kueue.ClusterQueue) {
-	GinkgoHelper()
 	w.Make(ctx, w.Flavor("h100", onH100))
 	for _, cq := range queues {
 		w.Make(ctx, cq, kit.LocalQueue(w.Namespace, w.shortName(cq), cq.Name))
@@ -148,14 +147,12 @@ func gpuQuota(cq *kueue.ClusterQueue) *kueue.ResourceQuota {
 
 // runsOn makes a TrainJob of 8 GPUs in a LocalQueue, and waits until it runs on H100 nodes.
 func (w *site) runsOn(ctx context.Context, job, queue string) {
-	GinkgoHelper()
 	w.MakeRunning(ctx, w.Job(job).Queue(queue).GPUs("8"), 1, onH100)
 }
 
 // preempts has a TrainJob of so many pods come while another runs in LocalQueue victim, which
 // Kueue stops for the reason given; that one waits, and runs again when the first has ended.
 func (w *site) preempts(ctx context.Context, claims *kit.TrainJobBuilder, pods int, reason string) {
-	GinkgoHelper()
 	w.runsOn(ctx, "preempted", "victim")
 	w.Make(ctx, claims.Obj())
 	w.eventuallyPreempted(ctx, "preempted", reason)
@@ -168,14 +165,12 @@ func (w *site) preempts(ctx context.Context, claims *kit.TrainJobBuilder, pods i
 
 // eventuallyPreempted waits until Kueue has stopped a TrainJob for another one.
 func (w *site) eventuallyPreempted(ctx context.Context, job, reason string) {
-	GinkgoHelper()
 	w.eventuallyTrue(ctx, job, kueue.WorkloadPreempted, reason)
 }
 
 // queues makes a TrainJob, and waits until it has a Workload. Kueue need not look at that: it
 // passes over one that is like another which does not fit.
 func (w *site) queues(ctx context.Context, job *kit.TrainJobBuilder) {
-	GinkgoHelper()
 	w.Make(ctx, job.Obj())
 	w.EventuallyWorkload(ctx, job.Name)
 }
@@ -183,7 +178,6 @@ func (w *site) queues(ctx context.Context, job *kit.TrainJobBuilder) {
 // eventuallyLaterThan waits for the second after the one in which a TrainJob came to its queue:
 // Kueue compares no finer times.
 func (w *site) eventuallyLaterThan(ctx context.Context, job string) {
-	GinkgoHelper()
 	wl := w.Workload(ctx, job)
 	Expect(wl).NotTo(BeNil())
 	Eventually(ctx, time.Now).Should(BeTemporally(">=", wl.CreationTimestamp.Add(time.Second)), fmt.Sprintf("later than %s", job))

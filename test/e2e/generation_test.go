@@ -141,7 +141,6 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 
 // exactlyPlaced compares pods with what an admission to the first of the pools adds.
 func (w *site) exactlyPlaced(pods []corev1.Pod) {
-	GinkgoHelper()
 	for _, pod := range pods {
 		Expect(pod.Spec.NodeSelector).To(Equal(onH100))
 		Expect(world.Tolerations(&pod)).To(ConsistOf(gpuToleration))
@@ -152,7 +151,6 @@ func (w *site) exactlyPlaced(pods []corev1.Pod) {
 // eventuallyStage waits until the last stage of a job runs as an admission to the first of
 // the pools has it.
 func (w *site) eventuallyStage(ctx context.Context, job string) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		node := world.OfReplicatedJob(w.Pods(ctx, job), "node")
 		g.Expect(node).To(HaveLen(1))
@@ -164,7 +162,6 @@ func (w *site) eventuallyStage(ctx context.Context, job string) {
 
 // eventuallyExports waits until the manager's metric names a release of Trainer.
 func (w *site) eventuallyExports(ctx context.Context, release string) {
-	GinkgoHelper()
 	Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).
 		Should(ContainSubstring("\nkueue_trainer_trainer_info{version=\"" + release + "\"} 1\n"))
 }
@@ -173,7 +170,6 @@ var processStart = regexp.MustCompile(`(?m)^process_start_time_seconds (.*)$`)
 
 // startOf tells when the manager was started.
 func startOf(ctx context.Context) string {
-	GinkgoHelper()
 	found := processStart.FindStringSubmatch(fetch(ctx, "metrics", "/metrics"))
 	Expect(found).To(HaveLen(2))
 	return found[1]
@@ -184,35 +180,21 @@ const hidden = "hiddenByTheSpec"
 // hideField takes a field from the CRD of TrainJob, as a CRD of another generation would
 // have none of that name. It is back after the spec.
 func (w *site) hideField(ctx context.Context, name string) {
-	GinkgoHelper()
 	DeferCleanup(w.showField)
-	updateCRD(ctx, func(crd *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.JSONSchemaProps) {
+	Expect(cluster.ChangeCRD(ctx, func(crd *apiextensionsv1.CustomResourceDefinition, spec apiextensionsv1.JSONSchemaProps) {
 		crd.Annotations[hidden] = name
 		spec.Properties[hidden] = spec.Properties[name]
 		delete(spec.Properties, name)
-	})
+	})).To(Succeed())
 }
 
 // showField undoes hideField.
 func (w *site) showField(ctx context.Context) {
-	GinkgoHelper()
-	updateCRD(ctx, func(crd *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.JSONSchemaProps) {
+	Expect(cluster.ChangeCRD(ctx, func(crd *apiextensionsv1.CustomResourceDefinition, spec apiextensionsv1.JSONSchemaProps) {
 		if name := crd.Annotations[hidden]; name != "" {
 			spec.Properties[name] = spec.Properties[hidden]
 			delete(spec.Properties, hidden)
 			delete(crd.Annotations, hidden)
-		}
-	})
-}
-
-func updateCRD(ctx context.Context, change func(*apiextensionsv1.CustomResourceDefinition, *apiextensionsv1.JSONSchemaProps)) {
-	GinkgoHelper()
-	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: trainJobCRD}}
-	Expect(world.TryChange(ctx, cluster.Client, crd, func() {
-		for i := range crd.Spec.Versions {
-			spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
-			change(crd, &spec)
-			crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"] = spec
 		}
 	})).To(Succeed())
 }

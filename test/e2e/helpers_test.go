@@ -33,7 +33,6 @@ func externalOnly(why string) {
 
 // raw returns a list of a TrainJob as the API server stores it, without Go types.
 func (w *site) raw(ctx context.Context, job string, fields ...string) []any {
-	GinkgoHelper()
 	list, _, err := unstructured.NestedSlice(get(ctx, w, newTrainJob(), job).Object, fields...)
 	Expect(err).NotTo(HaveOccurred())
 	return list
@@ -46,7 +45,6 @@ func jsonOf(value any) (string, error) {
 
 // wantedPods adds up the pods that the child Jobs of a TrainJob want at a time.
 func (w *site) wantedPods(ctx context.Context, job string) int {
-	GinkgoHelper()
 	wanted := 0
 	for _, j := range w.ChildJobs(ctx, job) {
 		wanted += int(*j.Spec.Parallelism)
@@ -71,7 +69,6 @@ type site struct {
 // newWorld makes a namespace, and takes everything away after the spec; a spec that
 // failed prints it first.
 func newWorld(ctx context.Context) *site {
-	GinkgoHelper()
 	w := &site{World: world.New(ctx, Default, GinkgoWriter, cluster, "e2e", world.NewSuffix())}
 	w.openLedger(ctx)
 	DeferCleanup(w.leave)
@@ -80,7 +77,6 @@ func newWorld(ctx context.Context) *site {
 
 // newPools makes a world with World.Pools.
 func newPools(ctx context.Context, h100GPUs, a100GPUs string, tolerations ...corev1.Toleration) *site {
-	GinkgoHelper()
 	w := newWorld(ctx)
 	w.Pools(ctx, h100GPUs, a100GPUs, tolerations...)
 	return w
@@ -88,7 +84,6 @@ func newPools(ctx context.Context, h100GPUs, a100GPUs string, tolerations ...cor
 
 // newRunning makes a world with 8 H100s, all of which a TrainJob has.
 func newRunning(ctx context.Context, job string) (*site, []corev1.Pod) {
-	GinkgoHelper()
 	w := newPools(ctx, "8", "0")
 	return w, w.MakeRunning(ctx, w.Job(job).GPUs("8"), 1, onH100)
 }
@@ -107,7 +102,6 @@ func (w *site) leave(ctx context.Context) {
 
 // get reads an object of the spec's namespace again.
 func get[T client.Object](ctx context.Context, w *site, obj T, name string) T {
-	GinkgoHelper()
 	w.Read(ctx, obj, name)
 	return obj
 }

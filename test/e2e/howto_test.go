@@ -54,7 +54,6 @@ var _ = Describe("The how-to", func() {
 
 // pythonOf returns the first Python block of a page.
 func pythonOf(page string) string {
-	GinkgoHelper()
 	_, from, found := strings.Cut(docsText(page), "```python\n")
 	Expect(found).To(BeTrue())
 	block, _, _ := strings.Cut(from, "```")
@@ -125,7 +124,6 @@ var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
 // followsPage runs the blocks of a page, the last of which cleans up, and expects what the page
 // shows of a block's output to be printed.
 func (w *site) followsPage(ctx context.Context, page string) {
-	GinkgoHelper()
 	steps := docsSteps(page)
 	last := len(steps) - 1
 	DeferCleanup(func(ctx context.Context) { shell(ctx, steps[last].commands) })
@@ -136,7 +134,6 @@ func (w *site) followsPage(ctx context.Context, page string) {
 
 // followsStep runs a block, again where the page shows what it prints, until it prints that.
 func (w *site) followsStep(ctx context.Context, step docsStep) {
-	GinkgoHelper()
 	attempt := func(g Gomega) {
 		stdout, stderr, code := runShell(ctx, step.commands)
 		g.Expect(code).To(BeZero(), "%s\n%s", step.commands, stderr)

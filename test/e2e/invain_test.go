@@ -11,6 +11,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,8 +52,8 @@ var _ = Describe("Where somebody's admission undoes what the manager writes", La
 			w.Finish(ctx, "runs", "succeeded")
 			w.EventuallyTold(ctx, "undone", "WriteInVain", note)
 
-			log := openAuditLog()
-			Consistently(ctx, func() int { return len(trainJobWrites(log)) }).
+			writes := openManagerWrites()
+			Consistently(ctx, func() int { return len(trainJobsIn(writes.all())) }).
 				WithTimeout(10*time.Second).WithPolling(time.Second).Should(BeNumerically("<=", 12), "writes of TrainJobs in ten seconds")
 		},
 		Entry("when it is stripped", long, `[JSONPatch{op: "remove", path: "/spec/runtimePatches"}]`, "spec.runtimePatches is not stored as kueue-trainer writes it", SpecTimeout(specTimeout)),
@@ -64,7 +65,6 @@ var _ = Describe("Where somebody's admission undoes what the manager writes", La
 // interfere has an admission policy patch the spec of TrainJobs as the manager writes them
 // in the spec's namespace or, without an expression, refuse them.
 func (w *site) interfere(ctx context.Context, expression string) {
-	GinkgoHelper()
 	refusal := w.policy("interferes", []string{trainer.GroupVersion.Group}, []string{"trainjobs"}, "false")
 	refusal.Spec.MatchConditions = []admissionregistrationv1.MatchCondition{{
 		Name: "ours", Expression: `request.userInfo.username == "kueue-trainer" && has(object.spec.runtimePatches)`,
@@ -82,16 +82,9 @@ func (w *site) interfere(ctx context.Context, expression string) {
 		ObjectMeta: refusal.ObjectMeta, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: refusal.Name}})
 }
 
-// trainJobWrites returns what the manager wrote of TrainJobs.
-func trainJobWrites(log *auditLog) []string {
-	GinkgoHelper()
-	var out []string
-	for _, write := range log.writes("kueue-trainer") {
-		if strings.HasPrefix(write, "patch trainjobs ") {
-			out = append(out, write)
-		}
-	}
-	return out
+// trainJobsIn are the writes of TrainJobs among others.
+func trainJobsIn(writes []string) []string {
+	return slices.DeleteFunc(writes, func(write string) bool { return !strings.HasPrefix(write, "patch trainjobs ") })
 }
 
 var _ = Describe("A job that is evicted while Trainer resumes it", Label("control"), Serial, func() {
@@ -123,7 +116,6 @@ var _ = Describe("A job that is evicted while Trainer resumes it", Label("contro
 // holdResumes has a webhook hold every request that resumes a JobSet of the spec, counts
 // them, and returns how to let them through.
 func (w *site) holdResumes(ctx context.Context) (*atomic.Int32, func()) {
-	GinkgoHelper()
 	return w.holdJobSets(ctx, admissionregistrationv1.Update, func(request *admissionv1.AdmissionRequest) bool {
 		return suspended(request.OldObject.Raw) && !suspended(request.Object.Raw)
 	})
@@ -132,7 +124,6 @@ func (w *site) holdResumes(ctx context.Context) (*atomic.Int32, func()) {
 // holdJobSets has a webhook hold such requests for JobSets of the spec as are held, counts
 // them, and returns how to let them through.
 func (w *site) holdJobSets(ctx context.Context, operation admissionregistrationv1.OperationType, held func(*admissionv1.AdmissionRequest) bool) (*atomic.Int32, func()) {
-	GinkgoHelper()
 	var count atomic.Int32
 	var known atomic.Bool
 	through := make(chan struct{})

@@ -139,7 +139,6 @@ var onKubelet = map[string]string{kit.ProductLabel: kubeletProduct}
 
 // kubeletNodes are those with a kubelet; only a kind cluster has one.
 func kubeletNodes(ctx context.Context) []corev1.Node {
-	GinkgoHelper()
 	var nodes corev1.NodeList
 	Expect(cluster.Client.List(ctx, &nodes, client.MatchingLabels(onKubelet))).To(Succeed())
 	return nodes.Items
@@ -162,7 +161,6 @@ func (w *site) kubeletFlavor() *kueue.ResourceFlavor {
 
 // kubeletPool makes a queue for the 8 GPUs of the node with a kubelet, and memory enough.
 func (w *site) kubeletPool(ctx context.Context) {
-	GinkgoHelper()
 	queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("kubelet"), GPUs: "8"})
 	covers(queue, corev1.ResourceMemory, "1Gi")
 	w.Make(ctx, w.kubeletFlavor(), queue, w.LocalQueue())
@@ -184,7 +182,6 @@ func (w *site) payload(name string, args ...string) *kit.TrainJobBuilder {
 
 // restarting makes torch-distributed with a JobSet that is restarted when a pod fails.
 func (w *site) restarting(ctx context.Context, times int32) *trainer.ClusterTrainingRuntime {
-	GinkgoHelper()
 	return w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry, func(spec *trainer.TrainingRuntimeSpec) {
 		spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: times}
 		// Or the kubelet starts the container again by itself, as JobSet has it by default.
@@ -193,19 +190,16 @@ func (w *site) restarting(ctx context.Context, times int32) *trainer.ClusterTrai
 }
 
 func (w *site) cordon(ctx context.Context, node string, unschedulable bool) {
-	GinkgoHelper()
 	w.PatchJSON(ctx, kit.Node(node, nil), fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, unschedulable))
 }
 
 // onNode runs a command on a node of kind's, which is a container.
 func onNode(ctx context.Context, node string, command ...string) {
-	GinkgoHelper()
 	out, err := exec.CommandContext(ctx, "docker", append([]string{"exec", node}, command...)...).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))
 }
 
 func eventuallyReady(ctx context.Context, node string, status corev1.ConditionStatus) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		var n corev1.Node
 		g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: node}, &n)).To(Succeed())
@@ -231,7 +225,6 @@ type processes struct {
 }
 
 func (w *site) watchProcesses(ctx context.Context) *processes {
-	GinkgoHelper()
 	p := &processes{seen: map[types.UID]process{}, jobs: map[types.UID]string{}}
 	var stop func()
 	p.reading, stop = world.Follow(ctx, w.World, &corev1.PodList{}, p.note)

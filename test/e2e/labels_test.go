@@ -13,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -27,16 +26,14 @@ const maxExecLabel = "kueue.x-k8s.io/max-exec-time-seconds"
 
 // asManager returns a client of whom the webhooks take for the manager itself, and let pass.
 func asManager(ctx context.Context) client.Client {
-	GinkgoHelper()
 	var binding rbacv1.ClusterRoleBinding
 	Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: "kueue-trainer-manager-rolebinding"}, &binding)).To(Succeed())
 	subject := binding.Subjects[0]
-	config := rest.CopyConfig(cluster.Config)
-	config.Impersonate.UserName = subject.Name
+	user := subject.Name
 	if subject.Kind == rbacv1.ServiceAccountKind {
-		config.Impersonate.UserName = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
+		user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
 	}
-	c, err := client.New(config, client.Options{Scheme: cluster.Client.Scheme()})
+	c, err := cluster.Impersonating(user)
 	Expect(err).NotTo(HaveOccurred())
 	return c
 }
@@ -137,7 +134,6 @@ var _ = Describe("A running TrainJob that its user stops", core, func() {
 
 // eventuallyWithout waits until a pod of a TrainJob of one pod is gone.
 func (w *site) eventuallyWithout(ctx context.Context, job string, pod types.UID) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		pods := w.Pods(ctx, job)
 		g.Expect(len(pods)).To(BeNumerically("<=", 1))

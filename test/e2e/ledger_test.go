@@ -4,25 +4,21 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
-	"io"
-	"net/url"
-	"os"
+	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 	"github.com/kueue-trainer/kueue-trainer/test/ledger"
 )
 
 // openLedger watches what the pods of the spec ask for, and what their jobs are charged.
 func (w *site) openLedger(ctx context.Context) {
-	GinkgoHelper()
 	api, err := dynamic.NewForConfig(cluster.Config)
 	Expect(err).NotTo(HaveOccurred())
 	w.ledger, err = ledger.Watch(ctx, api, w.Namespace)
@@ -35,7 +31,6 @@ func (w *site) runsOutside(why string) { w.outside = why }
 
 // audit fails the spec where its pods asked for more than their jobs were charged for.
 func (w *site) audit(ctx context.Context) {
-	GinkgoHelper()
 	Eventually(ctx, w.ledger.CaughtUp).Should(Succeed())
 	result, err := w.ledger.Check(ledger.Expectation{})
 	Expect(err).NotTo(HaveOccurred())
@@ -52,77 +47,34 @@ func (w *site) audit(ctx context.Context) {
 	Expect(result.Violations).To(BeEmpty(), "pods asked for more than their jobs were charged for")
 }
 
-// componentLog is the log of a component of a local control plane, from when it was opened.
-type componentLog struct {
-	path  string
-	start int64
+// logOf is the log of a component of a local control plane, or the audit log.
+func logOf(component string) string {
+	return filepath.Join(cluster.LocalDir(), "logs", component+".log")
 }
 
-func openLog(component string) *componentLog {
-	GinkgoHelper()
-	l := &componentLog{path: filepath.Join(cluster.LocalDir(), "logs", component+".log")}
-	info, err := os.Stat(l.path)
-	Expect(err).NotTo(HaveOccurred())
-	l.start = info.Size()
-	return l
+// managerWrites are those of the manager in the audit log.
+type managerWrites struct {
+	*logs.Audit
+	seen []string
 }
 
-// lines returns what was logged since, but for a line that is being written.
-func (l *componentLog) lines() []string {
-	GinkgoHelper()
-	file, err := os.Open(l.path)
+func openManagerWrites() *managerWrites {
+	log, err := logs.OpenAudit(logOf("audit"))
 	Expect(err).NotTo(HaveOccurred())
-	defer file.Close()
-	_, err = file.Seek(l.start, io.SeekStart)
-	Expect(err).NotTo(HaveOccurred())
-	content, err := io.ReadAll(file)
-	Expect(err).NotTo(HaveOccurred())
-	lines := strings.SplitAfter(string(content), "\n")
-	return lines[:len(lines)-1]
+	return &managerWrites{Audit: log}
 }
 
-// auditLog is the audit log.
-type auditLog struct{ *componentLog }
+// notWrites are resources whose requests change nothing that TrainJobs are made of: what people are told, and
+// questions that have to be asked by a create.
+var notWrites = []string{"events", "selfsubjectreviews", "tokenreviews", "subjectaccessreviews"}
 
-func openAuditLog() *auditLog {
-	GinkgoHelper()
-	return &auditLog{openLog("audit")}
-}
-
-// notWrites are resources whose requests change nothing that TrainJobs are made of: what
-// people are told, who leads, and questions that have to be asked by a create.
-var notWrites = []string{"events", "leases", "selfsubjectreviews", "tokenreviews", "subjectaccessreviews"}
-
-// writes returns what a user has written since, or tried to, as "verb resource name code".
-// Dry runs do not count.
-func (l *auditLog) writes(user string) []string {
-	GinkgoHelper()
-	var out []string
-	for _, line := range l.lines() {
-		var e auditEvent
-		Expect(json.Unmarshal([]byte(line), &e)).To(Succeed(), line)
-		if e.User.Username == user && e.isWrite() {
-			out = append(out, e.String())
+// all returns what was written since, or was tried to, as "verb resource name code". Dry runs do not count.
+func (w *managerWrites) all() []string {
+	Expect(w.Events(func(e *logs.Event) {
+		of := e.ObjectRef
+		if e.User.Username == "kueue-trainer" && !e.DryRun() && !slices.Contains([]string{"get", "list"}, e.Verb) && !slices.Contains(notWrites, of.Resource) {
+			w.seen = append(w.seen, fmt.Sprint(e.Verb, " ", of.Resource, " ", of.Name, " ", e.ResponseStatus.Code))
 		}
-	}
-	return out
-}
-
-// auditEvent is what the specs need of audit.k8s.io/v1 Event.
-type auditEvent struct {
-	Verb           string
-	RequestURI     string
-	User           struct{ Username string }
-	ObjectRef      struct{ Namespace, Name, Resource, Subresource string }
-	ResponseStatus struct{ Code json.Number }
-}
-
-func (e *auditEvent) isWrite() bool {
-	u, err := url.Parse(e.RequestURI)
-	return err == nil && !u.Query().Has("dryRun") &&
-		!slices.Contains([]string{"get", "list", "watch"}, e.Verb) && !slices.Contains(notWrites, e.ObjectRef.Resource)
-}
-
-func (e *auditEvent) String() string {
-	return strings.Join([]string{e.Verb, e.ObjectRef.Resource, e.ObjectRef.Name, e.ResponseStatus.Code.String()}, " ")
+	})).To(Succeed())
+	return slices.Clone(w.seen)
 }

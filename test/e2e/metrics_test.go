@@ -18,10 +18,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -36,7 +32,7 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 	It("tell how a TrainJob starts, is preempted, starts again and ends", core, func(ctx context.Context) {
 		w := newPools(ctx, "16", "0")
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
-		token := w.token(ctx, "kueue-trainer-metrics-reader")
+		token := w.Token(ctx, "kueue-trainer-metrics-reader")
 		told := func(m metrics.Metric, more ...string) func() float64 {
 			return func() float64 { return scraped(ctx, token, m.Name, w.queueLabels(more...)) }
 		}
@@ -70,7 +66,7 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 
 	It("tell who stopped a TrainJob, and do not call it stuck that somebody deactivated", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		token := w.token(ctx, "kueue-trainer-metrics-reader")
+		token := w.Token(ctx, "kueue-trainer-metrics-reader")
 		told := func(m metrics.Metric, label, value string) func() float64 {
 			return func() float64 { return scraped(ctx, token, m.Name, w.queueLabels(label, value)) }
 		}
@@ -109,7 +105,7 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 
 	It("and debug pages are for those alone whom the API server lets get them", core, func(ctx context.Context) {
 		w := newWorld(ctx)
-		nobody, scraper, admin := w.token(ctx, ""), w.token(ctx, "kueue-trainer-metrics-reader"), w.token(ctx, "kueue-trainer-debug-reader")
+		nobody, scraper, admin := w.Token(ctx, ""), w.Token(ctx, "kueue-trainer-metrics-reader"), w.Token(ctx, "kueue-trainer-debug-reader")
 		pages := []string{"/metrics", "/debug/health", "/debug/pprof/", "/debug/pprof/heap"}
 		answers := func(token string) func() []int {
 			return func() []int {
@@ -160,7 +156,6 @@ var _ = Describe("The metrics of a manager that does not lead", Label("control",
 // secondManager runs one more manager until the spec is over, with fields of its metrics'
 // configuration set, and returns where its metrics are.
 func (w *site) secondManager(ctx context.Context, set map[string]any) string {
-	GinkgoHelper()
 	address := fmt.Sprintf("127.0.0.1:%d", world.FreePort())
 	set["bindAddress"] = address
 	file := filepath.Join(GinkgoT().TempDir(), "configuration.yaml")
@@ -188,26 +183,8 @@ func (w *site) queueLabels(more ...string) map[string]string {
 	return labels
 }
 
-// token returns one of a new ServiceAccount that has a ClusterRole, or none.
-func (w *site) token(ctx context.Context, clusterRole string) string {
-	GinkgoHelper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "reader-"}}
-	w.Make(ctx, account)
-	if clusterRole != "" {
-		w.Make(ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: w.Name(account.Name)},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRole},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.Namespace, Name: account.Name}},
-		})
-	}
-	request := &authenticationv1.TokenRequest{}
-	Expect(w.SubResource("token").Create(ctx, account, request)).To(Succeed())
-	return request.Status.Token
-}
-
 // scraped returns the value of a series of the manager's, 0 where there is none.
 func scraped(ctx context.Context, token, name string, labels map[string]string) float64 {
-	GinkgoHelper()
 	code, body := answerOf(ctx, "metrics", "/metrics", token)
 	if code != http.StatusOK {
 		// A binding takes a moment to count.
@@ -230,14 +207,12 @@ func scraped(ctx context.Context, token, name string, labels map[string]string) 
 
 // fetch returns what the manager serves to an admin; an error is an answer too.
 func fetch(ctx context.Context, purpose, path string) string {
-	GinkgoHelper()
 	_, body := answerOf(ctx, purpose, path, cluster.Config.BearerToken)
 	return body
 }
 
 // answerOf returns the status and the body of what the manager serves; an error is a body without.
 func answerOf(ctx context.Context, purpose, path, token string) (status int, body string) {
-	GinkgoHelper()
 	status, body, err := cluster.AskManager(ctx, purpose, path, token)
 	if err != nil {
 		return 0, err.Error()

@@ -43,7 +43,6 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		names := map[string]string{"preempted": w.Workload(ctx, "preempted").Name, "waits": w.Workload(ctx, "waits").Name}
 
 		handOver := func(integration string) {
-			GinkgoHelper()
 			Expect(cluster.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())
 			for job := range running {
 				w.Touch(ctx, job)
@@ -132,14 +131,12 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 
 // handBack runs the plugin's command as an admin does and gives what it says.
 func handBack(ctx context.Context) string {
-	GinkgoHelper()
 	stdout, stderr, _ := plugin(ctx, "hand-back", "--all-namespaces")
 	return stdout + stderr
 }
 
 // gates returns the scheduling gates that pods of a TrainJob's child Jobs are made with.
 func (w *site) gates(ctx context.Context, job string) []string {
-	GinkgoHelper()
 	var names []string
 	for _, j := range w.ChildJobs(ctx, job) {
 		for _, gate := range j.Spec.Template.Spec.SchedulingGates {
@@ -151,7 +148,6 @@ func (w *site) gates(ctx context.Context, job string) []string {
 
 // eventuallyOneRuns waits until one of two TrainJobs runs its only pod, and names it.
 func (w *site) eventuallyOneRuns(ctx context.Context, jobs ...string) string {
-	GinkgoHelper()
 	var running string
 	Eventually(ctx, func(g Gomega) {
 		running = ""

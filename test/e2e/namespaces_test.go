@@ -36,11 +36,10 @@ var _ = Describe("Where namespaces opt in", Label("control"), core, Serial, sinc
 	}
 	// label lets the namespace in, or takes it out.
 	label := func(ctx context.Context, value string) {
-		GinkgoHelper()
 		Expect(change(ctx, kit.Namespace(w.Namespace), `{"metadata":{"labels":{"`+optedIn+`":`+value+`}}}`)).To(Succeed())
 	}
-	in := func(ctx context.Context) { GinkgoHelper(); label(ctx, `"true"`) }
-	out := func(ctx context.Context) { GinkgoHelper(); label(ctx, `null`) }
+	in := func(ctx context.Context) { label(ctx, `"true"`) }
+	out := func(ctx context.Context) { label(ctx, `null`) }
 	entry := func(ctx context.Context, job string) string {
 		return fmt.Sprint(w.raw(ctx, job, "spec", "runtimePatches"))
 	}

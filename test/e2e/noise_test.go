@@ -3,10 +3,10 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
 )
 
 const (
@@ -41,7 +42,7 @@ var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", 
 	DescribeTable("come from", func(ctx context.Context, without []string, loggers ...string) {
 		w := newWorld(ctx)
 		w.kueueWithout(ctx, without...)
-		log := openLog("kueue")
+		log := openKueueLog()
 		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.Succeed(ctx, "runs")
 		Expect(w.workloadOwners(ctx)).To(ConsistOf("TrainJob"))
@@ -56,7 +57,7 @@ var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", 
 		w := newWorld(ctx)
 		w.runsOutside("Kueue and Trainer suspend and resume the JobSet in turn")
 		w.kueueWithout(ctx, externalTrainJobs)
-		log := openLog("kueue")
+		log := openKueueLog()
 		w.Make(ctx, w.Job("twice").GPUs("8").Obj())
 		Eventually(ctx, func() []string { return w.workloadOwners(ctx) }).Should(ConsistOf("JobSet", "TrainJob"))
 		Expect(ownerErrors(log)).To(BeEmpty())
@@ -75,7 +76,6 @@ var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", 
 
 // withJobSets are Kueue's integrations where people queue JobSets, too.
 func withJobSets(ctx context.Context) map[string][]string {
-	GinkgoHelper()
 	integrations := kueueIntegrations(ctx)
 	integrations["frameworks"] = append(integrations["frameworks"], jobSetFramework)
 	return integrations
@@ -84,7 +84,6 @@ func withJobSets(ctx context.Context) map[string][]string {
 // kueueWithout restarts Kueue with JobSets among its integrations but for what is left out, and so that it gives all
 // that is made in the spec's namespace a queue; and makes the queues.
 func (w *site) kueueWithout(ctx context.Context, left ...string) {
-	GinkgoHelper()
 	integrations := withJobSets(ctx)
 	for list, names := range integrations {
 		integrations[list] = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(left, name) })
@@ -101,14 +100,12 @@ func (w *site) kueueWithout(ctx context.Context, left ...string) {
 
 // kueueIntegrations returns the lists of Kueue's integrations by their names.
 func kueueIntegrations(ctx context.Context) map[string][]string {
-	GinkgoHelper()
 	var config corev1.ConfigMap
 	Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"}, &config)).To(Succeed())
 	return integrationsOf(config)
 }
 
 func integrationsOf(config corev1.ConfigMap) map[string][]string {
-	GinkgoHelper()
 	var parsed struct {
 		Integrations map[string][]string `json:"integrations"`
 	}
@@ -118,7 +115,6 @@ func integrationsOf(config corev1.ConfigMap) map[string][]string {
 
 // workloadOwners returns the kinds that the Workloads of the spec belong to.
 func (w *site) workloadOwners(ctx context.Context) []string {
-	GinkgoHelper()
 	var list kueue.WorkloadList
 	Expect(w.List(ctx, &list, client.InNamespace(w.Namespace))).To(Succeed())
 	var kinds []string
@@ -128,20 +124,25 @@ func (w *site) workloadOwners(ctx context.Context) []string {
 	return kinds
 }
 
+func openKueueLog() *logs.Log {
+	log, err := logs.Open(logOf("kueue"))
+	Expect(err).NotTo(HaveOccurred())
+	return log
+}
+
 // ownerErrors names the controllers of Kueue that missed the index of TrainJobs.
-func ownerErrors(log *componentLog) []string {
-	GinkgoHelper()
+func ownerErrors(log *logs.Log) []string {
 	var loggers []string
-	for _, line := range log.lines() {
-		if !strings.Contains(line, ".metadata.ownerReferences[trainer.kubeflow.org.TrainJob] does not exist") {
-			continue
+	Expect(log.Lines(func(line []byte) error {
+		if !bytes.Contains(line, []byte(".metadata.ownerReferences[trainer.kubeflow.org.TrainJob] does not exist")) {
+			return nil
 		}
 		var entry struct{ Level, Logger string }
-		Expect(json.Unmarshal([]byte(line), &entry)).To(Succeed(), line)
+		err := json.Unmarshal(line, &entry)
 		if entry.Level == "error" {
 			loggers = append(loggers, entry.Logger)
 		}
-	}
-	slices.Sort(loggers)
-	return slices.Compact(loggers)
+		return err
+	})).To(Succeed())
+	return distinct(loggers)
 }

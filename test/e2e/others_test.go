@@ -5,12 +5,12 @@ package e2e
 import (
 	"context"
 	"slices"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -50,6 +51,14 @@ var _ = Describe("Entries of other managers", Serial, func() {
 		w.EventuallyRuns(ctx, "shared", 1, onH100)
 		Expect(others(w.raw(ctx, "shared", "spec", "runtimePatches"))).To(Equal(before), "after resumption")
 	}, SpecTimeout(specTimeout))
+
+	It("may get another time while the TrainJob runs, of which the rules for patches say nothing", since(world.Trainer22), func(ctx context.Context) {
+		w := newWorld(ctx)
+		job := kit.TrainJob(w.Namespace, "timed").Obj()
+		job.Spec.RuntimePatches = []trainer.RuntimePatch{{Manager: "example.com/user", Time: ptr.To(metav1.NewTime(time.Unix(1, 0)))}}
+		w.Make(ctx, job)
+		w.Edit(ctx, "timed", func(t *trainer.TrainJob) { t.Spec.RuntimePatches[0].Time = ptr.To(metav1.NewTime(time.Unix(2, 0))) })
+	}, SpecTimeout(specTimeout))
 })
 
 // others returns the entries but ours.
@@ -57,22 +66,10 @@ func others(entries []any) []any {
 	return slices.DeleteFunc(entries, func(entry any) bool { return entry.(map[string]any)["manager"] == patch.Manager })
 }
 
-// extendCRD makes the API server keep a field of patch entries that no Go type has, as
-// a later release of Trainer might bring one. The CRD is put back after the spec.
+// extendCRD has the API server keep an unknown field of patch entries until the spec's end.
 func extendCRD(ctx context.Context) {
-	GinkgoHelper()
-	setFuture := func(ctx context.Context, future *apiextensionsv1.JSONSchemaProps) {
-		GinkgoHelper()
-		updateCRD(ctx, func(_ *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.JSONSchemaProps) {
-			entry := spec.Properties["runtimePatches"].Items.Schema
-			delete(entry.Properties, "future")
-			if future != nil {
-				entry.Properties["future"] = *future
-			}
-		})
-	}
-	DeferCleanup(setFuture, (*apiextensionsv1.JSONSchemaProps)(nil))
-	setFuture(ctx, &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)})
+	DeferCleanup(cluster.ExtendCRD, false)
+	Expect(cluster.ExtendCRD(ctx, true)).To(Succeed())
 	Eventually(ctx, func(g Gomega) {
 		probe := newTrainJob()
 		probe.Object["spec"] = map[string]any{
@@ -106,7 +103,6 @@ var _ = Describe("Overrides of users", func() {
     metadata: {annotations: {example.com/empty: ""}}
 `)
 		theirs := func() []any {
-			GinkgoHelper()
 			return slices.DeleteFunc(w.raw(ctx, "shared", "spec", "podTemplateOverrides"), func(o any) bool {
 				annotation, _, err := unstructured.NestedString(o.(map[string]any), "metadata", "annotations", patch.ManagerAnnotation)
 				Expect(err).NotTo(HaveOccurred())
@@ -130,7 +126,6 @@ var _ = Describe("Overrides of users", func() {
 	It("are changed by server-side apply with force, and ours come back behind them", core, Label("invariant", "ours-only"), until(world.Trainer21), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		apply := func(team string, opts ...client.ApplyOption) error {
-			GinkgoHelper()
 			job := newTrainJob()
 			Expect(yaml.Unmarshal([]byte(`
 metadata:
@@ -177,6 +172,11 @@ spec:
 		Expect(pods[0].Annotations).To(HaveKeyWithValue("example.com/team", "red"))
 	}, SpecTimeout(specTimeout))
 })
+
+// ofNode is what a runtime patch of the replicated job node says.
+func ofNode(podSpec string) string {
+	return `trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: ` + podSpec + `}}}}]}}}`
+}
 
 // queuedYAML begins the manifest of a TrainJob of 8 GPUs with its spec, which may go on.
 func queuedYAML(name string) string {

@@ -16,7 +16,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -28,19 +27,16 @@ import (
 // plugin runs bin/kubectl-trainjob against the specs' cluster and gives what it printed
 // and its exit code.
 func plugin(ctx context.Context, args ...string) (stdout, stderr string, code int) {
-	GinkgoHelper()
 	return pluginReading(ctx, "", args...)
 }
 
 // pluginReading is plugin with a standard input.
 func pluginReading(ctx context.Context, stdin string, args ...string) (stdout, stderr string, code int) {
-	GinkgoHelper()
 	return runBinary(ctx, stdin, "kubectl-trainjob", args...)
 }
 
 // said runs the plugin where it has nothing to complain of, and gives what it printed.
 func said(ctx context.Context, g Gomega, args ...string) string {
-	GinkgoHelper()
 	stdout, stderr, code := plugin(ctx, args...)
 	g.Expect(code).To(BeZero(), stderr)
 	return stdout
@@ -48,7 +44,6 @@ func said(ctx context.Context, g Gomega, args ...string) string {
 
 // printed reads what the plugin prints as JSON.
 func printed[T any](ctx context.Context, g Gomega, args ...string) T {
-	GinkgoHelper()
 	var read T
 	g.Expect(json.Unmarshal([]byte(said(ctx, g, append(args, "-o", "json")...)), &read)).To(Succeed())
 	return read
@@ -56,7 +51,6 @@ func printed[T any](ctx context.Context, g Gomega, args ...string) T {
 
 // refused runs the plugin where it ends with an exit code, and gives what it complains of.
 func refused(ctx context.Context, code int, args ...string) string {
-	GinkgoHelper()
 	stdout, stderr, got := plugin(ctx, args...)
 	Expect(got).To(Equal(code), stdout+stderr)
 	return stderr
@@ -64,7 +58,6 @@ func refused(ctx context.Context, code int, args ...string) string {
 
 // startPlugin starts kubectl trainjob, which goes on until the spec is over.
 func startPlugin(ctx context.Context, args ...string) *gexec.Session {
-	GinkgoHelper()
 	cmd, err := terminal().Command(ctx, "kubectl-trainjob", args...)
 	Expect(err).NotTo(HaveOccurred())
 	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
@@ -75,7 +68,6 @@ func startPlugin(ctx context.Context, args ...string) *gexec.Session {
 
 // kubectl runs bin/kubectl and expects it to succeed; it gives what it printed.
 func kubectl(ctx context.Context, stdin string, args ...string) string {
-	GinkgoHelper()
 	stdout, stderr, code := runBinary(ctx, stdin, "kubectl", args...)
 	Expect(code).To(BeZero(), "kubectl %s: %s", strings.Join(args, " "), stderr)
 	return stdout
@@ -83,7 +75,6 @@ func kubectl(ctx context.Context, stdin string, args ...string) string {
 
 // runShell runs a block of shell commands as a reader of the docs would.
 func runShell(ctx context.Context, block string) (stdout, stderr string, code int) {
-	GinkgoHelper()
 	cmd, err := terminal().Shell(ctx, block)
 	Expect(err).NotTo(HaveOccurred())
 	return run(cmd, "")
@@ -91,7 +82,6 @@ func runShell(ctx context.Context, block string) (stdout, stderr string, code in
 
 // shell runs blocks that succeed; it gives what they printed.
 func shell(ctx context.Context, blocks ...string) string {
-	GinkgoHelper()
 	all := ""
 	for _, block := range blocks {
 		stdout, stderr, code := runShell(ctx, block)
@@ -102,14 +92,12 @@ func shell(ctx context.Context, blocks ...string) string {
 }
 
 func runBinary(ctx context.Context, stdin, name string, args ...string) (stdout, stderr string, code int) {
-	GinkgoHelper()
 	cmd, err := terminal().Command(ctx, name, args...)
 	Expect(err).NotTo(HaveOccurred())
 	return run(cmd, stdin)
 }
 
 func run(cmd *exec.Cmd, stdin string) (stdout, stderr string, code int) {
-	GinkgoHelper()
 	cmd.Stdin = strings.NewReader(stdin)
 	stdout, stderr, code, err := terminal().Run(cmd)
 	Expect(err).NotTo(HaveOccurred())
@@ -124,7 +112,6 @@ func terminal() world.Terminal {
 // runsPage runs the blocks of a page of the docs, the plugin's commands in them as a user; empty: as an
 // admin. The last block cleans up, whatever happens.
 func runsPage(ctx context.Context, page, user string) {
-	GinkgoHelper()
 	blocks := docsCommands(page)
 	last := len(blocks) - 1
 	DeferCleanup(func(ctx context.Context) { shell(ctx, blocks[last]) })
@@ -143,7 +130,6 @@ func asUser(user, block string) string {
 
 // pageUser returns a user with the two bindings of docs/rights.md, and no others, until the spec is over.
 func pageUser(ctx context.Context, namespace string) string {
-	GinkgoHelper()
 	const user = "page-user"
 	for _, binding := range []client.Object{kit.RoleBinding(namespace, "kueue-trainer-user", user), seesQueues(user)} {
 		Expect(cluster.Client.Create(ctx, binding)).To(Succeed())
@@ -158,16 +144,11 @@ func pageUser(ctx context.Context, namespace string) string {
 // seesQueues binds a user to the ClusterRole that docs/rights.md binds for the cluster.
 func seesQueues(user string) *rbacv1.ClusterRoleBinding {
 	const role = "kueue-trainer-queues-viewer"
-	return &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role + "-" + user},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	}
+	return kit.ClusterRoleBinding(role+"-"+user, role, kit.User(user))
 }
 
 // eventuallyMay waits until the API server has taken note of a user's bindings.
 func eventuallyMay(ctx context.Context, user, namespace string) {
-	GinkgoHelper()
 	Eventually(ctx, func() error {
 		return as(user).List(ctx, &kueue.WorkloadList{}, client.InNamespace(namespace))
 	}).Should(Succeed())
@@ -175,7 +156,6 @@ func eventuallyMay(ctx context.Context, user, namespace string) {
 
 // docsCommands returns the sh blocks of a page below the repository's root, or of one of its sections, in their order.
 func docsCommands(page string) []string {
-	GinkgoHelper()
 	var blocks []string
 	for _, step := range docsSteps(page) {
 		blocks = append(blocks, step.commands)
@@ -188,7 +168,6 @@ type docsStep struct{ commands, shown string }
 
 // docsSteps returns the sh blocks of a page, or of one of its sections, in their order.
 func docsSteps(page string) []docsStep {
-	GinkgoHelper()
 	var steps []docsStep
 	fence := ""
 	for line := range strings.Lines(docsText(page)) {
@@ -212,7 +191,6 @@ func docsSteps(page string) []docsStep {
 
 // docsText returns the text of a page below the repository's root; of PAGE#ANCHOR that of the section.
 func docsText(page string) string {
-	GinkgoHelper()
 	path, anchor, isSection := strings.Cut(page, "#")
 	content, err := os.ReadFile(filepath.Join(root(), path))
 	Expect(err).NotTo(HaveOccurred())
@@ -225,7 +203,6 @@ func docsText(page string) string {
 }
 
 func root() string {
-	GinkgoHelper()
 	dir, err := world.Root()
 	Expect(err).NotTo(HaveOccurred())
 	return dir

@@ -103,7 +103,6 @@ var _ = Describe("PodSets", func() {
 // allPods plays a TrainJob to its end and gives every pod that came to be, per
 // replicated job. Jobs that are not the last of their chain end as soon as they run.
 func (w *site) allPods(ctx context.Context, job string) map[string]map[string]corev1.Pod {
-	GinkgoHelper()
 	seen := map[string]map[string]corev1.Pod{}
 	Eventually(ctx, func(g Gomega) {
 		for _, p := range w.Pods(ctx, job) {
@@ -124,7 +123,6 @@ func (w *site) allPods(ctx context.Context, job string) map[string]map[string]co
 // allStarted reports whether the pods that a TrainJob has by now are as many as its
 // started child Jobs want, all of them running or done.
 func (w *site) allStarted(ctx context.Context, job string) bool {
-	GinkgoHelper()
 	pods := w.Pods(ctx, job)
 	for _, p := range pods {
 		if p.Status.Phase == corev1.PodPending {

@@ -15,7 +15,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -36,7 +35,6 @@ type scene struct {
 }
 
 func newScene(ctx context.Context) *scene {
-	GinkgoHelper()
 	w := newWorld(ctx)
 	s := &scene{site: w, tenant: as("tenant-" + w.Suffix)}
 	w.AllowTenant(ctx, "tenant-"+w.Suffix)
@@ -78,7 +76,6 @@ func byOwn(job *kit.TrainJobBuilder, runtime string) *trainer.TrainJob {
 
 // makeGoing makes what is deleted, or is about to be, and waits for what it has made.
 func (s *scene) makeGoing(ctx context.Context) {
-	GinkgoHelper()
 	job := s.Job("goes").GPUs("8")
 	job.Finalizers = []string{"example.com/mine"}
 	s.MakeGated(ctx, job, 1)
@@ -91,7 +88,6 @@ func (s *scene) makeGoing(ctx context.Context) {
 
 // makeBystanders makes what only looks like something of a TrainJob.
 func (s *scene) makeBystanders(ctx context.Context) {
-	GinkgoHelper()
 	pod := s.gatedPod("gated")
 	rest := s.plantedWorkload()
 	rest.Name, rest.Spec.QueueName, rest.Labels = "remainder", "", map[string]string{remainder.Label: "gone"}
@@ -103,9 +99,7 @@ func (s *scene) makeBystanders(ctx context.Context) {
 	like := s.likePod("sized")
 	booster := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: s.Name("booster")}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{kueue.SchemeGroupVersion.Group}, Resources: []string{"workloads"}, Verbs: []string{"get", "list", "patch", "watch"}}}}
-	s.Make(ctx, booster, &rbacv1.ClusterRoleBinding{ObjectMeta: booster.ObjectMeta,
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: booster.Name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: priorityBooster}}})
+	s.Make(ctx, booster, kit.ClusterRoleBinding(booster.Name, booster.Name, kit.User(priorityBooster)))
 	silent := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.Name("silent")}}
 	onSilent, cut := s.likePod("silent"), s.likePod(cutName)
 	onSilent.Spec.NodeSelector, onSilent.Spec.NodeName = nil, silent.Name
@@ -139,17 +133,13 @@ func (s *scene) makeBystanders(ctx context.Context) {
 
 // as makes dry runs as somebody else.
 func as(user string, groups ...string) client.Client {
-	GinkgoHelper()
-	config := rest.CopyConfig(cluster.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
-	c, err := client.New(config, client.Options{Scheme: cluster.Client.Scheme()})
+	c, err := cluster.Impersonating(user, append(groups, "system:authenticated")...)
 	Expect(err).NotTo(HaveOccurred())
 	return client.NewDryRunClient(c)
 }
 
 // by makes dry runs as an account of Kubernetes, or as the tenant.
 func (s *scene) by(account string) client.Client {
-	GinkgoHelper()
 	if account == "" {
 		return s.tenant
 	}
@@ -183,7 +173,6 @@ func (s *scene) jobSet(name string, owners ...metav1.OwnerReference) *jobsetapi.
 
 // podOf is a pod of a replicated job.
 func (s *scene) podOf(ctx context.Context, job, replicatedJob string) *corev1.Pod {
-	GinkgoHelper()
 	for _, pod := range s.Pods(ctx, job) {
 		if pod.Labels[jobsetapi.ReplicatedJobNameKey] == replicatedJob {
 			return &pod

@@ -137,12 +137,10 @@ var policiesOfOurs = client.MatchingLabels{"app.kubernetes.io/part-of": "kueue-t
 
 // unbindPolicies switches the policies off until bind.
 func unbindPolicies(ctx context.Context) (bind func(context.Context)) {
-	GinkgoHelper()
 	var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
 	Expect(cluster.Client.List(ctx, &bindings, policiesOfOurs)).To(Succeed())
 	Expect(bindings.Items).NotTo(BeEmpty())
 	bind = func(ctx context.Context) {
-		GinkgoHelper()
 		for _, b := range bindings.Items {
 			b.ResourceVersion = ""
 			err := cluster.Client.Create(ctx, &b)

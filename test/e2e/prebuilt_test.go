@@ -65,7 +65,6 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 // untaintedPool makes the queue and a flavor that says nothing of the taint of its nodes:
 // Kueue would not admit pods there that do not tolerate it.
 func (w *site) untaintedPool(ctx context.Context) {
-	GinkgoHelper()
 	flavor := w.Flavor("h100", onH100)
 	flavor.Spec.NodeTaints = nil
 	w.Pool(ctx, flavor, "8")
@@ -82,7 +81,6 @@ func (w *site) usingPrebuilt(name, workload string) *trainer.TrainJob {
 // knows its pods, but nothing of what this project adds to them. The pods' environment has
 // the name of the TrainJob, so that is made and taken away.
 func (w *site) prebuilt(ctx context.Context, job, name string) *kueue.Workload {
-	GinkgoHelper()
 	model := kit.TrainJob(w.Namespace, job).Queue("nowhere").GPUs("8").Obj()
 	Expect(w.Create(ctx, model)).To(Succeed())
 	var wl *kueue.Workload
@@ -101,7 +99,6 @@ func (w *site) prebuilt(ctx context.Context, job, name string) *kueue.Workload {
 
 // errorLines counts the errors in the manager's log, where that can be read.
 func (w *site) errorLines() int {
-	GinkgoHelper()
 	if !cluster.Local() {
 		return 0
 	}

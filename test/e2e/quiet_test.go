@@ -9,7 +9,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
@@ -35,17 +34,17 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		w.MakePending(ctx, w.Job("waits").GPUs("8"))
 
 		w.control(ctx, "stop", "kueue-trainer", "kueue")
-		log := openAuditLog()
+		writes := openManagerWrites()
 		w.control(ctx, "start", "kueue-trainer")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"unknown\"} 1\n"))
-		Consistently(ctx, func() []string { return log.writes("kueue-trainer") }).Should(BeEmpty())
+		Consistently(ctx, writes.all).Should(BeEmpty())
 
 		w.control(ctx, "start", "kueue")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 1\n"))
 		w.Finish(ctx, "runs", "succeeded")
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
 		account := " configmaps " + ledger.ConfigMapName + " "
-		Expect(slices.DeleteFunc(log.writes("kueue-trainer"), func(write string) bool { return strings.Contains(write, account) })).To(BeEmpty())
+		Expect(slices.DeleteFunc(writes.all(), func(write string) bool { return strings.Contains(write, account) })).To(BeEmpty())
 		Expect(pods).To(HaveLen(1))
 		Expect(w.Workload(ctx, "runs").UID).To(Equal(wl.UID))
 	}, SpecTimeout(specTimeout))
@@ -55,10 +54,7 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		wl := w.Workload(ctx, "gone")
 		w.control(ctx, "stop", "kueue-trainer", "kueue")
 		Expect(w.Delete(ctx, w.TrainJob(ctx, "gone"))).To(Succeed())
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(w.Get(ctx, client.ObjectKeyFromObject(wl), wl)).To(Succeed())
-			g.Expect(wl.DeletionTimestamp).NotTo(BeNil())
-		}).Should(Succeed())
+		w.EventuallyIs(ctx, wl, wl.Name, HaveField("DeletionTimestamp", Not(BeNil())))
 		w.control(ctx, "start", "kueue-trainer")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"unknown\"} 1\n"))
 
@@ -75,12 +71,12 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		w.Finish(ctx, "runs", "succeeded")
 		Eventually(ctx, func() bool { return finished(w.TrainJob(ctx, "runs")) }).Should(BeTrue())
 		w.control(ctx, "stop", "kueue")
-		log := openAuditLog()
+		writes := openManagerWrites()
 		w.control(ctx, "start", "kueue-trainer")
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-known failed"))
 		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "waits", "InTreeUnknown") }).
 			Should(ConsistOf(ContainSubstring("look at the Service and the pods behind webhook")))
-		Expect(log.writes("kueue-trainer")).To(BeEmpty())
+		Expect(writes.all()).To(BeEmpty())
 
 		w.control(ctx, "start", "kueue")
 		w.EventuallyCondition(ctx, "runs", kueue.WorkloadFinished)
@@ -91,7 +87,6 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 
 // control does something to components of a local control plane, one after the other.
 func (w *site) control(ctx context.Context, action string, components ...string) {
-	GinkgoHelper()
 	for _, component := range components {
 		Expect(cluster.Control(ctx, action, component, GinkgoWriter)).To(Succeed())
 	}

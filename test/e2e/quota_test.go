@@ -13,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -48,7 +47,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 		w.MakeRunning(ctx, w.slow("first"), 1, onH100, kit.Priority(w.Name("urgent"), 100))
 		w.Make(ctx, w.Job("next").Priority(w.Name("urgent")).GPUs("8").Obj())
 
-		Eventually(ctx, func() *bool { return get(ctx, w, &jobsetapi.JobSet{}, "first").Spec.Suspend }).Should(HaveValue(BeTrue()))
+		w.EventuallyIs(ctx, &jobsetapi.JobSet{}, "first", HaveField("Spec.Suspend", HaveValue(BeTrue())))
 		w.deleteJobSet(ctx, "first")
 		w.eventuallyFollows(ctx, "next")
 	}, SpecTimeout(specTimeout))
@@ -171,12 +170,7 @@ var _ = Describe("Quota that was given back is not used again", func() {
 
 		ended := get(ctx, w, &batchv1.Job{}, "first-chief-0").UID
 		w.Finish(ctx, "first", "succeeded", "chief")
-		Eventually(ctx, func(g Gomega) {
-			var again batchv1.Job
-			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "first-chief-0"}, &again)).To(Succeed())
-			g.Expect(again.UID).NotTo(Equal(ended))
-			g.Expect(again.Status.Active).To(BeEquivalentTo(1))
-		}).Should(Succeed())
+		w.EventuallyIs(ctx, &batchv1.Job{}, "first-chief-0", HaveField("UID", Not(Equal(ended))), HaveField("Status.Active", BeEquivalentTo(1)))
 		Expect(w.usedGPUs(ctx)).To(BeNumerically("<=", 16))
 		w.ConsistentlyUnbound(ctx, "next")
 		w.Finish(ctx, "first", "succeeded")
@@ -247,7 +241,6 @@ func (w *site) slow(name string) *kit.TrainJobBuilder {
 
 // runtimeWithChief returns torch-distributed with a second replicated job without GPUs.
 func (w *site) runtimeWithChief(ctx context.Context) *trainer.ClusterTrainingRuntime {
-	GinkgoHelper()
 	runtime := w.CopyRuntime(ctx, "torch-distributed", addChief)
 	runtime.Spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	return runtime
@@ -266,9 +259,7 @@ func extraJob(name string) jobsetapi.ReplicatedJob {
 
 // growSnapshot adds a replicated job of 8 GPUs to what Trainer has frozen for a job.
 func (w *site) growSnapshot(ctx context.Context, job string) {
-	GinkgoHelper()
 	w.editSnapshot(ctx, job, func(content string) string {
-		GinkgoHelper()
 		var runtime trainer.ClusterTrainingRuntime
 		Expect(yaml.Unmarshal([]byte(content), &runtime)).To(Succeed())
 		runtime.Spec.Template.Spec.ReplicatedJobs = append(runtime.Spec.Template.Spec.ReplicatedJobs, extraJob("extra"))
@@ -281,7 +272,6 @@ func (w *site) growSnapshot(ctx context.Context, job string) {
 // eventuallyRefusedByJobSet waits until Trainer's cache has the other replicated jobs of a job:
 // it makes JobSets of what that has, and JobSet refuses what it makes of these.
 func (w *site) eventuallyRefusedByJobSet(ctx context.Context, job string) {
-	GinkgoHelper()
 	Eventually(ctx, func() []string {
 		w.Touch(ctx, job)
 		return w.EventNotes(ctx, "TrainJob", job, "TrainJobResourcesCreationFailed")
@@ -289,14 +279,12 @@ func (w *site) eventuallyRefusedByJobSet(ctx context.Context, job string) {
 }
 
 func (w *site) deleteJobSet(ctx context.Context, name string, how ...client.DeleteOption) {
-	GinkgoHelper()
 	Expect(client.IgnoreNotFound(w.Delete(ctx, get(ctx, w, &jobsetapi.JobSet{}, name), how...))).To(Succeed())
 }
 
 // eventuallyOtherJobSet waits until Trainer has made another JobSet of a job, and nothing is left of
 // the pods of the former one.
 func (w *site) eventuallyOtherJobSet(ctx context.Context, job string, than types.UID) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		var js jobsetapi.JobSet
 		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &js)).To(Succeed())
@@ -308,16 +296,12 @@ func (w *site) eventuallyOtherJobSet(ctx context.Context, job string, than types
 }
 
 func (w *site) eventuallyTrainJob(ctx context.Context, name, condition string) {
-	GinkgoHelper()
-	Eventually(ctx, func() bool {
-		return apimeta.IsStatusConditionTrue(w.TrainJob(ctx, name).Status.Conditions, condition)
-	}).Should(BeTrue(), condition)
+	w.EventuallyIs(ctx, &trainer.TrainJob{}, name, world.True(condition))
 }
 
 // eventuallyFollows waits until a job of one pod with 8 GPUs runs, by a JobSet of its own. That it is
 // not beside the job whose quota it has the audit tells; nothing else does for in-tree.
 func (w *site) eventuallyFollows(ctx context.Context, next string) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		if cluster.Integration != world.External {
 			Expect(w.usedGPUs(ctx)).To(BeNumerically("<=", 8), "GPUs of bound pods")
@@ -337,7 +321,6 @@ func (w *site) eventuallyFollows(ctx context.Context, next string) {
 
 // usedGPUs adds up what the bound pods of the spec's namespace hold that have not ended.
 func (w *site) usedGPUs(ctx context.Context) int64 {
-	GinkgoHelper()
 	var pods corev1.PodList
 	Expect(w.List(ctx, &pods, client.InNamespace(w.Namespace))).To(Succeed())
 	used := int64(0)
@@ -355,7 +338,6 @@ func (w *site) usedGPUs(ctx context.Context) int64 {
 // eventuallyMadeOf waits until Trainer has heard of a replicated job that a runtime got: it
 // makes JobSets of the runtime as its cache has it.
 func (w *site) eventuallyMadeOf(ctx context.Context, runtime, replicatedJob string) {
-	GinkgoHelper()
 	probes := 0
 	Eventually(ctx, func(g Gomega) {
 		probes++
@@ -371,7 +353,6 @@ func (w *site) eventuallyMadeOf(ctx context.Context, runtime, replicatedJob stri
 
 // eventuallyChargedFor waits until the Workload of a job asks for so many GPUs.
 func (w *site) eventuallyChargedFor(ctx context.Context, job string, gpus int64) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		wl := w.Workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())

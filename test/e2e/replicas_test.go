@@ -153,7 +153,6 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 
 // helm runs a command on the chart's release as make kind-up installed it, and waits.
 func helm(ctx context.Context, command ...string) {
-	GinkgoHelper()
 	args := slices.Concat(command, []string{"kueue-trainer"})
 	if command[0] == "upgrade" {
 		args = append(args, filepath.Join(root(), "charts", "kueue-trainer"), "--values", filepath.Join(cluster.KindDir(), "values.yaml"))
@@ -164,7 +163,6 @@ func helm(ctx context.Context, command ...string) {
 
 // managerPods waits until the manager has so many pods and all are ready.
 func managerPods(ctx context.Context, n int) []corev1.Pod {
-	GinkgoHelper()
 	var pods corev1.PodList
 	Eventually(ctx, func(g Gomega) {
 		g.Expect(cluster.Client.List(ctx, &pods, client.InNamespace(config.Namespace),
@@ -187,14 +185,12 @@ func conditionOf(pod *corev1.Pod, of corev1.PodConditionType) corev1.PodConditio
 }
 
 func patchManager(ctx context.Context, patch string) {
-	GinkgoHelper()
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: managed.ManagerDeployment}}
 	Expect(cluster.Client.Patch(ctx, deployment, client.RawPatch("application/strategic-merge-patch+json", []byte(patch)))).To(Succeed())
 }
 
 // scaleManager waits until the manager has so many pods, which it returns.
 func scaleManager(ctx context.Context, replicas int) []corev1.Pod {
-	GinkgoHelper()
 	patchManager(ctx, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
 	return managerPods(ctx, replicas)
 }
@@ -202,7 +198,6 @@ func scaleManager(ctx context.Context, replicas int) []corev1.Pod {
 // restartManager restarts the process of a local control plane, and elsewhere does what kubectl
 // rollout restart does, and waits until it is done.
 func restartManager(ctx context.Context) {
-	GinkgoHelper()
 	if cluster.Local() {
 		Expect(cluster.Control(ctx, "restart", cluster.Manager(), GinkgoWriter)).To(Succeed())
 		return
@@ -212,13 +207,11 @@ func restartManager(ctx context.Context) {
 }
 
 func limitMemory(ctx context.Context, limit, request string) {
-	GinkgoHelper()
 	patchManager(ctx, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"manager","resources":{"limits":{"memory":%q},"requests":{"memory":%q}}}]}}}}`, limit, request))
 	eventuallyRolledOut(ctx)
 }
 
 func eventuallyRolledOut(ctx context.Context) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		var d appsv1.Deployment
 		g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: managed.ManagerDeployment}, &d)).To(Succeed())
@@ -230,7 +223,6 @@ func eventuallyRolledOut(ctx context.Context) {
 
 // killLeader kills the pod that leads, without a word, and waits until another one does.
 func killLeader(ctx context.Context) {
-	GinkgoHelper()
 	leader := leaderPod(ctx)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: leader}}
 	Expect(cluster.Client.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
@@ -239,7 +231,6 @@ func killLeader(ctx context.Context) {
 }
 
 func leaderPod(ctx context.Context) string {
-	GinkgoHelper()
 	var leases coordinationv1.LeaseList
 	Expect(cluster.Client.List(ctx, &leases, client.InNamespace(config.Namespace))).To(Succeed())
 	Expect(leases.Items).To(HaveLen(1))
@@ -249,7 +240,6 @@ func leaderPod(ctx context.Context) string {
 
 // authority is what the API server trusts the manager's webhooks by.
 func authority(ctx context.Context) []byte {
-	GinkgoHelper()
 	var webhooks admissionregistrationv1.ValidatingWebhookConfiguration
 	Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: webhookconfig.Installed.Validating}, &webhooks)).To(Succeed())
 	return webhooks.Webhooks[0].ClientConfig.CABundle
@@ -257,7 +247,6 @@ func authority(ctx context.Context) []byte {
 
 // emptyAuthority has the manager make another authority.
 func (w *site) emptyAuthority(ctx context.Context) {
-	GinkgoHelper()
 	w.PatchJSON(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "kueue-trainer-webhook-server-cert"}}, `{"data":null}`)
 }
 

@@ -32,7 +32,6 @@ var _ = Describe("The manager's entry on a running TrainJob", func() {
 
 // entryComesBack has a client apply its entries to a running job, together with a label.
 func (w *site) entryComesBack(ctx context.Context, job string, applied func([]trainer.RuntimePatch) []trainer.RuntimePatch) {
-	GinkgoHelper()
 	pods, wl := w.EventuallyRuns(ctx, job, 1, onH100), w.Workload(ctx, job)
 	before := w.TrainJob(ctx, job).Spec.RuntimePatches
 	Expect(withoutOurs(before)).To(HaveLen(len(before)-1), "the job runs with our entry")

@@ -107,13 +107,11 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 // eventuallyInScope waits until both webhook configurations have the same TrainJobs in scope:
 // those with a queue, or every one.
 func (w *site) eventuallyInScope(ctx context.Context, scope string) {
-	GinkgoHelper()
 	Eventually(ctx, func() []string { return w.scope(ctx) }).Should(HaveEach(scope))
 }
 
 // scope returns which TrainJobs the manager's webhooks are asked about, by configuration.
 func (w *site) scope(ctx context.Context) []string {
-	GinkgoHelper()
 	mutating := get(ctx, w, &admissionregistrationv1.MutatingWebhookConfiguration{}, "kueue-trainer-mutating-webhook-configuration")
 	validating := get(ctx, w, &admissionregistrationv1.ValidatingWebhookConfiguration{}, "kueue-trainer-validating-webhook-configuration")
 	scopes := make([]string, 2)
@@ -128,7 +126,6 @@ func (w *site) scope(ctx context.Context) []string {
 
 // runsKueueSince makes a pod that says that it runs Kueue since a time. No node has it.
 func (w *site) runsKueueSince(ctx context.Context, started time.Time) *corev1.Pod {
-	GinkgoHelper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: w.Name("kueue")},
 		Spec: corev1.PodSpec{
@@ -148,7 +145,6 @@ func (w *site) runsKueueSince(ctx context.Context, started time.Time) *corev1.Po
 
 // notesOf returns what events of a namespace say for a reason.
 func (w *site) notesOf(ctx context.Context, namespace, reason string) (notes []string) {
-	GinkgoHelper()
 	var list eventsv1.EventList
 	Expect(w.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
 	for i := range list.Items {

@@ -62,7 +62,6 @@ var _ = Describe("A TrainJob of the Python SDK", since(world.Trainer22), func() 
 
 // sdkPlaced compares pods with what the SDK's options and the admission to a flavor say.
 func sdkPlaced(pods []corev1.Pod, flavor map[string]string) {
-	GinkgoHelper()
 	team := corev1.Toleration{Key: "team", Operator: corev1.TolerationOpEqual, Value: "research", Effect: corev1.TaintEffectNoSchedule}
 	selector := map[string]string{corev1.LabelOSStable: "linux", kit.ProductLabel: flavor[kit.ProductLabel]}
 	for _, pod := range pods {
@@ -86,7 +85,6 @@ type sdkParts struct {
 
 // sdkParts reads them as the API server sends them.
 func (w *site) sdkParts(ctx context.Context, job string) sdkParts {
-	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(cluster.Config)
 	Expect(err).NotTo(HaveOccurred())
 	data, err := clientset.RESTClient().Get().AbsPath("apis", trainer.GroupVersion.Group, trainer.GroupVersion.Version).
@@ -96,7 +94,6 @@ func (w *site) sdkParts(ctx context.Context, job string) sdkParts {
 }
 
 func partsOf(job []byte) sdkParts {
-	GinkgoHelper()
 	var raw struct {
 		Metadata struct{ Labels, Annotations map[string]string }
 		Spec     struct {
@@ -119,7 +116,6 @@ func partsOf(job []byte) sdkParts {
 
 // withoutTime is the entry without the stamp that Trainer's webhook puts on it.
 func (p sdkParts) withoutTime() string {
-	GinkgoHelper()
 	var entry map[string]any
 	Expect(json.Unmarshal([]byte(p.Entry), &entry)).To(Succeed())
 	delete(entry, "time")

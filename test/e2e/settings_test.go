@@ -110,7 +110,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 			w.eventuallyReady(ctx, "loses", kueue.WorkloadStarted)
 			w.closeNodes(ctx, kit.H100)
 			Expect(w.Delete(ctx, &pods[0])).To(Succeed())
-			w.EventuallyWorkload(ctx, "loses", condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForRecovery))
+			w.EventuallyWorkload(ctx, "loses", world.Condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForRecovery))
 			w.eventuallyEvicted(ctx, "loses", kueue.WorkloadEvictedByPodsReadyTimeout)
 			Eventually(ctx, func() *metav1.Condition { return w.podsReady(ctx, "loses") }).
 				Should(HaveValue(HaveField("Reason", kueue.WorkloadWaitForStart)), "the next admission is a start")
@@ -120,7 +120,6 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 
 // podsReady returns the condition PodsReady of a TrainJob's Workload, or nil.
 func (w *site) podsReady(ctx context.Context, job string) *metav1.Condition {
-	GinkgoHelper()
 	wl := w.Workload(ctx, job)
 	if wl == nil {
 		return nil
@@ -129,13 +128,11 @@ func (w *site) podsReady(ctx context.Context, job string) *metav1.Condition {
 }
 
 func (w *site) eventuallyReady(ctx context.Context, job, reason string) {
-	GinkgoHelper()
 	w.eventuallyTrue(ctx, job, kueue.WorkloadPodsReady, reason)
 }
 
 // consistentlyAdmitted watches that Kueue leaves a TrainJob alone for longer than it waits.
 func (w *site) consistentlyAdmitted(ctx context.Context, job string) {
-	GinkgoHelper()
 	Consistently(ctx, func(g Gomega) {
 		wl := w.Workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())
@@ -145,24 +142,16 @@ func (w *site) consistentlyAdmitted(ctx context.Context, job string) {
 }
 
 func (w *site) eventuallyEvicted(ctx context.Context, job, reason string) {
-	GinkgoHelper()
 	w.eventuallyTrue(ctx, job, kueue.WorkloadEvicted, reason)
 }
 
 // eventuallyTrue waits until a condition of a TrainJob's Workload is true for a reason.
 func (w *site) eventuallyTrue(ctx context.Context, job, name, reason string) {
-	GinkgoHelper()
-	w.EventuallyWorkload(ctx, job, condition(name, metav1.ConditionTrue, reason))
-}
-
-// condition matches a Workload that has one.
-func condition(name string, status metav1.ConditionStatus, reason string) OmegaMatcher {
-	return HaveField("Status.Conditions", ContainElement(And(HaveField("Type", name), HaveField("Status", status), HaveField("Reason", reason))))
+	w.EventuallyWorkload(ctx, job, world.Condition(name, metav1.ConditionTrue, reason))
 }
 
 // closeNodes keeps new pods off the nodes of a GPU product until the spec is over.
 func (w *site) closeNodes(ctx context.Context, product string) {
-	GinkgoHelper()
 	var nodes corev1.NodeList
 	Expect(w.List(ctx, &nodes, client.MatchingLabels{kit.ProductLabel: product})).To(Succeed())
 	Expect(nodes.Items).NotTo(BeEmpty())
@@ -174,13 +163,9 @@ func (w *site) closeNodes(ctx context.Context, product string) {
 // configureKueue sets fields of Kueue's configuration, below those that it has, until restore or
 // the spec's end. Kueue itself reads it when it starts.
 func configureKueue(ctx context.Context, set map[string]any) (restore func(context.Context)) {
-	GinkgoHelper()
-	before, err := cluster.ConfigureKueue(ctx, set)
+	back, err := cluster.ConfigureKueue(ctx, set)
 	Expect(err).NotTo(HaveOccurred())
-	restore = func(ctx context.Context) {
-		GinkgoHelper()
-		Expect(cluster.RestoreKueueConfig(ctx, before)).To(Succeed())
-	}
+	restore = func(ctx context.Context) { Expect(back(ctx)).To(Succeed()) }
 	DeferCleanup(restore)
 	return restore
 }
@@ -188,7 +173,6 @@ func configureKueue(ctx context.Context, set map[string]any) (restore func(conte
 // restartKueueWith sets fields of Kueue's configuration that hold from the next start of these
 // components, and starts them again, until the end of the group of specs.
 func restartKueueWith(ctx context.Context, set map[string]any, components ...string) {
-	GinkgoHelper()
 	restore, err := cluster.RestartKueueWith(ctx, GinkgoWriter, set, components...)
 	DeferCleanup(restore)
 	Expect(err).NotTo(HaveOccurred())
@@ -198,18 +182,17 @@ var _ = Describe("A new TrainJob whose JobSet is late waits for it", Label("cont
 	var w *site
 
 	// late makes job "late", whose JobSet does not come before it is let through.
-	late := func(ctx context.Context, setting string) (letThrough func()) {
-		GinkgoHelper()
+	late := func(ctx context.Context, waitForJobSet string) (letThrough func()) {
 		localOnly("the specs of this group change the manager's configuration")
 		w = newPools(ctx, "8", "0")
-		w.configureManager(ctx, setting)
+		configureManager(ctx, map[string]any{"waitForJobSet": waitForJobSet})
 		_, letThrough = w.holdJobSets(ctx, admissionregistrationv1.Create, func(*admissionv1.AdmissionRequest) bool { return true })
 		w.Make(ctx, w.Job("late").GPUs("8").Obj())
 		return letThrough
 	}
 
 	It("not at all with waitForJobSet: 0s", func(ctx context.Context) {
-		letThrough := late(ctx, "waitForJobSet: 0s")
+		letThrough := late(ctx, "0s")
 		w.EventuallyCondition(ctx, "late", kueue.WorkloadAdmitted)
 		letThrough()
 		w.EventuallyRuns(ctx, "late", 1, onH100)
@@ -217,7 +200,7 @@ var _ = Describe("A new TrainJob whose JobSet is late waits for it", Label("cont
 	}, SpecTimeout(specTimeout))
 
 	It("for longer than explain is patient with waitForJobSet: 1h", long, func(ctx context.Context) {
-		letThrough := late(ctx, "waitForJobSet: 1h")
+		letThrough := late(ctx, "1h")
 		Expect(w.eventuallyExplained(ctx, "late", explain.Unqueued, "AwaitsJobSet").State.Message).To(ContainSubstring("after 1h0m0s"))
 		// After 30 s the API server gives the webhook up.
 		Consistently(ctx, func(g Gomega) string { return w.explained(ctx, g, "late").State.Reason }).

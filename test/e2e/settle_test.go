@@ -10,7 +10,6 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -28,7 +27,6 @@ import (
 // those that run with what they have to look like. The expectation is made from the
 // API objects alone, without code of the manager.
 func (k *walk) settle(ctx context.Context) {
-	GinkgoHelper()
 	checked := 0
 	Eventually(ctx, func(g Gomega) {
 		checked = 0

@@ -133,12 +133,11 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 	BeforeEach(func(ctx context.Context) {
 		localOnly("the specs of this group change the manager's configuration")
 		w = newPools(ctx, "8", "0")
-		w.configureManager(ctx, "startTimeout: 4s")
+		configureManager(ctx, map[string]any{"startTimeout": "4s"})
 	})
 
 	// gaveBack waits until "refused" has made room for "waits", and told why.
 	gaveBack := func(ctx context.Context, why string) {
-		GinkgoHelper()
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
 		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "refused", "CannotStart") }).
 			Should(ContainElement(SatisfyAll(HavePrefix("gives its quota back"), ContainSubstring("queues again in"), ContainSubstring(why))))
@@ -242,7 +241,6 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 
 // editSnapshot changes what Trainer froze for a TrainJob, as everybody may who edits the namespace.
 func (w *site) editSnapshot(ctx context.Context, job string, change func(string) string) {
-	GinkgoHelper()
 	snapshot := get(ctx, w, &corev1.ConfigMap{}, job+"-runtime-snapshot")
 	before := snapshot.Data["runtime"]
 	snapshot.Data["runtime"] = change(before)
@@ -250,22 +248,15 @@ func (w *site) editSnapshot(ctx context.Context, job string, change func(string)
 	Expect(w.Update(ctx, snapshot)).To(Succeed())
 }
 
-// configureManager restarts the manager with another setting, until the spec's end.
-func (w *site) configureManager(ctx context.Context, setting string) {
-	GinkgoHelper()
-	restart := func(ctx context.Context) {
-		GinkgoHelper()
-		Expect(cluster.Control(ctx, "restart", cluster.Manager(), GinkgoWriter)).To(Succeed())
-	}
-	DeferCleanup(restart)
-	w.restoreLater(ctx, "kueue-trainer-system", "kueue-trainer-config")
-	w.configure(ctx, "kueue-trainer-system", "kueue-trainer-config", "kind: Configuration", "kind: Configuration\n"+setting)
-	restart(ctx)
+// configureManager restarts the manager with other settings, until the spec's end.
+func configureManager(ctx context.Context, set map[string]any) {
+	restore, err := cluster.RestartManagerWith(ctx, GinkgoWriter, set)
+	DeferCleanup(restore)
+	Expect(err).NotTo(HaveOccurred())
 }
 
 // limitGPUs makes a ResourceQuota of the spec's namespace.
 func (w *site) limitGPUs(ctx context.Context, amount string) *corev1.ResourceQuota {
-	GinkgoHelper()
 	limit := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "gpus"}}
 	limit.Spec.Hard = corev1.ResourceList{"requests.nvidia.com/gpu": *quantity(amount)}
 	w.Make(ctx, limit)
@@ -277,7 +268,6 @@ func (w *site) limitGPUs(ctx context.Context, amount string) *corev1.ResourceQuo
 // refuse has the API server refuse objects of the spec's namespace for which an expression
 // is false, as it is for the probe, until allow or the spec's end.
 func (w *site) refuse(ctx context.Context, probe client.Object, group, resource, expression string) (allow func(context.Context)) {
-	GinkgoHelper()
 	return w.enforce(ctx, w.policy("refuse-"+resource, []string{group}, []string{resource}, expression), func(ctx context.Context) error {
 		// Others may refuse it, too.
 		err := w.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll)
@@ -312,7 +302,6 @@ func childJobOf(namespace, jobSet string) *batchv1.Job {
 
 // keepResuming sets suspend: false on a TrainJob twenty times a second until the spec is over.
 func (w *site) keepResuming(ctx context.Context, name string) {
-	GinkgoHelper()
 	resuming, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -24,17 +25,7 @@ const localDir = ".local-e2e"
 // cluster is what the specs of this process talk to. opened is the same in the process that opened it.
 var cluster, opened *world.Cluster
 
-func TestE2E(t *testing.T) {
-	RegisterFailHandler(Fail)
-	// A condition that a healthy control plane meets in milliseconds may take long on
-	// a machine that builds something beside it.
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(60 * time.Second)
-	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
-	SetDefaultConsistentlyDuration(2 * time.Second)
-	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
-	RunSpecs(t, "kueue-trainer e2e")
-}
+func TestE2E(t *testing.T) { specs.Run(t, "kueue-trainer e2e", time.Minute) }
 
 // Specs run in several processes on one cluster, but for those that are Serial. Each process has
 // as many nodes as a cluster of `make local-up`, so that no spec waits for another's pods.

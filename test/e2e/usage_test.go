@@ -115,7 +115,6 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 // eventuallySaved waits until the manager has saved that runs end: of those that are evicted now, and of more Workloads.
 // What a manager has heard of in its last seconds alone is lost with it.
 func (w *site) eventuallySaved(ctx context.Context, more ...types.UID) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		var cm corev1.ConfigMap
 		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: "kueue-trainer-system", Name: ledger.ConfigMapName}, &cm)).To(Succeed())
@@ -153,7 +152,6 @@ func (w *site) eventuallySaved(ctx context.Context, more ...types.UID) {
 
 // killManager kills the manager and starts it again.
 func (w *site) killManager(ctx context.Context) {
-	GinkgoHelper()
 	Expect(cluster.Control(ctx, "kill", cluster.Manager(), GinkgoWriter)).To(Succeed())
 	Expect(cluster.Control(ctx, "start", cluster.Manager(), GinkgoWriter)).To(Succeed())
 }

@@ -32,7 +32,6 @@ type bookkeeper struct {
 }
 
 func (w *site) openBook(ctx context.Context) *bookkeeper {
-	GinkgoHelper()
 	api, err := dynamic.NewForConfig(cluster.Config)
 	Expect(err).NotTo(HaveOccurred())
 	var kinds []record.Kind
@@ -97,7 +96,6 @@ type accounts struct {
 
 // truth returns all holdings, which have to be over.
 func (b *bookkeeper) truth() []*holding {
-	GinkgoHelper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := accounts{open: map[string]*holding{}}
@@ -163,7 +161,6 @@ func podsOf(wl *kueue.Workload) float64 {
 
 // read reads a stored object in its type.
 func read[T any](obj *unstructured.Unstructured) *T {
-	GinkgoHelper()
 	into := new(T)
 	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, into)).To(Succeed())
 	return into

@@ -93,7 +93,6 @@ func tolerate(key string) corev1.Toleration {
 
 // step does one random thing to one random job and says what.
 func (k *walk) step(ctx context.Context) string {
-	GinkgoHelper()
 	slot := k.random.IntN(*walkJobs)
 	name := fmt.Sprintf("job-%d-%d", slot, k.lives[slot])
 	var job trainer.TrainJob
@@ -115,14 +114,12 @@ func (k *walk) step(ctx context.Context) string {
 }
 
 func (k *walk) remove(ctx context.Context, slot int, name string) string {
-	GinkgoHelper()
 	k.lives[slot]++
 	Expect(k.Delete(ctx, k.Job(name).Obj())).To(Succeed())
 	return "deleted " + name
 }
 
 func (k *walk) create(ctx context.Context, name string) string {
-	GinkgoHelper()
 	queue, nodes, priority := k.pick("one", "two"), int32(1+k.random.IntN(2)), k.pick("low", "high")
 	job := kit.TrainJob(k.Namespace, name).Queue(queue).Priority(k.Name(priority)).Runtime(k.runtime).Nodes(nodes).GPUs("8")
 	Expect(k.Create(ctx, job.Obj())).To(Succeed())
@@ -131,7 +128,6 @@ func (k *walk) create(ctx context.Context, name string) string {
 
 // stepWaiting changes a suspended job: its queue, its own patches, whether it may run.
 func (k *walk) stepWaiting(ctx context.Context, name string) string {
-	GinkgoHelper()
 	switch k.random.IntN(6) {
 	case 0:
 		queue := k.pick("one", "two")
@@ -161,7 +157,6 @@ func (k *walk) stepWaiting(ctx context.Context, name string) string {
 
 // stepRunning stops, ends or disturbs a job that runs.
 func (k *walk) stepRunning(ctx context.Context, name string) string {
-	GinkgoHelper()
 	switch k.random.IntN(5) {
 	case 0, 1:
 		k.Activate(ctx, name, false)
@@ -190,7 +185,6 @@ func (k *walk) stepRunning(ctx context.Context, name string) string {
 // updateWaiting changes a job that may have started meanwhile; then the change may be
 // refused, which is an answer too.
 func (k *walk) updateWaiting(ctx context.Context, name string, change func(*trainer.TrainJob)) {
-	GinkgoHelper()
 	err := k.TryEdit(ctx, name, change)
 	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		Expect(err).NotTo(HaveOccurred())

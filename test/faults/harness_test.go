@@ -13,9 +13,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
@@ -67,7 +65,7 @@ func (h *harness) setUp(ctx context.Context) error {
 		return err
 	}
 	h.webhooks = newInterposer(h)
-	if err := extendCRD(ctx, h.cluster.Client, true); err != nil {
+	if err := h.cluster.ExtendCRD(ctx, true); err != nil {
 		return err
 	}
 	if h.proxy, err = apiproxy.New(h.cluster.Config); err != nil {
@@ -114,31 +112,9 @@ func (h *harness) close(ctx context.Context) error {
 	if h.proxy != nil {
 		h.proxy.Close()
 	}
-	err := extendCRD(ctx, h.cluster.Client, false)
+	err := h.cluster.ExtendCRD(ctx, false)
 	if os.Getenv("KUBECONFIG") != "" {
 		return errors.Join(err, h.cluster.Control(ctx, "start", h.cluster.Manager(), h.progress))
 	}
 	return errors.Join(err, h.cluster.Stop(ctx, h.progress))
-}
-
-// extendCRD makes the API server keep a field of patch entries that no Go type has, as
-// a later release of Trainer might bring one, or takes it out again.
-func extendCRD(ctx context.Context, c client.Client, extended bool) error {
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := c.Get(ctx, client.ObjectKey{Name: "trainjobs.trainer.kubeflow.org"}, crd); err != nil {
-		return err
-	}
-	before := crd.DeepCopy()
-	for i := range crd.Spec.Versions {
-		spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
-		for _, name := range []string{"podTemplateOverrides", "runtimePatches"} {
-			if list, ok := spec.Properties[name]; ok {
-				delete(list.Items.Schema.Properties, "future")
-				if extended {
-					list.Items.Schema.Properties["future"] = apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
-				}
-			}
-		}
-	}
-	return c.Patch(ctx, crd, client.MergeFrom(before))
 }

@@ -67,7 +67,6 @@ var _ = Describe("With alpha features of MultiKueue", Serial, Ordered, long, fun
 
 // gates turns gates of a cluster's Kueue on until the specs are over.
 func gates(ctx context.Context, c *world.Cluster, names ...string) {
-	GinkgoHelper()
 	on := map[string]any{}
 	for _, name := range names {
 		on[name] = true
@@ -77,7 +76,6 @@ func gates(ctx context.Context, c *world.Cluster, names ...string) {
 
 // restartKueueWith sets fields of the configuration of a cluster's Kueue until the specs are over.
 func restartKueueWith(ctx context.Context, c *world.Cluster, set map[string]any) {
-	GinkgoHelper()
 	restore, err := c.RestartKueueWith(ctx, GinkgoWriter, set, "kueue")
 	DeferCleanup(restore)
 	Expect(err).NotTo(HaveOccurred())
@@ -86,17 +84,12 @@ func restartKueueWith(ctx context.Context, c *world.Cluster, set map[string]any)
 // letReadQueues permits Kueue's manager cluster what it needs in a worker to add up quotas, as
 // docs/multikueue.md says.
 func letReadQueues(ctx context.Context, worker *world.Cluster) {
-	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: "kueue-trainer-multikueue-queues"}
 	for _, obj := range []client.Object{
 		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{kueue.SchemeGroupVersion.Group}, Resources: []string{"clusterqueues", "localqueues"}, Verbs: []string{"get", "list", "watch"},
 		}}},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: meta,
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "kueue-system", Name: "multikueue"}},
-		},
+		kit.ClusterRoleBinding(meta.Name, meta.Name, kit.Account("kueue-system", "multikueue")),
 	} {
 		Expect(worker.Client.Create(ctx, obj)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(worker.Client.Delete(ctx, obj)).To(Succeed()) })
@@ -105,14 +98,12 @@ func letReadQueues(ctx context.Context, worker *world.Cluster) {
 
 // manageQuota sets who manages the quota of queues that lead to the workers.
 func manageQuota(ctx context.Context, mode kueue.MultiKueueConfigQuotaManagementMode) {
-	GinkgoHelper()
 	config := &kueue.MultiKueueConfig{ObjectMeta: metav1.ObjectMeta{Name: check}}
 	Expect(world.TryChange(ctx, fleet.Manager.Client, config, func() { config.Spec.QuotaManagement = &mode })).To(Succeed())
 }
 
 // quota returns the GPUs of the spec's ClusterQueue.
 func (s *site) quota(ctx context.Context) string {
-	GinkgoHelper()
 	var cq kueue.ClusterQueue
 	s.Read(ctx, &cq, s.Name("gpus"))
 	return cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].NominalQuota.String()

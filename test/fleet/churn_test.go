@@ -57,7 +57,6 @@ var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted
 
 // twoRuns names the TrainJobs whose pods run in both workers.
 func (w *sites) twoRuns(ctx context.Context) []string {
-	GinkgoHelper()
 	// A run that ends there before one begins here is none of two.
 	in1, in2 := jobsOf(w.worker1.podsOfAll(ctx)), jobsOf(w.worker2.podsOfAll(ctx))
 	still := jobsOf(w.worker1.podsOfAll(ctx))
@@ -74,7 +73,6 @@ func jobsOf(pods []corev1.Pod) sets.Set[string] {
 
 // podsOfAll returns the pods of all TrainJobs that have not ended.
 func (s *site) podsOfAll(ctx context.Context) []corev1.Pod {
-	GinkgoHelper()
 	var list corev1.PodList
 	Expect(s.List(ctx, &list, client.InNamespace(s.Namespace), client.HasLabels{jobsetapi.JobSetNameKey})).To(Succeed())
 	return slices.DeleteFunc(list.Items, ended)
@@ -82,7 +80,6 @@ func (s *site) podsOfAll(ctx context.Context) []corev1.Pod {
 
 // ended counts the TrainJobs of the manager cluster that have ended.
 func (w *sites) ended(ctx context.Context) (complete, failed int) {
-	GinkgoHelper()
 	var list trainer.TrainJobList
 	Expect(w.manager.List(ctx, &list, client.InNamespace(w.manager.Namespace))).To(Succeed())
 	for i := range list.Items {
@@ -99,7 +96,6 @@ func (w *sites) ended(ctx context.Context) (complete, failed int) {
 
 // eventuallyFree waits until the spec's ClusterQueue has all its quota.
 func (s *site) eventuallyFree(ctx context.Context) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		var cq kueue.ClusterQueue
 		g.Expect(s.Get(ctx, client.ObjectKey{Name: s.Name("gpus")}, &cq)).To(Succeed())

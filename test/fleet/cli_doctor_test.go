@@ -13,7 +13,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
@@ -21,6 +20,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // finding is what the specs look at in `kubectl trainjob doctor -o json`.
@@ -31,7 +31,6 @@ type finding struct {
 
 // doctor returns what is found about an object.
 func (c contexts) doctor(ctx context.Context, object string, args ...string) []finding {
-	GinkgoHelper()
 	stdout, _, _ := c.plugin(ctx, append([]string{"doctor", "-n", "jobs", "-o", "json"}, args...)...)
 	var found []finding
 	for _, f := range unmarshal[struct{ Findings []finding }](stdout).Findings {
@@ -44,7 +43,6 @@ func (c contexts) doctor(ctx context.Context, object string, args ...string) []f
 
 // eventuallyFinds waits until doctor finds one thing about an object.
 func (c contexts) eventuallyFinds(ctx context.Context, reason, object string) finding {
-	GinkgoHelper()
 	var found []finding
 	Eventually(ctx, func() []finding {
 		found = c.doctor(ctx, object)
@@ -55,7 +53,6 @@ func (c contexts) eventuallyFinds(ctx context.Context, reason, object string) fi
 
 // fix runs the commands of a finding in a shell on the manager cluster, and waits until it is gone.
 func (c contexts) fix(ctx context.Context, f finding) {
-	GinkgoHelper()
 	for _, command := range f.Commands {
 		cmd, err := c.Shell(ctx, "kubectl config use-context manager && "+command)
 		Expect(err).NotTo(HaveOccurred())
@@ -68,7 +65,6 @@ func (c contexts) fix(ctx context.Context, f finding) {
 // accessFor is the Secret of a worker in the manager cluster by another name, with a token that
 // does not last.
 func (s *site) accessFor(ctx context.Context, manager *site, name string, lasts time.Duration) *corev1.Secret {
-	GinkgoHelper()
 	var secret corev1.Secret
 	Expect(manager.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: s.Cluster.Name}, &secret)).To(Succeed())
 	config, err := clientcmd.Load(secret.Data[kueue.MultiKueueConfigSecretKey])
@@ -174,11 +170,7 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 		found := c.eventuallyFinds(ctx, "WorkerTokenExpires", "Secret kueue-system/"+name)
 		Expect(found.Problem).To(HavePrefix("Its token, by which Kueue gets into worker cluster " + name + ", ends at "))
 		c.fix(ctx, found)
-		Eventually(ctx, func(g Gomega) {
-			var mkc kueue.MultiKueueCluster
-			g.Expect(w.manager.Get(ctx, client.ObjectKey{Name: name}, &mkc)).To(Succeed())
-			g.Expect(apimeta.IsStatusConditionTrue(mkc.Status.Conditions, kueue.MultiKueueClusterActive)).To(BeTrue())
-		}).Should(Succeed())
+		w.manager.EventuallyIs(ctx, &kueue.MultiKueueCluster{}, name, world.True(kueue.MultiKueueClusterActive))
 	}, SpecTimeout(specTimeout))
 
 	It("looks into no cluster that is another one", func(ctx context.Context) {

@@ -29,14 +29,12 @@ func (s *site) unschedulable(name string) *kit.TrainJobBuilder {
 
 // makeStranger makes a TrainJob of this cluster that takes all the spec's GPUs.
 func (s *site) makeStranger(ctx context.Context, job *kit.TrainJobBuilder) {
-	GinkgoHelper()
 	s.Make(ctx, job.Obj())
 	s.EventuallyPods(ctx, job.Name, 1)
 }
 
 // viewer is a user who sees all of the spec's namespace, in this cluster alone.
 func (s *site) viewer(ctx context.Context) string {
-	GinkgoHelper()
 	user := "viewer-" + s.Suffix
 	for _, role := range []string{"view", "kueue-batch-user-role"} {
 		s.Make(ctx, kit.RoleBinding(s.Namespace, role, user))
@@ -46,7 +44,6 @@ func (s *site) viewer(ctx context.Context) string {
 
 // unmarshal reads what the plugin printed with -o json.
 func unmarshal[T any](text string) T {
-	GinkgoHelper()
 	var into T
 	Expect(json.Unmarshal([]byte(text), &into)).To(Succeed(), text)
 	return into

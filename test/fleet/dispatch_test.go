@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
@@ -203,7 +204,6 @@ var _ = Describe("With the incremental dispatcher", Serial, long, func() {
 // expectCarriesWhatACheckSays runs a TrainJob of the manager cluster in a worker whose queue has an
 // admission check, which this stands in for.
 func (s *site) expectCarriesWhatACheckSays(ctx context.Context, w *sites) {
-	GinkgoHelper()
 	s.ControlledCheck(ctx)
 	s.eventuallyOpen(ctx)
 
@@ -234,7 +234,6 @@ func (w *sites) lingering(name string) *kit.TrainJobBuilder {
 // eventuallyAdmittedAfter waits until a TrainJob has quota, which it may not have while a pod of
 // another one is there.
 func (s *site) eventuallyAdmittedAfter(ctx context.Context, job, former string) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		wl := s.Workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())
@@ -248,7 +247,6 @@ func (s *site) eventuallyAdmittedAfter(ctx context.Context, job, former string) 
 // eventuallyRemainder waits for the Workload that is charged for the pods which are left of a
 // TrainJob.
 func (s *site) eventuallyRemainder(ctx context.Context, job string) *kueue.Workload {
-	GinkgoHelper()
 	var list kueue.WorkloadList
 	Eventually(ctx, func(g Gomega) {
 		g.Expect(s.List(ctx, &list, client.InNamespace(s.Namespace), client.MatchingLabels{remainder.Label: job})).To(Succeed())
@@ -260,33 +258,24 @@ func (s *site) eventuallyRemainder(ctx context.Context, job string) *kueue.Workl
 
 // eventuallyOnly waits until the Workload of a TrainJob is the only one.
 func (s *site) eventuallyOnly(ctx context.Context, job string) {
-	GinkgoHelper()
 	Eventually(ctx, s.Names).WithArguments(ctx, &kueue.WorkloadList{}).Should(ConsistOf(s.Workload(ctx, job).Name))
 }
 
 func (s *site) setStopPolicy(ctx context.Context, policy kueue.StopPolicy) {
-	GinkgoHelper()
 	s.changeQueue(ctx, func(cq *kueue.ClusterQueue) { cq.Spec.StopPolicy = ptr.To(policy) })
-	if policy == kueue.None {
-		return
+	if policy != kueue.None {
+		s.EventuallyIs(ctx, &kueue.ClusterQueue{}, s.Name("gpus"), world.Condition(kueue.ClusterQueueActive, metav1.ConditionFalse))
 	}
-	Eventually(ctx, func(g Gomega) {
-		var cq kueue.ClusterQueue
-		g.Expect(s.Get(ctx, client.ObjectKey{Name: s.Name("gpus")}, &cq)).To(Succeed())
-		g.Expect(apimeta.IsStatusConditionFalse(cq.Status.Conditions, kueue.ClusterQueueActive)).To(BeTrue())
-	}).Should(Succeed())
 }
 
 // setQuota sets the GPUs of the spec's ClusterQueue.
 func (s *site) setQuota(ctx context.Context, gpus string) {
-	GinkgoHelper()
 	s.changeQueue(ctx, func(cq *kueue.ClusterQueue) {
 		cq.Spec.ResourceGroups = kit.ClusterQueue(cq.Name, kit.Quota{Flavor: s.Name("gpus"), GPUs: gpus}).Spec.ResourceGroups
 	})
 }
 
 func (s *site) changeQueue(ctx context.Context, change func(*kueue.ClusterQueue)) {
-	GinkgoHelper()
 	s.EditQueue(ctx, s.Name("gpus"), change)
 }
 
@@ -327,7 +316,6 @@ var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
 // revive starts an API server again, and what has ended without it: kueue-trainer, as in a pod,
 // when it could not renew its lease.
 func (s *site) revive(ctx context.Context) {
-	GinkgoHelper()
 	Expect(s.Cluster.Control(ctx, "start", "kube-apiserver", GinkgoWriter)).To(Succeed())
 	Expect(s.Cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 }

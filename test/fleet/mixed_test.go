@@ -19,11 +19,9 @@ import (
 // A fleet whose clusters migrate one after the other is mixed for some time.
 var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial, Ordered, long, func() {
 	handOver := func(ctx context.Context, c *world.Cluster, integration string) {
-		GinkgoHelper()
 		Expect(c.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())
 	}
 	runsAndEnds := func(ctx context.Context, w *sites) {
-		GinkgoHelper()
 		pod := w.makeRunning(ctx, w.worker1, w.manager.job("llm").PodAnnotation("example.com/me", "node", "example.com/mine", "kept"))
 		expectPlaced(&pod)
 		Expect(pod.Annotations).To(HaveKeyWithValue("example.com/mine", "kept"))
@@ -34,7 +32,6 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 	}
 	// runsOnThenNext ends "llm", of which no pod but the known one ran, and then "next".
 	runsOnThenNext := func(ctx context.Context, w *sites, pod types.UID, to string) {
-		GinkgoHelper()
 		Consistently(ctx, func() []corev1.Pod { return w.worker1.Pods(ctx, "llm") }).Should(
 			ConsistOf(And(HaveField("UID", pod), HaveField("Status.Phase", corev1.PodRunning))), to)
 		w.worker1.Finish(ctx, "llm", "succeeded")

@@ -26,7 +26,6 @@ func of(file string) contexts { return contexts{world.Terminal{Kubeconfig: file,
 
 // renamed has the context of the manager cluster and those given, by other names.
 func renamed(names map[string]string) contexts {
-	GinkgoHelper()
 	config, err := clientcmd.LoadFromFile(fleet.Kubeconfig())
 	Expect(err).NotTo(HaveOccurred())
 	there := maps.Clone(config.Contexts)
@@ -43,7 +42,6 @@ func renamed(names map[string]string) contexts {
 
 // command runs bin/kubectl-trainjob on the manager cluster.
 func (c contexts) command(ctx context.Context, args ...string) *exec.Cmd {
-	GinkgoHelper()
 	cmd, err := c.Command(ctx, "kubectl-trainjob", append([]string{"--context", "manager"}, args...)...)
 	Expect(err).NotTo(HaveOccurred())
 	return cmd
@@ -51,7 +49,6 @@ func (c contexts) command(ctx context.Context, args ...string) *exec.Cmd {
 
 // start starts the plugin, which goes on until the spec is over.
 func (c contexts) start(ctx context.Context, args ...string) *gexec.Session {
-	GinkgoHelper()
 	session, err := gexec.Start(c.command(ctx, args...), GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { session.Kill().Wait() })
@@ -60,7 +57,6 @@ func (c contexts) start(ctx context.Context, args ...string) *gexec.Session {
 
 // plugin returns what the plugin printed on the manager cluster, and its exit code.
 func (c contexts) plugin(ctx context.Context, args ...string) (stdout, stderr string, code int) {
-	GinkgoHelper()
 	stdout, stderr, code, err := c.Run(c.command(ctx, args...))
 	Expect(err).NotTo(HaveOccurred())
 	return stdout, stderr, code
@@ -68,7 +64,6 @@ func (c contexts) plugin(ctx context.Context, args ...string) (stdout, stderr st
 
 // says runs the plugin where it has nothing to complain of.
 func (c contexts) says(ctx context.Context, args ...string) string {
-	GinkgoHelper()
 	stdout, stderr, code := c.plugin(ctx, args...)
 	Expect(code).To(BeZero(), stderr)
 	return stdout

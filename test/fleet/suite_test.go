@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -32,16 +33,8 @@ var (
 
 var fleet *world.Fleet
 
-func TestFleet(t *testing.T) {
-	RegisterFailHandler(Fail)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	// Three control planes share the machine.
-	SetDefaultEventuallyTimeout(2 * time.Minute)
-	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
-	SetDefaultConsistentlyDuration(2 * time.Second)
-	SetDefaultConsistentlyPollingInterval(200 * time.Millisecond)
-	RunSpecs(t, "kueue-trainer fleet")
-}
+// Three control planes share the machine.
+func TestFleet(t *testing.T) { specs.Run(t, "kueue-trainer fleet", 2*time.Minute) }
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	var err error

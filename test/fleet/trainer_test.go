@@ -12,7 +12,6 @@ import (
 // FLEET_WORKERS=external:2.2,external:2.1 has the workers run older releases than the manager cluster.
 var _ = Describe("Whatever release of Trainer a worker has, a TrainJob", func() {
 	runsAndEnds := func(ctx context.Context, w *sites, worker *site) {
-		GinkgoHelper()
 		// Each release ships its own.
 		var same trainer.TrainingRuntimeSpec
 		runtime := w.manager.MakeRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) { same = *spec.DeepCopy() })

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -32,7 +31,6 @@ type sites struct {
 
 // newWorld makes queue "queue" in every cluster, with so many H100s in each worker.
 func newWorld(ctx context.Context, gpus1, gpus2 string) *sites {
-	GinkgoHelper()
 	suffix := world.NewSuffix()
 	of := func(c *world.Cluster) *site { return &site{world.New(ctx, Default, GinkgoWriter, c, "fleet", suffix)} }
 	w := &sites{manager: of(fleet.Manager), worker1: of(fleet.Workers[0]), worker2: of(fleet.Workers[1])}
@@ -48,33 +46,25 @@ func newWorld(ctx context.Context, gpus1, gpus2 string) *sites {
 
 // newRunning makes a world with 8 H100s in the first worker, all of which TrainJob "llm" has.
 func newRunning(ctx context.Context) (*sites, corev1.Pod) {
-	GinkgoHelper()
 	w := newWorld(ctx, "8", "0")
 	return w, w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 }
 
 // makeRunning makes a TrainJob in the manager cluster, and waits until it runs in a worker.
 func (w *sites) makeRunning(ctx context.Context, worker *site, job *kit.TrainJobBuilder) corev1.Pod {
-	GinkgoHelper()
 	w.manager.Make(ctx, job.Obj())
 	return w.eventuallyRunsOn(ctx, worker, job.Name)
 }
 
 // open makes a queue of H100s, or one behind admission checks.
 func (s *site) open(ctx context.Context, gpus string, checks ...string) {
-	GinkgoHelper()
 	flavor := kit.Flavor(s.Name("gpus"), map[string]string{kit.ProductLabel: kit.H100}, kit.GPUToleration())
 	s.Pool(ctx, flavor, gpus, checks...)
 }
 
 // eventuallyOpen waits until Kueue knows where the spec's queue leads.
 func (s *site) eventuallyOpen(ctx context.Context) {
-	GinkgoHelper()
-	Eventually(ctx, func(g Gomega) {
-		var queue kueue.LocalQueue
-		g.Expect(s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: "queue"}, &queue)).To(Succeed())
-		g.Expect(apimeta.IsStatusConditionTrue(queue.Status.Conditions, kueue.LocalQueueActive)).To(BeTrue(), s.Cluster.Name)
-	}).Should(Succeed())
+	s.EventuallyIs(ctx, &kueue.LocalQueue{}, "queue", world.True(kueue.LocalQueueActive))
 }
 
 // job starts a TrainJob in the spec's queue.
@@ -106,7 +96,6 @@ func (w *sites) workers() []*site { return []*site{w.worker1, w.worker2} }
 
 // trainJob reads a TrainJob, nil if there is none.
 func (s *site) trainJob(ctx context.Context, name string) *trainer.TrainJob {
-	GinkgoHelper()
 	job := &trainer.TrainJob{}
 	err := s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, job)
 	if apierrors.IsNotFound(err) {
@@ -124,7 +113,6 @@ func ended(pod corev1.Pod) bool {
 // eventuallyRunsOn waits until a TrainJob of the manager cluster has its one pod in a worker,
 // running, and the manager cluster says so.
 func (w *sites) eventuallyRunsOn(ctx context.Context, worker *site, job string) corev1.Pod {
-	GinkgoHelper()
 	var pods []corev1.Pod
 	Eventually(ctx, func(g Gomega) {
 		pods = worker.Pods(ctx, job)
@@ -141,7 +129,6 @@ func (w *sites) eventuallyRunsOn(ctx context.Context, worker *site, job string) 
 
 // expectPlaced checks that a pod carries the placement of its worker, no more and no less.
 func expectPlaced(pod *corev1.Pod) {
-	GinkgoHelper()
 	Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{kit.ProductLabel: kit.H100}))
 	Expect(world.Tolerations(pod)).To(ConsistOf(kit.GPUToleration()))
 	Expect(pod.Spec.SchedulingGates).To(BeEmpty())
@@ -160,7 +147,6 @@ func entries(job *trainer.TrainJob) []string {
 // expectNothingHere checks that nothing of a TrainJob runs in the manager cluster, and nothing of
 // ours is in it.
 func (w *sites) expectNothingHere(ctx context.Context, job string) {
-	GinkgoHelper()
 	stored := w.manager.trainJob(ctx, job)
 	Expect(stored.Spec.ManagedBy).To(HaveValue(Equal(kueue.MultiKueueControllerName)))
 	if w.manager.Cluster.Integration == world.External {
@@ -171,11 +157,6 @@ func (w *sites) expectNothingHere(ctx context.Context, job string) {
 
 // eventuallyOver waits until the manager cluster says that a TrainJob has ended.
 func (w *sites) eventuallyOver(ctx context.Context, job, condition string) {
-	GinkgoHelper()
-	Eventually(ctx, func(g Gomega) {
-		g.Expect(apimeta.IsStatusConditionTrue(w.manager.trainJob(ctx, job).Status.Conditions, condition)).To(BeTrue(), condition)
-		wl := w.manager.Workload(ctx, job)
-		g.Expect(wl).NotTo(BeNil())
-		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)).To(BeTrue(), "the Workload")
-	}).Should(Succeed())
+	w.manager.EventuallyIs(ctx, &trainer.TrainJob{}, job, world.True(condition))
+	w.manager.EventuallyCondition(ctx, job, kueue.WorkloadFinished)
 }

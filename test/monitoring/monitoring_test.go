@@ -25,9 +25,9 @@ var notHere = map[string]string{
 	"DCGM_FI_":   "fake nodes have no GPUs for NVIDIA's exporter",
 }
 
-// have to fire here, and no others may.
+// have to fire here, and no others may. Nobody leads until the lease of the killed manager is over.
 var haveToFire = []string{
-	"KueueTrainerAbsent", "KueueTrainerWebhookFailing", "KueueTrainerTrainJobsStuck", "KueueTrainerQuotaHeldWithoutPods",
+	"KueueTrainerAbsent", "KueueTrainerNoLeader", "KueueTrainerWebhookFailing", "KueueTrainerTrainJobsStuck", "KueueTrainerQuotaHeldWithoutPods",
 }
 
 var _ = Describe("A Prometheus that scrapes the managers through a churn with preemption, a stuck job and a killed manager", Ordered, ContinueOnFailure, func() {
@@ -38,8 +38,7 @@ var _ = Describe("A Prometheus that scrapes the managers through a churn with pr
 
 	BeforeAll(func(ctx context.Context) {
 		configure(ctx)
-		makeTeams(ctx)
-		prometheus = startPrometheus(ctx)
+		prometheus = startPrometheus(ctx, makeTeams(ctx))
 		run.Start = time.Now()
 		stop := churn(ctx)
 		makeStuck(ctx)

@@ -19,11 +19,6 @@ import (
 	"github.com/prometheus/client_golang/api"
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -43,17 +38,15 @@ type server struct {
 }
 
 // startPrometheus starts bin/prometheus until the specs are over.
-func startPrometheus(ctx context.Context) *server {
-	GinkgoHelper()
+func startPrometheus(ctx context.Context, w *world.World) *server {
 	dir := GinkgoT().TempDir()
 	write := func(name string, content any) {
-		GinkgoHelper()
 		data, err := yaml.Marshal(content)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.WriteFile(filepath.Join(dir, name), data, 0o600)).To(Succeed())
 	}
 	write("rules.yaml", soon(rulesOf(filepath.Join(root, "config", "monitoring", "rules.yaml"))))
-	Expect(os.WriteFile(filepath.Join(dir, "token"), []byte(readerToken(ctx)), 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(dir, "token"), []byte(w.Token(ctx, "kueue-trainer-metrics-reader")), 0o600)).To(Succeed())
 	write("prometheus.yaml", scrapes(ctx))
 
 	address := fmt.Sprintf("127.0.0.1:%d", world.FreePort())
@@ -84,7 +77,6 @@ func startPrometheus(ctx context.Context) *server {
 // scrapes is a configuration of Prometheus that reads what a monitor of the chart would have it
 // read: with the target's namespace, and the labels of metrics where both have one.
 func scrapes(ctx context.Context) map[string]any {
-	GinkgoHelper()
 	job := func(name, namespace, address string, interval time.Duration) map[string]any {
 		return map[string]any{
 			"job_name": name, "scheme": "https", "honor_labels": true,
@@ -112,30 +104,8 @@ func scrapes(ctx context.Context) map[string]any {
 	}
 }
 
-// readerToken returns a token of a ServiceAccount that may read metrics, and nothing else.
-func readerToken(ctx context.Context) string {
-	GinkgoHelper()
-	const name = "prometheus-reads-metrics"
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kueue-trainer-metrics-reader"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: name}},
-	}
-	Expect(cluster.Client.Create(ctx, account)).To(Succeed())
-	Expect(cluster.Client.Create(ctx, binding)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) {
-		Expect(cluster.Client.Delete(ctx, account)).To(Succeed())
-		Expect(cluster.Client.Delete(ctx, binding)).To(Succeed())
-	})
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}
-	Expect(cluster.Client.SubResource("token").Create(ctx, account, request)).To(Succeed())
-	return request.Status.Token
-}
-
 // series returns what an expression gives over a time; warnings and errors fail the spec.
 func (s *server) series(ctx context.Context, expr string, over promv1.Range) model.Matrix {
-	GinkgoHelper()
 	value, warnings, err := s.QueryRange(ctx, expr, over)
 	Expect(err).NotTo(HaveOccurred(), expr)
 	Expect(warnings).To(BeEmpty(), expr)
@@ -144,7 +114,6 @@ func (s *server) series(ctx context.Context, expr string, over promv1.Range) mod
 
 // now returns what an expression gives at a moment.
 func (s *server) now(ctx context.Context, expr string, at time.Time) model.Vector {
-	GinkgoHelper()
 	value, _, err := s.Query(ctx, expr, at)
 	Expect(err).NotTo(HaveOccurred(), expr)
 	return value.(model.Vector)
@@ -152,7 +121,6 @@ func (s *server) now(ctx context.Context, expr string, at time.Time) model.Vecto
 
 // firing returns the names of the alerts that fire.
 func (s *server) firing(ctx context.Context) []string {
-	GinkgoHelper()
 	result, err := s.Alerts(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	var names []string
@@ -167,7 +135,6 @@ func (s *server) firing(ctx context.Context) []string {
 // selectors returns the series that an expression asks for, each alone and of whatever value its labels have: what
 // an alert waits for need not be there.
 func (s *server) selectors(ctx context.Context, expr string) []string {
-	GinkgoHelper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/api/v1/parse_query?query="+url.QueryEscape(expr), nil)
 	Expect(err).NotTo(HaveOccurred())
 	response, err := http.DefaultClient.Do(request)

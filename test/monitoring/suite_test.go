@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -27,13 +28,7 @@ var (
 	root    string
 )
 
-func TestMonitoring(t *testing.T) {
-	RegisterFailHandler(Fail)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(60 * time.Second)
-	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
-	RunSpecs(t, "kueue-trainer monitoring")
-}
+func TestMonitoring(t *testing.T) { specs.Run(t, "kueue-trainer monitoring", time.Minute) }
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	var err error

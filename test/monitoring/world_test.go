@@ -5,7 +5,6 @@ package monitoring
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // The teams, and the queue that each has. Pools are the flavors h100 and a100.
@@ -30,48 +30,38 @@ const (
 )
 
 // makeTeams makes what jobs are queued in, until the specs are over.
-func makeTeams(ctx context.Context) {
-	GinkgoHelper()
-	objects := []client.Object{
-		kit.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}),
-		kit.Flavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
-		kit.ClusterQueue("gpus", kit.Quota{Flavor: "h100", GPUs: "32"}, kit.Quota{Flavor: "a100", GPUs: "16"}),
-		kit.Priority("low", 1), kit.Priority("high", 100),
-	}
-	for _, team := range []string{vision, language} {
-		objects = append(objects,
-			kit.Namespace(team),
-			kit.LocalQueue(team, queue, "gpus"))
-	}
-	objects = append(objects, kit.LocalQueue(vision, broken, "gpus"))
+func makeTeams(ctx context.Context) *world.World {
+	w := world.New(ctx, Default, GinkgoWriter, cluster, "monitoring", world.NewSuffix())
 	DeferCleanup(func(ctx context.Context) {
 		// It starts what was killed, and writes both configurations again.
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 		endAll(ctx)
-		for _, obj := range slices.Backward(objects) {
-			Expect(client.IgnoreNotFound(cluster.Client.Delete(ctx, obj))).To(Succeed())
+		w.Unmake(ctx)
+		for _, team := range []string{vision, language} {
+			Expect(cluster.Client.Delete(ctx, kit.Namespace(team))).To(Succeed())
 		}
 	})
-	for _, obj := range objects {
-		Expect(cluster.Client.Create(ctx, obj)).To(Succeed(), "%T %s", obj, obj.GetName())
-	}
+	w.Make(ctx,
+		kit.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}),
+		kit.Flavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
+		kit.ClusterQueue("gpus", kit.Quota{Flavor: "h100", GPUs: "32"}, kit.Quota{Flavor: "a100", GPUs: "16"}),
+		kit.Priority("low", 1), kit.Priority("high", 100),
+		kit.Namespace(vision), kit.LocalQueue(vision, queue, "gpus"), kit.LocalQueue(vision, broken, "gpus"),
+		kit.Namespace(language), kit.LocalQueue(language, queue, "gpus"))
+	return w
 }
 
 // configure has the two managers tell what they tell in production: Kueue its resources, and this
 // one to readers with a token alone.
 func configure(ctx context.Context) {
-	GinkgoHelper()
-	_, err := cluster.ConfigureKueue(ctx, map[string]any{"metrics": map[string]any{"enableClusterQueueResources": true}})
+	_, err := cluster.RestartKueueWith(ctx, GinkgoWriter, map[string]any{"metrics": map[string]any{"enableClusterQueueResources": true}}, "kueue")
 	Expect(err).NotTo(HaveOccurred())
-	Expect(cluster.ConfigureManager(ctx, map[string]any{"metrics": map[string]any{"secureServing": true}})).To(Succeed())
-	for _, component := range []string{"kueue", "kueue-trainer"} {
-		control(ctx, "restart", component)
-	}
+	_, err = cluster.RestartManagerWith(ctx, GinkgoWriter, map[string]any{"metrics": map[string]any{"secureServing": true}})
+	Expect(err).NotTo(HaveOccurred())
 }
 
 // endAll deletes all TrainJobs, and waits until nothing holds quota.
 func endAll(ctx context.Context) {
-	GinkgoHelper()
 	for _, team := range []string{vision, language} {
 		Expect(cluster.Client.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(team))).To(Succeed())
 	}
@@ -83,7 +73,6 @@ func endAll(ctx context.Context) {
 }
 
 func control(ctx context.Context, action, component string) {
-	GinkgoHelper()
 	Expect(cluster.Control(ctx, action, component, GinkgoWriter)).To(Succeed())
 }
 
@@ -159,7 +148,6 @@ func waiting(ctx context.Context) int {
 
 // makeStuck makes a TrainJob that brings along a Workload that does not exist.
 func makeStuck(ctx context.Context) {
-	GinkgoHelper()
 	job := kit.TrainJob(vision, "stuck").Queue(broken).GPUs("8")
 	job.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = "does-not-exist"
 	Expect(cluster.Client.Create(ctx, job.Obj())).To(Succeed())
@@ -167,7 +155,6 @@ func makeStuck(ctx context.Context) {
 
 // makeUnschedulable makes a TrainJob that is admitted, and whose pods fit on no node.
 func makeUnschedulable(ctx context.Context) {
-	GinkgoHelper()
 	Expect(cluster.Client.Create(ctx, kit.TrainJob(vision, "nowhere").Queue(broken).Priority("high").GPUs("8").
 		PodPatch("example.com/nowhere", "node", trainer.PodTemplatePatch{
 			Spec: &trainer.PodSpecPatch{NodeSelector: map[string]string{"example.com/nowhere": "true"}},

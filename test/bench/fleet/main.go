@@ -104,8 +104,7 @@ func (c column) configure(ctx context.Context, fleet *world.Fleet) {
 		return
 	}
 	for _, cluster := range append(fleet.Workers, fleet.Manager) {
-		attempt.Must(cluster.ConfigureKueue(ctx, map[string]any{"clientConnection": c.clientConnection}))
-		attempt.Succeed(cluster.Control(ctx, "restart", "kueue", os.Stdout))
+		attempt.Must(cluster.RestartKueueWith(ctx, os.Stdout, map[string]any{"clientConnection": c.clientConnection}, "kueue"))
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
-	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/audit"
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/work"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -24,13 +24,13 @@ const name = "bench"
 // site is a cluster with a queue that has room for every job.
 type site struct {
 	*world.Cluster
-	log *audit.Log
+	log *logs.Audit
 }
 
 // open makes a queue. That of the manager cluster is behind an admission check.
 func open(ctx context.Context, cluster *world.Cluster, checks ...string) *site {
 	work.MakeQueue(ctx, cluster, name, checks...)
-	return &site{Cluster: cluster, log: attempt.Must(audit.Open(filepath.Join(cluster.LocalDir(), "logs", "audit.log")))}
+	return &site{Cluster: cluster, log: attempt.Must(logs.OpenAudit(filepath.Join(cluster.LocalDir(), "logs", "audit.log")))}
 }
 
 // workloads counts the Workloads, and those that a worker has.

@@ -34,7 +34,7 @@ func main() {
 			down = func(ctx context.Context) error { return fleet.Stop(ctx, os.Stdout) }
 			ctx, cancel := context.WithTimeout(ctx, storyLimit)
 			defer cancel()
-			return newStory(fleet, os.Stdout).play(ctx)
+			return tellStory(ctx, fleet, os.Stdout)
 		},
 		Down: func(ctx context.Context, _ string) error { return down(ctx) },
 	}.Run)

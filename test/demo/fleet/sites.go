@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"io"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,33 +21,24 @@ import (
 )
 
 const (
-	team  = "team"
-	queue = "demo"
 	// check is the AdmissionCheck of the fleet, which sends jobs to the workers.
 	check = "workers"
 	// gpusOfWorker is the quota of each worker: two jobs of the story.
 	gpusOfWorker = "16"
 )
 
-// site is a cluster of the fleet. What fails ends the story.
-type site struct{ *world.Cluster }
+// site is the team's namespace and queue in a cluster of the fleet. What fails ends the story.
+type site struct{ *world.World }
 
-// open makes the team's namespace and queue. Nothing runs in the manager cluster, whose quota
-// has checks in place of a pool.
-func (s site) open(ctx context.Context, gpus string, checks ...string) {
-	flavor := kit.Flavor(queue, map[string]string{kit.ProductLabel: kit.H100})
-	attempt.Succeed(s.OpenQueue(ctx, kit.LocalQueue(team, queue, queue), flavor, kit.Quota{GPUs: gpus}, checks...), "%s", s.Name)
-}
-
-// isOpen reports whether the team's queue takes jobs.
-func (s site) isOpen(ctx context.Context) (bool, error) {
-	var lq kueue.LocalQueue
-	err := s.Client.Get(ctx, client.ObjectKey{Namespace: team, Name: queue}, &lq)
-	return apimeta.IsStatusConditionTrue(lq.Status.Conditions, kueue.LocalQueueActive), err
+// open makes them. Nothing runs in the manager cluster, whose quota has checks in place of a pool.
+func open(ctx context.Context, cluster *world.Cluster, gpus string, checks ...string) site {
+	s := site{world.New(ctx, attempt.Gomega(), io.Discard, cluster, "team", "demo")}
+	s.Pool(ctx, s.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}), gpus, checks...)
+	return s
 }
 
 func (s site) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) {
-	attempt.Succeed(s.Client.List(ctx, list, append(options, client.InNamespace(team))...), "%s: listing %T", s.Name, list)
+	attempt.Succeed(s.List(ctx, list, append(options, client.InNamespace(s.Namespace))...), "%s: listing %T", s.Cluster.Name, list)
 }
 
 // states returns how far the manager cluster says that every TrainJob is.
@@ -87,9 +79,9 @@ func state(job *trainer.TrainJob, workloads []kueue.Workload) string {
 }
 
 // pods returns those of all TrainJobs here.
-func (s site) pods(ctx context.Context, options ...client.ListOption) []corev1.Pod {
+func (s site) pods(ctx context.Context) []corev1.Pod {
 	var pods corev1.PodList
-	s.list(ctx, &pods, options...)
+	s.list(ctx, &pods)
 	return pods.Items
 }
 
@@ -98,18 +90,8 @@ func (s site) running(ctx context.Context) map[string]place {
 	places := map[string]place{}
 	for _, pod := range s.pods(ctx) {
 		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-			places[pod.Labels[jobsetapi.JobSetNameKey]] = place{s.Name, pod.Spec.NodeName, pod.UID}
+			places[pod.Labels[jobsetapi.JobSetNameKey]] = place{s.Cluster.Name, pod.Spec.NodeName, pod.UID}
 		}
 	}
 	return places
-}
-
-// finish ends the pods of a TrainJob here.
-func (s site) finish(ctx context.Context, job string) {
-	for _, pod := range s.pods(ctx, client.MatchingLabels{jobsetapi.JobSetNameKey: job}) {
-		before := pod.DeepCopy()
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "localcluster/finish", "succeeded")
-		err := client.IgnoreNotFound(s.Client.Patch(ctx, &pod, client.MergeFrom(before)))
-		attempt.Succeed(err, "%s: ending pod %s", s.Name, pod.Name)
-	}
 }

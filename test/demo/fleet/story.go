@@ -14,11 +14,11 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -50,17 +50,11 @@ type place struct {
 	pod          types.UID
 }
 
-func newStory(fleet *world.Fleet, out *os.File) *story {
-	return &story{
-		manager: site{fleet.Manager}, workers: []site{{fleet.Workers[0]}, {fleet.Workers[1]}},
-		out: out, states: map[string]string{}, places: map[string][]place{},
-	}
-}
-
-// play sets the stage and plays the story.
-func (s *story) play(ctx context.Context) error {
+// tellStory sets the stage and plays the story.
+func tellStory(ctx context.Context, fleet *world.Fleet, out *os.File) error {
+	s := &story{out: out, states: map[string]string{}, places: map[string][]place{}}
 	return attempt.To(func() {
-		s.set(ctx)
+		s.set(ctx, fleet)
 		fmt.Fprintf(s.out, `
 Cluster manager holds the queue of a team and has no nodes; worker1 and worker2 have %s GPUs of
 quota each. Three TrainJobs want 8 GPUs each, which is more than one worker has. Nodes and pods are
@@ -69,16 +63,16 @@ fake (kwok), everything else is real, once in each cluster. Seconds, TrainJob, w
 `, gpusOfWorker)
 		s.start = time.Now()
 		for _, name := range jobs {
-			attempt.Succeed(s.manager.Client.Create(ctx, kit.TrainJob(team, name).Queue(queue).GPUs("8").Obj()), "submitting TrainJob %s", name)
+			s.manager.Make(ctx, s.manager.Job(name).GPUs("8").Obj())
 		}
 		s.await(ctx, "all three run, in both workers", func() bool { return s.haveRun() == len(jobs) && s.spread() })
 		lost := s.kill(ctx)
 		s.await(ctx, lost+" has left the dead worker and waits", func() bool { return s.states[lost] == "waits for a worker" })
 		// The other worker is full.
-		s.survivor().finish(ctx, s.someOther(lost))
-		s.await(ctx, lost+" runs in the other worker", func() bool { return s.now(lost).worker == s.survivor().Name })
+		s.survivor().Finish(ctx, s.someOther(lost), "succeeded")
+		s.await(ctx, lost+" runs in the other worker", func() bool { return s.now(lost).worker == s.survivor().Cluster.Name })
 		for _, name := range jobs {
-			s.survivor().finish(ctx, name)
+			s.survivor().Finish(ctx, name, "succeeded")
 		}
 		s.await(ctx, "all are complete", s.allComplete)
 		s.verify(ctx, lost)
@@ -86,19 +80,16 @@ fake (kwok), everything else is real, once in each cluster. Seconds, TrainJob, w
 }
 
 // set makes the team's queue in every cluster, in the manager's last: it sends jobs to the others.
-func (s *story) set(ctx context.Context) {
-	for _, worker := range s.workers {
-		worker.open(ctx, gpusOfWorker)
+func (s *story) set(ctx context.Context, fleet *world.Fleet) {
+	for _, worker := range fleet.Workers {
+		s.workers = append(s.workers, open(ctx, worker, gpusOfWorker))
 	}
-	s.manager.open(ctx, "64", check)
-	attempt.Succeed(wait.PollUntilContextTimeout(ctx, lookEvery, stepLimit, true, func(ctx context.Context) (bool, error) {
-		for _, at := range append(s.workers, s.manager) {
-			if open, err := at.isOpen(ctx); err != nil || !open {
-				return false, err
-			}
-		}
-		return true, nil
-	}), "queues take jobs")
+	s.manager = open(ctx, fleet.Manager, "64", check)
+	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	defer cancel()
+	for _, at := range append(s.workers, s.manager) {
+		at.EventuallyIs(ctx, &kueue.LocalQueue{}, "queue", world.True(kueue.LocalQueueActive))
+	}
 }
 
 // kill stops the API server of the worker with one job, and returns that.
@@ -108,11 +99,11 @@ func (s *story) kill(ctx context.Context) (lost string) {
 		in[s.now(name).worker] = append(in[s.now(name).worker], name)
 	}
 	for _, worker := range s.workers {
-		if len(in[worker.Name]) == 1 {
-			s.dead = worker.Name
-			s.tell("", "the API server of %s dies", worker.Name)
-			attempt.Succeed(worker.Control(ctx, "kill", "kube-apiserver", io.Discard))
-			return in[worker.Name][0]
+		if name := worker.Cluster.Name; len(in[name]) == 1 {
+			s.dead = name
+			s.tell("", "the API server of %s dies", name)
+			attempt.Succeed(worker.Cluster.Control(ctx, "kill", "kube-apiserver", io.Discard))
+			return in[name][0]
 		}
 	}
 	attempt.Fail("no worker has one job: %v", in)
@@ -144,7 +135,7 @@ func (s *story) look(ctx context.Context) {
 		attempt.Fail("a TrainJob failed")
 	}
 	for _, worker := range s.workers {
-		if worker.Name == s.dead {
+		if worker.Cluster.Name == s.dead {
 			continue
 		}
 		running := worker.running(ctx)
@@ -175,7 +166,7 @@ func (s *story) spread() bool {
 }
 
 func (s *story) survivor() site {
-	return s.workers[slices.IndexFunc(s.workers, func(w site) bool { return w.Name != s.dead })]
+	return s.workers[slices.IndexFunc(s.workers, func(w site) bool { return w.Cluster.Name != s.dead })]
 }
 
 func (s *story) someOther(job string) string {
@@ -206,8 +197,8 @@ func (s *story) verify(ctx context.Context, lost string) {
 	}
 	attempt.Succeed(play.Verify(s.out, show.Painter(s.out), "\nChecked on what the clusters have shown:",
 		claim(!slices.ContainsFunc(others, func(name string) bool { return len(s.places[name]) != 1 || s.now(name).worker == s.dead }),
-			"the other jobs ran once, in %s", s.survivor().Name),
-		claim(len(places) == 2 && places[0].worker == s.dead && places[1].worker == s.survivor().Name,
-			"%s ran in %s first, and in %s when that was lost", lost, s.dead, s.survivor().Name),
+			"the other jobs ran once, in %s", s.survivor().Cluster.Name),
+		claim(len(places) == 2 && places[0].worker == s.dead && places[1].worker == s.survivor().Cluster.Name,
+			"%s ran in %s first, and in %s when that was lost", lost, s.dead, s.survivor().Cluster.Name),
 		claim(len(here) == 0, "there is no pod in the manager cluster")))
 }

@@ -5,10 +5,8 @@ package world
 import (
 	"context"
 	"fmt"
-	"reflect"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +23,6 @@ import (
 
 // Finish ends all pods of a TrainJob, or of one of its replicated jobs: "succeeded" or "failed".
 func (w *World) Finish(ctx context.Context, job, how string, replicatedJob ...string) {
-	types.MarkAsHelper()
 	for _, pod := range w.Pods(ctx, job) {
 		if len(replicatedJob) > 0 && pod.Labels[jobsetapi.ReplicatedJobNameKey] != replicatedJob[0] {
 			continue
@@ -38,14 +35,12 @@ func (w *World) Finish(ctx context.Context, job, how string, replicatedJob ...st
 
 // Succeed ends all pods of a TrainJob, and waits until its Workload is finished.
 func (w *World) Succeed(ctx context.Context, job string) {
-	types.MarkAsHelper()
 	w.Finish(ctx, job, "succeeded")
 	w.EventuallyCondition(ctx, job, kueue.WorkloadFinished)
 }
 
 // Edit changes a TrainJob as the admin.
 func (w *World) Edit(ctx context.Context, name string, change func(*trainer.TrainJob)) {
-	types.MarkAsHelper()
 	w.g.Expect(w.TryEdit(ctx, name, change)).To(gomega.Succeed())
 }
 
@@ -58,21 +53,18 @@ func (w *World) TryEdit(ctx context.Context, name string, change func(*trainer.T
 
 // EditRuntime changes a ClusterTrainingRuntime.
 func (w *World) EditRuntime(ctx context.Context, name string, change kit.RuntimeChange) {
-	types.MarkAsHelper()
 	runtime := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	w.Change(ctx, runtime, func() { change(&runtime.Spec) })
 }
 
 // EditQueue changes a ClusterQueue.
 func (w *World) EditQueue(ctx context.Context, name string, change func(*kueue.ClusterQueue)) {
-	types.MarkAsHelper()
 	queue := kit.ClusterQueue(name)
 	w.Change(ctx, queue, func() { change(queue) })
 }
 
 // Change changes an object, which is read for that, as the admin.
 func (w *World) Change(ctx context.Context, obj client.Object, change func()) {
-	types.MarkAsHelper()
 	w.g.Expect(TryChange(ctx, w, obj, change)).To(gomega.Succeed())
 }
 
@@ -80,9 +72,7 @@ func (w *World) Change(ctx context.Context, obj client.Object, change func()) {
 func TryChange(ctx context.Context, c client.Client, obj client.Object, change func()) error {
 	key := client.ObjectKeyFromObject(obj)
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		// What is read leaves alone what it has not.
-		reflect.ValueOf(obj).Elem().SetZero()
-		if err := c.Get(ctx, key, obj); err != nil {
+		if err := readAgain(ctx, c, key, obj); err != nil {
 			return err
 		}
 		change()
@@ -92,7 +82,6 @@ func TryChange(ctx context.Context, c client.Client, obj client.Object, change f
 
 // ChangeStatus changes the status of an object, as its controller.
 func (w *World) ChangeStatus(ctx context.Context, obj client.Object, change func()) {
-	types.MarkAsHelper()
 	before := obj.DeepCopyObject().(client.Object)
 	change()
 	w.g.Expect(w.Status().Patch(ctx, obj, client.MergeFrom(before))).To(gomega.Succeed())
@@ -100,13 +89,11 @@ func (w *World) ChangeStatus(ctx context.Context, obj client.Object, change func
 
 // PatchJSON sends a merge patch of an object.
 func (w *World) PatchJSON(ctx context.Context, obj client.Object, patch string) {
-	types.MarkAsHelper()
 	w.g.Expect(w.Patch(ctx, obj, client.RawPatch(apitypes.MergePatchType, []byte(patch)))).To(gomega.Succeed())
 }
 
 // SetQuota sets the GPUs of a ClusterQueue's first flavor.
 func (w *World) SetQuota(ctx context.Context, clusterQueue, gpus string) {
-	types.MarkAsHelper()
 	w.EditQueue(ctx, clusterQueue, func(cq *kueue.ClusterQueue) {
 		cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].NominalQuota = resource.MustParse(gpus)
 	})
@@ -114,14 +101,12 @@ func (w *World) SetQuota(ctx context.Context, clusterQueue, gpus string) {
 
 // SetStopPolicy sets whether a ClusterQueue or a LocalQueue admits, holds, or drains.
 func (w *World) SetStopPolicy(ctx context.Context, queue client.Object, policy kueue.StopPolicy) {
-	types.MarkAsHelper()
 	w.PatchJSON(ctx, queue, fmt.Sprintf(`{"spec":{"stopPolicy":%q}}`, policy))
 }
 
 // Activate sets spec.active of a TrainJob's Workload. It is set to true when a deactivation that is pending is done,
 // and to false when the manager, which may be away, can be asked.
 func (w *World) Activate(ctx context.Context, job string, active bool) {
-	types.MarkAsHelper()
 	w.g.Eventually(ctx, func(g gomega.Gomega) {
 		wl := w.Workload(ctx, job)
 		g.Expect(wl).NotTo(gomega.BeNil())
@@ -132,7 +117,6 @@ func (w *World) Activate(ctx context.Context, job string, active bool) {
 
 // Touch makes an event on a TrainJob that changes nothing.
 func (w *World) Touch(ctx context.Context, name string) {
-	types.MarkAsHelper()
 	w.Edit(ctx, name, func(t *trainer.TrainJob) {
 		metav1.SetMetaDataAnnotation(&t.ObjectMeta, "example.com/touched", rand.String(5))
 	})
@@ -140,7 +124,6 @@ func (w *World) Touch(ctx context.Context, name string) {
 
 // TouchPods makes an event on the child Jobs of a TrainJob that changes nothing.
 func (w *World) TouchPods(ctx context.Context, job string) {
-	types.MarkAsHelper()
 	for _, j := range w.ChildJobs(ctx, job) {
 		w.PatchJSON(ctx, &j, fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":%q}}}`, rand.String(5)))
 	}

@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
@@ -164,6 +163,13 @@ func (c *Cluster) As(contextName string) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: c.Client.Scheme()})
 }
 
+// Impersonating connects to the same cluster as somebody else.
+func (c *Cluster) Impersonating(user string, groups ...string) (client.Client, error) {
+	config := rest.CopyConfig(c.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+	return client.New(config, client.Options{Scheme: c.Client.Scheme()})
+}
+
 // Open connects to the cluster of KUBECONFIG, or starts one in dir, below the repository's root,
 // with the flags of Start.
 func Open(ctx context.Context, dir string, progress io.Writer, flags ...string) (*Cluster, error) {
@@ -193,16 +199,6 @@ func Start(ctx context.Context, dir string, progress io.Writer, flags ...string)
 	}
 	cluster.started = true
 	return cluster, nil
-}
-
-// OpenQueue makes a namespace, and a queue of one pool for it.
-func (c *Cluster) OpenQueue(ctx context.Context, local *kueue.LocalQueue, flavor *kueue.ResourceFlavor, quota kit.Quota, checks ...string) error {
-	for _, obj := range append([]client.Object{kit.Namespace(local.Namespace)}, kit.Queue(local, flavor, quota, checks...)...) {
-		if err := c.Client.Create(ctx, obj); err != nil {
-			return fmt.Errorf("creating %T %s %s: %w", obj, obj.GetName(), c.Name, err)
-		}
-	}
-	return nil
 }
 
 // Local reports whether this is a local control plane, whose components Control reaches.

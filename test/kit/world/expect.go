@@ -7,13 +7,12 @@ import (
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,7 +26,6 @@ import (
 // EventuallyRuns waits until a TrainJob has exactly n pods, all bound and running, on
 // nodes that carry the given labels.
 func (w *World) EventuallyRuns(ctx context.Context, job string, n int, nodeLabels map[string]string) []corev1.Pod {
-	types.MarkAsHelper()
 	var pods []corev1.Pod
 	w.g.Eventually(ctx, func(g gomega.Gomega) {
 		pods = w.Pods(ctx, job)
@@ -50,21 +48,18 @@ func (w *World) EventuallyRuns(ctx context.Context, job string, n int, nodeLabel
 func (w *World) MakeRunning(
 	ctx context.Context, job *kit.TrainJobBuilder, n int, nodeLabels map[string]string, needs ...client.Object,
 ) []corev1.Pod {
-	types.MarkAsHelper()
 	w.Make(ctx, append(needs, job.Obj())...)
 	return w.EventuallyRuns(ctx, job.Name, n, nodeLabels)
 }
 
 // MakePending makes a TrainJob, after what it needs, and waits until Kueue keeps it waiting.
 func (w *World) MakePending(ctx context.Context, job *kit.TrainJobBuilder, needs ...client.Object) {
-	types.MarkAsHelper()
 	w.Make(ctx, append(needs, job.Obj())...)
 	w.EventuallyPending(ctx, job.Name)
 }
 
 // MakeGated makes a TrainJob and waits until it is at the gate, and has so many child Jobs, if any.
 func (w *World) MakeGated(ctx context.Context, job *kit.TrainJobBuilder, childJobs int) {
-	types.MarkAsHelper()
 	w.Make(ctx, job.Obj())
 	w.EventuallyAtTheGate(ctx, job.Name)
 	if childJobs > 0 {
@@ -74,26 +69,37 @@ func (w *World) MakeGated(ctx context.Context, job *kit.TrainJobBuilder, childJo
 
 // MakeAdmitted makes a TrainJob and waits until Kueue has admitted it.
 func (w *World) MakeAdmitted(ctx context.Context, job *kit.TrainJobBuilder) *kueue.Workload {
-	types.MarkAsHelper()
 	w.Make(ctx, job.Obj())
 	return w.EventuallyCondition(ctx, job.Name, kueue.WorkloadAdmitted)
 }
 
 // EventuallyCondition waits for a condition of a TrainJob's Workload and gives the Workload.
 func (w *World) EventuallyCondition(ctx context.Context, job, condition string) *kueue.Workload {
-	types.MarkAsHelper()
-	var wl *kueue.Workload
-	w.g.Eventually(ctx, func(g gomega.Gomega) {
-		wl = w.Workload(ctx, job)
-		g.Expect(wl).NotTo(gomega.BeNil())
-		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, condition)).To(gomega.BeTrue(), "condition %s", condition)
-	}).Should(gomega.Succeed())
-	return wl
+	return w.EventuallyWorkload(ctx, job, True(condition))
+}
+
+// True matches an object that has a condition, which is true.
+func True(condition string) gomegatypes.GomegaMatcher {
+	return Condition(condition, metav1.ConditionTrue)
+}
+
+// Condition matches an object that has a condition, for a reason if that is given.
+func Condition(name string, status metav1.ConditionStatus, reason ...string) gomegatypes.GomegaMatcher {
+	is := []gomegatypes.GomegaMatcher{gomega.HaveField("Type", name), gomega.HaveField("Status", status)}
+	for _, reason := range reason {
+		is = append(is, gomega.HaveField("Reason", reason))
+	}
+	return gomega.HaveField("Status.Conditions", gomega.ContainElement(gomega.And(is...)))
+}
+
+// EventuallyIs reads an object of the world's namespace, or a cluster-wide one, until it is there and all of
+// this is true of it.
+func (w *World) EventuallyIs(ctx context.Context, obj client.Object, name string, is ...gomegatypes.GomegaMatcher) {
+	w.g.Eventually(ctx, func() (client.Object, error) { return obj, w.read(ctx, obj, name) }).Should(gomega.And(is...), "%T %s", obj, name)
 }
 
 // EventuallyWorkload waits until a TrainJob has a Workload of which all of this is true, and returns it.
 func (w *World) EventuallyWorkload(ctx context.Context, job string, is ...gomegatypes.GomegaMatcher) *kueue.Workload {
-	types.MarkAsHelper()
 	var wl *kueue.Workload
 	w.g.Eventually(ctx, func() *kueue.Workload {
 		wl = w.Workload(ctx, job)
@@ -104,31 +110,23 @@ func (w *World) EventuallyWorkload(ctx context.Context, job string, is ...gomega
 
 // EventuallyNoWorkload waits until a TrainJob has no Workload.
 func (w *World) EventuallyNoWorkload(ctx context.Context, job string) {
-	types.MarkAsHelper()
 	w.g.Eventually(ctx, w.Workload).WithArguments(ctx, job).Should(gomega.BeNil())
 }
 
 // EventuallyPods waits until a TrainJob has so many pods.
 func (w *World) EventuallyPods(ctx context.Context, job string, n int) {
-	types.MarkAsHelper()
 	w.g.Eventually(ctx, w.Pods).WithArguments(ctx, job).Should(gomega.HaveLen(n))
 }
 
 // EventuallyPending waits until a TrainJob's Workload is there and was looked at by
 // Kueue, which keeps it waiting.
 func (w *World) EventuallyPending(ctx context.Context, job string) {
-	types.MarkAsHelper()
-	w.g.Eventually(ctx, func(g gomega.Gomega) {
-		wl := w.Workload(ctx, job)
-		g.Expect(wl).NotTo(gomega.BeNil())
-		g.Expect(apimeta.IsStatusConditionFalse(wl.Status.Conditions, kueue.WorkloadQuotaReserved)).To(gomega.BeTrue())
-	}).Should(gomega.Succeed())
+	w.EventuallyWorkload(ctx, job, Condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse))
 }
 
 // EventuallyGone waits until a deleted object is no more: while its finalizers hold it,
 // nothing of its name can be made.
 func (w *World) EventuallyGone(ctx context.Context, obj client.Object) {
-	types.MarkAsHelper()
 	w.g.Eventually(ctx, func() bool {
 		return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)))
 	}).Should(gomega.BeTrue(), "%T %s", obj, obj.GetName())
@@ -136,7 +134,6 @@ func (w *World) EventuallyGone(ctx context.Context, obj client.Object) {
 
 // ConsistentlyUnbound watches that no pod of a TrainJob gets a node.
 func (w *World) ConsistentlyUnbound(ctx context.Context, job string) {
-	types.MarkAsHelper()
 	w.g.Consistently(ctx, func(g gomega.Gomega) {
 		for _, pod := range w.Pods(ctx, job) {
 			g.Expect(pod.Spec.NodeName).To(gomega.BeEmpty(), pod.Name)
@@ -147,7 +144,6 @@ func (w *World) ConsistentlyUnbound(ctx context.Context, job string) {
 // ConsistentlyKeeps watches that the pods and the Workload of a TrainJob stay the same,
 // from when the manager has come to what happened after the test's last change.
 func (w *World) ConsistentlyKeeps(ctx context.Context, job string, pods []corev1.Pod, wl *kueue.Workload) {
-	types.MarkAsHelper()
 	w.EventuallyCaughtUp(ctx)
 	w.g.Consistently(ctx, func(g gomega.Gomega) {
 		g.Expect(w.Workload(ctx, job)).To(gomega.HaveField("UID", wl.UID), "the Workload of %s", job)
@@ -158,22 +154,19 @@ func (w *World) ConsistentlyKeeps(ctx context.Context, job string, pods []corev1
 // EventuallyCaughtUp waits until a TrainJob that is made now, and waits for ever, has its
 // Workload: events before it are dealt with, or about to be.
 func (w *World) EventuallyCaughtUp(ctx context.Context) {
-	types.MarkAsHelper()
 	name := "sentinel-" + rand.String(5)
 	w.Make(ctx, w.Job(name).Queue("nowhere").Obj())
-	w.g.Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, name) }).ShouldNot(gomega.BeNil())
+	w.EventuallyWorkload(ctx, name)
 }
 
 // EventuallyAtTheGate waits until a TrainJob is suspended and our entry holds only
 // the gate, after all other entries. The in-tree integration has no gate.
 func (w *World) EventuallyAtTheGate(ctx context.Context, job string) {
-	types.MarkAsHelper()
-	w.g.Eventually(ctx, func(g gomega.Gomega) {
-		var t trainer.TrainJob
-		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &t)).To(gomega.Succeed())
-		g.Expect(t.Spec.Suspend).To(gomega.HaveValue(gomega.BeTrue()))
-		g.Expect(w.Cluster.Integration != External || GatedEntry(&t)).To(gomega.BeTrue(), "entries: %v", t.Spec.RuntimePatches)
-	}).Should(gomega.Succeed())
+	is := []gomegatypes.GomegaMatcher{gomega.HaveField("Spec.Suspend", gomega.HaveValue(gomega.BeTrue()))}
+	if w.Cluster.Integration == External {
+		is = append(is, gomega.Satisfy(GatedEntry))
+	}
+	w.EventuallyIs(ctx, &trainer.TrainJob{}, job, is...)
 }
 
 // GatedEntry reports whether the last entry is ours and says nothing but the gate,
@@ -196,13 +189,11 @@ func GatedEntry(t *trainer.TrainJob) bool {
 
 // EventuallyChildJobs waits until JobSet has made n child Jobs of a TrainJob.
 func (w *World) EventuallyChildJobs(ctx context.Context, job string, n int) {
-	types.MarkAsHelper()
 	w.g.Eventually(ctx, w.ChildJobs).WithArguments(ctx, job).Should(gomega.HaveLen(n))
 }
 
 // EventNotes returns the notes of the events with a reason on an object of the world.
 func (w *World) EventNotes(ctx context.Context, kind, name, reason string) []string {
-	types.MarkAsHelper()
 	var list eventsv1.EventList
 	w.list(ctx, &list)
 	var notes []string
@@ -216,7 +207,6 @@ func (w *World) EventNotes(ctx context.Context, kind, name, reason string) []str
 
 // EventuallyTold waits for an event of a TrainJob with a note that has all of these words.
 func (w *World) EventuallyTold(ctx context.Context, job, reason string, words ...string) {
-	types.MarkAsHelper()
 	var all []gomegatypes.GomegaMatcher
 	for _, word := range words {
 		all = append(all, gomega.ContainSubstring(word))

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -18,7 +17,6 @@ import (
 func Follow[T client.Object](
 	ctx context.Context, w *World, list client.ObjectList, note func(T),
 ) (reading func(func()), stop func()) {
-	types.MarkAsHelper()
 	// The context of a spec ends before what cleans up after it.
 	watching, err := w.Cluster.Client.Watch(context.WithoutCancel(ctx), list, client.InNamespace(w.Namespace))
 	w.g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -41,7 +39,6 @@ func Follow[T client.Object](
 		}
 	}()
 	return reading, func() {
-		types.MarkAsHelper()
 		stopped.Store(true)
 		watching.Stop()
 		w.g.Expect(broke.Load()).To(gomega.BeFalse(), "the watch of %T ended before it was stopped", list)

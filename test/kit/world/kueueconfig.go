@@ -3,6 +3,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,20 +15,24 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ConfigureKueue sets fields of Kueue's configuration, below those that it has, and returns what
-// it was. Kueue itself reads it at its start.
-func (c *Cluster) ConfigureKueue(ctx context.Context, set map[string]any) (before string, err error) {
-	err = c.changeConfig(ctx, kueueConfig, func(content string) (string, error) {
-		before = content
-		return Configuration(content, set)
-	})
-	return before, err
+// ConfigureKueue sets fields of Kueue's configuration, below those that it has, until restore. Kueue itself
+// reads it at its start.
+func (c *Cluster) ConfigureKueue(ctx context.Context, set map[string]any) (restore func(context.Context) error, err error) {
+	return c.configure(ctx, kueueConfig, set)
 }
 
-// ConfigureManager sets fields of kueue-trainer's configuration, below those that it has, which reads
-// it at its start.
-func (c *Cluster) ConfigureManager(ctx context.Context, set map[string]any) error {
-	return c.changeConfig(ctx, managerConfig, func(content string) (string, error) { return Configuration(content, set) })
+// RestartKueueWith sets fields of Kueue's configuration that hold from the next start of these
+// components, and starts them again, until restore, which does so, too.
+func (c *Cluster) RestartKueueWith(
+	ctx context.Context, progress io.Writer, set map[string]any, components ...string,
+) (restore func(context.Context) error, err error) {
+	return c.restartWith(ctx, progress, kueueConfig, set, components...)
+}
+
+// RestartManagerWith sets fields of kueue-trainer's configuration and starts it again, until restore,
+// which does so, too.
+func (c *Cluster) RestartManagerWith(ctx context.Context, progress io.Writer, set map[string]any) (restore func(context.Context) error, err error) {
+	return c.restartWith(ctx, progress, managerConfig, set, c.Manager())
 }
 
 // configFile is a configuration in a ConfigMap.
@@ -52,15 +57,9 @@ func Configuration(content string, set map[string]any) (string, error) {
 	return string(changed), err
 }
 
-// RestartKueueWith sets fields of Kueue's configuration that hold from the next start of these
-// components, and starts them again, until restore, which does so, too.
-func (c *Cluster) RestartKueueWith(
-	ctx context.Context, progress io.Writer, set map[string]any, components ...string,
-) (restore func(context.Context) error, err error) {
-	before, err := c.ConfigureKueue(ctx, set)
-	if err != nil {
-		return func(context.Context) error { return nil }, err
-	}
+func (c *Cluster) restartWith(
+	ctx context.Context, progress io.Writer, of configFile, set map[string]any, components ...string,
+) (func(context.Context) error, error) {
 	restart := func(ctx context.Context) error {
 		for _, component := range components {
 			if err := c.Control(ctx, "restart", component, progress); err != nil {
@@ -69,15 +68,23 @@ func (c *Cluster) RestartKueueWith(
 		}
 		return nil
 	}
-	restore = func(ctx context.Context) error {
-		return errors.Join(c.RestoreKueueConfig(ctx, before), restart(ctx))
+	back, err := c.configure(ctx, of, set)
+	if err == nil {
+		err = restart(ctx)
 	}
-	return restore, restart(ctx)
+	return func(ctx context.Context) error { return errors.Join(back(ctx), restart(ctx)) }, err
 }
 
-// RestoreKueueConfig writes Kueue's configuration as ConfigureKueue has found it.
-func (c *Cluster) RestoreKueueConfig(ctx context.Context, before string) error {
-	return c.changeConfig(ctx, kueueConfig, func(string) (string, error) { return before, nil })
+// configure sets fields of a configuration until restore.
+func (c *Cluster) configure(ctx context.Context, of configFile, set map[string]any) (restore func(context.Context) error, err error) {
+	var before string
+	err = c.changeConfig(ctx, of, func(content string) (string, error) {
+		before = content
+		return Configuration(content, set)
+	})
+	return func(ctx context.Context) error {
+		return c.changeConfig(ctx, of, func(content string) (string, error) { return cmp.Or(before, content), nil })
+	}, err
 }
 
 func (c *Cluster) changeConfig(ctx context.Context, of configFile, change func(string) (string, error)) error {

@@ -17,7 +17,6 @@ import (
 	"sync"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -99,7 +98,6 @@ func (t Terminal) Run(cmd *exec.Cmd) (stdout, stderr string, code int, err error
 // ControlledCheck adds an admission check to the world's ClusterQueue, whose controller the test is, and
 // returns its name.
 func (w *World) ControlledCheck(ctx context.Context) string {
-	types.MarkAsHelper()
 	check := w.MakeCheck(ctx)
 	w.ActivateCheck(ctx, check)
 	w.DemandCheck(ctx, check.Name)
@@ -108,7 +106,6 @@ func (w *World) ControlledCheck(ctx context.Context) string {
 
 // MakeCheck makes an admission check whose controller the test is.
 func (w *World) MakeCheck(ctx context.Context) *kueue.AdmissionCheck {
-	types.MarkAsHelper()
 	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: w.Name("site")}}
 	check.Spec.ControllerName = "example.com/site"
 	w.Make(ctx, check)
@@ -117,7 +114,6 @@ func (w *World) MakeCheck(ctx context.Context) *kueue.AdmissionCheck {
 
 // ActivateCheck says that the controller of an admission check is there.
 func (w *World) ActivateCheck(ctx context.Context, check *kueue.AdmissionCheck) {
-	types.MarkAsHelper()
 	w.ChangeStatus(ctx, check, func() {
 		check.Status.Conditions = []metav1.Condition{
 			{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", LastTransitionTime: metav1.Now()}}
@@ -126,7 +122,6 @@ func (w *World) ActivateCheck(ctx context.Context, check *kueue.AdmissionCheck) 
 
 // DemandCheck has the world's ClusterQueue admit nothing without an admission check.
 func (w *World) DemandCheck(ctx context.Context, check string) {
-	types.MarkAsHelper()
 	w.EditQueue(ctx, w.Name("gpus"), func(cq *kueue.ClusterQueue) {
 		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
 			AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check)}}}
@@ -135,7 +130,6 @@ func (w *World) DemandCheck(ctx context.Context, check string) {
 
 // SetCheck says what an admission check says of a TrainJob's Workload that holds quota.
 func (w *World) SetCheck(ctx context.Context, job, check string, state kueue.CheckState, message string, updates ...kueue.PodSetUpdate) {
-	types.MarkAsHelper()
 	w.g.Eventually(ctx, func(g gomega.Gomega) {
 		wl := w.Workload(ctx, job)
 		g.Expect(wl).NotTo(gomega.BeNil())

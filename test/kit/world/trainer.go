@@ -11,6 +11,8 @@ import (
 	"strconv"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -43,6 +45,31 @@ func (c *Cluster) Trainer(ctx context.Context) (string, error) {
 	return served, err
 }
 
+// ChangeCRD changes what the CRD says of the spec of TrainJobs, in all its versions.
+func (c *Cluster) ChangeCRD(ctx context.Context, change func(crd *apiextensionsv1.CustomResourceDefinition, spec apiextensionsv1.JSONSchemaProps)) error {
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: trainJobCRD}}
+	return TryChange(ctx, c.Client, crd, func() {
+		for i := range crd.Spec.Versions {
+			change(crd, crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"])
+		}
+	})
+}
+
+// ExtendCRD makes the API server keep a field "future" of patch entries that no Go type has, as a later release
+// of Trainer might bring one, or takes it out again.
+func (c *Cluster) ExtendCRD(ctx context.Context, extended bool) error {
+	return c.ChangeCRD(ctx, func(_ *apiextensionsv1.CustomResourceDefinition, spec apiextensionsv1.JSONSchemaProps) {
+		for _, name := range []string{"podTemplateOverrides", "runtimePatches"} {
+			if list, ok := spec.Properties[name]; ok {
+				delete(list.Items.Schema.Properties, "future")
+				if extended {
+					list.Items.Schema.Properties["future"] = apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
+				}
+			}
+		}
+	})
+}
+
 func generation(crd *apiextensionsv1.CustomResourceDefinition) (string, error) {
 	versions, err := json.Marshal(crd.Spec.Versions)
 	if err != nil {
@@ -59,21 +86,13 @@ func generation(crd *apiextensionsv1.CustomResourceDefinition) (string, error) {
 // Upgrade brings a newer Trainer and its JobSet to a local control plane. Everything
 // else, jobs and manager included, runs on meanwhile.
 func (c *Cluster) Upgrade(ctx context.Context, trainer string, progress io.Writer) error {
-	if err := c.change(ctx, progress, "up", "--trainer", trainer); err != nil {
-		return err
-	}
-	_, err := c.Trainer(ctx)
-	return err
+	return c.change(ctx, progress, "up", "--trainer", trainer)
 }
 
 // UpgradeCRDs brings the CRDs of a newer Trainer to a local control plane, as the first
 // step of an upgrade that Upgrade completes.
 func (c *Cluster) UpgradeCRDs(ctx context.Context, trainer string, progress io.Writer) error {
-	if err := c.change(ctx, progress, "crds", "--trainer", trainer); err != nil {
-		return err
-	}
-	_, err := c.Trainer(ctx)
-	return err
+	return c.change(ctx, progress, "crds", "--trainer", trainer)
 }
 
 // up brings what the cluster lacks, and changes nothing but what args say: TRAINER of
@@ -87,11 +106,15 @@ func (c *Cluster) up(ctx context.Context, progress io.Writer, args ...string) er
 }
 
 // change has localcluster change the cluster but for its nodes, which NODES of the environment need
-// not be the number of.
+// not be the number of, and looks which Trainer it has then.
 func (c *Cluster) change(ctx context.Context, progress io.Writer, args ...string) error {
 	s, err := c.state()
 	if err != nil {
 		return err
 	}
-	return localcluster(ctx, c.localDir, progress, append(args, "--nodes", strconv.Itoa(s.Settings.Nodes))...)
+	if err := localcluster(ctx, c.localDir, progress, append(args, "--nodes", strconv.Itoa(s.Settings.Nodes))...); err != nil {
+		return err
+	}
+	_, err = c.Trainer(ctx)
+	return err
 }

@@ -4,12 +4,14 @@ package world
 
 import (
 	"context"
+	"errors"
 	"io"
+	"reflect"
 	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -46,7 +48,6 @@ func NewSuffix() string { return rand.String(5) }
 // New makes a namespace, which is named by what kind of test it is of and a suffix. What log is told of
 // is for those who ask why a test failed.
 func New(ctx context.Context, g gomega.Gomega, log io.Writer, cluster *Cluster, kind, suffix string) *World {
-	types.MarkAsHelper()
 	w := &World{Client: cluster.Client, Cluster: cluster, Namespace: kind + "-" + suffix, g: g, log: log, Suffix: suffix}
 	w.Make(ctx, kit.Namespace(w.Namespace))
 	return w
@@ -57,7 +58,6 @@ func (w *World) Name(name string) string { return name + "-" + w.Suffix }
 
 // Make creates objects that Unmake takes away again, the last one first.
 func (w *World) Make(ctx context.Context, objs ...client.Object) {
-	types.MarkAsHelper()
 	for _, obj := range objs {
 		w.g.Expect(w.Create(ctx, obj)).To(gomega.Succeed(), "%T %s", obj, obj.GetName())
 		w.made = append(w.made, obj)
@@ -69,7 +69,6 @@ func (w *World) Make(ctx context.Context, objs ...client.Object) {
 
 // eventuallyKnown waits until Trainer's webhook has heard of a runtime; it asks its cache.
 func (w *World) eventuallyKnown(ctx context.Context, runtime string) {
-	types.MarkAsHelper()
 	w.g.Eventually(ctx, func() error {
 		return w.Create(ctx, kit.TrainJob(w.Namespace, "probe").Runtime(runtime).Obj(), client.DryRunAll)
 	}).Should(gomega.Succeed())
@@ -77,7 +76,6 @@ func (w *World) eventuallyKnown(ctx context.Context, runtime string) {
 
 // MakeYAML creates an object from a manifest as it is, in the world's namespace.
 func (w *World) MakeYAML(ctx context.Context, manifest string) {
-	types.MarkAsHelper()
 	obj := &unstructured.Unstructured{}
 	w.g.Expect(yaml.Unmarshal([]byte(manifest), &obj.Object)).To(gomega.Succeed())
 	obj.SetNamespace(w.Namespace)
@@ -86,7 +84,6 @@ func (w *World) MakeYAML(ctx context.Context, manifest string) {
 
 // MakeNeeds makes what a runtime's pods need in their namespace.
 func (w *World) MakeNeeds(ctx context.Context, runtime string) {
-	types.MarkAsHelper()
 	needs, err := w.Cluster.Needs(ctx, w.Namespace, runtime)
 	w.g.Expect(err).NotTo(gomega.HaveOccurred())
 	for _, need := range needs {
@@ -100,7 +97,6 @@ func (w *World) MakeNeeds(ctx context.Context, runtime string) {
 // Pools makes the flavors h100 and a100, a ClusterQueue with quotas for them in this
 // order, and LocalQueue "queue" in the world's namespace.
 func (w *World) Pools(ctx context.Context, h100GPUs, a100GPUs string, tolerations ...corev1.Toleration) {
-	types.MarkAsHelper()
 	w.Make(ctx,
 		w.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}, tolerations...),
 		w.Flavor("a100", map[string]string{kit.ProductLabel: kit.A100}, tolerations...),
@@ -111,7 +107,6 @@ func (w *World) Pools(ctx context.Context, h100GPUs, a100GPUs string, toleration
 
 // Pool makes LocalQueue "queue" in the world's namespace, whose ClusterQueue "gpus" has one flavor.
 func (w *World) Pool(ctx context.Context, flavor *kueue.ResourceFlavor, gpus string, checks ...string) {
-	types.MarkAsHelper()
 	w.Make(ctx, kit.Queue(w.LocalQueue(), flavor, kit.Quota{GPUs: gpus}, checks...)...)
 }
 
@@ -136,7 +131,6 @@ func (w *World) Job(name string) *kit.TrainJobBuilder {
 
 // CopyRuntime returns one of Trainer's own runtimes under a name of this world, with changes.
 func (w *World) CopyRuntime(ctx context.Context, name string, changes ...kit.RuntimeChange) *trainer.ClusterTrainingRuntime {
-	types.MarkAsHelper()
 	var shipped trainer.ClusterTrainingRuntime
 	w.Read(ctx, &shipped, name)
 	own := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: w.Name(name), Labels: shipped.Labels}, Spec: shipped.Spec}
@@ -148,7 +142,6 @@ func (w *World) CopyRuntime(ctx context.Context, name string, changes ...kit.Run
 
 // MakeRuntime makes what CopyRuntime returns, and returns its name.
 func (w *World) MakeRuntime(ctx context.Context, name string, changes ...kit.RuntimeChange) string {
-	types.MarkAsHelper()
 	runtime := w.CopyRuntime(ctx, name, changes...)
 	w.Make(ctx, runtime)
 	return runtime.Name
@@ -160,7 +153,6 @@ var TenantRoles = []string{"admin", "kueue-batch-admin-role"}
 // AllowTenant binds a user to the roles of a namespace's admin, and to one that has runtimes of its own,
 // deletes more at a time, and resizes pods.
 func (w *World) AllowTenant(ctx context.Context, user string) {
-	types.MarkAsHelper()
 	w.Make(ctx, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "sweeper"},
 		Rules: []rbacv1.PolicyRule{
@@ -175,21 +167,42 @@ func (w *World) AllowTenant(ctx context.Context, user string) {
 	}
 }
 
+// Token returns one of a new ServiceAccount, which lasts for hours and has a ClusterRole, or none.
+func (w *World) Token(ctx context.Context, clusterRole string) string {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "reader-"}}
+	w.Make(ctx, account)
+	if clusterRole != "" {
+		w.Make(ctx, kit.ClusterRoleBinding(w.Name(account.Name), clusterRole, kit.Account(w.Namespace, account.Name)))
+	}
+	request := &authenticationv1.TokenRequest{}
+	w.g.Expect(w.SubResource("token").Create(ctx, account, request)).To(gomega.Succeed())
+	return request.Status.Token
+}
+
 // Read reads an object of the world's namespace, or a cluster-wide one.
 func (w *World) Read(ctx context.Context, obj client.Object, name string) {
-	types.MarkAsHelper()
-	namespaced, err := w.IsObjectNamespaced(obj)
-	w.g.Expect(err).NotTo(gomega.HaveOccurred())
+	w.g.Expect(w.read(ctx, obj, name)).To(gomega.Succeed(), "%T %s", obj, name)
+}
+
+func (w *World) read(ctx context.Context, obj client.Object, name string) error {
 	key := client.ObjectKey{Name: name}
+	namespaced, err := w.IsObjectNamespaced(obj)
 	if namespaced {
 		key.Namespace = w.Namespace
 	}
-	w.g.Expect(w.Get(ctx, key, obj)).To(gomega.Succeed(), "%T %s", obj, name)
+	return errors.Join(err, readAgain(ctx, w, key, obj))
+}
+
+// readAgain reads an object whole: what is read into a type leaves alone what it has not.
+func readAgain(ctx context.Context, c client.Client, key client.ObjectKey, obj client.Object) error {
+	if _, raw := obj.(*unstructured.Unstructured); !raw {
+		reflect.ValueOf(obj).Elem().SetZero()
+	}
+	return c.Get(ctx, key, obj)
 }
 
 // TrainJob returns a TrainJob.
 func (w *World) TrainJob(ctx context.Context, name string) *trainer.TrainJob {
-	types.MarkAsHelper()
 	var job trainer.TrainJob
 	w.Read(ctx, &job, name)
 	return &job
@@ -197,7 +210,6 @@ func (w *World) TrainJob(ctx context.Context, name string) *trainer.TrainJob {
 
 // Node returns a node.
 func (w *World) Node(ctx context.Context, name string) *corev1.Node {
-	types.MarkAsHelper()
 	var node corev1.Node
 	w.Read(ctx, &node, name)
 	return &node
@@ -205,7 +217,6 @@ func (w *World) Node(ctx context.Context, name string) *corev1.Node {
 
 // Workload returns the Workload of a TrainJob, or nil.
 func (w *World) Workload(ctx context.Context, job string) *kueue.Workload {
-	types.MarkAsHelper()
 	var list kueue.WorkloadList
 	w.list(ctx, &list)
 	for i := range list.Items {
@@ -218,7 +229,6 @@ func (w *World) Workload(ctx context.Context, job string) *kueue.Workload {
 
 // Pods returns the pods of a TrainJob, those on their way out included.
 func (w *World) Pods(ctx context.Context, job string) []corev1.Pod {
-	types.MarkAsHelper()
 	var list corev1.PodList
 	w.list(ctx, &list, client.MatchingLabels{jobsetapi.JobSetNameKey: job})
 	return list.Items
@@ -226,7 +236,6 @@ func (w *World) Pods(ctx context.Context, job string) []corev1.Pod {
 
 // ChildJobs returns the Jobs that JobSet has made of a TrainJob.
 func (w *World) ChildJobs(ctx context.Context, job string) []batchv1.Job {
-	types.MarkAsHelper()
 	var list batchv1.JobList
 	w.list(ctx, &list, client.MatchingLabels{jobsetapi.JobSetNameKey: job})
 	return list.Items
@@ -234,25 +243,21 @@ func (w *World) ChildJobs(ctx context.Context, job string) []batchv1.Job {
 
 // list reads objects of the world's namespace.
 func (w *World) list(ctx context.Context, list client.ObjectList, opts ...client.ListOption) {
-	types.MarkAsHelper()
 	w.g.Expect(w.List(ctx, list, append(opts, client.InNamespace(w.Namespace))...)).To(gomega.Succeed())
 }
 
 // DeleteJobs deletes all TrainJobs.
 func (w *World) DeleteJobs(ctx context.Context) {
-	types.MarkAsHelper()
 	w.g.Expect(w.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(w.Namespace))).To(gomega.Succeed())
 }
 
 // EventuallyEmpty waits until nothing of any TrainJob is left.
 func (w *World) EventuallyEmpty(ctx context.Context) {
-	types.MarkAsHelper()
 	w.EventuallyNo(ctx, &trainer.TrainJobList{}, &kueue.WorkloadList{}, &jobsetapi.JobSetList{}, &corev1.PodList{})
 }
 
 // EventuallyNo waits until nothing of these kinds is left.
 func (w *World) EventuallyNo(ctx context.Context, lists ...client.ObjectList) {
-	types.MarkAsHelper()
 	w.g.Eventually(ctx, func(g gomega.Gomega) {
 		for _, list := range lists {
 			g.Expect(w.Names(ctx, list)).To(gomega.BeEmpty(), "%T %s", list, w.Cluster.Name)
@@ -266,7 +271,6 @@ func (w *World) Own(obj client.Object) { w.made = append(w.made, obj) }
 // Unmake deletes what Make has made, the last one first. Namespaces stay on a local control plane,
 // which goes itself: for each, a fifth of all requests of a test would ask for kinds that it has none of.
 func (w *World) Unmake(ctx context.Context) {
-	types.MarkAsHelper()
 	for _, obj := range slices.Backward(w.made) {
 		if _, ok := obj.(*corev1.Namespace); ok && w.Cluster.Local() {
 			continue

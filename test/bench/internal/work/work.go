@@ -38,8 +38,11 @@ func MakeQueue(ctx context.Context, cluster *world.Cluster, namespace string, ch
 	flavor := kit.Flavor(Queue, map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}, kit.GPUToleration())
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	attempt.Succeed(cluster.OpenQueue(ctx, kit.LocalQueue(namespace, Queue, Queue), flavor, kit.Quota{Of: corev1.ResourceCPU, Amount: "100k"}, checks...))
-	c := cluster.Client
+	c, quota := cluster.Client, kit.Quota{Of: corev1.ResourceCPU, Amount: "100k"}
+	queue := kit.Queue(kit.LocalQueue(namespace, Queue, Queue), flavor, quota, checks...)
+	for _, obj := range append([]client.Object{kit.Namespace(namespace)}, queue...) {
+		attempt.Succeed(c.Create(ctx, obj), "creating %T %s %s", obj, obj.GetName(), cluster.Name)
+	}
 	Until(ctx, 50*time.Millisecond, "default ServiceAccount", func() (bool, error) {
 		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
 		return err == nil, client.IgnoreNotFound(err)

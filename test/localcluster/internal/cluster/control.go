@@ -171,7 +171,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	}
 	defer release()
 	for t := managers; t >= storage; t-- {
-		if err := c.stopTier(ctx, t); err != nil {
+		if err := c.stopAll(ctx, c.tierOf(t)); err != nil {
 			return err
 		}
 	}
@@ -184,11 +184,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	return err
 }
 
-func (c *Cluster) stopTier(ctx context.Context, t tier) error {
-	return c.stopAll(ctx, c.tierOf(t)...)
-}
-
-func (c *Cluster) stopAll(ctx context.Context, comps ...component) error {
+func (c *Cluster) stopAll(ctx context.Context, comps []component) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, comp := range comps {
 		group.Go(func() error { return c.stop(ctx, comp) })

@@ -114,11 +114,7 @@ func installOwn(ctx context.Context, client *kube.Client) error {
 	if err != nil {
 		return err
 	}
-	first, rest := manifests.Partition(objects, manifests.CRD, manifests.Namespace)
-	if err := client.ApplyAll(ctx, first); err != nil {
-		return err
-	}
-	return client.ApplyAll(ctx, rest)
+	return client.Install(ctx, objects)
 }
 
 func (c *Cluster) renderBundle(ctx context.Context, b Bundle) ([]*unstructured.Unstructured, error) {
@@ -157,7 +153,7 @@ func (c *Cluster) retarget(objects []*unstructured.Unstructured, program string)
 	})
 }
 
-// install applies the objects: first what others need to exist, then the rest.
+// install applies the objects, with what managers find configured.
 func (c *Cluster) install(ctx context.Context, client *kube.Client, objects []*unstructured.Unstructured) error {
 	secret, err := c.kueueSecret()
 	if err != nil {
@@ -167,15 +163,7 @@ func (c *Cluster) install(ctx context.Context, client *kube.Client, objects []*u
 	if err != nil {
 		return err
 	}
-	objects = append(append(objects, secret), configs...)
-	first, rest := manifests.Partition(withNamespaces(objects), manifests.CRD, manifests.Namespace)
-	if err := client.ApplyAll(ctx, first); err != nil {
-		return err
-	}
-	if err := client.WaitEstablished(ctx, manifests.NamesOf(first, manifests.CRD)); err != nil {
-		return err
-	}
-	return client.ApplyAll(ctx, rest)
+	return client.Install(ctx, withNamespaces(append(append(objects, secret), configs...)))
 }
 
 // withNamespaces adds the namespaces that objects are in but no manifest makes.

@@ -67,7 +67,9 @@ func (c *Cluster) statusRow(ctx context.Context, comp component) string {
 	if p := c.process(comp.name); p.PID != 0 {
 		pid, state = fmt.Sprint(p.PID), "exited"
 		if p.Alive() {
-			state, health = "running", c.healthWord(ctx, comp)
+			if state, health = "running", "healthy"; c.healthy(ctx, comp) != nil {
+				health = "unhealthy"
+			}
 		}
 	}
 	var ports []string
@@ -75,13 +77,6 @@ func (c *Cluster) statusRow(ctx context.Context, comp component) string {
 		ports = append(ports, fmt.Sprintf("%s=%d", purpose, c.port(comp.name, purpose)))
 	}
 	return strings.Join([]string{comp.name, pid, state, health, strings.Join(ports, ","), c.logFile(comp.name)}, "\t")
-}
-
-func (c *Cluster) healthWord(ctx context.Context, comp component) string {
-	if c.healthy(ctx, comp) != nil {
-		return "unhealthy"
-	}
-	return "healthy"
 }
 
 const (

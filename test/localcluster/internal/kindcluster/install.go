@@ -40,16 +40,9 @@ func (c *Cluster) install(ctx context.Context, api *kube.Client) error {
 	if err != nil {
 		return err
 	}
-	basis, rest := manifests.Partition(rest, manifests.CRD, manifests.Namespace)
-	if err := api.ApplyAll(ctx, basis); err != nil {
-		return err
-	}
-	if err := api.WaitEstablished(ctx, manifests.NamesOf(basis, manifests.CRD)); err != nil {
-		return err
-	}
 	// Deployments before webhooks: Kueue's is asked about pods.
 	webhooks, rest := manifests.Partition(rest, manifests.MutatingConfig, manifests.ValidatingConfig)
-	if err := api.ApplyAll(ctx, rest); err != nil {
+	if err := api.Install(ctx, rest); err != nil {
 		return err
 	}
 	if err := api.ApplyAll(ctx, webhooks); err != nil {

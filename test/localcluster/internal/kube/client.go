@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -19,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/manifests"
 )
 
 const (
@@ -86,8 +89,20 @@ func WaitFor(ctx context.Context, limit time.Duration, what string, done func(co
 	return err
 }
 
-// WaitEstablished waits until the API server serves the resources of the CRDs.
-func (c *Client) WaitEstablished(ctx context.Context, names []string) error {
+// Install applies objects: first what others need to exist, CustomResourceDefinitions until they are served.
+func (c *Client) Install(ctx context.Context, objects []*unstructured.Unstructured) error {
+	first, rest := manifests.Partition(objects, manifests.CRD, manifests.Namespace)
+	if err := c.ApplyAll(ctx, first); err != nil {
+		return err
+	}
+	if err := c.waitEstablished(ctx, manifests.NamesOf(first, manifests.CRD)); err != nil {
+		return err
+	}
+	return c.ApplyAll(ctx, rest)
+}
+
+// waitEstablished waits until the API server serves the resources of the CRDs.
+func (c *Client) waitEstablished(ctx context.Context, names []string) error {
 	return WaitFor(ctx, 2*time.Minute, "CustomResourceDefinitions", func(ctx context.Context) error {
 		for _, name := range names {
 			crd := &apiextensionsv1.CustomResourceDefinition{}

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit counts API requests from the audit log of the local control plane.
-package audit
+package logs
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 )
 
@@ -52,8 +46,8 @@ func (r Request) Write() bool {
 // Counts are numbers of requests.
 type Counts map[Request]int
 
-// event is what we need of audit.k8s.io/v1 Event.
-type event struct {
+// Event is what we need of audit.k8s.io/v1 Event.
+type Event struct {
 	Verb           string
 	RequestURI     string
 	User           struct{ Username string }
@@ -64,75 +58,59 @@ type event struct {
 	}
 }
 
-// Log is an audit log that is being written.
-type Log struct {
-	path   string
-	offset int64
-	// versions are those of objects that writes have made, where bodies are logged.
-	versions map[string]bool
-}
-
-// Open returns the log from its present end on.
-func Open(path string) (*Log, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	return &Log{path: path, offset: info.Size(), versions: map[string]bool{}}, nil
-}
-
-// Count counts the requests since the last call that are about objects of a namespace;
-// an empty namespace counts all. Watches are left out: they are few, and no requests of a
-// job's. So are leases, which are those of leader election and nodes.
-func (l *Log) Count(namespace string) (Counts, error) {
-	f, err := os.Open(l.path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if _, err := f.Seek(l.offset, io.SeekStart); err != nil {
-		return nil, err
-	}
-	counts, reader := Counts{}, bufio.NewReaderSize(f, 1<<20)
-	for {
-		line, err := reader.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			// An unfinished line is for the next time.
-			return counts, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		l.offset += int64(len(line))
-		if err := l.count(line, namespace, counts); err != nil {
-			return nil, fmt.Errorf("audit log %s: %w", l.path, err)
-		}
-	}
-}
-
-func (l *Log) count(line []byte, namespace string, counts Counts) error {
-	var e event
-	if err := json.Unmarshal(line, &e); err != nil {
-		return err
-	}
-	if e.Verb == "watch" || e.ObjectRef.Resource == "leases" || (namespace != "" && e.ObjectRef.Namespace != namespace) {
-		return nil
-	}
-	r := Request{User: e.User.Username, Verb: e.Verb, Resource: e.ObjectRef.Resource, DryRun: e.dryRun()}
-	if e.ObjectRef.Subresource != "" {
-		r.Resource += "/" + e.ObjectRef.Subresource
-	}
-	r.Outcome = l.outcome(&e, r)
-	counts[r]++
-	return nil
-}
-
-func (e *event) dryRun() bool {
+// DryRun reports whether nothing was to be stored.
+func (e *Event) DryRun() bool {
 	u, err := url.Parse(e.RequestURI)
 	return err == nil && u.Query().Has("dryRun")
 }
 
-func (l *Log) outcome(e *event, r Request) Outcome {
+// Audit is an audit log that is being written.
+type Audit struct {
+	*Log
+	// versions are those of objects that writes have made, where bodies are logged.
+	versions map[string]bool
+}
+
+// OpenAudit returns the log from its present end on.
+func OpenAudit(path string) (*Audit, error) {
+	log, err := Open(path)
+	return &Audit{Log: log, versions: map[string]bool{}}, err
+}
+
+// Events hands the events since the last call to take. Watches are left out: they are few, and no requests
+// of a job's. So are leases, which are those of leader election and nodes.
+func (a *Audit) Events(take func(*Event)) error {
+	return a.Lines(func(line []byte) error {
+		var e Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return err
+		}
+		if e.Verb != "watch" && e.ObjectRef.Resource != "leases" {
+			take(&e)
+		}
+		return nil
+	})
+}
+
+// Count counts the requests since the last call that are about objects of a namespace;
+// an empty namespace counts all.
+func (a *Audit) Count(namespace string) (Counts, error) {
+	counts := Counts{}
+	err := a.Events(func(e *Event) {
+		if namespace != "" && e.ObjectRef.Namespace != namespace {
+			return
+		}
+		r := Request{User: e.User.Username, Verb: e.Verb, Resource: e.ObjectRef.Resource, DryRun: e.DryRun()}
+		if e.ObjectRef.Subresource != "" {
+			r.Resource += "/" + e.ObjectRef.Subresource
+		}
+		r.Outcome = a.outcome(e, r)
+		counts[r]++
+	})
+	return counts, err
+}
+
+func (a *Audit) outcome(e *Event, r Request) Outcome {
 	switch code := e.ResponseStatus.Code; {
 	case code == http.StatusNotFound && !r.Write():
 		return Missing
@@ -147,9 +125,9 @@ func (l *Log) outcome(e *event, r Request) Outcome {
 		return Done
 	}
 	version := strings.Join([]string{made.UID, made.ResourceVersion}, "/")
-	if l.versions[version] {
+	if a.versions[version] {
 		return NoChange
 	}
-	l.versions[version] = true
+	a.versions[version] = true
 	return Done
 }

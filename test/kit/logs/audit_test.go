@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package audit
+package logs
 
 import (
 	"os"
@@ -57,7 +57,7 @@ func TestCount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.log")
 			write(t, path, "before\n")
-			log := expect.Must(Open(path))(t)
+			log := expect.Must(OpenAudit(path))(t)
 			for _, line := range tc.lines {
 				write(t, path, line+"\n")
 			}
