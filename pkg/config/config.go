@@ -25,7 +25,6 @@ import (
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 )
 
@@ -170,7 +169,7 @@ func Default(cfg *Configuration) {
 	setDefault(&cfg.InternalCertManagement.WebhookServiceName, ptr.To("kueue-trainer-webhook-service"))
 	setDefault(&cfg.InternalCertManagement.WebhookSecretName, ptr.To("kueue-trainer-webhook-server-cert"))
 	setDefault(&cfg.StartTimeout, metav1.Duration{Duration: 2 * time.Minute})
-	setDefault(&cfg.WaitForJobSet, &metav1.Duration{Duration: awaited.JobSet})
+	setDefault(&cfg.WaitForJobSet, &metav1.Duration{Duration: WaitForJobSet})
 	if len(cfg.Controller.GroupKindConcurrency) == 0 {
 		cfg.Controller.GroupKindConcurrency = map[string]int{TrainJobKind: 20}
 	}

@@ -131,7 +131,7 @@ func (p *play) begin(ctx context.Context, job *Job) error {
 	}
 	switch how := scheduler.HowIs(job.Workload); how {
 	case scheduler.Admitted:
-		p.endLater(key, s, job.Runs)
+		p.endLater(key, job.Runs)
 	case scheduler.Evicted:
 		p.at(p.now.Add(p.Stopping), key, p.stop)
 	case scheduler.Reserved:
@@ -146,7 +146,7 @@ func (p *play) at(when time.Time, key client.ObjectKey, what func(context.Contex
 	heap.Push(&p.due, &appointment{when: when, serial: p.serial, key: key, round: p.jobs[key].round, what: what})
 }
 
-func (p *play) endLater(key client.ObjectKey, s *state, runs time.Duration) {
+func (p *play) endLater(key client.ObjectKey, runs time.Duration) {
 	if runs > 0 {
 		p.at(p.now.Add(runs), key, p.end)
 	}
@@ -198,7 +198,7 @@ func (p *play) moved(all []scheduler.Moved) {
 			if s.stopped && s.Again > 0 {
 				runs = s.Again
 			}
-			p.endLater(key, s, runs)
+			p.endLater(key, runs)
 		case scheduler.Reserved:
 			p.at(p.now.Add(p.Checks), key, p.check)
 		case scheduler.Evicted:

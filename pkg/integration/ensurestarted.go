@@ -27,8 +27,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -149,7 +149,7 @@ func because(what, refusal string) string {
 // releaseQuota deletes the Workload, and with it the quota when the last pod is gone, and has
 // the job wait before it queues again. One that somebody else made is deactivated, and a copy is MultiKueue's.
 func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) result {
-	if remainder.IsCopy(wl) {
+	if placeholder.IsCopy(wl) {
 		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 			"cannot start, and holds quota by Workload %s, which only MultiKueue can take back: %s", wl.Name, why))
 		return result{again: j.record.start.lookAgain(j.deps.startTimeout)}

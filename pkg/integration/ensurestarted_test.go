@@ -20,7 +20,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
@@ -247,7 +247,7 @@ func TestLateJobWaitsForNewsOfItsTime(t *testing.T) {
 	_, again, err := r.deps.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{})
 	expect.Need(t, again <= 0 && err == nil, "Reading for another job: again %s, %v", again, err)
 	j := jobOf(t, r, stored)
-	j.record.waiting.began = time.Now().Add(-awaited.JobSet)
+	j.record.waiting.began = time.Now().Add(-config.WaitForJobSet)
 	got := awaitJobSet(t.Context(), j)
 	expect.That(t, got.err == nil && got.unqueued && got.again > 0, "awaitJobSet() = %+v, want it to ask again", got)
 	j.record.waiting.began = time.Now().Add(-time.Minute)

@@ -24,7 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -207,7 +207,7 @@ func holdWorkload(ctx context.Context, j *job) (bool, error) {
 	}
 	for _, known := range j.workloads() {
 		wl := known.DeepCopy()
-		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) || !hold(wl) {
+		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) || !holdByFinalizers(wl) {
 			continue
 		}
 		err := j.deps.client.Patch(ctx, wl, client.MergeFromWithOptions(&known, client.MergeFromWithOptimisticLock{}))
@@ -220,13 +220,13 @@ func holdWorkload(ctx context.Context, j *job) (bool, error) {
 	return false, nil
 }
 
-// hold has a Workload have the finalizers that holdWorkload is for, and reports whether that is a change.
-func hold(wl *kueue.Workload) bool {
+// holdByFinalizers has a Workload have the finalizers that holdWorkload is for, and reports whether that is a change.
+func holdByFinalizers(wl *kueue.Workload) bool {
 	if !kueuelib.IsEvicted(wl) || state.HoldsQuota(*wl) {
-		return remainder.Hold(wl)
+		return placeholder.Hold(wl)
 	}
 	changed := controllerutil.AddFinalizer(wl, kueue.ResourceInUseFinalizerName)
-	return controllerutil.RemoveFinalizer(wl, remainder.Finalizer) || changed
+	return controllerutil.RemoveFinalizer(wl, placeholder.Finalizer) || changed
 }
 
 // finishDeletedWorkloads finishes the Workloads that are deleted and let go, and that are still there for somebody's
@@ -239,14 +239,14 @@ func finishDeletedWorkloads(ctx context.Context, j *job) result {
 	workloads := j.view.Workloads
 	for i := range workloads {
 		wl := workloads[i].DeepCopy()
-		if wl.DeletionTimestamp.IsZero() || !state.HoldsQuota(*wl) || remainder.Release(wl) {
+		if wl.DeletionTimestamp.IsZero() || !state.HoldsQuota(*wl) || placeholder.Release(wl) {
 			continue
 		}
 		if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {
 			return ofError(err)
 		}
 		reason := "Deleted"
-		if remainder.IsCopy(wl) {
+		if placeholder.IsCopy(wl) {
 			// MultiKueue takes every other end for that of the job.
 			reason = kueue.WorkloadFinishedReasonOutOfSync
 		}

@@ -25,7 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -152,7 +152,7 @@ func TestEnsureHeld(t *testing.T) {
 		"a copy that was evicted, and has given its quota back": {workload: func(wl *kueue.Workload) {
 			copied(wl)
 			evicted(wl)
-			wl.Finalizers = []string{remainder.Finalizer}
+			wl.Finalizers = []string{placeholder.Finalizer}
 		}, want: true},
 		"a job that is deleted":    {job: func(job *trainjob.TrainJob) { job.DeletionTimestamp = now }},
 		"a job that nobody knows":  {job: func(job *trainjob.TrainJob) { job.UID = "" }},
@@ -176,7 +176,7 @@ func TestEnsureHeld(t *testing.T) {
 			changed := expect.Must(holdWorkload(t.Context(), &job{deps: &dependencies{client: c}, observed: observed{TrainJob: *trainJob, view: view}}))(t)
 			inttest.Reload(t, c, wl)
 			expect.Same(t, "It was changed", tc.want, changed)
-			expect.Same(t, "The Workload has our finalizer", tc.wantOurs, controllerutil.ContainsFinalizer(wl, remainder.Finalizer))
+			expect.Same(t, "The Workload has our finalizer", tc.wantOurs, controllerutil.ContainsFinalizer(wl, placeholder.Finalizer))
 			expect.Same(t, "The Workload has the finalizer", tc.want, controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName))
 		})
 	}

@@ -22,9 +22,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobmetrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 )
 
 // admittedBy returns the queue that admitted a Workload, which proves that it is there.
@@ -158,7 +158,7 @@ func gaveBack(before, after *kueue.Workload) bool {
 }
 
 // tellMetrics registers what is found out at each scrape.
-func tellMetrics(mgr ctrl.Manager, deps *dependencies, scope *webhookscope.Scope) {
+func tellMetrics(mgr ctrl.Manager, deps *dependencies, scope *matchconditions.Scope) {
 	counts := &jobmetrics.Counts{Cached: mgr.GetClient(), Leads: mgr.Elected(), StuckReason: deps.Recorder.StuckReason, Labels: deps.metrics.QueueLabels, Managed: deps.queues.ManagesNamespace}
 	deps.metrics.Register(
 		metrics.NewScraped(counts.Tell, counts.Metrics()...),
@@ -186,7 +186,7 @@ func tellServing(tell metrics.Tell, deps *dependencies) {
 }
 
 // facts says for people what tellMetrics tells.
-func facts(deps *dependencies, scope *webhookscope.Scope) []string {
+func facts(deps *dependencies, scope *matchconditions.Scope) []string {
 	trainer, asked, kueue := "unknown", "known to the leader alone", "cannot be read; what was read last holds, or Kueue's defaults"
 	if version, err := deps.trainer.Served(); err == nil {
 		trainer = version.String()

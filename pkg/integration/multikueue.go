@@ -24,7 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -34,11 +34,11 @@ import (
 func releaseCopies(ctx context.Context, j *job) result {
 	for i := range j.view.Workloads {
 		wl := &j.view.Workloads[i]
-		if wl.DeletionTimestamp.IsZero() || !remainder.OfCopy(wl) {
+		if wl.DeletionTimestamp.IsZero() || !placeholder.OfCopy(wl) {
 			continue
 		}
 		released := wl.DeepCopy()
-		if !remainder.Release(released) {
+		if !placeholder.Release(released) {
 			continue
 		}
 		if stopsBefore(j, wl) {
@@ -64,8 +64,8 @@ func releaseCopies(ctx context.Context, j *job) result {
 // a charge it would be first in its queue for as long as its pods last, and nobody might pass it.
 func dropUncharged(ctx context.Context, j *job, wl *kueue.Workload) error {
 	rest := &kueue.Workload{}
-	err := j.deps.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: remainder.NameOf(wl)}, rest)
-	if err == nil && rest.Labels[remainder.Label] != "" && !kueuelib.HasQuotaReservation(rest) {
+	err := j.deps.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: placeholder.NameOf(wl)}, rest)
+	if err == nil && rest.Labels[placeholder.Label] != "" && !kueuelib.HasQuotaReservation(rest) {
 		err = j.deps.client.Delete(ctx, rest, client.Preconditions{UID: &rest.UID})
 	}
 	if client.IgnoreNotFound(err) != nil {
@@ -86,7 +86,7 @@ func stopsBefore(j *job, wl *kueue.Workload) bool {
 // again, 0 where that is done or no pod is left.
 func ensureRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Duration, error) {
 	rest := &kueue.Workload{}
-	err := j.deps.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: remainder.NameOf(wl)}, rest)
+	err := j.deps.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: placeholder.NameOf(wl)}, rest)
 	if apierrors.IsNotFound(err) {
 		return makeRemainder(ctx, j, wl)
 	}
@@ -94,7 +94,7 @@ func ensureRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Dura
 		return 0, fmt.Errorf("reading the remainder of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
 	switch {
-	case rest.Labels[remainder.Label] != j.key.Name:
+	case rest.Labels[placeholder.Label] != j.key.Name:
 		// Somebody else made it, and it is charged whatever they like.
 		return awaitLastPod(ctx, j, wl)
 	case kueuelib.HasQuotaReservation(rest):
@@ -119,10 +119,10 @@ func makeRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Durati
 		return awaitLastPod(ctx, j, wl)
 	}
 	var others kueue.WorkloadList
-	if err := j.deps.client.List(ctx, &others, client.InNamespace(j.key.Namespace), client.MatchingLabels{remainder.Label: j.key.Name}); err != nil {
+	if err := j.deps.client.List(ctx, &others, client.InNamespace(j.key.Namespace), client.MatchingLabels{placeholder.Label: j.key.Name}); err != nil {
 		return 0, fmt.Errorf("listing the remainders of TrainJob %s: %w", j.key, err)
 	}
-	pods = remainder.Uncharged(pods, others.Items)
+	pods = placeholder.Uncharged(pods, others.Items)
 	if len(pods) == 0 {
 		return 0, nil
 	}
@@ -135,7 +135,7 @@ func makeRemainder(ctx context.Context, j *job, wl *kueue.Workload) (time.Durati
 	if err != nil {
 		return 0, fmt.Errorf("reading ClusterQueue %s: %w", wl.Status.Admission.ClusterQueue, err)
 	}
-	rest := remainder.Of(wl, queue, j.key.Name, pods)
+	rest := placeholder.Of(wl, queue, j.key.Name, pods)
 	err = j.deps.client.Create(ctx, rest)
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 		// A namespace that is deleted, or a quota for objects: then the Workload itself has to stay.
@@ -163,10 +163,10 @@ func awaitLastPod(ctx context.Context, j *job, wl *kueue.Workload) (time.Duratio
 
 func chargeRemainder(ctx context.Context, j *job, wl, rest *kueue.Workload) error {
 	charged := rest.DeepCopy()
-	charged.Status = remainder.Charge(wl)
+	charged.Status = placeholder.Charge(wl)
 	err := j.deps.client.Status().Patch(ctx, charged, client.MergeFromWithOptions(rest, client.MergeFromWithOptimisticLock{}))
 	if err != nil {
-		return fmt.Errorf("charging Workload %s for the pods left of TrainJob %s: %w", client.ObjectKeyFromObject(rest), rest.Labels[remainder.Label], err)
+		return fmt.Errorf("charging Workload %s for the pods left of TrainJob %s: %w", client.ObjectKeyFromObject(rest), rest.Labels[placeholder.Label], err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Kept the quota of a TrainJob that MultiKueue deleted for its pods", "remainder", klog.KObj(rest))
 	return nil
@@ -198,10 +198,10 @@ const chargedWithin = 10 * time.Second
 func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	rest := &kueue.Workload{}
 	err := r.deps.client.Get(ctx, req.NamespacedName, rest)
-	if err != nil || !rest.DeletionTimestamp.IsZero() || len(remainder.Runs(rest)) == 0 {
+	if err != nil || !rest.DeletionTimestamp.IsZero() || len(placeholder.Runs(rest)) == 0 {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	job := types.NamespacedName{Namespace: rest.Namespace, Name: rest.Labels[remainder.Label]}
+	job := types.NamespacedName{Namespace: rest.Namespace, Name: rest.Labels[placeholder.Label]}
 	view, err := state.Observe(ctx, r.deps.client, job)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -211,7 +211,7 @@ func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	since := rest.CreationTimestamp.Time
-	left := len(remainder.PodsOf(rest, pods)) > 0
+	left := len(placeholder.PodsOf(rest, pods)) > 0
 	if left && (kueuelib.HasQuotaReservation(rest) || time.Since(since) < chargedWithin) {
 		return ctrl.Result{RequeueAfter: recheckIn(since)}, nil
 	}

@@ -14,7 +14,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
-	"github.com/kueue-trainer/kueue-trainer/pkg/held"
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
@@ -146,7 +146,7 @@ func inadmissible(wl *kueue.Workload) notice {
 	}
 	if missing, is := strings.CutSuffix(strings.TrimPrefix(reserved.Message, "LocalQueue "), " doesn't exist"); is {
 		// Held by its user, who knows, or was until now. A LocalQueue that is there after all has its own troubles.
-		if _, is := held.From(missing); is {
+		if _, is := hold.From(missing); is {
 			return notice{}
 		}
 	}

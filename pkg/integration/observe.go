@@ -18,7 +18,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
@@ -248,7 +248,7 @@ func (w *waiting) patience(forJobSet time.Duration, jobSet bool) time.Duration {
 	if w.jobSet.IsZero() {
 		w.jobSet = time.Now()
 	}
-	return max(0, time.Until(w.jobSet.Add(awaited.Jobs)))
+	return max(0, time.Until(w.jobSet.Add(config.WaitForJobs)))
 }
 
 // jobEnd is how a TrainJob ended, as far as this process saw it.

@@ -16,7 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -81,7 +81,7 @@ func TestWorkloadIsHeldBeforeItsJobStarts(t *testing.T) {
 		wl.Labels, wl.Finalizers = map[string]string{kueue.MultiKueueOriginLabel: "manager"}, []string{kueue.ResourceInUseFinalizerName}
 	})
 	_, job := reconcileOnce(t, r)
-	expect.That(t, job.Suspended() && controllerutil.ContainsFinalizer(theWorkload(t, r.deps.client), remainder.Finalizer),
+	expect.That(t, job.Suspended() && controllerutil.ContainsFinalizer(theWorkload(t, r.deps.client), placeholder.Finalizer),
 		"The first look starts the job: %t; finalizers %v", !job.Suspended(), theWorkload(t, r.deps.client).Finalizers)
 	_, job = reconcileOnce(t, r)
 	expect.That(t, !job.Suspended(), "The next look does not start the job")

@@ -14,7 +14,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -63,11 +63,11 @@ func TestNotYet(t *testing.T) {
 		"all child Jobs are there":                           {objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two}), child("a", 0), child("b", 0), child("b", 1)}},
 		"a child Job that waits for another does not count":  {objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: after}), child("a", 0)}},
 		"child Jobs that start in order come with the first": {objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two, StartupPolicy: inOrder}), child("a", 0)}},
-		"Trainer takes too long":                             {waited: looked("a", awaited.JobSet, 0), wantTold: true},
-		"Trainer takes its time":                             {waited: looked("a", awaited.JobSet/2, 0), want: true},
-		"it took too long for a former job of the name":      {waited: looked("former", awaited.JobSet, 0), want: true},
-		"a large JobSet, seen just now":                      {waited: looked("a", awaited.JobSet, 0), objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two}), child("a", 0)}, want: true},
-		"a large JobSet, seen a while ago":                   {waited: looked("a", awaited.JobSet, awaited.Jobs), objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two}), child("a", 0)}},
+		"Trainer takes too long":                             {waited: looked("a", config.WaitForJobSet, 0), wantTold: true},
+		"Trainer takes its time":                             {waited: looked("a", config.WaitForJobSet/2, 0), want: true},
+		"it took too long for a former job of the name":      {waited: looked("former", config.WaitForJobSet, 0), want: true},
+		"a large JobSet, seen just now":                      {waited: looked("a", config.WaitForJobSet, 0), objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two}), child("a", 0)}, want: true},
+		"a large JobSet, seen a while ago":                   {waited: looked("a", config.WaitForJobSet, config.WaitForJobs), objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two}), child("a", 0)}},
 		"the JobSet is in another cluster":                   {managedBy: kueue.MultiKueueControllerName},
 		"its Workload is on the way": {
 			queued: true, objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two[:1]}), child("a", 0)}, want: true,

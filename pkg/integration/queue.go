@@ -27,8 +27,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 )
 
 // notYet keeps a waiting TrainJob without a Workload from its queue while it is too early.
@@ -286,7 +286,7 @@ func isOverlooked(ctx context.Context, j *job) (bool, error) {
 	if err := j.deps.client.Get(ctx, client.ObjectKey{Name: j.deps.webhooks.Mutating}, &webhooks); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	included, err := webhookscope.Includes(&webhooks, &namespace, j.CreationTimestamp)
+	included, err := matchconditions.Includes(&webhooks, &namespace, j.CreationTimestamp)
 	if err != nil || !included {
 		return false, err
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -79,7 +79,7 @@ func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 		"of a job that is to stop":     {finalizers: []string{"example.com/mine"}, runs: true},
 		"of a job with a pod left":     {finalizers: []string{"example.com/mine"}, pod: true},
 		"not let go":                   {finalizers: []string{kueue.ResourceInUseFinalizerName, "example.com/mine"}},
-		"of a copy, not let go":        {finalizers: []string{remainder.Finalizer}},
+		"of a copy, not let go":        {finalizers: []string{placeholder.Finalizer}},
 		"not deleted":                  {finalizers: []string{"example.com/mine"}, alive: true},
 	}
 	for name, tc := range tests {

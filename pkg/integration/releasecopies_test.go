@@ -20,7 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -36,7 +36,7 @@ func copyOf(finalizers ...string) *kueue.Workload {
 
 // changed changes a copy that remainders are made of.
 func changed(change func(*kueue.Workload)) *kueue.Workload {
-	wl := copyOf(remainder.Finalizer)
+	wl := copyOf(placeholder.Finalizer)
 	change(wl)
 	return wl
 }
@@ -52,7 +52,7 @@ func podLeft() *corev1.Pod {
 
 // remainderOf is what podLeft is charged by.
 func remainderOf(wl *kueue.Workload) *kueue.Workload {
-	return remainder.Of(wl, gpusQueue(), "llm", []corev1.Pod{*podLeft()})
+	return placeholder.Of(wl, gpusQueue(), "llm", []corev1.Pod{*podLeft()})
 }
 
 // worker is what the manager of a worker cluster sees of TrainJob team/llm.
@@ -98,7 +98,7 @@ func (w *worker) get(t *testing.T, name string) *kueue.Workload {
 }
 
 func TestReleaseCopies(t *testing.T) {
-	const kueues, ours = kueue.ResourceInUseFinalizerName, remainder.Finalizer
+	const kueues, ours = kueue.ResourceInUseFinalizerName, placeholder.Finalizer
 	trainJob := inttest.Job("a")
 	local := copyOf(kueues)
 	local.Labels = nil
@@ -107,7 +107,7 @@ func TestReleaseCopies(t *testing.T) {
 	uncharged := remainderOf(copyOf())
 	uncharged.Name = "remainder-former"
 	charged := uncharged.DeepCopy()
-	charged.Status = remainder.Charge(copyOf())
+	charged.Status = placeholder.Charge(copyOf())
 	planted := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "remainder-wl"}, Status: charged.Status}
 	plain := inttest.PodOf("team", "llm")
 	finished := inttest.Is(kueue.WorkloadFinished, "Succeeded")
@@ -151,7 +151,7 @@ func TestReleaseCopies(t *testing.T) {
 
 // Kueue writes that it does not admit a remainder over what that is charged.
 func TestRemainderIsChargedOnceKueueHasJudgedIt(t *testing.T) {
-	wl := copyOf(remainder.Finalizer)
+	wl := copyOf(placeholder.Finalizer)
 	w := newWorker(t, wl.DeepCopy(), podLeft())
 	w.delete(t, wl)
 	for _, reason := range []string{"", kueue.WorkloadQuotaReservedReasonPendingEvaluation, ""} {
@@ -177,7 +177,7 @@ func TestRemainderIsChargedOnceKueueHasJudgedIt(t *testing.T) {
 
 // A namespace that is deleted takes no new objects, and the pods in it may take their time.
 func TestWorkloadStaysWhereItsRemainderIsRefused(t *testing.T) {
-	wl := copyOf(remainder.Finalizer)
+	wl := copyOf(placeholder.Finalizer)
 	w := newWorker(t, wl.DeepCopy(), podLeft())
 	w.deps.client = interceptor.NewClient(w.deps.client.(client.WithWatch), interceptor.Funcs{
 		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
@@ -192,7 +192,7 @@ func TestWorkloadStaysWhereItsRemainderIsRefused(t *testing.T) {
 
 // In a queue whose head waits, Kueue does not look at what comes after it.
 func TestRemainderThatKueueDoesNotJudgeIsChargedAndSeenToStay(t *testing.T) {
-	wl := copyOf(remainder.Finalizer)
+	wl := copyOf(placeholder.Finalizer)
 	rest := remainderOf(wl)
 	rest.CreationTimestamp = metav1.NewTime(time.Now().Add(-judgedWithin - time.Second))
 	w := newWorker(t, wl.DeepCopy(), podLeft(), rest)
@@ -209,7 +209,7 @@ func TestRemainderOfADeactivatedWorkloadGoes(t *testing.T) {
 		want   bool
 	}{
 		"charged nothing": {},
-		"charged":         {status: remainder.Charge(copyOf()), want: true},
+		"charged":         {status: placeholder.Charge(copyOf()), want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wl := changed(inttest.Deactivated)
@@ -226,7 +226,7 @@ func TestRemainderOfADeactivatedWorkloadGoes(t *testing.T) {
 func TestRemainderGoesWithItsLastPod(t *testing.T) {
 	made := func(change ...func(*kueue.Workload)) *kueue.Workload {
 		rest := remainderOf(copyOf())
-		rest.Status, rest.CreationTimestamp = remainder.Charge(copyOf()), metav1.NewTime(time.Now().Add(-time.Hour))
+		rest.Status, rest.CreationTimestamp = placeholder.Charge(copyOf()), metav1.NewTime(time.Now().Add(-time.Hour))
 		return kit.With(rest, change...)
 	}
 	uncharged := func(rest *kueue.Workload) { rest.Status = kueue.WorkloadStatus{} }
@@ -266,8 +266,8 @@ func TestWorkloadGoesBeforeADeletedJobThatStays(t *testing.T) {
 		// want is whether the Workload is deleted, again whether the manager comes again.
 		want, again bool
 	}{
-		"when its pods are gone":                      {wl: copyOf(remainder.Finalizer), want: true},
-		"not while one is left":                       {wl: copyOf(remainder.Finalizer), there: []client.Object{podLeft()}, again: true},
+		"when its pods are gone":                      {wl: copyOf(placeholder.Finalizer), want: true},
+		"not while one is left":                       {wl: copyOf(placeholder.Finalizer), there: []client.Object{podLeft()}, again: true},
 		"not before MultiKueue has read how it ended": {wl: changed(inttest.Is(kueue.WorkloadFinished, "Succeeded"))},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestCopyOfDeletedTrainJobIsNotFinished(t *testing.T) {
 		wl   *kueue.Workload
 		want bool
 	}{
-		"a copy":                     {wl: copyOf(kueue.ResourceInUseFinalizerName, remainder.Finalizer)},
+		"a copy":                     {wl: copyOf(kueue.ResourceInUseFinalizerName, placeholder.Finalizer)},
 		"a Workload of this cluster": {wl: inttest.WorkloadOf(inttest.Job("a")), want: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -87,7 +87,7 @@ func TestAll(t *testing.T) {
 	j := &job{observed: observed{TrainJob: *inttest.Job("uid")}}
 	j.Spec.Suspend = new(false)
 	got := all(t.Context(), j, []rule{fails, fails, suspends, fails})
-	expect.That(t, got.err == wrong && asked == 3, "it came to %+v by %d rules, want the error by 3", got, asked)
+	expect.That(t, errors.Is(got.err, wrong) && asked == 3, "it came to %+v by %d rules, want the error by 3", got, asked)
 }
 
 // A job is in one phase, whatever else is true of it.

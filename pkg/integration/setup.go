@@ -53,12 +53,12 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
+	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
-	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 )
 
 // dependencies are what adapter and reconciler go by. What works on a part of them is made from them
@@ -182,7 +182,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err := pods.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("setting up the ungater: %w", err)
 	}
-	scope, err := webhookscope.AddTo(mgr, webhookscope.Options{
+	scope, err := matchconditions.AddTo(mgr, matchconditions.Options{
 		Webhooks: opts.Webhooks, Self: self,
 		ManagesAll: managesAll(opts.Kueue),
 		OnChange:   opts.Kueue.OnChange,
@@ -359,7 +359,7 @@ func setupReconciler(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 
 // setupRemainders has remainders deleted with their pods, whoever acts for TrainJobs.
 func setupRemainders(mgr ctrl.Manager, deps *dependencies, opts Options) error {
-	ours := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[remainder.Label] != "" })
+	ours := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[placeholder.Label] != "" })
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("remainder").
 		For(&kueue.Workload{}, builder.WithPredicates(ours)).

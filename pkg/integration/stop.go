@@ -30,7 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -216,7 +216,7 @@ func mayRunYet(j *job) time.Duration {
 // that for the end of the job.
 func deleteCopies(ctx context.Context, j *job) result {
 	workloads := j.view.Workloads
-	if !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return remainder.OfCopy(&wl) }) {
+	if !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return placeholder.OfCopy(&wl) }) {
 		return result{}
 	}
 	if j.UID == "" {

@@ -21,7 +21,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
@@ -51,7 +51,7 @@ func dependenciesOn(tb testing.TB, c client.Client, describer *podsets.Describer
 		Describer: describer, client: c, live: c,
 		refusals: jobevents.NewRefusals(c), inTree: testenv.InTree(tb, false), trainer: testenv.Served(tb, trainjob.Trainer23),
 		expectations: testenv.LedSince(time.Time{}), records: &records{},
-		waitForJobSet: awaited.JobSet, startTimeout: time.Hour, backoff: jobclient.NewBackoff(clock.RealClock{}),
+		waitForJobSet: config.WaitForJobSet, startTimeout: time.Hour, backoff: jobclient.NewBackoff(clock.RealClock{}),
 		kueue: settings, queues: queues.New(c, c, settings), metrics: inttest.Metrics(),
 		webhooks: webhookconfig.Installed,
 	}

@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 )
 
 // readKeys are labels and annotations that controllers read, beside those which objects have.
 var readKeys = []string{
 	constants.QueueLabel, constants.PrebuiltWorkloadLabel, constants.WorkloadPriorityClassLabel, constants.MaxExecTimeSecondsLabel,
 	kueueconstants.PodSetLabel, kueue.WorkloadAnnotation, kueue.MultiKueueOriginLabel, kueue.PodSetRequiredTopologyAnnotation,
-	jobsetapi.JobSetNameKey, jobsetapi.JobSetUIDKey, jobsetapi.ExclusiveKey, patch.GatedLabel, remainder.Label,
+	jobsetapi.JobSetNameKey, jobsetapi.JobSetUIDKey, jobsetapi.ExclusiveKey, patch.GatedLabel, placeholder.Label,
 }
 
 // keepers are finalizers that Kubernetes knows, and one of the tenant's own.

@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -326,7 +326,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 		_, letThrough := w.holdJobSets(ctx, admissionregistrationv1.Create, func(*admissionv1.AdmissionRequest) bool { return true })
 		w.Make(ctx, w.Job("early").GPUs("8").Obj())
 		w.eventuallyExplained(ctx, "early", explain.Unqueued, "AwaitsJobSet")
-		w.EventuallyTold(ctx, "early", "NotPrepared", fmt.Sprintf("in %s; the job queues without it", awaited.JobSet))
+		w.EventuallyTold(ctx, "early", "NotPrepared", fmt.Sprintf("in %s; the job queues without it", config.WaitForJobSet))
 		w.EventuallyCondition(ctx, "early", kueue.WorkloadAdmitted)
 		letThrough()
 		w.EventuallyRuns(ctx, "early", 1, onH100)

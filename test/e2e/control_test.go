@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
+	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -74,7 +74,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 
 	It("TrainJobs without a queue are nobody's concern, and one with a queue is refused with what it needs", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.eventuallyInScope(ctx, webhookscope.Queued)
+		w.eventuallyInScope(ctx, matchconditions.Queued)
 		w.stopManager(ctx)
 
 		plain := w.Job("plain").Obj()

@@ -20,7 +20,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -90,7 +90,7 @@ func (s *scene) makeGoing(ctx context.Context) {
 func (s *scene) makeBystanders(ctx context.Context) {
 	pod := s.gatedPod("gated")
 	rest := s.plantedWorkload()
-	rest.Name, rest.Spec.QueueName, rest.Labels = "remainder", "", map[string]string{remainder.Label: "gone"}
+	rest.Name, rest.Spec.QueueName, rest.Labels = "remainder", "", map[string]string{placeholder.Label: "gone"}
 	var owner corev1.ConfigMap
 	Eventually(ctx, s.Get).WithArguments(client.ObjectKey{Namespace: s.Namespace, Name: "kube-root-ca.crt"}, &owner).Should(Succeed())
 	owned := s.plantedWorkload(*metav1.NewControllerRef(&owner, corev1.SchemeGroupVersion.WithKind("ConfigMap")))

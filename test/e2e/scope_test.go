@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
+	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -29,7 +29,7 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 
 	It("is every TrainJob while a namespace has a LocalQueue that its TrainJobs get without asking", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.eventuallyInScope(ctx, webhookscope.Queued)
+		w.eventuallyInScope(ctx, matchconditions.Queued)
 		queue := kit.LocalQueue(w.Namespace, "default", w.Name("gpus"))
 		Expect(w.Create(ctx, queue)).To(Succeed())
 		w.eventuallyInScope(ctx, every)
@@ -46,13 +46,13 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 		w.EventuallyRuns(ctx, "unnamed", 1, onH100)
 		Expect(w.Delete(ctx, unnamed)).To(Succeed())
 		Expect(w.Delete(ctx, queue)).To(Succeed())
-		w.eventuallyInScope(ctx, webhookscope.Queued)
+		w.eventuallyInScope(ctx, matchconditions.Queued)
 	}, SpecTimeout(specTimeout))
 
 	It("has TrainJobs queued late that were made beside such a queue while the manager was away", core, Label("control"), func(ctx context.Context) {
 		localOnly("the spec stops the manager")
 		w := newPools(ctx, "8", "0")
-		w.eventuallyInScope(ctx, webhookscope.Queued)
+		w.eventuallyInScope(ctx, matchconditions.Queued)
 		w.stopManager(ctx)
 		w.Make(ctx, kit.LocalQueue(w.Namespace, "default", w.Name("gpus")))
 		// Without the webhook nothing tolerates GPU nodes, so this one asks for none.
@@ -66,39 +66,39 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 	It("is every TrainJob while Kueue manages jobs without a queue name", Label("control"), func(ctx context.Context) {
 		localOnly("the spec changes Kueue's configuration")
 		w := newWorld(ctx)
-		w.eventuallyInScope(ctx, webhookscope.Queued)
+		w.eventuallyInScope(ctx, matchconditions.Queued)
 		restore := configureKueue(ctx, map[string]any{"manageJobsWithoutQueueName": true})
 		w.eventuallyInScope(ctx, every)
 		restore(ctx)
-		w.eventuallyInScope(ctx, webhookscope.Queued)
+		w.eventuallyInScope(ctx, matchconditions.Queued)
 	}, SpecTimeout(specTimeout))
 
 	It("stays as it is until Kueue has started with another configuration", Label("control"), func(ctx context.Context) {
 		localOnly("no pod runs Kueue there")
 		w := newWorld(ctx)
-		w.eventuallyInScope(ctx, webhookscope.Queued)
+		w.eventuallyInScope(ctx, matchconditions.Queued)
 		pod := w.runsKueueSince(ctx, time.Now().Add(-time.Minute))
 		// The API server's times are whole seconds.
 		Eventually(ctx, func() bool { return time.Since(pod.CreationTimestamp.Time) > time.Second }).Should(BeTrue())
 		restore := configureKueue(ctx, map[string]any{"manageJobsWithoutQueueName": true})
 		Eventually(ctx, func() []string { return w.notesOf(ctx, "kueue-system", "KueueNotRestarted") }).Should(ContainElement(ContainSubstring("after pod " + pod.Name)))
-		Consistently(ctx, func() []string { return w.scope(ctx) }, 6*time.Second).Should(HaveEach(webhookscope.Queued))
+		Consistently(ctx, func() []string { return w.scope(ctx) }, 6*time.Second).Should(HaveEach(matchconditions.Queued))
 
 		Expect(w.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 		w.eventuallyInScope(ctx, every)
 		restore(ctx)
-		w.eventuallyInScope(ctx, webhookscope.Queued)
+		w.eventuallyInScope(ctx, matchconditions.Queued)
 	}, SpecTimeout(specTimeout))
 
 	It("is restored when somebody takes it out, beside conditions of others", func(ctx context.Context) {
 		w := newWorld(ctx)
-		w.eventuallyInScope(ctx, webhookscope.Queued)
+		w.eventuallyInScope(ctx, matchconditions.Queued)
 		own := admissionregistrationv1.MatchCondition{Name: "mine", Expression: "true"}
 		const name = "kueue-trainer-mutating-webhook-configuration"
 		w.changeWebhook(ctx, name, func(webhook *admissionregistrationv1.MutatingWebhook) {
 			webhook.MatchConditions = []admissionregistrationv1.MatchCondition{own}
 		})
-		w.eventuallyInScope(ctx, webhookscope.Queued)
+		w.eventuallyInScope(ctx, matchconditions.Queued)
 		mutating := get(ctx, w, &admissionregistrationv1.MutatingWebhookConfiguration{}, name)
 		Expect(mutating.Webhooks[0].MatchConditions).To(ContainElement(own))
 	}, SpecTimeout(specTimeout))
@@ -117,8 +117,8 @@ func (w *site) scope(ctx context.Context) []string {
 	scopes := make([]string, 2)
 	for i, conditions := range [][]admissionregistrationv1.MatchCondition{mutating.Webhooks[0].MatchConditions, validating.Webhooks[0].MatchConditions} {
 		scopes[i] = every
-		if slices.ContainsFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == webhookscope.Queued }) {
-			scopes[i] = webhookscope.Queued
+		if slices.ContainsFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == matchconditions.Queued }) {
+			scopes[i] = matchconditions.Queued
 		}
 	}
 	return scopes

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -249,7 +249,7 @@ func (s *site) eventuallyAdmittedAfter(ctx context.Context, job, former string) 
 func (s *site) eventuallyRemainder(ctx context.Context, job string) *kueue.Workload {
 	var list kueue.WorkloadList
 	Eventually(ctx, func(g Gomega) {
-		g.Expect(s.List(ctx, &list, client.InNamespace(s.Namespace), client.MatchingLabels{remainder.Label: job})).To(Succeed())
+		g.Expect(s.List(ctx, &list, client.InNamespace(s.Namespace), client.MatchingLabels{placeholder.Label: job})).To(Succeed())
 		g.Expect(list.Items).To(HaveLen(1))
 		g.Expect(apimeta.IsStatusConditionTrue(list.Items[0].Status.Conditions, kueue.WorkloadQuotaReserved)).To(BeTrue())
 	}).WithPolling(100 * time.Millisecond).Should(Succeed())

@@ -20,7 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -162,7 +162,7 @@ const keepsFromAdmission = "MultiKueue takes the TrainJob for admitted here. The
 
 // heldForPods reports whether kueue-trainer keeps a Workload that MultiKueue has deleted.
 func heldForPods(wl *kueue.Workload) bool {
-	return !wl.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(wl, remainder.Finalizer)
+	return !wl.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(wl, placeholder.Finalizer)
 }
 
 // keptQuota finds Workloads that keep the quota of pods which MultiKueue left, in a cluster where no
@@ -173,14 +173,14 @@ func keptQuota(f *Facts, found func(hit)) {
 	}
 	for i := range f.Workloads {
 		wl := &f.Workloads[i]
-		h := abandoned(wl, "trainjob", wl.Labels[remainder.Label])
+		h := abandoned(wl, "trainjob", wl.Labels[placeholder.Label])
 		switch owner := metav1.GetControllerOfNoCopy(wl); {
 		case f.settling(wl):
 			continue
 		case heldForPods(wl) && owner != nil:
 			h.Problem = fmt.Sprintf("MultiKueue deleted the Workload of TrainJob %s, and kueue-trainer, which would let it go, is not running.", owner.Name)
 			h.Effect = keepsFromAdmission
-		case len(remainder.Runs(wl)) > 0 && len(remainder.PodsOf(wl, f.running(wl))) == 0:
+		case len(placeholder.Runs(wl)) > 0 && len(placeholder.PodsOf(wl, f.running(wl))) == 0:
 		default:
 			continue
 		}
@@ -201,7 +201,7 @@ func orphaned(wl *kueue.Workload, there sets.Set[types.UID]) string {
 	owner := metav1.GetControllerOfNoCopy(wl)
 	switch {
 	case owner == nil && heldForPods(wl):
-		return fmt.Sprintf("The Workload is deleted, and has no owner by which kueue-trainer would find it to take finalizer %s off.", remainder.Finalizer)
+		return fmt.Sprintf("The Workload is deleted, and has no owner by which kueue-trainer would find it to take finalizer %s off.", placeholder.Finalizer)
 	case owner == nil:
 		if _, multiKueue := wl.Labels[kueue.MultiKueueOriginLabel]; !multiKueue && len(wl.OwnerReferences) == 0 && strings.HasPrefix(wl.Name, "trainjob-") {
 			return "The Workload has no owner, and its name is one of a TrainJob's."

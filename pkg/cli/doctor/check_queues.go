@@ -8,7 +8,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
-	"github.com/kueue-trainer/kueue-trainer/pkg/held"
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 )
 
 // unstop is the command that takes a stopPolicy away.
@@ -87,7 +87,7 @@ func inactive(cq *kueue.ClusterQueue, active *metav1.Condition) hit {
 // queuesOfHeld finds LocalQueues by the name that keeps TrainJobs out of another one: they admit what is held.
 func queuesOfHeld(f *Facts, found func(hit)) {
 	for _, q := range f.LocalQueues {
-		if queue, is := held.From(q.Name); is {
+		if queue, is := hold.From(q.Name); is {
 			found(about("LocalQueue", q.Namespace, q.Name, "queue", queue))
 		}
 	}

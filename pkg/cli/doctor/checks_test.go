@@ -31,7 +31,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -546,7 +546,7 @@ func TestLeftovers(t *testing.T) {
 	remains := func(wl *kueue.Workload) {
 		reserved(wl)
 		wl.Name, wl.OwnerReferences = "remainder-1", []metav1.OwnerReference{{Kind: "ClusterQueue", Name: "gpus", Controller: ptr.To(true)}}
-		wl.Labels, wl.Annotations = map[string]string{remainder.Label: "old"}, map[string]string{remainder.RunsAnnotation: "former"}
+		wl.Labels, wl.Annotations = map[string]string{placeholder.Label: "old"}, map[string]string{placeholder.RunsAnnotation: "former"}
 	}
 	const (
 		old       = "Workload jobs/trainjob-old-12345"
@@ -602,7 +602,7 @@ func TestLeftovers(t *testing.T) {
 		"a Workload that MultiKueue deleted, while nobody lets it go": {
 			change: func(f *Facts) {
 				f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = ptr.To[int32](0), 0
-				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), goes(remainder.Finalizer))}
+				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), goes(placeholder.Finalizer))}
 			},
 			want: []Finding{
 				found(Error, "ManagerNotRunning", ourDeployment,
@@ -612,13 +612,13 @@ func TestLeftovers(t *testing.T) {
 		},
 		"a Workload that MultiKueue deleted, and kueue-trainer keeps": {
 			change: func(f *Facts) {
-				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), goes(remainder.Finalizer))}
+				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), goes(placeholder.Finalizer))}
 			},
 		},
 		"a Workload of pods that are gone, while nobody deletes it": {
 			change: func(f *Facts) {
 				uninstalled(f)
-				f.Workloads = []kueue.Workload{workload(remains), workload(remains, func(wl *kueue.Workload) { wl.Name, wl.Annotations[remainder.RunsAnnotation] = "other", "run" })}
+				f.Workloads = []kueue.Workload{workload(remains), workload(remains, func(wl *kueue.Workload) { wl.Name, wl.Annotations[placeholder.RunsAnnotation] = "other", "run" })}
 				f.Pods = []corev1.Pod{
 					{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Labels: map[string]string{jobsetapi.JobSetUIDKey: "run"}}},
 					{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Labels: map[string]string{jobsetapi.JobSetUIDKey: "former"}}, Status: corev1.PodStatus{Phase: corev1.PodFailed}},

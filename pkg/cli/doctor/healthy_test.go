@@ -25,9 +25,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -127,7 +127,7 @@ func mutatingConfiguration(p *part) admissionregistrationv1.MutatingWebhookConfi
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name: "m." + p.name, ClientConfig: clientConfig(p), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			ReinvocationPolicy: ptr.To(admissionregistrationv1.IfNeededReinvocationPolicy),
-			MatchConditions:    []admissionregistrationv1.MatchCondition{{Name: "not-deleting"}, {Name: webhookscope.Queued}, {Name: webhookscope.NotOwn}},
+			MatchConditions:    []admissionregistrationv1.MatchCondition{{Name: "not-deleting"}, {Name: matchconditions.Queued}, {Name: matchconditions.NotOwn}},
 			Rules:              trainJobRules(admissionregistrationv1.Create, admissionregistrationv1.Update),
 		}},
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // ownConditions leave out what is being deleted, see config/webhook, what has no queue and
-// what the manager writes, see pkg/webhookscope.
+// what the manager writes, see pkg/matchconditions.
 var ownConditions = []string{"not-deleting", "queued", "not-own"}
 
 // webhook is what mutating and validating webhooks have in common, and whose it is.

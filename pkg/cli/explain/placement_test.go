@@ -12,7 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/held"
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -117,10 +117,10 @@ func TestHeld(t *testing.T) {
 	}
 	const label = `{"f:metadata":{"f:labels":{"f:kueue.x-k8s.io/queue-name":{}}}}`
 	holds := func(s *scene) {
-		s.Job.Labels[kueueconstants.QueueLabel] = held.Queue("gpus")
+		s.Job.Labels[kueueconstants.QueueLabel] = hold.Queue("gpus")
 		s.Job.ManagedFields = []metav1.ManagedFieldsEntry{
-			wrote("kubectl-trainjob", label, 9), wrote("other", label, 1), {Manager: held.FieldOwner, Time: ptr.To(minutesAgo(1))},
-			wrote(held.FieldOwner, `{"f:spec":{"f:suspend":{}}}`, 2), wrote(held.FieldOwner, label, 4), wrote(held.FieldOwner, label, 3),
+			wrote("kubectl-trainjob", label, 9), wrote("other", label, 1), {Manager: hold.FieldOwner, Time: ptr.To(minutesAgo(1))},
+			wrote(hold.FieldOwner, `{"f:spec":{"f:suspend":{}}}`, 2), wrote(hold.FieldOwner, label, 4), wrote(hold.FieldOwner, label, 3),
 		}
 	}
 	heldBy := func(message string) State {
@@ -148,7 +148,7 @@ func TestHeld(t *testing.T) {
 	})
 	t.Run("in a queue that somebody named so", func(t *testing.T) {
 		s := newScene(holds)
-		s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue(held.Queue("gpus"), "gpus"))
+		s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue(hold.Queue("gpus"), "gpus"))
 		got := StateOf(s.facts(t))
 		expect.That(t, got.Phase != Held, "Unexpected state %+v", got)
 	})

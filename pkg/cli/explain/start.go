@@ -5,6 +5,7 @@ package explain
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -105,9 +106,7 @@ func (fs *Foresight) Starts(ctx context.Context, s *Snapshot) (map[client.Object
 		if err != nil {
 			return nil, err
 		}
-		for key, start := range answers {
-			starts[key] = start
-		}
+		maps.Copy(starts, answers)
 	}
 	return starts, nil
 }

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -250,7 +250,7 @@ func unqueued(f *Facts) *State {
 		switch {
 		case !known:
 			s.Message += ", unless the manager's waitForJobSet is longer"
-		case wait > awaited.JobSet:
+		case wait > config.WaitForJobSet:
 			s.Message += ", unless the manager was restarted since and waits again from the beginning"
 		}
 	case wait > 0:
@@ -261,7 +261,7 @@ func unqueued(f *Facts) *State {
 			s.Message += fmt.Sprintf("the manager's waitForJobSet, %s by default", wait)
 		}
 	case f.JobSet != nil && f.jobsToCome():
-		s.Reason, s.Message = "AwaitsJobs", fmt.Sprintf("is not queued yet: JobSet has not made its Jobs, without which it queues after %s", awaited.Jobs)
+		s.Reason, s.Message = "AwaitsJobs", fmt.Sprintf("is not queued yet: JobSet has not made its Jobs, without which it queues after %s", config.WaitForJobs)
 	}
 	return s
 }
@@ -273,7 +273,7 @@ func (f *Facts) waitForJobSet() (wait time.Duration, known bool) {
 	case f.JobSet != nil || f.Job.ManagedExternally():
 		return 0, true
 	case f.Manager == nil:
-		return awaited.JobSet, false
+		return config.WaitForJobSet, false
 	}
 	return f.Manager.WaitForJobSet.Duration, true
 }

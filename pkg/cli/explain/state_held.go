@@ -10,7 +10,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/held"
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -20,7 +20,7 @@ const Held Phase = "Held"
 // heldOut is for a job that kubectl trainjob hold or stop keeps out of its queue.
 func heldOut(f *Facts) *State {
 	name := f.Job.Labels[kueueconstants.QueueLabel]
-	queue, is := held.From(name)
+	queue, is := hold.From(name)
 	if !is || f.Cluster.LocalQueue(f.Job.Namespace, kueue.LocalQueueName(name)) != nil {
 		return nil
 	}
@@ -34,7 +34,7 @@ func heldOut(f *Facts) *State {
 
 // isHeld reports whether the job names the queue of what is held.
 func (f *Facts) isHeld() bool {
-	_, is := held.From(f.Job.Labels[kueueconstants.QueueLabel])
+	_, is := hold.From(f.Job.Labels[kueueconstants.QueueLabel])
 	return is
 }
 
@@ -51,7 +51,7 @@ func heldSince(f *Facts) *metav1.Time {
 	var newest *metav1.Time
 	for i := range f.Job.ManagedFields {
 		entry := &f.Job.ManagedFields[i]
-		if entry.Manager == held.FieldOwner && ownsQueueLabel(entry) && (newest == nil || newest.Before(entry.Time)) {
+		if entry.Manager == hold.FieldOwner && ownsQueueLabel(entry) && (newest == nil || newest.Before(entry.Time)) {
 			newest = entry.Time
 		}
 	}

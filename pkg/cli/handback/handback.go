@@ -33,8 +33,8 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/installed"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -110,11 +110,11 @@ func ReleaseWorkloads(ctx context.Context, c client.Client, out io.Writer, names
 	var failures error
 	for i := range workloads.Items {
 		wl := &workloads.Items[i]
-		if !controllerutil.ContainsFinalizer(wl, remainder.Finalizer) {
+		if !controllerutil.ContainsFinalizer(wl, placeholder.Finalizer) {
 			continue
 		}
 		if err := releaseWorkload(ctx, c, client.ObjectKeyFromObject(wl)); err != nil {
-			failures = errors.Join(failures, fmt.Errorf("taking finalizer %s off Workload %s/%s: %w; run this again", remainder.Finalizer, wl.Namespace, wl.Name, err))
+			failures = errors.Join(failures, fmt.Errorf("taking finalizer %s off Workload %s/%s: %w; run this again", placeholder.Finalizer, wl.Namespace, wl.Name, err))
 			continue
 		}
 		fmt.Fprintf(out, "workload %s/%s: finalizer removed\n", wl.Namespace, wl.Name)
@@ -129,7 +129,7 @@ func releaseWorkload(ctx context.Context, c client.Client, key types.NamespacedN
 			return err
 		}
 		before := wl.DeepCopy()
-		controllerutil.RemoveFinalizer(&wl, remainder.Finalizer)
+		controllerutil.RemoveFinalizer(&wl, placeholder.Finalizer)
 		return c.Patch(ctx, &wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	}))
 }

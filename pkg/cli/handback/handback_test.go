@@ -20,7 +20,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -126,9 +126,9 @@ func TestHandBackOfAWorker(t *testing.T) {
 	}
 	const kueues = kueue.ResourceInUseFinalizerName
 	c := clusterWith(t, "runtimePatches", &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm"}}, func(*trainjob.TrainJob) {},
-		held("runs", false, kueues, remainder.Finalizer), held("local", false, kueues), held("gone", true, remainder.Finalizer),
+		held("runs", false, kueues, placeholder.Finalizer), held("local", false, kueues), held("gone", true, placeholder.Finalizer),
 		&kueue.Workload{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: "remainder-1", Labels: map[string]string{remainder.Label: "former"}, Annotations: map[string]string{remainder.RunsAnnotation: "run"},
+			Namespace: "ns", Name: "remainder-1", Labels: map[string]string{placeholder.Label: "former"}, Annotations: map[string]string{placeholder.RunsAnnotation: "run"},
 		}})
 	var out strings.Builder
 	expect.NoError(t, run(t.Context(), c, &out, "ns"))

@@ -22,12 +22,12 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
-	"github.com/kueue-trainer/kueue-trainer/pkg/held"
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-const fieldOwner = client.FieldOwner(held.FieldOwner)
+const fieldOwner = client.FieldOwner(hold.FieldOwner)
 
 // actor does what a verb says.
 type actor struct {
@@ -160,7 +160,7 @@ func (a *actor) apply(ctx context.Context, v *view, c change) error {
 
 // unused makes sure that nobody admits what is to be held.
 func (a *actor) unused(ctx context.Context, queue string) error {
-	if _, is := held.From(queue); !is {
+	if _, is := hold.From(queue); !is {
 		return nil
 	}
 	var lq kueue.LocalQueue
@@ -227,7 +227,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 func toldAway(v *view, c change) string {
-	queue, _ := held.From(c.queue)
+	queue, _ := hold.From(c.queue)
 	if !c.suspend {
 		return fmt.Sprintf("held out of queue %s%s", queue, waitsSince(v.workload))
 	}

@@ -10,7 +10,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
-	"github.com/kueue-trainer/kueue-trainer/pkg/held"
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -56,7 +56,7 @@ func (v *view) inactive() bool { return v.workload != nil && !kueuelib.IsActive(
 
 // held reports whether the job is kept out of its queue, or about to be.
 func (v *view) held() bool {
-	_, is := held.From(v.queue())
+	_, is := hold.From(v.queue())
 	return is
 }
 
@@ -81,7 +81,7 @@ func (v *view) movable() error {
 func (v *view) away() (change, error) {
 	name := v.queue()
 	if !v.held() {
-		name = held.Queue(name)
+		name = hold.Queue(name)
 	}
 	if errs := validation.IsValidLabelValue(name); len(errs) > 0 {
 		return change{}, fmt.Errorf("the name of queue %s is too long to be held out of: %s", v.queue(), errs[0])
@@ -109,7 +109,7 @@ func (v *view) stop() (change, error) {
 }
 
 func (v *view) resume() (change, error) {
-	queue, is := held.From(v.queue())
+	queue, is := hold.From(v.queue())
 	switch {
 	case v.workload != nil && (kueuelib.IsDeactivatedByKueue(v.workload) || deactivation.ByKueue(v.workload) || kueuelib.IsLeftBehind(v.workload)):
 		return change{}, fmt.Errorf("Kueue itself deactivated TrainJob %s, and does not queue its Workload again (kubectl trainjob explain -n %s tells why): "+

@@ -19,7 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 )
 
 // Pending is a Workload that waits for quota.
@@ -60,7 +60,7 @@ func (i *Inventory) InQueue(wl *kueue.Workload, now time.Time) bool {
 
 // JobName is the job, "namespace/name", of a Workload, or itself where it has none.
 func JobName(wl *kueue.Workload) string {
-	if job := wl.Labels[remainder.Label]; job != "" {
+	if job := wl.Labels[placeholder.Label]; job != "" {
 		return wl.Namespace + "/" + job
 	}
 	if len(wl.OwnerReferences) > 0 {

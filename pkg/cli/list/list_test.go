@@ -19,7 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
-	"github.com/kueue-trainer/kueue-trainer/pkg/held"
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -125,7 +125,7 @@ func TestLines(t *testing.T) {
 		},
 		"one that is held, whose Workload may not be seen": {
 			unseen: everything, change: func(f *explain.Facts) {
-				f.Workload, f.WorkloadUnseen, f.Job.Labels[kit.QueueLabel] = nil, true, held.Queue("gpus")
+				f.Workload, f.WorkloadUnseen, f.Job.Labels[kit.QueueLabel] = nil, true, hold.Queue("gpus")
 			},
 			want:    "llm Held gpus.held <unknown> <unknown> <unknown> - - <unknown>",
 			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority", "reason"}}},

@@ -70,7 +70,8 @@ func running(wl *kueue.Workload) *kueue.Workload {
 
 // ended has a Workload end that ran.
 func ended(wl *kueue.Workload, after time.Duration) {
-	running(wl).Status.Conditions = append(wl.Status.Conditions, metav1.Condition{
+	running(wl)
+	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{
 		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(wl.CreationTimestamp.Add(after)),
 	})
 }

@@ -141,7 +141,7 @@ func setBorrowingLimit(i *inventory.Inventory, what, value string) error {
 func changeQuota(i *inventory.Inventory, what, value string, change func(*kueue.ResourceQuota, *resource.Quantity)) error {
 	parts := strings.SplitN(what, "/", 3)
 	if len(parts) != 3 {
-		return fmt.Errorf("name CLUSTERQUEUE/FLAVOR/RESOURCE, such as team-a/h100/nvidia.com/gpu")
+		return errors.New("name CLUSTERQUEUE/FLAVOR/RESOURCE, such as team-a/h100/nvidia.com/gpu")
 	}
 	quantity, err := resource.ParseQuantity(value)
 	if err != nil {

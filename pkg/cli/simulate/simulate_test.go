@@ -3,6 +3,7 @@
 package simulate
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -140,9 +141,7 @@ func TestWrongInput(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			files := map[string]string{"queues.yaml": queues}
-			for file, content := range tc.files {
-				files[file] = content
-			}
+			maps.Copy(files, tc.files)
 			_, err := command(t, files, append([]string{"-f", "queues.yaml"}, tc.args...)...)
 			expect.Need(t, err != nil, "there is no error")
 			expect.That(t, strings.Contains(err.Error(), tc.want), "the error is %q, and not %q", err, tc.want)

@@ -33,7 +33,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -105,7 +105,7 @@ func workloadOf(kind, job string) *kueue.Workload {
 	}
 	return &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: job, UID: types.UID("workload-" + job), OwnerReferences: []metav1.OwnerReference{owner},
-		Finalizers: []string{kueue.ResourceInUseFinalizerName, remainder.Finalizer, "example.com/mine"},
+		Finalizers: []string{kueue.ResourceInUseFinalizerName, placeholder.Finalizer, "example.com/mine"},
 	}}
 }
 
@@ -181,7 +181,7 @@ func TestWorkloadsAreFreed(t *testing.T) {
 
 func TestQuotaOfPodsThatMultiKueueLeftIsFreed(t *testing.T) {
 	rest := workloadOf("ClusterQueue", "gpus")
-	rest.Labels, rest.Finalizers = map[string]string{remainder.Label: "llm"}, nil
+	rest.Labels, rest.Finalizers = map[string]string{placeholder.Label: "llm"}, nil
 	c := installation(t, silent, rest, workloadOf("Job", "job"), kueueConfigMap("batch/job"))
 	var out strings.Builder
 	expect.NoError(t, uninstalling(c, &out).run(t.Context()))

@@ -23,7 +23,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -86,7 +86,7 @@ func (u *uninstall) freeWorkload(ctx context.Context, wl *kueue.Workload, job *t
 	}
 	key := client.ObjectKeyFromObject(wl)
 	before := wl.DeepCopy()
-	if remainder.Release(wl) {
+	if placeholder.Release(wl) {
 		err := u.client.Patch(ctx, wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("taking the finalizers off Workload %s: %w", key, err)
@@ -146,7 +146,7 @@ func (u *uninstall) childJobs(ctx context.Context, job *trainjob.TrainJob) (map[
 // else would, when the pods are gone.
 func (u *uninstall) deleteRemainders(ctx context.Context) error {
 	var list kueue.WorkloadList
-	err := u.client.List(ctx, &list, client.HasLabels{remainder.Label})
+	err := u.client.List(ctx, &list, client.HasLabels{placeholder.Label})
 	if meta.IsNoMatchError(err) || apierrors.IsForbidden(err) {
 		// Kueue is gone already, or the user has been told.
 		return nil
@@ -161,7 +161,7 @@ func (u *uninstall) deleteRemainders(ctx context.Context) error {
 			failures = errors.Join(failures, fmt.Errorf("deleting Workload %s: %w", client.ObjectKeyFromObject(wl), err))
 			continue
 		}
-		fmt.Fprintf(u.out, "workload %s/%s: deleted; pods of TrainJob %s may be left that use its quota\n", wl.Namespace, wl.Name, wl.Labels[remainder.Label])
+		fmt.Fprintf(u.out, "workload %s/%s: deleted; pods of TrainJob %s may be left that use its quota\n", wl.Namespace, wl.Name, wl.Labels[placeholder.Label])
 	}
 	return failures
 }

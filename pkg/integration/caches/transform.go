@@ -16,7 +16,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -32,7 +32,7 @@ var stripManagedFields = cache.TransformStripManagedFields()
 // it is charged decides over it.
 func trimWorkload(in any) (any, error) {
 	wl, ok := in.(*kueue.Workload)
-	if ok && ofAnother(wl) && wl.Labels[remainder.Label] == "" && !slices.ContainsFunc(wl.OwnerReferences, isTrainJob) {
+	if ok && ofAnother(wl) && wl.Labels[placeholder.Label] == "" && !slices.ContainsFunc(wl.OwnerReferences, isTrainJob) {
 		wl.Spec, wl.Status = kueue.WorkloadSpec{}, kueue.WorkloadStatus{}
 	}
 	return stripManagedFields(in)

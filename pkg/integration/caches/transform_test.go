@@ -15,7 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -28,7 +28,7 @@ func TestTrim(t *testing.T) {
 	shared := owned("Job")
 	shared.OwnerReferences = append(shared.OwnerReferences, metav1.OwnerReference{Kind: "TrainJob", Name: "o"})
 	rest := owned("ClusterQueue")
-	rest.Labels = map[string]string{remainder.Label: "llm"}
+	rest.Labels = map[string]string{placeholder.Label: "llm"}
 	spec := kueue.WorkloadSpec{QueueName: "q"}
 	gates := []corev1.PodSchedulingGate{{Name: "g"}}
 	gpus := corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}

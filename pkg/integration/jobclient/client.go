@@ -27,7 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -81,9 +81,9 @@ func (c *Client) Update(ctx context.Context, obj client.Object, opts ...client.U
 	if wl, ok := obj.(*kueue.Workload); ok {
 		switch goes := !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl); {
 		case goes && !controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName):
-			controllerutil.RemoveFinalizer(wl, remainder.Finalizer)
-		case !goes && len(wl.Finalizers) == 0 && remainder.IsCopy(wl) && metav1.GetControllerOfNoCopy(wl) != nil:
-			remainder.Hold(wl)
+			controllerutil.RemoveFinalizer(wl, placeholder.Finalizer)
+		case !goes && len(wl.Finalizers) == 0 && placeholder.IsCopy(wl) && metav1.GetControllerOfNoCopy(wl) != nil:
+			placeholder.Hold(wl)
 		}
 	}
 	return c.Client.Update(ctx, obj, opts...)

@@ -24,7 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -297,7 +297,7 @@ func TestMissingTrainJobIsAskedForLive(t *testing.T) {
 
 // jobframework takes Kueue's finalizer off what it lets go, and makes TrainJobs the owners of copies.
 func TestUpdateOfAWorkload(t *testing.T) {
-	const kueues, ours, mine = kueue.ResourceInUseFinalizerName, remainder.Finalizer, "example.com/mine"
+	const kueues, ours, mine = kueue.ResourceInUseFinalizerName, placeholder.Finalizer, "example.com/mine"
 	copied := func(owned bool, finalizers ...string) *kueue.Workload {
 		wl := inttest.WorkloadOf(inttest.Job("1"))
 		wl.Labels, wl.Finalizers = map[string]string{kueue.MultiKueueOriginLabel: "fleet"}, finalizers

@@ -17,7 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
-	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -53,7 +53,7 @@ func decided(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*kueue.Workload)
 	after, okAfter := e.ObjectNew.(*kueue.Workload)
 	return ok && okAfter && (state.MayRun(before) != state.MayRun(after) ||
-		before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero() && remainder.OfCopy(after))
+		before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero() && placeholder.OfCopy(after))
 }
 
 // checked reports whether an admission check says something else since this event. Kueue takes

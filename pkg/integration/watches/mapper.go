@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 )
 
 // Mapper maps what is watched to the TrainJobs that it concerns.
@@ -62,7 +62,7 @@ func (m Mapper) TrainJobsIn(ctx context.Context, namespace client.Object) []reco
 // MadeDefault passes LocalQueues that TrainJobs of their namespace get without asking, as they are made.
 func MadeDefault() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return webhookscope.IsDefault(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return matchconditions.IsDefault(e.Object) },
 		UpdateFunc: func(event.UpdateEvent) bool { return false },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}

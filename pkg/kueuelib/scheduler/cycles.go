@@ -21,7 +21,7 @@ import (
 // schedule is one cycle of Kueue's scheduler, which exports only the endless row of them.
 //
 //go:linkname schedule sigs.k8s.io/kueue/pkg/scheduler.(*Scheduler).schedule
-func schedule(*scheduler.Scheduler, context.Context) wait.SpeedSignal
+func schedule(*scheduler.Scheduler, context.Context) wait.SpeedSignal //nolint:revive // A method has its receiver first.
 
 // Settle plays cycles until there is no more to come of them, and returns what happened, in its order.
 func (p *Player) Settle(ctx context.Context) []Moved {

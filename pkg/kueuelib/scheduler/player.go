@@ -157,7 +157,7 @@ func (p *Player) Add(ctx context.Context, wl *kueue.Workload) error {
 func (p *Player) Remove(ctx context.Context, key client.ObjectKey) {
 	if wl := p.memory.workloads[key]; wl != nil {
 		delete(p.memory.workloads, key)
-		p.free(ctx, wl)
+		p.free(wl)
 		p.queues.DeleteAndForgetWorkload(logr.Discard(), workload.Key(wl))
 	}
 }
@@ -173,12 +173,12 @@ func (p *Player) Stopped(ctx context.Context, key client.ObjectKey) error {
 	workload.SetRequeuedCondition(after, evicted.Reason, evicted.Message, true)
 	workload.UnsetQuotaReservationWithCondition(after, "Pending", evicted.Message, p.clock.Now())
 	p.memory.workloads[key] = after
-	p.free(ctx, wl)
+	p.free(wl)
 	return p.queues.AddOrUpdateWorkload(logr.Discard(), after.DeepCopy())
 }
 
 // free gives back what wl holds, and has others looked at again soon.
-func (p *Player) free(ctx context.Context, wl *kueue.Workload) {
+func (p *Player) free(wl *kueue.Workload) {
 	if wl.Status.Admission == nil {
 		return
 	}

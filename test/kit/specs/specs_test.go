@@ -18,6 +18,6 @@ func inHelper() int { return lineOfSpec() }
 
 func TestCallersBelowSpecLeadToItsLine(t *testing.T) {
 	_, _, here, _ := runtime.Caller(0)
-	got := []int{lineOfSpec(), inHelper(), func() int { return inHelper() }()}
+	got := []int{lineOfSpec(), inHelper(), func() int { line := inHelper(); return line }()}
 	expect.Same(t, "Lines", []int{here + 1, here + 1, here + 1}, got)
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package held knows how a TrainJob is kept out of its queue: its label names a LocalQueue that
+// Package hold knows how a TrainJob is kept out of its queue: its label names a LocalQueue that
 // does not exist, the queue's own name with a suffix. That takes no more than the right to
 // change TrainJobs, a job that is stopped so keeps its quota until its last pod is gone, and
 // the way back stands in the name.
-package held
+package hold
 
 import "strings"
 

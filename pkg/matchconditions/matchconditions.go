@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhookscope keeps TrainJobs that are none of Kueue's away from the manager's
+// Package matchconditions keeps TrainJobs that are none of Kueue's away from the manager's
 // webhooks, so that people can write those while the manager is down: the matchConditions
 // of the webhook configurations follow Kueue's settings.
-package webhookscope
+package matchconditions
 
 import (
 	"cmp"

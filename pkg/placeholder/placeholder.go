@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package remainder knows how a worker cluster of MultiKueue keeps the quota of a TrainJob until
+// Package placeholder knows how a worker cluster of MultiKueue keeps the quota of a TrainJob until
 // its last pod is gone. Kueue of the manager cluster takes its finalizer off the Workload in the
 // worker and deletes it, pods or not, and asks for that name again when the job is dispatched the
 // next time: while a deleted Workload of it is there, Kueue takes the job for admitted. So a
 // finalizer of our own keeps the Workload until another one, its remainder, is charged in its
 // place. A remainder belongs to the ClusterQueue that it is charged to, so that no job can take it
 // for its own, and is deleted with the last of the pods that it is for.
-package remainder
+package placeholder
 
 import (
 	"slices"
