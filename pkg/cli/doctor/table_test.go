@@ -13,8 +13,8 @@ func TestEveryRowIsComplete(t *testing.T) {
 		expect.That(t, s.checks[0].wrong != nil, "The first row of %q finds nothing", s.title)
 		for _, c := range s.checks {
 			expect.That(t, c.id != "" && c.severity != 0 && c.when != "", "A row that the docs cannot describe: %+v", c)
-			another := c.wrong == nil
-			expect.That(t, another == (c.inOrder == "") && another == (c.looksAt == nil),
+			expect.Same(t, "It is another case of a check: "+c.id, c.wrong == nil, c.inOrder == "")
+			expect.That(t, (c.wrong == nil) == (c.looksAt == nil),
 				"A row that is neither a check nor another case of one: %s, %s", c.id, c.when)
 		}
 	}
