@@ -277,7 +277,7 @@ mutants: ## Put one bug after another into the core; each has to fail its unit t
 	go run ./test/mutants $(MUTANTS_FLAGS)
 
 # The packages that decide without a cluster.
-MUTATED ?= pkg/podset pkg/patch pkg/integration/podsleft pkg/integration/state pkg/integration/podsets
+MUTATED ?= pkg/podset pkg/patch pkg/integration/podtracking pkg/integration/state pkg/integration/podsets
 
 .PHONY: mutation
 mutation: ## Change one operator after another in MUTATED, e.g. pkg/podset, and run the unit tests of its package, in an hour. What survives is listed in .tests/mutation.

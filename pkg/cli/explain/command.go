@@ -17,6 +17,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -144,19 +145,17 @@ func (o *options) run(ctx context.Context, args []string) error {
 	} else {
 		LookInto(ctx, o.workers, renderer, facts)
 	}
-	e, err := o.foresee(ctx, NewForesight(c, namespace, o.assume), facts)
-	if err != nil {
-		return err
-	}
-	return o.tell([]Explanation{e})
+	return o.tell([]Explanation{foreseen(ctx, NewForesight(c, namespace, o.assume), facts)})
 }
 
-// foresee explains, with when the job starts.
-func (o *options) foresee(ctx context.Context, fs *Foresight, f *Facts) (Explanation, error) {
+// foreseen explains, with when the job starts. That this cannot be told is no reason to tell nothing.
+func foreseen(ctx context.Context, fs *Foresight, f *Facts) Explanation {
 	e := Explain(f)
 	var err error
-	e.Start, err = fs.Start(ctx, f)
-	return e, err
+	if e.Start, err = fs.Start(ctx, f); err != nil {
+		e.Start = &outlook.Start{Unknown: fmt.Sprintf("it could not be made: %v", err)}
+	}
+	return e
 }
 
 // explainAll tells of those that do not run yet, in a table.
@@ -213,11 +212,7 @@ func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *t
 		if err != nil {
 			return err
 		}
-		e, err := o.foresee(ctx, foresight, facts)
-		if err != nil {
-			return err
-		}
-		all = append(all, e)
+		all = append(all, foreseen(ctx, foresight, facts))
 	}
 	return errors.Join(o.tell(all), in.unread)
 }
