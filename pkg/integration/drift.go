@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -164,16 +165,28 @@ func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since t
 	if current, err := areCurrent(ctx, j.deps.live, &j.TrainJob, js); err != nil || !current {
 		return result{again: driftPatience, err: err}
 	}
+	var failed error
 	for i := range jobs {
-		suspended := jobs[i].DeepCopy()
-		suspended.Spec.Suspend = ptr.To(true)
-		if err := j.deps.client.Patch(ctx, suspended, client.MergeFromWithOptions(&jobs[i], client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-			return ofError(fmt.Errorf("suspending child Job %s: %w", client.ObjectKeyFromObject(suspended), err))
+		if err := suspendChildJob(ctx, j.deps.client, &jobs[i]); err != nil {
+			failed = firstError(failed, err)
 		}
+	}
+	if failed != nil {
+		return ofError(failed)
 	}
 	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
 		"JobSet %s is suspended and its Job %s was not, so it was suspended for JobSet: look at the JobSet's events for what JobSet cannot make", js.Name, jobs[0].Name))
 	return result{}
+}
+
+// suspendChildJob suspends a Job, whatever else is changed of it meanwhile: nobody shall be able to put that off.
+func suspendChildJob(ctx context.Context, c client.Client, child *batchv1.Job) error {
+	suspend := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"suspend":true}}`, child.UID)
+	err := c.Patch(ctx, child.DeepCopy(), client.RawPatch(types.MergePatchType, suspend))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("suspending child Job %s: %w", client.ObjectKeyFromObject(child), err)
+	}
+	return nil
 }
 
 // renewJobSet lets Trainer make the JobSet again where nothing is lost with it, and says

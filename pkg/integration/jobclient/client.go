@@ -251,13 +251,15 @@ func specChanges(merge []byte) (changes, error) {
 
 // guardedPatch makes a JSON patch that tests the generation first: the API server counts
 // it up with every change of a spec. It does not for labels, so a start tests those as well
-// that decide which admission is the job's. A stop does not: nobody shall be able to put it
-// off by changing labels.
+// that decide which admission is the job's. A stop tests neither: nobody shall be able to put it
+// off by changing the job again and again.
 func guardedPatch(step changes, known *metav1.ObjectMeta) (client.Patch, error) {
 	ops := []jsonpatch.JsonPatchOperation{
 		// Another job of the same name has the same generations.
 		jsonpatch.NewOperation("test", "/metadata/uid", known.UID),
-		jsonpatch.NewOperation("test", "/metadata/generation", known.Generation),
+	}
+	if len(step) > 1 || string(step["suspend"]) != "true" {
+		ops = append(ops, jsonpatch.NewOperation("test", "/metadata/generation", known.Generation))
 	}
 	if string(step["suspend"]) == "false" {
 		ops = append(ops, decisionTests(known)...)

@@ -65,7 +65,11 @@ func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod
 		if err != nil {
 			return nil, fmt.Errorf("listing the pods of JobSet %s: %w", name, err)
 		}
-		left = append(left, slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !holdsNode(&pod) })...)
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; holdsNode(pod) {
+				left = append(left, *slim(pod))
+			}
+		}
 		if more = pods.Continue; more == "" {
 			break
 		}
@@ -75,6 +79,19 @@ func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod
 	}
 	strange, err := p.strangeJobs(ctx, name, left)
 	return slices.DeleteFunc(left, func(pod corev1.Pod) bool { return strange.Has(metav1.GetControllerOf(&pod).UID) }), err
+}
+
+// slim returns a pod without what may be large: whoever makes thousands of pods with a megabyte of env each shall not use
+// up the manager's memory.
+func slim(pod *corev1.Pod) *corev1.Pod {
+	pod.ManagedFields, pod.Annotations, pod.Spec.Volumes = nil, nil, nil
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			c := &containers[i]
+			*c = corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
+		}
+	}
+	return pod
 }
 
 // strangeJobs returns the UIDs of those Jobs of pods that do not count, whatever the labels of the pods

@@ -12,6 +12,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -206,4 +207,15 @@ func TestActive(t *testing.T) {
 			expect.Same(t, "Unexpected Active", tc.want, expect.Must(pods.Active(t.Context(), cmp.Or(tc.job, waits)))(t))
 		})
 	}
+}
+
+// Somebody's pods of a megabyte each are not kept in memory.
+func TestSlim(t *testing.T) {
+	asks := corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"}}}
+	pod.Spec = corev1.PodSpec{NodeName: "node", Volumes: []corev1.Volume{{Name: "v"}}, Containers: []corev1.Container{
+		{Name: "node", Image: "i", Env: []corev1.EnvVar{{Name: "LARGE", Value: "x"}}, Args: []string{"x"}, Resources: asks}}}
+	want := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid", Labels: map[string]string{"a": "b"}}}
+	want.Spec = corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "node", Resources: asks}}}
+	expect.Same(t, "Unexpected pod", want, slim(pod))
 }
