@@ -6,12 +6,14 @@ import (
 	"context"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 )
 
 var _ = Describe("Forecasts of kubectl trainjob", func() {
@@ -19,7 +21,9 @@ var _ = Describe("Forecasts of kubectl trainjob", func() {
 		w := newPools(ctx, "8", "0")
 		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.MakePending(ctx, w.Job("waits").GPUs("8"))
-		w.MakePending(ctx, w.Job("last").GPUs("8"))
+		// Of what is like another one that waits, Kueue says nothing.
+		w.Make(ctx, w.Job("last").GPUs("8").Obj())
+		w.eventuallyListed(ctx, "last", explain.Waiting)
 		w.MakePending(ctx, w.Job("too-big").Nodes(2).GPUs("8"))
 		// Whatever else the cluster has seen of running times, what a trainer says of its own job comes first.
 		w.reportsRemaining(ctx, "runs", time.Hour)
