@@ -3,12 +3,15 @@
 package forecast_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -103,6 +106,38 @@ func TestDrawIsTheSameAgain(t *testing.T) {
 	_, first := s.ask(t, runtimes, known)
 	_, second := s.ask(t, runtimes, known)
 	expect.Same(t, "The same question has another answer", first, second)
+}
+
+func TestDrawEndsInTime(t *testing.T) {
+	s := crowd(3, 250)
+	s.settings.Until = []client.ObjectKey{{Namespace: "team", Name: "nobody"}}
+	known := forecast.NewRuntimes(nil, time.Hour).Of(forecast.Subject{})
+	q := &forecast.Question{World: s.World, Runtimes: forecast.NewRuntimes(nil, time.Hour), Settings: s.settings, Futures: 100, Time: time.Millisecond}
+	for n := range s.jobs {
+		q.Entrants = append(q.Entrants, forecast.Entrant{Workload: s.jobs[n].Workload, Running: known})
+	}
+	futures := expect.Must(forecast.Draw(t.Context(), q))(t)
+	expect.Same(t, "Futures that were cut off are counted", 0, futures.Drawn)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := forecast.Draw(ended, q)
+	expect.That(t, errors.Is(err, context.Canceled), "who gives up is told so: %v", err)
+}
+
+func TestAlone(t *testing.T) {
+	s := newScene().queue("a", "", 4, func(spec *kueue.ClusterQueueSpec) { spec.QueueingStrategy = kueue.StrictFIFO })
+	s.running("first", "a", 4, 0, 0)
+	s.job("large", "a", 5, 1, 0)
+	s.job("small", "a", 3, 0, 0)
+	s.job("other", "a", 4, 0, 0)
+	q := &forecast.Question{World: s.World, Settings: s.settings}
+	some := map[client.ObjectKey]bool{}
+	for n := range s.jobs {
+		q.Entrants = append(q.Entrants, forecast.Entrant{Workload: s.jobs[n].Workload})
+		some[client.ObjectKeyFromObject(s.jobs[n].Workload)] = n > 0
+	}
+	want := map[client.ObjectKey]bool{{Namespace: "team", Name: "small"}: true, {Namespace: "team", Name: "other"}: true}
+	expect.Same(t, "Unexpected starts", want, expect.Must(q.Alone(t.Context(), some))(t))
 }
 
 func TestArrivals(t *testing.T) {

@@ -76,13 +76,9 @@ type Event struct {
 
 // Play plays one future and tells each Event, in the order of time. The same input tells the same.
 func Play(ctx context.Context, world *scheduler.World, jobs []Job, settings Settings, tell func(Event)) error {
-	player, err := scheduler.NewPlayer(ctx, world, settings.Begin, settings.FairSharing)
+	p, err := newPlay(ctx, world, settings, tell)
 	if err != nil {
 		return err
-	}
-	p := &play{Player: player, Settings: settings, now: settings.Begin, tell: tell, jobs: map[client.ObjectKey]*state{}, until: map[client.ObjectKey]bool{}}
-	for _, key := range settings.Until {
-		p.until[key] = true
 	}
 	for n := range jobs {
 		if err := p.begin(ctx, &jobs[n]); err != nil {
@@ -90,6 +86,18 @@ func Play(ctx context.Context, world *scheduler.World, jobs []Job, settings Sett
 		}
 	}
 	return p.run(ctx)
+}
+
+func newPlay(ctx context.Context, world *scheduler.World, settings Settings, tell func(Event)) (*play, error) {
+	player, err := scheduler.NewPlayer(ctx, world, settings.Begin, settings.FairSharing)
+	if err != nil {
+		return nil, err
+	}
+	p := &play{Player: player, Settings: settings, now: settings.Begin, tell: tell, jobs: map[client.ObjectKey]*state{}, until: map[client.ObjectKey]bool{}}
+	for _, key := range settings.Until {
+		p.until[key] = true
+	}
+	return p, nil
 }
 
 // play is a future that is being played.
@@ -140,6 +148,17 @@ func (p *play) begin(ctx context.Context, job *Job) error {
 	return nil
 }
 
+// alone plays a Workload without others, which then is gone again.
+func (p *play) alone(ctx context.Context, wl *kueue.Workload) error {
+	key := client.ObjectKeyFromObject(wl)
+	p.Until, p.until = []client.ObjectKey{key}, map[client.ObjectKey]bool{key: true}
+	if err := p.begin(ctx, &Job{Workload: wl}); err != nil {
+		return err
+	}
+	defer p.Remove(ctx, key)
+	return p.run(ctx)
+}
+
 // at has something happen to a job, unless it starts or stops before.
 func (p *play) at(when time.Time, key client.ObjectKey, what func(context.Context, client.ObjectKey) error) {
 	p.serial++
@@ -158,6 +177,9 @@ func (p *play) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		p.moved(p.Settle(ctx))
 		next := p.next()
+		if ctx.Err() != nil {
+			break // What was cut off is no answer.
+		}
 		if next.IsZero() || next.After(end) || len(p.Until) > 0 && len(p.until) == 0 {
 			return nil
 		}

@@ -45,7 +45,7 @@ type Outlook struct {
 const (
 	// Horizon is how far.
 	Horizon = 14 * 24 * time.Hour
-	// Futures is how many are drawn at most, and Within how long it takes at most.
+	// Futures is how many are drawn at most, and Within how long that takes at most in one command.
 	Futures = 200
 	Within  = 4 * time.Second
 	// recent is how far back those are looked at who came.

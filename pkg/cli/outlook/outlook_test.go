@@ -94,7 +94,7 @@ func TestStart(t *testing.T) {
 				o.Assume = 4 * time.Hour
 				running(job(o, "llm", 8, time.Hour))
 			},
-			want: "starts in about 3 h, between 3 h and 3 h (P10 to P90 of 200 futures), most likely after team/llm ends",
+			want: "starts in about 3 h, between 3 h and 3 h (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"the trainer tells what is left": {
 			set: func(o *outlook.Outlook) {
@@ -104,13 +104,13 @@ func TestStart(t *testing.T) {
 				tj.Status.TrainerStatus = &trainer.TrainerStatus{EstimatedRemainingSeconds: ptr.To[int32](7200), LastUpdatedTime: metav1.NewTime(now.Add(-time.Hour))}
 				o.TrainJobs = append(o.TrainJobs, tj)
 			},
-			want: "starts in about 60 min, between 60 min and 60 min (P10 to P90 of 200 futures), most likely after team/llm ends",
+			want: "starts in about 60 min, between 60 min and 60 min (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"a limit is all that is known": {
 			set: func(o *outlook.Outlook) {
 				running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](6 * 3600)
 			},
-			want: "starts in about 5 h, between 5 h and 5 h (P10 to P90 of 200 futures), most likely after team/llm ends",
+			want: "starts in about 5 h, between 5 h and 5 h (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"others have ended": {
 			set: func(o *outlook.Outlook) {
@@ -119,7 +119,7 @@ func TestStart(t *testing.T) {
 				}
 				running(job(o, "llm", 8, time.Hour))
 			},
-			want: "starts in about 6 h, between 60 min and 9 h (P10 to P90 of 200 futures), most likely after team/llm ends",
+			want: "starts in about 6 h, between 60 min and 9 h (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"it is to be tried again later": {
 			set: func(o *outlook.Outlook) {
