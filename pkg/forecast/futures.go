@@ -63,8 +63,10 @@ type Start struct {
 // Futures are what came of a Question: for each Workload that waits its first starts, one for
 // each future in which it starts before the horizon.
 type Futures struct {
-	Drawn  int
-	Starts map[client.ObjectKey][]Start
+	Drawn int
+	// LeftOut are those whom Kueue takes nowhere, in the future with the most.
+	LeftOut int
+	Starts  map[client.ObjectKey][]Start
 }
 
 // Draw plays futures side by side, each with running times and arrivals of its own.
@@ -115,15 +117,16 @@ func (d *drawing) work(ctx context.Context) {
 		if !more {
 			return
 		}
-		starts, err := d.question.play(ctx, uint64(n))
+		starts, leftOut, err := d.question.play(ctx, uint64(n))
 		d.Lock()
 		if err != nil {
 			d.err = err
 		} else {
 			d.futures.Drawn++
-		}
-		for key, start := range starts {
-			d.futures.Starts[key] = append(d.futures.Starts[key], start)
+			d.futures.LeftOut = max(d.futures.LeftOut, leftOut)
+			for key, start := range starts {
+				d.futures.Starts[key] = append(d.futures.Starts[key], start)
+			}
 		}
 		d.Unlock()
 	}
@@ -136,15 +139,18 @@ func (d *drawing) take() (int, bool) {
 	return d.next, d.err == nil && d.next <= d.question.Futures
 }
 
-// play plays one future, and returns the first start of each who waits.
-func (q *Question) play(ctx context.Context, future uint64) (map[client.ObjectKey]Start, error) {
-	starts := map[client.ObjectKey]Start{}
-	err := Play(ctx, q.World, q.Jobs(future), q.Settings, func(e Event) {
+// play plays one future, and returns the first start of each who waits, and how many take no part.
+func (q *Question) play(ctx context.Context, future uint64) (starts map[client.ObjectKey]Start, leftOut int, err error) {
+	starts = map[client.ObjectKey]Start{}
+	err = Play(ctx, q.World, q.Jobs(future), q.Settings, func(e Event) {
 		if _, again := starts[e.Job]; e.Kind == Started && !again {
 			starts[e.Job] = Start{In: e.At.Sub(q.Begin), After: e.After}
 		}
+		if e.Kind == LeftOut {
+			leftOut++
+		}
 	})
-	return starts, err
+	return starts, leftOut, err
 }
 
 // Alone returns those of some who wait that start where nobody else is there; where a quarter of Time does not suffice

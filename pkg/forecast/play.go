@@ -16,6 +16,7 @@ import (
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
@@ -59,8 +60,10 @@ const (
 	Started Kind = "Started"
 	// Preempted: Kueue has evicted it.
 	Preempted Kind = "Preempted"
-	// Ended: it has run as long as it runs.
+	// Ended: it has run as long as it runs, or was stopped and cannot come back.
 	Ended Kind = "Ended"
+	// LeftOut: Kueue takes it neither to its queues nor to its cache. Nothing more happens to it.
+	LeftOut Kind = "LeftOut"
 )
 
 // Event is what happened to a job.
@@ -75,7 +78,12 @@ type Event struct {
 }
 
 // Play plays one future and tells each Event, in the order of time. The same input tells the same.
-func Play(ctx context.Context, world *scheduler.World, jobs []Job, settings Settings, tell func(Event)) error {
+func Play(ctx context.Context, world *scheduler.World, jobs []Job, settings Settings, tell func(Event)) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("playing a future panicked: %v", reason)
+		}
+	}()
 	p, err := newPlay(ctx, world, settings, tell)
 	if err != nil {
 		return err
@@ -134,8 +142,13 @@ func (p *play) begin(ctx context.Context, job *Job) error {
 		p.at(job.Arrives, key, p.arrive)
 		return nil
 	}
-	if err := p.Add(ctx, job.Workload); err != nil {
-		return err
+	if p.Add(ctx, job.Workload) != nil {
+		p.leaveOut(key)
+		return nil
+	}
+	if !kueuelib.IsActive(job.Workload) { // Its pods stop, and it does not queue again.
+		p.at(p.now.Add(p.Stopping), key, p.end)
+		return nil
 	}
 	switch how := scheduler.HowIs(job.Workload); how {
 	case scheduler.Admitted:
@@ -232,8 +245,17 @@ func (p *play) moved(all []scheduler.Moved) {
 
 func (p *play) arrive(ctx context.Context, key client.ObjectKey) error {
 	wl := p.jobs[key].Workload
+	if p.Add(ctx, wl) != nil {
+		p.leaveOut(key)
+		return nil
+	}
 	p.say(Queued, key, wl)
-	return p.Add(ctx, wl)
+	return nil
+}
+
+func (p *play) leaveOut(key client.ObjectKey) {
+	p.say(LeftOut, key, p.jobs[key].Workload)
+	delete(p.until, key)
 }
 
 func (p *play) end(ctx context.Context, key client.ObjectKey) error {
@@ -249,8 +271,11 @@ func (p *play) stop(ctx context.Context, key client.ObjectKey) error {
 	s.round++
 	s.stopped = true
 	p.freed = key
+	if !kueuelib.IsActive(s.Workload) || p.Stopped(ctx, key) != nil { // Its queue is gone, or stopped, or leads elsewhere.
+		return p.end(ctx, key)
+	}
 	p.say(Queued, key, s.Workload)
-	return p.Stopped(ctx, key)
+	return nil
 }
 
 func (p *play) check(ctx context.Context, key client.ObjectKey) error {

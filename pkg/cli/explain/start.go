@@ -59,7 +59,7 @@ func (fs *Foresight) Start(ctx context.Context, f *Facts) (*outlook.Start, error
 	q, warnings := o.Question()
 	q.Time /= time.Duration(fs.asks)
 	start, err := outlook.Of(ctx, q, wl)
-	start.Warnings = warnings
+	start.Warnings = append(start.Warnings, warnings...)
 	return &start, err
 }
 

@@ -15,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 )
 
@@ -76,6 +77,9 @@ func answer(ctx context.Context, q *forecast.Question, futures *forecast.Futures
 			P10: seconds(b.P10), P50: seconds(b.P50), P90: seconds(b.P90), Late: b.Late,
 			HorizonSeconds: int64(q.Horizon.Seconds()), Futures: b.Futures, Sources: k.sources,
 		}
+		if futures.LeftOut > 0 {
+			s.Warnings = []string{LeftOut(futures.LeftOut)}
+		}
 		if b.AfterShare >= often {
 			s.After = k.names[b.After]
 		}
@@ -97,6 +101,11 @@ func answer(ctx context.Context, q *forecast.Question, futures *forecast.Futures
 		starts[key] = s
 	}
 	return starts, err
+}
+
+// LeftOut is the warning of those whom Kueue takes nowhere.
+func LeftOut(workloads int) string {
+	return fmt.Sprintf("%s left out, whose queues are not there or have no quota for them", show.Count(int64(workloads), "Workload"))
 }
 
 // often is how often a job has to be the one before for it to be named.

@@ -76,6 +76,9 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 		bar.At(float64(e.At.Sub(q.Begin)) / float64(q.Horizon))
 	})
 	bar.Done()
+	if counter.leftOut > 0 {
+		o.warn(outlook.LeftOut(counter.leftOut))
+	}
 	return counter.end(), err
 }
 

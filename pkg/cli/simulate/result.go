@@ -56,6 +56,7 @@ type counter struct {
 	quota   map[string]int64
 	jobs    map[client.ObjectKey]*counted
 	used    map[string][]float64
+	leftOut int
 	result  Result
 }
 
@@ -102,6 +103,9 @@ func (c *counter) tell(e forecast.Event) {
 			c.result.LostGPUHours += float64(gpus) * e.At.Sub(job.since).Hours()
 		}
 		c.stop(job, e.At)
+	case forecast.LeftOut:
+		c.leftOut++
+		delete(c.jobs, e.Job)
 	case forecast.Ended:
 		c.stop(job, e.At)
 	}

@@ -138,17 +138,25 @@ func (p *Player) addQueues(ctx context.Context, world *World) error {
 	return nil
 }
 
-// Add makes a Workload known: one with quota holds it, one that waits queues.
+// Add makes a Workload known: one with quota holds it, also one that was deactivated and stops; one that waits queues.
+// It fails where the queue of the Workload is not there.
 func (p *Player) Add(ctx context.Context, wl *kueue.Workload) error {
 	ctx, wl = quietly(ctx), wl.DeepCopy()
 	workload.AdjustResources(ctx, p.memory, wl)
-	p.memory.workloads[client.ObjectKeyFromObject(wl)] = wl
 	if workload.IsAdmissible(wl) {
-		return p.queues.AddOrUpdateWorkload(logr.Discard(), wl.DeepCopy())
+		if err := p.queues.AddOrUpdateWorkload(logr.Discard(), wl.DeepCopy()); err != nil {
+			return err
+		}
+		p.memory.workloads[client.ObjectKeyFromObject(wl)] = wl
+		return nil
+	}
+	if workload.HasQuotaReservation(wl) {
+		wl.Spec.Active = nil // The cache would take none that is not.
 	}
 	if !p.cache.AddOrUpdateWorkload(logr.Discard(), wl.DeepCopy()) {
 		return fmt.Errorf("Workload %s/%s: its ClusterQueue is not there", wl.Namespace, wl.Name)
 	}
+	p.memory.workloads[client.ObjectKeyFromObject(wl)] = wl
 	p.queues.QueueSecondPassIfNeeded(ctx, wl, 0)
 	return nil
 }
@@ -162,7 +170,8 @@ func (p *Player) Remove(ctx context.Context, key client.ObjectKey) {
 	}
 }
 
-// Stopped says that nothing runs any more of a Workload that was evicted: its quota is free, and it queues again.
+// Stopped says that nothing runs any more of a Workload that was evicted: its quota is free, and it queues again. It
+// fails for one that cannot: its queue is not there any more.
 func (p *Player) Stopped(ctx context.Context, key client.ObjectKey) error {
 	wl := p.memory.workloads[key]
 	if wl == nil || !workloadevict.IsEvicted(wl) || !workload.HasQuotaReservation(wl) {
