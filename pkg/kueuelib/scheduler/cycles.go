@@ -30,7 +30,8 @@ func (p *Player) Settle(ctx context.Context) []Moved {
 	var all []Moved
 	seen := sets.New[client.ObjectKey]()
 	for idle := 0; idle <= p.patience && ctx.Err() == nil; idle++ {
-		p.cycles.asked, p.memory.requeued = 0, nil
+		p.cycles.asked.Store(0)
+		p.memory.requeued = nil
 		schedule(p.kueue, &cycleContext{Context: ctx, clock: p.cycles})
 		if p.cycles.noHeads() {
 			break
