@@ -56,14 +56,29 @@ const (
 	checks = time.Minute
 )
 
-// needs are the kinds without which there is no forecast.
+// needs are the kinds without which there is neither a forecast nor an order.
 var needs = []string{
 	"clusterqueues.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "workloads.kueue.x-k8s.io",
 }
 
-// Unseen names what the user may not list of that without which there is no forecast.
-func (o *Outlook) Unseen() []string {
+// UnseenQueues names what the user may not list of queues, flavors and Workloads.
+func (o *Outlook) UnseenQueues() []string {
 	return slices.DeleteFunc(slices.Clone(needs), o.Saw)
+}
+
+// Unseen names what the user may not list of that without which there is no forecast: beside queues, nodes where flavors
+// have a topology, and the admission checks that ClusterQueues name. Without them nobody would ever start.
+func (o *Outlook) Unseen() []string {
+	all := slices.Clone(needs)
+	if slices.ContainsFunc(o.Flavors, func(f kueue.ResourceFlavor) bool { return f.Spec.TopologyName != nil }) {
+		all = append(all, "topologies.kueue.x-k8s.io", "nodes")
+	}
+	if slices.ContainsFunc(o.ClusterQueues, func(cq kueue.ClusterQueue) bool {
+		return cq.Spec.AdmissionChecksStrategy != nil && len(cq.Spec.AdmissionChecksStrategy.AdmissionChecks) > 0
+	}) {
+		all = append(all, "admissionchecks.kueue.x-k8s.io")
+	}
+	return slices.DeleteFunc(all, o.Saw)
 }
 
 // Question returns what is asked of the future of the whole cluster. Warnings are about what it does not go by.
@@ -74,7 +89,7 @@ func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
 		Settings: forecast.Settings{Begin: o.Now, Horizon: Horizon, Stopping: stopping, Checks: checks},
 	}
 	if o.Kueue != nil {
-		q.FairSharing = o.Kueue.FairSharing
+		q.FairSharing, q.World.Resources = o.Kueue.FairSharing, o.Kueue.Resources
 		if unknown := kueuelib.UseFeatureGates(o.Kueue.FeatureGates); len(unknown) > 0 {
 			warnings = append(warnings, fmt.Sprintf("Kueue's feature gates %s are not known here: the forecast is by those of Kueue 0.19", strings.Join(unknown, ", ")))
 		}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -133,6 +134,13 @@ func TestStart(t *testing.T) {
 			set:  func(o *outlook.Outlook) { o.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) },
 			want: "does not start before somebody changes something: it would not even if nobody else was there",
 		},
+		"Kueue leaves out a resource that no queue has": {
+			set: func(o *outlook.Outlook) {
+				o.Kueue = &configapi.Configuration{Resources: &configapi.Resources{ExcludeResourcePrefixes: []string{"example.com/"}}}
+				o.Workloads[0].Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests["example.com/disk"] = resource.MustParse("1")
+			},
+			want: "starts within a minute (P90 of 200 futures)",
+		},
 		"its queue is too small": {
 			set:  func(o *outlook.Outlook) { o.Workloads[0].Spec.PodSets[0].Count = 9 },
 			want: "does not start before somebody changes something: it would not even if nobody else was there",
@@ -152,7 +160,31 @@ func TestStart(t *testing.T) {
 }
 
 func TestUnseen(t *testing.T) {
-	o := town()
-	o.Inventory.Unseen = []inventory.Unseen{{Kind: "nodes"}, {Kind: "cohorts.kueue.x-k8s.io"}}
-	expect.Same(t, "Unexpected kinds", "cohorts.kueue.x-k8s.io", strings.Join(o.Unseen(), " "))
+	cases := map[string]struct {
+		set  func(*outlook.Outlook)
+		want string
+	}{
+		"queues alone": {set: func(*outlook.Outlook) {}, want: "cohorts.kueue.x-k8s.io"},
+		"nodes, where a flavor has a topology": {
+			set:  func(o *outlook.Outlook) { o.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks") },
+			want: "cohorts.kueue.x-k8s.io topologies.kueue.x-k8s.io nodes",
+		},
+		"admission checks, where a ClusterQueue names one": {
+			set: func(o *outlook.Outlook) {
+				o.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "capacity"}}}
+			},
+			want: "cohorts.kueue.x-k8s.io admissionchecks.kueue.x-k8s.io",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := town()
+			for _, kind := range []string{"nodes", "topologies.kueue.x-k8s.io", "admissionchecks.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io"} {
+				o.Inventory.Unseen = append(o.Inventory.Unseen, inventory.Unseen{Kind: kind})
+			}
+			tc.set(o)
+			expect.Same(t, "Unexpected kinds", tc.want, strings.Join(o.Unseen(), " "))
+			expect.Same(t, "Unexpected kinds of queues", "cohorts.kueue.x-k8s.io", strings.Join(o.UnseenQueues(), " "))
+		})
+	}
 }

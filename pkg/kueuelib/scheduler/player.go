@@ -103,9 +103,16 @@ func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *co
 		return nil, err
 	}
 	expected := expectations.New()
-	p.queues, p.requeuer = qcache.NewManagerForUnitTestsWithRequeuer(p.memory, p.cache, qcache.WithClock(p.clock), qcache.WithPreemptionExpectations(expected))
-	p.kueue = scheduler.New(p.queues, p.cache, p.memory, noEvents{},
-		scheduler.WithFairSharing(fairSharing), scheduler.WithClock(nil, p.cycles), scheduler.WithPreemptionExpectations(expected))
+	ofQueues := []qcache.Option{qcache.WithClock(p.clock), qcache.WithPreemptionExpectations(expected)}
+	ofScheduler := []scheduler.Option{scheduler.WithFairSharing(fairSharing), scheduler.WithClock(nil, p.cycles), scheduler.WithPreemptionExpectations(expected)}
+	if r := world.Resources; r != nil {
+		ofQueues = append(ofQueues, qcache.WithExcludedResourcePrefixes(r.ExcludeResourcePrefixes), qcache.WithResourceTransformations(r.Transformations))
+		if r.QuotaCheckStrategy != nil {
+			ofScheduler = append(ofScheduler, scheduler.WithQuotaCheckStrategy(*r.QuotaCheckStrategy))
+		}
+	}
+	p.queues, p.requeuer = qcache.NewManagerForUnitTestsWithRequeuer(p.memory, p.cache, ofQueues...)
+	p.kueue = scheduler.New(p.queues, p.cache, p.memory, noEvents{}, ofScheduler...)
 	return p, p.addQueues(quietly(ctx), &own)
 }
 
