@@ -132,16 +132,17 @@ func (c *counter) stop(job *counted, at time.Time) {
 func (c *counter) end() Result {
 	waits := map[[2]string][]time.Duration{}
 	waiting := map[[2]string]int{}
+	end := c.begin.Add(c.horizon)
 	for _, job := range c.jobs {
-		c.stop(job, c.begin.Add(c.horizon))
-		if job.queue == "" {
+		c.stop(job, end)
+		if job.queue == "" || job.came.After(end) {
 			continue
 		}
 		for _, group := range [][2]string{{}, {job.queue, ""}, {job.queue, job.size}} {
 			if job.started {
 				waits[group] = append(waits[group], job.waited)
 			} else {
-				waits[group] = append(waits[group], c.horizon)
+				waits[group] = append(waits[group], end.Sub(job.came).Round(time.Second))
 				waiting[group]++
 			}
 		}

@@ -10,10 +10,14 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -52,10 +56,14 @@ func command(t *testing.T, files map[string]string, args ...string) (string, err
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
+		if name == "-" { // Standard input.
+			continue
+		}
 		expect.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	t.Chdir(dir)
-	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	streams, in, out, _ := genericiooptions.NewTestIOStreams()
+	in.WriteString(files["-"])
 	cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetArgs(args)
@@ -105,6 +113,32 @@ h100     16     after    ▄▄▆████████████▄▄▄�
 			expect.Same(t, "Unexpected output", tc.want, got)
 		})
 	}
+}
+
+// What comes after the end does not count, and who waits at the end has waited since it came.
+func TestEnd(t *testing.T) {
+	got, err := command(t, map[string]string{"queues.yaml": queues, "-": "0s,team-a/main,8,40h\n20h,team-a/main,8,4h\n25h,team-a/main,8,4h\n"},
+		"-f", "queues.yaml", "--arrivals", "-", "--horizon", "24h", "-o", "csv", "--set-quota", "team-a/h100/nvidia.com/gpu=16")
+	expect.NoError(t, err)
+	expect.Same(t, "Unexpected waits", `scenario,queue,size,jobs,waiting,medianSeconds,p90Seconds
+before,,,2,1,14400,14400
+before,team-a/main,,2,1,14400,14400
+before,team-a/main,2-8 GPUs,2,1,14400,14400
+after,,,2,0,0,0
+after,team-a/main,,2,0,0,0
+after,team-a/main,2-8 GPUs,2,0,0,0
+`, got)
+}
+
+func TestAddNodes(t *testing.T) {
+	i := &inventory.Inventory{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}, Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "one"}}}}
+	expect.NoError(t, addNodes(i, "h100", "2"))
+	expect.NoError(t, addNodes(i, "h100", "1"))
+	var names []string
+	for _, node := range i.Nodes {
+		names = append(names, node.Name)
+	}
+	expect.Same(t, "Unexpected nodes", []string{"one", "added-h100-0", "added-h100-1", "added-h100-2"}, names)
 }
 
 func TestWrongInput(t *testing.T) {
