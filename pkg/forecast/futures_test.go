@@ -157,6 +157,17 @@ func TestArrivals(t *testing.T) {
 	expect.That(t, len(quiet.Starts[mine]) == 100 && mean(busy.Starts[mine]) > mean(quiet.Starts[mine]), "who comes with a higher priority goes first")
 }
 
+func TestWhoComesRunsAsLongAsOneThatReports(t *testing.T) {
+	s := newScene().queue("a", "", 4)
+	like := s.job("like", "a", 4, 0, 0).Workload
+	runtimes := forecast.NewRuntimes(nil, 0)
+	known := runtimes.Of(forecast.Subject{Running: 3 * time.Hour, Reported: ptr.To(time.Hour)})
+	q := &forecast.Question{World: s.World, Runtimes: runtimes, Settings: s.settings, Arrivals: forecast.Arrivals{Of: []forecast.Entrant{{Workload: like, Running: known}}, Within: time.Hour}}
+	jobs := q.Jobs(0)
+	expect.Need(t, len(jobs) > 0, "somebody comes")
+	expect.Same(t, "Unexpected running time", 4*time.Hour, jobs[0].Runs)
+}
+
 // mean is that of all starts.
 func mean(starts []forecast.Start) time.Duration {
 	var sum time.Duration

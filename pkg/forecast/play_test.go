@@ -100,6 +100,15 @@ func TestPlay(t *testing.T) {
 			},
 			want: []string{"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m0s low Ended", "1h0m0s high Started"},
 		},
+		"who is preempted from a queue that is stopped is gone": {
+			set: func(s *scene) {
+				s.queue("a", "", 4, preempting).queue("stopped", "", 4)
+				s.LocalQueues[1].Spec.StopPolicy = ptr.To(kueue.Hold)
+				s.running("low", "a", 4, 0, 0).Workload.Spec.QueueName = "stopped"
+				s.arriving(time.Hour, "high", "a", 4, 10, 0)
+			},
+			want: []string{"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m0s low Ended", "1h0m0s high Started"},
+		},
 		"whom Kueue takes nowhere is left out": {
 			set: func(s *scene) {
 				s.queue("a", "", 4)

@@ -16,6 +16,7 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -191,7 +192,8 @@ func (o *Outlook) arrivals(runtimes *forecast.Runtimes, traits map[types.UID]job
 	for n := range o.Workloads {
 		wl := &o.Workloads[n]
 		queue := o.LocalQueue(wl.Namespace, wl.Spec.QueueName)
-		if wl.CreationTimestamp.Add(recent).Before(o.Now) || queue == nil || o.ClusterQueue(queue.Spec.ClusterQueue) == nil {
+		if wl.CreationTimestamp.Add(recent).Before(o.Now) || queue == nil || ptr.Deref(queue.Spec.StopPolicy, kueue.None) != kueue.None ||
+			o.ClusterQueue(queue.Spec.ClusterQueue) == nil {
 			continue
 		}
 		arrivals.Of = append(arrivals.Of, forecast.Entrant{Workload: queued(wl), Running: runtimes.Of(o.subject(wl, traits))})

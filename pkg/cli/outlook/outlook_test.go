@@ -122,6 +122,15 @@ func TestStart(t *testing.T) {
 			},
 			want: "starts in about 6 h, between 60 min and 9 h (P10 to P90 of 200 futures), often after team/llm ends",
 		},
+		"others have ended in less than a second": {
+			set: func(o *outlook.Outlook) {
+				for n := range 30 {
+					ended(job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour), -time.Duration(n%2)*time.Second)
+				}
+				running(job(o, "llm", 8, time.Hour))
+			},
+			want: "starts in about 10 min, between 0 min and 18 h (P10 to P90 of 200 futures), often after team/llm ends; in 4 % of the futures not within 14 days",
+		},
 		"it is to be tried again later": {
 			set: func(o *outlook.Outlook) {
 				wl := &o.Workloads[0]

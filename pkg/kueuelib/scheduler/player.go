@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -138,6 +139,9 @@ func (p *Player) addQueues(ctx context.Context, world *World) error {
 	}
 	for n := range world.LocalQueues {
 		lq := &world.LocalQueues[n]
+		if ptr.Deref(lq.Spec.StopPolicy, kueue.None) != kueue.None {
+			continue // Kueue does not queue there.
+		}
 		if err := p.queues.AddLocalQueue(ctx, lq); err != nil {
 			return fmt.Errorf("LocalQueue %s/%s: %w", lq.Namespace, lq.Name, err)
 		}
