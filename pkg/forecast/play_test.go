@@ -163,6 +163,16 @@ func TestPlayIsTheSameAgain(t *testing.T) {
 	expect.Same(t, "Another play of the same", first, crowd(1, 250).play(t))
 }
 
+func TestPlayIsTheSameAgainOfOneSecond(t *testing.T) {
+	for range 20 {
+		s := newScene().queue("lender", "all", 4).queue("b", "all", 0).queue("a", "all", 0)
+		for _, name := range []string{"a", "b"} {
+			s.job("of-"+name, name, 4, 0, 0).Workload.CreationTimestamp = metav1.NewTime(begin)
+		}
+		expect.Same(t, "Unexpected events", []string{"0s of-a Started"}, s.play(t))
+	}
+}
+
 func TestPlayTellsOfPanics(t *testing.T) {
 	s := newScene()
 	s.jobs = append(s.jobs, forecast.Job{})

@@ -108,6 +108,9 @@ func (o *options) args(_ *cobra.Command, args []string) error {
 }
 
 func (o *options) run(ctx context.Context, args []string) error {
+	if err := outlook.CheckAssume(o.assume); err != nil {
+		return err
+	}
 	c, namespace, err := o.flags.ClientIn(o.all)
 	if err != nil {
 		return err

@@ -112,6 +112,9 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.query.check(); err != nil {
 		return err
 	}
+	if err := outlook.CheckAssume(o.query.assume); err != nil {
+		return err
+	}
 	// Followed, it would be another with every look; and scripts that do not ask for it need not wait for it.
 	o.query.starts = !o.watch && (o.output == show.Wide || o.structured() && o.query.assume > 0)
 	o.query.users = o.output == show.Wide || o.structured() || o.query.user != "" || o.query.order == "user"

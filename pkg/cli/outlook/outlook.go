@@ -57,6 +57,14 @@ const (
 	checks = time.Minute
 )
 
+// CheckAssume refuses what flag --assume cannot be.
+func CheckAssume(assume time.Duration) error {
+	if assume < 0 {
+		return fmt.Errorf("--assume: %s is no time that a job runs", assume)
+	}
+	return nil
+}
+
 // needs are the kinds without which there is neither a forecast nor an order.
 var needs = []string{
 	"clusterqueues.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "workloads.kueue.x-k8s.io",

@@ -148,6 +148,9 @@ func changeQuota(i *inventory.Inventory, what, value string, change func(*kueue.
 	if err != nil {
 		return fmt.Errorf("%q is no quantity", value)
 	}
+	if quantity.Sign() < 0 {
+		return fmt.Errorf("%q is negative", value)
+	}
 	cq := i.ClusterQueue(kueue.ClusterQueueReference(parts[0]))
 	if cq == nil {
 		return fmt.Errorf("there is no ClusterQueue %s", parts[0])

@@ -110,6 +110,9 @@ func (o *options) run(ctx context.Context) error {
 	if o.horizon < time.Hour {
 		return errors.New("--horizon: it takes at least 1h")
 	}
+	if err := outlook.CheckAssume(o.assume); err != nil {
+		return err
+	}
 	if err := o.completeScenario(); err != nil {
 		return err
 	}

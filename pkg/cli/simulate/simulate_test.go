@@ -18,6 +18,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -130,6 +131,13 @@ after,team-a/main,2-8 GPUs,2,0,0,0
 `, got)
 }
 
+func TestPodsOfArrivals(t *testing.T) {
+	for gpus, want := range map[int32][2]int64{1: {1, 1}, 8: {1, 8}, 12: {2, 6}, 16: {2, 8}, 17: {3, 6}} {
+		ps := workloadOf(&kueue.LocalQueue{}, 0, gpus, 0, time.Time{}).Spec.PodSets[0]
+		expect.Same(t, "Unexpected pods, and GPUs of each", want, [2]int64{int64(ps.Count), ps.Template.Spec.Containers[0].Resources.Requests.Name(gpu.Whole, "").Value()})
+	}
+}
+
 func TestAddNodes(t *testing.T) {
 	i := &inventory.Inventory{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}, Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "one"}}}}
 	expect.NoError(t, addNodes(i, "h100", "2"))
@@ -159,6 +167,19 @@ func TestWrongInput(t *testing.T) {
 			files: map[string]string{"jobs.csv": "1h,team-a/main,many,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
 			want: `jobs.csv:1: gpus: "many" is no number of GPUs`,
 		},
+		"GPUs beyond all bounds": {
+			files: map[string]string{"jobs.csv": "1h,team-a/main,99999999999,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
+			want: `jobs.csv:1: gpus: "99999999999" is no number of GPUs`,
+		},
+		"a negative quota": {
+			args: []string{"--arrivals", "none", "--set-quota", "team-a/h100/nvidia.com/gpu=-8"},
+			want: `setQuota[0] "team-a/h100/nvidia.com/gpu=-8": "-8" is negative`,
+		},
+		"a negative limit": {
+			args: []string{"--arrivals", "none", "--set-borrowing-limit", "team-a/h100/nvidia.com/gpu=-1"},
+			want: `setBorrowingLimit[0] "team-a/h100/nvidia.com/gpu=-1": "-1" is negative`,
+		},
+		"a negative time": {args: []string{"--assume", "-4h"}, want: "--assume: -4h0m0s is no time that a job runs"},
 		"a row that is too short": {
 			files: map[string]string{"jobs.csv": "1h,team-a/main\n"}, args: []string{"--arrivals", "jobs.csv"},
 			want: `jobs.csv:1: there are 2 fields, and not time,queue,gpus,duration`,
