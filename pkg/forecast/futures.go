@@ -120,7 +120,7 @@ func (d *drawing) work(ctx context.Context) {
 		starts, leftOut, err := d.question.play(ctx, uint64(n))
 		d.Lock()
 		if err != nil {
-			d.err = err
+			d.err = cmp.Or(d.err, err) // What ends the others must not hide it.
 		} else {
 			d.futures.Drawn++
 			d.futures.LeftOut = max(d.futures.LeftOut, leftOut)
@@ -155,10 +155,11 @@ func (q *Question) play(ctx context.Context, future uint64) (starts map[client.O
 
 // Alone returns those of some who wait that start where nobody else is there; where a quarter of Time does not suffice
 // for all, the others as well.
-func (q *Question) Alone(ctx context.Context, some map[client.ObjectKey]bool) (map[client.ObjectKey]bool, error) {
+func (q *Question) Alone(ctx context.Context, some map[client.ObjectKey]bool) (starts map[client.ObjectKey]bool, err error) {
+	defer recovered(&err)
 	within, cancel := withTime(ctx, q.Time/4)
 	defer cancel()
-	starts := map[client.ObjectKey]bool{}
+	starts = map[client.ObjectKey]bool{}
 	p, err := newPlay(within, q.World, q.Settings, func(e Event) { starts[e.Job] = starts[e.Job] || e.Kind == Started })
 	if err != nil {
 		return nil, err

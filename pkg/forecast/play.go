@@ -81,11 +81,7 @@ type Event struct {
 
 // Play plays one future and tells each Event, in the order of time. The same input tells the same.
 func Play(ctx context.Context, world *scheduler.World, jobs []Job, settings Settings, tell func(Event)) (err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			err = fmt.Errorf("playing a future panicked: %v", reason)
-		}
-	}()
+	defer recovered(&err)
 	p, err := newPlay(ctx, world, settings, tell)
 	if err != nil {
 		return err
@@ -97,6 +93,13 @@ func Play(ctx context.Context, world *scheduler.World, jobs []Job, settings Sett
 		}
 	}
 	return p.run(ctx)
+}
+
+// recovered makes an error of a panic, of Kueue's code or ours: the rest of a command goes without a forecast.
+func recovered(err *error) {
+	if reason := recover(); reason != nil {
+		*err = fmt.Errorf("playing a future panicked: %v", reason)
+	}
 }
 
 // apart has no two jobs come at the same time, to which Kubernetes' second makes many: Kueue looks at such of different
