@@ -5,6 +5,7 @@ package forecast
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -45,9 +46,9 @@ type Question struct {
 	// Arrivals may be none.
 	Arrivals Arrivals
 	Settings
-	// Futures is how many are drawn; fewer, but twenty, where the time is over before.
+	// Futures is how many are drawn; fewer where the time is over before, or none.
 	Futures int
-	// Time is how long is drawn for; zero without an end.
+	// Time is how long is drawn for; zero without an end. What is being played then is dropped.
 	Time time.Duration
 	Seed uint64
 }
@@ -62,18 +63,25 @@ type Start struct {
 // Futures are what came of a Question: for each Workload that waits its first starts, one for
 // each future in which it starts before the horizon.
 type Futures struct {
-	Drawn  int
-	Starts map[client.ObjectKey][]Start
+	Drawn int
+	// LeftOut are those whom Kueue takes nowhere, in the future with the most.
+	LeftOut int
+	Starts  map[client.ObjectKey][]Start
 }
 
 // Draw plays futures side by side, each with running times and arrivals of its own.
 func Draw(ctx context.Context, q *Question) (*Futures, error) {
-	d := &drawing{question: q, futures: &Futures{Starts: map[client.ObjectKey][]Start{}}, began: time.Now()}
+	d := &drawing{question: q, futures: &Futures{Starts: map[client.ObjectKey][]Start{}}}
+	within, cancel := withTime(ctx, q.Time)
+	defer cancel()
 	var group sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), q.Futures) {
-		group.Go(func() { d.work(ctx) })
+	for range min(runtime.GOMAXPROCS(0), q.Futures, most) {
+		group.Go(func() { d.work(within) })
 	}
 	group.Wait()
+	if errors.Is(d.err, context.DeadlineExceeded) && ctx.Err() == nil {
+		d.err = nil // The time was over, and what is there is the answer.
+	}
 	for _, starts := range d.futures.Starts {
 		// Workers end in any order.
 		slices.SortFunc(starts, func(a, b Start) int {
@@ -83,12 +91,22 @@ func Draw(ctx context.Context, q *Question) (*Futures, error) {
 	return d.futures, d.err
 }
 
+// most is how many futures are played beside each other at most: each has a whole cluster in memory.
+const most = 4
+
+// withTime ends a context after a time; zero leaves it as it is.
+func withTime(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
 // drawing is what the workers share.
 type drawing struct {
 	sync.Mutex
 	question *Question
 	futures  *Futures
-	began    time.Time
 	next     int
 	err      error
 }
@@ -99,15 +117,16 @@ func (d *drawing) work(ctx context.Context) {
 		if !more {
 			return
 		}
-		starts, err := d.question.play(ctx, uint64(n))
+		starts, leftOut, err := d.question.play(ctx, uint64(n))
 		d.Lock()
 		if err != nil {
-			d.err = err
+			d.err = cmp.Or(d.err, err) // What ends the others must not hide it.
 		} else {
 			d.futures.Drawn++
-		}
-		for key, start := range starts {
-			d.futures.Starts[key] = append(d.futures.Starts[key], start)
+			d.futures.LeftOut = max(d.futures.LeftOut, leftOut)
+			for key, start := range starts {
+				d.futures.Starts[key] = append(d.futures.Starts[key], start)
+			}
 		}
 		d.Unlock()
 	}
@@ -117,20 +136,47 @@ func (d *drawing) take() (int, bool) {
 	d.Lock()
 	defer d.Unlock()
 	d.next++
-	const fewest = 20
-	late := d.question.Time > 0 && d.next > fewest && time.Since(d.began) > d.question.Time
-	return d.next, d.err == nil && d.next <= d.question.Futures && !late
+	return d.next, d.err == nil && d.next <= d.question.Futures
 }
 
-// play plays one future, and returns the first start of each who waits.
-func (q *Question) play(ctx context.Context, future uint64) (map[client.ObjectKey]Start, error) {
-	starts := map[client.ObjectKey]Start{}
-	err := Play(ctx, q.World, q.Jobs(future), q.Settings, func(e Event) {
+// play plays one future, and returns the first start of each who waits, and how many take no part.
+func (q *Question) play(ctx context.Context, future uint64) (starts map[client.ObjectKey]Start, leftOut int, err error) {
+	starts = map[client.ObjectKey]Start{}
+	err = Play(ctx, q.World, q.Jobs(future), q.Settings, func(e Event) {
 		if _, again := starts[e.Job]; e.Kind == Started && !again {
 			starts[e.Job] = Start{In: e.At.Sub(q.Begin), After: e.After}
 		}
+		if e.Kind == LeftOut {
+			leftOut++
+		}
 	})
-	return starts, err
+	return starts, leftOut, err
+}
+
+// Alone returns those of some who wait that start where nobody else is there; where a quarter of Time does not suffice
+// for all, the others as well.
+func (q *Question) Alone(ctx context.Context, some map[client.ObjectKey]bool) (starts map[client.ObjectKey]bool, err error) {
+	defer recovered(&err)
+	within, cancel := withTime(ctx, q.Time/4)
+	defer cancel()
+	starts = map[client.ObjectKey]bool{}
+	p, err := newPlay(within, q.World, q.Settings, func(e Event) { starts[e.Job] = starts[e.Job] || e.Kind == Started })
+	if err != nil {
+		return nil, err
+	}
+	for n := range q.Entrants {
+		key := client.ObjectKeyFromObject(q.Entrants[n].Workload)
+		if !some[key] {
+			continue
+		}
+		switch err := p.alone(within, q.Entrants[n].Workload); {
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+			starts[key] = true
+		case err != nil:
+			return nil, err
+		}
+	}
+	return starts, nil
 }
 
 // Jobs returns those of one future.

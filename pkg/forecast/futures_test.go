@@ -3,12 +3,15 @@
 package forecast_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -105,6 +108,38 @@ func TestDrawIsTheSameAgain(t *testing.T) {
 	expect.Same(t, "The same question has another answer", first, second)
 }
 
+func TestDrawEndsInTime(t *testing.T) {
+	s := crowd(3, 250)
+	s.settings.Until = []client.ObjectKey{{Namespace: "team", Name: "nobody"}}
+	known := forecast.NewRuntimes(nil, time.Hour).Of(forecast.Subject{})
+	q := &forecast.Question{World: s.World, Runtimes: forecast.NewRuntimes(nil, time.Hour), Settings: s.settings, Futures: 100, Time: time.Millisecond}
+	for n := range s.jobs {
+		q.Entrants = append(q.Entrants, forecast.Entrant{Workload: s.jobs[n].Workload, Running: known})
+	}
+	futures := expect.Must(forecast.Draw(t.Context(), q))(t)
+	expect.Same(t, "Futures that were cut off are counted", 0, futures.Drawn)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := forecast.Draw(ended, q)
+	expect.That(t, errors.Is(err, context.Canceled), "who gives up is told so: %v", err)
+}
+
+func TestAlone(t *testing.T) {
+	s := newScene().queue("a", "", 4, func(spec *kueue.ClusterQueueSpec) { spec.QueueingStrategy = kueue.StrictFIFO })
+	s.running("first", "a", 4, 0, 0)
+	s.job("large", "a", 5, 1, 0)
+	s.job("small", "a", 3, 0, 0)
+	s.job("other", "a", 4, 0, 0)
+	q := &forecast.Question{World: s.World, Settings: s.settings}
+	some := map[client.ObjectKey]bool{}
+	for n := range s.jobs {
+		q.Entrants = append(q.Entrants, forecast.Entrant{Workload: s.jobs[n].Workload})
+		some[client.ObjectKeyFromObject(s.jobs[n].Workload)] = n > 0
+	}
+	want := map[client.ObjectKey]bool{{Namespace: "team", Name: "small"}: true, {Namespace: "team", Name: "other"}: true}
+	expect.Same(t, "Unexpected starts", want, expect.Must(q.Alone(t.Context(), some))(t))
+}
+
 func TestArrivals(t *testing.T) {
 	s := newScene()
 	s.settings.Horizon = 24 * time.Hour
@@ -120,6 +155,17 @@ func TestArrivals(t *testing.T) {
 	busy := expect.Must(forecast.Draw(t.Context(), q))(t)
 	mine := client.ObjectKeyFromObject(s.jobs[1].Workload)
 	expect.That(t, len(quiet.Starts[mine]) == 100 && mean(busy.Starts[mine]) > mean(quiet.Starts[mine]), "who comes with a higher priority goes first")
+}
+
+func TestWhoComesRunsAsLongAsOneThatReports(t *testing.T) {
+	s := newScene().queue("a", "", 4)
+	like := s.job("like", "a", 4, 0, 0).Workload
+	runtimes := forecast.NewRuntimes(nil, 0)
+	known := runtimes.Of(forecast.Subject{Running: 3 * time.Hour, Reported: ptr.To(time.Hour)})
+	q := &forecast.Question{World: s.World, Runtimes: runtimes, Settings: s.settings, Arrivals: forecast.Arrivals{Of: []forecast.Entrant{{Workload: like, Running: known}}, Within: time.Hour}}
+	jobs := q.Jobs(0)
+	expect.Need(t, len(jobs) > 0, "somebody comes")
+	expect.Same(t, "Unexpected running time", 4*time.Hour, jobs[0].Runs)
 }
 
 // mean is that of all starts.

@@ -7,15 +7,18 @@
 package forecast
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
@@ -59,8 +62,10 @@ const (
 	Started Kind = "Started"
 	// Preempted: Kueue has evicted it.
 	Preempted Kind = "Preempted"
-	// Ended: it has run as long as it runs.
+	// Ended: it has run as long as it runs, or was stopped and cannot come back.
 	Ended Kind = "Ended"
+	// LeftOut: Kueue takes it neither to its queues nor to its cache. Nothing more happens to it.
+	LeftOut Kind = "LeftOut"
 )
 
 // Event is what happened to a job.
@@ -75,21 +80,63 @@ type Event struct {
 }
 
 // Play plays one future and tells each Event, in the order of time. The same input tells the same.
-func Play(ctx context.Context, world *scheduler.World, jobs []Job, settings Settings, tell func(Event)) error {
-	player, err := scheduler.NewPlayer(ctx, world, settings.Begin, settings.FairSharing)
+func Play(ctx context.Context, world *scheduler.World, jobs []Job, settings Settings, tell func(Event)) (err error) {
+	defer recovered(&err)
+	p, err := newPlay(ctx, world, settings, tell)
 	if err != nil {
 		return err
 	}
-	p := &play{Player: player, Settings: settings, now: settings.Begin, tell: tell, jobs: map[client.ObjectKey]*state{}, until: map[client.ObjectKey]bool{}}
-	for _, key := range settings.Until {
-		p.until[key] = true
-	}
+	jobs = apart(jobs)
 	for n := range jobs {
 		if err := p.begin(ctx, &jobs[n]); err != nil {
 			return err
 		}
 	}
 	return p.run(ctx)
+}
+
+// recovered makes an error of a panic, of Kueue's code or ours: the rest of a command goes without a forecast.
+func recovered(err *error) {
+	if reason := recover(); reason != nil {
+		*err = fmt.Errorf("playing a future panicked: %v", reason)
+	}
+}
+
+// apart has no two jobs come at the same time, to which Kubernetes' second makes many: Kueue looks at such of different
+// ClusterQueues in any order, and the same input would not tell the same.
+func apart(jobs []Job) []Job {
+	jobs = slices.Clone(jobs)
+	order := make([]*Job, len(jobs))
+	for n := range jobs {
+		order[n] = &jobs[n]
+	}
+	slices.SortStableFunc(order, func(a, b *Job) int {
+		return cmp.Or(a.Workload.CreationTimestamp.Compare(b.Workload.CreationTimestamp.Time), cmp.Compare(a.Workload.UID, b.Workload.UID))
+	})
+	var last time.Time
+	for _, job := range order {
+		if at := job.Workload.CreationTimestamp.Time; at.After(last) {
+			last = at
+			continue
+		}
+		last = last.Add(1)
+		later := *job.Workload
+		later.CreationTimestamp.Time = last
+		job.Workload = &later
+	}
+	return jobs
+}
+
+func newPlay(ctx context.Context, world *scheduler.World, settings Settings, tell func(Event)) (*play, error) {
+	player, err := scheduler.NewPlayer(ctx, world, settings.Begin, settings.FairSharing)
+	if err != nil {
+		return nil, err
+	}
+	p := &play{Player: player, Settings: settings, now: settings.Begin, tell: tell, jobs: map[client.ObjectKey]*state{}, until: map[client.ObjectKey]bool{}}
+	for _, key := range settings.Until {
+		p.until[key] = true
+	}
+	return p, nil
 }
 
 // play is a future that is being played.
@@ -126,8 +173,13 @@ func (p *play) begin(ctx context.Context, job *Job) error {
 		p.at(job.Arrives, key, p.arrive)
 		return nil
 	}
-	if err := p.Add(ctx, job.Workload); err != nil {
-		return err
+	if p.Add(ctx, job.Workload) != nil {
+		p.leaveOut(key)
+		return nil
+	}
+	if !kueuelib.IsActive(job.Workload) { // Its pods stop, and it does not queue again.
+		p.at(p.now.Add(p.Stopping), key, p.end)
+		return nil
 	}
 	switch how := scheduler.HowIs(job.Workload); how {
 	case scheduler.Admitted:
@@ -138,6 +190,17 @@ func (p *play) begin(ctx context.Context, job *Job) error {
 		p.at(p.now.Add(p.Checks), key, p.check)
 	}
 	return nil
+}
+
+// alone plays a Workload without others, which then is gone again.
+func (p *play) alone(ctx context.Context, wl *kueue.Workload) error {
+	key := client.ObjectKeyFromObject(wl)
+	p.Until, p.until = []client.ObjectKey{key}, map[client.ObjectKey]bool{key: true}
+	if err := p.begin(ctx, &Job{Workload: wl}); err != nil {
+		return err
+	}
+	defer p.Remove(ctx, key)
+	return p.run(ctx)
 }
 
 // at has something happen to a job, unless it starts or stops before.
@@ -158,6 +221,9 @@ func (p *play) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		p.moved(p.Settle(ctx))
 		next := p.next()
+		if ctx.Err() != nil {
+			break // What was cut off is no answer.
+		}
 		if next.IsZero() || next.After(end) || len(p.Until) > 0 && len(p.until) == 0 {
 			return nil
 		}
@@ -210,8 +276,17 @@ func (p *play) moved(all []scheduler.Moved) {
 
 func (p *play) arrive(ctx context.Context, key client.ObjectKey) error {
 	wl := p.jobs[key].Workload
+	if p.Add(ctx, wl) != nil {
+		p.leaveOut(key)
+		return nil
+	}
 	p.say(Queued, key, wl)
-	return p.Add(ctx, wl)
+	return nil
+}
+
+func (p *play) leaveOut(key client.ObjectKey) {
+	p.say(LeftOut, key, p.jobs[key].Workload)
+	delete(p.until, key)
 }
 
 func (p *play) end(ctx context.Context, key client.ObjectKey) error {
@@ -227,8 +302,11 @@ func (p *play) stop(ctx context.Context, key client.ObjectKey) error {
 	s.round++
 	s.stopped = true
 	p.freed = key
+	if !kueuelib.IsActive(s.Workload) || p.Stopped(ctx, key) != nil { // Its queue is gone, or stopped, or leads elsewhere.
+		return p.end(ctx, key)
+	}
 	p.say(Queued, key, s.Workload)
-	return p.Stopped(ctx, key)
+	return nil
 }
 
 func (p *play) check(ctx context.Context, key client.ObjectKey) error {

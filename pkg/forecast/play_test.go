@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
@@ -82,6 +83,42 @@ func TestPlay(t *testing.T) {
 			},
 			want: []string{"5m0s one Started", "1h5m0s one Ended"},
 		},
+		"who was deactivated holds its quota until it has stopped, and is gone": {
+			set: func(s *scene) {
+				s.settings.Stopping = 30 * time.Second
+				s.queue("a", "", 4, preempting)
+				s.running("off", "a", 4, 0, 0).Workload.Spec.Active = ptr.To(false)
+				s.job("next", "a", 4, 0, 0)
+			},
+			want: []string{"30s off Ended", "31s next Started"},
+		},
+		"who is preempted and has no queue to come back to is gone": {
+			set: func(s *scene) {
+				s.queue("a", "", 4, preempting)
+				s.running("low", "a", 4, 0, 0).Workload.Spec.QueueName = "deleted"
+				s.arriving(time.Hour, "high", "a", 4, 10, 0)
+			},
+			want: []string{"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m0s low Ended", "1h0m0s high Started"},
+		},
+		"who is preempted from a queue that is stopped is gone": {
+			set: func(s *scene) {
+				s.queue("a", "", 4, preempting).queue("stopped", "", 4)
+				s.LocalQueues[1].Spec.StopPolicy = ptr.To(kueue.Hold)
+				s.running("low", "a", 4, 0, 0).Workload.Spec.QueueName = "stopped"
+				s.arriving(time.Hour, "high", "a", 4, 10, 0)
+			},
+			want: []string{"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m0s low Ended", "1h0m0s high Started"},
+		},
+		"whom Kueue takes nowhere is left out": {
+			set: func(s *scene) {
+				s.queue("a", "", 4)
+				s.job("lost", "nowhere", 4, 0, 0)
+				s.running("gone", "a", 4, 0, 0).Workload.Status.Admission.ClusterQueue = "deleted"
+				s.arriving(time.Hour, "late", "nowhere", 4, 0, 0)
+				s.job("mine", "a", 4, 0, 0)
+			},
+			want: []string{"0s lost LeftOut", "0s gone LeftOut", "0s mine Started", "1h0m0s late LeftOut"},
+		},
 		"who is larger than its queue never starts, and the play ends": {
 			set: func(s *scene) {
 				s.queue("a", "", 4)
@@ -124,6 +161,23 @@ func TestPlayIsTheSameAgain(t *testing.T) {
 	first := crowd(1, 250).play(t)
 	expect.Need(t, len(first) > 760, "a crowd has starts, ends and preemptions: %d", len(first))
 	expect.Same(t, "Another play of the same", first, crowd(1, 250).play(t))
+}
+
+func TestPlayIsTheSameAgainOfOneSecond(t *testing.T) {
+	for range 20 {
+		s := newScene().queue("lender", "all", 4).queue("b", "all", 0).queue("a", "all", 0)
+		for _, name := range []string{"a", "b"} {
+			s.job("of-"+name, name, 4, 0, 0).Workload.CreationTimestamp = metav1.NewTime(begin)
+		}
+		expect.Same(t, "Unexpected events", []string{"0s of-a Started"}, s.play(t))
+	}
+}
+
+func TestPlayTellsOfPanics(t *testing.T) {
+	s := newScene()
+	s.jobs = append(s.jobs, forecast.Job{})
+	err := forecast.Play(t.Context(), s.World, s.jobs, s.settings, func(forecast.Event) {})
+	expect.That(t, err != nil, "a panic is an error")
 }
 
 func TestParts(t *testing.T) {

@@ -136,7 +136,7 @@ func (t Traits) groups(limit time.Duration) []string {
 // Of returns what is known of a job.
 func (r *Runtimes) Of(s Subject) Running {
 	known := Running{subject: s, assumed: r.assume, Source: Unknown}
-	if s.Reported != nil {
+	if s.Reported != nil && *s.Reported > 0 { // One that is overdue tells nothing.
 		known.Source = Reported
 		return known
 	}
@@ -173,8 +173,13 @@ func (k *Running) again(rest time.Duration) time.Duration {
 	return k.subject.Running + rest
 }
 
-// anew is what is known of one more such job, which is submitted after all others.
+// anew is what is known of one more such job, which is submitted after all others. Of one that reports it runs as long
+// as that one will have.
 func (k Running) anew() Running {
+	if k.Source == Reported {
+		whole := k.subject.Running + *k.subject.Reported
+		k.subject.Reported = &whole
+	}
 	k.subject.Submitted, k.subject.Running = time.Time{}, 0
 	return k
 }

@@ -55,6 +55,11 @@ func TestRuntimes(t *testing.T) {
 			subject: forecast.Subject{Traits: a, Running: time.Hour, Reported: ptr.To(7 * time.Hour)},
 			source:  forecast.Reported, between: [2]time.Duration{7 * time.Hour, 7 * time.Hour},
 		},
+		"a report that is overdue says nothing": {
+			past:    ranFor(a, true, many(40, 2)...),
+			subject: forecast.Subject{Traits: a, Running: 90 * time.Minute, Reported: ptr.To(time.Duration(0))},
+			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{30 * time.Minute, 30 * time.Minute},
+		},
 		"jobs that are like it": {
 			past:    ranFor(a, true, many(40, 2)...),
 			subject: forecast.Subject{Traits: a},

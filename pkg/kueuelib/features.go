@@ -3,9 +3,11 @@
 package kueuelib
 
 import (
+	"maps"
 	"slices"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/kueue/pkg/features"
 )
 
@@ -25,10 +27,19 @@ func TopologyAwareSchedulingEnabled() bool { return features.Enabled(features.To
 // UseFeatureGates sets Kueue's gates in this process as its configuration does, and returns the names of those that
 // it cannot: they are of another release. It is for the plugin, which lives as long as one command.
 func UseFeatureGates(gates map[string]bool) (unknown []string) {
+	gate := utilfeature.DefaultMutableFeatureGate
+	specs := gate.GetAll()
+	known := map[string]bool{}
 	for name, on := range gates {
-		if utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{name: on}) != nil {
+		// One that cannot be set is kept all the same, and no other can be set after it.
+		if spec, found := specs[featuregate.Feature(name)]; !found || spec.LockToDefault && spec.Default != on {
 			unknown = append(unknown, name)
+		} else {
+			known[name] = on
 		}
+	}
+	if gate.SetFromMap(known) != nil {
+		unknown = slices.Collect(maps.Keys(gates))
 	}
 	slices.Sort(unknown)
 	return unknown

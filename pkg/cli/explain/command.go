@@ -108,6 +108,9 @@ func (o *options) args(_ *cobra.Command, args []string) error {
 }
 
 func (o *options) run(ctx context.Context, args []string) error {
+	if err := outlook.CheckAssume(o.assume); err != nil {
+		return err
+	}
 	c, namespace, err := o.flags.ClientIn(o.all)
 	if err != nil {
 		return err
@@ -145,7 +148,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 	} else {
 		LookInto(ctx, o.workers, renderer, facts)
 	}
-	return o.tell([]Explanation{foreseen(ctx, NewForesight(c, namespace, o.assume), facts)})
+	return o.tell([]Explanation{foreseen(ctx, NewForesight(c, namespace, o.assume, 1), facts)})
 }
 
 // foreseen explains, with when the job starts. That this cannot be told is no reason to tell nothing.
@@ -206,7 +209,7 @@ func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *t
 		return err
 	}
 	var all []Explanation
-	foresight := NewForesight(c, namespace, o.assume)
+	foresight := NewForesight(c, namespace, o.assume, len(in.jobs))
 	for i := range in.jobs {
 		facts, err := reader.preview(ctx, &in.jobs[i], in)
 		if err != nil {

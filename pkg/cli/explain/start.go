@@ -28,11 +28,13 @@ type Foresight struct {
 	assume    time.Duration
 	trainJobs []trainjob.TrainJob
 	read      bool
+	// asks is how often Start is asked: all of them share the time of a command.
+	asks int
 }
 
-// NewForesight returns one that takes a time for jobs of which nothing is known; zero takes none.
-func NewForesight(c client.Client, namespace string, assume time.Duration) *Foresight {
-	return &Foresight{client: c, namespace: namespace, assume: assume}
+// NewForesight returns one that is asked so often, and takes a time for jobs of which nothing is known; zero takes none.
+func NewForesight(c client.Client, namespace string, assume time.Duration, asks int) *Foresight {
+	return &Foresight{client: c, namespace: namespace, assume: assume, asks: max(1, asks)}
 }
 
 // Start returns when the job of some facts starts; nil for one that does not wait for quota.
@@ -55,8 +57,9 @@ func (fs *Foresight) Start(ctx context.Context, f *Facts) (*outlook.Start, error
 		o.Inventory = &with
 	}
 	q, warnings := o.Question()
+	q.Time /= time.Duration(fs.asks)
 	start, err := outlook.Of(ctx, q, wl)
-	start.Warnings = warnings
+	start.Warnings = append(start.Warnings, warnings...)
 	return &start, err
 }
 
@@ -83,26 +86,23 @@ func (fs *Foresight) readTrainJobs(ctx context.Context) error {
 	return nil
 }
 
-// Starts returns when each job of a snapshot starts that waits for quota, by the UID of its Workload. One future answers for all.
+// Starts returns when each job of a snapshot starts that waits for quota, by its Workload. The futures of a part of
+// the cluster answer for all that wait there, and the parts share the time of a command.
 func (fs *Foresight) Starts(ctx context.Context, s *Snapshot) (map[client.ObjectKey]outlook.Start, error) {
 	starts := map[client.ObjectKey]outlook.Start{}
-	var q *forecast.Question
-	for _, f := range s.Facts {
-		if StateOf(f).Phase != Waiting || f.Workload == nil || starts[client.ObjectKeyFromObject(f.Workload)].Futures > 0 {
-			continue
-		}
-		if q == nil {
-			o, err := fs.outlook(ctx, f)
-			if err != nil || len(o.Unseen()) > 0 {
-				return starts, err
-			}
-			q, _ = o.Question()
-		}
-		part := q.About(f.Workload)
-		if part == nil {
-			continue
-		}
-		answers, err := outlook.OfAll(ctx, part, s.waiting(part))
+	waiting := s.waiting()
+	if len(waiting) == 0 {
+		return starts, nil
+	}
+	o, err := fs.outlook(ctx, waiting[0])
+	if err != nil || len(o.Unseen()) > 0 {
+		return starts, err
+	}
+	q, _ := o.Question()
+	parts := partsOf(q, waiting)
+	for _, part := range parts {
+		part.question.Time /= time.Duration(len(parts))
+		answers, err := outlook.OfAll(ctx, part.question, part.waiting)
 		if err != nil {
 			return nil, err
 		}
@@ -111,12 +111,39 @@ func (fs *Foresight) Starts(ctx context.Context, s *Snapshot) (map[client.Object
 	return starts, nil
 }
 
-// waiting are the Workloads of a snapshot that wait in a part of the cluster.
-func (s *Snapshot) waiting(part *forecast.Question) []*kueue.Workload {
-	var all []*kueue.Workload
+// waitingPart is a part of the cluster, and who waits there.
+type waitingPart struct {
+	question *forecast.Question
+	waiting  []*kueue.Workload
+}
+
+func partsOf(q *forecast.Question, waiting []*Facts) []*waitingPart {
+	var parts []*waitingPart
+	byQueue := map[string]*waitingPart{}
+	for _, f := range waiting {
+		at := byQueue[string(f.clusterQueueName())]
+		if at == nil {
+			about := q.About(f.Workload)
+			if about == nil {
+				continue
+			}
+			at = &waitingPart{question: about}
+			parts = append(parts, at)
+			for n := range about.World.ClusterQueues {
+				byQueue[about.World.ClusterQueues[n].Name] = at
+			}
+		}
+		at.waiting = append(at.waiting, f.Workload)
+	}
+	return parts
+}
+
+// waiting are the jobs of a snapshot that wait for quota.
+func (s *Snapshot) waiting() []*Facts {
+	var all []*Facts
 	for _, f := range s.Facts {
-		if f.Workload != nil && StateOf(f).Phase == Waiting && slices.ContainsFunc(part.World.ClusterQueues, func(cq kueue.ClusterQueue) bool { return cq.Name == string(f.clusterQueueName()) }) {
-			all = append(all, f.Workload)
+		if f.Workload != nil && StateOf(f).Phase == Waiting {
+			all = append(all, f)
 		}
 	}
 	return all
@@ -136,5 +163,5 @@ func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, assum
 	if err != nil {
 		return nil, fmt.Errorf("describing TrainJob %s: %w", job.Name, err)
 	}
-	return NewForesight(c, job.Namespace, assume).Start(ctx, facts)
+	return NewForesight(c, job.Namespace, assume, 1).Start(ctx, facts)
 }

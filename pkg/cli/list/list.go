@@ -95,7 +95,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	cmd.Flags().StringVar(&o.query.order, "sort-by", "", strings.Join(columns, ", "))
 	cmd.Flags().BoolVar(&o.query.byCohort, "by-cohort", false, "list those that wait for quota by cohort, in the order in which Kueue comes to look at them")
 	cmd.MarkFlagsMutuallyExclusive("by-cohort", "sort-by")
-	cmd.Flags().DurationVar(&o.query.assume, "assume", 0, "forecast with -o wide as if jobs of which nothing is known ran for so long, such as 4h")
+	cmd.Flags().DurationVar(&o.query.assume, "assume", 0, "forecast with -o wide, json and yaml as if jobs of which nothing is known ran for so long, such as 4h")
 	o.workers.AddTo(cmd)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "after that, list those that change, until interrupted")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, name, json or yaml")
@@ -112,8 +112,11 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.query.check(); err != nil {
 		return err
 	}
-	// Followed, it would be another with every look.
-	o.query.starts = !o.watch && (o.output == show.Wide || o.structured())
+	if err := outlook.CheckAssume(o.query.assume); err != nil {
+		return err
+	}
+	// Followed, it would be another with every look; and scripts that do not ask for it need not wait for it.
+	o.query.starts = !o.watch && (o.output == show.Wide || o.structured() && o.query.assume > 0)
 	o.query.users = o.output == show.Wide || o.structured() || o.query.user != "" || o.query.order == "user"
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
@@ -244,7 +247,7 @@ func (l *lister) list(ctx context.Context) (List, error) {
 	var starts map[client.ObjectKey]outlook.Start
 	if l.query.starts {
 		// Without them, there is a list all the same.
-		starts, _ = explain.NewForesight(l.client, l.namespace, l.query.assume).Starts(ctx, snapshot)
+		starts, _ = explain.NewForesight(l.client, l.namespace, l.query.assume, 1).Starts(ctx, snapshot)
 	}
 	return newList(snapshot, l.query, turns, starts), nil
 }

@@ -67,7 +67,7 @@ type TrainJob struct {
 	Priority *int32                        `json:"priority,omitempty"`
 	// Position is set for a job that waits.
 	Position *int `json:"position,omitempty"`
-	// Start is when a job starts that waits for quota, with -o wide, json and yaml.
+	// Start is when a job starts that waits for quota, with -o wide; and with json and yaml where --assume is given.
 	Start *outlook.Start `json:"start,omitempty"`
 	// Turn is the place among all that wait in ClusterQueues below Cohort, if it was asked for;
 	// without a Cohort among those in its ClusterQueue.

@@ -16,6 +16,7 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -45,7 +46,7 @@ type Outlook struct {
 const (
 	// Horizon is how far.
 	Horizon = 14 * 24 * time.Hour
-	// Futures is how many are drawn at most, and Within how long it takes at most.
+	// Futures is how many are drawn at most, and Within how long that takes at most in one command.
 	Futures = 200
 	Within  = 4 * time.Second
 	// recent is how far back those are looked at who came.
@@ -56,14 +57,37 @@ const (
 	checks = time.Minute
 )
 
-// needs are the kinds without which there is no forecast.
+// CheckAssume refuses what flag --assume cannot be.
+func CheckAssume(assume time.Duration) error {
+	if assume < 0 {
+		return fmt.Errorf("--assume: %s is no time that a job runs", assume)
+	}
+	return nil
+}
+
+// needs are the kinds without which there is neither a forecast nor an order.
 var needs = []string{
 	"clusterqueues.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "workloads.kueue.x-k8s.io",
 }
 
-// Unseen names what the user may not list of that without which there is no forecast.
-func (o *Outlook) Unseen() []string {
+// UnseenQueues names what the user may not list of queues, flavors and Workloads.
+func (o *Outlook) UnseenQueues() []string {
 	return slices.DeleteFunc(slices.Clone(needs), o.Saw)
+}
+
+// Unseen names what the user may not list of that without which there is no forecast: beside queues, nodes where flavors
+// have a topology, and the admission checks that ClusterQueues name. Without them nobody would ever start.
+func (o *Outlook) Unseen() []string {
+	all := slices.Clone(needs)
+	if slices.ContainsFunc(o.Flavors, func(f kueue.ResourceFlavor) bool { return f.Spec.TopologyName != nil }) {
+		all = append(all, "topologies.kueue.x-k8s.io", "nodes")
+	}
+	if slices.ContainsFunc(o.ClusterQueues, func(cq kueue.ClusterQueue) bool {
+		return cq.Spec.AdmissionChecksStrategy != nil && len(cq.Spec.AdmissionChecksStrategy.AdmissionChecks) > 0
+	}) {
+		all = append(all, "admissionchecks.kueue.x-k8s.io")
+	}
+	return slices.DeleteFunc(all, o.Saw)
 }
 
 // Question returns what is asked of the future of the whole cluster. Warnings are about what it does not go by.
@@ -74,7 +98,7 @@ func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
 		Settings: forecast.Settings{Begin: o.Now, Horizon: Horizon, Stopping: stopping, Checks: checks},
 	}
 	if o.Kueue != nil {
-		q.FairSharing = o.Kueue.FairSharing
+		q.FairSharing, q.World.Resources = o.Kueue.FairSharing, o.Kueue.Resources
 		if unknown := kueuelib.UseFeatureGates(o.Kueue.FeatureGates); len(unknown) > 0 {
 			warnings = append(warnings, fmt.Sprintf("Kueue's feature gates %s are not known here: the forecast is by those of Kueue 0.19", strings.Join(unknown, ", ")))
 		}
@@ -176,7 +200,8 @@ func (o *Outlook) arrivals(runtimes *forecast.Runtimes, traits map[types.UID]job
 	for n := range o.Workloads {
 		wl := &o.Workloads[n]
 		queue := o.LocalQueue(wl.Namespace, wl.Spec.QueueName)
-		if wl.CreationTimestamp.Add(recent).Before(o.Now) || queue == nil || o.ClusterQueue(queue.Spec.ClusterQueue) == nil {
+		if wl.CreationTimestamp.Add(recent).Before(o.Now) || queue == nil || ptr.Deref(queue.Spec.StopPolicy, kueue.None) != kueue.None ||
+			o.ClusterQueue(queue.Spec.ClusterQueue) == nil {
 			continue
 		}
 		arrivals.Of = append(arrivals.Of, forecast.Entrant{Workload: queued(wl), Running: runtimes.Of(o.subject(wl, traits))})

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -94,7 +95,7 @@ func TestStart(t *testing.T) {
 				o.Assume = 4 * time.Hour
 				running(job(o, "llm", 8, time.Hour))
 			},
-			want: "starts in about 3 h, between 3 h and 3 h (P10 to P90 of 200 futures), most likely after team/llm ends",
+			want: "starts in about 3 h, between 3 h and 3 h (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"the trainer tells what is left": {
 			set: func(o *outlook.Outlook) {
@@ -104,13 +105,13 @@ func TestStart(t *testing.T) {
 				tj.Status.TrainerStatus = &trainer.TrainerStatus{EstimatedRemainingSeconds: ptr.To[int32](7200), LastUpdatedTime: metav1.NewTime(now.Add(-time.Hour))}
 				o.TrainJobs = append(o.TrainJobs, tj)
 			},
-			want: "starts in about 60 min, between 60 min and 60 min (P10 to P90 of 200 futures), most likely after team/llm ends",
+			want: "starts in about 60 min, between 60 min and 60 min (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"a limit is all that is known": {
 			set: func(o *outlook.Outlook) {
 				running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](6 * 3600)
 			},
-			want: "starts in about 5 h, between 5 h and 5 h (P10 to P90 of 200 futures), most likely after team/llm ends",
+			want: "starts in about 5 h, between 5 h and 5 h (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"others have ended": {
 			set: func(o *outlook.Outlook) {
@@ -119,7 +120,16 @@ func TestStart(t *testing.T) {
 				}
 				running(job(o, "llm", 8, time.Hour))
 			},
-			want: "starts in about 6 h, between 60 min and 9 h (P10 to P90 of 200 futures), most likely after team/llm ends",
+			want: "starts in about 6 h, between 60 min and 9 h (P10 to P90 of 200 futures), often after team/llm ends",
+		},
+		"others have ended in less than a second": {
+			set: func(o *outlook.Outlook) {
+				for n := range 30 {
+					ended(job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour), -time.Duration(n%2)*time.Second)
+				}
+				running(job(o, "llm", 8, time.Hour))
+			},
+			want: "starts in about 10 min, between 0 min and 18 h (P10 to P90 of 200 futures), often after team/llm ends; in 4 % of the futures not within 14 days",
 		},
 		"it is to be tried again later": {
 			set: func(o *outlook.Outlook) {
@@ -132,6 +142,13 @@ func TestStart(t *testing.T) {
 		"its LocalQueue is stopped": {
 			set:  func(o *outlook.Outlook) { o.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) },
 			want: "does not start before somebody changes something: it would not even if nobody else was there",
+		},
+		"Kueue leaves out a resource that no queue has": {
+			set: func(o *outlook.Outlook) {
+				o.Kueue = &configapi.Configuration{Resources: &configapi.Resources{ExcludeResourcePrefixes: []string{"example.com/"}}}
+				o.Workloads[0].Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests["example.com/disk"] = resource.MustParse("1")
+			},
+			want: "starts within a minute (P90 of 200 futures)",
 		},
 		"its queue is too small": {
 			set:  func(o *outlook.Outlook) { o.Workloads[0].Spec.PodSets[0].Count = 9 },
@@ -152,7 +169,31 @@ func TestStart(t *testing.T) {
 }
 
 func TestUnseen(t *testing.T) {
-	o := town()
-	o.Inventory.Unseen = []inventory.Unseen{{Kind: "nodes"}, {Kind: "cohorts.kueue.x-k8s.io"}}
-	expect.Same(t, "Unexpected kinds", "cohorts.kueue.x-k8s.io", strings.Join(o.Unseen(), " "))
+	cases := map[string]struct {
+		set  func(*outlook.Outlook)
+		want string
+	}{
+		"queues alone": {set: func(*outlook.Outlook) {}, want: "cohorts.kueue.x-k8s.io"},
+		"nodes, where a flavor has a topology": {
+			set:  func(o *outlook.Outlook) { o.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks") },
+			want: "cohorts.kueue.x-k8s.io topologies.kueue.x-k8s.io nodes",
+		},
+		"admission checks, where a ClusterQueue names one": {
+			set: func(o *outlook.Outlook) {
+				o.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "capacity"}}}
+			},
+			want: "cohorts.kueue.x-k8s.io admissionchecks.kueue.x-k8s.io",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := town()
+			for _, kind := range []string{"nodes", "topologies.kueue.x-k8s.io", "admissionchecks.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io"} {
+				o.Inventory.Unseen = append(o.Inventory.Unseen, inventory.Unseen{Kind: kind})
+			}
+			tc.set(o)
+			expect.Same(t, "Unexpected kinds", tc.want, strings.Join(o.Unseen(), " "))
+			expect.Same(t, "Unexpected kinds of queues", "cohorts.kueue.x-k8s.io", strings.Join(o.UnseenQueues(), " "))
+		})
+	}
 }

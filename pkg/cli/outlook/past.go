@@ -3,6 +3,8 @@
 package outlook
 
 import (
+	"time"
+
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -28,6 +30,7 @@ func (o *Outlook) past(traits map[types.UID]jobTraits) []forecast.Past {
 		default:
 			p.Ran = forecast.Ran{For: s.Running}
 		}
+		p.For = max(time.Second, p.For) // Times are in seconds, and clocks differ.
 		all = append(all, p)
 	}
 	return all

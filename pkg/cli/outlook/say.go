@@ -3,6 +3,7 @@
 package outlook
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 )
 
@@ -46,7 +48,8 @@ func Of(ctx context.Context, q *forecast.Question, wl *kueue.Workload) (Start, e
 	if err != nil {
 		return Start{}, err
 	}
-	return answer(ctx, q, futures, wl)
+	starts, err := answer(ctx, q, futures, []*kueue.Workload{wl})
+	return starts[client.ObjectKeyFromObject(wl)], err
 }
 
 // OfAll returns when Workloads start that wait in the same part of a cluster, by the same futures.
@@ -60,64 +63,101 @@ func OfAll(ctx context.Context, q *forecast.Question, all []*kueue.Workload) (ma
 	if err != nil {
 		return nil, err
 	}
+	return answer(ctx, &together, futures, all)
+}
+
+func answer(ctx context.Context, q *forecast.Question, futures *forecast.Futures, all []*kueue.Workload) (map[client.ObjectKey]Start, error) {
+	k := knownOf(q)
 	starts := map[client.ObjectKey]Start{}
+	late := map[client.ObjectKey]bool{}
 	for _, wl := range all {
-		if starts[client.ObjectKeyFromObject(wl)], err = answer(ctx, &together, futures, wl); err != nil {
-			return nil, err
+		key := client.ObjectKeyFromObject(wl)
+		b := futures.Band(key, q.Horizon)
+		s := Start{
+			P10: seconds(b.P10), P50: seconds(b.P50), P90: seconds(b.P90), Late: b.Late,
+			HorizonSeconds: int64(q.Horizon.Seconds()), Futures: b.Futures, Sources: k.sources,
 		}
+		if futures.LeftOut > 0 {
+			s.Warnings = []string{LeftOut(futures.LeftOut)}
+		}
+		if b.AfterShare >= often {
+			s.After = k.names[b.After]
+		}
+		if b.P90 == nil {
+			late[key] = true
+		}
+		starts[key] = s
 	}
-	return starts, nil
+	if len(late) == 0 {
+		return starts, nil
+	}
+	alone, err := q.Alone(ctx, late)
+	for key := range late {
+		s := starts[key]
+		s.Never = err == nil && !alone[key]
+		if !s.Never {
+			s.Unknown = k.why(key, s.Futures)
+		}
+		starts[key] = s
+	}
+	return starts, err
 }
 
-func answer(ctx context.Context, q *forecast.Question, futures *forecast.Futures, wl *kueue.Workload) (Start, error) {
-	key := client.ObjectKeyFromObject(wl)
-	b := futures.Band(key, q.Horizon)
-	s := Start{
-		P10: seconds(b.P10), P50: seconds(b.P50), P90: seconds(b.P90), Late: b.Late,
-		HorizonSeconds: int64(q.Horizon.Seconds()), Futures: b.Futures, Sources: map[forecast.Source]int{},
-	}
-	var unknown []string
+// LeftOut is the warning of those whom Kueue takes nowhere.
+func LeftOut(workloads int) string {
+	return fmt.Sprintf("%s left out, whose queues are not there or have no quota for them", show.Count(int64(workloads), "Workload"))
+}
+
+// often is how often a job has to be the one before for it to be named.
+const often = 0.25
+
+// known is what is known of the jobs of a question.
+type known struct {
+	names   map[client.ObjectKey]string
+	sources map[forecast.Source]int
+	// unknown are those of which nothing is, sorted by their names.
+	unknown []client.ObjectKey
+}
+
+func knownOf(q *forecast.Question) *known {
+	k := &known{names: map[client.ObjectKey]string{}, sources: map[forecast.Source]int{}}
 	for _, e := range q.Entrants {
-		if client.ObjectKeyFromObject(e.Workload) == b.After && b.AfterShare >= mostly {
-			s.After = inventory.JobName(e.Workload)
+		key := client.ObjectKeyFromObject(e.Workload)
+		k.names[key] = inventory.JobName(e.Workload)
+		k.sources[e.Running.Source]++
+		if e.Running.Source == forecast.Unknown {
+			k.unknown = append(k.unknown, key)
 		}
-		s.Sources[e.Running.Source]++
-		if e.Running.Source == forecast.Unknown && client.ObjectKeyFromObject(e.Workload) != key {
-			unknown = append(unknown, inventory.JobName(e.Workload))
-		}
 	}
-	if b.P90 != nil {
-		return s, nil
-	}
-	var err error
-	switch s.Never, err = never(ctx, q, wl); {
-	case err != nil || s.Never:
-	case len(unknown) > 0:
-		s.Unknown = fmt.Sprintf("nothing is known of how long %s run: --assume 4h takes it for them", listed(unknown))
-	}
-	return s, err
+	slices.SortFunc(k.unknown, func(a, b client.ObjectKey) int { return cmp.Compare(k.names[a], k.names[b]) })
+	return k
 }
 
-// mostly is how often a job has to be the one before for it to be named.
-const mostly = 0.25
-
-// never reports whether a Workload does not start though nobody else is there.
-func never(ctx context.Context, q *forecast.Question, wl *kueue.Workload) (bool, error) {
-	alone := *q
-	alone.Entrants = slices.DeleteFunc(slices.Clone(q.Entrants), func(e forecast.Entrant) bool { return e.Workload.UID != wl.UID || e.Workload.Name != wl.Name })
-	alone.Arrivals, alone.Futures = forecast.Arrivals{}, 1
-	futures, err := forecast.Draw(ctx, &alone)
-	return err == nil && len(futures.Starts) == 0, err
-}
-
-func listed(names []string) string {
+// why is why there is no answer for a job; empty where there is one.
+func (k *known) why(key client.ObjectKey, futures int) string {
+	if futures == 0 {
+		return "the time was over before one future was played"
+	}
 	const shown = 3
-	slices.Sort(names)
-	text := strings.Join(names[:min(shown, len(names))], ", ")
-	if more := len(names) - shown; more > 0 {
+	var names []string
+	more := 0
+	for _, other := range k.unknown {
+		switch {
+		case other == key:
+		case len(names) < shown:
+			names = append(names, k.names[other])
+		default:
+			more++
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	text := strings.Join(names, ", ")
+	if more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return text
+	return fmt.Sprintf("nothing is known of how long %s run: --assume 4h takes it for them", text)
 }
 
 func seconds(d *time.Duration) *int64 {
@@ -142,7 +182,7 @@ func (s Start) String() string {
 		text = fmt.Sprintf("starts within a minute (P90 of %d futures)", s.Futures)
 	}
 	if s.After != "" {
-		text += ", most likely after " + s.After + " ends"
+		text += ", often after " + s.After + " ends"
 	}
 	if s.Late > 0 {
 		text += fmt.Sprintf("; in %.0f %% of the futures not within %s", max(1, 100*s.Late), Roughly(ptr.To(s.HorizonSeconds)))

@@ -64,8 +64,11 @@ func order(ctx context.Context, at *outlook.Outlook, snapshot *scheduler.Snapsho
 	return places(all, len(admitted), queues), nil
 }
 
-// admittedNow has Kueue's scheduler play what it does now.
+// admittedNow has Kueue's scheduler play what it does now; nobody is where the user does not see what that takes.
 func admittedNow(ctx context.Context, at *outlook.Outlook) ([]*kueue.Workload, error) {
+	if len(at.Unseen()) > 0 {
+		return nil, nil
+	}
 	q, _ := at.Question()
 	q.Horizon, q.Stopping, q.Checks = 0, time.Hour, 0
 	var all []*kueue.Workload

@@ -87,10 +87,10 @@ func (o *options) run(ctx context.Context) error {
 	} else {
 		err = view.print(o.streams.Out, show.Painter(o.streams.Out))
 	}
-	if err != nil || len(at.Unseen()) == 0 {
+	if err != nil || len(at.UnseenQueues()) == 0 {
 		return err
 	}
-	return exit.With(exit.Unseen, fmt.Errorf("you may not list %v in the whole cluster: what is shown is of namespace %s; ask an admin for ClusterRole kueue-batch-admin-role", at.Unseen(), namespace))
+	return exit.With(exit.Unseen, fmt.Errorf("you may not list %v in the whole cluster: what is shown is of namespace %s; ask an admin for ClusterRole kueue-batch-admin-role", at.UnseenQueues(), namespace))
 }
 
 // read reads the cluster, or of a namespace what its users may see.

@@ -70,7 +70,7 @@ type Used struct {
 
 func newView(ctx context.Context, at *outlook.Outlook) (*View, error) {
 	v := &View{Queues: []Queue{}, Waiting: []Waiting{}, Consumed: consumed(at.LocalQueues)}
-	if len(at.Unseen()) > 0 {
+	if len(at.UnseenQueues()) > 0 {
 		v.Used, v.Waiting = used(at.LocalQueues), ofNamespace(at)
 		return v, nil
 	}

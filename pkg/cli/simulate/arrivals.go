@@ -26,7 +26,7 @@ import (
 // fields are the columns of a CSV of arrivals, the last of which may be left out.
 var fields = []string{"time", "queue", "gpus", "duration", "priority"}
 
-// gpusPerPod is how many GPUs a pod has of a job that has more: a usual node's.
+// gpusPerPod is how many GPUs a pod has at most: a usual node's.
 const gpusPerPod = 8
 
 // readArrivals reads jobs that come: when, as a time after the begin such as 90m, or as an RFC 3339 time, of
@@ -81,7 +81,7 @@ func (a *arrivals) job(record []string, serial int) (forecast.Job, error) {
 	if queue == nil {
 		return job, a.wrong(1, "there is no LocalQueue %q: write it as namespace/name", record[1])
 	}
-	gpus, err := strconv.Atoi(record[2])
+	gpus, err := strconv.ParseInt(record[2], 10, 32)
 	if err != nil || gpus < 1 {
 		return job, a.wrong(2, "%q is no number of GPUs", record[2])
 	}
@@ -89,15 +89,15 @@ func (a *arrivals) job(record []string, serial int) (forecast.Job, error) {
 	if err != nil || runs <= 0 {
 		return job, a.wrong(3, "%q is no time like 90m or 4h", record[3])
 	}
-	priority := 0
+	priority := int64(0)
 	if len(record) > 4 {
-		if priority, err = strconv.Atoi(record[4]); err != nil {
+		if priority, err = strconv.ParseInt(record[4], 10, 32); err != nil {
 			return job, a.wrong(4, "%q is no priority", record[4])
 		}
 	}
 	// No two come at the same time: the order of the file is that of a queue.
 	at = at.Add(time.Duration(serial))
-	return forecast.Job{Workload: workloadOf(queue, serial, gpus, int32(priority), at), Arrives: at, Runs: runs}, nil
+	return forecast.Job{Workload: workloadOf(queue, serial, int32(gpus), int32(priority), at), Arrives: at, Runs: runs}, nil
 }
 
 func (a *arrivals) time(text string) (time.Time, error) {
@@ -122,17 +122,15 @@ func (a *arrivals) queue(text string) *kueue.LocalQueue {
 	return nil
 }
 
-func workloadOf(queue *kueue.LocalQueue, serial, gpus int, priority int32, at time.Time) *kueue.Workload {
-	pods, each := 1, gpus
-	if gpus > gpusPerPod {
-		pods, each = (gpus+gpusPerPod-1)/gpusPerPod, gpusPerPod
-	}
+func workloadOf(queue *kueue.LocalQueue, serial int, gpus, priority int32, at time.Time) *kueue.Workload {
+	pods := (gpus-1)/gpusPerPod + 1
+	each := (gpus-1)/pods + 1
 	name := fmt.Sprintf("line-%06d", serial)
 	requests := corev1.ResourceList{gpu.Whole: *resource.NewQuantity(int64(each), resource.DecimalSI)}
 	return &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: queue.Namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(at)},
 		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue.Name), Priority: ptr.To(priority), PodSets: []kueue.PodSet{{
-			Name: "node", Count: int32(pods),
+			Name: "node", Count: pods,
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 				RestartPolicy: corev1.RestartPolicyNever,
 				Containers:    []corev1.Container{{Name: "node", Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}},

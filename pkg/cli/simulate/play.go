@@ -3,6 +3,7 @@
 package simulate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -56,26 +57,22 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	}
 	q.Seed, q.Horizon = o.seed, o.horizon
 	jobs := append(q.Jobs(0), more...)
-	if o.arrivals != "" && o.arrivals != "none" {
-		file, err := o.open(o.arrivals)
-		if err != nil {
-			return Result{}, err
-		}
-		defer file.Close()
-		come, err := readArrivals(file, o.arrivals, at.Inventory, q.Begin)
-		if err != nil {
-			return Result{}, err
-		}
-		jobs = append(jobs, come...)
+	come, err := readArrivals(bytes.NewReader(o.csv), o.arrivals, at.Inventory, q.Begin)
+	if err != nil {
+		return Result{}, err
 	}
+	jobs = append(jobs, come...)
 	o.tellUnknown(jobs)
 	counter := newCounter(q.Begin, q.Horizon, quotaOf(at.Inventory), jobs)
 	bar := show.NewProgress(o.streams.ErrOut, "simulating")
-	err := forecast.Play(ctx, q.World, jobs, q.Settings, func(e forecast.Event) {
+	err = forecast.Play(ctx, q.World, jobs, q.Settings, func(e forecast.Event) {
 		counter.tell(e)
 		bar.At(float64(e.At.Sub(q.Begin)) / float64(q.Horizon))
 	})
 	bar.Done()
+	if counter.leftOut > 0 {
+		o.warn(outlook.LeftOut(counter.leftOut))
+	}
 	return counter.end(), err
 }
 

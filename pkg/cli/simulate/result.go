@@ -56,6 +56,7 @@ type counter struct {
 	quota   map[string]int64
 	jobs    map[client.ObjectKey]*counted
 	used    map[string][]float64
+	leftOut int
 	result  Result
 }
 
@@ -102,6 +103,9 @@ func (c *counter) tell(e forecast.Event) {
 			c.result.LostGPUHours += float64(gpus) * e.At.Sub(job.since).Hours()
 		}
 		c.stop(job, e.At)
+	case forecast.LeftOut:
+		c.leftOut++
+		delete(c.jobs, e.Job)
 	case forecast.Ended:
 		c.stop(job, e.At)
 	}
@@ -128,16 +132,17 @@ func (c *counter) stop(job *counted, at time.Time) {
 func (c *counter) end() Result {
 	waits := map[[2]string][]time.Duration{}
 	waiting := map[[2]string]int{}
+	end := c.begin.Add(c.horizon)
 	for _, job := range c.jobs {
-		c.stop(job, c.begin.Add(c.horizon))
-		if job.queue == "" {
+		c.stop(job, end)
+		if job.queue == "" || job.came.After(end) {
 			continue
 		}
 		for _, group := range [][2]string{{}, {job.queue, ""}, {job.queue, job.size}} {
 			if job.started {
 				waits[group] = append(waits[group], job.waited)
 			} else {
-				waits[group] = append(waits[group], c.horizon)
+				waits[group] = append(waits[group], end.Sub(job.came).Round(time.Second))
 				waiting[group]++
 			}
 		}

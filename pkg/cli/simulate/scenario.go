@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
@@ -147,6 +148,9 @@ func changeQuota(i *inventory.Inventory, what, value string, change func(*kueue.
 	if err != nil {
 		return fmt.Errorf("%q is no quantity", value)
 	}
+	if quantity.Sign() < 0 {
+		return fmt.Errorf("%q is negative", value)
+	}
 	cq := i.ClusterQueue(kueue.ClusterQueueReference(parts[0]))
 	if cq == nil {
 		return fmt.Errorf("there is no ClusterQueue %s", parts[0])
@@ -174,11 +178,16 @@ func addNodes(i *inventory.Inventory, what, value string) error {
 		return fmt.Errorf("flavor %s has no node that more could be like", what)
 	}
 	like := nodes[0].DeepCopy()
-	for n := range count {
+	for n := 0; count > 0; n++ {
+		name := fmt.Sprintf("added-%s-%d", what, n)
+		if inventory.Find(i.Nodes, "", name) != nil {
+			continue // Of an earlier --add-nodes.
+		}
 		node := like.DeepCopy()
-		node.Name = fmt.Sprintf("added-%s-%d", what, n)
-		node.Labels[corev1.LabelHostname] = node.Name
+		node.Name = name
+		metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelHostname, name)
 		i.Nodes = append(i.Nodes, *node)
+		count--
 	}
 	return nil
 }

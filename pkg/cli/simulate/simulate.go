@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -63,8 +64,10 @@ type options struct {
 	arrivals, output string
 	horizon, assume  time.Duration
 	seed             uint64
-	job              string
-	now              bool
+	// csv is what arrivals names.
+	csv []byte
+	job string
+	now bool
 }
 
 // NewCommand returns the command.
@@ -107,11 +110,17 @@ func (o *options) run(ctx context.Context) error {
 	if o.horizon < time.Hour {
 		return errors.New("--horizon: it takes at least 1h")
 	}
+	if err := outlook.CheckAssume(o.assume); err != nil {
+		return err
+	}
 	if err := o.completeScenario(); err != nil {
 		return err
 	}
 	before, err := o.read(ctx)
 	if err != nil {
+		return err
+	}
+	if o.csv, err = o.readArriving(); err != nil {
 		return err
 	}
 	if o.now {
@@ -176,10 +185,13 @@ func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
 
 func (o *options) warn(text string) { fmt.Fprintln(o.streams.ErrOut, "warning:", text) }
 
-// open opens a file that a flag names, or standard input for -.
-func (o *options) open(path string) (*os.File, error) {
-	if path == "-" {
-		return os.Stdin, nil
+// readArriving reads the CSV of --arrivals once for all plays, from standard input for -.
+func (o *options) readArriving() ([]byte, error) {
+	switch o.arrivals {
+	case "", "none":
+		return nil, nil
+	case "-":
+		return io.ReadAll(o.streams.In)
 	}
-	return os.Open(path)
+	return os.ReadFile(o.arrivals)
 }

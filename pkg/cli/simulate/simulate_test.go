@@ -10,10 +10,15 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -52,10 +57,14 @@ func command(t *testing.T, files map[string]string, args ...string) (string, err
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
+		if name == "-" { // Standard input.
+			continue
+		}
 		expect.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	t.Chdir(dir)
-	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	streams, in, out, _ := genericiooptions.NewTestIOStreams()
+	in.WriteString(files["-"])
 	cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetArgs(args)
@@ -107,6 +116,39 @@ h100     16     after    ▄▄▆████████████▄▄▄�
 	}
 }
 
+// What comes after the end does not count, and who waits at the end has waited since it came.
+func TestEnd(t *testing.T) {
+	got, err := command(t, map[string]string{"queues.yaml": queues, "-": "0s,team-a/main,8,40h\n20h,team-a/main,8,4h\n25h,team-a/main,8,4h\n"},
+		"-f", "queues.yaml", "--arrivals", "-", "--horizon", "24h", "-o", "csv", "--set-quota", "team-a/h100/nvidia.com/gpu=16")
+	expect.NoError(t, err)
+	expect.Same(t, "Unexpected waits", `scenario,queue,size,jobs,waiting,medianSeconds,p90Seconds
+before,,,2,1,14400,14400
+before,team-a/main,,2,1,14400,14400
+before,team-a/main,2-8 GPUs,2,1,14400,14400
+after,,,2,0,0,0
+after,team-a/main,,2,0,0,0
+after,team-a/main,2-8 GPUs,2,0,0,0
+`, got)
+}
+
+func TestPodsOfArrivals(t *testing.T) {
+	for gpus, want := range map[int32][2]int64{1: {1, 1}, 8: {1, 8}, 12: {2, 6}, 16: {2, 8}, 17: {3, 6}} {
+		ps := workloadOf(&kueue.LocalQueue{}, 0, gpus, 0, time.Time{}).Spec.PodSets[0]
+		expect.Same(t, "Unexpected pods, and GPUs of each", want, [2]int64{int64(ps.Count), ps.Template.Spec.Containers[0].Resources.Requests.Name(gpu.Whole, "").Value()})
+	}
+}
+
+func TestAddNodes(t *testing.T) {
+	i := &inventory.Inventory{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}, Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "one"}}}}
+	expect.NoError(t, addNodes(i, "h100", "2"))
+	expect.NoError(t, addNodes(i, "h100", "1"))
+	var names []string
+	for _, node := range i.Nodes {
+		names = append(names, node.Name)
+	}
+	expect.Same(t, "Unexpected nodes", []string{"one", "added-h100-0", "added-h100-1", "added-h100-2"}, names)
+}
+
 func TestWrongInput(t *testing.T) {
 	cases := map[string]struct {
 		files map[string]string
@@ -125,6 +167,19 @@ func TestWrongInput(t *testing.T) {
 			files: map[string]string{"jobs.csv": "1h,team-a/main,many,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
 			want: `jobs.csv:1: gpus: "many" is no number of GPUs`,
 		},
+		"GPUs beyond all bounds": {
+			files: map[string]string{"jobs.csv": "1h,team-a/main,99999999999,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
+			want: `jobs.csv:1: gpus: "99999999999" is no number of GPUs`,
+		},
+		"a negative quota": {
+			args: []string{"--arrivals", "none", "--set-quota", "team-a/h100/nvidia.com/gpu=-8"},
+			want: `setQuota[0] "team-a/h100/nvidia.com/gpu=-8": "-8" is negative`,
+		},
+		"a negative limit": {
+			args: []string{"--arrivals", "none", "--set-borrowing-limit", "team-a/h100/nvidia.com/gpu=-1"},
+			want: `setBorrowingLimit[0] "team-a/h100/nvidia.com/gpu=-1": "-1" is negative`,
+		},
+		"a negative time": {args: []string{"--assume", "-4h"}, want: "--assume: -4h0m0s is no time that a job runs"},
 		"a row that is too short": {
 			files: map[string]string{"jobs.csv": "1h,team-a/main\n"}, args: []string{"--arrivals", "jobs.csv"},
 			want: `jobs.csv:1: there are 2 fields, and not time,queue,gpus,duration`,

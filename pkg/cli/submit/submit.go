@@ -27,6 +27,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -157,7 +158,10 @@ func (c *command) arguments(args []string, dash int) error {
 }
 
 func (c *command) run(ctx context.Context) error {
-	var err error
+	err := outlook.CheckAssume(c.assume)
+	if err != nil {
+		return err
+	}
 	if c.namespace, err = c.flags.InNamespace(false); err != nil {
 		return err
 	}

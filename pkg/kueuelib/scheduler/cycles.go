@@ -23,13 +23,15 @@ import (
 //go:linkname schedule sigs.k8s.io/kueue/pkg/scheduler.(*Scheduler).schedule
 func schedule(*scheduler.Scheduler, context.Context) wait.SpeedSignal //nolint:revive // A method has its receiver first.
 
-// Settle plays cycles until there is no more to come of them, and returns what happened, in its order.
+// Settle plays cycles until there is no more to come of them, or the context is done, and returns what happened, in its
+// order.
 func (p *Player) Settle(ctx context.Context) []Moved {
 	ctx = quietly(ctx)
 	var all []Moved
 	seen := sets.New[client.ObjectKey]()
-	for idle := 0; idle <= p.patience; idle++ {
-		p.cycles.asked, p.memory.requeued = 0, nil
+	for idle := 0; idle <= p.patience && ctx.Err() == nil; idle++ {
+		p.cycles.asked.Store(0)
+		p.memory.requeued = nil
 		schedule(p.kueue, &cycleContext{Context: ctx, clock: p.cycles})
 		if p.cycles.noHeads() {
 			break

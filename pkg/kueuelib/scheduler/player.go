@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -103,9 +104,16 @@ func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *co
 		return nil, err
 	}
 	expected := expectations.New()
-	p.queues, p.requeuer = qcache.NewManagerForUnitTestsWithRequeuer(p.memory, p.cache, qcache.WithClock(p.clock), qcache.WithPreemptionExpectations(expected))
-	p.kueue = scheduler.New(p.queues, p.cache, p.memory, noEvents{},
-		scheduler.WithFairSharing(fairSharing), scheduler.WithClock(nil, p.cycles), scheduler.WithPreemptionExpectations(expected))
+	ofQueues := []qcache.Option{qcache.WithClock(p.clock), qcache.WithPreemptionExpectations(expected)}
+	ofScheduler := []scheduler.Option{scheduler.WithFairSharing(fairSharing), scheduler.WithClock(nil, p.cycles), scheduler.WithPreemptionExpectations(expected)}
+	if r := world.Resources; r != nil {
+		ofQueues = append(ofQueues, qcache.WithExcludedResourcePrefixes(r.ExcludeResourcePrefixes), qcache.WithResourceTransformations(r.Transformations))
+		if r.QuotaCheckStrategy != nil {
+			ofScheduler = append(ofScheduler, scheduler.WithQuotaCheckStrategy(*r.QuotaCheckStrategy))
+		}
+	}
+	p.queues, p.requeuer = qcache.NewManagerForUnitTestsWithRequeuer(p.memory, p.cache, ofQueues...)
+	p.kueue = scheduler.New(p.queues, p.cache, p.memory, noEvents{}, ofScheduler...)
 	return p, p.addQueues(quietly(ctx), &own)
 }
 
@@ -131,6 +139,9 @@ func (p *Player) addQueues(ctx context.Context, world *World) error {
 	}
 	for n := range world.LocalQueues {
 		lq := &world.LocalQueues[n]
+		if ptr.Deref(lq.Spec.StopPolicy, kueue.None) != kueue.None {
+			continue // Kueue does not queue there.
+		}
 		if err := p.queues.AddLocalQueue(ctx, lq); err != nil {
 			return fmt.Errorf("LocalQueue %s/%s: %w", lq.Namespace, lq.Name, err)
 		}
@@ -138,17 +149,25 @@ func (p *Player) addQueues(ctx context.Context, world *World) error {
 	return nil
 }
 
-// Add makes a Workload known: one with quota holds it, one that waits queues.
+// Add makes a Workload known: one with quota holds it, also one that was deactivated and stops; one that waits queues.
+// It fails where the queue of the Workload is not there.
 func (p *Player) Add(ctx context.Context, wl *kueue.Workload) error {
 	ctx, wl = quietly(ctx), wl.DeepCopy()
 	workload.AdjustResources(ctx, p.memory, wl)
-	p.memory.workloads[client.ObjectKeyFromObject(wl)] = wl
 	if workload.IsAdmissible(wl) {
-		return p.queues.AddOrUpdateWorkload(logr.Discard(), wl.DeepCopy())
+		if err := p.queues.AddOrUpdateWorkload(logr.Discard(), wl.DeepCopy()); err != nil {
+			return err
+		}
+		p.memory.workloads[client.ObjectKeyFromObject(wl)] = wl
+		return nil
+	}
+	if workload.HasQuotaReservation(wl) {
+		wl.Spec.Active = nil // The cache would take none that is not.
 	}
 	if !p.cache.AddOrUpdateWorkload(logr.Discard(), wl.DeepCopy()) {
 		return fmt.Errorf("Workload %s/%s: its ClusterQueue is not there", wl.Namespace, wl.Name)
 	}
+	p.memory.workloads[client.ObjectKeyFromObject(wl)] = wl
 	p.queues.QueueSecondPassIfNeeded(ctx, wl, 0)
 	return nil
 }
@@ -162,7 +181,8 @@ func (p *Player) Remove(ctx context.Context, key client.ObjectKey) {
 	}
 }
 
-// Stopped says that nothing runs any more of a Workload that was evicted: its quota is free, and it queues again.
+// Stopped says that nothing runs any more of a Workload that was evicted: its quota is free, and it queues again. It
+// fails for one that cannot: its queue is not there any more.
 func (p *Player) Stopped(ctx context.Context, key client.ObjectKey) error {
 	wl := p.memory.workloads[key]
 	if wl == nil || !workloadevict.IsEvicted(wl) || !workload.HasQuotaReservation(wl) {

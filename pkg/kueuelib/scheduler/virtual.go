@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,16 +53,17 @@ func (c *virtualClock) set(now time.Time) {
 // has waited for heads of queues.
 type cycleClock struct {
 	clock.Clock
-	asked int
+	// asked is counted by Kueue's workers, too, which preempt beside each other.
+	asked atomic.Int32
 }
 
 func (c *cycleClock) Now() time.Time {
-	c.asked++
+	c.asked.Add(1)
 	return c.Clock.Now()
 }
 
 // noHeads reports whether a cycle has found nobody to look at.
-func (c *cycleClock) noHeads() bool { return c.asked == 1 }
+func (c *cycleClock) noHeads() bool { return c.asked.Load() == 1 }
 
 // cycleContext is done only while the scheduler waits for heads, which then does not block. A context that is done
 // all along would have Kueue preempt nobody.

@@ -5,10 +5,12 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/cache/scheduler"
 )
@@ -24,12 +26,17 @@ type World struct {
 	Nodes           []corev1.Node
 	// Pods are those that run. What Kueue has not placed takes room below a topology.
 	Pods []corev1.Pod
+	// Resources are Kueue's configuration of what it counts; nil without.
+	Resources *configapi.Resources
 }
 
 // Cache returns a Cache of Kueue's that knows this world and these Workloads, of which those
 // without an admission do not count. It fails when cohorts form a cycle; the error names one of them.
 func (w *World) Cache(ctx context.Context, c client.Client, workloads []kueue.Workload, options ...scheduler.Option) (*Cache, error) {
 	ctx = logr.NewContext(ctx, logr.Discard())
+	if w.Resources != nil {
+		options = append(slices.Clip(options), scheduler.WithExcludedResourcePrefixes(w.Resources.ExcludeResourcePrefixes), scheduler.WithResourceTransformations(w.Resources.Transformations))
+	}
 	cache := scheduler.New(c, options...)
 	for n := range w.Topologies {
 		cache.AddOrUpdateTopology(logr.Discard(), &w.Topologies[n])
