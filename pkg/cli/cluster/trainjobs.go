@@ -39,6 +39,19 @@ func TrainJobs(ctx context.Context, c client.Reader, namespace string, options .
 	return jobs.Items, nil
 }
 
+// VisibleTrainJobs returns all TrainJobs, or, to a user who may not list them, those of a namespace, as far as he may list these.
+func VisibleTrainJobs(ctx context.Context, c client.Reader, namespace string) (jobs []trainjob.TrainJob, all bool, err error) {
+	for _, in := range []string{"", namespace} {
+		var list trainjob.List
+		if err := c.List(ctx, &list, client.InNamespace(in)); err == nil {
+			return list.Items, in == "", nil
+		} else if !apierrors.IsForbidden(err) {
+			return nil, false, fmt.Errorf("reading TrainJobs: %w", err)
+		}
+	}
+	return nil, false, nil
+}
+
 // unreadTrainJobs says what to do about TrainJobs that could not be read. That a user may not read
 // them is an answer, with an exit code of its own.
 func unreadTrainJobs(verb, namespace string, err error) error {

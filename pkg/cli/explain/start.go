@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -77,13 +76,8 @@ func (fs *Foresight) readTrainJobs(ctx context.Context) error {
 	}
 	fs.read = true
 	var err error
-	for _, namespace := range []string{"", fs.namespace} {
-		fs.trainJobs, err = cluster.TrainJobs(ctx, fs.client, namespace)
-		if !apierrors.IsForbidden(err) {
-			return err
-		}
-	}
-	return nil
+	fs.trainJobs, _, err = cluster.VisibleTrainJobs(ctx, fs.client, fs.namespace)
+	return err
 }
 
 // Starts returns when each job of a snapshot starts that waits for quota, by its Workload. The futures of a part of

@@ -31,10 +31,11 @@ func readCluster(ctx context.Context, c client.Client, namespace string, now tim
 	if unseen := o.Unseen(); len(unseen) > 0 {
 		return nil, "", exit.With(exit.Unseen, fmt.Errorf("you may not list %v: ask an admin for ClusterRole kueue-batch-admin-role, or simulate what files say with -f", unseen))
 	}
-	if o.TrainJobs, err = cluster.TrainJobs(ctx, c, ""); err != nil {
-		if o.TrainJobs, err = cluster.TrainJobs(ctx, c, namespace); err != nil {
-			return nil, "", err
-		}
+	var all bool
+	if o.TrainJobs, all, err = cluster.VisibleTrainJobs(ctx, c, namespace); err != nil {
+		return nil, "", err
+	}
+	if !all {
 		warning = "what TrainJobs of other namespaces tell of their running times is not seen"
 	}
 	if o.Kueue, err = cluster.KueueConfiguration(ctx, c); err != nil {
