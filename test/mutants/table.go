@@ -208,7 +208,7 @@ var mutants = slices.Concat(
 		mutant{Breaks: "a Workload that lost its finalizer gives the quota back before the job's pods are gone", Test: "TestEnsureHeld",
 			Search: "return placeholder.Hold(wl)", Replace: "return false"},
 		mutant{Breaks: "a job starts before its Workload is held", Test: "TestWorkloadIsHeldBeforeItsJobStarts",
-			Search: "return lookAgain(retrySlowly)", Replace: "return failed(nil)"},
+			Search: "return lookAgain(retrySlowly)", Replace: "return ofError(nil)"},
 		mutant{Breaks: "MultiKueue takes an eviction in one worker cluster for one in the next", Test: "TestEnsureHeld",
 			Search: "!kueuelib.IsEvicted(wl) || state.HoldsQuota(*wl) {", Replace: "!kueuelib.IsEvicted(wl) || state.HoldsQuota(*wl) || true {"},
 	),
