@@ -26,7 +26,7 @@ import (
 
 // scene has a TrainJob "runs", of whose replicated jobs "side" is done, a TrainJob "mine" that runs by a
 // runtime of its namespace, a TrainJob "waits" for quota, a TrainJob "goes" that is deleted and stays for
-// a finalizer, a TrainJob "free" without a queue, and a tenant.
+// a finalizer, a TrainJob "stops" whose pod takes its time, a TrainJob "free" without a queue, and a tenant.
 type scene struct {
 	*site
 	// tenant has every right in the namespace that Kubernetes' and Kueue's roles for users
@@ -56,7 +56,9 @@ func newScene(ctx context.Context) *scene {
 	w.EventuallyChildJobs(ctx, "free", 1)
 	Eventually(ctx, func() int32 { return get(ctx, w, &batchv1.Job{}, "runs-side-0").Status.Succeeded }).Should(BeEquivalentTo(1))
 	w.EventuallyWorkload(ctx, "waits")
+	s.makeStopping(ctx)
 	s.makeGoing(ctx)
+	s.makeStarting(ctx)
 	s.makeBystanders(ctx)
 	return s
 }
@@ -72,6 +74,34 @@ func namespaced(like *trainer.ClusterTrainingRuntime, namespace, name string) *t
 func byOwn(job *kit.TrainJobBuilder, runtime string) *trainer.TrainJob {
 	job.Spec.RuntimeRef = trainer.RuntimeRef{APIGroup: new(trainer.GroupVersion.Group), Kind: new("TrainingRuntime"), Name: runtime}
 	return job.Obj()
+}
+
+// makeStopping makes what is evicted, and has a pod.
+func (s *scene) makeStopping(ctx context.Context) {
+	s.Make(ctx, s.Job("stops").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "1h").Obj())
+	pods := s.EventuallyRuns(ctx, "stops", 1, nil)
+	s.PatchJSON(ctx, s.EventuallyWorkload(ctx, "stops"), `{"spec":{"active":false}}`)
+	Eventually(ctx, func() bool {
+		return s.TrainJob(ctx, "stops").Spec.Suspend != nil && *s.TrainJob(ctx, "stops").Spec.Suspend
+	}).Should(BeTrue())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(s.Delete(ctx, &pods[0], client.GracePeriodSeconds(0)))).To(Succeed())
+	})
+}
+
+// makeStarting makes what runs and has no pod yet, for nobody looks after it.
+func (s *scene) makeStarting(ctx context.Context) {
+	const nobody = "example.com/nobody"
+	js := s.jobSet("starts")
+	js.OwnerReferences = get(ctx, s.site, &jobsetapi.JobSet{}, "runs").OwnerReferences
+	js.Spec.ManagedBy, js.Spec.Suspend = new(nobody), new(false)
+	for i := range js.Spec.ReplicatedJobs {
+		js.Spec.ReplicatedJobs[i].Template.Spec.Template.Labels = map[string]string{patch.GatedLabel: "true"}
+	}
+	s.Make(ctx, js)
+	child := s.likeJob("starts-node-0", *metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet")))
+	child.Spec.ManagedBy, child.Spec.Template.Labels = new(nobody), map[string]string{patch.GatedLabel: "true"}
+	s.Make(ctx, child)
 }
 
 // makeGoing makes what is deleted, or is about to be, and waits for what it has made.
