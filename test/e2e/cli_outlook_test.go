@@ -21,6 +21,7 @@ var _ = Describe("Forecasts of kubectl trainjob", func() {
 		w := newPools(ctx, "8", "0")
 		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.MakePending(ctx, w.Job("waits").GPUs("8"))
+		w.eventuallyLaterThan(ctx, "waits")
 		// Of what is like another one that waits, Kueue says nothing.
 		w.Make(ctx, w.Job("last").GPUs("8").Obj())
 		w.eventuallyListed(ctx, "last", explain.Waiting)
@@ -50,7 +51,7 @@ var _ = Describe("Forecasts of kubectl trainjob", func() {
 		By("shares shows who has what, and who is next")
 		Expect(said(ctx, Default, "shares", "-n", w.Namespace)).To(And(
 			MatchRegexp(`%s +%s +nvidia.com/gpu +8 +8 +0 +0`, w.Name("gpus"), w.Name("h100")),
-			MatchRegexp(`(?s)PLACE.*1 +%[1]s/waits .*2 +%[1]s/last `, w.Namespace)))
+			MatchRegexp(`(?s)PLACE.*\n\d+ +%[1]s/waits .*\n\d+ +%[1]s/last `, w.Namespace)))
 		Expect(refused(ctx, 1, "simulate", "--set-quota", w.Name("gpus")+"/no-such/nvidia.com/gpu=16")).To(ContainSubstring("has no quota of nvidia.com/gpu in flavor no-such"))
 	}, SpecTimeout(specTimeout))
 
