@@ -71,7 +71,7 @@ func (d *Draws) like(k *Running, u float64, after time.Duration) time.Duration {
 	return max(after, s.draw(longerThan(b.draw(u, above)), 0))
 }
 
-// survival weighs the jobs of a sample anew in each future, so that what few jobs tell is told with less certainty.
+// survival weighs the jobs of a sample differently in each future, so that what few jobs tell is told with less certainty.
 func (d *Draws) survival(sample []Ran) survival {
 	s, found := d.survivals[&sample[0]]
 	if !found {

@@ -165,7 +165,7 @@ func ended(ran []Ran) int {
 	return n
 }
 
-// again is how long a job runs that is preempted and begins anew: as long as it would have all in all.
+// again is how long a job runs that is preempted and starts over: as long as it would have all in all.
 func (k *Running) again(rest time.Duration) time.Duration {
 	if rest == 0 {
 		return 0
@@ -173,9 +173,9 @@ func (k *Running) again(rest time.Duration) time.Duration {
 	return k.subject.Running + rest
 }
 
-// anew is what is known of one more such job, which is submitted after all others. Of one that reports it runs as long
+// another is what is known of one more such job, which is submitted after all others. Of one that reports it runs as long
 // as that one will have.
-func (k Running) anew() Running {
+func (k Running) another() Running {
 	if k.Source == Reported {
 		whole := k.subject.Running + *k.subject.Reported
 		k.subject.Reported = &whole

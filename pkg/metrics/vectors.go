@@ -44,9 +44,4 @@ func NewCounter(m Metric) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: help(m)}, m.Labels)
 }
 
-// NewGauge returns the gauge of m.
-func NewGauge(m Metric) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.Name, Help: help(m)}, m.Labels)
-}
-
 func help(m Metric) string { return m.Help + "." }

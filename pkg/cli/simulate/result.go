@@ -21,7 +21,7 @@ type Result struct {
 	Waits       []Waits `json:"waits"`
 	Starts      int     `json:"starts"`
 	Preemptions int     `json:"preemptions"`
-	// LostGPUHours is what preempted jobs had run for: they begin anew.
+	// LostGPUHours is what preempted jobs had run for: they start over.
 	LostGPUHours float64 `json:"lostGPUHours"`
 	// Used is the share of each flavor's GPU quota that is used, over time.
 	Used []Usage `json:"used"`

@@ -197,7 +197,7 @@ func (p *Player) Stopped(ctx context.Context, key client.ObjectKey) error {
 	return p.queues.AddOrUpdateWorkload(logr.Discard(), after.DeepCopy())
 }
 
-// free gives back what wl holds, and has others looked at again soon.
+// free returns what wl holds, and has others looked at again soon.
 func (p *Player) free(wl *kueue.Workload) {
 	if wl.Status.Admission == nil {
 		return

@@ -7,7 +7,6 @@ package scheduler
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kueue/pkg/cache/scheduler"
 	"sigs.k8s.io/kueue/pkg/util/tas"
 )
@@ -22,9 +21,6 @@ type (
 	// TopologyRequests are those of a Workload, by flavor.
 	TopologyRequests = scheduler.WorkloadTASRequests
 )
-
-// New returns an empty Cache, which asks c for what was there before a ClusterQueue.
-func New(c client.Client) *Cache { return scheduler.New(c) }
 
 // PlacedByTopology reports whether Kueue has placed pod by a topology.
 func PlacedByTopology(pod *corev1.Pod) bool { return tas.IsTAS(pod) }
