@@ -46,6 +46,9 @@ type action struct {
 	Subresource string `json:"subresource,omitempty"`
 	Name        string `json:"name,omitempty"`
 	Body        string `json:"body,omitempty"`
+	// Back is the body that takes a merge patch back. With it, both are sent in turn beside the actions that follow,
+	// unless the first is refused, until the tenant's namespace is deleted.
+	Back string `json:"back,omitempty"`
 	// Propagation is that of deletions.
 	Propagation string `json:"propagation,omitempty"`
 	// Grace is the grace period of deletions in seconds; nil is what the object has.
@@ -78,6 +81,11 @@ func (a action) String() string {
 		}
 		return fmt.Sprintf(as+"create -f - <<'EOF'\n%s\nEOF", a.Body)
 	case update, merge, jsonPatch:
+		if a.Back != "" {
+			there, back := a, a
+			there.Back, back.Back, back.Body = "", "", a.Back
+			return fmt.Sprintf("while sleep %.2f; do %s; %s; done &", pause.Seconds(), there, back)
+		}
 		return fmt.Sprintf(as+"patch %s %s%s --type %s -p %s", a.Resource, a.Name, sub, patchTypes[a.Verb], quoted(a.Body))
 	case apply, applyForce:
 		return fmt.Sprintf(as+"apply --server-side --field-manager tenant --force-conflicts=%t%s -f - <<'EOF'\n%s\nEOF", a.Verb == applyForce, sub, a.Body)

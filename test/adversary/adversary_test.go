@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,8 +43,9 @@ const localDir = ".local-adversary"
 type harness struct {
 	cluster *world.Cluster
 	hints   weights
-	actions atomic.Int64
-	pid     int
+	// requests are those of the tenants.
+	requests atomic.Int64
+	pid      int
 }
 
 func TestAdversary(t *testing.T) {
@@ -66,7 +68,7 @@ func TestAdversary(t *testing.T) {
 	t.Logf("-adversary.seed=%d", *seed)
 	began := time.Now()
 	t.Cleanup(func() {
-		t.Logf("%d actions, %.1f a second", h.actions.Load(), float64(h.actions.Load())/time.Since(began).Seconds())
+		t.Logf("%d requests, %.1f a second", h.requests.Load(), float64(h.requests.Load())/time.Since(began).Seconds())
 	})
 	for tenant := range *tenants {
 		t.Run(fmt.Sprintf("tenant %d", tenant), func(t *testing.T) {
@@ -91,6 +93,24 @@ func (h *harness) tries(ctx context.Context, t *testing.T, tenant int, until tim
 	}
 }
 
+// journal is what a walk logs, from several goroutines.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
 // outcome is what a walk did, and what was found.
 type outcome struct {
 	actions []action
@@ -101,19 +121,19 @@ type outcome struct {
 // walk makes a world, takes the steps in it, which are returned, and judges.
 func (h *harness) walk(ctx context.Context, t *testing.T, take func(*walk) []action) outcome {
 	t.Helper()
-	var log strings.Builder
+	var log journal
 	w := newWalk(ctx, gomega.NewWithT(t), h.cluster, &log)
 	defer w.close(ctx)
 	made := time.Now()
 	expect.NoError(t, within(ctx, 5*holding, func(ctx context.Context) error { return w.starts(ctx, "bystander") }))
 	w.unhindered = time.Since(made)
 	actions := take(w)
+	found, err := w.judge(ctx)
+	h.requests.Add(w.sent.Load())
 	if *saved != "" {
 		expect.NoError(t, os.MkdirAll(*saved, 0o755))
 		expect.NoError(t, os.WriteFile(filepath.Join(*saved, w.Namespace+".log"), []byte(log.String()), 0o644))
 	}
-	h.actions.Add(int64(len(actions)))
-	found, err := w.judge(ctx)
 	expect.NoError(t, err)
 	pids := expect.Must(h.cluster.PIDs())(t)
 	if _, err := os.Stat("/proc/" + strconv.Itoa(h.pid)); err != nil || pids[h.cluster.Manager()] != h.pid {

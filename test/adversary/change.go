@@ -231,16 +231,20 @@ func (c change) applyTo(obj map[string]any) {
 	_ = unstructured.SetNestedField(obj, runtime.DeepCopyJSONValue(c.value), c.path...)
 }
 
-// patches returns the change of an object as a merge patch, and as a JSON patch.
-func (c change) patches(obj map[string]any) (merge, operations string, err error) {
+// patches returns the change of an object as a merge patch, the one that takes it back, and as a JSON patch.
+func (c change) patches(obj map[string]any) (merge, back, operations string, err error) {
 	before := []byte(encode(obj))
 	changed := runtime.DeepCopyJSON(obj)
 	c.applyTo(changed)
 	after := []byte(encode(changed))
 	merged, err := mergepatch.CreateMergePatch(before, after)
 	if err != nil {
-		return "", "", err
+		return "", "", "", err
+	}
+	unmerged, err := mergepatch.CreateMergePatch(after, before)
+	if err != nil {
+		return "", "", "", err
 	}
 	ops, err := jsonpatch.CreatePatch(before, after)
-	return string(merged), encode(ops), err
+	return string(merged), string(unmerged), encode(ops), err
 }

@@ -102,10 +102,14 @@ func (d *drawer) write(a action, obj *unstructured.Unstructured, what string) (a
 	if !ok || len(c.path) == 1 && slices.Contains([]string{"apiVersion", "kind", "metadata"}, c.path[0]) {
 		return a, false
 	}
-	merged, operations, err := c.patches(obj.Object)
+	merged, back, operations, err := c.patches(obj.Object)
 	a.Verb, a.Body = update, merged
 	if err != nil || what == "update" {
 		return a, err == nil
+	}
+	if d.one(8) {
+		a.Verb, a.Back = merge, back
+		return a, true
 	}
 	switch a.Verb = pick(d.Rand, []verb{merge, jsonPatch, apply, applyForce}); a.Verb {
 	case jsonPatch:

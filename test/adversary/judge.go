@@ -70,6 +70,7 @@ func (w *walk) judge(ctx context.Context) ([]finding, error) {
 	add(doesNotYield, w.yields(ctx))
 	add(touched, w.untouched(ctx))
 	add(repeats, w.repeats())
+	w.calm()
 	add(notFreed, w.leaves(ctx))
 	if err := within(ctx, 30*time.Second, w.ledger.CaughtUp); err != nil {
 		return found, err

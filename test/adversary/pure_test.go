@@ -30,11 +30,12 @@ func TestChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := expect.FromJSON[map[string]any](t, before)
-			merge, operations, err := tc.change.patches(obj)
+			merge, back, operations, err := tc.change.patches(obj)
 			expect.NoError(t, err)
 			ops := expect.Must(jsonpatch.DecodePatch([]byte(operations)))(t)
 			expect.Same(t, "JSON patch", tc.want, normal(t, expect.Must(ops.Apply([]byte(before)))(t)))
 			expect.Same(t, "merge patch", tc.want, normal(t, expect.Must(jsonpatch.MergePatch([]byte(before), []byte(merge)))(t)))
+			expect.Same(t, "and back", before, normal(t, expect.Must(jsonpatch.MergePatch([]byte(tc.want), []byte(back)))(t)))
 			tc.change.applyTo(obj)
 			expect.Same(t, "the object", tc.want, encode(obj))
 		})

@@ -28,17 +28,50 @@ func (w *walk) do(ctx context.Context, a action) {
 	case <-ctx.Done():
 		return
 	}
-	live := w.seen()
+	live, symbolic := w.seen(), a
 	a.Name, a.Body = w.concrete(a.Name, live), w.concrete(a.Body, live)
 	err := w.request(ctx, a)
-	answer := "done"
-	if err != nil {
-		answer = string(apierrors.ReasonForError(err)) + " " + err.Error()
+	w.note(a, answerOf(err))
+	if a.Back != "" && err == nil {
+		w.beside++
+		go w.repeat(symbolic)
 	}
+}
+
+func answerOf(err error) string {
+	if err == nil {
+		return "done"
+	}
+	return string(apierrors.ReasonForError(err)) + " " + err.Error()
+}
+
+func (w *walk) note(a action, answer string) {
 	fmt.Fprintf(w.log, "%s %s %s %s %.300s: %.300s\n", time.Now().Format("15:04:05.000"), a.Verb, a.Resource, a.Name, a.Body, answer)
 }
 
+// pause is between the requests of what is repeated: many more of them, by several tenants, and two cores do nothing else.
+const pause = 25 * time.Millisecond
+
+// repeat takes a patch back and makes it again, in turn, of whatever has the name by then.
+func (w *walk) repeat(a action) {
+	bodies := []string{a.Back, a.Body}
+	answers := map[string]int{}
+	for n := 0; ; n++ {
+		select {
+		case <-time.After(pause):
+		case <-w.repeated.Done():
+			w.note(a, fmt.Sprintf("repeated %d times: %v", n, answers))
+			return
+		}
+		live := w.seen()
+		next := a
+		next.Name, next.Body = w.concrete(a.Name, live), w.concrete(bodies[n%2], live)
+		answers[string(apierrors.ReasonForError(w.request(w.repeated, next)))]++
+	}
+}
+
 func (w *walk) request(ctx context.Context, a action) error {
+	w.sent.Add(1)
 	on := w.asTenant.Resource(a.gvr()).Namespace(w.Namespace)
 	var subresources []string
 	if a.Subresource != "" {

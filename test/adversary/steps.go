@@ -13,6 +13,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
+// mostBeside is how many actions of a walk are repeated at a time.
+const mostBeside = 2
+
 // random takes n steps and returns them in symbols.
 func (w *walk) random(ctx context.Context, r *rand.Rand, known *schemas, n int, hints weights) []action {
 	var done []action
@@ -24,7 +27,10 @@ func (w *walk) random(ctx context.Context, r *rand.Rand, known *schemas, n int, 
 		if !ok {
 			continue
 		}
-		a.Name, a.Body = w.abstract(a.Name, live), w.abstract(a.Body, live)
+		if w.beside == mostBeside {
+			a.Back = ""
+		}
+		a.Name, a.Body, a.Back = w.abstract(a.Name, live), w.abstract(a.Body, live), w.abstract(a.Back, live)
 		done = append(done, a)
 		w.do(ctx, a)
 	}

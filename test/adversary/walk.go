@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -47,6 +48,12 @@ type walk struct {
 	live map[types.UID]*unstructured.Unstructured
 	// stop ends what watches.
 	stop context.CancelFunc
+	// sent counts the requests.
+	sent atomic.Int64
+	// beside is how many actions are repeated beside all else, until calm is called.
+	beside   int
+	repeated context.Context
+	calm     context.CancelFunc
 }
 
 // newWalk makes the namespaces, their queues, a runtime of the tenant's, and a job of the neighbour's that has a
@@ -78,6 +85,7 @@ func newWalk(ctx context.Context, g gomega.Gomega, cluster *world.Cluster, log i
 	w.ledger, err = ledger.Watch(ctx, w.admin, w.Namespace, w.neighbours)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(w.watch(ctx)).To(gomega.Succeed())
+	w.repeated, w.calm = context.WithCancel(ctx)
 	return w
 }
 
