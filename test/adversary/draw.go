@@ -107,7 +107,7 @@ func (d *drawer) write(a action, obj *unstructured.Unstructured, what string) (a
 	if err != nil || what == "update" {
 		return a, err == nil
 	}
-	if d.one(8) {
+	if d.one(8) && merged != "{}" {
 		a.Verb, a.Back = merge, back
 		return a, true
 	}

@@ -74,6 +74,8 @@ func newWalk(ctx context.Context, g gomega.Gomega, cluster *world.Cluster, log i
 
 	config := rest.CopyConfig(cluster.Config)
 	config.WarningHandler = rest.NoWarnings{}
+	// A tenant's clients have the limits that he gives them.
+	config.QPS = -1
 	config.Impersonate = rest.ImpersonationConfig{UserName: w.tenant, Groups: []string{"system:authenticated"}}
 	var err error
 	w.asTenant, err = dynamic.NewForConfig(config)
