@@ -58,7 +58,7 @@ func managerOptions(cfg *managerconfig.Configuration, certificate served, scarce
 	return ctrl.Options{
 		Scheme: scheme,
 		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(),
+			DefaultTransform: caches.Compact,
 			ByObject:         cached,
 		},
 		Metrics:                       metricsOptions(cfg),

@@ -35,7 +35,7 @@ func trimWorkload(in any) (any, error) {
 	if ok && ofAnother(wl) && wl.Labels[placeholder.Label] == "" && !slices.ContainsFunc(wl.OwnerReferences, isTrainJob) {
 		wl.Spec, wl.Status = kueue.WorkloadSpec{}, kueue.WorkloadStatus{}
 	}
-	return stripManagedFields(in)
+	return Compact(in)
 }
 
 // trimJobSet empties the JobSets that do not belong to a TrainJob, and drops what their
@@ -43,7 +43,7 @@ func trimWorkload(in any) (any, error) {
 func trimJobSet(in any) (any, error) {
 	js, ok := in.(*jobsetapi.JobSet)
 	if !ok {
-		return stripManagedFields(in)
+		return Compact(in)
 	}
 	if ofAnother(js) {
 		js.Spec, js.Status = jobsetapi.JobSetSpec{}, jobsetapi.JobSetStatus{}
@@ -55,7 +55,7 @@ func trimJobSet(in any) (any, error) {
 		asked.NodeSelector, asked.Tolerations, asked.SchedulingGates = template.Spec.NodeSelector, template.Spec.Tolerations, template.Spec.SchedulingGates
 		template.Spec = asked
 	}
-	return stripManagedFields(in)
+	return Compact(in)
 }
 
 // TrimJob drops what the pods of a Job run, and what JobSet and the Job controller write on
@@ -71,7 +71,7 @@ func TrimJob(in any) (any, error) {
 		maps.DeleteFunc(template.Labels, ofControllers)
 		maps.DeleteFunc(template.Annotations, ofControllers)
 	}
-	return stripManagedFields(in)
+	return Compact(in)
 }
 
 // trimPod keeps of a pod behind the gate what PlacePod of pkg/podset brings to an admission, and of any other pod that
@@ -88,7 +88,7 @@ func trimPod(in any) (any, error) {
 			pod.Annotations, pod.Finalizers = nil, nil
 		}
 	}
-	return stripManagedFields(in)
+	return Compact(in)
 }
 
 // ofControllers reports whether a label or annotation is JobSet's or the Job controller's.
