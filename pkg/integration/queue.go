@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -194,26 +195,33 @@ func kept(kind string, obj client.Object) string {
 	return fmt.Sprintf("%s %s has finalizer %s, which would keep pods that nobody stops: take the finalizer off", kind, obj.GetName(), obj.GetFinalizers()[0])
 }
 
-// nameTaken says which Job has the name of one that JobSet has yet to make; empty: none.
+// nameTaken says which Job has the name of one that JobSet has yet to make; empty: none. Caches have only the Jobs of JobSets.
 func nameTaken(ctx context.Context, j *job, js *jobsetapi.JobSet, made []batchv1.Job) (string, error) {
-	for _, name := range state.JobNames(js) {
-		if slices.ContainsFunc(made, func(child batchv1.Job) bool { return child.Name == name }) {
-			continue
+	missing := sets.New(state.JobNames(js)...)
+	for i := range made {
+		missing.Delete(made[i].Name)
+	}
+	if missing.Len() == 0 {
+		return "", nil
+	}
+	for more := ""; ; {
+		jobs := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "JobList"}}
+		if err := j.deps.live.List(ctx, &jobs, client.InNamespace(js.Namespace), client.Limit(jobsAtATime), client.Continue(more)); err != nil {
+			return "", fmt.Errorf("listing the Jobs of namespace %s: %w", js.Namespace, err)
 		}
-		key := client.ObjectKey{Namespace: js.Namespace, Name: name}
-		var child batchv1.Job
-		if err := j.deps.live.Get(ctx, key, &child); err != nil {
-			if client.IgnoreNotFound(err) != nil {
-				return "", fmt.Errorf("reading Job %s: %w", key, err)
+		for i := range jobs.Items {
+			if child := &jobs.Items[i]; missing.Has(child.Name) && !metav1.IsControlledBy(child, js) {
+				return fmt.Sprintf("JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, child.Name), nil
 			}
-			continue
 		}
-		if !metav1.IsControlledBy(&child, js) {
-			return fmt.Sprintf("JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, name), nil
+		if more = jobs.Continue; more == "" {
+			return "", nil
 		}
 	}
-	return "", nil
 }
+
+// jobsAtATime is how many Jobs of a namespace are in memory at a time.
+const jobsAtATime = 500
 
 // awaitedUntil returns until when the job waited for its JobSet; zero where none waits.
 func awaitedUntil(j *job) time.Time {

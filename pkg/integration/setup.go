@@ -352,10 +352,14 @@ func setupReconciler(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 		Watches(&kueue.LocalQueue{}, handler.EnqueueRequestsFromMapFunc(maps.UnqueuedOf), builder.WithPredicates(watches.MadeDefault())).
 		WatchesRawSource(deps.all.Source()).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: max(opts.Concurrency, 1), LogConstructor: logging.ForController(mgr.GetLogger(), "trainjob", "trainJob"),
+			MaxConcurrentReconciles: max(opts.Concurrency, 1), ReconciliationTimeout: longestLook,
+			LogConstructor: logging.ForController(mgr.GetLogger(), "trainjob", "trainJob"),
 		}).
 		Complete(gated{&reconciler{deps: deps}, heap.NewGate(1, opts.Scarce)})
 }
+
+// longestLook is when a reconcile ends that an API server or a webhook keeps: others wait for its worker.
+const longestLook = 5 * time.Minute
 
 // setupRemainders has remainders deleted with their pods, whoever acts for TrainJobs.
 func setupRemainders(mgr ctrl.Manager, deps *dependencies, opts Options) error {

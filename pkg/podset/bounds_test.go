@@ -84,9 +84,29 @@ func TestExcessOfClaims(t *testing.T) {
 }
 
 func TestJobSetIsSparedWhatItCannotHold(t *testing.T) {
-	for replicas, want := range map[int32][]string{maxReplicas: nil, maxReplicas + 1: {"spec.runtimeRef: FieldValueInvalid"}} {
-		rj := &replicated("node", replicas, nil, nil).Spec.ReplicatedJobs[0]
-		expect.Same(t, "Refusals", want, expect.FieldsAndTypes(validateJob(rj, &blame{job: &trainjob.TrainJob{}})))
+	for replicas, want := range map[int32][]string{maxReplicas - 1: nil, maxReplicas: {"spec.runtimeRef: FieldValueInvalid"}} {
+		js := replicated("node", replicas, nil, nil)
+		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, replicated("other", 1, nil, nil).Spec.ReplicatedJobs...)
+		expect.Same(t, "Refusals", want, expect.FieldsAndTypes(validateReplicas(js, &blame{job: &trainjob.TrainJob{}})))
+	}
+}
+
+func TestNobodyElseMakesThePods(t *testing.T) {
+	other := []string{"spec.runtimeRef: FieldValueInvalid"}
+	for name, tc := range map[string]struct {
+		jobSet, job *string
+		want        []string
+	}{
+		"nobody is named":        {},
+		"their own controllers":  {jobSet: new(jobsetapi.JobSetControllerName), job: new(batchv1.JobControllerName)},
+		"another one of JobSets": {jobSet: new("example.com/other"), want: other},
+		"another one of Jobs":    {job: new("example.com/other"), want: other},
+	} {
+		t.Run(name, func(t *testing.T) {
+			js := replicated("node", 1, nil, nil)
+			js.Spec.ManagedBy, js.Spec.ReplicatedJobs[0].Template.Spec.ManagedBy = tc.jobSet, tc.job
+			expect.Same(t, "Refusals", tc.want, expect.FieldsAndTypes(validateManaged(js, &blame{job: &trainjob.TrainJob{}})))
+		})
 	}
 }
 

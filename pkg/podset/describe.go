@@ -23,7 +23,7 @@ func Describe(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.Tr
 		return nil, err
 	}
 	js, err := renderer.Describe(ctx, job, runtime, others)
-	if errors.Is(err, trainjob.ErrPluginPanics) {
+	if errors.Is(err, trainjob.ErrPluginPanics) || errors.Is(err, trainjob.ErrTooManyPods) {
 		return nil, fmt.Errorf("%w: %w", ErrCannotRun, err)
 	}
 	if err != nil {

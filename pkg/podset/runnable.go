@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -29,7 +30,7 @@ var ErrCannotRun = errors.New("the TrainJob cannot run")
 // be seen in the JobSet that is rendered of it with the patches of others alone.
 func runnable(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jobsetapi.JobSet, patches patch.Field) field.ErrorList {
 	b := &blame{job, runtime}
-	return slices.Concat(Unmade(job, runtime, js), validateReserved(job, js, patches, b), validatePods(js, b), validateSize(js, b))
+	return slices.Concat(Unmade(job, runtime, js), validateReserved(job, js, patches, b), validateManaged(js, b), validatePods(js, b), validateSize(js, b))
 }
 
 // maxBytes is how large the replicated jobs of a JobSet may be, as JSON. Each is in Jobs and pods again, which controllers
@@ -69,7 +70,7 @@ func Unmade(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jo
 		return errs
 	}
 	b := &blame{job, runtime}
-	errs := validateName(job.Name, js, b)
+	errs := append(validateName(job.Name, js, b), validateReplicas(js, b)...)
 	for i := range js.Spec.ReplicatedJobs {
 		errs = append(errs, validateJob(&js.Spec.ReplicatedJobs[i], b)...)
 	}
@@ -89,12 +90,36 @@ func validateNodes(job *trainjob.TrainJob) field.ErrorList {
 // two thousand million of them, which its webhook takes, it runs out of memory and serves nobody in the cluster.
 const maxReplicas = 10_000
 
+func validateReplicas(js *jobsetapi.JobSet, b *blame) field.ErrorList {
+	replicas := int64(0)
+	for i := range js.Spec.ReplicatedJobs {
+		replicas += int64(max(0, js.Spec.ReplicatedJobs[i].Replicas))
+	}
+	if replicas <= maxReplicas {
+		return nil
+	}
+	return field.ErrorList{b.refuse(fmt.Sprintf("its replicated jobs have %d replicas in all, each of them a Job: at most %d", replicas, maxReplicas))}
+}
+
+// validateManaged: what another controller is to look after gets no pods from JobSet, nor from Kubernetes, and nobody would stop it.
+func validateManaged(js *jobsetapi.JobSet, b *blame) field.ErrorList {
+	const remedy = "which nobody stops when its quota is taken; leave managedBy out"
+	var errs field.ErrorList
+	if by := ptr.Deref(js.Spec.ManagedBy, jobsetapi.JobSetControllerName); by != jobsetapi.JobSetControllerName {
+		errs = append(errs, b.refuse(fmt.Sprintf("its JobSet is managed by %s, %s", by, remedy)))
+	}
+	for i := range js.Spec.ReplicatedJobs {
+		rj := &js.Spec.ReplicatedJobs[i]
+		if by := ptr.Deref(rj.Template.Spec.ManagedBy, batchv1.JobControllerName); by != batchv1.JobControllerName {
+			errs = append(errs, b.refuse(fmt.Sprintf("the Jobs of replicated job %s are managed by %s, %s", rj.Name, by, remedy)))
+		}
+	}
+	return errs
+}
+
 // validateJob checks the numbers of a replicated job.
 func validateJob(rj *jobsetapi.ReplicatedJob, b *blame) field.ErrorList {
 	var errs field.ErrorList
-	if rj.Replicas > maxReplicas {
-		errs = append(errs, b.refuse(fmt.Sprintf("replicated job %s has %d replicas, each of them a Job: at most %d", rj.Name, rj.Replicas, maxReplicas)))
-	}
 	for _, count := range []*int32{&rj.Replicas, rj.Template.Spec.Parallelism, rj.Template.Spec.Completions} {
 		if ptr.Deref(count, 0) < 0 {
 			errs = append(errs, b.refuse(fmt.Sprintf("replicated job %s has %d replicas, parallelism or completions, which must not be negative", rj.Name, *count)))

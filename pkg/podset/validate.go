@@ -4,6 +4,7 @@ package podset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -36,7 +37,7 @@ func Validate(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.Tr
 	}
 	js, err := renderer.Describe(ctx, job, runtime, others)
 	if err != nil {
-		return field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, err.Error())}
+		return field.ErrorList{Unrendered(job, err)}
 	}
 	if errs := runnable(job, runtime, js, patches); len(errs) > 0 {
 		return errs
@@ -47,4 +48,12 @@ func Validate(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.Tr
 		return errs
 	}
 	return field.ErrorList{field.Invalid(patches.Path(), "pod annotations", err.Error()+topologyRemedy(patches.Path()))}
+}
+
+// Unrendered is about a TrainJob of which no JobSet could be rendered.
+func Unrendered(job *trainjob.TrainJob, err error) *field.Error {
+	if errors.Is(err, trainjob.ErrTooManyPods) && job.Spec.Trainer != nil && job.Spec.Trainer.NumNodes != nil {
+		return field.Invalid(trainerPath.Child("numNodes"), *job.Spec.Trainer.NumNodes, err.Error())
+	}
+	return field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, err.Error())
 }

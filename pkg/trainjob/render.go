@@ -35,6 +35,13 @@ type Renderer struct {
 // and tells nobody but its log.
 var ErrPluginPanics = errors.New("Trainer makes nothing of this TrainJob, because its plugin panics; set spec.trainer.numNodes, or use another runtime")
 
+// ErrTooManyPods is of a TrainJob with more pods than maxPods.
+var ErrTooManyPods = fmt.Errorf("a TrainJob may have %d: set spec.trainer.numNodes, or use another runtime", maxPods)
+
+// maxPods is far beyond what anybody trains on. Plugins of Trainer write down the name of each pod: of two thousand million,
+// which its CRD takes, they use up all memory that there is.
+const maxPods = 100_000
+
 // NewRenderer sets Trainer's library up. Trainer keeps its runtime in a package
 // variable, so a process should make one Renderer only.
 func NewRenderer(ctx context.Context, scheme *runtime.Scheme) (*Renderer, error) {
@@ -102,6 +109,9 @@ func (r *Renderer) render(ctx context.Context, job *TrainJob, spec *trainer.Trai
 	if err != nil {
 		return nil, fmt.Errorf("rendering the runtime: %w", err)
 	}
+	if pods := podsOf(info, spec); pods > maxPods {
+		return nil, fmt.Errorf("it has %d pods, and %w", pods, ErrTooManyPods)
+	}
 	prepare(info, typed)
 	if err := r.builder.SyncParallelCount(info); err != nil {
 		return nil, fmt.Errorf("rendering pod counts: %w", err)
@@ -116,6 +126,16 @@ func (r *Renderer) render(ctx context.Context, job *TrainJob, spec *trainer.Trai
 		}
 	}
 	return nil, errors.New("no JobSet comes out of the runtime")
+}
+
+// podsOf returns how many pods there are to be in all.
+func podsOf(info *trainerruntime.Info, spec *trainer.TrainingRuntimeSpec) int64 {
+	pods := int64(0)
+	for i := range info.TemplateSpec.PodSets {
+		replicas := max(1, spec.Template.Spec.ReplicatedJobs[i].Replicas)
+		pods += int64(replicas) * int64(max(0, ptr.Deref(info.TemplateSpec.PodSets[i].Count, 1)))
+	}
+	return pods
 }
 
 var pluginFrame = regexp.MustCompile(`/pkg/runtime/framework/plugins/(\w+)\.`)

@@ -5,6 +5,7 @@ package trainjob
 import (
 	"context"
 	"errors"
+	"math"
 	"fmt"
 	"io/fs"
 	"os"
@@ -376,6 +377,19 @@ func TestRenderDoesWhatTrainerDoesWithTheRuntimesItShips(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Trainer writes the name of each into a ConfigMap.
+func TestDescribeTakesSoManyPods(t *testing.T) {
+	mpi := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, mpiRuntime)
+	for nodes, want := range map[int32]error{maxPods: nil, maxPods + 1: ErrTooManyPods, math.MaxInt32: ErrTooManyPods} {
+		_, err := testRenderer(t).Describe(t.Context(), jobWithTrainer(&trainer.Trainer{NumNodes: ptr.To(nodes)}), mpi, nil)
+		expect.That(t, errors.Is(err, want), "Describe of %d nodes returned %v", nodes, err)
+	}
+	torch := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, torchRuntime)
+	torch.Template.Spec.ReplicatedJobs[0].Replicas = maxPods
+	_, err := testRenderer(t).Describe(t.Context(), jobWithTrainer(&trainer.Trainer{NumNodes: ptr.To[int32](2)}), torch, nil)
+	expect.That(t, errors.Is(err, ErrTooManyPods), "Describe of replicas returned %v", err)
 }
 
 // Trainer 2.3.0 panics on both.

@@ -26,7 +26,7 @@ import (
 func (c *checker) made(ctx context.Context, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, patches []trainjob.RuntimePatch) field.ErrorList {
 	js, err := c.renderer.Render(ctx, job, runtime, patches)
 	if err != nil {
-		return field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, err.Error())}
+		return field.ErrorList{podset.Unrendered(job, err)}
 	}
 	errs := podset.Unmade(job, runtime, js)
 	known := len(errs) > 0

@@ -120,7 +120,7 @@ func TestCommand(t *testing.T) {
 		},
 		"more nodes than a Job may have pods": {
 			stdin: job("  trainer: {numNodes: 100001}\n") + "---\n" + runtime,
-			want:  `-:10: error: spec.trainer.numNodes: Invalid value: the Job of replicated job node would be refused for good: spec.parallelism: Invalid value: 100001: must be less than or equal to 100000 when completion mode is Indexed` + oneError,
+			want:  `-:10: error: spec.trainer.numNodes: Invalid value: 100001: it has 100001 pods, and a TrainJob may have 100000: set spec.trainer.numNodes, or use another runtime` + oneError,
 			code:  exit.Findings,
 		},
 		"what no pod comes of": {

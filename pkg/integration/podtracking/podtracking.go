@@ -127,9 +127,11 @@ func (p Pods) strangeJobs(ctx context.Context, name types.NamespacedName, pods [
 
 // holdsNode reports whether a pod of a Job that has not ended has a node, or may be bound
 // to one at any moment. What Job it is of does not count: that may be gone. Nor does a gate but
-// ours, which nobody else may take off; and nobody binds a pod that is deleted.
+// ours, which nobody else may take off; and nobody binds a pod that is deleted. Anybody may name a Job as the owner of
+// a pod, but neither copy the label with the Job's UID, which the API server puts into every Job, nor Kueue's.
 func holdsNode(pod *corev1.Pod) bool {
-	if state.ControllerOfKind(pod, "Job") == nil {
+	owner := state.ControllerOfKind(pod, "Job")
+	if owner == nil || pod.Labels[batchv1.ControllerUidLabel] != string(owner.UID) && pod.Labels[kueueconstants.PodSetLabel] == "" {
 		return false
 	}
 	return pod.Spec.NodeName != "" || pod.DeletionTimestamp.IsZero() && !patch.HasAdmissionGate(pod.Spec.SchedulingGates)

@@ -57,6 +57,10 @@ func TestPodsLeft(t *testing.T) {
 		child.Spec.Template.Labels = map[string]string{"kueue.x-k8s.io/podset": "node"}
 		return child
 	}
+	known := func(child *batchv1.Job) *batchv1.Job {
+		child.Labels = map[string]string{jobsetapi.JobSetNameKey: "job"}
+		return child
+	}
 	tests := map[string]struct {
 		pod *corev1.Pod
 		// job is the pod's, where it is there, jobSet that of the Job.
@@ -89,6 +93,12 @@ func TestPodsLeft(t *testing.T) {
 		"a pod that has failed":      {pod: pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
 		"a pod of another JobSet":    {pod: pod(func(p *corev1.Pod) { p.Labels[jobsetapi.JobSetNameKey] = "other" })},
 		"a pod that somebody labels": {pod: pod(func(p *corev1.Pod) { p.OwnerReferences = nil })},
+		"a pod that only names a Job as its owner": {
+			pod: pod(func(p *corev1.Pod) { delete(p.Labels, "kueue.x-k8s.io/podset") }), job: known(job("job")), jobSet: jobSet("js", "TrainJob"),
+		},
+		"a pod of a Job that is not queued": {pod: pod(func(p *corev1.Pod) {
+			p.Labels = map[string]string{jobsetapi.JobSetNameKey: "job", batchv1.ControllerUidLabel: "j"}
+		}), job: known(job("job")), jobSet: jobSet("js", "TrainJob"), want: 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
