@@ -41,7 +41,7 @@ func ensureStarted(ctx context.Context, j *job) result {
 		return result{}
 	}
 	refused := j.decision.err
-	if expectedRetry(refused) && !classMissing(refused) && !lagsLong(j.deps.expectations, &j.TrainJob, refused) {
+	if expectedRetry(refused) && !keepsComing(j, refused) {
 		return result{}
 	}
 	wl := j.holdingQuota()
@@ -71,6 +71,12 @@ func ensureStarted(ctx context.Context, j *job) result {
 		told += j.deps.startTimeout
 	}
 	return judge(ctx, j, wl, lack, lacking, told)
+}
+
+// keepsComing reports whether an error that only time cures may come for ever: a job whose user changes it all the time
+// conflicts with each start.
+func keepsComing(j *job, err error) bool {
+	return classMissing(err) || apierrors.IsConflict(err) || lagsLong(j.deps.expectations, &j.TrainJob, err)
 }
 
 // lackNow returns what an admitted job lacks in our view of it.

@@ -255,9 +255,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo
 	if j.active(ctx) {
 		return stopped, keepsQuota(j, reason)
 	}
-	if err := gate(ctx, j, c); podsets.WithoutNames(err) {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
-	} else if err != nil {
+	if err := gateStopped(ctx, j, c); err != nil {
 		return stopped, err
 	}
 	if err := finishDeactivation(ctx, j); err != nil {
@@ -265,6 +263,22 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo
 	}
 	letQuotaGo(ctx, j)
 	return stopped, nil
+}
+
+// gateStopped brings our entry of a job without pods back to the gate. A job whose JobSet never says that its pods are gone,
+// as one that somebody keeps from being deleted, shall not keep its quota for that: the policies let nobody resume it,
+// and the gate is set before it queues again.
+func gateStopped(ctx context.Context, j *job, c client.Client) error {
+	err := gate(ctx, j, c)
+	switch {
+	case podsets.WithoutNames(err):
+		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
+		return nil
+	case lagsLong(j.deps.expectations, &j.TrainJob, err):
+		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonRefused, jobevents.ActionStop, err)
+		return nil
+	}
+	return err
 }
 
 // letQuotaGo takes note that nothing keeps the quota of a job that gives it back any more.

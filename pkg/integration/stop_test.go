@@ -114,6 +114,30 @@ func TestLagOfTrainerIsToldInTheEnd(t *testing.T) {
 	}
 }
 
+// A JobSet that somebody keeps from being deleted reports pods for ever that are gone.
+func TestQuotaGoesWithoutTheGateInTheEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		began    time.Time
+		wantGone bool
+	}{
+		"Trainer may just not have heard of the last pod": {began: time.Now().Add(-10 * time.Second)},
+		"it has not for a minute":                         {began: time.Now().Add(-time.Minute), wantGone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored, _ := disagreeing(true, true, true, time.Now().Add(-time.Minute))
+			r, _ := newReconciler(t, stored, inttest.WorkloadOf(stored, inttest.Admitted))
+			r.deps.expectations = jobclient.NewExpectations(clocktesting.NewFakePassiveClock(tc.began))
+			r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
+				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+					return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
+				},
+			})
+			_, err := jobOf(t, r, stored).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, "")
+			expect.That(t, (err == nil) == tc.wantGone, "Stop returned %v", err)
+		})
+	}
+}
+
 // Trainer makes another JobSet of a job that is not suspended, for as long as somebody's finalizer
 // keeps it.
 func TestDeletedJobThatStaysIsSuspended(t *testing.T) {

@@ -5,9 +5,9 @@ package trainjob
 import (
 	"context"
 	"errors"
-	"math"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"

@@ -108,9 +108,13 @@ func (s origin) same(o origin) bool {
 		maps.Equal(s.job.Labels, o.job.Labels) && maps.Equal(s.job.Annotations, o.job.Annotations)
 }
 
-// podSetsRemembered bounds the memory: those of a TrainJob take a few KiB. One that runs
-// is described by its Workload, so this is about the ones that wait and change.
-const podSetsRemembered = 1024
+// podSetsRemembered bounds the memory. A TrainJob that runs
+// is described by its Workload, so this is about the ones that wait and change. largest is how many bytes the PodSets of
+// one may have, encoded: those with more, of whose environment a user makes a file, are rendered at each look.
+const (
+	podSetsRemembered = 1024
+	largest           = 16 << 10
+)
 
 // Remembered spares rendering a TrainJob at every look.
 type Remembered struct {
@@ -144,6 +148,14 @@ func (r *Remembered) Forget(uid types.UID) {
 // generation.
 func (r *Remembered) add(from origin, podSets []kueue.PodSet) {
 	if from.job.UID == "" {
+		return
+	}
+	size := 0
+	for i := range podSets {
+		size += podSets[i].Template.Size()
+	}
+	if size > largest {
+		r.Forget(from.job.UID)
 		return
 	}
 	from.job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{

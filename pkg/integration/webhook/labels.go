@@ -5,6 +5,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -53,6 +54,20 @@ func keepsWorkload(t, old *trainjob.TrainJob) field.ErrorList {
 	}
 	return field.ErrorList{field.Forbidden(path,
 		"the Workload of a TrainJob that exists cannot change, nor in the request that stops it; put the label back, or create another TrainJob with it")}
+}
+
+// ofJobSets is how the names of the Workloads begin that Kueue makes of JobSets that are no TrainJob's. By that name
+// in their annotation the policies tell Jobs of such JobSets from those of TrainJobs.
+const ofJobSets = "jobset-"
+
+// prebuiltOfTrainJob refuses a prebuilt Workload that has such a name.
+func prebuiltOfTrainJob(t *trainjob.TrainJob) field.ErrorList {
+	name := jobframework.PrebuiltWorkloadNameFor(t)
+	if !strings.HasPrefix(name, ofJobSets) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(jobframework.GetPrebuiltWorkloadPath(t), name,
+		"names that begin with "+ofJobSets+" are those of JobSets' Workloads: create the Workload under another name")}
 }
 
 // queueUnmanaged warns who creates a TrainJob with a queue in a namespace that Kueue does not manage: it starts at once.

@@ -211,8 +211,9 @@ func TestValidator(t *testing.T) {
 			old: inQueue(torch(elsewhere+suspended, gateJSON)), object: inQueue(torch(elsewhere+suspended, gateJSON), label)},
 		"a prebuilt Workload that goes": {
 			old: inQueue(gated, prebuilt), object: inQueue(gated), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
-		"a prebuilt Workload for a new job":          {object: inQueue(gated, prebuilt)},
-		"a prebuilt Workload that stays, and a stop": {old: inQueue(torch(""), prebuilt), object: inQueue(torch(suspended), prebuilt)},
+		"a prebuilt Workload for a new job":                 {object: inQueue(gated, prebuilt)},
+		"a prebuilt Workload that is named like a JobSet's": {object: inQueue(gated, `"kueue.x-k8s.io/prebuilt-workload-name":"jobset-w"`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
+		"a prebuilt Workload that stays, and a stop":        {old: inQueue(torch(""), prebuilt), object: inQueue(torch(suspended), prebuilt)},
 		"a time limit for a running job, with a stop": {
 			old: inQueue(torch("")), object: inQueue(torch(suspended), limit), want: []string{"metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]"}},
 		"a priority for a running job": {
