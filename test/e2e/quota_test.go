@@ -102,6 +102,37 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 		w.eventuallyFollows(ctx, "first")
 	}, SpecTimeout(specTimeout))
 
+	It("where somebody makes a pod that names a Job of it which has ended", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		runtime := w.runtimeWithChief(ctx)
+		w.Pools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.slow("first").Runtime(runtime.Name), 2, nil, runtime, kit.Priority(w.Name("urgent"), 100))
+		w.Finish(ctx, "first", "succeeded", "chief")
+		w.EventuallyIs(ctx, &batchv1.Job{}, "first-chief-0", HaveField("Status.Succeeded", BeEquivalentTo(1)))
+		decoy := &corev1.Pod{Spec: corev1.PodSpec{
+			SchedulingGates: []corev1.PodSchedulingGate{{Name: "example.com/mine"}}, Containers: []corev1.Container{{Name: "decoy", Image: "example.com/decoy"}},
+		}}
+		decoy.Namespace, decoy.Name, decoy.Labels = w.Namespace, "decoy", map[string]string{jobsetapi.JobSetNameKey: "first"}
+		decoy.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(get(ctx, w, &batchv1.Job{}, "first-chief-0"), batchv1.SchemeGroupVersion.WithKind("Job"))}
+		w.Make(ctx, decoy, w.Job("next").Priority(w.Name("urgent")).GPUs("8").Obj())
+		w.eventuallyFollows(ctx, "next")
+	}, SpecTimeout(specTimeout))
+
+	// JobSet counts no pods of what is deleted, and Trainer refuses the gate as long as it counts some.
+	It("where somebody keeps its JobSet, which is deleted in the foreground", long, Label("invariant", "one-incarnation"), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.slow("first"), 1, onH100, kit.Priority(w.Name("urgent"), 100))
+		keeper := &corev1.ConfigMap{}
+		keeper.Namespace, keeper.Name, keeper.Finalizers = w.Namespace, "keeper", []string{"example.com/mine"}
+		keeper.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(get(ctx, w, &jobsetapi.JobSet{}, "first"), jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}
+		w.Make(ctx, keeper)
+		DeferCleanup(func(ctx context.Context) { w.PatchJSON(ctx, keeper, `{"metadata":{"finalizers":null}}`) })
+		w.deleteJobSet(ctx, "first", client.PropagationPolicy(metav1.DeletePropagationForeground))
+		w.EventuallyGone(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "first-node-0"}})
+		w.Make(ctx, w.Job("next").Priority(w.Name("urgent")).GPUs("8").Obj())
+		w.eventuallyFollows(ctx, "next")
+	}, SpecTimeout(specTimeout))
+
 	It("where Trainer ends a job at its deadline", since(world.Trainer23), Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		job := w.slow("first").Obj()
