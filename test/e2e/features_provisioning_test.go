@@ -100,7 +100,7 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 		w.answer(ctx, request, "r-0", "CapacityRevoked")
 		w.EventuallyTold(ctx, "llm", "AdmissionCheckRejected", "CapacityRevoked")
 		w.EventuallyAtTheGate(ctx, "llm")
-		Expect(w.Workload(ctx, "llm").Spec.Active).To(HaveValue(BeFalse()))
+		Eventually(ctx, func() *bool { return w.Workload(ctx, "llm").Spec.Active }).Should(HaveValue(BeFalse()))
 	}, SpecTimeout(specTimeout))
 
 	It("is placed by the topology of nodes that were not there when it got its quota", func(ctx context.Context) {
