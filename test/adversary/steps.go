@@ -68,6 +68,10 @@ func (d *drawer) job(namespace string) map[string]any {
 		job.Spec.RuntimeRef = trainer.RuntimeRef{APIGroup: &trainer.GroupVersion.Group, Kind: new("TrainingRuntime"), Name: "two"}
 		job.GPUs("4")
 	}
+	if d.one(8) {
+		// Trainer makes more than a JobSet of this one.
+		job.Runtime("deepspeed-distributed")
+	}
 	if d.one(4) {
 		job.Finalizers = []string{"example.com/mine"}
 	}
