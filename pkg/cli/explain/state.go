@@ -53,8 +53,12 @@ const (
 	Failed    Phase = "Failed"
 )
 
-// Unseen is the reason of a state that the user may not see enough to tell.
-const Unseen = "Unseen"
+const (
+	// Unseen is the reason of a state that the user may not see enough to tell.
+	Unseen = "Unseen"
+	// Evaluating is that of a job that Kueue gives quota to when it comes to look.
+	Evaluating = "Evaluating"
+)
 
 // State is where a TrainJob stands and why.
 type State struct {

@@ -178,6 +178,9 @@ func (f *Facts) where() string {
 	return f.assignment()
 }
 
+// AllRun reports whether all pods that can run do.
+func (f *Facts) AllRun() bool { return !f.Job.Suspended() && f.JobSet != nil && starting(f) == nil }
+
 func running(f *Facts) State {
 	pods := int64(len(f.livePods()))
 	if f.PodsUnseen {

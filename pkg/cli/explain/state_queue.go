@@ -235,7 +235,7 @@ func (f *Facts) notYet(assignment string) State {
 			Message: fmt.Sprintf("which would fit (%s), but ClusterQueue %s is strictly first in, first out and %s is before it", assignment, cq.Name, p.next()),
 			Remedy:  fmt.Sprintf("wait, or set queueingStrategy of ClusterQueue %s to BestEffortFIFO", cq.Name)}
 	}
-	return State{Reason: "Evaluating", Message: fmt.Sprintf("which fits now (%s): Kueue looks at it soon", assignment)}
+	return State{Reason: Evaluating, Message: fmt.Sprintf("which fits now (%s): Kueue looks at it soon", assignment)}
 }
 
 var preemptor = regexp.MustCompile(`UID: ([^,)]+), JobUID: ([^,)]+)`)
