@@ -217,7 +217,7 @@ func jobLink(f *Facts, job *batchv1.Job) Link {
 		}
 	case ptr.Deref(job.Spec.Suspend, false):
 		l.State, l.WaitsFor = "Suspended", "its JobSet to be resumed"
-	case f.PodsUnseen:
+	case !f.Saw(pods):
 		l.State = fmt.Sprintf("Active, %s ready", show.Count(int64(ptr.Deref(job.Status.Ready, 0)), "pod"))
 	case !slices.ContainsFunc(f.podGroups(), func(g PodGroup) bool { return g.Job == job.Name }):
 		l.WaitsFor = "its pods to be made"

@@ -132,7 +132,7 @@ func TestHeld(t *testing.T) {
 		"out of its queue":               {scene: changes{holds}, want: heldBy("is held out of queue gpus by its user")},
 		"before it has a Workload again": {scene: changes{holds, withoutWorkload}, want: heldBy("is held out of queue gpus by its user")},
 		"by somebody who may not see its Workload": {
-			scene: changes{holds, func(s *scene) { s.Workload, s.WorkloadUnseen = nil, true }},
+			scene: changes{holds, func(s *scene) { s.Workload, s.Unseen = nil, []string{workloads} }},
 			want:  heldBy("is held out of queue gpus by its user; you may not see its Workload, nor so whether it still has quota"),
 		},
 		"while its pods end": {

@@ -144,7 +144,7 @@ func (f *Facts) beingMade(pod *corev1.Pod) PodGroup {
 	g := PodGroup{State: "Pending", Reason: containerCreating, due: begun.Add(making)}
 	told := find(f.PodEvents, func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod.UID && !eventTime(e).Before(begun) })
 	switch {
-	case told == nil && f.WarningsUnseen:
+	case told == nil && !f.Saw("events"):
 		g.due = begun.Add(pulling)
 	case told == nil:
 	case told.Reason == ImagePulled:

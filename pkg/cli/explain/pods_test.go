@@ -37,7 +37,7 @@ func TestStateOfPods(t *testing.T) {
 			scene: changes{admitted, pods(onNode(6))}, want: stuck(Starting, creating, fourPods+creating, describe),
 		},
 		"being made, and who knows of an image": {
-			scene: changes{admitted, pods(onNode(6)), func(s *scene) { s.WarningsUnseen = true }},
+			scene: changes{admitted, pods(onNode(6)), func(s *scene) { s.Unseen = []string{"events"} }},
 			want:  state(Starting, creating, fourPods+creating, ""),
 		},
 		"whose image is pulled": {

@@ -25,7 +25,7 @@ import (
 
 // around reads what all TrainJobs have around them.
 func around(ctx context.Context, c client.Client) (*Snapshot, error) {
-	s := &Snapshot{Now: time.Now()}
+	s := &Snapshot{Around: Around{Now: time.Now()}}
 	i, err := inventory.LoadForQuota(ctx, c)
 	if err != nil {
 		return nil, err

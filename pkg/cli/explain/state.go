@@ -173,7 +173,7 @@ func unmanaged(f *Facts) *State {
 	}
 	s := &State{Phase: NotManaged, Reason: "NamespaceNotManaged", Remedy: f.managedRemedy()}
 	if known && managed {
-		if f.Job.Suspended() || f.WorkloadUnseen || f.Field.Has(&f.Job.Spec) || f.JobSet == nil || f.JobSet.CreationTimestamp.After(f.settings().LabelledAt(f.Namespace)) {
+		if f.Job.Suspended() || !f.Saw(workloads) || f.Field.Has(&f.Job.Spec) || f.JobSet == nil || f.JobSet.CreationTimestamp.After(f.settings().LabelledAt(f.Namespace)) {
 			return nil
 		}
 		s.Reason, s.Message, s.Remedy = "BeganUnmanaged", "runs outside of all quotas: it began before Kueue managed its namespace", "suspend it, and it queues"
@@ -231,7 +231,7 @@ func unqueued(f *Facts) *State {
 	unmade, classless := f.unmade(f.missing()...), f.classMissing()
 	wait, known := f.waitForJobSet()
 	switch {
-	case f.WorkloadUnseen:
+	case !f.Saw(workloads):
 		s.Reason, s.Message = Unseen, "is in a queue; you may not see its Workload"
 	case f.queueName() == "":
 		s.Reason, s.Message, s.Remedy, s.Stuck = "NoQueue", "is held at the admission gate and names no queue", labelRemedy, true

@@ -109,7 +109,7 @@ func unplaced(f *Facts) *State {
 // starting is for a job that was started, and whose pods do not all run.
 func starting(f *Facts) *State {
 	s := &State{Phase: Starting, Since: f.admittedSince()}
-	if f.PodsUnseen {
+	if !f.Saw(pods) {
 		return f.byJobs(s)
 	}
 	var missing []string
@@ -182,12 +182,12 @@ func (f *Facts) where() string {
 func (f *Facts) AllRun() bool { return !f.Job.Suspended() && f.JobSet != nil && starting(f) == nil }
 
 func running(f *Facts) State {
-	pods := int64(len(f.livePods()))
-	if f.PodsUnseen {
+	run := int64(len(f.livePods()))
+	if !f.Saw(pods) {
 		_, wanted := f.podsMade()
-		pods = int64(wanted)
+		run = int64(wanted)
 	}
-	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(pods, "pod")), Since: f.admittedSince()}
+	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(run, "pod")), Since: f.admittedSince()}
 	if f.Workload != nil {
 		s.Message += fmt.Sprintf(" in %s: %s, %s", f.queueText(), needs(f.PodSets), f.assignment())
 	}

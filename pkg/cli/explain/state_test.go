@@ -285,11 +285,11 @@ func TestStateOf(t *testing.T) {
 				"ask an admin for the right to get it, or name a file with the runtime beside the job by -f"),
 		},
 		"ready, seen by its Jobs alone": {
-			scene: changes{admitted, func(s *scene) { s.PodsUnseen, s.Jobs[0].Status.Ready = true, ptr.To[int32](4) }},
+			scene: changes{admitted, func(s *scene) { s.Unseen, s.Jobs[0].Status.Ready = []string{pods}, ptr.To[int32](4) }},
 			want:  state(Running, "Running", runs4, ""),
 		},
 		"not ready, seen by its Jobs alone": {
-			scene: changes{admitted, func(s *scene) { s.PodsUnseen = true }},
+			scene: changes{admitted, func(s *scene) { s.Unseen = []string{pods} }},
 			want: state(Starting, "PodsNotReady", "was started (node on flavor h100), and 0 of 4 pods are ready",
 				"ask for the right to list pods, which says why they are not"),
 		},
@@ -374,7 +374,7 @@ func TestStateOf(t *testing.T) {
 				needs32+"and its pods cannot be told any more: runtime not found: there is no ClusterTrainingRuntime \"torch\""+alone, ""),
 		},
 		"a user who may not see Workloads": {
-			scene: changes{func(s *scene) { s.Workload, s.WorkloadUnseen = nil, true }},
+			scene: changes{func(s *scene) { s.Workload, s.Unseen = nil, []string{workloads} }},
 			want:  state(Unqueued, "Unseen", "is in a queue; you may not see its Workload", ""),
 		},
 		"deactivated by somebody": {

@@ -159,17 +159,17 @@ func rowOf(f *explain.Facts) TrainJob {
 	if cluster.ForMultiKueue(f.Job) {
 		row.elsewhere(f, there)
 	}
-	if f.WorkloadUnseen && f.Workload == nil && row.Queue != "" {
+	if !f.Saw(workloads) && f.Workload == nil && row.Queue != "" {
 		row.unknown(workloads, "flavors", "gpus", "priority")
 	}
 	switch {
-	case state.Phase == explain.Held && f.WorkloadUnseen:
+	case state.Phase == explain.Held && !f.Saw(workloads):
 		// It may still be stopping.
 		row.unknown(workloads, "reason")
-	case state.Phase == explain.Unqueued && f.WorkloadUnseen:
+	case state.Phase == explain.Unqueued && !f.Saw(workloads):
 		row.unknown(workloads, "phase", "reason", "position")
 		row.Phase, row.Since = Unknown, nil
-	case state.Phase == explain.Unqueued && there != nil && there.Facts.WorkloadUnseen:
+	case state.Phase == explain.Unqueued && there != nil && !there.Facts.Saw(workloads):
 		row.unknown(workloads+" in cluster "+there.Cluster, "phase", "reason")
 		row.Phase, row.Since = Unknown, nil
 	case state.Phase == explain.Waiting:
@@ -185,7 +185,7 @@ func (r *TrainJob) elsewhere(f *explain.Facts, there *explain.Worker) {
 	switch {
 	case there != nil && there.Facts.Workload != nil:
 		r.GPUs, r.Flavors = there.Facts.GPUs(), there.Facts.Assigned()
-	case there != nil && there.Facts.WorkloadUnseen:
+	case there != nil && !there.Facts.Saw(workloads):
 		r.unknown(workloads+" in cluster "+there.Cluster, "flavors")
 	case r.Cluster != "" && there == nil:
 		r.unknown(r.Cluster, "flavors")

@@ -54,7 +54,7 @@ func TestProgress(t *testing.T) {
 		"in no queue": {with: []change{withoutWorkload, runs, func(f *explain.Facts) { f.Job.Labels = nil }}, want: "+ submitted: trainjob ns/job\n" +
 			"+ pods running: names no queue: it runs outside of all quotas"},
 		"just created": {with: []change{withoutWorkload}, want: "+ submitted: trainjob ns/job\n- queued: is not queued yet: Trainer has not made its JobSet, without which it queues after the manager's waitForJobSet, 10s by default\n- quota reserved\n- admitted\n- pods running"},
-		"to who may not see Workloads": {with: []change{withoutWorkload, runs, func(f *explain.Facts) { f.WorkloadUnseen = true }}, want: queued +
+		"to who may not see Workloads": {with: []change{withoutWorkload, runs, func(f *explain.Facts) { f.Unseen = []string{"workloads.kueue.x-k8s.io"} }}, want: queued +
 			"+ quota reserved\n+ admitted\n+ pods running: is in a queue; you may not see its Workload"},
 		"in a queue that there is not": {want: queued + "- quota reserved: names LocalQueue q, which does not exist in namespace ns (waits)\n- admitted\n- pods running"},
 		"with quota": {with: []change{is(kueue.WorkloadQuotaReserved)}, want: queued + "+ quota reserved: ClusterQueue cq\n" +
@@ -79,7 +79,7 @@ func TestProgress(t *testing.T) {
 			var facts *explain.Facts
 			if !tc.gone {
 				facts = kit.With(&explain.Facts{
-					Now: time.Now(), Field: patch.Of(trainjob.Trainer23), Cluster: expect.Must(explain.NewCluster(t.Context(), &inventory.Inventory{}))(t),
+					Around: explain.Around{Now: time.Now(), Field: patch.Of(trainjob.Trainer23), Cluster: expect.Must(explain.NewCluster(t.Context(), &inventory.Inventory{}))(t)},
 					Job: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Labels: map[string]string{kit.QueueLabel: "q"}, CreationTimestamp: metav1.Now()},
 						Spec: trainjob.Spec{Suspend: ptr.To(true)}},
 					Workload: &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "wl"}},
