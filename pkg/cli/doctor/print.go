@@ -46,22 +46,6 @@ func (r Report) summary() string {
 	return strings.Join(counts, " and ") + " found"
 }
 
-// printer writes a report.
-type printer func(io.Writer, show.Paint, Report) error
-
-func printerFor(format string) (printer, error) {
-	switch format {
-	case "", show.Wide:
-		return func(out io.Writer, paint show.Paint, r Report) error {
-			return printText(out, paint, r, format == show.Wide)
-		}, nil
-	}
-	if show.ForMachines(format) {
-		return func(out io.Writer, _ show.Paint, r Report) error { return show.Encode(out, format, r) }, nil
-	}
-	return nil, show.KnownFormat(format, show.Wide, show.JSON, show.YAML)
-}
-
 // printText writes a paragraph per finding; wide also what is only to know, and what is
 // in order.
 func printText(out io.Writer, paint show.Paint, r Report, wide bool) error {
