@@ -15,6 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // Link is an object on the way from a TrainJob to its pods.
@@ -209,7 +210,7 @@ func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob) []Link {
 func jobLink(f *Facts, job *batchv1.Job) Link {
 	l := Link{Depth: 2, Kind: "Job", Name: job.Name, State: "Active"}
 	switch {
-	case over(job):
+	case podset.JobEnded(job):
 		for _, c := range job.Status.Conditions {
 			if c.Status == "True" && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
 				l.State = string(c.Type)

@@ -137,7 +137,7 @@ func TestHeld(t *testing.T) {
 		},
 		"while its pods end": {
 			scene: changes{admitted, withPods(2, runningPod), holds},
-			want:  state(Stopping, "Held", "is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone", ""),
+			want:  stateIs(Stopping, "Held", "is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone", ""),
 		},
 	}, StateOf)
 	t.Run("by somebody else than the plugin", func(t *testing.T) {

@@ -15,15 +15,11 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // reserving is for a job that has quota and is not admitted.
 func reserving(f *Facts) *State {
-	if kueuelib.IsAdmitted(f.Workload) {
-		return nil
-	}
 	s := &State{Phase: Reserved, Reason: "AdmissionCheckPending", Message: fmt.Sprintf("has quota in %s, %s, and waits to be admitted", f.queueText(), f.assignment())}
 	if c := f.condition(kueue.WorkloadQuotaReserved); c != nil {
 		s.Since = since(c.LastTransitionTime)
@@ -158,7 +154,7 @@ func (f *Facts) byJobs(s *State) *State {
 func (f *Facts) podsReady() (ready, wanted int32) {
 	_, wanted = f.podsMade()
 	for i := range f.Jobs {
-		if !over(&f.Jobs[i]) {
+		if !podset.JobEnded(&f.Jobs[i]) {
 			ready += ptr.Deref(f.Jobs[i].Status.Ready, 0)
 		}
 	}

@@ -27,16 +27,9 @@ func (f *Facts) queueText() string {
 	return text
 }
 
-// queueAway is for a job whose queue admits nobody. One that has quota has it no matter
-// what became of the queue.
+// queueAway is for a job without quota whose queue admits nobody.
 func queueAway(f *Facts) *State {
-	if f.Workload != nil && kueuelib.HasQuotaReservation(f.Workload) {
-		return nil
-	}
-	s := localQueueAway(f)
-	if s == nil {
-		s = clusterQueueAway(f)
-	}
+	s := first(f, localQueueAway, clusterQueueAway)
 	if s == nil {
 		return nil
 	}
@@ -127,9 +120,6 @@ func (f *Facts) namespaceAllowed(cq *kueue.ClusterQueue) bool {
 
 // waiting is for a job without quota in a queue that works.
 func waiting(f *Facts) *State {
-	if kueuelib.HasQuotaReservation(f.Workload) {
-		return nil
-	}
 	s := f.why()
 	s.Phase, s.Since = Waiting, since(f.Workload.CreationTimestamp)
 	s.Message = fmt.Sprintf("waits in %s: needs %s, %s", f.queueText(), needs(f.PodSets), s.Message)
