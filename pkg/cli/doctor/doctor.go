@@ -89,7 +89,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 // notMade is for checks that could not be made, where the others found nothing. Whoever has
 // all rights gets no further than others with what is not for want of rights.
 func (r Report) notMade() error {
-	checks := show.Count(int64(r.NotMade), "check")
+	checks := show.Count(r.NotMade, "check")
 	if i := slices.IndexFunc(r.Unseen, func(u Unseen) bool { return !u.forRights }); i >= 0 {
 		return fmt.Errorf("%s could not be made: %s: %s: repair that, and run doctor again", checks, r.Unseen[i].Kind, r.Unseen[i].Reason)
 	}

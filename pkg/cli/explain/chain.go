@@ -219,7 +219,7 @@ func jobLink(f *Facts, job *batchv1.Job) Link {
 	case ptr.Deref(job.Spec.Suspend, false):
 		l.State, l.WaitsFor = "Suspended", "its JobSet to be resumed"
 	case !f.Saw(pods):
-		l.State = fmt.Sprintf("Active, %s ready", show.Count(int64(ptr.Deref(job.Status.Ready, 0)), "pod"))
+		l.State = fmt.Sprintf("Active, %s ready", show.Count(ptr.Deref(job.Status.Ready, 0), "pod"))
 	case !slices.ContainsFunc(f.podGroups(), func(g PodGroup) bool { return g.Job == job.Name }):
 		l.WaitsFor = "its pods to be made"
 	}
@@ -227,7 +227,7 @@ func jobLink(f *Facts, job *batchv1.Job) Link {
 }
 
 func podLink(g *PodGroup) Link {
-	l := Link{Depth: 3, Kind: "Pods", Name: show.Count(int64(len(g.Pods)), "pod"), State: g.State, Pods: g}
+	l := Link{Depth: 3, Kind: "Pods", Name: show.Count(len(g.Pods), "pod"), State: g.State, Pods: g}
 	if g.blocked() {
 		l.WaitsFor = g.Reason
 		if g.Message != "" {

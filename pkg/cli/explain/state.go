@@ -345,7 +345,7 @@ func deactivated(f *Facts) *State {
 		s.Remedy = f.anotherWorkload()
 	}
 	if n := len(f.livePods()); n > 0 {
-		s.Message += fmt.Sprintf("; %s still there, while its quota goes to others", show.Count(int64(n), "pod"))
+		s.Message += fmt.Sprintf("; %s still there, while its quota goes to others", show.Count(n, "pod"))
 	}
 	return s
 }
@@ -377,7 +377,7 @@ func podsLeft(f *Facts) string {
 
 func podsThere(f *Facts) string {
 	if n := len(f.livePods()); n > 0 {
-		return fmt.Sprintf("; %s still there", show.Count(int64(n), "pod"))
+		return fmt.Sprintf("; %s still there", show.Count(n, "pod"))
 	}
 	return ""
 }

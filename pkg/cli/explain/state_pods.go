@@ -122,7 +122,7 @@ func starting(f *Facts) *State {
 		}
 	}
 	if made, wanted := f.podsMade(); made < wanted {
-		missing = append(missing, fmt.Sprintf("%s not made yet", show.Count(int64(wanted-made), "pod")))
+		missing = append(missing, fmt.Sprintf("%s not made yet", show.Count(wanted-made, "pod")))
 		s.Reason = cmp.Or(s.Reason, "PodsMissing")
 		if unmade := f.unmade(append(f.missing(), "pods")...); unmade != nil {
 			s.Reason, s.Remedy, s.Cause, s.Stuck = unmade.Reason, unmade.Remedy, unmade.Cause, unmade.Stuck
@@ -145,7 +145,7 @@ func (f *Facts) byJobs(s *State) *State {
 		return nil
 	}
 	s.Reason = "PodsNotReady"
-	s.Message = fmt.Sprintf("was started (%s), and %d of %s are ready", f.where(), ready, show.Count(int64(wanted), "pod"))
+	s.Message = fmt.Sprintf("was started (%s), and %d of %s are ready", f.where(), ready, show.Count(wanted, "pod"))
 	s.Remedy = "ask for the right to list pods, which says why they are not"
 	return s
 }

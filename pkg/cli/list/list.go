@@ -156,7 +156,7 @@ func (o *options) tellUnseen(unseen []Unseen) {
 // tellWorkers tells once of each worker what is not known of its jobs.
 func (o *options) tellWorkers(unseen []UnseenWorker) {
 	for _, u := range unseen {
-		fmt.Fprintf(o.streams.ErrOut, "note: what %s do in worker cluster %s is not known: %s\n", show.Count(int64(u.TrainJobs), "TrainJob"), u.Cluster, u.Problem)
+		fmt.Fprintf(o.streams.ErrOut, "note: what %s do in worker cluster %s is not known: %s\n", show.Count(u.TrainJobs, "TrainJob"), u.Cluster, u.Problem)
 	}
 }
 
