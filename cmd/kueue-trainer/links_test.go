@@ -22,7 +22,7 @@ var shared = map[string]bool{
 
 // pluginOnly are the beginnings of what only the plugin needs.
 var pluginOnly = []string{
-	here + "pkg/cli/", here + "pkg/forecast", here + "pkg/kueuelib/scheduler", here + "pkg/options", here + "pkg/patch/convert",
+	here + "pkg/cli/", here + "pkg/forecast", here + "pkg/kueuelib/scheduler", here + "pkg/patch/convert",
 	here + "pkg/patch/provenance", here + "pkg/patch/rules", here + "pkg/releases", runner, "sigs.k8s.io/kustomize/", "k8s.io/kubectl/",
 }
 

@@ -108,6 +108,9 @@ func plainly(err error) error {
 	if !errors.As(err, &invalid) {
 		return err
 	}
+	if invalid.GetFlag().Value.Type() == "string" {
+		return errors.Unwrap(invalid)
+	}
 	takes := map[string]string{
 		"int": "a whole number", "int32": "a whole number", "int64": "a whole number", "bool": "true or false", "duration": "a time like 90m or 4h",
 	}[invalid.GetFlag().Value.Type()]

@@ -69,24 +69,6 @@ func NewSchema(release trainjob.TrainerVersion, kind Kind) (*Schema, error) {
 // as it would be stored: with defaults, and without unknown fields. Of metadata, which the
 // API server checks for all kinds, only what the schema says of it is checked.
 func (s *Schema) Check(ctx context.Context, data []byte) (stored []byte, errs field.ErrorList) {
-	object, errs := s.check(ctx, data, nil)
-	stored, _ = json.Marshal(object) // What was decoded from JSON can be encoded.
-	return stored, errs
-}
-
-// CheckUpdate returns what a strict request is refused for that changes an object; before is nil for
-// one that makes it.
-func (s *Schema) CheckUpdate(ctx context.Context, data, before []byte) field.ErrorList {
-	var old any
-	if before != nil {
-		stored, _ := s.read(before)
-		old = stored
-	}
-	_, errs := s.check(ctx, data, old)
-	return errs
-}
-
-func (s *Schema) check(ctx context.Context, data []byte, old any) (map[string]any, field.ErrorList) {
 	object, errs := s.read(data)
 	if object == nil {
 		return nil, errs
@@ -94,9 +76,10 @@ func (s *Schema) check(ctx context.Context, data []byte, old any) (map[string]an
 	wrong := validation.ValidateCustomResource(nil, object, s.validator)
 	wrong = append(wrong, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
 	if len(wrong) == 0 {
-		wrong, _ = s.cel.Validate(ctx, nil, s.structural, object, old, celconfig.RuntimeCELCostBudget)
+		wrong, _ = s.cel.Validate(ctx, nil, s.structural, object, nil, celconfig.RuntimeCELCostBudget)
 	}
-	return object, append(errs, wrong...)
+	stored, _ = json.Marshal(object) // What was decoded from JSON can be encoded.
+	return stored, append(errs, wrong...)
 }
 
 // read decodes as the API server does, and tells of fields that there are not, or twice.

@@ -22,7 +22,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 			"--runtime-patch", `{trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {metadata: {annotations: {example.com/mine: "yes"}}}}}}]}}}}`,
 			"--", "torchrun", "train.py")
 		Expect(code).To(BeZero())
-		Expect(stdout).To(MatchRegexp(`(?s)llama created.* submitted .* queued .* quota reserved .* admitted  +flavor h100-.* pods created .* pods running  +2 of 2 pods`))
+		Expect(stdout).To(MatchRegexp(`(?s)llama created.* submitted .* queued .* quota reserved .* admitted  +flavor h100-.* pods running  +runs with 2 pods`))
 		pods := w.EventuallyRuns(ctx, "llama", 2, onH100)
 		Expect(pods[0].Annotations).To(HaveKeyWithValue("example.com/mine", "yes"))
 		container := pods[0].Spec.Containers[0]
@@ -87,13 +87,13 @@ var _ = Describe("kubectl trainjob submit", func() {
 
 		watching := startPlugin(ctx, "submit", "large", "-n", w.Namespace, "--runtime", "torch-distributed",
 			"--nodes", "2", "--gpus-per-node", "8", "--queue", "queue", "--watch")
-		Eventually(ctx, watching).Should(gbytes.Say(`waits +quota reserved: .*insufficient quota for nvidia.com/gpu`))
+		Eventually(ctx, watching).Should(gbytes.Say(`waits in queue queue .*flavor h100-\S+ has 8 GPUs at the most`))
 	})
 
 	It("refuses a command for a runtime that brings its own trainer", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		Expect(refused(ctx, 1, "submit", "job", "-n", w.Namespace, "--runtime", "torchtune-llama3.2-1b", "--", "train")).
-			To(ContainSubstring("TrainerCommand does not go with BuiltinTrainer"))
+			To(ContainSubstring("brings a trainer with a command and arguments of its own"))
 	})
 
 	It("ends with code 2 when the TrainJob is refused", core, func(ctx context.Context) {
@@ -113,7 +113,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 			_, stderr, code := plugin(ctx, "submit", "waits", "-n", w.Namespace, "--runtime", "torch-distributed",
 				"--nodes", "2", "--gpus-per-node", "8", "--queue", "queue", "--watch")
 			Expect(code).To(Equal(2))
-			Expect(stderr).To(ContainSubstring("was deactivated"))
+			Expect(stderr).To(ContainSubstring("was taken out of its queue"))
 		}()
 		w.EventuallyWorkload(ctx, "waits")
 		w.Activate(ctx, "waits", false)

@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/options"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -106,8 +106,8 @@ func partsOf(job []byte) sdkParts {
 	for _, entry := range raw.Spec.RuntimePatches {
 		var owner struct{ Manager string }
 		Expect(json.Unmarshal(entry, &owner)).To(Succeed())
-		Expect(owner.Manager).To(BeElementOf(options.Manager, patch.Manager))
-		if owner.Manager == options.Manager {
+		Expect(owner.Manager).To(BeElementOf(convert.DefaultOwner, patch.Manager))
+		if owner.Manager == convert.DefaultOwner {
 			parts.Entry += string(entry)
 		}
 	}

@@ -126,10 +126,10 @@ func (d direction) prove(t *testing.T) {
 	for start := 0; start < d.count; start += batch {
 		all := d.convertAll(t, s, min(batch, d.count-start))
 		for i, c := range all {
-			if refusals := from.check(t, c.original, nil); len(refusals) > 0 && !d.proposal {
+			if refusals := from.check(t, c.original); len(refusals) > 0 && !d.proposal {
 				t.Fatalf("Manifest %d (-seed %d) is nothing for %s: %q\n%s", start+i, *seed, d.from, refusals, c)
 			}
-			if refusals := to.check(t, c.result, nil); len(refusals) > 0 {
+			if refusals := to.check(t, c.result); len(refusals) > 0 {
 				t.Fatalf("Manifest %d (-seed %d) is refused by %s: %q\n%s", start+i, *seed, d.to, refusals, c)
 			}
 		}

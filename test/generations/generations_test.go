@@ -21,11 +21,9 @@ import (
 
 // question and answer are those of package oracle, which is in a module of its own.
 type question struct {
-	Runtime  any      `json:"runtime"`
-	Job      any      `json:"job"`
-	Old      any      `json:"old,omitempty"`
-	Active   []string `json:"active,omitempty"`
-	Validate bool     `json:"validate,omitempty"`
+	Runtime  any  `json:"runtime"`
+	Job      any  `json:"job"`
+	Validate bool `json:"validate,omitempty"`
 }
 
 type answer struct {

@@ -35,7 +35,7 @@ func TestRules(t *testing.T) {
 			refused := 0
 			for i, webhook := range ask(t, module, questions) {
 				a := attempts[i]
-				refusals := append(schema.check(t, a.Job, a.Old), webhook.Errors...)
+				refusals := append(schema.check(t, a.Job), webhook.Errors...)
 				if webhook.Failure != "" {
 					refusals = append(refusals, webhook.Failure)
 				}
@@ -67,43 +67,17 @@ func newAttempt(t *testing.T, s random.Source, generation trainjob.TrainerVersio
 	a := attempt{question: question{Runtime: s.Runtime(), Validate: true}}
 	spec := recoded[*trainer.TrainingRuntimeSpec](t, a.Runtime)
 	// Names and images of the TrainJob itself are not what the rules are about.
-	fields := random.Object{name: patches(), "suspend": s.IntN(2) == 0}
-	if s.IntN(2) == 0 {
-		s.Damage(fields[name])
-		a.Job = s.Bare(fields)
-		a.verdict = rules.Create(generation, spec, ruled(t, fields))
-		return a
-	}
-	before := random.Object{name: fields[name], "suspend": s.IntN(2) == 0}
-	fields[name] = recoded[any](t, before[name])
-	switch s.IntN(3) {
-	case 0:
-		fields[name] = patches()
-	case 1:
-		s.Change(fields[name])
-	}
-	if s.IntN(3) == 0 {
-		a.Active = []string{"node"}
-	}
-	// The other half of the webhook, which is not asked, puts times right first.
-	withoutTimes(before[name])
-	withoutTimes(fields[name])
-	a.Job, a.Old = s.Bare(fields), s.Bare(before)
-	a.verdict = rules.Update(generation, spec, ruled(t, before), ruled(t, fields), a.Active)
+	fields := random.Object{name: patches()}
+	s.Damage(fields[name])
+	a.Job = s.Bare(fields)
+	a.verdict = rules.Create(generation, spec, ruled(t, fields))
 	return a
-}
-
-func withoutTimes(entries any) {
-	for _, entry := range entries.([]any) {
-		delete(entry.(random.Object), "time")
-	}
 }
 
 // ruled is what the rules look at in a spec.
 func ruled(t *testing.T, spec random.Object) rules.TrainJob {
 	t.Helper()
 	return rules.TrainJob{
-		Suspended: spec["suspend"] == true,
 		Overrides: recoded[[]trainjob.PodTemplateOverride](t, spec["podTemplateOverrides"]),
 		Patches:   recoded[[]trainjob.RuntimePatch](t, spec["runtimePatches"]),
 	}

@@ -38,15 +38,6 @@ template:
     - {name: model-initializer, template: {spec: {template: {spec: {containers: [{name: model-initializer, image: i}]}}}}}
 `
 
-// request is one of a user who changes the patches of a TrainJob.
-type request struct {
-	// before is what the TrainJob has; without it the TrainJob is new. now is what it shall have.
-	before, now list
-	// runs: the TrainJob is not suspended and has active pods before the request. willRun: it is not
-	// suspended after it.
-	runs, willRun bool
-}
-
 // list returns spec.podTemplateOverrides or spec.runtimePatches of a release, as YAML.
 type list func(trainjob.TrainerVersion) string
 
@@ -69,9 +60,6 @@ func inPods(job, podSpec string) list {
 		return patchOf("example.com/user", job, podSpec)
 	}
 }
-
-// patching is a new TrainJob that patches the pods of a replicated job.
-func patching(job, podSpec string) request { return request{now: inPods(job, podSpec)} }
 
 // ruling is what both the rules and Trainer have to say.
 type ruling struct {
@@ -99,99 +87,77 @@ func TestRulesGiveTheVerdictOfTrainer(t *testing.T) {
 	cases := map[string]struct {
 		// since and until are the releases that it is about; empty: from the first, or to the last.
 		since, until trainjob.TrainerVersion
-		asks         request
+		asks         list
 		want         ruling
 	}{
 		// Target jobs and containers.
-		"on a replicated job of the runtime": {asks: patching("node", anything), want: taken()},
-		"on a replicated job that the runtime has not": {until: trainjob.Trainer22, asks: patching("worker", anything),
+		"on a replicated job of the runtime": {asks: inPods("node", anything), want: taken()},
+		"on a replicated job that the runtime has not": {until: trainjob.Trainer22, asks: inPods("worker", anything),
 			want: refusedFor("name", "doesn't exist in the runtime job template")},
-		"on a replicated job that the runtime has not, which 2.3 takes": {since: trainjob.Trainer23, asks: patching("worker", anything),
+		"on a replicated job that the runtime has not, which 2.3 takes": {since: trainjob.Trainer23, asks: inPods("worker", anything),
 			want: takenWithWarning("replicatedJobs[0].name")},
-		"on a replicated job without a name":            {asks: patching(`""`, anything), want: refusedFor("name", "name")},
-		"on a container of the runtime":                 {asks: patching("node", `{containers: [{name: side, env: [{name: A, value: b}]}]}`), want: taken()},
-		"on a container that the runtime has not":       {asks: patching("node", `{containers: [{name: other}]}`), want: takenWithWarning("containers[0].name")},
-		"on an init container that the runtime has not": {asks: patching("node", `{initContainers: [{name: other}]}`), want: takenWithWarning("initContainers[0].name")},
-		"on two patches of one container": {asks: patching("node", `{containers: [{name: side}, {name: side}]}`),
+		"on a replicated job without a name":            {asks: inPods(`""`, anything), want: refusedFor("name", "name")},
+		"on a container of the runtime":                 {asks: inPods("node", `{containers: [{name: side, env: [{name: A, value: b}]}]}`), want: taken()},
+		"on a container that the runtime has not":       {asks: inPods("node", `{containers: [{name: other}]}`), want: takenWithWarning("containers[0].name")},
+		"on an init container that the runtime has not": {asks: inPods("node", `{initContainers: [{name: other}]}`), want: takenWithWarning("initContainers[0].name")},
+		"on two patches of one container": {asks: inPods("node", `{containers: [{name: side}, {name: side}]}`),
 			want: refusedFor("containers[1].name", "Duplicate value")},
 
 		// Variables.
-		"on variables of node": {asks: patching("node", `{containers: [{name: node, env: [{name: A}]}]}`), want: refusedFor("containers[0].env", "must not have envs")},
-		"on variables of dataset-initializer": {asks: patching("dataset-initializer", `{containers: [{name: dataset-initializer, env: [{name: A}]}]}`),
+		"on variables of node": {asks: inPods("node", `{containers: [{name: node, env: [{name: A}]}]}`), want: refusedFor("containers[0].env", "must not have envs")},
+		"on variables of dataset-initializer": {asks: inPods("dataset-initializer", `{containers: [{name: dataset-initializer, env: [{name: A}]}]}`),
 			want: refusedFor("containers[0].env", "must not have envs")},
-		"on variables of model-initializer": {asks: patching("model-initializer", `{containers: [{name: model-initializer, env: [{name: A}]}]}`),
+		"on variables of model-initializer": {asks: inPods("model-initializer", `{containers: [{name: model-initializer, env: [{name: A}]}]}`),
 			want: refusedFor("containers[0].env", "must not have envs")},
-		"on variables of an init container": {asks: patching("node", `{initContainers: [{name: fetch, env: [{name: A}]}]}`), want: taken()},
-		"on volumes and mounts of node": {asks: patching("node", `{volumes: [{name: v, emptyDir: {}}], containers: [{name: node, volumeMounts: [{name: v, mountPath: /v}]}]}`),
+		"on variables of an init container": {asks: inPods("node", `{initContainers: [{name: fetch, env: [{name: A}]}]}`), want: taken()},
+		"on volumes and mounts of node": {asks: inPods("node", `{volumes: [{name: v, emptyDir: {}}], containers: [{name: node, volumeMounts: [{name: v, mountPath: /v}]}]}`),
 			want: taken()},
 
 		// What belongs to the TrainJob itself.
-		"on the trainer's command":                     {asks: patching("node", `{containers: [{name: node, command: [x]}]}`), want: refusedFor("containers[0].command", "command")},
-		"on the trainer's args":                        {asks: patching("node", `{containers: [{name: node, args: [x]}]}`), want: refusedFor("containers[0].args", "args")},
-		"on the trainer's image":                       {asks: patching("node", `{containers: [{name: node, image: x}]}`), want: refusedFor("containers[0].image", "image")},
-		"on the trainer's resources":                   {asks: patching("node", `{containers: [{name: node, resources: {}}]}`), want: refusedFor("containers[0].resources", "resources")},
-		"on another field that Trainer does not patch": {asks: patching("node", `{hostNetwork: true}`), want: refusedFor("hostNetwork", "hostNetwork")},
-		"on a field of a later release": {until: trainjob.Trainer22, asks: patching("node", `{terminationGracePeriodSeconds: 5}`),
+		"on the trainer's command":                     {asks: inPods("node", `{containers: [{name: node, command: [x]}]}`), want: refusedFor("containers[0].command", "command")},
+		"on the trainer's args":                        {asks: inPods("node", `{containers: [{name: node, args: [x]}]}`), want: refusedFor("containers[0].args", "args")},
+		"on the trainer's image":                       {asks: inPods("node", `{containers: [{name: node, image: x}]}`), want: refusedFor("containers[0].image", "image")},
+		"on the trainer's resources":                   {asks: inPods("node", `{containers: [{name: node, resources: {}}]}`), want: refusedFor("containers[0].resources", "resources")},
+		"on another field that Trainer does not patch": {asks: inPods("node", `{hostNetwork: true}`), want: refusedFor("hostNetwork", "hostNetwork")},
+		"on a field of a later release": {until: trainjob.Trainer22, asks: inPods("node", `{terminationGracePeriodSeconds: 5}`),
 			want: refusedFor("terminationGracePeriodSeconds", "terminationGracePeriodSeconds")},
-		"on a secret without a name, beside one of the runtime": {asks: patching("node", `{imagePullSecrets: [{}]}`),
+		"on a secret without a name, beside one of the runtime": {asks: inPods("node", `{imagePullSecrets: [{}]}`),
 			want: refusedFor("imagePullSecrets[0].name", "panic")},
-		"on a secret without a name, alone": {asks: patching("model-initializer", `{imagePullSecrets: [{}]}`), want: takenWithWarning("imagePullSecrets[0].name")},
+		"on a secret without a name, alone": {asks: inPods("model-initializer", `{imagePullSecrets: [{}]}`), want: takenWithWarning("imagePullSecrets[0].name")},
 
 		// Managers.
-		"on a manager":                   {since: trainjob.Trainer22, asks: request{now: entries(entry("example.com/user", anything))}, want: taken()},
-		"on no manager":                  {since: trainjob.Trainer22, asks: request{now: entries(entry(`""`, anything))}, want: refusedFor("manager", "manager")},
-		"on a manager of 253 characters": {since: trainjob.Trainer22, asks: request{now: entries(entry(longest, anything))}, want: taken()},
-		"on a manager of 254 characters": {since: trainjob.Trainer22, asks: request{now: entries(entry(longest+"x", anything))},
+		"on a manager":                   {since: trainjob.Trainer22, asks: entries(entry("example.com/user", anything)), want: taken()},
+		"on no manager":                  {since: trainjob.Trainer22, asks: entries(entry(`""`, anything)), want: refusedFor("manager", "manager")},
+		"on a manager of 253 characters": {since: trainjob.Trainer22, asks: entries(entry(longest, anything)), want: taken()},
+		"on a manager of 254 characters": {since: trainjob.Trainer22, asks: entries(entry(longest+"x", anything)),
 			want: refusedFor("manager", "manager: Too long")},
-		"on a manager without a domain": {since: trainjob.Trainer22, asks: request{now: entries(entry("user", anything))},
+		"on a manager without a domain": {since: trainjob.Trainer22, asks: entries(entry("user", anything)),
 			want: refusedFor("manager", "domain-prefixed path")},
-		"on two entries of one manager": {since: trainjob.Trainer22, asks: request{now: entries(`[{manager: a.io/x}, {manager: a.io/x}]`)},
+		"on two entries of one manager": {since: trainjob.Trainer22, asks: entries(`[{manager: a.io/x}, {manager: a.io/x}]`),
 			want: refusedFor("[1].manager", "Duplicate value")},
-		"on a manager under a new name": {since: trainjob.Trainer22, asks: request{before: entries(entry("a.io/x", anything)), now: entries(entry("a.io/y", anything))},
-			want: takenWithWarning("manager")},
-		"on more entries than a TrainJob may have": {since: trainjob.Trainer22, asks: request{now: entries("[" + strings.Join(seventeen, ", ") + "]")},
+		"on more entries than a TrainJob may have": {since: trainjob.Trainer22, asks: entries("[" + strings.Join(seventeen, ", ") + "]"),
 			want: refusedFor("spec.runtimePatches", "Too many")},
 
 		// Time stamps.
-		"on a time": {since: trainjob.Trainer22, asks: request{now: entries(`[{manager: a.io/x, time: "2026-01-01T00:00:00Z"}]`)}, want: taken()},
-		"on a time that is none": {since: trainjob.Trainer22, asks: request{now: entries(`[{manager: a.io/x, time: yesterday}]`)},
+		"on a time": {since: trainjob.Trainer22, asks: entries(`[{manager: a.io/x, time: "2026-01-01T00:00:00Z"}]`), want: taken()},
+		"on a time that is none": {since: trainjob.Trainer22, asks: entries(`[{manager: a.io/x, time: yesterday}]`),
 			want: refusedFor("spec.runtimePatches[0].time", "time")},
 
-		// What may change, and when.
-		"on a change while it is suspended": {asks: request{before: entries(`[]`), now: inPods("node", anything)}, want: taken()},
-		"on a change while it runs": {asks: request{before: entries(`[]`), now: inPods("node", anything), runs: true, willRun: true},
-			want: refusedFor("spec.runtimePatches", "can only be modified when the TrainJob is suspended")},
-		"on the same patches while it runs": {asks: request{before: inPods("node", anything), now: inPods("node", anything), runs: true, willRun: true}, want: taken()},
-		"on a change with a suspend, while pods are active": {asks: request{before: entries(`[]`), now: inPods("node", anything), runs: true},
-			want: refusedFor("spec.runtimePatches", "cannot be modified when the JobSet's ReplicatedJob")},
-		"on a change with an unsuspend": {since: trainjob.Trainer22, asks: request{before: entries(`[]`), now: inPods("node", anything), willRun: true}, want: taken()},
-		"on a change with an unsuspend of 2.1": {until: trainjob.Trainer21, asks: request{before: entries(`[]`), now: inPods("node", anything), willRun: true},
-			want: refusedFor("spec.runtimePatches", "can only be modified when the TrainJob is suspended")},
-		"on a service account that is set later": {asks: request{before: inPods("node", anything), now: inPods("node", `{serviceAccountName: a}`)}, want: taken()},
-		"on another service account in an entry": {since: trainjob.Trainer22, asks: request{before: inPods("node", `{serviceAccountName: a}`), now: inPods("node", `{serviceAccountName: b}`)},
-			want: refusedFor("serviceAccountName", "field is immutable")},
-		"on another mount in an entry": {since: trainjob.Trainer22, asks: request{before: inPods("node", `{containers: [{name: node, volumeMounts: [{name: v, mountPath: /a}]}]}`), now: inPods("node", `{containers: [{name: node, volumeMounts: [{name: v, mountPath: /b}]}]}`)},
-			want: refusedFor("containers", "field is immutable")},
-		"on other tolerations in an entry": {asks: request{before: inPods("node", `{tolerations: [{key: a, operator: Exists}]}`), now: inPods("node", `{tolerations: [{key: b, operator: Exists}]}`)},
-			want: taken()},
-
 		// Overrides.
-		"on another service account in an override": {until: trainjob.Trainer21, asks: request{before: inPods("node", `{serviceAccountName: a}`), now: inPods("node", `{serviceAccountName: b}`)},
-			want: taken()},
-		"on an override without target jobs": {until: trainjob.Trainer21, asks: request{now: entries(`[{spec: {nodeSelector: {a: b}}}]`)},
+		"on an override without target jobs": {until: trainjob.Trainer21, asks: entries(`[{spec: {nodeSelector: {a: b}}}]`),
 			want: refusedFor("targetJobs", "targetJobs")},
-		"on an override for no target job": {until: trainjob.Trainer21, asks: request{now: entries(`[{targetJobs: []}]`)}, want: taken()},
-		"on an override with an unknown job beside a known one": {until: trainjob.Trainer21, asks: request{now: entries(`[{targetJobs: [{name: node}, {name: worker}]}]`)},
+		"on an override for no target job": {until: trainjob.Trainer21, asks: entries(`[{targetJobs: []}]`), want: taken()},
+		"on an override with an unknown job beside a known one": {until: trainjob.Trainer21, asks: entries(`[{targetJobs: [{name: node}, {name: worker}]}]`),
 			want: refusedFor("targetJobs[1].name", "doesn't exist in the runtime job template")},
-		"on two overrides of one job": {until: trainjob.Trainer21, asks: request{now: entries(`[{targetJobs: [{name: node}]}, {targetJobs: [{name: node}]}]`)},
+		"on two overrides of one job": {until: trainjob.Trainer21, asks: entries(`[{targetJobs: [{name: node}]}, {targetJobs: [{name: node}]}]`),
 			want: taken()},
-		"on labels of pods in an override": {until: trainjob.Trainer21, asks: request{now: entries(`[{targetJobs: [{name: node}], metadata: {labels: {a: b}}}]`)},
+		"on labels of pods in an override": {until: trainjob.Trainer21, asks: entries(`[{targetJobs: [{name: node}], metadata: {labels: {a: b}}}]`),
 			want: taken()},
-		"on a name of pods in an override": {until: trainjob.Trainer21, asks: request{now: entries(`[{targetJobs: [{name: node}], metadata: {name: x}}]`)},
+		"on a name of pods in an override": {until: trainjob.Trainer21, asks: entries(`[{targetJobs: [{name: node}], metadata: {name: x}}]`),
 			want: takenWithWarning("metadata.name")},
-		"on a manager of an override": {until: trainjob.Trainer21, asks: request{now: entries(`[{targetJobs: [{name: node}], manager: a.io/x}]`)},
+		"on a manager of an override": {until: trainjob.Trainer21, asks: entries(`[{targetJobs: [{name: node}], manager: a.io/x}]`),
 			want: refusedFor("manager", "manager")},
-		"on a security context in an override": {until: trainjob.Trainer21, asks: patching("node", `{securityContext: {}}`),
+		"on a security context in an override": {until: trainjob.Trainer21, asks: inPods("node", `{securityContext: {}}`),
 			want: refusedFor("securityContext", "securityContext")},
 	}
 	for served, module := range modules {
@@ -223,29 +189,16 @@ func fieldOf(served trainjob.TrainerVersion) string {
 	return "runtimePatches"
 }
 
-// judged returns the verdict of the rules on a request, and what the CRD and the webhook of a release refuse it
-// for, which is empty where they take it.
-func (r request) judged(t *testing.T, schema *crd, served trainjob.TrainerVersion, module string) (rules.Verdict, string) {
+// judged returns the verdict of the rules on a new TrainJob with these patches, and what the CRD and the webhook of
+// a release refuse it for, which is empty where they take it.
+func (patches list) judged(t *testing.T, schema *crd, served trainjob.TrainerVersion, module string) (rules.Verdict, string) {
 	t.Helper()
 	runtime := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, ruledRuntime)
-	spec := func(patches list, suspended bool) random.Object {
-		return random.Object{fieldOf(served): expect.FromYAML[any](t, patches(served)), "suspend": suspended}
-	}
-	now := spec(r.now, !r.willRun)
-	q := question{Runtime: runtime, Job: random.New(0).Bare(now), Validate: true}
-	verdict := rules.Create(served, runtime, ruled(t, now))
-	if r.before != nil {
-		before := spec(r.before, !r.runs)
-		if r.runs {
-			for _, rj := range runtime.Template.Spec.ReplicatedJobs {
-				q.Active = append(q.Active, rj.Name)
-			}
-		}
-		q.Old = random.New(0).Bare(before)
-		verdict = rules.Update(served, runtime, ruled(t, before), ruled(t, now), q.Active)
-	}
+	spec := random.Object{fieldOf(served): expect.FromYAML[any](t, patches(served))}
+	q := question{Runtime: runtime, Job: random.New(0).Bare(spec), Validate: true}
+	verdict := rules.Create(served, runtime, ruled(t, spec))
 	webhook := ask(t, module, []question{q})[0]
-	refusals := append(schema.check(t, q.Job, q.Old), webhook.Errors...)
+	refusals := append(schema.check(t, q.Job), webhook.Errors...)
 	if webhook.Failure != "" {
 		refusals = append(refusals, webhook.Failure)
 	}

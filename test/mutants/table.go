@@ -315,7 +315,7 @@ var mutants = slices.Concat(
 	in("pkg/integration/state/children.go",
 		mutant{Breaks: "terminating pods do not count, and their quota is given away", Test: "TestHasPods",
 			Spec:   "counts as active and keeps its quota until its last pod is gone",
-			Search: "if j.Status.Active > 0 || ptr.Deref(j.Status.Terminating, 0) > 0 {", Replace: "if j.Status.Active > 0 {"},
+			Search: "return child.Status.Active + ptr.Deref(child.Status.Terminating, 0)", Replace: "return child.Status.Active"},
 		mutant{Breaks: "a Job that is resumed counts as without pods", Test: "TestHasPods",
 			Search: "return !ptr.Deref(j.Spec.Suspend, false) || jobResumed(&j)", Replace: "return !ptr.Deref(j.Spec.Suspend, false)"},
 	),

@@ -21,6 +21,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -147,7 +148,7 @@ func Assigned(wl *kueue.Workload) string {
 	return ptr.Deref(wl.Status.ClusterName, "")
 }
 
-// WorkloadOf finds the Workload of a TrainJob; nil while there is none.
+// WorkloadOf finds the Workload of a TrainJob, of several one that is not finished; nil while there is none.
 func WorkloadOf(ctx context.Context, c client.Reader, job *trainjob.TrainJob) (*kueue.Workload, error) {
 	var list kueue.WorkloadList
 	err := c.List(ctx, &list, client.InNamespace(job.Namespace))
@@ -157,11 +158,13 @@ func WorkloadOf(ctx context.Context, c client.Reader, job *trainjob.TrainJob) (*
 	if err != nil {
 		return nil, fmt.Errorf("listing the Workloads of namespace %s: %w", job.Namespace, err)
 	}
-	at := slices.IndexFunc(list.Items, func(wl kueue.Workload) bool { return metav1.IsControlledBy(&wl, job) })
-	if at < 0 {
-		return nil, nil
+	var found *kueue.Workload
+	for i := range list.Items {
+		if wl := &list.Items[i]; metav1.IsControlledBy(wl, job) && (found == nil || !kueuelib.IsFinished(wl)) {
+			found = wl
+		}
 	}
-	return &list.Items[at], nil
+	return found, nil
 }
 
 // What may be wrong with the copy of a TrainJob.

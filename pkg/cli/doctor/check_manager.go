@@ -13,7 +13,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/component-helpers/auth/rbac/validation"
@@ -22,7 +21,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/config/rbac"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
-	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 )
 
 const (
@@ -30,8 +28,6 @@ const (
 	skew = 30 * time.Second
 
 	managerBinding = "kueue-trainer-manager-rolebinding"
-	// defaultLease is the name of the manager's lease unless its configuration says otherwise.
-	defaultLease = "manager.kueue-trainer.dev"
 )
 
 var managerChecks = []check{{
@@ -93,11 +89,11 @@ func (f *Facts) scale(d *appsv1.Deployment) string {
 // notLed looks at the lease of the leader, which renews it all the time.
 func (f *Facts) notLed() (problem string, commands []string) {
 	cfg := f.managerConfiguration()
-	if cfg.LeaderElection != nil && !ptr.Deref(cfg.LeaderElection.LeaderElect, true) {
+	if !*cfg.LeaderElection.LeaderElect {
 		return "", nil
 	}
 	commands = []string{managerPart.logs(), managerPart.restart()}
-	lease := f.managerLease(cfg)
+	lease := inventory.Find(f.Leases, managerPart.namespace, cfg.LeaderElection.ResourceName)
 	switch {
 	case lease == nil:
 		return "No replica of kueue-trainer has ever led: there is no Lease.", commands
@@ -112,14 +108,6 @@ func (f *Facts) notLed() (problem string, commands []string) {
 			lease.Name, lease.Spec.RenewTime.UTC().Format(time.RFC3339), *lease.Spec.HolderIdentity), commands
 	}
 	return "", nil
-}
-
-func (f *Facts) managerLease(cfg *managerconfig.Configuration) *coordinationv1.Lease {
-	name := defaultLease
-	if cfg.LeaderElection != nil && cfg.LeaderElection.ResourceName != "" {
-		name = cfg.LeaderElection.ResourceName
-	}
-	return inventory.Find(f.Leases, managerPart.namespace, name)
 }
 
 // permissions compares what the manager may do with what it needs.

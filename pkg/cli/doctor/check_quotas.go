@@ -126,7 +126,7 @@ func (f *Facts) aboveNodes(found func(hit), name corev1.ResourceName, flavors ..
 }
 
 func theNodes(n int, flavors []*kueue.ResourceFlavor) string {
-	count := show.Count(int64(n), "node")
+	count := show.Count(n, "node")
 	if len(flavors) == 1 {
 		return "the flavor's " + count
 	}

@@ -86,7 +86,7 @@ func areStuck(n int) string {
 // snapshot is what explain tells the state of TrainJobs by.
 func (f *Facts) snapshot(field patch.Field) *explain.Snapshot {
 	s := &explain.Snapshot{
-		Now: f.Now, Cluster: f.Cluster, Field: field, Manager: cluster.ManagerConfigurationIn(f.configMap(managerPart)), Classes: f.PriorityClasses,
+		Around:     explain.Around{Now: f.Now, Cluster: f.Cluster, Field: field, Manager: cluster.ManagerConfigurationIn(f.configMap(managerPart)), Classes: f.PriorityClasses},
 		Namespaces: f.Namespaces, Workloads: f.Workloads, JobSets: f.JobSets, Jobs: f.Jobs, Pods: f.Pods, Events: f.Events,
 	}
 	if f.Unread[events] != nil {

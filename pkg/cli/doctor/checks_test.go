@@ -29,7 +29,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -871,7 +870,7 @@ func TestOnlyRightsAreToldAsRights(t *testing.T) {
 			r := newReport(f)
 			expect.That(t, slices.ContainsFunc(r.Unseen, func(u Unseen) bool { return u.Reason == tc.reason }),
 				"The reason is not told: %+v", r.Unseen)
-			err := report(io.Discard, func(io.Writer, show.Paint, Report) error { return nil }, r)
+			err := report(io.Discard, "", r)
 			expect.Same(t, "Unexpected exit code of error "+expect.Text(err), tc.code, exit.Code(err))
 			expect.That(t, strings.Contains(err.Error(), "run doctor as somebody") == (tc.code == exit.Unseen), "The advice is not what helps: %v", err)
 		})
@@ -887,7 +886,7 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 	expect.That(t, len(r.Unseen) == 1 && slices.Contains(r.Unseen[0].Checks, "every flavor has nodes") && r.NotMade == len(r.Unseen[0].Checks),
 		"The checks that need nodes are not told: %+v", r.Unseen)
 	var out strings.Builder
-	expect.Same(t, "Unexpected exit code", exit.Unseen, exit.Code(report(&out, expect.Must(printerFor(""))(t), r)))
+	expect.Same(t, "Unexpected exit code", exit.Unseen, exit.Code(report(&out, "", r)))
 	want := fmt.Sprintf("Not known: %d checks made, nothing found; %d could not be made.\nunseen   nodes (you may not list them): %d checks\n", r.Checks, r.NotMade, r.NotMade)
 	expect.Same(t, "Unexpected text", want, out.String())
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 )
@@ -53,14 +53,15 @@ func (f *Facts) settingsInForce() (kueues, managers *kueueconfig.Settings, err e
 	return kueues, managers, nil
 }
 
-// managerConfiguration is the manager's configuration without its defaults; empty without
+// managerConfiguration is the manager's configuration with its defaults; these alone without
 // a ConfigMap, and where it cannot be read, with which the manager does not start.
 func (f *Facts) managerConfiguration() *managerconfig.Configuration {
-	var cfg managerconfig.Configuration
-	if cm := f.configMap(managerPart); cm != nil && yaml.Unmarshal([]byte(cm.Data[managerPart.configKey]), &cfg) == nil {
-		return &cfg
+	cfg := cluster.ManagerConfigurationIn(f.configMap(managerPart))
+	if cfg == nil {
+		cfg = &managerconfig.Configuration{}
+		managerconfig.Default(cfg)
 	}
-	return &managerconfig.Configuration{}
+	return cfg
 }
 
 // listsInTree and listsExternal report where Kueue's configuration has TrainJobs.

@@ -64,10 +64,6 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		Example: doctorExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			write, err := printerFor(format)
-			if err != nil {
-				return err
-			}
 			c, namespace, err := flags.ClientIn(false)
 			if err != nil {
 				return err
@@ -81,11 +77,11 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			}
 			facts := Load(cmd.Context(), c, namespace)
 			LoadWorkers(cmd.Context(), workers, facts)
-			return report(streams.Out, write, newReport(facts))
+			return report(streams.Out, format, newReport(facts))
 		},
 	}
 	workers.AddTo(cmd)
-	cmd.Flags().StringVarP(&format, "output", "o", "", "wide, json, yaml or jsonpath=TEMPLATE")
+	show.OutputFlag(cmd, &format, show.Wide, show.JSON, show.YAML)
 	cmd.AddCommand(newConfigMapCommand(flags, streams))
 	return cmd
 }
@@ -93,7 +89,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 // notMade is for checks that could not be made, where the others found nothing. Whoever has
 // all rights gets no further than others with what is not for want of rights.
 func (r Report) notMade() error {
-	checks := show.Count(int64(r.NotMade), "check")
+	checks := show.Count(r.NotMade, "check")
 	if i := slices.IndexFunc(r.Unseen, func(u Unseen) bool { return !u.forRights }); i >= 0 {
 		return fmt.Errorf("%s could not be made: %s: %s: repair that, and run doctor again", checks, r.Unseen[i].Kind, r.Unseen[i].Reason)
 	}
@@ -101,8 +97,12 @@ func (r Report) notMade() error {
 }
 
 // report prints, and returns the exit code as an error.
-func report(out io.Writer, write printer, r Report) error {
-	if err := write(out, show.Painter(out), r); err != nil {
+func report(out io.Writer, format string, r Report) error {
+	print := func() error { return printText(out, show.Painter(out), r, format == show.Wide) }
+	if show.ForMachines(format) {
+		print = func() error { return show.Encode(out, format, r) }
+	}
+	if err := print(); err != nil {
 		return err
 	}
 	switch {

@@ -53,7 +53,7 @@ func healthy(t *testing.T) *Facts {
 			configMap(managerPart, "kind: Configuration\n"),
 		},
 		Leases: []coordinationv1.Lease{{
-			ObjectMeta: metav1.ObjectMeta{Namespace: managerPart.namespace, Name: defaultLease},
+			ObjectMeta: metav1.ObjectMeta{Namespace: managerPart.namespace, Name: "manager.kueue-trainer.dev"},
 			Spec: coordinationv1.LeaseSpec{
 				HolderIdentity: ptr.To("pod"), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-2 * time.Second))),
 			},

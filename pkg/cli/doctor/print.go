@@ -38,28 +38,12 @@ type Unseen struct {
 func (r Report) summary() string {
 	var counts []string
 	if r.Errors > 0 {
-		counts = append(counts, show.Count(int64(r.Errors), "error"))
+		counts = append(counts, show.Count(r.Errors, "error"))
 	}
 	if r.Warnings > 0 {
-		counts = append(counts, show.Count(int64(r.Warnings), "warning"))
+		counts = append(counts, show.Count(r.Warnings, "warning"))
 	}
 	return strings.Join(counts, " and ") + " found"
-}
-
-// printer writes a report.
-type printer func(io.Writer, show.Paint, Report) error
-
-func printerFor(format string) (printer, error) {
-	switch format {
-	case "", show.Wide:
-		return func(out io.Writer, paint show.Paint, r Report) error {
-			return printText(out, paint, r, format == show.Wide)
-		}, nil
-	}
-	if show.ForMachines(format) {
-		return func(out io.Writer, _ show.Paint, r Report) error { return show.Encode(out, format, r) }, nil
-	}
-	return nil, show.KnownFormat(format, show.Wide, show.JSON, show.YAML)
 }
 
 // printText writes a paragraph per finding; wide also what is only to know, and what is
@@ -79,12 +63,12 @@ func printText(out io.Writer, paint show.Paint, r Report, wide bool) error {
 	switch {
 	case r.Errors+r.Warnings > 0:
 	case r.NotMade > 0:
-		fmt.Fprintf(&text, "%s: %s made, nothing found; %d could not be made.\n", paint.Yellow("Not known"), show.Count(int64(r.Checks), "check"), r.NotMade)
+		fmt.Fprintf(&text, "%s: %s made, nothing found; %d could not be made.\n", paint.Yellow("Not known"), show.Count(r.Checks, "check"), r.NotMade)
 	default:
-		fmt.Fprintf(&text, "%s: %s made, nothing found.\n", paint.Green("In order"), show.Count(int64(r.Checks), "check"))
+		fmt.Fprintf(&text, "%s: %s made, nothing found.\n", paint.Green("In order"), show.Count(r.Checks, "check"))
 	}
 	for _, u := range r.Unseen {
-		fmt.Fprintf(&text, "%s  %s (%s): %s\n", paint.Yellow("unseen "), u.Kind, u.Reason, show.Count(int64(len(u.Checks)), "check"))
+		fmt.Fprintf(&text, "%s  %s (%s): %s\n", paint.Yellow("unseen "), u.Kind, u.Reason, show.Count(len(u.Checks), "check"))
 		if wide {
 			fmt.Fprintf(&text, "%s%s\n", margin, strings.Join(u.Checks, "\n"+margin))
 		}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
@@ -119,4 +120,24 @@ func (f *Facts) GPUs() map[corev1.ResourceName]int64 {
 		}
 	}
 	return sum
+}
+
+// Assigned names the flavors that the job has: those of its GPUs, where it has any.
+func (f *Facts) Assigned() []string {
+	if f.Workload == nil || f.Workload.Status.Admission == nil {
+		return nil
+	}
+	all, ofGPUs := sets.New[string](), sets.New[string]()
+	for _, assignment := range f.Workload.Status.Admission.PodSetAssignments {
+		for name, flavor := range assignment.Flavors {
+			all.Insert(string(flavor))
+			if gpu.IsResource(name) {
+				ofGPUs.Insert(string(flavor))
+			}
+		}
+	}
+	if len(ofGPUs) > 0 {
+		return sets.List(ofGPUs)
+	}
+	return sets.List(all)
 }

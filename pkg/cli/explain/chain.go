@@ -15,6 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // Link is an object on the way from a TrainJob to its pods.
@@ -209,7 +210,7 @@ func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob) []Link {
 func jobLink(f *Facts, job *batchv1.Job) Link {
 	l := Link{Depth: 2, Kind: "Job", Name: job.Name, State: "Active"}
 	switch {
-	case over(job):
+	case podset.JobEnded(job):
 		for _, c := range job.Status.Conditions {
 			if c.Status == "True" && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
 				l.State = string(c.Type)
@@ -217,8 +218,8 @@ func jobLink(f *Facts, job *batchv1.Job) Link {
 		}
 	case ptr.Deref(job.Spec.Suspend, false):
 		l.State, l.WaitsFor = "Suspended", "its JobSet to be resumed"
-	case f.PodsUnseen:
-		l.State = fmt.Sprintf("Active, %s ready", show.Count(int64(ptr.Deref(job.Status.Ready, 0)), "pod"))
+	case !f.Saw(pods):
+		l.State = fmt.Sprintf("Active, %s ready", show.Count(ptr.Deref(job.Status.Ready, 0), "pod"))
 	case !slices.ContainsFunc(f.podGroups(), func(g PodGroup) bool { return g.Job == job.Name }):
 		l.WaitsFor = "its pods to be made"
 	}
@@ -226,7 +227,7 @@ func jobLink(f *Facts, job *batchv1.Job) Link {
 }
 
 func podLink(g *PodGroup) Link {
-	l := Link{Depth: 3, Kind: "Pods", Name: show.Count(int64(len(g.Pods)), "pod"), State: g.State, Pods: g}
+	l := Link{Depth: 3, Kind: "Pods", Name: show.Count(len(g.Pods), "pod"), State: g.State, Pods: g}
 	if g.blocked() {
 		l.WaitsFor = g.Reason
 		if g.Message != "" {

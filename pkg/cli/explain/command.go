@@ -93,7 +93,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "tell of those of all namespaces that do not run yet")
 	cmd.Flags().StringVar(&o.priority, "priority", "", "tell what would become of a TrainJob that waits if it had this WorkloadPriorityClass")
 	cmd.Flags().DurationVar(&o.assume, "assume", 0, "forecast as if jobs of which nothing is known ran for so long, such as 4h")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, json, yaml or jsonpath=TEMPLATE")
+	show.OutputFlag(cmd, &o.output, show.Wide, show.JSON, show.YAML)
 	return cmd
 }
 
@@ -104,7 +104,7 @@ func (o *options) args(_ *cobra.Command, args []string) error {
 	case o.priority != "" && !named:
 		return errors.New("--priority goes with the name of a TrainJob")
 	}
-	return show.KnownFormat(o.output, show.Wide, show.JSON, show.YAML)
+	return nil
 }
 
 func (o *options) run(ctx context.Context, args []string) error {

@@ -98,14 +98,8 @@ func Explain(f *Facts) Explanation {
 	for _, unseen := range f.Cluster.Unseen {
 		e.Unseen = append(e.Unseen, unseen.Kind)
 	}
-	if f.WorkloadUnseen {
-		e.Unseen = append(e.Unseen, "workloads of namespace "+f.Job.Namespace)
-	}
-	if f.PodsUnseen {
-		e.Unseen = append(e.Unseen, "pods of namespace "+f.Job.Namespace)
-	}
-	if f.WarningsUnseen {
-		e.Unseen = append(e.Unseen, "events of namespace "+f.Job.Namespace)
+	for _, kind := range f.Unseen {
+		e.Unseen = append(e.Unseen, kind+" of namespace "+f.Job.Namespace)
 	}
 	if f.KueueUnseen && f.seesQueues() && f.forecast() == nil {
 		e.Unseen = append(e.Unseen, "configmaps of namespace "+cluster.KueueNamespace)

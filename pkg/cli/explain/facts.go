@@ -25,13 +25,10 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -41,32 +38,23 @@ import (
 const patience = 15 * time.Second
 
 // Facts is what was read of one TrainJob. A field that is empty says that there is no such
-// thing, unless Cluster names its kind as unseen.
+// thing, unless Unseen or Cluster name its kind.
 type Facts struct {
-	// Now is the time that ages are counted to.
-	Now time.Time
-	// Field is that of the served generation of Trainer.
-	Field patch.Field
+	Around
 
 	Job *trainjob.TrainJob
 	// Workload is Kueue's record of the job; nil while it has none.
 	Workload *kueue.Workload
-	// WorkloadUnseen is set where the user may not list the Workloads of the namespace.
-	WorkloadUnseen bool
 	// JobSet is what Trainer made of the job, Jobs are what JobSet made of that.
 	JobSet *jobsetapi.JobSet
 	Jobs   []batchv1.Job
 	// Pods are those of the Jobs, the ones on their way out included.
 	Pods []corev1.Pod
-	// PodsUnseen is set where the user may not list the pods of the namespace.
-	PodsUnseen bool
 	// Warnings are warning events about the job and what was made of it, the latest first.
 	Warnings []corev1.Event
 	// PodEvents are what kubelets say of pods whose containers they make, the latest first: which
 	// image they pull, and what goes wrong.
 	PodEvents []corev1.Event
-	// WarningsUnseen is set where the user may not list the events of the namespace.
-	WarningsUnseen bool
 
 	// Fields are the values of the rendered JobSet with their owners.
 	Fields []provenance.Field
@@ -84,25 +72,12 @@ type Facts struct {
 	// once; nil where it has to be computed.
 	Visible *Position
 
-	// Classes are the WorkloadPriorityClasses that there are; nil where the user may not list them.
-	Classes *kueue.WorkloadPriorityClassList
 	// Priority is what a manifest's Workload would have, or that of a job if it had the class Supposed.
 	Priority int32
 	// Supposed is the WorkloadPriorityClass that the job does not have; empty for one as it is.
 	Supposed string
 	// PriorityUnseen is set where the user may not read the priority classes for that.
 	PriorityUnseen bool
-	// Manager is the manager's configuration with its defaults; nil where there is none that can be
-	// read.
-	Manager *config.Configuration
-	// Kueue is its configuration; nil where there is none that can be read.
-	Kueue *configapi.Configuration
-	// KueueUnseen is set where the user may not read it.
-	KueueUnseen bool
-
-	// Cluster is what the job competes for, never nil.
-	Cluster *Cluster
-
 	// Workers are the clusters that MultiKueue gave the job to, or may; those that were looked into.
 	Workers []Worker
 

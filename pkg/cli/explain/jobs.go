@@ -19,7 +19,7 @@ import (
 func (f *Facts) podsMade() (made, wanted int32) {
 	for i := range f.Jobs {
 		job := &f.Jobs[i]
-		if over(job) {
+		if podset.JobEnded(job) {
 			continue
 		}
 		wanted += podsAtATime(job)
@@ -48,7 +48,7 @@ func (f *Facts) jobsToCome() bool {
 		}
 	}
 	return !ptr.Deref(f.JobSet.Spec.Suspend, false) && slices.ContainsFunc(f.Jobs, func(job batchv1.Job) bool {
-		return ptr.Deref(job.Spec.Suspend, false) && !over(&job)
+		return ptr.Deref(job.Spec.Suspend, false) && !podset.JobEnded(&job)
 	})
 }
 
@@ -83,7 +83,7 @@ func (f *Facts) reached(on jobsetapi.DependsOn) bool {
 		}
 		reached := slices.DeleteFunc(f.jobsOf(on.Name), func(job *batchv1.Job) bool {
 			if on.Status == jobsetapi.DependencyReady {
-				return !over(job) && job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) < podsAtATime(job)
+				return !podset.JobEnded(job) && job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) < podsAtATime(job)
 			}
 			return !has(job, batchv1.JobComplete)
 		})
@@ -117,10 +117,6 @@ func (f *Facts) jobsOverSince(since metav1.Time) metav1.Time {
 func podsAtATime(job *batchv1.Job) int32 {
 	parallelism := ptr.Deref(job.Spec.Parallelism, 1)
 	return min(parallelism, ptr.Deref(job.Spec.Completions, parallelism))
-}
-
-func over(job *batchv1.Job) bool {
-	return has(job, batchv1.JobComplete) || has(job, batchv1.JobFailed)
 }
 
 func has(job *batchv1.Job, condition batchv1.JobConditionType) bool {

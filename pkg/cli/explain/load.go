@@ -44,6 +44,18 @@ func (r *Reader) runtimesFrom(cached, live client.Reader) *trainjob.Runtimes {
 	return trainjob.NewRuntimes(cached, live).As(r.served)
 }
 
+// Read reads the facts of one TrainJob but what it takes a rendering to know.
+func Read(ctx context.Context, c client.Client, job *trainjob.TrainJob) (*Facts, error) {
+	s, err := around(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.read(ctx, c, job.Namespace, job.Name); err != nil {
+		return nil, err
+	}
+	return s.Of(job), nil
+}
+
 // Facts reads all that there is about a TrainJob of the cluster.
 func (r *Reader) Facts(ctx context.Context, job *trainjob.TrainJob) (*Facts, error) {
 	s := *r.Snapshot

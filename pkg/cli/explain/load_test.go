@@ -68,6 +68,7 @@ type harness struct {
 func (h *harness) client() client.WithWatch {
 	h.Helper()
 	return kit.Fake(expect.Must(cluster.Scheme())(h), h.objects...).
+		WithIndex(&jobsetapi.JobSet{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).
 		WithIndex(&corev1.Event{}, "involvedObject.uid", func(o client.Object) []string { return []string{string(o.(*corev1.Event).InvolvedObject.UID)} }).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
 		WithIndex(&corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }).

@@ -132,12 +132,12 @@ func TestHeld(t *testing.T) {
 		"out of its queue":               {scene: changes{holds}, want: heldBy("is held out of queue gpus by its user")},
 		"before it has a Workload again": {scene: changes{holds, withoutWorkload}, want: heldBy("is held out of queue gpus by its user")},
 		"by somebody who may not see its Workload": {
-			scene: changes{holds, func(s *scene) { s.Workload, s.WorkloadUnseen = nil, true }},
+			scene: changes{holds, func(s *scene) { s.Workload, s.Unseen = nil, []string{workloads} }},
 			want:  heldBy("is held out of queue gpus by its user; you may not see its Workload, nor so whether it still has quota"),
 		},
 		"while its pods end": {
 			scene: changes{admitted, withPods(2, runningPod), holds},
-			want:  state(Stopping, "Held", "is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone", ""),
+			want:  stateIs(Stopping, "Held", "is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone", ""),
 		},
 	}, StateOf)
 	t.Run("by somebody else than the plugin", func(t *testing.T) {

@@ -144,7 +144,7 @@ func (f *Facts) beingMade(pod *corev1.Pod) PodGroup {
 	g := PodGroup{State: "Pending", Reason: containerCreating, due: begun.Add(making)}
 	told := find(f.PodEvents, func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod.UID && !eventTime(e).Before(begun) })
 	switch {
-	case told == nil && f.WarningsUnseen:
+	case told == nil && !f.Saw("events"):
 		g.due = begun.Add(pulling)
 	case told == nil:
 	case told.Reason == ImagePulled:
@@ -218,7 +218,7 @@ func (f *Facts) crashing(pod *corev1.Pod) *PodGroup {
 			}
 		}
 		message := fmt.Sprintf("container %s was started again %s; the last run ended with exit code %d",
-			status.Name, show.Count(int64(status.RestartCount), "time"), last.ExitCode)
+			status.Name, show.Count(status.RestartCount, "time"), last.ExitCode)
 		if last.Reason != "" && last.Reason != "Error" && last.Reason != "Completed" {
 			message += " (" + last.Reason + ")"
 		}
@@ -256,7 +256,7 @@ func (g PodGroup) blocked() bool {
 }
 
 func (g PodGroup) text() string {
-	text := fmt.Sprintf("%s of Job %s: %s", show.Count(int64(len(g.Pods)), "pod"), g.Job, g.Reason)
+	text := fmt.Sprintf("%s of Job %s: %s", show.Count(len(g.Pods), "pod"), g.Job, g.Reason)
 	if g.Message != "" {
 		text += " (" + firstSentence(g.Message) + ")"
 	}

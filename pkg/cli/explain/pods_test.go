@@ -32,22 +32,22 @@ func TestStateOfPods(t *testing.T) {
 		})
 	}
 	eachScene(t, "state", map[string]row[State]{
-		"being made": {scene: changes{admitted, pods(onNode(1))}, want: state(Starting, creating, fourPods+creating, "")},
+		"being made": {scene: changes{admitted, pods(onNode(1))}, want: stateIs(Starting, creating, fourPods+creating, "")},
 		"being made for longer than that takes": {
 			scene: changes{admitted, pods(onNode(6))}, want: stuck(Starting, creating, fourPods+creating, describe),
 		},
 		"being made, and who knows of an image": {
-			scene: changes{admitted, pods(onNode(6)), func(s *scene) { s.WarningsUnseen = true }},
-			want:  state(Starting, creating, fourPods+creating, ""),
+			scene: changes{admitted, pods(onNode(6)), func(s *scene) { s.Unseen = []string{"events"} }},
+			want:  stateIs(Starting, creating, fourPods+creating, ""),
 		},
 		"whose image is pulled": {
-			scene: changes{admitted, pods(onNode(7)), toldOfPods("Pulling", `Pulling image "torch"`, 6)}, want: state(Starting, creating, pulling, ""),
+			scene: changes{admitted, pods(onNode(7)), toldOfPods("Pulling", `Pulling image "torch"`, 6)}, want: stateIs(Starting, creating, pulling, ""),
 		},
 		"whose image is pulled for longer than that takes": {
 			scene: changes{admitted, pods(onNode(30)), toldOfPods("Pulling", `Pulling image "torch"`, 29)}, want: stuck(Starting, creating, pulling, describe),
 		},
 		"that lack a volume for a moment": {
-			scene: changes{admitted, pods(onNode(1)), toldOfPods("FailedMount", `configmap "data" not found`, 0)}, want: state(Starting, creating, unset, ""),
+			scene: changes{admitted, pods(onNode(1)), toldOfPods("FailedMount", `configmap "data" not found`, 0)}, want: stateIs(Starting, creating, unset, ""),
 		},
 		"that lack a volume": {
 			scene: changes{admitted, pods(onNode(6)), toldOfPods("FailedMount", `configmap "data" not found`, 0)}, want: stuck(Starting, creating, unset, describe),
@@ -56,7 +56,7 @@ func TestStateOfPods(t *testing.T) {
 			scene: changes{admitted, pods(onNode(60), func(p *corev1.Pod) {
 				p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "fetch", State: stateRunning(60)}}
 			})},
-			want: state(Starting, "PodInitializing", fourPods+"PodInitializing (init container fetch runs)", ""),
+			want: stateIs(Starting, "PodInitializing", fourPods+"PodInitializing (init container fetch runs)", ""),
 		},
 		"being made beside a sidecar": {
 			scene: changes{admitted, pods(onNode(6), func(p *corev1.Pod) {
@@ -70,7 +70,7 @@ func TestStateOfPods(t *testing.T) {
 			scene: changes{admitted, pods(onNode(60), func(p *corev1.Pod) {
 				p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "fetch", State: stateExited(0, 1, "")}}
 			})},
-			want: state(Starting, creating, fourPods+creating, ""),
+			want: stateIs(Starting, creating, fourPods+creating, ""),
 		},
 		"that crash and wait to be started again": {
 			scene: changes{admitted, pods(onNode(5), crashed(5, stateWaiting(loop), stateExited(1, 1, "loading\nno such file: /data\n")))},
@@ -91,8 +91,8 @@ func TestStateOfPods(t *testing.T) {
 			}), func(s *scene) { s.Pods[2].Status.ContainerStatuses[0].RestartCount = 8 }},
 			want: stuck(Starting, loop, fourPods+"CrashLoopBackOff (container node was started again 8 times; the last run ended with exit code 1: of llm-node-0-2)", previous),
 		},
-		"that crashed once":               {scene: changes{admitted, pods(onNode(5), crashed(1, stateRunning(1), stateExited(1, 1, "")))}, want: state(Running, "Running", runs4, "")},
-		"that crashed and run longer now": {scene: changes{admitted, pods(onNode(9), crashed(5, stateRunning(4), stateExited(1, 5, "")))}, want: state(Running, "Running", runs4, "")},
+		"that crashed once":               {scene: changes{admitted, pods(onNode(5), crashed(1, stateRunning(1), stateExited(1, 1, "")))}, want: stateIs(Running, "Running", runs4, "")},
+		"that crashed and run longer now": {scene: changes{admitted, pods(onNode(9), crashed(5, stateRunning(4), stateExited(1, 5, "")))}, want: stateIs(Running, "Running", runs4, "")},
 		"being made, beside some that cannot be": {
 			scene: changes{admitted, withPods(3, onNode(1)), withPods(1, func(p *corev1.Pod) {
 				p.Name = "llm-node-0-3"

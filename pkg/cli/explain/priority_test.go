@@ -24,16 +24,16 @@ func TestWithPriority(t *testing.T) {
 	}{
 		"it would preempt": {
 			scene: changes{ofH100, preempting, taken("h100", 4)},
-			want: state(Waiting, "Preempts", supposed+"asks for 32 GPUs and would get them in queue gpus (ClusterQueue gpus) by preempting "+
+			want: stateIs(Waiting, "Preempts", supposed+"asks for 32 GPUs and would get them in queue gpus (ClusterQueue gpus) by preempting "+
 				"team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue): node on flavor h100", ""),
 		},
 		"it would be in front": {
 			scene: changes{ofH100, strict, pending("first", 10, minutesAgo(60))},
-			want:  state(Waiting, "Fits", supposed+couldHave32, ""),
+			want:  stateIs(Waiting, "Fits", supposed+couldHave32, ""),
 		},
 		"nobody would go for it": {
 			scene: changes{ofH100, taken("h100", 4)},
-			want:  state(Waiting, "QuotaInUse", supposed+wouldWait+"32 GPUs, flavor h100 has 0 of 32 GPUs free", waitOrRise),
+			want:  stateIs(Waiting, "QuotaInUse", supposed+wouldWait+"32 GPUs, flavor h100 has 0 of 32 GPUs free", waitOrRise),
 		},
 		"something else keeps it back": {
 			scene: changes{gated},
@@ -42,7 +42,7 @@ func TestWithPriority(t *testing.T) {
 		},
 		"its class is not there": {
 			scene: changes{withoutWorkload, naming("gone")},
-			want:  state(Waiting, "Fits", supposed+couldHave32, ""),
+			want:  stateIs(Waiting, "Fits", supposed+couldHave32, ""),
 		},
 		"it runs":       {scene: changes{admitted, withPods(4, runningPod)}, err: "TrainJob team/llm does not wait for quota (Running)"},
 		"no such class": {scene: changes{classes("low", "high")}, err: "there is no WorkloadPriorityClass urgent: name another: low, high"},

@@ -12,7 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -25,7 +25,7 @@ import (
 
 // around reads what all TrainJobs have around them.
 func around(ctx context.Context, c client.Client) (*Snapshot, error) {
-	s := &Snapshot{Now: time.Now()}
+	s := &Snapshot{Around: Around{Now: time.Now()}}
 	i, err := inventory.LoadForQuota(ctx, c)
 	if err != nil {
 		return nil, err
@@ -65,6 +65,19 @@ func served(ctx context.Context, c client.Client, i *inventory.Inventory) (train
 		return trainjob.Trainer23, nil
 	}
 	return version, err
+}
+
+// ReadMade reads what was made of the TrainJob of a name, and all events of its namespace, but nothing of what it
+// competes for.
+func ReadMade(ctx context.Context, c client.Client, namespace, name string) (*Snapshot, error) {
+	r := &reading{Snapshot: &Snapshot{Around: Around{Now: time.Now()}}, client: c, namespace: namespace, name: name}
+	var found kueue.WorkloadList
+	r.list(ctx, workloads, &found)
+	r.children(ctx)
+	var events corev1.EventList
+	r.list(ctx, "events", &events)
+	r.Workloads, r.Events = found.Items, events.Items
+	return r.Snapshot, r.err
 }
 
 // reading is one of what there is of the jobs: those of a namespace, of all where that is empty, or the one
@@ -141,10 +154,7 @@ func (r *reading) children(ctx context.Context) {
 		r.list(ctx, "jobsets.jobset.x-k8s.io", &sets)
 	} else {
 		of = client.MatchingLabels{jobsetapi.JobSetNameKey: r.name}
-		sets.Items = make([]jobsetapi.JobSet, 1)
-		if err := r.client.Get(ctx, types.NamespacedName{Namespace: r.namespace, Name: r.name}, &sets.Items[0]); err != nil {
-			sets.Items, r.err = nil, cmp.Or(r.err, ignoreUnseen(err))
-		}
+		r.list(ctx, "jobsets.jobset.x-k8s.io", &sets, client.MatchingFields{metav1.ObjectNameField: r.name})
 	}
 	var jobs batchv1.JobList
 	r.list(ctx, "jobs.batch", &jobs, of)

@@ -60,7 +60,7 @@ func eachScene[T any](t *testing.T, what string, rows map[string]row[T], of func
 
 // newScene begins with a job of 4 nodes x 8 GPUs that was queued 5 minutes ago.
 func newScene(with ...func(*scene)) *scene {
-	s := &scene{Facts: &Facts{Now: now, Field: patch.Of(trainjob.Trainer23), Manager: waitingFor(10 * time.Second)}, inventory: &inventory.Inventory{
+	s := &scene{Facts: &Facts{Around: Around{Now: now, Field: patch.Of(trainjob.Trainer23), Manager: waitingFor(10 * time.Second)}}, inventory: &inventory.Inventory{
 		Flavors:       []kueue.ResourceFlavor{flavor("h100"), flavor("a100")},
 		ClusterQueues: []kueue.ClusterQueue{clusterQueue("gpus", "", quota("h100", "32"), quota("a100", "16"))},
 		LocalQueues:   []kueue.LocalQueue{localQueue("gpus", "gpus")},

@@ -22,11 +22,11 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// Snapshot is what was read of a cluster to tell of its TrainJobs, each kind once, whatever the number
-// of jobs. What the user may not see is left out.
-type Snapshot struct {
+// Around is what there is around TrainJobs, whatever their number.
+type Around struct {
+	// Now is the time that ages are counted to.
 	Now time.Time
-	// Cluster is what the jobs compete for.
+	// Cluster is what the jobs compete for, never nil.
 	Cluster *Cluster
 	// Field is that of the served generation of Trainer.
 	Field patch.Field
@@ -36,8 +36,21 @@ type Snapshot struct {
 	ManagerUnseen bool
 	Kueue         *configapi.Configuration
 	KueueUnseen   bool
-	Classes       *kueue.WorkloadPriorityClassList
-	Namespaces    []corev1.Namespace
+	// Classes are the WorkloadPriorityClasses that there are; nil where the user may not list them.
+	Classes *kueue.WorkloadPriorityClassList
+	// Unseen are the kinds that the user may not list where the jobs are. What is told of quota and
+	// positions needs more: see Cluster.Unseen.
+	Unseen []string
+}
+
+// Saw reports whether the user may list a kind where the TrainJobs are.
+func (a *Around) Saw(kind string) bool { return !slices.Contains(a.Unseen, kind) }
+
+// Snapshot is what was read of a cluster to tell of its TrainJobs, each kind once. What the user may not
+// see is left out.
+type Snapshot struct {
+	Around
+	Namespaces []corev1.Namespace
 
 	// What there is of the jobs.
 	Workloads []kueue.Workload
@@ -45,9 +58,6 @@ type Snapshot struct {
 	Jobs      []batchv1.Job
 	Pods      []corev1.Pod
 	Events    []corev1.Event
-	// Unseen are the kinds that the user may not list where the jobs are. What is told of quota and
-	// positions needs more: see Cluster.Unseen.
-	Unseen []string
 
 	// Facts are those of the jobs that were asked for.
 	Facts []*Facts
@@ -55,9 +65,6 @@ type Snapshot struct {
 	served  trainjob.TrainerVersion
 	byOwner *byOwner
 }
-
-// Saw reports whether the user may list a kind where the TrainJobs are.
-func (s *Snapshot) Saw(kind string) bool { return !slices.Contains(s.Unseen, kind) }
 
 // eventTime is when an event was seen last, in whatever field its writer noted it.
 func eventTime(e *corev1.Event) time.Time {
@@ -143,9 +150,8 @@ func (s *Snapshot) Of(job *trainjob.TrainJob) *Facts {
 	by := s.byOwner
 	told := func(uid types.UID) []corev1.Event { return by.events[regarding{job.Namespace, uid}] }
 	f := &Facts{
-		Now: s.Now, Field: s.Field, Job: job, Manager: s.Manager, Kueue: s.Kueue, KueueUnseen: s.KueueUnseen, Classes: s.Classes, Cluster: s.Cluster,
-		Namespace: inventory.Find(s.Namespaces, "", job.Namespace), Workload: by.workloads[job.UID], JobSet: by.jobSets[job.UID], Warnings: slices.Clone(told(job.UID)),
-		WorkloadUnseen: !s.Saw(workloads), PodsUnseen: !s.Saw(pods), WarningsUnseen: !s.Saw("events"),
+		Around: s.Around, Job: job, Namespace: inventory.Find(s.Namespaces, "", job.Namespace),
+		Workload: by.workloads[job.UID], JobSet: by.jobSets[job.UID], Warnings: slices.Clone(told(job.UID)),
 	}
 	if f.Workload == nil {
 		f.Workload = by.ahead[types.NamespacedName{Namespace: job.Namespace, Name: jobframework.PrebuiltWorkloadNameFor(job)}]

@@ -19,7 +19,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -53,8 +55,12 @@ const (
 	Failed    Phase = "Failed"
 )
 
-// Unseen is the reason of a state that the user may not see enough to tell.
-const Unseen = "Unseen"
+const (
+	// Unseen is the reason of a state that the user may not see enough to tell.
+	Unseen = "Unseen"
+	// Evaluating is that of a job that Kueue gives quota to when it comes to look.
+	Evaluating = "Evaluating"
+)
 
 // State is where a TrainJob stands and why.
 type State struct {
@@ -86,15 +92,36 @@ func (s *State) waits() bool {
 
 // StateOf tells the state of a TrainJob. The first that applies is it.
 func StateOf(f *Facts) State {
-	for _, look := range []func(*Facts) *State{
-		notCreated, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, unmanaged, heldOut, unqueued, workloadOver, deactivated, stopping,
-		queueAway, waiting, reserving, unplaced, starting,
-	} {
-		if s := look(f); s != nil {
-			return *s
-		}
+	if s := first(f, notCreated, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, unmanaged, heldOut, workloadOver, deactivated, inPhase); s != nil {
+		return *s
 	}
 	return running(f)
+}
+
+// first returns what the first of some looks finds; nil for nothing.
+func first(f *Facts, looks ...func(*Facts) *State) *State {
+	for _, look := range looks {
+		if s := look(f); s != nil {
+			return s
+		}
+	}
+	return nil
+}
+
+// inPhase is for a job that Kueue has to do with; nil for one that runs.
+func inPhase(f *Facts) *State {
+	switch state.PhaseOf(f.Job, f.Workload, f.JobSet) {
+	case metrics.StateWaitingForTrainer:
+		return unqueued(f)
+	case metrics.StateStopping:
+		return stopping(f)
+	case metrics.StateQueued:
+		if kueuelib.HasQuotaReservation(f.Workload) {
+			return reserving(f)
+		}
+		return first(f, queueAway, waiting)
+	}
+	return first(f, unplaced, starting)
 }
 
 // since returns when something began, if that is known.
@@ -169,7 +196,7 @@ func unmanaged(f *Facts) *State {
 	}
 	s := &State{Phase: NotManaged, Reason: "NamespaceNotManaged", Remedy: f.managedRemedy()}
 	if known && managed {
-		if f.Job.Suspended() || f.WorkloadUnseen || f.Field.Has(&f.Job.Spec) || f.JobSet == nil || f.JobSet.CreationTimestamp.After(f.settings().LabelledAt(f.Namespace)) {
+		if f.Job.Suspended() || !f.Saw(workloads) || f.Field.Has(&f.Job.Spec) || f.JobSet == nil || f.JobSet.CreationTimestamp.After(f.settings().LabelledAt(f.Namespace)) {
 			return nil
 		}
 		s.Reason, s.Message, s.Remedy = "BeganUnmanaged", "runs outside of all quotas: it began before Kueue managed its namespace", "suspend it, and it queues"
@@ -219,15 +246,12 @@ func (f *Facts) managedRemedy() string {
 
 // unqueued is for a job without a Workload: just made, or nobody reacts to it.
 func unqueued(f *Facts) *State {
-	if f.Workload != nil {
-		return nil
-	}
 	s := &State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet", Since: since(f.Job.CreationTimestamp)}
 	told := f.warning("InTreeActive", "TrainerUnknown", "PodSetsUnknown", noClass, "WriteRefused")
 	unmade, classless := f.unmade(f.missing()...), f.classMissing()
 	wait, known := f.waitForJobSet()
 	switch {
-	case f.WorkloadUnseen:
+	case !f.Saw(workloads):
 		s.Reason, s.Message = Unseen, "is in a queue; you may not see its Workload"
 	case f.queueName() == "":
 		s.Reason, s.Message, s.Remedy, s.Stuck = "NoQueue", "is held at the admission gate and names no queue", labelRemedy, true
@@ -304,7 +328,7 @@ func runtimeMissing(err error) bool {
 }
 
 func deactivated(f *Facts) *State {
-	if kueuelib.IsActive(f.Workload) {
+	if f.Workload == nil || kueuelib.IsActive(f.Workload) {
 		return nil
 	}
 	s := &State{Phase: Deactivated, Reason: "Deactivated", Stuck: true,
@@ -321,7 +345,7 @@ func deactivated(f *Facts) *State {
 		s.Remedy = f.anotherWorkload()
 	}
 	if n := len(f.livePods()); n > 0 {
-		s.Message += fmt.Sprintf("; %s still there, while its quota goes to others", show.Count(int64(n), "pod"))
+		s.Message += fmt.Sprintf("; %s still there, while its quota goes to others", show.Count(n, "pod"))
 	}
 	return s
 }
@@ -333,11 +357,12 @@ func (f *Facts) anotherWorkload() string {
 		f.Workload.Namespace, f.Workload.Name)
 }
 
-// stopping is for an evicted job: it keeps its quota until the last pod is gone.
+// stopping is for a job that keeps its quota until the last pod is gone: it was evicted, or suspended by its user, or has
+// been admitted again since.
 func stopping(f *Facts) *State {
 	evicted := f.condition(kueue.WorkloadEvicted)
-	if evicted == nil || !kueuelib.HasQuotaReservation(f.Workload) {
-		return nil
+	if evicted == nil {
+		return &State{Phase: Stopping, Reason: "PodsLeft", Message: fmt.Sprintf("is suspended, and pods of its run are left (%s)", f.assignment()) + podsLeft(f)}
 	}
 	return &State{Phase: Stopping, Reason: evicted.Reason, Message: eviction(f, evicted) + podsLeft(f), Since: since(evicted.LastTransitionTime)}
 }
@@ -352,7 +377,7 @@ func podsLeft(f *Facts) string {
 
 func podsThere(f *Facts) string {
 	if n := len(f.livePods()); n > 0 {
-		return fmt.Sprintf("; %s still there", show.Count(int64(n), "pod"))
+		return fmt.Sprintf("; %s still there", show.Count(n, "pod"))
 	}
 	return ""
 }

@@ -40,7 +40,7 @@ func (f *Facts) isHeld() bool {
 
 // perhapsStopping is for who cannot see whether the job has given back its quota.
 func perhapsStopping(f *Facts) string {
-	if f.Workload == nil && f.WorkloadUnseen {
+	if f.Workload == nil && !f.Saw(workloads) {
 		return "; you may not see its Workload, nor so whether it still has quota"
 	}
 	return ""

@@ -15,15 +15,11 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // reserving is for a job that has quota and is not admitted.
 func reserving(f *Facts) *State {
-	if kueuelib.IsAdmitted(f.Workload) {
-		return nil
-	}
 	s := &State{Phase: Reserved, Reason: "AdmissionCheckPending", Message: fmt.Sprintf("has quota in %s, %s, and waits to be admitted", f.queueText(), f.assignment())}
 	if c := f.condition(kueue.WorkloadQuotaReserved); c != nil {
 		s.Since = since(c.LastTransitionTime)
@@ -109,7 +105,7 @@ func unplaced(f *Facts) *State {
 // starting is for a job that was started, and whose pods do not all run.
 func starting(f *Facts) *State {
 	s := &State{Phase: Starting, Since: f.admittedSince()}
-	if f.PodsUnseen {
+	if !f.Saw(pods) {
 		return f.byJobs(s)
 	}
 	var missing []string
@@ -126,7 +122,7 @@ func starting(f *Facts) *State {
 		}
 	}
 	if made, wanted := f.podsMade(); made < wanted {
-		missing = append(missing, fmt.Sprintf("%s not made yet", show.Count(int64(wanted-made), "pod")))
+		missing = append(missing, fmt.Sprintf("%s not made yet", show.Count(wanted-made, "pod")))
 		s.Reason = cmp.Or(s.Reason, "PodsMissing")
 		if unmade := f.unmade(append(f.missing(), "pods")...); unmade != nil {
 			s.Reason, s.Remedy, s.Cause, s.Stuck = unmade.Reason, unmade.Remedy, unmade.Cause, unmade.Stuck
@@ -149,7 +145,7 @@ func (f *Facts) byJobs(s *State) *State {
 		return nil
 	}
 	s.Reason = "PodsNotReady"
-	s.Message = fmt.Sprintf("was started (%s), and %d of %s are ready", f.where(), ready, show.Count(int64(wanted), "pod"))
+	s.Message = fmt.Sprintf("was started (%s), and %d of %s are ready", f.where(), ready, show.Count(wanted, "pod"))
 	s.Remedy = "ask for the right to list pods, which says why they are not"
 	return s
 }
@@ -158,7 +154,7 @@ func (f *Facts) byJobs(s *State) *State {
 func (f *Facts) podsReady() (ready, wanted int32) {
 	_, wanted = f.podsMade()
 	for i := range f.Jobs {
-		if !over(&f.Jobs[i]) {
+		if !podset.JobEnded(&f.Jobs[i]) {
 			ready += ptr.Deref(f.Jobs[i].Status.Ready, 0)
 		}
 	}
@@ -178,13 +174,16 @@ func (f *Facts) where() string {
 	return f.assignment()
 }
 
+// AllRun reports whether all pods that can run do.
+func (f *Facts) AllRun() bool { return !f.Job.Suspended() && f.JobSet != nil && starting(f) == nil }
+
 func running(f *Facts) State {
-	pods := int64(len(f.livePods()))
-	if f.PodsUnseen {
+	run := int64(len(f.livePods()))
+	if !f.Saw(pods) {
 		_, wanted := f.podsMade()
-		pods = int64(wanted)
+		run = int64(wanted)
 	}
-	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(pods, "pod")), Since: f.admittedSince()}
+	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(run, "pod")), Since: f.admittedSince()}
 	if f.Workload != nil {
 		s.Message += fmt.Sprintf(" in %s: %s, %s", f.queueText(), needs(f.PodSets), f.assignment())
 	}

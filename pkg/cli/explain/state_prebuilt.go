@@ -32,7 +32,7 @@ func (f *Facts) withoutPrebuilt() *State {
 // workloadOver is for a job whose Workload is finished, while itself it is not: nobody queues it
 // again.
 func workloadOver(f *Facts) *State {
-	if !kueuelib.IsFinished(f.Workload) {
+	if f.Workload == nil || !kueuelib.IsFinished(f.Workload) {
 		return nil
 	}
 	c := apimeta.FindStatusCondition(f.Workload.Status.Conditions, kueue.WorkloadFinished)

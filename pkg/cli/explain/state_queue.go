@@ -27,16 +27,9 @@ func (f *Facts) queueText() string {
 	return text
 }
 
-// queueAway is for a job whose queue admits nobody. One that has quota has it no matter
-// what became of the queue.
+// queueAway is for a job without quota whose queue admits nobody.
 func queueAway(f *Facts) *State {
-	if f.Workload != nil && kueuelib.HasQuotaReservation(f.Workload) {
-		return nil
-	}
-	s := localQueueAway(f)
-	if s == nil {
-		s = clusterQueueAway(f)
-	}
+	s := first(f, localQueueAway, clusterQueueAway)
 	if s == nil {
 		return nil
 	}
@@ -127,9 +120,6 @@ func (f *Facts) namespaceAllowed(cq *kueue.ClusterQueue) bool {
 
 // waiting is for a job without quota in a queue that works.
 func waiting(f *Facts) *State {
-	if kueuelib.HasQuotaReservation(f.Workload) {
-		return nil
-	}
 	s := f.why()
 	s.Phase, s.Since = Waiting, since(f.Workload.CreationTimestamp)
 	s.Message = fmt.Sprintf("waits in %s: needs %s, %s", f.queueText(), needs(f.PodSets), s.Message)
@@ -235,7 +225,7 @@ func (f *Facts) notYet(assignment string) State {
 			Message: fmt.Sprintf("which would fit (%s), but ClusterQueue %s is strictly first in, first out and %s is before it", assignment, cq.Name, p.next()),
 			Remedy:  fmt.Sprintf("wait, or set queueingStrategy of ClusterQueue %s to BestEffortFIFO", cq.Name)}
 	}
-	return State{Reason: "Evaluating", Message: fmt.Sprintf("which fits now (%s): Kueue looks at it soon", assignment)}
+	return State{Reason: Evaluating, Message: fmt.Sprintf("which fits now (%s): Kueue looks at it soon", assignment)}
 }
 
 var preemptor = regexp.MustCompile(`UID: ([^,)]+), JobUID: ([^,)]+)`)

@@ -61,19 +61,19 @@ func TestStateOf(t *testing.T) {
 	eachScene(t, "state", map[string]row[State]{
 		"complete": {
 			scene: changes{ended(trainer.TrainJobComplete, "JobsCompleted", "all jobs done")},
-			want:  state(Succeeded, "JobsCompleted", "is complete: all jobs done", ""),
+			want:  stateIs(Succeeded, "JobsCompleted", "is complete: all jobs done", ""),
 		},
 		"failed, with Trainer's message": {
 			scene: changes{ended(trainer.TrainJobFailed, "FailedJobs", "jobset failed")},
-			want:  state(Failed, "FailedJobs", "has failed: jobset failed", ""),
+			want:  stateIs(Failed, "FailedJobs", "has failed: jobset failed", ""),
 		},
 		"of another controller": {
 			scene: changes{func(s *scene) { s.Workload, s.Job.Spec.ManagedBy = nil, ptr.To("example.com/other") }},
-			want:  state(NotManaged, "ManagedElsewhere", "belongs to example.com/other (spec.managedBy), which may run it on another cluster", ""),
+			want:  stateIs(NotManaged, "ManagedElsewhere", "belongs to example.com/other (spec.managedBy), which may run it on another cluster", ""),
 		},
 		"for another cluster, without a queue": {
 			scene: changes{elsewhereBy, withoutQueue},
-			want:  state(NotManaged, "ManagedElsewhere", "belongs to kueue.x-k8s.io/multikueue (spec.managedBy), which may run it on another cluster", ""),
+			want:  stateIs(NotManaged, "ManagedElsewhere", "belongs to kueue.x-k8s.io/multikueue (spec.managedBy), which may run it on another cluster", ""),
 		},
 		"for another cluster, and nobody queues it": {
 			scene: changes{elsewhereBy, withoutWorkload},
@@ -82,7 +82,7 @@ func TestStateOf(t *testing.T) {
 		},
 		"for another cluster, without quota yet": {
 			scene: changes{elsewhereBy, taken("h100", 1)},
-			want:  state(Waiting, "QuotaInUse", needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitOrRise),
+			want:  stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitOrRise),
 		},
 		"its prebuilt Workload is missing": {
 			scene: changes{prebuiltMissing},
@@ -114,7 +114,7 @@ func TestStateOf(t *testing.T) {
 		},
 		"its Workload was finished while it runs": {
 			scene: changes{admitted, withPods(4, runningPod), finishedByHand},
-			want:  state(Stopping, "ByHand", "is about to end: its Workload trainjob-llm is finished: it was in the way; 4 pods still there", ""),
+			want:  stateIs(Stopping, "ByHand", "is about to end: its Workload trainjob-llm is finished: it was in the way; 4 pods still there", ""),
 		},
 		"its priority class is not there": {
 			scene: changes{withoutWorkload, naming("gone"), classes("low", "urgent"), warned(noClass, "told before")},
@@ -132,7 +132,7 @@ func TestStateOf(t *testing.T) {
 		},
 		"its priority class was deleted since it waits": {
 			scene: changes{naming("gone"), classes(), taken("h100", 1), func(s *scene) { s.Workload.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef("gone") }},
-			want:  state(Waiting, "QuotaInUse", needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitOrRise),
+			want:  stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitOrRise),
 		},
 		"its priority class is not there when it is admitted": {
 			scene: changes{placed, naming("gone"), classes("low")},
@@ -159,7 +159,7 @@ func TestStateOf(t *testing.T) {
 				s.Workload.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-patience / 2))
 				s.Warnings[0].LastTimestamp, s.Warnings[1].LastTimestamp = metav1.NewTime(now), metav1.NewTime(now)
 			}},
-			want: state(Starting, "PodsMissing", notMade, ""),
+			want: stateIs(Starting, "PodsMissing", notMade, ""),
 		},
 		"a refused Service before the Jobs are resumed": {
 			scene: changes{admitted, warned("HeadlessServiceCreationFailed", "denied by policy"), func(s *scene) { s.Jobs[0].Spec.Suspend = ptr.To(true) }},
@@ -180,15 +180,15 @@ func TestStateOf(t *testing.T) {
 				s.Jobs[0].Status.Conditions, s.JobSet.Spec.ReplicatedJobs[1].DependsOn = nil, nil
 				s.JobSet.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
 			}},
-			want: state(Running, "Running", runs4, ""),
+			want: stateIs(Running, "Running", runs4, ""),
 		},
 		"a Job that waited for another until now": {
 			scene: changes{admitted, dependent, func(s *scene) { s.Jobs[0].Status.CompletionTime = ptr.To(metav1.NewTime(now)) }},
-			want:  state(Starting, "PodsMissing", "was started (node on flavor h100), and 3 pods not made yet", ""),
+			want:  stateIs(Starting, "PodsMissing", "was started (node on flavor h100), and 3 pods not made yet", ""),
 		},
 		"a Job that waits for another, whose own was refused in a former run": {
 			scene: changes{admitted, dependent, withPods(4, runningPod), warned("JobCreationFailed", "denied by policy"), func(s *scene) { s.Jobs[0].Status.Conditions = nil }},
-			want:  state(Running, "Running", runs4, ""),
+			want:  stateIs(Running, "Running", runs4, ""),
 		},
 		"a refusal of a former run": {
 			scene: changes{admitted, warned("FailedCreate", "denied by policy"), func(s *scene) { s.Warnings[0].LastTimestamp = minutesAgo(4) }},
@@ -223,7 +223,7 @@ func TestStateOf(t *testing.T) {
 		},
 		"its pods exceed a ResourceQuota": {
 			scene: changes{admitted, warned("FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5")},
-			want: state(Starting, "PodsRefused",
+			want: stateIs(Starting, "PodsRefused",
 				notMade+"; the Job controller cannot make its pods: exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5",
 				"wait until others in the namespace have ended, or raise the ResourceQuota that the message names"),
 		},
@@ -241,7 +241,7 @@ func TestStateOf(t *testing.T) {
 		},
 		"nodes are full of pods": {
 			scene: changes{admitted, withPods(4, refusedBy("0/6 nodes are available: 6 Too many pods. preemption: none"))},
-			want: state(Starting, "TooManyPods", fourPods+"TooManyPods (0/6 nodes are available: 6 Too many pods)",
+			want: stateIs(Starting, "TooManyPods", fourPods+"TooManyPods (0/6 nodes are available: 6 Too many pods)",
 				"wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"),
 		},
 		"a manifest with pods larger than any node": {
@@ -268,7 +268,7 @@ func TestStateOf(t *testing.T) {
 		},
 		"a topology whose quota is in use, beside a flavor without GPUs": {
 			scene: changes{onlyTopologies, beside("cpu"), ofTwo, taken("h100", 3)},
-			want:  state(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitOrRise),
+			want:  stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitOrRise),
 		},
 		"a replicated job that asks for nothing of a topology": {
 			scene: changes{onlyTopologies, func(s *scene) {
@@ -281,21 +281,21 @@ func TestStateOf(t *testing.T) {
 			scene: changes{manifestOf, func(s *scene) {
 				s.Undescribed = apierrors.NewForbidden(schema.GroupResource{Resource: "clustertrainingruntimes"}, "torch", nil)
 			}},
-			want: state(NotCreated, "Unseen", `cannot be described, because you may not read its runtime: clustertrainingruntimes "torch" is forbidden: <nil>`,
+			want: stateIs(NotCreated, "Unseen", `cannot be described, because you may not read its runtime: clustertrainingruntimes "torch" is forbidden: <nil>`,
 				"ask an admin for the right to get it, or name a file with the runtime beside the job by -f"),
 		},
 		"ready, seen by its Jobs alone": {
-			scene: changes{admitted, func(s *scene) { s.PodsUnseen, s.Jobs[0].Status.Ready = true, ptr.To[int32](4) }},
-			want:  state(Running, "Running", runs4, ""),
+			scene: changes{admitted, func(s *scene) { s.Unseen, s.Jobs[0].Status.Ready = []string{pods}, ptr.To[int32](4) }},
+			want:  stateIs(Running, "Running", runs4, ""),
 		},
 		"not ready, seen by its Jobs alone": {
-			scene: changes{admitted, func(s *scene) { s.PodsUnseen = true }},
-			want: state(Starting, "PodsNotReady", "was started (node on flavor h100), and 0 of 4 pods are ready",
+			scene: changes{admitted, func(s *scene) { s.Unseen = []string{pods} }},
+			want: stateIs(Starting, "PodsNotReady", "was started (node on flavor h100), and 0 of 4 pods are ready",
 				"ask for the right to list pods, which says why they are not"),
 		},
 		"without a queue": {
 			scene: changes{func(s *scene) { s.Workload, s.Job.Labels, s.Job.Spec.Suspend = nil, nil, nil }},
-			want:  state(NotManaged, "NoQueue", "names no queue: it runs outside of all quotas", labelRemedy),
+			want:  stateIs(NotManaged, "NoQueue", "names no queue: it runs outside of all quotas", labelRemedy),
 		},
 		"without a queue, and its pods hang": {
 			scene: changes{admitted, withoutQueue, withPods(4, refusedBy("0/6 nodes are available: 6 node(s) had untolerated taint(s). preemption: none"))},
@@ -308,7 +308,7 @@ func TestStateOf(t *testing.T) {
 		},
 		"without a queue and suspended": {
 			scene: changes{func(s *scene) { s.Workload, s.Job.Labels = nil, nil }},
-			want:  state(NotManaged, "Suspended", "names no queue and is suspended by its user", "resume it (spec.suspend: false), or "+labelRemedy),
+			want:  stateIs(NotManaged, "Suspended", "names no queue and is suspended by its user", "resume it (spec.suspend: false), or "+labelRemedy),
 		},
 		"without a queue where all TrainJobs need one": {
 			scene: changes{func(s *scene) {
@@ -319,18 +319,18 @@ func TestStateOf(t *testing.T) {
 			}},
 			want: stuck(Unqueued, "NoQueue", "is held at the admission gate and names no queue", labelRemedy),
 		},
-		"just made": {scene: changes{admitted, justMade}, want: state(Unqueued, "JustMade", "has no Workload yet", "")},
+		"just made": {scene: changes{admitted, justMade}, want: stateIs(Unqueued, "JustMade", "has no Workload yet", "")},
 		"just made, and Trainer has not made its JobSet": {
 			scene: changes{justMade},
-			want:  state(Unqueued, "AwaitsJobSet", noJobSetYet+"10s (the manager's waitForJobSet)", ""),
+			want:  stateIs(Unqueued, "AwaitsJobSet", noJobSetYet+"10s (the manager's waitForJobSet)", ""),
 		},
 		"a minute old, and the manager waits for longer": {
 			scene: changes{madeBefore(time.Minute), func(s *scene) { s.Manager = waitingFor(5 * time.Minute) }},
-			want:  state(Unqueued, "AwaitsJobSet", noJobSetYet+"5m0s (the manager's waitForJobSet)", ""),
+			want:  stateIs(Unqueued, "AwaitsJobSet", noJobSetYet+"5m0s (the manager's waitForJobSet)", ""),
 		},
 		"just made, and the manager's configuration cannot be read": {
 			scene: changes{justMade, func(s *scene) { s.Manager = nil }},
-			want:  state(Unqueued, "AwaitsJobSet", noJobSetYet+"the manager's waitForJobSet, 10s by default", ""),
+			want:  stateIs(Unqueued, "AwaitsJobSet", noJobSetYet+"the manager's waitForJobSet, 10s by default", ""),
 		},
 		"a minute old, and the manager's configuration cannot be read": {
 			scene: changes{madeBefore(time.Minute), func(s *scene) { s.Manager = nil }},
@@ -340,19 +340,19 @@ func TestStateOf(t *testing.T) {
 		},
 		"just made, and nobody waits for its JobSet": {
 			scene: changes{justMade, func(s *scene) { s.Manager = waitingFor(0) }},
-			want:  state(Unqueued, "JustMade", "has no Workload yet", ""),
+			want:  stateIs(Unqueued, "JustMade", "has no Workload yet", ""),
 		},
 		"just made for another cluster, where its JobSet will be": {
 			scene: changes{elsewhereBy, justMade},
-			want:  state(Unqueued, "JustMade", "has no Workload yet", ""),
+			want:  stateIs(Unqueued, "JustMade", "has no Workload yet", ""),
 		},
 		"Trainer made its JobSet late, JobSet has not made its Jobs": {
 			scene: changes{admitted, madeBefore(time.Minute), func(s *scene) { s.Jobs, s.JobSet.CreationTimestamp = nil, metav1.NewTime(now) }},
-			want:  state(Unqueued, "AwaitsJobs", "is not queued yet: JobSet has not made its Jobs, without which it queues after 2s", ""),
+			want:  stateIs(Unqueued, "AwaitsJobs", "is not queued yet: JobSet has not made its Jobs, without which it queues after 2s", ""),
 		},
 		"just made, and JobSet has not made its Jobs": {
 			scene: changes{admitted, justMade, func(s *scene) { s.Jobs = nil }},
-			want:  state(Unqueued, "AwaitsJobs", "is not queued yet: JobSet has not made its Jobs, without which it queues after 2s", ""),
+			want:  stateIs(Unqueued, "AwaitsJobs", "is not queued yet: JobSet has not made its Jobs, without which it queues after 2s", ""),
 		},
 		"nobody makes a Workload": {
 			scene: changes{withoutWorkload},
@@ -374,8 +374,8 @@ func TestStateOf(t *testing.T) {
 				needs32+"and its pods cannot be told any more: runtime not found: there is no ClusterTrainingRuntime \"torch\""+alone, ""),
 		},
 		"a user who may not see Workloads": {
-			scene: changes{func(s *scene) { s.Workload, s.WorkloadUnseen = nil, true }},
-			want:  state(Unqueued, "Unseen", "is in a queue; you may not see its Workload", ""),
+			scene: changes{func(s *scene) { s.Workload, s.Unseen = nil, []string{workloads} }},
+			want:  stateIs(Unqueued, "Unseen", "is in a queue; you may not see its Workload", ""),
 		},
 		"deactivated by somebody": {
 			scene: changes{switchedOff},
@@ -390,15 +390,20 @@ func TestStateOf(t *testing.T) {
 			scene: changes{switchedOff, evicted("DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")},
 			want:  stuck(Deactivated, "DeactivatedDueToMaximumExecutionTimeExceeded", takenOut+" (exceeding the maximum execution time)", anotherWorkload),
 		},
+		"suspended by its user while it runs": {
+			scene: changes{admitted, withPods(4, runningPod), func(s *scene) { s.Job.Spec.Suspend = ptr.To(true) }},
+			want: stateIs(Stopping, "PodsLeft",
+				"is suspended, and pods of its run are left (node on flavor h100); 4 pods still there, it keeps the quota until they are gone", ""),
+		},
 		"preempted, and its pods are going": {
 			scene: changes{admitted, withPods(4, runningPod), pending("urgent", 100, minutesAgo(1)), preemptedBy("urgent", 1),
 				with(kueue.WorkloadPreempted, kueue.InClusterQueueReason, "", 1)},
-			want: state(Stopping, "Preempted",
+			want: stateIs(Stopping, "Preempted",
 				"was preempted by team/urgent (for its higher priority in the ClusterQueue); 4 pods still there, it keeps the quota until they are gone", ""),
 		},
 		"preempted, and waiting again": {
 			scene: changes{taken("h100", 4), taken("a100", 2), preemptedBy("other-h100", 3)},
-			want: state(Waiting, "QuotaInUse",
+			want: stateIs(Waiting, "QuotaInUse",
 				needs32+"flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; it was preempted by team/other-h100 3m ago",
 				waitOrRise),
 		},
@@ -447,12 +452,12 @@ func TestStateOf(t *testing.T) {
 		},
 		"a user who may not see ClusterQueues": {
 			scene: changes{withoutClusterQueues, unseenKind(clusterQueues), unseenKind(workloads), withoutQuota("couldn't assign flavors")},
-			want: state(Waiting, "Unseen", needs32+"and Kueue says: couldn't assign flavors",
+			want: stateIs(Waiting, "Unseen", needs32+"and Kueue says: couldn't assign flavors",
 				"ask an admin to run this command: you may not see the ClusterQueue"),
 		},
 		"quota in use": {
 			scene: changes{taken("h100", 3), pending("urgent", 100, minutesAgo(1)), pending("earlier", 0, minutesAgo(9)), pending("later", 0, minutesAgo(1))},
-			want: state(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 3rd of 4 pending",
+			want: stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 3rd of 4 pending",
 				waitOrRise),
 		},
 		"more than there ever is": {
@@ -462,7 +467,7 @@ func TestStateOf(t *testing.T) {
 		},
 		"Kueue stops others for it": {
 			scene: changes{taken("h100", 4), withoutQuota("couldn't assign flavors. Pending the preemption of 1 workload(s)")},
-			want:  state(Waiting, "Preempting", needs32+"and Kueue is stopping others for it"+alone, ""),
+			want:  stateIs(Waiting, "Preempting", needs32+"and Kueue is stopping others for it"+alone, ""),
 		},
 		"activated after Kueue had deactivated it": {
 			scene: changes{func(s *scene) {
@@ -475,7 +480,7 @@ func TestStateOf(t *testing.T) {
 			scene: changes{func(s *scene) {
 				s.Workload.Status.RequeueState = &kueue.RequeueState{RequeueAt: ptr.To(minutesAgo(-1))}
 			}},
-			want: state(Waiting, "Backoff", needs32+"and is tried again in 60s"+alone, ""),
+			want: stateIs(Waiting, "Backoff", needs32+"and is tried again in 60s"+alone, ""),
 		},
 		"an admission check has rejected it": {
 			scene: changes{checked("budget", kueue.CheckStateRejected, "over budget")},
@@ -487,26 +492,26 @@ func TestStateOf(t *testing.T) {
 		},
 		"Kueue is about to look": {
 			scene: changes{func(s *scene) { s.Workload.CreationTimestamp = metav1.NewTime(now) }},
-			want:  state(Waiting, "Evaluating", needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+			want:  stateIs(Waiting, "Evaluating", needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
 		},
 		"behind others in a strict queue": {
 			scene: changes{pending("big", 0, minutesAgo(9)), strict, withoutQuota("")},
-			want: state(Waiting, "BehindOthers", needs32+"which would fit (node on flavor h100), but Kueue gives it to team/big first, 2nd of 2 pending",
+			want: stateIs(Waiting, "BehindOthers", needs32+"which would fit (node on flavor h100), but Kueue gives it to team/big first, 2nd of 2 pending",
 				"wait, or give the job a higher priority"),
 		},
 		"behind one that cannot start in a strict queue": {
 			scene: changes{pending("big", 0, minutesAgo(9)), strict, taken("h100", 1), func(s *scene) { s.Workload.Spec.PodSets[0].Count = 1 }},
-			want: state(Waiting, "BehindOthers", waits+": needs 8 GPUs, and ClusterQueue gpus is strictly first in, first out, "+
+			want: stateIs(Waiting, "BehindOthers", waits+": needs 8 GPUs, and ClusterQueue gpus is strictly first in, first out, "+
 				"and team/big (priority 0) is before it and cannot start, 2nd of 2 pending", behindRemedy),
 		},
 		"about to preempt": {
 			scene: changes{taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority = ptr.To[int32](10) }},
-			want: state(Waiting, "Preempts",
+			want: stateIs(Waiting, "Preempts",
 				needs32+"and Kueue is about to make room by preempting team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue)"+alone, ""),
 		},
 		"perhaps about to preempt, for whom may not read priorities": {
 			scene: changes{taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority, s.PriorityUnseen = ptr.To[int32](10), true }},
-			want: state(Waiting, "QuotaInUse", needs32+"flavor h100 has 0 of 32 GPUs free; "+a100TooSmall+alone,
+			want: stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 0 of 32 GPUs free; "+a100TooSmall+alone,
 				"wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts"),
 		},
 		"managed without a queue": {
@@ -517,7 +522,7 @@ func TestStateOf(t *testing.T) {
 			scene: changes{reserved, checked("budget", kueue.CheckStatePending, "asking"), func(s *scene) {
 				s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("budget")}
 			}},
-			want: state(Reserved, "AdmissionCheckPending", waitsForCheck+"budget is Pending (asking)", ""),
+			want: stateIs(Reserved, "AdmissionCheckPending", waitsForCheck+"budget is Pending (asking)", ""),
 		},
 		"quota reserved, nobody looks after the check": {
 			scene: changes{reserved, checked("budget", kueue.CheckStatePending, "")},
@@ -526,7 +531,7 @@ func TestStateOf(t *testing.T) {
 		},
 		"admitted and about to be started": {
 			scene: changes{placed, atOnce},
-			want:  state(Starting, "Placing", "is admitted (node on flavor h100) and about to be started", ""),
+			want:  stateIs(Starting, "Placing", "is admitted (node on flavor h100) and about to be started", ""),
 		},
 		"admitted and not started": {
 			scene: changes{placed},
@@ -541,7 +546,7 @@ func TestStateOf(t *testing.T) {
 			scene: changes{admitted, func(s *scene) { s.JobSet.Spec.Suspend = ptr.To(true) }, warned("JobSetOutdated", "undo the edit")},
 			want:  stuck(Starting, "JobSetOutdated", cannotStart+"undo the edit", ""),
 		},
-		"started, no pods yet": {scene: changes{admitted, atOnce}, want: state(Starting, "PodsMissing", notMade, "")},
+		"started, no pods yet": {scene: changes{admitted, atOnce}, want: stateIs(Starting, "PodsMissing", notMade, "")},
 		"started, and no pods come": {
 			scene: changes{admitted},
 			want:  stuck(Starting, "PodsMissing", notMade, "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm"),
@@ -570,11 +575,11 @@ func TestStateOf(t *testing.T) {
 			})},
 			want: stuck(Starting, "ImagePullBackOff", fourPods+"ImagePullBackOff (no such image)", "kubectl -n team describe pod llm-node-0-0"),
 		},
-		"running":              {scene: changes{admitted, withPods(4, runningPod)}, want: state(Running, "Running", runs4, "")},
-		"a manifest that fits": {scene: changes{manifestOf}, want: state(NotCreated, "Fits", couldHave32, "")},
+		"running":              {scene: changes{admitted, withPods(4, runningPod)}, want: stateIs(Running, "Running", runs4, "")},
+		"a manifest that fits": {scene: changes{manifestOf}, want: stateIs(NotCreated, "Fits", couldHave32, "")},
 		"a manifest that would wait": {
 			scene: changes{taken("h100", 1), manifestOf},
-			want:  state(NotCreated, "QuotaInUse", wouldWait+"32 GPUs, flavor h100 has 24 of 32 GPUs free; "+a100TooSmall, waitOrRise),
+			want:  stateIs(NotCreated, "QuotaInUse", wouldWait+"32 GPUs, flavor h100 has 24 of 32 GPUs free; "+a100TooSmall, waitOrRise),
 		},
 		"a manifest whose pods no node would take": {
 			scene: changes{manifestOf, func(s *scene) { s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"} }},
@@ -584,7 +589,7 @@ func TestStateOf(t *testing.T) {
 		},
 		"a manifest without a queue": {
 			scene: changes{manifestOf, func(s *scene) { s.Job.Labels, s.Kueue = nil, &configapi.Configuration{} }},
-			want:  state(NotCreated, "NoQueue", "names no queue, so it would start at once, outside of all quotas", labelRemedy),
+			want:  stateIs(NotCreated, "NoQueue", "names no queue, so it would start at once, outside of all quotas", labelRemedy),
 		},
 		"a manifest without a queue, which Kueue manages": {
 			scene: changes{manifestOf, managesAll},
@@ -593,23 +598,23 @@ func TestStateOf(t *testing.T) {
 		},
 		"a manifest without a queue, in a namespace that is not Kueue's": {
 			scene: changes{manifestOf, managesAll, func(s *scene) { s.Namespace.Labels = nil }},
-			want:  state(NotCreated, "NoQueue", "names no queue, so it would start at once, outside of all quotas", labelRemedy),
+			want:  stateIs(NotCreated, "NoQueue", "names no queue, so it would start at once, outside of all quotas", labelRemedy),
 		},
 		"a manifest with one, in a namespace that is not Kueue's": {
 			scene: changes{manifestOf, optsOut},
-			want:  state(NotCreated, "NamespaceNotManaged", notManagedHere+"it would start at once, outside of all quotas", labelNamespace),
+			want:  stateIs(NotCreated, "NamespaceNotManaged", notManagedHere+"it would start at once, outside of all quotas", labelNamespace),
 		},
 		"in a namespace that is not Kueue's": {
 			scene: changes{optsOut, func(s *scene) { s.Workload, s.Job.Spec.Suspend = nil, nil }},
-			want:  state(NotManaged, "NamespaceNotManaged", notManagedHere+"it runs outside of all quotas", labelNamespace),
+			want:  stateIs(NotManaged, "NamespaceNotManaged", notManagedHere+"it runs outside of all quotas", labelNamespace),
 		},
 		"in a namespace that is not Kueue's, by the word of an event": {
 			scene: changes{warned("NamespaceNotManaged", "names queue gpus"), func(s *scene) { s.Workload, s.Job.Spec.Suspend = nil, nil }},
-			want:  state(NotManaged, "NamespaceNotManaged", notManagedHere+"it runs outside of all quotas", "ask an admin to have Kueue manage the namespace"),
+			want:  stateIs(NotManaged, "NamespaceNotManaged", notManagedHere+"it runs outside of all quotas", "ask an admin to have Kueue manage the namespace"),
 		},
 		"suspended in a namespace that is not Kueue's": {
 			scene: changes{optsOut, func(s *scene) { s.Workload = nil }},
-			want: state(NotManaged, "NamespaceNotManaged", notManagedHere+"it is suspended and waits for nobody",
+			want: stateIs(NotManaged, "NamespaceNotManaged", notManagedHere+"it is suspended and waits for nobody",
 				"resume it (spec.suspend: false) to run it outside of all quotas, or "+labelNamespace),
 		},
 		"since before its namespace was Kueue's": {
@@ -618,32 +623,32 @@ func TestStateOf(t *testing.T) {
 				s.Namespace.ManagedFields = []metav1.ManagedFieldsEntry{{Time: ptr.To(minutesAgo(1)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:for":{}}}}`)}}
 				s.Workload, s.Job.Spec.Suspend, s.Job.Spec.RuntimePatches = nil, nil, nil
 			}},
-			want: state(NotManaged, "BeganUnmanaged", "runs outside of all quotas: it began before Kueue managed its namespace", "suspend it, and it queues"),
+			want: stateIs(NotManaged, "BeganUnmanaged", "runs outside of all quotas: it began before Kueue managed its namespace", "suspend it, and it queues"),
 		},
 		"a manifest without a queue, and nobody to say what Kueue does": {
 			scene: changes{manifestOf, func(s *scene) { s.Job.Labels = nil }},
-			want: state(NotCreated, "NoQueue",
+			want: stateIs(NotCreated, "NoQueue",
 				"names no queue; whether it would start at once or be held depends on Kueue's manageJobsWithoutQueueName, which you may not see", labelRemedy),
 		},
 		"an urgent manifest that would preempt": {
 			scene: changes{manifestOf, taken("h100", 4), preempting, func(s *scene) { s.Priority = 10 }},
-			want: state(NotCreated, "Preempts",
+			want: stateIs(NotCreated, "Preempts",
 				"asks for 32 GPUs and would get them in queue gpus (ClusterQueue gpus) by preempting team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue): node on flavor h100",
 				""),
 		},
 		"a manifest behind the blocked head of a strict queue": {
 			scene: changes{manifestOf, pending("big", 0, minutesAgo(9)), strict, taken("h100", 1), ofOneNode},
-			want: state(NotCreated, "BehindOthers",
+			want: stateIs(NotCreated, "BehindOthers",
 				wouldWait+"8 GPUs, and ClusterQueue gpus is strictly first in, first out, and team/big (priority 0) is before it and cannot start",
 				behindRemedy),
 		},
 		"a manifest past the blocked head of another queue": {
 			scene: changes{manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), ofOneNode},
-			want:  state(NotCreated, "Fits", "asks for 8 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100", ""),
+			want:  stateIs(NotCreated, "Fits", "asks for 8 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100", ""),
 		},
 		"a manifest that would borrow what another keeps for itself": {
 			scene: changes{manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), strict, borrower(1)},
-			want: state(NotCreated, "QuotaInUse", "would wait in queue guests (ClusterQueue guests): asks for 8 GPUs, which would fit (node on flavor h100), "+
+			want: stateIs(NotCreated, "QuotaInUse", "would wait in queue guests (ClusterQueue guests): asks for 8 GPUs, which would fit (node on flavor h100), "+
 				"but Kueue keeps it for team/big (priority 0): Workload no longer fits after processing another workload",
 				"wait, or give the job a higher priority than the one before it"),
 		},
@@ -651,13 +656,13 @@ func TestStateOf(t *testing.T) {
 			scene: changes{manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), strict, borrower(1), func(s *scene) {
 				s.inventory.Workloads = append(s.inventory.Workloads, *waitingWorkload("guest", "guests", 3, minutesAgo(8)))
 			}},
-			want: state(NotCreated, "BehindOthers", "would wait in queue guests (ClusterQueue guests): asks for 8 GPUs, "+
+			want: stateIs(NotCreated, "BehindOthers", "would wait in queue guests (ClusterQueue guests): asks for 8 GPUs, "+
 				"and team/guest (priority 0) is before it in ClusterQueue guests and cannot start: others keep what it would take",
 				"wait, or give the job a higher priority than the one in front"),
 		},
 		"a manifest of one who does not see what others have": {
 			scene: changes{manifestOf, unseenKind(workloads)},
-			want: state(NotCreated, "Unseen",
+			want: stateIs(NotCreated, "Unseen",
 				"asks for 32 GPUs in queue gpus (ClusterQueue gpus); whether they are free cannot be told, because you may not see what others have",
 				"ask an admin to run this command, or submit the job and explain it by its name"),
 		},
@@ -670,7 +675,7 @@ func TestStateOf(t *testing.T) {
 }
 
 // state is one that passes by itself, or in which something may be done.
-func state(phase Phase, reason, message, remedy string) State {
+func stateIs(phase Phase, reason, message, remedy string) State {
 	return State{Phase: phase, Reason: reason, Message: message, Remedy: remedy}
 }
 

@@ -53,18 +53,18 @@ func withoutRuntime(s *scene) {
 func TestStateInWorkers(t *testing.T) {
 	const asks = "has quota in queue gpus (ClusterQueue gpus) and waits for a worker cluster to admit it: "
 	eachScene(t, "state", map[string]row[State]{
-		"in a worker that was not looked into": {scene: changes{inWest}, want: state(Elsewhere, "InWorker", "is in worker cluster west", "")},
+		"in a worker that was not looked into": {scene: changes{inWest}, want: stateIs(Elsewhere, "InWorker", "is in worker cluster west", "")},
 		"in a worker of no known context": {
 			scene: changes{inWest, unknown("west", errors.New("no context: give --worker-context west=CONTEXT"))},
-			want:  state(Elsewhere, "InWorker", "is in worker cluster west; no context: give --worker-context west=CONTEXT", ""),
+			want:  stateIs(Elsewhere, "InWorker", "is in worker cluster west; no context: give --worker-context west=CONTEXT", ""),
 		},
 		"in a worker that may not be looked into": {
 			scene: changes{inWest, unknown("west", exit.With(exit.Unseen, errors.New("you may not")))},
-			want:  state(Elsewhere, Unseen, "is in worker cluster west; you may not", ""),
+			want:  stateIs(Elsewhere, Unseen, "is in worker cluster west; you may not", ""),
 		},
 		"running in a worker": {
 			scene: changes{inWest, there(t, "west", true, admitted, withPods(4, runningPod))},
-			want: state(Running, "Running",
+			want: stateIs(Running, "Running",
 				"is in worker cluster west, where it runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100", ""),
 		},
 		"without room for its pods in a worker": {
@@ -73,20 +73,20 @@ func TestStateInWorkers(t *testing.T) {
 				"Unschedulable (0/4 nodes are available: 4 Insufficient nvidia.com/gpu)",
 				"in cluster west (--context west-admin): the quota is more than the nodes have room for: kubectl trainjob pools shows both"),
 		},
-		"evicted in the manager cluster": {scene: changes{inWest, evicted("Preempted", "")}, want: state(Stopping, "Preempted", "was preempted", "")},
+		"evicted in the manager cluster": {scene: changes{inWest, evicted("Preempted", "")}, want: stateIs(Stopping, "Preempted", "was preempted", "")},
 		"before any worker is asked": {
 			scene: changes{asked, unasked, atOnce},
-			want:  state(Reserved, "AdmissionCheckPending", waitsForCheck+"workers is Pending", ""),
+			want:  stateIs(Reserved, "AdmissionCheckPending", waitsForCheck+"workers is Pending", ""),
 		},
 		"while no worker is asked": {
 			scene: changes{asked, unasked},
 			want: stuck(Reserved, "NotDispatched", waitsForCheck+"workers is Pending, and Kueue has asked no worker cluster",
 				"see that a worker cluster is connected: kubectl get multikueueclusters"),
 		},
-		"while workers are asked that were not looked into": {scene: changes{asked}, want: state(Reserved, "Dispatching", asks+"west; east", "")},
+		"while workers are asked that were not looked into": {scene: changes{asked}, want: stateIs(Reserved, "Dispatching", asks+"west; east", "")},
 		"while it waits in each worker": {
 			scene: changes{asked, there(t, "west", false, taken("h100", 4)), unknown("east", fmt.Errorf("%w of it", cluster.ErrNoCopy))},
-			want: state(Reserved, "Dispatching", asks+"in west it waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, "+
+			want: stateIs(Reserved, "Dispatching", asks+"in west it waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, "+
 				"flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; east has not been asked yet",
 				"in cluster west (--context west-admin): "+waitOrRise),
 		},
@@ -98,7 +98,7 @@ func TestStateInWorkers(t *testing.T) {
 		},
 		"admitted in a worker, and not copied": {
 			scene: changes{asked, there(t, "west", false, admitted), unknown("east", errors.New("no answer"))},
-			want: state(Reserved, "Dispatching",
+			want: stateIs(Reserved, "Dispatching",
 				asks+"in west it was admitted (node on flavor h100) 2m ago and is not copied: the log of Kueue in the manager cluster says why; east (no answer)",
 				""),
 		},

@@ -109,26 +109,20 @@ func (a *actor) look(ctx context.Context, name string) (*view, error) {
 		return nil, exit.With(exit.Failed, err)
 	}
 	v := &view{job: job}
-	v.workload, err = a.workload(ctx, v.job.UID)
-	if v.unseen = apierrors.IsForbidden(err); v.unseen {
+	v.workload, err = a.workload(ctx, v.job)
+	if v.unseen = exit.Code(err) == exit.Unseen; v.unseen {
 		return v, nil
 	}
 	return v, err
 }
 
 // workload returns the unfinished Workload of a job, or nil.
-func (a *actor) workload(ctx context.Context, uid types.UID) (*kueue.Workload, error) {
-	var list kueue.WorkloadList
-	if err := a.client.List(ctx, &list, client.InNamespace(a.namespace)); err != nil {
-		return nil, fmt.Errorf("listing the Workloads of namespace %s: %w", a.namespace, err)
+func (a *actor) workload(ctx context.Context, job *trainjob.TrainJob) (*kueue.Workload, error) {
+	wl, err := cluster.WorkloadOf(ctx, a.client, job)
+	if err != nil || wl == nil || kueuelib.IsFinished(wl) {
+		return nil, err
 	}
-	for i := range list.Items {
-		owner := metav1.GetControllerOf(&list.Items[i])
-		if owner != nil && owner.UID == uid && !kueuelib.IsFinished(&list.Items[i]) {
-			return &list.Items[i], nil
-		}
-	}
-	return nil, nil
+	return wl, nil
 }
 
 func (a *actor) apply(ctx context.Context, v *view, c change) error {
@@ -195,7 +189,7 @@ func (a *actor) awaitQuota(ctx context.Context, before *view) error {
 		follow.Kind{List: &kueue.WorkloadList{}, Options: []client.ListOption{client.InNamespace(a.namespace)}})
 	why := "it still has its quota"
 	for {
-		wl, err := a.workload(waiting, before.job.UID)
+		wl, err := a.workload(waiting, before.job)
 		switch {
 		case err == nil && (wl == nil || wl.UID != before.workload.UID || !kueuelib.HasQuotaReservation(wl)):
 			return pause(ctx, settle)

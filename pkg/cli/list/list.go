@@ -92,23 +92,18 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	cmd.Flags().StringSliceVar(&o.query.states, "state", nil, "list those in one of these states, such as Waiting,Starting")
 	cmd.Flags().StringVar(&o.query.queue, "queue", "", "list those of this LocalQueue, or of this ClusterQueue")
 	cmd.Flags().StringVar(&o.query.user, "user", "", "list those of this user, whom metrics.userLabel of kueue-trainer's configuration tells")
-	cmd.Flags().StringVar(&o.query.order, "sort-by", "", strings.Join(columns, ", "))
+	show.OneOf(cmd, &o.query.order, "sort-by", strings.Join(columns, ", "), columns...)
 	cmd.Flags().BoolVar(&o.query.byCohort, "by-cohort", false, "list those that wait for quota by cohort, in the order in which Kueue comes to look at them")
 	cmd.MarkFlagsMutuallyExclusive("by-cohort", "sort-by")
 	cmd.Flags().DurationVar(&o.query.assume, "assume", 0, "forecast with -o wide, json and yaml as if jobs of which nothing is known ran for so long, such as 4h")
 	o.workers.AddTo(cmd)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "after that, list those that change, until interrupted")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, name, json or yaml")
-	for flag, values := range map[string][]string{"output": {show.Wide, "name", show.JSON, show.YAML}, "state": states, "sort-by": columns} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-	}
+	show.OutputFlag(cmd, &o.output, show.Wide, "name", show.JSON, show.YAML)
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func (o *options) run(ctx context.Context) error {
-	if err := show.KnownFormat(o.output, show.Wide, "name", show.JSON, show.YAML); err != nil {
-		return err
-	}
 	if err := o.query.check(); err != nil {
 		return err
 	}
@@ -116,8 +111,8 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	// Followed, it would be another with every look; and scripts that do not ask for it need not wait for it.
-	o.query.starts = !o.watch && (o.output == show.Wide || o.structured() && o.query.assume > 0)
-	o.query.users = o.output == show.Wide || o.structured() || o.query.user != "" || o.query.order == "user"
+	o.query.starts = !o.watch && (o.output == show.Wide || show.ForMachines(o.output) && o.query.assume > 0)
+	o.query.users = o.output == show.Wide || show.ForMachines(o.output) || o.query.user != "" || o.query.order == "user"
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
 		return fmt.Errorf("--selector %s: %w", o.selector, err)
@@ -133,7 +128,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	o.tellUnseen(now.Unseen)
 	o.tellWorkers(now.Workers)
-	if len(now.TrainJobs) == 0 && !o.structured() {
+	if len(now.TrainJobs) == 0 && !show.ForMachines(o.output) {
 		fmt.Fprintln(o.streams.ErrOut, "No resources found"+inNamespace(namespace)+".")
 	} else if err := o.print(now); err != nil {
 		return err
@@ -151,9 +146,6 @@ func inNamespace(namespace string) string {
 	return " in " + namespace + " namespace"
 }
 
-// structured reports whether machines read what is printed.
-func (o *options) structured() bool { return o.output == show.JSON || o.output == show.YAML }
-
 // tellUnseen tells once of each kind.
 func (o *options) tellUnseen(unseen []Unseen) {
 	for _, u := range unseen {
@@ -164,13 +156,13 @@ func (o *options) tellUnseen(unseen []Unseen) {
 // tellWorkers tells once of each worker what is not known of its jobs.
 func (o *options) tellWorkers(unseen []UnseenWorker) {
 	for _, u := range unseen {
-		fmt.Fprintf(o.streams.ErrOut, "note: what %s do in worker cluster %s is not known: %s\n", show.Count(int64(u.TrainJobs), "TrainJob"), u.Cluster, u.Problem)
+		fmt.Fprintf(o.streams.ErrOut, "note: what %s do in worker cluster %s is not known: %s\n", show.Count(u.TrainJobs, "TrainJob"), u.Cluster, u.Problem)
 	}
 }
 
 func (o *options) print(l List) error {
 	switch {
-	case o.structured():
+	case show.ForMachines(o.output):
 		return show.Encode(o.streams.Out, o.output, l)
 	case o.output == "name":
 		return printNames(o.streams.Out, l.TrainJobs)

@@ -33,7 +33,7 @@ func minutesAgo(n int) metav1.Time { return metav1.NewTime(now.Add(-time.Duratio
 // facts are of a job of 2 nodes with 8 GPUs each that waits in a queue with 8.
 func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *explain.Facts {
 	t.Helper()
-	f := &explain.Facts{Now: now, Field: patch.Of(trainjob.Trainer23), Job: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
+	f := &explain.Facts{Around: explain.Around{Now: now, Field: patch.Of(trainjob.Trainer23)}, Job: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "team", Name: "llm", UID: "llm", Labels: map[string]string{kit.QueueLabel: "gpus"},
 	}}}
 	f.Job.Spec.Suspend = ptr.To(true)
@@ -62,7 +62,7 @@ func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *expl
 	return f
 }
 
-func podsUnseen(f *explain.Facts) { f.PodsUnseen = true }
+func podsUnseen(f *explain.Facts) { f.Unseen = []string{"pods"} }
 
 // runs is the job admitted to h100 and resumed, with its JobSet and no pod to be seen.
 func runs(ready int32) func(*explain.Facts) {
@@ -119,20 +119,20 @@ func TestLines(t *testing.T) {
 			want: "llm Waiting gpus - 16 100 7 5m <unknown>", unknown: []Unseen{{clusterQueues, []string{"reason"}}},
 		},
 		"one whose Workload may not be seen": {
-			unseen: everything, change: func(f *explain.Facts) { f.Workload, f.WorkloadUnseen = nil, true },
+			unseen: everything, change: func(f *explain.Facts) { f.Workload, f.Unseen = nil, []string{workloads} },
 			want:    "llm <unknown> gpus <unknown> <unknown> <unknown> <unknown> - <unknown>",
 			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "phase", "position", "priority", "reason"}}},
 		},
 		"one that is held, whose Workload may not be seen": {
 			unseen: everything, change: func(f *explain.Facts) {
-				f.Workload, f.WorkloadUnseen, f.Job.Labels[kit.QueueLabel] = nil, true, hold.Queue("gpus")
+				f.Workload, f.Unseen, f.Job.Labels[kit.QueueLabel] = nil, []string{workloads}, hold.Queue("gpus")
 			},
 			want:    "llm Held gpus.held <unknown> <unknown> <unknown> - - <unknown>",
 			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority", "reason"}}},
 		},
 		"one that has ended, whose Workload may not be seen": {
 			unseen: everything, change: func(f *explain.Facts) {
-				f.Workload, f.WorkloadUnseen = nil, true
+				f.Workload, f.Unseen = nil, []string{workloads}
 				ended(f)
 			},
 			want:    "llm Succeeded gpus <unknown> <unknown> <unknown> - 5m Done",
@@ -155,7 +155,7 @@ func TestLines(t *testing.T) {
 			change: in(explain.Worker{Facts: facts(t, nil, func(f *explain.Facts) { f.Workload = nil })}), want: "llm Unqueued gpus - 16 100 - - NobodyReacts",
 		},
 		"one in a worker where its Workload may not be seen": {
-			change:  in(explain.Worker{Facts: facts(t, nil, func(f *explain.Facts) { f.Workload, f.WorkloadUnseen = nil, true })}),
+			change:  in(explain.Worker{Facts: facts(t, nil, func(f *explain.Facts) { f.Workload, f.Unseen = nil, []string{workloads} })}),
 			want:    "llm <unknown> gpus <unknown> 16 100 - - <unknown>",
 			unknown: []Unseen{{"workloads.kueue.x-k8s.io in cluster west", []string{"flavors", "phase", "reason"}}},
 		},
@@ -185,7 +185,9 @@ func TestLines(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := facts(t, tc.unseen, tc.change)
-			f.PodsUnseen = tc.noPods
+			if tc.noPods {
+				podsUnseen(f)
+			}
 			got := newList(&explain.Snapshot{Facts: []*explain.Facts{f}}, &query{}, nil, nil)
 			var cells []string
 			for _, cell := range (table{}).row(&got.TrainJobs[0], now) {

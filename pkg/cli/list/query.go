@@ -97,9 +97,6 @@ func (q *query) check() error {
 			return fmt.Errorf("--state %s: there is no such state: use %s", state, strings.Join(states, ", "))
 		}
 	}
-	if q.order != "" && orders[q.order] == nil {
-		return fmt.Errorf("--sort-by %s: there is no such column: use %s", q.order, strings.Join(columns, ", "))
-	}
 	return nil
 }
 

@@ -76,7 +76,6 @@ func TestQueryIsRefused(t *testing.T) {
 	}{
 		"a user":                       {query: query{user: "jane"}, manager: labelled},
 		"no such state":                {query: query{states: []string{"Pending"}}, want: "--state Pending: there is no such state: use NotManaged, Unqueued,"},
-		"no such column":               {query: query{order: "age"}, want: "--sort-by age: there is no such column: use gpus, name,"},
 		"a user where no label tells":  {query: query{user: "jane"}, manager: &config.Configuration{}, want: "set metrics.userLabel of kueue-trainer's configuration"},
 		"a user who cannot be told of": {query: query{user: "jane"}, want: "use -l LABEL=jane"},
 	}

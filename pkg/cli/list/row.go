@@ -16,7 +16,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 )
 
 // List is what the command tells. Its JSON is for scripts: names stay, new ones may come.
@@ -154,23 +153,23 @@ func rowOf(f *explain.Facts) TrainJob {
 	}
 	row.Queue, row.ClusterQueue = f.Queues()
 	if f.Workload != nil {
-		row.GPUs, row.Priority, row.Flavors = f.GPUs(), f.Workload.Spec.Priority, flavorsOf(f)
+		row.GPUs, row.Priority, row.Flavors = f.GPUs(), f.Workload.Spec.Priority, f.Assigned()
 	}
 	there := f.There()
 	if cluster.ForMultiKueue(f.Job) {
 		row.elsewhere(f, there)
 	}
-	if f.WorkloadUnseen && f.Workload == nil && row.Queue != "" {
+	if !f.Saw(workloads) && f.Workload == nil && row.Queue != "" {
 		row.unknown(workloads, "flavors", "gpus", "priority")
 	}
 	switch {
-	case state.Phase == explain.Held && f.WorkloadUnseen:
+	case state.Phase == explain.Held && !f.Saw(workloads):
 		// It may still be stopping.
 		row.unknown(workloads, "reason")
-	case state.Phase == explain.Unqueued && f.WorkloadUnseen:
+	case state.Phase == explain.Unqueued && !f.Saw(workloads):
 		row.unknown(workloads, "phase", "reason", "position")
 		row.Phase, row.Since = Unknown, nil
-	case state.Phase == explain.Unqueued && there != nil && there.Facts.WorkloadUnseen:
+	case state.Phase == explain.Unqueued && there != nil && !there.Facts.Saw(workloads):
 		row.unknown(workloads+" in cluster "+there.Cluster, "phase", "reason")
 		row.Phase, row.Since = Unknown, nil
 	case state.Phase == explain.Waiting:
@@ -185,8 +184,8 @@ func (r *TrainJob) elsewhere(f *explain.Facts, there *explain.Worker) {
 	_, r.Nominated = f.Dispatched()
 	switch {
 	case there != nil && there.Facts.Workload != nil:
-		r.GPUs, r.Flavors = there.Facts.GPUs(), flavorsOf(there.Facts)
-	case there != nil && there.Facts.WorkloadUnseen:
+		r.GPUs, r.Flavors = there.Facts.GPUs(), there.Facts.Assigned()
+	case there != nil && !there.Facts.Saw(workloads):
 		r.unknown(workloads+" in cluster "+there.Cluster, "flavors")
 	case r.Cluster != "" && there == nil:
 		r.unknown(r.Cluster, "flavors")
@@ -233,25 +232,4 @@ func (r *TrainJob) waits(f *explain.Facts) {
 	case !f.Cluster.Saw(workloads):
 		r.unknown(workloads, "position")
 	}
-}
-
-// flavorsOf names the flavors that the job has: those of its GPUs, where it has any.
-func flavorsOf(f *explain.Facts) []string {
-	admission := f.Workload.Status.Admission
-	if admission == nil {
-		return nil
-	}
-	all, ofGPUs := map[string]bool{}, map[string]bool{}
-	for _, assignment := range admission.PodSetAssignments {
-		for name, flavor := range assignment.Flavors {
-			all[string(flavor)] = true
-			if gpu.IsResource(name) {
-				ofGPUs[string(flavor)] = true
-			}
-		}
-	}
-	if len(ofGPUs) > 0 {
-		all = ofGPUs
-	}
-	return slices.Sorted(maps.Keys(all))
 }

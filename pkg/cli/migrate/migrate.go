@@ -131,7 +131,7 @@ func (o *options) read(cmd *cobra.Command) ([]manifest.File, error) {
 	}
 	files, finished, err := export(cmd.Context(), c, namespace)
 	if finished > 0 {
-		fmt.Fprintln(o.streams.ErrOut, show.Count(int64(finished), "finished TrainJob"), "left out")
+		fmt.Fprintln(o.streams.ErrOut, show.Count(finished, "finished TrainJob"), "left out")
 	}
 	return files, err
 }
@@ -199,13 +199,13 @@ func (o *options) report(results []result) error {
 		all.found, all.changed, all.failed = all.found+r.found, all.changed+r.changed, all.failed+r.failed
 		all.unreadable += r.unreadable
 	}
-	fmt.Fprintf(out, "%s: %d migrated, %d left as they were\n", show.Count(int64(all.found), "TrainJob"), all.changed, all.found-all.changed)
+	fmt.Fprintf(out, "%s: %d migrated, %d left as they were\n", show.Count(all.found, "TrainJob"), all.changed, all.found-all.changed)
 	var parts []string
 	if all.failed > 0 {
-		parts = append(parts, show.Count(int64(all.failed), "TrainJob")+" cannot be brought to Trainer 2.3")
+		parts = append(parts, show.Count(all.failed, "TrainJob")+" cannot be brought to Trainer 2.3")
 	}
 	if all.unreadable > 0 {
-		parts = append(parts, show.Count(int64(all.unreadable), "document")+" cannot be read")
+		parts = append(parts, show.Count(all.unreadable, "document")+" cannot be read")
 	}
 	if len(parts) == 0 {
 		return nil

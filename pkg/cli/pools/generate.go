@@ -19,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
 
 const generateLong = `Write Kueue's objects for the GPU pools of this cluster, read from its nodes.
@@ -45,7 +46,7 @@ const generateExample = `  # Two teams share all GPUs 60 to 40
   kubectl trainjob pools generate | kubectl diff -f -`
 
 func newGenerate(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
-	g := &generate{flags: flags, streams: streams}
+	g := &generate{flags: flags, streams: streams, options: options{unit: wholeNodes}}
 	cmd := &cobra.Command{
 		Use:     "generate",
 		Short:   "Write flavors, a topology, quotas and queues for the GPU pools of this cluster",
@@ -56,9 +57,8 @@ func newGenerate(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra
 	}
 	cmd.Flags().StringSliceVar(&g.teams, "team", nil, "a team's NAMESPACE=SHARE, several times; shares are weights, 0 only borrows (default: all for the current namespace)")
 	cmd.Flags().StringVar(&g.queue, "queue", "gpus", "the name of the teams' LocalQueues")
-	cmd.Flags().StringVar(&g.unit, "share-unit", wholeNodes, "what shares are rounded to: node, or gpu, of which a part of a node does not come back for a job of whole nodes")
+	show.OneOf(cmd, &g.unit, "share-unit", "what shares are rounded to: node, or gpu, of which a part of a node does not come back for a job of whole nodes", wholeNodes, singleGPUs)
 	cmd.Flags().BoolVar(&g.topology, "topology", false, "have Kueue place pod by pod; it admits no job then with a replicated job that asks for nothing")
-	_ = cmd.RegisterFlagCompletionFunc("share-unit", cobra.FixedCompletions([]string{wholeNodes, singleGPUs}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -85,9 +85,6 @@ const (
 func (g *generate) run(ctx context.Context) error {
 	if errs := validation.IsDNS1123Label(g.queue); len(errs) > 0 {
 		return fmt.Errorf("--queue %q: %s", g.queue, strings.Join(errs, ", "))
-	}
-	if g.unit != wholeNodes && g.unit != singleGPUs {
-		return fmt.Errorf("--share-unit %q: must be %s or %s", g.unit, wholeNodes, singleGPUs)
 	}
 	teams, err := g.parseTeams()
 	if err != nil {

@@ -52,9 +52,8 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
 	}
-	cmd.Flags().StringVarP(&p.format, "output", "o", "", "wide, json, yaml or jsonpath=TEMPLATE")
+	show.OutputFlag(cmd, &p.format, show.Wide, show.JSON, show.YAML)
 	cmd.Flags().BoolVarP(&p.watch, "watch", "w", false, "show them again whenever something changes")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.AddCommand(newGenerate(flags, streams))
 	return cmd
 }
@@ -67,10 +66,6 @@ type pools struct {
 }
 
 func (p *pools) run(ctx context.Context) error {
-	write, err := newPrinter(p.format)
-	if err != nil {
-		return err
-	}
 	c, err := p.flags.Client()
 	if err != nil {
 		return err
@@ -82,7 +77,7 @@ func (p *pools) run(ctx context.Context) error {
 	for _, unseen := range i.Unseen {
 		fmt.Fprintln(p.streams.ErrOut, "not seen:", unseen)
 	}
-	screen := &screen{out: p.streams.Out, write: write}
+	screen := &screen{out: p.streams.Out, format: p.format}
 	if p.format != "" {
 		screen.users = func(ctx context.Context) (map[types.UID]string, error) { return readUsers(ctx, c) }
 	}
@@ -115,8 +110,8 @@ func notAll(i *inventory.Inventory) error {
 
 // screen shows one table after the other: on a terminal in its place, elsewhere below it.
 type screen struct {
-	out   io.Writer
-	write printer
+	out    io.Writer
+	format string
 	// users reads whose the TrainJobs are; nil for a format that does not show them.
 	users func(context.Context) (map[types.UID]string, error)
 	last  []byte
@@ -136,7 +131,7 @@ func (s *screen) show(ctx context.Context, i *inventory.Inventory) error {
 		return err
 	}
 	var text bytes.Buffer
-	if err := s.write(&text, view, show.Painter(s.out)); err != nil {
+	if err := write(&text, s.format, view, show.Painter(s.out)); err != nil {
 		return err
 	}
 	first := s.last == nil

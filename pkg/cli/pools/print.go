@@ -13,21 +13,12 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
 
-// printer writes a view in one of the formats.
-type printer func(io.Writer, *View, show.Paint) error
-
-// newPrinter returns the printer of -o; the error names the formats that there are.
-func newPrinter(format string) (printer, error) {
-	switch format {
-	case "", show.Wide:
-		return func(out io.Writer, view *View, paint show.Paint) error {
-			return printTable(out, view, paint, format == show.Wide)
-		}, nil
-	}
+// write writes a view in the format of -o.
+func write(out io.Writer, format string, view *View, paint show.Paint) error {
 	if show.ForMachines(format) {
-		return func(out io.Writer, view *View, _ show.Paint) error { return show.Encode(out, format, view) }, nil
+		return show.Encode(out, format, view)
 	}
-	return nil, show.KnownFormat(format, show.Wide, show.JSON, show.YAML)
+	return printTable(out, view, paint, format == show.Wide)
 }
 
 func printTable(out io.Writer, view *View, paint show.Paint, wide bool) error {

@@ -26,7 +26,7 @@ func aboutPools(pools []gpu.Pool, nodes []corev1.Node) []string {
 		if pool.NodeLabels == nil {
 			names := nodeNames(pool.Nodes)
 			remarks = append(remarks, fmt.Sprintf("left out %s %s: no label tells them from other nodes; give them one and run this again: kubectl label node %s %s=%s",
-				plural(len(names), "node"), strings.Join(names, ", "), strings.Join(names, " "), gpu.PoolLabel, pool.Name))
+				show.Count(len(names), "node"), strings.Join(names, ", "), strings.Join(names, " "), gpu.PoolLabel, pool.Name))
 		}
 	}
 	for n := range nodes {
@@ -67,7 +67,7 @@ func (q *quotas) rounding() []string {
 			remarks = append(remarks, fmt.Sprintf("%s has no node of %d, %s, and only borrows GPUs: give it a larger share, or divide by --share-unit=%s", t.namespace, all, due, singleGPUs))
 			continue
 		}
-		remarks = append(remarks, fmt.Sprintf("%s has %d of %s (%s), %s: shares are whole nodes", t.namespace, have, plural(int(all), "node"), strings.Join(where, ", "), due))
+		remarks = append(remarks, fmt.Sprintf("%s has %d of %s (%s), %s: shares are whole nodes", t.namespace, have, show.Count(int(all), "node"), strings.Join(where, ", "), due))
 	}
 	return append(remarks, q.broken()...)
 }
@@ -184,7 +184,7 @@ func key(obj client.Object) string {
 
 // describe tells what a pool has: "4 nodes with 32 nvidia.com/gpu".
 func describe(pool *gpu.Pool) string {
-	text := plural(len(pool.Nodes), "node")
+	text := show.Count(len(pool.Nodes), "node")
 	var amounts []string
 	for _, name := range pool.Resources {
 		total := inventory.Allocatable(pool.Nodes, name)
@@ -202,8 +202,6 @@ func describe(pool *gpu.Pool) string {
 	}
 	return text + "."
 }
-
-func plural(n int, thing string) string { return show.Count(int64(n), thing) }
 
 func nodeNames(nodes []*corev1.Node) []string {
 	names := make([]string, 0, len(nodes))

@@ -181,29 +181,22 @@ unseen:
 		t.Run(name, func(t *testing.T) {
 			i := kit.With(someCluster(), tc.change)
 			view := expect.Must(newView(context.Background(), i, nil))(t)
-			write := expect.Must(newPrinter(tc.format))(t)
 			var out strings.Builder
-			expect.NoError(t, write(&out, view, show.Paint{}))
+			expect.NoError(t, write(&out, tc.format, view, show.Paint{}))
 			expect.Same(t, "Unexpected output", strings.TrimPrefix(tc.want, "\n"), out.String())
 		})
 	}
 }
 
 func TestScreenShowsOnlyChanges(t *testing.T) {
-	write := expect.Must(newPrinter(""))(t)
 	var out strings.Builder
-	s := &screen{out: &out, write: write}
+	s := &screen{out: &out}
 	changed := someCluster()
 	changed.Pods = nil
 	for _, i := range []*inventory.Inventory{someCluster(), someCluster(), changed} {
 		expect.NoError(t, s.show(context.Background(), i))
 	}
 	expect.Same(t, "Unexpected number of tables", 2, strings.Count(out.String(), "POOL"))
-}
-
-func TestUnknownFormat(t *testing.T) {
-	_, err := newPrinter("xml")
-	expect.Says(t, err, "wide, json, yaml or jsonpath=TEMPLATE")
 }
 
 func TestNotAllowedToLook(t *testing.T) {

@@ -40,12 +40,7 @@ func KnownFormat(format string, known ...string) error {
 		}
 		known = append(slices.Clone(known), JSONPath+"TEMPLATE")
 	}
-	last := len(known) - 1
-	names := known[last]
-	if last > 0 {
-		names = strings.Join(known[:last], ", ") + " or " + names
-	}
-	return fmt.Errorf("--output %s: there is no such format: use %s", format, names)
+	return fmt.Errorf("--output %s: there is no such format: use %s", format, either(known))
 }
 
 func parseJSONPath(format string) (*jsonpath.JSONPath, error) {

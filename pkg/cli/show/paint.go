@@ -3,7 +3,7 @@
 // Package show prints for eyes: colours on terminals, aligned columns, units as kubectl has
 // them.
 //
-// output.go has -o, paint.go colours, table.go columns, units.go units.
+// flags.go has -o and its like, output.go its formats, paint.go colours, table.go columns, units.go units.
 package show
 
 import (

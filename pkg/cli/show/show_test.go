@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -80,6 +82,20 @@ func TestKnownFormat(t *testing.T) {
 			expect.Same(t, "Unexpected error", tc.want, expect.Text(KnownFormat(tc.format, tc.known...)))
 		})
 	}
+}
+
+func TestFlagsTakeOneOfSomeWords(t *testing.T) {
+	format, by := "", "queue"
+	cmd := &cobra.Command{}
+	OutputFlag(cmd, &format, Wide, JSON)
+	OneOf(cmd, &by, "by", "queue or user", "queue", "user")
+	for args, want := range map[[2]string]string{
+		{"-o", "jsonpath={.a}"}: "", {"--by", "user"}: "", {"-o", "xml"}: "--output xml: there is no such format: use wide, json or jsonpath=TEMPLATE",
+		{"--by", ""}: "--by : use queue or user",
+	} {
+		expect.Says(t, cmd.ParseFlags(args[:]), want)
+	}
+	expect.Same(t, "Unexpected values", []string{"jsonpath={.a}", "user"}, []string{format, by})
 }
 
 func TestColoursAreSwitchedOff(t *testing.T) {

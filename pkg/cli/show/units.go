@@ -18,7 +18,7 @@ func Age(now, then time.Time) string {
 }
 
 // Count is a number of things: "1 GPU", "8 GPUs".
-func Count(n int64, thing string) string {
+func Count[N int | int32 | int64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -21,7 +23,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
-	"github.com/kueue-trainer/kueue-trainer/pkg/options"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -52,35 +53,25 @@ type request struct {
 func (r *request) trainJob(builtin bool) (*trainjob.TrainJob, error) {
 	job := &trainjob.TrainJob{}
 	job.APIVersion, job.Kind = trainjob.GVK.ToAPIVersionAndKind()
-	job.Namespace = r.namespace
-	ref, err := r.runtimeRef()
-	if err != nil {
+	job.Namespace, job.Name = r.namespace, r.name
+	var err error
+	if job.Spec.RuntimeRef, err = r.runtimeRef(); err != nil {
 		return nil, err
 	}
-	job.Spec.RuntimeRef = ref
 	if r.name == "" {
-		job.GenerateName = ref.Name + "-"
+		job.GenerateName = job.Spec.RuntimeRef.Name + "-"
 	}
-	if job.Spec.Trainer, err = r.trainer(); err != nil {
+	if job.Spec.Trainer, err = r.trainer(builtin); err != nil {
 		return nil, err
 	}
-	all, err := r.options()
-	if err != nil {
+	if job.Labels, err = r.jobLabels(); err != nil {
 		return nil, err
 	}
-	of := options.NoTrainer
-	switch {
-	case r.image != "":
-		of = options.CustomTrainerContainer
-	case builtin:
-		of = options.BuiltinTrainer
+	if job.Annotations, err = pairs("--annotation", r.annotations); err != nil {
+		return nil, err
 	}
-	for _, option := range all {
-		if err := option.Apply(job, of); err != nil {
-			return nil, err
-		}
-	}
-	return job, nil
+	job.Spec.RuntimePatches, err = r.patches()
+	return job, err
 }
 
 func (r *request) runtimeRef() (trainer.RuntimeRef, error) {
@@ -101,8 +92,11 @@ func (r *request) runtimeRef() (trainer.RuntimeRef, error) {
 }
 
 // trainer returns what the flags say of it, or nil.
-func (r *request) trainer() (*trainer.Trainer, error) {
-	t := &trainer.Trainer{}
+func (r *request) trainer(builtin bool) (*trainer.Trainer, error) {
+	t := &trainer.Trainer{Command: r.command, Args: r.args}
+	if len(r.command)+len(r.args) > 0 && builtin && r.image == "" {
+		return nil, fmt.Errorf("runtime %s brings a trainer with a command and arguments of its own: leave yours out, or name an --image that they are for", r.runtime)
+	}
 	if r.nodes < 0 || r.gpus < 0 {
 		return nil, errors.New("--nodes and --gpus-per-node are 1 or more")
 	}
@@ -128,18 +122,14 @@ func (r *request) trainer() (*trainer.Trainer, error) {
 		}
 		t.Env = append(t.Env, corev1.EnvVar{Name: name, Value: value})
 	}
-	if t.NumNodes == nil && t.Image == nil && t.ResourcesPerNode == nil && t.Env == nil {
+	if equality.Semantic.DeepEqual(t, &trainer.Trainer{}) {
 		return nil, nil
 	}
 	return t, nil
 }
 
-// options returns those of the SDK that the flags ask for.
-func (r *request) options() ([]options.Option, error) {
-	var all []options.Option
-	if r.name != "" {
-		all = append(all, options.Name(r.name))
-	}
+// jobLabels are those of --label, and those that queue and priority stand in.
+func (r *request) jobLabels() (map[string]string, error) {
 	labels, err := pairs("--label", r.labels)
 	if err != nil {
 		return nil, err
@@ -154,30 +144,7 @@ func (r *request) options() ([]options.Option, error) {
 			labels[label.key] = label.value
 		}
 	}
-	annotations, err := pairs("--annotation", r.annotations)
-	if err != nil {
-		return nil, err
-	}
-	if len(labels) > 0 {
-		all = append(all, options.Labels(labels))
-	}
-	if len(annotations) > 0 {
-		all = append(all, options.Annotations(annotations))
-	}
-	if len(r.command) > 0 {
-		all = append(all, options.TrainerCommand(r.command))
-	}
-	if len(r.args) > 0 {
-		all = append(all, options.TrainerArgs(r.args))
-	}
-	patch, err := r.runtimePatch()
-	if err != nil {
-		return nil, err
-	}
-	if patch.TrainingRuntimeSpec != nil {
-		all = append(all, patch)
-	}
-	return all, nil
+	return labels, nil
 }
 
 // pairs reads KEY=VALUE.
@@ -193,28 +160,45 @@ func pairs(flag string, values []string) (map[string]string, error) {
 	return read, nil
 }
 
-// runtimePatch reads --runtime-patch, and adds what --topology asks for.
-func (r *request) runtimePatch() (options.RuntimePatch, error) {
-	var given struct {
-		TrainingRuntimeSpec *options.TrainingRuntimeSpecPatch `json:"trainingRuntimeSpec"`
+// patches returns the entry that --runtime-patch and --topology ask for, if they do.
+func (r *request) patches() ([]trainjob.RuntimePatch, error) {
+	entry, err := r.givenPatch()
+	if err != nil {
+		return nil, err
 	}
-	if r.patch != "" {
-		data := []byte(r.patch)
-		if !strings.ContainsAny(r.patch, "{\n:") {
-			var err error
-			if data, err = os.ReadFile(r.patch); err != nil {
-				return options.RuntimePatch{}, fmt.Errorf("--runtime-patch: %w", err)
-			}
-		}
-		if err := yaml.UnmarshalStrict(data, &given); err != nil {
-			return options.RuntimePatch{}, fmt.Errorf("--runtime-patch is not what follows a manager in spec.runtimePatches, {trainingRuntimeSpec: {template: ...}}: %w", err)
-		}
-		if given.TrainingRuntimeSpec == nil {
-			return options.RuntimePatch{}, errors.New("--runtime-patch says nothing: it begins with trainingRuntimeSpec")
+	if err := r.addTopology(entry); err != nil || len(entry) == 0 {
+		return nil, err
+	}
+	entry["manager"] = convert.DefaultOwner
+	data, err := json.Marshal(entry)
+	if err != nil {
+		return nil, err
+	}
+	patches := make([]trainjob.RuntimePatch, 1)
+	return patches, patches[0].UnmarshalJSON(data)
+}
+
+// givenPatch reads --runtime-patch. What is wrong in it, the rules tell.
+func (r *request) givenPatch() (map[string]any, error) {
+	given := map[string]any{}
+	if r.patch == "" {
+		return given, nil
+	}
+	data := []byte(r.patch)
+	if !strings.ContainsAny(r.patch, "{\n:") {
+		var err error
+		if data, err = os.ReadFile(r.patch); err != nil {
+			return nil, fmt.Errorf("--runtime-patch: %w", err)
 		}
 	}
-	patch := options.RuntimePatch{TrainingRuntimeSpec: given.TrainingRuntimeSpec}
-	return patch, r.addTopology(&patch)
+	const what = "--runtime-patch is not what follows a manager in spec.runtimePatches, {trainingRuntimeSpec: {template: ...}}"
+	if err := yaml.UnmarshalStrict(data, &given); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	if len(given) != 1 || given["trainingRuntimeSpec"] == nil {
+		return nil, fmt.Errorf("%s: it has %s", what, strings.Join(slices.Sorted(maps.Keys(given)), ", "))
+	}
+	return given, nil
 }
 
 // manifest returns the TrainJob as the generation has it. What a rule refuses has an exit

@@ -108,9 +108,8 @@ func TestRuntimePatchFromAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "patch.yaml")
 	expect.NoError(t, os.WriteFile(path, []byte(patchOfNode), 0o600))
 	r := request{patch: path}
-	got := expect.Must(r.runtimePatch())(t)
-	r.patch = patchOfNode
-	expect.Same(t, "Unexpected patch", expect.Must(r.runtimePatch())(t), got)
+	got := expect.Must(r.givenPatch())(t)
+	expect.Same(t, "Unexpected patch", object(t, patchOfNode), got)
 }
 
 func TestRefusals(t *testing.T) {
@@ -133,17 +132,16 @@ func TestRefusals(t *testing.T) {
 		"half a topology":                         {request: request{topology: "rack"}, says: "write required=LEVEL or preferred=LEVEL"},
 		"a topology that the patch has":           {request: request{topology: "required=a", patch: strings.Replace(patchOfNode, "mine", "kueue.x-k8s.io/podset-required-topology", 1)}, says: "leave one of them out"},
 		"a patch in no file":                      {request: request{patch: "no-such-file"}, says: "--runtime-patch: open no-such-file"},
-		"a patch with a manager":                  {request: request{patch: "{manager: a.b/c}"}, says: `unknown field "manager"`},
-		"a patch of nothing":                      {request: request{patch: "{}"}, says: "it begins with trainingRuntimeSpec"},
-		"a command for a runtime with its own":    {request: request{command: []string{"x"}}, builtin: true, says: "TrainerCommand does not go with BuiltinTrainer"},
-		"a container without a name":              {request: request{patch: strings.Replace(patchOfNode, "nodeSelector: {a: b}", "containers: [{}]", 1)}, says: "name a container of the runtime"},
+		"a patch with a manager":                  {request: request{patch: "{manager: a.b/c}"}, says: "it has manager"},
+		"a patch of nothing":                      {request: request{patch: "{}"}, says: "what follows a manager in spec.runtimePatches"},
+		"a command for a runtime with its own":    {request: request{command: []string{"x"}}, builtin: true, says: "runtime torch brings a trainer"},
 		"a name that the API server refuses":      {request: request{name: "A"}, says: "metadata.name", code: exit.Findings},
 		"what Trainer 2.1 cannot express":         {request: request{patch: metadata}, generation: trainjob.Trainer21, says: "for Trainer 2.1, which the cluster has: spec.runtimePatches[0]", code: exit.Findings},
-		"arguments for a runtime that brings its": {request: request{args: []string{"x"}}, builtin: true, says: "TrainerArgs does not go with BuiltinTrainer"},
+		"arguments for a runtime that brings its": {request: request{args: []string{"x"}}, builtin: true, says: "runtime torch brings a trainer"},
 		"a queue that is no name":                 {request: request{queue: "Q_UEUE"}, says: "metadata.labels[kueue.x-k8s.io/queue-name]", code: exit.Findings},
 		"a label that is none":                    {request: request{labels: []string{"a=b c"}}, says: "metadata.labels[a]", code: exit.Findings},
 		"GPUs of no name":                         {request: request{gpus: 2}, says: "spec.trainer.resourcesPerNode.limits[]", code: exit.Findings},
-		"annotations that are none":               {request: request{topology: "required=a", patch: strings.Replace(patchOfNode, `{mine: "1"}`, "5", 1)}, says: "annotations of the pods of node must be an object"},
+		"annotations that are none":               {request: request{topology: "required=a", patch: strings.Replace(patchOfNode, `{mine: "1"}`, "5", 1)}, says: "not as in the API where --topology adds to it"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -28,5 +28,4 @@ func (c *command) completions(cmd *cobra.Command) {
 			return found, cobra.ShellCompDirectiveNoFileComp
 		})
 	}
-	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{"none", "client", "server"}, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -47,9 +47,9 @@ func newDisplay(out io.Writer, now time.Time) *display {
 
 // show brings the display to what there is now.
 func (d *display) show(p progress, now time.Time) {
-	reached := 0
-	for reached < len(p.steps) && p.steps[reached].done {
-		reached++
+	reached := p.reached
+	if p.failure != "" {
+		reached = min(d.reached, len(p.steps)-1)
 	}
 	since := now.Sub(d.start)
 	d.times = d.times[:min(len(d.times), reached)]
@@ -83,7 +83,10 @@ func (d *display) redraw(p progress, reached int) {
 			mark, paint = "…", d.paint.Yellow
 		}
 		detail := s.detail
-		if i > reached {
+		switch {
+		case i == reached:
+			detail = p.holds
+		case i > reached:
 			detail = ""
 		}
 		lines := wrapped(fmt.Sprintf("%s %-14s  %7s  ", mark, s.name, passed), flat(detail), d.width)
@@ -122,8 +125,8 @@ func wrapped(head, text string, width int) []string {
 // one waits for.
 func (d *display) append(p progress, reached int, since time.Duration) {
 	if reached < d.reached {
-		d.reason = p.steps[reached].detail
-		fmt.Fprintf(d.out, "%7s  back to %s: %s\n", seconds(since), p.steps[reached-1].name, flat(d.reason))
+		d.reason = p.reason
+		fmt.Fprintf(d.out, "%7s  back to %s: %s\n", seconds(since), p.steps[reached-1].name, flat(p.holds))
 		return
 	}
 	for _, s := range p.steps[d.reached:reached] {
@@ -132,9 +135,9 @@ func (d *display) append(p progress, reached int, since time.Duration) {
 	if reached == len(p.steps) {
 		return
 	}
-	if next := p.steps[reached]; next.waits && next.detail != "" && next.detail != d.reason {
-		d.reason = next.detail
-		fmt.Fprintf(d.out, "%7s  %-14s  %s: %s\n", seconds(since), "waits", next.name, flat(next.detail))
+	if p.waits && p.reason != d.reason {
+		d.reason = p.reason
+		fmt.Fprintf(d.out, "%7s  %-14s  %s\n", seconds(since), "", flat(p.holds))
 	}
 }
 

@@ -9,201 +9,119 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-func trainJob(queue string, conditions ...metav1.Condition) *trainjob.TrainJob {
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"}}
-	if queue != "" {
-		job.Labels = map[string]string{"kueue.x-k8s.io/queue-name": queue}
-	}
-	job.Status.Conditions = conditions
-	return job
-}
-
-func condition(kind, status, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Message: message}
-}
-
-func workload(conditions ...metav1.Condition) *kueue.Workload {
-	return &kueue.Workload{Status: kueue.WorkloadStatus{Conditions: conditions}}
-}
-
-// in returns the Workload an admission.
-func in(clusterQueue string, wl *kueue.Workload, flavors ...string) *kueue.Workload {
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(clusterQueue)}
-	for _, flavor := range flavors {
-		wl.Status.Admission.PodSetAssignments = append(wl.Status.Admission.PodSetAssignments, kueue.PodSetAssignment{
-			Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": kueue.ResourceFlavorReference(flavor)},
-		})
-	}
-	return wl
-}
-
-func jobSet(replicas, parallelism int32) *jobsetapi.JobSet {
-	js := &jobsetapi.JobSet{}
-	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Replicas: replicas, Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Parallelism: ptr.To(parallelism)}}}}
-	return js
-}
-
-func completing(js *jobsetapi.JobSet, completions int32) *jobsetapi.JobSet {
-	js.Spec.ReplicatedJobs[0].Template.Spec.Completions = &completions
-	return js
-}
-
-func pods(phases ...corev1.PodPhase) (made []corev1.Pod) {
-	for _, phase := range phases {
-		made = append(made, corev1.Pod{Status: corev1.PodStatus{Phase: phase}})
-	}
-	return made
-}
-
-func managedBy(job *trainjob.TrainJob, manager string) *trainjob.TrainJob {
-	job.Spec.ManagedBy = &manager
-	return job
-}
-
-func assigned(wl *kueue.Workload, worker string) *kueue.Workload {
-	wl.Status.ClusterName = &worker
-	return wl
-}
-
 func TestProgress(t *testing.T) {
-	dispatched := managedBy(trainJob("q"), kueue.MultiKueueControllerName)
-	leaving := pods(corev1.PodRunning)
-	leaving[0].DeletionTimestamp = ptr.To(metav1.Now())
-	deactivated := workload(condition("Evicted", "True", "the Workload is deactivated"))
-	deactivated.Spec.Active = ptr.To(false)
-	checked := in("cq", workload(condition("QuotaReserved", "True", "")))
-	checked.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "prov", State: kueue.CheckStatePending, Message: "nodes come"}}
-	rejected := checked.DeepCopy()
-	rejected.Status.AdmissionChecks[0].State = kueue.CheckStateRejected
-	admitted := func() *kueue.Workload {
-		return in("cq", workload(condition("QuotaReserved", "True", ""), condition("Admitted", "True", "")), "h100", "h100", "cpu")
+	const queued = "+ submitted: trainjob ns/job\n+ queued: LocalQueue q\n"
+	const admitted = queued + "+ quota reserved: ClusterQueue cq\n+ admitted: flavor h100\n"
+	type change = func(*explain.Facts)
+	is := func(conditions ...string) change {
+		return func(f *explain.Facts) {
+			f.Job.Spec.Suspend = nil
+			f.Workload.Status.Admission = &kueue.Admission{ClusterQueue: "cq", PodSetAssignments: []kueue.PodSetAssignment{
+				{Name: "node", Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: "h100", "cpu": "any"}},
+			}}
+			for _, condition := range conditions {
+				f.Workload.Status.Conditions = append(f.Workload.Status.Conditions, metav1.Condition{Type: condition, Status: "True", LastTransitionTime: metav1.Now()})
+			}
+		}
 	}
-	const (
-		queued   = "+ submitted: trainjob ns/job\n+ queued: LocalQueue q"
-		reserved = queued + "\n+ quota reserved: ClusterQueue cq"
-	)
+	runs := func(f *explain.Facts) {
+		f.Job.Spec.Suspend, f.JobSet, f.Pods = nil, &jobsetapi.JobSet{}, make([]corev1.Pod, 2)
+		for i := range f.Pods {
+			f.Pods[i].Status.Phase = corev1.PodRunning
+		}
+	}
+	withoutWorkload := func(f *explain.Facts) { f.Workload = nil }
 	cases := map[string]struct {
-		view view
-		// want has a line for each step, with + where it is done, and the failure.
+		with []change
+		gone bool
+		// want has a line for each step, with + where it is done, what the next one waits for, and the failure.
 		want string
 	}{
-		"in a namespace that Kueue does not manage": {view: view{job: trainJob("q")}, want: `
-+ submitted: trainjob ns/job
-- pods created
-- pods running`},
-		"just created": {view: view{job: kit.With(trainJob("q"), func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(true) })}, want: `
-+ submitted: trainjob ns/job
-- queued: waits for its Workload
-- quota reserved
-- admitted
-- pods created
-- pods running`},
-		"waiting": {view: view{job: trainJob("q"), workload: workload(condition("QuotaReserved", "False", "no quota left")), jobSet: jobSet(1, 2)}, want: queued + `
-- quota reserved: no quota left
-- admitted
-- pods created: 0 of 2 pods
-- pods running: 0 of 2 pods`},
-		"evicted": {view: view{job: trainJob("q"), workload: workload(condition("QuotaReserved", "False", "no quota left"), condition("Evicted", "True", "preempted")), pods: leaving, jobSet: jobSet(1, 1)}, want: queued + `
-- quota reserved: evicted: preempted
-- admitted
-- pods created: 0 of 1 pod
-- pods running: 0 of 1 pod`},
-		"behind an admission check": {view: view{job: trainJob("q"), workload: checked}, want: reserved + `
-- admitted: waits for admission check prov: nodes come
-- pods created
-- pods running`},
-		"admitted": {view: view{job: trainJob("q"), workload: admitted(), jobSet: jobSet(2, 2), pods: pods(corev1.PodPending, corev1.PodRunning)}, want: reserved + `
-+ admitted: flavor cpu, h100
-- pods created: 2 of 4 pods
-- pods running: 1 of 4 pods`},
-		"running; a pod that is done counts": {view: view{job: trainJob("q"), workload: admitted(), jobSet: jobSet(1, 2), pods: pods(corev1.PodSucceeded, corev1.PodRunning)}, want: reserved + `
-+ admitted: flavor cpu, h100
-+ pods created: 2 of 2 pods
-+ pods running: 2 of 2 pods`},
-		"taken to other clusters, and none has it yet": {view: view{job: dispatched, workload: checked}, want: reserved + `
-- admitted: waits for admission check prov: nodes come
-- in a worker`},
-		"assigned to another cluster, and about to be admitted": {view: view{job: dispatched, workload: assigned(in("cq", workload(condition("QuotaReserved", "True", ""))), "west")}, want: reserved + `
-- admitted
-- in a worker`},
-		"in another cluster": {view: view{job: dispatched, workload: assigned(admitted(), "west")}, want: reserved + `
-+ admitted: flavor cpu, h100
-+ in a worker: cluster west`},
-		"running, with fewer completions than parallelism": {view: view{job: trainJob(""), jobSet: completing(jobSet(1, 4), 2), pods: pods(corev1.PodRunning, corev1.PodRunning)}, want: `
-+ submitted: trainjob ns/job
-+ pods created: 2 of 2 pods
-+ pods running: 2 of 2 pods`},
-		"complete, without a queue": {view: view{job: trainJob("", condition(trainer.TrainJobComplete, "True", ""))}, want: `
-+ submitted: trainjob ns/job
-+ pods created
-+ pods running: it is complete`},
-		"failed": {view: view{job: trainJob("", condition(trainer.TrainJobFailed, "True", "backoff limit"))}, want: `
-+ submitted: trainjob ns/job
-- pods created
-- pods running
-it failed: backoff limit`},
-		"deactivated": {view: view{job: trainJob("q"), workload: deactivated}, want: queued + `
-- quota reserved: evicted: the Workload is deactivated
-- admitted
-- pods created
-- pods running
-its Workload was deactivated: the Workload is deactivated`},
-		"rejected": {view: view{job: trainJob("q"), workload: rejected}, want: reserved + `
-- admitted: waits for admission check prov: nodes come
-- pods created
-- pods running
-admission check prov rejected it: nodes come`},
-		"deleted": {want: `
-+ submitted
-- pods running
-it was deleted`},
+		"in no queue": {with: []change{withoutWorkload, runs, func(f *explain.Facts) { f.Job.Labels = nil }}, want: "+ submitted: trainjob ns/job\n" +
+			"+ pods running: names no queue: it runs outside of all quotas"},
+		"just created": {with: []change{withoutWorkload}, want: "+ submitted: trainjob ns/job\n- queued: is not queued yet: Trainer has not made its JobSet, without which it queues after the manager's waitForJobSet, 10s by default\n- quota reserved\n- admitted\n- pods running"},
+		"to who may not see Workloads": {with: []change{withoutWorkload, runs, func(f *explain.Facts) { f.Unseen = []string{"workloads.kueue.x-k8s.io"} }}, want: queued +
+			"+ quota reserved\n+ admitted\n+ pods running: is in a queue; you may not see its Workload"},
+		"in a queue that there is not": {want: queued + "- quota reserved: names LocalQueue q, which does not exist in namespace ns (waits)\n- admitted\n- pods running"},
+		"with quota": {with: []change{is(kueue.WorkloadQuotaReserved)}, want: queued + "+ quota reserved: ClusterQueue cq\n" +
+			"- admitted: has quota in queue q (ClusterQueue cq), node on flavor h100 and any, and waits to be admitted (waits)\n- pods running"},
+		"admitted": {with: []change{is(kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted), func(f *explain.Facts) { f.Job.Spec.Suspend = ptr.To(true) }}, want: admitted +
+			"- pods running: is admitted (node on flavor h100 and any) and about to be started"},
+		"running": {with: []change{is(kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted), runs}, want: admitted +
+			"+ pods running: runs with 2 pods in queue q (ClusterQueue cq): nothing that has a quota, node on flavor h100 and any"},
+		"in another cluster": {with: []change{is(kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted), func(f *explain.Facts) {
+			f.Job.Spec.ManagedBy, f.Workload.Status.ClusterName = ptr.To(kueue.MultiKueueControllerName), ptr.To("west")
+		}}, want: admitted + "+ in a worker: is in worker cluster west"},
+		"deactivated": {with: []change{func(f *explain.Facts) { f.Workload.Spec.Active = ptr.To(false) }}, want: queued +
+			"- quota reserved: was taken out of its queue: spec.active of its Workload is false (waits)\n- admitted\n- pods running\n" +
+			"it was taken out of its queue: spec.active of its Workload is false"},
+		"failed": {with: []change{func(f *explain.Facts) {
+			f.Job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobFailed, Status: "True", Message: "backoff limit"}}
+		}}, want: "- submitted: has failed: backoff limit\n- queued\n- quota reserved\n- admitted\n- pods running\nit has failed: backoff limit"},
+		"deleted": {gone: true, want: "+ submitted\n- pods running\nit was deleted"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := progressOf(tc.view)
-			var lines []string
-			for _, s := range p.steps {
-				mark := "-"
-				if s.done {
-					mark = "+"
-				}
-				lines = append(lines, strings.TrimSuffix(fmt.Sprintf("%s %s: %s", mark, s.name, s.detail), ": "))
+			var facts *explain.Facts
+			if !tc.gone {
+				facts = kit.With(&explain.Facts{
+					Around: explain.Around{Now: time.Now(), Field: patch.Of(trainjob.Trainer23), Cluster: expect.Must(explain.NewCluster(t.Context(), &inventory.Inventory{}))(t)},
+					Job: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Labels: map[string]string{kit.QueueLabel: "q"}, CreationTimestamp: metav1.Now()},
+						Spec: trainjob.Spec{Suspend: ptr.To(true)}},
+					Workload: &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "wl"}},
+				}, tc.with...)
 			}
-			if p.failure != "" {
-				lines = append(lines, p.failure)
-			}
-			expect.Same(t, "Unexpected progress", strings.TrimSpace(tc.want), strings.Join(lines, "\n"))
+			expect.Same(t, "Unexpected progress", tc.want, textOf(progressOf(facts)))
 		})
 	}
+}
+
+// textOf has a line for each step.
+func textOf(p progress) string {
+	var lines []string
+	for i, s := range p.steps {
+		mark, detail := "-", ""
+		switch {
+		case i < p.reached:
+			mark, detail = "+", s.detail
+		case i == p.reached:
+			detail = p.holds
+		}
+		if i == p.reached && p.waits {
+			detail += " (waits)"
+		}
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("%s %s: %s", mark, s.name, detail), ": "))
+	}
+	return strings.TrimSpace(strings.Join(append(lines, p.failure), "\n"))
 }
 
 func TestDisplay(t *testing.T) {
 	steps := func(reached int) progress {
 		p := progress{steps: []step{{name: "submitted"}, {name: "queued", detail: "LocalQueue q"}, {name: "quota reserved", detail: "no quota\nat all, for a long time"}}}
-		for i := range reached {
-			p.steps[i].done = true
-		}
+		p.reached, p.holds = reached, p.steps[min(reached, 2)].detail
 		return p
 	}
 	waiting := func(why string) progress {
 		p := steps(2)
-		p.steps[2].detail, p.steps[2].waits = why, true
+		p.holds, p.reason, p.waits = why, why, true
 		return p
 	}
 	failed := steps(1)
-	failed.failure = "it failed"
+	failed.reached, failed.failure = 0, "it failed"
 	cases := map[string]struct {
 		width int
 		shown []progress
@@ -219,8 +137,8 @@ func TestDisplay(t *testing.T) {
 		},
 		"what the next step waits for, once": {
 			shown: []progress{waiting("no quota\nfor it"), waiting("no quota\nfor it"), waiting("no flavor"), steps(3)},
-			want: "   0.0s  submitted\n   0.0s  queued          LocalQueue q\n   0.0s  waits           quota reserved: no quota for it\n" +
-				"   2.0s  waits           quota reserved: no flavor\n   3.0s  quota reserved  no quota at all, for a long time\n",
+			want: "   0.0s  submitted\n   0.0s  queued          LocalQueue q\n   0.0s                  no quota for it\n" +
+				"   2.0s                  no flavor\n   3.0s  quota reserved  no quota at all, for a long time\n",
 		},
 		"a terminal's lines change in their place, and wrap as it would": {
 			width: 48, shown: []progress{steps(1), steps(2), steps(3)},
@@ -233,8 +151,9 @@ func TestDisplay(t *testing.T) {
 			want: "✓ submitted          0.0s\n✓ queued             0.0s\n  LocalQueue q\n… quota reserved\n  no quota at all, for a long\n  time\n",
 		},
 		"a step that is never reached": {
-			width: 80, shown: []progress{failed},
-			want: "✓ submitted          0.0s\n✗ queued                   LocalQueue q\n  quota reserved\n",
+			width: 80, shown: []progress{steps(1), failed},
+			want: "✓ submitted          0.0s\n… queued                   LocalQueue q\n  quota reserved\n\x1b[3A\x1b[J" +
+				"✓ submitted          0.0s\n✗ queued                   LocalQueue q\n  quota reserved\n",
 		},
 	}
 	for name, tc := range cases {

@@ -28,6 +28,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -71,7 +72,7 @@ type command struct {
 
 // NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
-	c := &command{flags: flags, streams: streams, printing: genericclioptions.NewPrintFlags("created")}
+	c := &command{flags: flags, streams: streams, dryRun: "none", printing: genericclioptions.NewPrintFlags("created")}
 	cmd := &cobra.Command{
 		Use:               "submit [NAME] --runtime RUNTIME [flags] [-- COMMAND...]",
 		Short:             "Make a TrainJob of flags, and watch it on its way to running",
@@ -107,7 +108,7 @@ func (c *command) addFlags(cmd *cobra.Command) {
 	f.StringArrayVar(&c.labels, "label", nil, "KEY=VALUE, of the TrainJob; repeat it for more")
 	f.StringArrayVar(&c.annotations, "annotation", nil, "KEY=VALUE, of the TrainJob; repeat it for more")
 	f.StringVar(&c.patch, "runtime-patch", "", "a file with a runtime patch, or the patch itself, in YAML or JSON")
-	f.StringVar(&c.dryRun, "dry-run", "none", "client: only print it, without asking the cluster; server: the API server checks it and stores nothing")
+	show.OneOf(cmd, &c.dryRun, "dry-run", "client: only print it, without asking the cluster; server: the API server checks it and stores nothing", "none", "client", "server")
 	f.BoolVar(&c.forecast, "forecast", false, "say when it will start, which takes some seconds")
 	f.DurationVar(&c.assume, "assume", 0, "forecast as if jobs of which nothing is known ran for so long, such as 4h")
 	f.BoolVarP(&c.watch, "watch", "w", false, "stay until its pods run or, with MultiKueue, another cluster has it")
@@ -145,11 +146,6 @@ func (c *command) arguments(args []string, dash int) error {
 	}
 	if len(names) == 1 {
 		c.name = names[0]
-	}
-	switch c.dryRun {
-	case "none", "client", "server":
-	default:
-		return fmt.Errorf("--dry-run=%s: it is none, client or server", c.dryRun)
 	}
 	if c.watch && c.dryRun != "none" {
 		return fmt.Errorf("--watch and --dry-run=%s: there would be nothing to watch; leave one of them out", c.dryRun)

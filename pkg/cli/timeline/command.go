@@ -65,15 +65,11 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		ValidArgsFunction: cluster.CompleteTrainJob(flags),
 	}
 	o.workers.AddTo(cmd)
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json, yaml or svg")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{show.JSON, show.YAML, svg}, cobra.ShellCompDirectiveNoFileComp))
+	show.OutputFlag(cmd, &o.output, show.JSON, show.YAML, svg)
 	return cmd
 }
 
 func (o *options) run(ctx context.Context, name string) error {
-	if err := show.KnownFormat(o.output, show.JSON, show.YAML, svg); err != nil {
-		return err
-	}
 	c, namespace, err := o.flags.ClientIn(false)
 	if err != nil {
 		return err
@@ -85,10 +81,10 @@ func (o *options) run(ctx context.Context, name string) error {
 	lookInto(ctx, o.workers, facts)
 	o.tellUnseen(facts)
 	t := Of(facts)
-	switch o.output {
-	case svg:
+	switch {
+	case o.output == svg:
 		return writeSVG(o.streams.Out, &t, facts.Now)
-	case show.JSON, show.YAML:
+	case show.ForMachines(o.output):
 		return show.Encode(o.streams.Out, o.output, t)
 	}
 	return o.print(&t)

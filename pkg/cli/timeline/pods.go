@@ -52,7 +52,7 @@ func run(f *Facts, at time.Time) int {
 }
 
 func groupSteps(pods []podTimes) []Step {
-	object := fmt.Sprintf("%s of Job %s", show.Count(int64(len(pods)), "pod"), pods[0].job)
+	object := fmt.Sprintf("%s of Job %s", show.Count(len(pods), "pod"), pods[0].job)
 	var steps []Step
 	for _, of := range []struct {
 		actor     Actor

@@ -15,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -76,26 +77,26 @@ func loadCopy(ctx context.Context, workers *cluster.Workers, of *Facts, wl *kueu
 		return nil, worker.Problem(err)
 	}
 	job, err := worker.Copy(ctx, c, of.Job.Namespace, of.Job.Name, wl.Name)
-	gone := errors.Is(err, cluster.ErrNoCopy)
+	errGone, gone := err, errors.Is(err, cluster.ErrNoCopy)
 	if err != nil && !gone {
 		return nil, err
 	}
 	if gone {
 		job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: of.Job.Namespace, Name: of.Job.Name}}
 	}
-	l := &loader{client: c, facts: &Facts{Now: of.Now, Job: job, Gated: hasEntry(job)}, begun: of.Job.CreationTimestamp.Time, copied: wl}
-	if !gone {
-		l.children(ctx)
+	s, err := explain.ReadMade(ctx, c, of.Job.Namespace, of.Job.Name)
+	if err != nil {
+		return nil, worker.Problem(err)
 	}
-	l.events(ctx)
-	switch {
-	case l.err != nil:
-		return nil, worker.Problem(l.err)
-	case gone && !slices.ContainsFunc(l.facts.Events, func(e corev1.Event) bool { return e.InvolvedObject.Name == wl.Name }):
+	if gone {
+		s.Jobs, s.Pods = nil, nil // of another one
+	}
+	f := factsOf(s, job, of.Job.CreationTimestamp.Time, wl)
+	if gone && !slices.ContainsFunc(f.Events, func(e corev1.Event) bool { return e.InvolvedObject.Name == wl.Name }) {
 		// The name of a Workload is that of one TrainJob: others may have had the same here.
-		return nil, err
+		return nil, errGone
 	}
-	return l.facts, nil
+	return f, nil
 }
 
 // jobsGone are the Jobs that events tell of, of a JobSet with a replicated job for each PodSet.

@@ -40,7 +40,7 @@ func (h Hint) String() string {
 		lost = "lost up to"
 	}
 	return fmt.Sprintf("TrainJob %s/%s was evicted %s and %s %s of its running time; its pods have a grace period of %s: write a checkpoint on TERM and give it time (docs/use.md#checkpoints-and-preemption)",
-		h.Namespace, h.Name, strings.Replace(show.Count(int64(h.Evictions), "time"), "1 time", "once", 1), lost,
+		h.Namespace, h.Name, strings.Replace(show.Count(h.Evictions, "time"), "1 time", "once", 1), lost,
 		duration.HumanDuration(time.Duration(h.LostSeconds)*time.Second), time.Duration(h.GraceSeconds)*time.Second)
 }
 

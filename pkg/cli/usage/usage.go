@@ -79,7 +79,7 @@ type options struct {
 
 // NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{flags: flags, streams: streams}
+	o := &options{flags: flags, streams: streams, by: byQueue}
 	cmd := &cobra.Command{
 		Use:     "usage",
 		Short:   "Print the bill: GPU-hours held, used and lost, by queue, user or flavor",
@@ -89,15 +89,13 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().StringVar(&o.since, "since", "", "how far back, such as 12h, 30d or 4w; by default since the manager's ledger began, with --prometheus "+longSince)
-	cmd.Flags().StringVar(&o.by, "by", byQueue, "queue, user or flavor")
+	show.OneOf(cmd, &o.by, "by", "queue, user or flavor", byQueue, byUser, byFlavor)
 	cmd.Flags().StringVar(&o.prometheus, "prometheus", "", "URL of a Prometheus, or of what speaks its API, that scrapes the manager")
 	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", "file with the bearer token for it")
 	cmd.Flags().StringToStringVar(&o.match, "match", nil, "labels of the series of this cluster, such as cluster=eu-1, where that Prometheus has several clusters")
 	cmd.Flags().StringVar(&o.userLabel, "user-label", "", "without --prometheus, the label of TrainJobs that says whose they are; the manager's configuration has it for its ledger")
 	cmd.Flags().BoolVar(&o.allResources, "all-resources", false, "print CPUs, memory and the like, too, not GPUs and other devices alone")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "csv, json, yaml or jsonpath=TEMPLATE")
-	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{byQueue, byUser, byFlavor}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{csvFormat, show.JSON, show.YAML}, cobra.ShellCompDirectiveNoFileComp))
+	show.OutputFlag(cmd, &o.output, csvFormat, show.JSON, show.YAML)
 	return cmd
 }
 
@@ -206,12 +204,6 @@ func userLabel(ctx context.Context, c client.Reader) (label string, unknown bool
 
 // check reads the flags.
 func (o *options) check() (time.Duration, error) {
-	if err := show.KnownFormat(o.output, csvFormat, show.JSON, show.YAML); err != nil {
-		return 0, err
-	}
-	if !slices.Contains([]string{byQueue, byUser, byFlavor}, o.by) {
-		return 0, fmt.Errorf("--by %s: use queue, user or flavor", o.by)
-	}
 	if o.tokenFile != "" && o.prometheus == "" {
 		return 0, errors.New("--token-file is for --prometheus")
 	}

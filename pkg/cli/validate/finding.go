@@ -155,12 +155,12 @@ func (r *report) print(out io.Writer) {
 // summary is the sum of what was found.
 func (r *report) summary() string {
 	return fmt.Sprintf("%s for Trainer %s: %s, %s", r.checked(), r.Trainer,
-		show.Count(int64(r.count(refused)), "error"), show.Count(int64(r.count(doubtful)), "warning"))
+		show.Count(r.count(refused), "error"), show.Count(r.count(doubtful), "warning"))
 }
 
 // checked says how much was looked at.
 func (r *report) checked() string {
-	jobs, runtimes := show.Count(int64(r.TrainJobs), "TrainJob"), show.Count(int64(r.Runtimes), "runtime")
+	jobs, runtimes := show.Count(r.TrainJobs, "TrainJob"), show.Count(r.Runtimes, "runtime")
 	switch {
 	case r.Runtimes == 0:
 		return jobs

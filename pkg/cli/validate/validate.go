@@ -39,7 +39,8 @@ files of -f and --runtimes, then against those that the release ships; with
 --from-cluster, the release and the runtimes that no file has come from the cluster.
 
 An error is what is refused, or what no pod can ever come of: JobSet or the API server
-refuses what Trainer makes of it. Every error is printed with its file and line. The exit
+refuses what Trainer makes of it. Every error is printed with its file and line; -o sarif is
+for code scanning, -o github has workflow commands, which become annotations. The exit
 code is 2 with errors, 3 with warnings only, 1 if there is no TrainJob and no runtime.`
 
 const validateExample = `  # For the newest Trainer, with runtimes from files
@@ -56,8 +57,6 @@ const validateExample = `  # For the newest Trainer, with runtimes from files
 
 // newest is the release whose rules count when nothing says otherwise.
 const newest = trainjob.Trainer23
-
-var formats = []string{show.JSON, show.YAML, sarifFormat, githubFormat}
 
 type options struct {
 	files           manifest.Flags
@@ -84,17 +83,13 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	cmd.Flags().StringSliceVar(&o.runtimes, "runtimes", nil, "files or directories with runtimes")
 	cmd.Flags().StringVar(&o.trainer, "trainer", "", "the release whose rules count: 2.1, 2.2 or 2.3 (default the newest, with --from-cluster the cluster's)")
 	cmd.Flags().BoolVar(&o.fromCluster, "from-cluster", false, "ask the cluster for its Trainer release and for runtimes that no file has")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json, yaml, jsonpath=TEMPLATE, sarif (for code scanning) or github (workflow commands, which become annotations)")
+	show.OutputFlag(cmd, &o.output, show.JSON, show.YAML, sarifFormat, githubFormat)
 	_ = cmd.MarkFlagRequired("filename")
 	_ = cmd.RegisterFlagCompletionFunc("trainer", cobra.FixedCompletions([]string{"2.1", "2.2", "2.3"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func (o *options) run(ctx context.Context) error {
-	if err := show.KnownFormat(o.output, formats...); err != nil {
-		return err
-	}
 	files, err := o.files.Read(o.streams.In)
 	if err != nil {
 		return err

@@ -61,15 +61,11 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().BoolVar(&o.client, "client", false, "tell the plugin's alone")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json or yaml")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{show.JSON, show.YAML}, cobra.ShellCompDirectiveNoFileComp))
+	show.OutputFlag(cmd, &o.output, show.JSON, show.YAML)
 	return cmd
 }
 
 func (o *options) run(ctx context.Context) error {
-	if err := show.KnownFormat(o.output, show.JSON, show.YAML); err != nil {
-		return err
-	}
 	build := version.Get()
 	report := Report{Plugin: Plugin{Version: build.Version, Revision: build.Revision, Go: build.Go}}
 	var errCluster error

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package jobmetrics counts, at each scrape of the metrics, the TrainJobs of queues by what they do
-// (state.go) and by what they are stuck with, and the pods at the gate. It reads caches alone,
+// (state.PhaseOf) and by what they are stuck with, and the pods at the gate. It reads caches alone,
 // without copies of what is in them.
 package jobmetrics
 
@@ -143,7 +143,7 @@ func (v *view) count(unmanaged map[string]bool, trouble func(types.UID) string, 
 		if wl == nil && (unmanaged[job.Namespace] || jobframework.QueueNameForObject(job) == "") {
 			continue
 		}
-		word := stateOf(job, wl, jobSets[job.UID])
+		word := state.PhaseOf(job, wl, jobSets[job.UID])
 		if word == "" {
 			continue
 		}

@@ -24,6 +24,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -123,7 +124,7 @@ func TestStateOf(t *testing.T) {
 			if tc.suspended != nil {
 				js = jobSetOf(job, *tc.suspended)
 			}
-			expect.Same(t, "Unexpected stateOf", tc.want, stateOf(job, wl, js))
+			expect.Same(t, "Unexpected phase", tc.want, state.PhaseOf(job, wl, js))
 		})
 	}
 }

@@ -63,7 +63,7 @@ func LacksGate(js *jobsetapi.JobSet, job *trainjob.TrainJob, field patch.Field) 
 func CountPods(jobs []batchv1.Job) int32 {
 	pods := int32(0)
 	for i := range jobs {
-		pods += jobs[i].Status.Active + ptr.Deref(jobs[i].Status.Terminating, 0)
+		pods += LivePods(&jobs[i])
 	}
 	return pods
 }
@@ -74,7 +74,7 @@ const deletedWithin = 5 * time.Second
 
 // HasPods reports whether a Job has pods, terminating ones included, or may still get some.
 func HasPods(j batchv1.Job) bool {
-	if j.Status.Active > 0 || ptr.Deref(j.Status.Terminating, 0) > 0 {
+	if LivePods(&j) > 0 {
 		return true
 	}
 	if podset.JobEnded(&j) || !j.DeletionTimestamp.IsZero() && time.Since(j.DeletionTimestamp.Time) > deletedWithin {

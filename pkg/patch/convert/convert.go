@@ -10,8 +10,8 @@
 // makes of a converted TrainJob are those that it made of the original, our part aside: a
 // manifest loses it, as it is of one admission in one cluster.
 //
-// convert.go and overrides.go convert the fields, mounts.go the volumes that are
-// mounted twice, ours.go leaves our part out, and manifest.go converts whole manifests.
+// manifest.go converts whole manifests, convert.go and overrides.go their fields, mounts.go the
+// volumes that are mounted twice; ours.go leaves our part out.
 package convert
 
 import (
@@ -27,15 +27,6 @@ import (
 // DefaultOwner is the manager of what nobody is named as the owner of. It is that of
 // the SDK, as in Trainer's migration guide.
 const DefaultOwner = overlay.DefaultOwner
-
-// ToRuntimePatches collapses the overrides into one entry of owner: overrides for
-// several jobs are spread over them, and of several for one job the later wins, as in
-// Trainer 2.1. There are no entries when there are no overrides. Our overrides become our
-// entry, which comes last and needs no mark.
-func ToRuntimePatches(overrides []trainjob.PodTemplateOverride, owner string) (patches []trainjob.RuntimePatch, warnings []string, errs field.ErrorList) {
-	r := &overlay.Reader{Errs: notOurs(owner)}
-	return patchesOf(r, claimed(r.Layers(overrides, owner)))
-}
 
 // patchesOf makes entries of the layers, and has the rules look at them.
 func patchesOf(r *overlay.Reader, layers []overlay.Layer) (patches []trainjob.RuntimePatch, warnings []string, errs field.ErrorList) {

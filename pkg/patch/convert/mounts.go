@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/internal/overlay"
@@ -49,21 +50,18 @@ func numbered(manager string, taken sets.Set[string]) string {
 func takeSecondMounts(e *overlay.Entry) *overlay.Entry {
 	var taken *overlay.Entry
 	for _, job := range e.Jobs() {
-		pod := job.Pod()
-		if pod == nil {
-			continue
-		}
+		spec, _, _ := unstructured.NestedFieldNoCopy(job, overlay.PodSpec...)
+		pod, _ := spec.(overlay.Object)
 		for _, list := range []string{"initContainers", "containers"} {
-			kept, second := splitContainers(pod.Spec[list])
+			kept, second := splitContainers(pod[list])
 			if len(second) == 0 {
 				continue
 			}
-			pod.Spec[list] = kept
+			pod[list] = kept
 			if taken == nil {
 				taken = &overlay.Entry{}
 			}
-			into := taken.JobPart(job.Name).PodTemplate()
-			into.Spec = overlay.MergeObjects(into.Spec, overlay.Object{list: second}, nil, nil)
+			overlay.At(taken.Job(overlay.Text(job["name"])), overlay.PodSpec...)[list] = second
 		}
 	}
 	return taken

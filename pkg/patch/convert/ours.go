@@ -4,7 +4,6 @@ package convert
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -12,26 +11,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/internal/overlay"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
 )
-
-// claimed returns our overrides to our manager, which makes the mark needless, and puts
-// them last, where our entry belongs.
-func claimed(layers []overlay.Layer) []overlay.Layer {
-	var ours, others []overlay.Layer
-	for _, l := range layers {
-		if !l.Ours {
-			others = append(others, l)
-			continue
-		}
-		annotations := maps.Clone(l.Metadata["annotations"].(overlay.Object))
-		delete(annotations, mark.Annotation)
-		l.Manager, l.Metadata = mark.Manager, maps.Clone(l.Metadata)
-		if l.Metadata["annotations"] = annotations; len(annotations) == 0 {
-			delete(l.Metadata, "annotations")
-		}
-		ours = append(ours, l)
-	}
-	return append(others, ours...)
-}
 
 // withoutOurs leaves our overrides out of a manifest.
 func withoutOurs(layers []overlay.Layer) (others []overlay.Layer, warnings []string) {
@@ -70,14 +49,4 @@ func notOurs(owner string) field.ErrorList {
 func leftOut(path *field.Path) string {
 	return fmt.Sprintf("%s: it is left out, as kueue-trainer wrote it for a queue and for one cluster; "+
 		"the webhook adds what the TrainJob needs where it is created", path)
-}
-
-// mark adds our mark to an override.
-func (o *override) mark() {
-	annotations, ok := o.Metadata["annotations"].(overlay.Object)
-	if !ok {
-		annotations = overlay.Object{}
-		o.Metadata["annotations"] = annotations
-	}
-	annotations[mark.Annotation] = mark.Manager
 }

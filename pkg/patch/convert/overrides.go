@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/internal/overlay"
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -33,18 +32,6 @@ type targetJob struct {
 	Name string `json:"name"`
 }
 
-// ToPodTemplateOverrides spreads the entries over one override for each replicated job
-// that one of them patches, in their order. Those of our entry carry our mark. Metadata of
-// the JobSet comes back for the TrainJob's spec, where Trainer 2.1 has it.
-func ToPodTemplateOverrides(patches []trainjob.RuntimePatch) (overrides []trainjob.PodTemplateOverride, metadata Metadata, warnings []string, errs field.ErrorList) {
-	r := &overlay.Reader{}
-	data, err := json.Marshal(patches)
-	if err != nil {
-		return nil, Metadata{}, nil, field.ErrorList{field.InternalError(patchesPath, err)}
-	}
-	return overridesOf(r, runtimePatches(r, patchesPath, r.Decode(patchesPath, data)))
-}
-
 // patch is an entry of spec.runtimePatches as it is read.
 type patch struct {
 	path    *field.Path
@@ -59,13 +46,8 @@ func overridesOf(r *overlay.Reader, patches []patch) (overrides []trainjob.PodTe
 	var managers []string
 	for _, p := range patches {
 		metadata.add(p.metadata)
-		if p.manager != mark.Manager {
-			managers = append(managers, p.manager)
-		}
+		managers = append(managers, p.manager)
 		for _, o := range p.overrides {
-			if p.manager == mark.Manager {
-				o.mark()
-			}
 			overrides = append(overrides, o.raw())
 		}
 	}

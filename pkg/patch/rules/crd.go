@@ -33,13 +33,13 @@ func schemaOf(generation trainjob.TrainerVersion) (*releases.Schema, error) {
 }
 
 // refusals are what the CRD of a generation refuses of a TrainJob in JSON, in words that say what
-// to do. Before is nil for a new one.
-func refusals(generation trainjob.TrainerVersion, job, before []byte) field.ErrorList {
+// to do.
+func refusals(generation trainjob.TrainerVersion, job []byte) field.ErrorList {
 	schema, err := schemaOf(generation)
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	errs := schema.CheckUpdate(context.Background(), job, before)
+	_, errs := schema.Check(context.Background(), job)
 	for _, err := range errs {
 		reword(err)
 	}
@@ -97,16 +97,13 @@ func reword(err *field.Error) {
 		err.Detail = "name a runtime"
 	case err.Type == field.ErrorTypeRequired && err.Detail == "":
 		err.Detail = "set it"
-	case strings.HasPrefix(err.Detail, "field is immutable"):
-		err.Type, err.Detail = field.ErrorTypeForbidden,
-			"it is immutable in an entry: remove it in one request and set it in the next, or use an entry of another manager"
 	}
 	err.Field = mapOfAmounts.ReplaceAllString(err.Field, ".$1[$2]")
 }
 
 // manifest is the least that has the patches of a TrainJob.
 func (j TrainJob) manifest(generation trainjob.TrainerVersion) []byte {
-	spec := object{"runtimeRef": object{"name": "runtime"}, "suspend": j.Suspended, "runtimePatches": j.Patches}
+	spec := object{"runtimeRef": object{"name": "runtime"}, "runtimePatches": j.Patches}
 	if generation == trainjob.Trainer21 {
 		spec["podTemplateOverrides"] = j.Overrides
 		delete(spec, "runtimePatches")

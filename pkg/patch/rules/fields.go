@@ -29,7 +29,7 @@ func Fields(generation trainjob.TrainerVersion, data []byte) field.ErrorList {
 	if generation != trainjob.Trainer21 {
 		patches = patchesPath.String() + "["
 	}
-	return append(errs, slices.DeleteFunc(refusals(generation, data, nil), func(err *field.Error) bool {
+	return append(errs, slices.DeleteFunc(refusals(generation, data), func(err *field.Error) bool {
 		return strings.HasPrefix(err.Field, patches) || strings.Contains(err.Detail, "metadata.name ")
 	})...)
 }

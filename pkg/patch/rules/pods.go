@@ -31,7 +31,7 @@ func Pods(data []byte) field.ErrorList {
 		}
 	}
 	// A value that could not be decoded looks like none.
-	undecoded := refusals(trainjob.Trainer23, data, nil)
+	undecoded := refusals(trainjob.Trainer23, data)
 	errs = slices.DeleteFunc(errs, func(err *field.Error) bool {
 		return slices.ContainsFunc(undecoded, func(u *field.Error) bool { return u.Field == err.Field })
 	})

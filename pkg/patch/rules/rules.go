@@ -24,7 +24,6 @@ import (
 
 // TrainJob is what the rules look at.
 type TrainJob struct {
-	Suspended bool
 	// Overrides count for Trainer 2.1.
 	Overrides []trainjob.PodTemplateOverride
 	// Patches count for Trainer 2.2 and later.
@@ -49,11 +48,7 @@ func (v *Verdict) unmade(err *field.Error)     { v.Unmade = append(v.Unmade, err
 // Create returns the verdict of a generation on a new TrainJob that uses the runtime. With
 // no runtime, nil, whatever depends on one is left out.
 func Create(generation trainjob.TrainerVersion, runtime *trainer.TrainingRuntimeSpec, job TrainJob) Verdict {
-	return judge(generation, runtime, nil, job)
-}
-
-func judge(generation trainjob.TrainerVersion, runtime *trainer.TrainingRuntimeSpec, before []byte, job TrainJob) Verdict {
-	v := &Verdict{Errors: refusals(generation, job.manifest(generation), before)}
+	v := &Verdict{Errors: refusals(generation, job.manifest(generation))}
 	known := templatesOf(runtime)
 	if generation == trainjob.Trainer21 {
 		v.overrides(job.Overrides, known)
@@ -61,21 +56,6 @@ func judge(generation trainjob.TrainerVersion, runtime *trainer.TrainingRuntimeS
 		v.patches(generation, job.Patches, known)
 	}
 	return *v
-}
-
-// Update returns the verdict of a generation on a changed TrainJob. Active names the
-// replicated jobs that have active pods, as its JobSet's status tells.
-func Update(generation trainjob.TrainerVersion, runtime *trainer.TrainingRuntimeSpec, before, now TrainJob, active []string) Verdict {
-	v := judge(generation, runtime, before.manifest(generation), now)
-	path, changed := overridesPath, overridesChanged(before, now)
-	if generation != trainjob.Trainer21 {
-		path, changed = patchesPath, patchesChanged(before, now)
-		v.warn(renamed(before.Patches, now.Patches)...)
-	}
-	if changed {
-		v.refuse(mayChange(generation, path, before.Suspended, now.Suspended, active)...)
-	}
-	return v
 }
 
 var (
@@ -106,25 +86,6 @@ func templatesOf(runtime *trainer.TrainingRuntimeSpec) templates {
 		known.secrets[job.Name] = &pullSecrets{lists: min(len(pod.ImagePullSecrets), 1)}
 	}
 	return known
-}
-
-// mayChange: webhook, check…Immutability. Patches change only while nothing runs from
-// them. In 2.1 the new TrainJob has to be suspended, later the old or the new. (2.2.0 is
-// like 2.1 in this, which no field of its CRD tells; these are the rules of 2.2.1.)
-func mayChange(generation trainjob.TrainerVersion, path *field.Path, before, now bool, active []string) field.ErrorList {
-	if !now && before && generation == trainjob.Trainer21 {
-		return field.ErrorList{field.Forbidden(path,
-			"Trainer 2.1 does not let it change in the request that unsuspends the TrainJob: send two")}
-	}
-	if !now && !before {
-		return field.ErrorList{field.Forbidden(path, "it may change only while the TrainJob is suspended: set spec.suspend to true first")}
-	}
-	var errs field.ErrorList
-	for _, job := range active {
-		errs = append(errs, field.Forbidden(path, fmt.Sprintf(
-			"it may not change while replicated job %q has active pods: wait until they are gone", job)))
-	}
-	return errs
 }
 
 // knownJob: webhook, Validate. Trainer 2.3 looks for the job after the merge of the
@@ -168,8 +129,7 @@ func (v *Verdict) noReservedEnv(path *field.Path, container string, variables in
 	}
 }
 
-// Manager checks the name of an entry's manager: CRD (up to 253 characters) and webhook. The CRD's
-// rule that it never changes has no effect: see renamed.
+// Manager checks the name of an entry's manager: CRD (up to 253 characters) and webhook.
 func Manager(name string) field.ErrorList {
 	switch {
 	case name == "":

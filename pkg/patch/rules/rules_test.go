@@ -205,73 +205,10 @@ func TestEntries(t *testing.T) {
 func TestWithoutRuntime(t *testing.T) {
 	for _, generation := range generations {
 		fine := patching(t, generation, `{containers: [{name: anything}], imagePullSecrets: [{name: s}]}`)
-		verdict := Update(generation, nil, fine, fine, nil)
+		verdict := Create(generation, nil, fine)
 		expect.That(t, len(verdict.Errors)+len(verdict.Warnings) == 0, "Generation %d says what only a runtime can tell: %v", generation, verdict)
 		verdict = Create(generation, nil, patching(t, generation, `{tolerations: {}, containers: [{name: node, env: [{name: A}]}]}`))
 		expect.That(t, len(verdict.Errors) != 0, "Generation %d refuses nothing", generation)
-	}
-}
-
-func TestUpdates(t *testing.T) {
-	const sa, sb, pool = `{serviceAccountName: a}`, `{serviceAccountName: b}`, `{nodeSelector: {pool: a}}`
-	cases := map[string]struct {
-		before, now       string
-		suspended, resume bool
-		active            []string
-		in                []trainjob.TrainerVersion
-	}{
-		"no change while it runs":                   {before: sa, now: sa},
-		"no change but order and explicit zeros":    {before: `{volumes: []}`, now: `{}`},
-		"a change while it runs":                    {before: `{}`, now: pool, in: generations},
-		"a change while it is suspended":            {before: `{}`, now: pool, suspended: true},
-		"a change with an unsuspend":                {before: `{}`, now: pool, suspended: true, resume: true, in: generations[:1]},
-		"a change while pods are active":            {before: `{}`, now: pool, suspended: true, active: []string{"node"}, in: generations},
-		"a service account that is set":             {before: `{}`, now: sa, suspended: true},
-		"a service account that goes":               {before: sa, now: `{}`, suspended: true},
-		"a service account that changes":            {before: sa, now: sb, suspended: true, in: generations[1:]},
-		"volumes in another order":                  {before: `{volumes: [{name: a}, {name: b}]}`, now: `{volumes: [{name: b}, {name: a}]}`, suspended: true},
-		"an explicit zero of a container that goes": {before: `{containers: [{name: side, env: [{name: A, value: ""}]}]}`, now: `{containers: [{name: side, env: [{name: A}]}]}`, suspended: true, in: generations[1:]},
-		"tolerations that change":                   {before: `{tolerations: [{key: a}]}`, now: `{tolerations: [{key: b}]}`, suspended: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			for _, generation := range generations {
-				before, now := patching(t, generation, tc.before), patching(t, generation, tc.now)
-				before.Suspended, now.Suspended = tc.suspended, tc.suspended && !tc.resume
-				verdict := Update(generation, runtimeSpec(t), before, now, tc.active)
-				refuses := slices.Contains(tc.in, generation)
-				expect.That(t, (len(verdict.Errors) > 0) == refuses, "Generation %d must refuse: %v, and it finds %v", generation, refuses, verdict.Errors)
-			}
-		})
-	}
-}
-
-func TestTimesAreTrainers(t *testing.T) {
-	before := jobOf(t, "", `[{manager: a.io/x, time: "2026-02-17T10:00:00Z"}]`)
-	now := jobOf(t, "", `[{manager: a.io/x, time: "2026-02-17T11:00:00Z"}]`)
-	expect.NoError(t, Update(trainjob.Trainer23, runtimeSpec(t), before, now, nil).Errors.ToAggregate())
-}
-
-func TestRenamedManagers(t *testing.T) {
-	const content = `trainingRuntimeSpec: {template: {metadata: {labels: {a: b}}}}`
-	cases := map[string]struct {
-		before, now string
-		want        []string
-	}{
-		"an entry under another name":        {before: `[{manager: a.io/x, ` + content + `}]`, now: `[{manager: a.io/y, ` + content + `}]`, want: []string{"[0].manager: FieldValueForbidden"}},
-		"a copy of an entry":                 {before: `[{manager: a.io/x, ` + content + `}]`, now: `[{manager: a.io/x, ` + content + `}, {manager: a.io/y, ` + content + `}]`},
-		"an end and another beginning":       {before: `[{manager: a.io/x, ` + content + `}]`, now: `[{manager: a.io/y, trainingRuntimeSpec: {}}]`},
-		"nothing under another name":         {before: `[{manager: a.io/x}]`, now: `[{manager: a.io/y}]`},
-		"the content of one goes to another": {before: `[{manager: a.io/x, ` + content + `}, {manager: a.io/y}]`, now: `[{manager: a.io/y, ` + content + `}]`},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			before, now := jobOf(t, "", tc.before), jobOf(t, "", tc.now)
-			before.Suspended, now.Suspended = true, true
-			verdict := Update(trainjob.Trainer23, runtimeSpec(t), before, now, nil)
-			expect.Same(t, "Unexpected warnings", tc.want, found(verdict.Warnings...))
-			expect.That(t, len(verdict.Errors) == 0, "Unexpected errors: %v", verdict.Errors.ToAggregate())
-		})
 	}
 }
 
@@ -285,19 +222,16 @@ func FuzzVerdicts(f *testing.F) {
 		`[{"targetJobs":[]},{"targetJobs":null,"metadata":{"labels":{"a":null}}},{"TargetJobs":[{"Name":"node"}]}]`,
 		`[` + strings.Repeat(`{"manager":"a.io/x"},`, 1000) + `{}]`,
 	} {
-		f.Add([]byte(list), []byte(`[]`), true)
+		f.Add([]byte(list))
 	}
 	spec := runtimeSpec(f)
-	f.Fuzz(func(t *testing.T, now, before []byte, suspended bool) {
-		jobs := make([]TrainJob, 2)
-		for i, list := range [][]byte{now, before} {
-			jobs[i].Suspended = suspended
-			if json.Unmarshal(list, &jobs[i].Patches) != nil || json.Unmarshal(list, &jobs[i].Overrides) != nil {
-				return
-			}
+	f.Fuzz(func(t *testing.T, list []byte) {
+		var job TrainJob
+		if json.Unmarshal(list, &job.Patches) != nil || json.Unmarshal(list, &job.Overrides) != nil {
+			return
 		}
 		for _, generation := range generations {
-			Update(generation, spec, jobs[1], jobs[0], []string{"node"})
+			Create(generation, spec, job)
 		}
 	})
 }

@@ -23,11 +23,8 @@ import (
 type Question struct {
 	// Runtime is a TrainingRuntimeSpec.
 	Runtime json.RawMessage `json:"runtime"`
-	// Job is a TrainJob, Old what it was before an update.
+	// Job is a new TrainJob.
 	Job json.RawMessage `json:"job"`
-	Old json.RawMessage `json:"old,omitempty"`
-	// Active names the replicated jobs with active pods.
-	Active []string `json:"active,omitempty"`
 	// Validate asks for the webhook's verdict in place of the JobSet.
 	Validate bool `json:"validate,omitempty"`
 }
@@ -80,30 +77,15 @@ func answer(rt trainerruntime.Runtime, world *world, q Question) (a Answer) {
 	if err := world.set(q); err != nil {
 		return Answer{Failure: err.Error()}
 	}
-	job, old, err := jobs(q)
-	if err != nil {
-		return Answer{Failure: err.Error()}
+	job := &trainer.TrainJob{}
+	if err := json.Unmarshal(q.Job, job); err != nil {
+		return Answer{Failure: fmt.Sprintf("decoding the TrainJob: %v", err)}
 	}
 	if q.Validate {
-		_, errs := rt.ValidateObjects(context.Background(), old, job)
+		_, errs := rt.ValidateObjects(context.Background(), nil, job)
 		return Answer{Errors: texts(errs)}
 	}
 	return render(rt, job)
-}
-
-func jobs(q Question) (job, old *trainer.TrainJob, err error) {
-	job = &trainer.TrainJob{}
-	if err := json.Unmarshal(q.Job, job); err != nil {
-		return nil, nil, fmt.Errorf("decoding the TrainJob: %w", err)
-	}
-	if q.Old == nil {
-		return job, nil, nil
-	}
-	old = &trainer.TrainJob{}
-	if err := json.Unmarshal(q.Old, old); err != nil {
-		return nil, nil, fmt.Errorf("decoding the old TrainJob: %w", err)
-	}
-	return job, old, nil
 }
 
 func texts(errs field.ErrorList) []string {

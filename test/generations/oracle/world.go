@@ -13,18 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
 
-// world is the API server that Trainer sees: one runtime, and the JobSet when one has
-// active pods.
+// world is the API server that Trainer sees: one runtime.
 type world struct {
 	client.Client
 	scheme *runtime.Scheme
 	mapper meta.RESTMapper
 
 	runtime trainer.ClusterTrainingRuntime
-	active  []string
 }
 
 func newWorld(scheme *runtime.Scheme) *world {
@@ -32,7 +29,7 @@ func newWorld(scheme *runtime.Scheme) *world {
 }
 
 func (w *world) set(q Question) error {
-	w.runtime, w.active = trainer.ClusterTrainingRuntime{}, q.Active
+	w.runtime = trainer.ClusterTrainingRuntime{}
 	if err := json.Unmarshal(q.Runtime, &w.runtime.Spec); err != nil {
 		return fmt.Errorf("decoding the runtime: %w", err)
 	}
@@ -40,17 +37,9 @@ func (w *world) set(q Question) error {
 }
 
 func (w *world) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-	switch obj := obj.(type) {
-	case *trainer.ClusterTrainingRuntime:
+	if obj, ok := obj.(*trainer.ClusterTrainingRuntime); ok {
 		w.runtime.DeepCopyInto(obj)
 		return nil
-	case *jobsetapi.JobSet:
-		if len(w.active) > 0 {
-			for _, name := range w.active {
-				obj.Status.ReplicatedJobsStatus = append(obj.Status.ReplicatedJobsStatus, jobsetapi.ReplicatedJobStatus{Name: name, Active: 1})
-			}
-			return nil
-		}
 	}
 	return apierrors.NewNotFound(schema.GroupResource{}, key.String())
 }

@@ -57,24 +57,6 @@ func (s Source) damageList(object Object, key string) {
 	object[key] = append(items, items[s.IntN(len(items))])
 }
 
-// Change replaces parts of a value in place by other values of the same type.
-func (s Source) Change(value any) {
-	s.walk(value, func(object Object, key string) {
-		switch was := object[key].(type) {
-		case string:
-			if key != "manager" && key != "name" {
-				object[key] = one(s, []any{was + "x", "", nil})
-			}
-		case []any:
-			s.Shuffle(len(was), func(i, j int) { was[i], was[j] = was[j], was[i] })
-		case Object:
-			if s.maybe() {
-				object[key] = Object{}
-			}
-		}
-	})
-}
-
 // walk visits few of the fields in a value.
 func (s Source) walk(value any, visit func(Object, string)) {
 	switch value := value.(type) {

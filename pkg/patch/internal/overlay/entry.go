@@ -5,8 +5,10 @@ package overlay
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -14,41 +16,22 @@ import (
 
 // Entry is one element of spec.runtimePatches in the making.
 type Entry struct {
-	Manager             string    `json:"manager"`
-	Time                string    `json:"time,omitempty"`
-	TrainingRuntimeSpec *specPart `json:"trainingRuntimeSpec,omitempty"`
+	Manager string `json:"manager"`
+	Time    string `json:"time,omitempty"`
+	Spec    Object `json:"trainingRuntimeSpec,omitempty"`
 }
 
-type specPart struct {
-	Template *jobSetPart `json:"template,omitempty"`
-}
-
-type jobSetPart struct {
-	Metadata Object       `json:"metadata,omitempty"`
-	Spec     *jobSetInner `json:"spec,omitempty"`
-}
-
-type jobSetInner struct {
-	ReplicatedJobs []*jobPart `json:"replicatedJobs,omitempty"`
-}
-
-type jobPart struct {
-	Name     string       `json:"name"`
-	Template *jobTemplate `json:"template,omitempty"`
-}
-
-type jobTemplate struct {
-	Metadata Object   `json:"metadata,omitempty"`
-	Spec     *jobSpec `json:"spec,omitempty"`
-}
-
-type jobSpec struct {
-	Template *podTemplate `json:"template,omitempty"`
-}
-
-type podTemplate struct {
-	Metadata Object `json:"metadata,omitempty"`
-	Spec     Object `json:"spec,omitempty"`
+// At returns the object at a path below another, which is made where it is missing.
+func At(object Object, path ...string) Object {
+	for _, key := range path {
+		next, ok := object[key].(Object)
+		if !ok {
+			next = Object{}
+			object[key] = next
+		}
+		object = next
+	}
+	return object
 }
 
 // add merges a layer into the entry; it wins over what is there.
@@ -58,36 +41,37 @@ func (e *Entry) add(l Layer) (warnings []string, err *field.Error) {
 	}
 	switch {
 	case l.job == "" && len(l.Metadata) > 0:
-		part := e.jobSet()
-		part.Metadata = mergeMetadata(part.Metadata, l.Metadata)
+		mergeMetadata(At(e.template(), "metadata"), l.Metadata)
 	case l.job == "":
 	case l.ofJob && len(l.Metadata) > 0:
-		part := e.JobPart(l.job).template()
-		part.Metadata = mergeMetadata(part.Metadata, l.Metadata)
+		mergeMetadata(At(e.Job(l.job), "template", "metadata"), l.Metadata)
 	case !l.ofJob && (len(l.Metadata) > 0 || l.podSpec != nil):
-		warned, err := e.JobPart(l.job).PodTemplate().add(l)
+		warned, err := addToPod(At(e.Job(l.job), podTemplate...), l)
 		return append(warnings, warned...), err
 	default:
-		e.JobPart(l.job)
+		e.Job(l.job)
 	}
 	return warnings, nil
 }
 
-// add merges a layer into the patch of a pod template.
-func (p *podTemplate) add(l Layer) (warnings []string, err *field.Error) {
-	p.Metadata = mergeMetadata(p.Metadata, l.Metadata)
-	if l.podSpec == nil {
+// addToPod merges a layer into the patch of a pod template.
+func addToPod(pod Object, l Layer) (warnings []string, err *field.Error) {
+	if len(l.Metadata) > 0 {
+		mergeMetadata(At(pod, "metadata"), l.Metadata)
+	}
+	if len(l.podSpec) == 0 {
 		return nil, nil
 	}
-	for _, list := range ambiguousOrder(p.Spec, l.podSpec) {
+	base := At(pod, "spec")
+	for _, list := range ambiguousOrder(base, l.podSpec) {
 		warnings = append(warnings, fmt.Sprintf(
 			"%s: several overrides of replicated job %q patch %s; in the one patch made of them its order may differ from the one they gave", l.Path, l.job, list))
 	}
-	merged, mergeErr := mergePodSpecs(p.Spec, l.podSpec)
+	merged, mergeErr := mergePodSpecs(base, l.podSpec)
 	if mergeErr != nil {
 		return nil, field.Invalid(l.Path.Child("spec"), field.OmitValueType{}, "it is no patch of a pod spec: "+mergeErr.Error())
 	}
-	p.Spec = merged
+	pod["spec"] = merged
 	return warnings, nil
 }
 
@@ -107,58 +91,35 @@ func (e *Entry) stamp(l Layer) ([]string, *field.Error) {
 	return nil, nil
 }
 
-func (e *Entry) jobSet() *jobSetPart {
-	if e.TrainingRuntimeSpec == nil {
-		e.TrainingRuntimeSpec = &specPart{Template: &jobSetPart{}}
+func (e *Entry) template() Object {
+	if e.Spec == nil {
+		e.Spec = Object{}
 	}
-	return e.TrainingRuntimeSpec.Template
+	return At(e.Spec, "template")
 }
+
+// podTemplate leads from a replicated job to its pods, PodSpec to what these run.
+var (
+	podTemplate = []string{"template", "spec", "template"}
+	PodSpec     = []string{"template", "spec", "template", "spec"}
+)
 
 // Jobs are the replicated jobs that the entry has a part for.
-func (e *Entry) Jobs() []*jobPart {
-	if e.TrainingRuntimeSpec == nil || e.TrainingRuntimeSpec.Template.Spec == nil {
-		return nil
-	}
-	return e.TrainingRuntimeSpec.Template.Spec.ReplicatedJobs
+func (e *Entry) Jobs() []Object {
+	list, _, _ := unstructured.NestedFieldNoCopy(e.Spec, "template", "spec", "replicatedJobs")
+	return named(list)
 }
 
-// JobPart returns the part of a replicated job, which is made where it is missing.
-func (e *Entry) JobPart(name string) *jobPart {
-	for _, part := range e.Jobs() {
-		if part.Name == name {
-			return part
-		}
+// Job returns the part of a replicated job, which is made where it is missing.
+func (e *Entry) Job(name string) Object {
+	jobs := e.Jobs()
+	if at := slices.IndexFunc(jobs, func(job Object) bool { return job["name"] == name }); at >= 0 {
+		return jobs[at]
 	}
-	js := e.jobSet()
-	if js.Spec == nil {
-		js.Spec = &jobSetInner{}
-	}
-	part := &jobPart{Name: name}
-	js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, part)
-	return part
-}
-
-// Pod is what there is for the pods; nil when there is nothing.
-func (p *jobPart) Pod() *podTemplate {
-	if p.Template == nil || p.Template.Spec == nil {
-		return nil
-	}
-	return p.Template.Spec.Template
-}
-
-func (p *jobPart) template() *jobTemplate {
-	if p.Template == nil {
-		p.Template = &jobTemplate{}
-	}
-	return p.Template
-}
-
-func (p *jobPart) PodTemplate() *podTemplate {
-	t := p.template()
-	if t.Spec == nil {
-		t.Spec = &jobSpec{Template: &podTemplate{}}
-	}
-	return t.Spec.Template
+	js, job := At(e.template(), "spec"), Object{"name": name}
+	list, _ := js["replicatedJobs"].([]any)
+	js["replicatedJobs"] = append(list, job)
+	return job
 }
 
 // runtimePatch encodes the entry.

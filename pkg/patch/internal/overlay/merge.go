@@ -30,7 +30,7 @@ func mergePodSpecs(base, over Object) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return MergeObjects(base, over, kept, podSpecSchema), nil
+	return mergeObjects(base, over, kept, podSpecSchema), nil
 }
 
 // whatTrainerKeeps passes a pod spec through Trainer's types.
@@ -51,9 +51,9 @@ func whatTrainerKeeps(podSpec Object) (Object, error) {
 	return kept, err
 }
 
-// MergeObjects leaves base and over as they are. kept is over as Trainer reads it,
+// mergeObjects leaves base and over as they are. kept is over as Trainer reads it,
 // schema is nil below fields that the Kubernetes types do not know.
-func MergeObjects(base, over, kept Object, schema strategicpatch.LookupPatchMeta) Object {
+func mergeObjects(base, over, kept Object, schema strategicpatch.LookupPatchMeta) Object {
 	merged := make(Object, len(base)+len(over))
 	maps.Copy(merged, base)
 	for key, value := range over {
@@ -95,7 +95,7 @@ func mergeValues(base, over, kept any, key string, schema strategicpatch.LookupP
 	case Object:
 		if base, ok := base.(Object); ok {
 			kept, _ := kept.(Object)
-			return MergeObjects(base, over, kept, schemaOfField(schema, key))
+			return mergeObjects(base, over, kept, schemaOfField(schema, key))
 		}
 	case []any:
 		if base, ok := base.([]any); ok {
@@ -145,7 +145,7 @@ func mergeLists(base, over, kept []any, key string, schema strategicpatch.Lookup
 		if i < len(kept) {
 			keptItem, _ = kept[i].(Object)
 		}
-		merged[at] = MergeObjects(old, now, keptItem, items)
+		merged[at] = mergeObjects(old, now, keptItem, items)
 	}
 	return inOrder(merged, placesOf(base, mergeKey), placesOf(over, mergeKey), mergeKey)
 }
@@ -197,8 +197,8 @@ func inOrder(merged []any, base, over map[string]int, mergeKey string) []any {
 }
 
 // mergeMetadata merges labels and annotations, which are all that metadata holds here.
-func mergeMetadata(base, over Object) Object {
-	return MergeObjects(base, over, over, nil)
+func mergeMetadata(into, over Object) {
+	maps.Copy(into, mergeObjects(into, over, over, nil))
 }
 
 // ambiguousOrder names the lists of the pod specs whose order after Trainer applied

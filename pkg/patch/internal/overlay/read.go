@@ -159,7 +159,7 @@ func (r *Reader) Owner(path *field.Path, fields Object) string {
 
 // PodTemplateOverrides reads the list of Trainer 2.1, and the flat entries with a
 // manager and a time that were proposed after it. Entries without a manager belong to
-// owner; what our mark says is for claimed and withoutOurs to heed.
+// owner; what our mark says is for withoutOurs to heed.
 func (r *Reader) PodTemplateOverrides(path *field.Path, value any, owner string) []Layer {
 	var layers []Layer
 	for i, item := range r.List(path, value) {

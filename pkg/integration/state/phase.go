@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package jobmetrics
+package state
 
 import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -8,18 +8,17 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// stateOf returns what a TrainJob does now, in the words of pkg/metrics, by its Workload and its
-// JobSet, which may be nil; empty: it is over, and holds nothing.
-func stateOf(job *trainjob.TrainJob, wl *kueue.Workload, js *jobsetapi.JobSet) string {
+// PhaseOf returns what a TrainJob of a queue does now, in the words of pkg/metrics, by its Workload and its
+// JobSet, which may be nil; empty: it is over, and holds nothing. The metrics and the plugin go by it.
+func PhaseOf(job *trainjob.TrainJob, wl *kueue.Workload, js *jobsetapi.JobSet) string {
 	over := job.Finished() || !job.DeletionTimestamp.IsZero()
-	holds := wl != nil && state.HoldsQuota(*wl)
+	holds := wl != nil && HoldsQuota(*wl)
 	switch {
 	case over && holds:
 		return metrics.StateStopping
@@ -27,7 +26,7 @@ func stateOf(job *trainjob.TrainJob, wl *kueue.Workload, js *jobsetapi.JobSet) s
 		return ""
 	case wl == nil:
 		return metrics.StateWaitingForTrainer
-	case holds && !state.StoppedSince(wl).IsZero():
+	case holds && !StoppedSince(wl).IsZero():
 		return metrics.StateStopping
 	case !kueuelib.IsAdmitted(wl):
 		return metrics.StateQueued
@@ -43,7 +42,7 @@ func stateOf(job *trainjob.TrainJob, wl *kueue.Workload, js *jobsetapi.JobSet) s
 
 // runs reports whether a JobSet has pods, or may still get some.
 func runs(js *jobsetapi.JobSet) bool {
-	return js != nil && (!ptr.Deref(js.Spec.Suspend, false) || state.SaysActive(js))
+	return js != nil && (!ptr.Deref(js.Spec.Suspend, false) || SaysActive(js))
 }
 
 // ready reports whether the pods of a resumed TrainJob are ready. The JobSet of one that runs in
