@@ -14,6 +14,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
 
 func main() {
@@ -23,7 +24,7 @@ func main() {
 		if exit.Code(err) == exit.Warnings {
 			severity = "warning:"
 		}
-		fmt.Fprintln(os.Stderr, severity, cluster.Sentence(err))
+		fmt.Fprintln(show.OnScreen(os.Stderr), severity, cluster.Sentence(err))
 		os.Exit(exit.Code(err))
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/migrate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/shares"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/simulate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/submit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/timeline"
@@ -55,6 +56,9 @@ const example = `  # Why does it wait?
 
 // NewCommand returns the plugin's root command, with kubectl's usual flags.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	// Logs are as their program writes them.
+	raw := streams
+	streams.Out, streams.ErrOut = show.OnScreen(streams.Out), show.OnScreen(streams.ErrOut)
 	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
 	// What webhooks warn of is said as by kubectl.
 	warnings := rest.NewWarningWriter(streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
@@ -84,7 +88,6 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		doctor.NewCommand,
 		explain.NewCommand,
 		list.NewCommand,
-		logs.NewCommand,
 		pools.NewCommand,
 		shares.NewCommand,
 		simulate.NewCommand,
@@ -97,7 +100,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	} {
 		root.AddCommand(command(flags, streams))
 	}
-	root.AddCommand(handback.NewCommand(flags, streams), uninstall.NewCommand(flags.Client, streams))
+	root.AddCommand(logs.NewCommand(flags, raw), handback.NewCommand(flags, streams), uninstall.NewCommand(flags.Client, streams))
 	root.AddCommand(hold.NewCommands(flags, streams)...)
 	return root
 }

@@ -85,7 +85,7 @@ func writeFinding(text *strings.Builder, paint show.Paint, f Finding) {
 	fmt.Fprintf(text, "%s  %s\n", colour(fmt.Sprintf("%-7s", f.Severity)), paint.Bold(f.Object)+" "+paint.Dim("("+f.Reason+")"))
 	for _, line := range []string{f.Problem, f.Effect, f.Advice} {
 		if line != "" {
-			fmt.Fprintf(text, "%s%s\n", margin, line)
+			fmt.Fprintf(text, "%s%s\n", margin, show.Line(line))
 		}
 	}
 	for _, command := range f.Commands {

@@ -71,9 +71,9 @@ func (e *Explanation) seenInWorker() bool {
 }
 
 func (p *printer) state(e *Explanation) {
-	fmt.Fprintf(p.out, "TrainJob %s %s.\n", p.paint.Bold(e.Namespace+"/"+e.Name), p.colour(e.State)(strings.TrimSuffix(e.State.Message, ".")))
+	fmt.Fprintf(p.out, "TrainJob %s %s.\n", p.paint.Bold(e.Namespace+"/"+e.Name), p.colour(e.State)(show.Line(strings.TrimSuffix(e.State.Message, "."))))
 	if e.State.Remedy != "" {
-		fmt.Fprintf(p.out, "%s %s\n", p.paint.Bold("What helps:"), e.State.Remedy)
+		fmt.Fprintf(p.out, "%s %s\n", p.paint.Bold("What helps:"), show.Line(e.State.Remedy))
 	}
 	if e.Start != nil {
 		fmt.Fprintf(p.out, "%s %s.\n", p.paint.Bold("Forecast:"), e.Start)

@@ -281,6 +281,6 @@ func runningPod(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning }
 // warned is a warning event about the job.
 func warned(reason, message string) func(*scene) {
 	return func(s *scene) {
-		s.Warnings = append(s.Warnings, corev1.Event{Reason: reason, Message: message, LastTimestamp: minutesAgo(1)})
+		s.Warnings = append(s.Warnings, corev1.Event{Reason: reason, Message: message, EventTime: metav1.NewMicroTime(minutesAgo(1).Time)})
 	}
 }

@@ -92,7 +92,7 @@ func unplaced(f *Facts) *State {
 	case unmade != nil:
 		s.Reason, s.Stuck, s.Cause, s.Remedy = unmade.Reason, unmade.Stuck, unmade.Cause, unmade.Remedy
 		s.Message = fmt.Sprintf("is admitted (%s), holds its quota and cannot be started: %s", f.assignment(), unmade.Message)
-	case told != nil && !told.LastTimestamp.Time.Before(admitted.LastTransitionTime.Time):
+	case told != nil && !eventTime(told).Before(admitted.LastTransitionTime.Time):
 		s.Reason, s.Stuck, s.Cause = told.Reason, true, told.Message
 		s.Message = fmt.Sprintf("is admitted (%s), holds its quota and cannot be started: %s", f.assignment(), told.Message)
 	case f.overdue(admitted.LastTransitionTime):

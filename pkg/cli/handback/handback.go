@@ -86,7 +86,7 @@ func NewCommand(flags Flags, streams genericiooptions.IOStreams) *cobra.Command 
 
 // run frees what it can, unless the manager is active.
 func run(ctx context.Context, c client.Client, out io.Writer, namespace string) error {
-	if err := managerIdle(ctx, c); err != nil {
+	if err := managerIdle(ctx, c, Of{Namespace: namespace}); err != nil {
 		return err
 	}
 	return errors.Join(Free(ctx, c, out, Of{Namespace: namespace}), ReleaseWorkloads(ctx, c, out, namespace))
@@ -206,19 +206,32 @@ func list(ctx context.Context, c client.Client, of Of) (*handBack, []trainjob.Tr
 }
 
 // managerIdle refuses to work against a manager that would put the gate back: it must be
-// uninstalled, or stand aside for the in-tree integration.
-func managerIdle(ctx context.Context, c client.Client) error {
-	served, err := installed.Generation(ctx, c)
+// uninstalled, or stand aside for the in-tree integration. It may act in some namespaces only, so those are asked about, too,
+// where TrainJobs have the gate.
+func managerIdle(ctx context.Context, c client.Client, of Of) error {
+	h, jobs, err := list(ctx, c, of)
 	if err != nil {
 		return err
 	}
-	job, err := trainjob.DryRun(ctx, c, metav1.NamespaceDefault, trainjob.ProbeQueue)
-	if err != nil {
-		return fmt.Errorf("asking the API server what becomes of a queued TrainJob: %w", err)
+	namespaces := []string{metav1.NamespaceDefault}
+	for i := range jobs {
+		if h.field.HoldsGate(&jobs[i].Spec) && !slices.Contains(namespaces, jobs[i].Namespace) {
+			namespaces = append(namespaces, jobs[i].Namespace)
+		}
 	}
-	if patch.Of(served).HoldsGate(&job.Spec) {
-		return errors.New("kueue-trainer is active and would put the gate back: switch Kueue's in-tree integration on first, " +
-			"see docs/in-tree.md, or uninstall kueue-trainer")
+	for _, namespace := range namespaces {
+		job, err := trainjob.DryRun(ctx, c, namespace, trainjob.ProbeQueue)
+		if namespace != metav1.NamespaceDefault && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)) {
+			// A ResourceQuota that is used up, or a namespace that is being deleted.
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("asking the API server what becomes of a queued TrainJob in namespace %s: %w", namespace, err)
+		}
+		if h.field.HoldsGate(&job.Spec) {
+			return errors.New("kueue-trainer is active and would put the gate back: switch Kueue's in-tree integration on first, " +
+				"see docs/in-tree.md, or uninstall kueue-trainer")
+		}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
@@ -69,8 +70,10 @@ func (v *view) movable() error {
 		return fmt.Errorf("TrainJob %s has ended: to run it again, delete it and create it again", v.job.Name)
 	case v.queue() == "":
 		return fmt.Errorf("TrainJob %s names no queue (label %s), so Kueue does not run it: set spec.suspend yourself", v.job.Name, kueueconstants.QueueLabel)
-	case v.job.Labels[kueueconstants.PrebuiltWorkloadLabel] != "":
-		return fmt.Errorf("TrainJob %s has the prebuilt Workload %s, which alone decides: set spec.active of that", v.job.Name, v.job.Labels[kueueconstants.PrebuiltWorkloadLabel])
+	case v.job.Labels[kueue.MultiKueueOriginLabel] != "":
+		return fmt.Errorf("TrainJob %s was sent here by MultiKueue: go to the cluster that it was made in", v.job.Name)
+	case jobframework.PrebuiltWorkloadNameFor(v.job) != "":
+		return fmt.Errorf("TrainJob %s has the prebuilt Workload %s, which alone decides: set spec.active of that", v.job.Name, jobframework.PrebuiltWorkloadNameFor(v.job))
 	case v.job.ManagedExternally():
 		return fmt.Errorf("TrainJob %s runs on another cluster (spec.managedBy): set spec.active of its Workload", v.job.Name)
 	}

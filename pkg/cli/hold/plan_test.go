@@ -112,6 +112,12 @@ func TestMovable(t *testing.T) {
 		"one with a prebuilt Workload": {
 			change: func(v *view) { v.job.Labels[kueueconstants.PrebuiltWorkloadLabel] = "wl" }, want: "the prebuilt Workload wl",
 		},
+		"one whose prebuilt Workload is in an annotation": {
+			change: func(v *view) {
+				v.job.Annotations = map[string]string{kueueconstants.PrebuiltWorkloadAnnotation: "wl"}
+			}, want: "the prebuilt Workload wl",
+		},
+		"one that MultiKueue sent": {change: func(v *view) { v.job.Labels[kueue.MultiKueueOriginLabel] = "far" }, want: "sent here by MultiKueue"},
 		"one that has ended": {
 			change: func(v *view) {
 				v.job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobFailed, Status: metav1.ConditionTrue}}

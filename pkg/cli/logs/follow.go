@@ -34,8 +34,10 @@ type followed struct {
 	target *target
 	// first is set where --tail and --since count: they are for what was there at the start.
 	first bool
-	// last is the time of the last line.
+	// last is the time of the last line, at how many lines of that time were printed: CRI-O gives one to all that it
+	// got at once.
 	last time.Time
+	at   int
 	// read is set when it was read to an end once, and noted is why it was not.
 	read  bool
 	noted string
@@ -146,18 +148,33 @@ func (f *followed) options(given corev1.PodLogOptions) corev1.PodLogOptions {
 // printer prints lines that were not printed before. Their times are left out unless they were
 // asked for. A line that was cut off comes again as a whole.
 func (f *followed) printer(r *reader) func([]byte) error {
+	from, printed := f.last, f.at
 	return func(line []byte) error {
 		at, text := timed(line)
-		if !at.IsZero() && !at.After(f.last) {
+		switch {
+		case at.IsZero():
+		case at.Before(from):
+			return nil
+		case at.Equal(from) && printed > 0:
+			printed--
 			return nil
 		}
-		if line[len(line)-1] == '\n' && !at.IsZero() {
-			f.last = at
-		}
+		f.noteLine(at, line)
 		if r.options.Timestamps {
 			text = line
 		}
 		return r.printer.line(text, f.target.prefix)
+	}
+}
+
+// noteLine takes note of a line that is printed as a whole.
+func (f *followed) noteLine(at time.Time, line []byte) {
+	switch {
+	case line[len(line)-1] != '\n' || at.IsZero():
+	case at.Equal(f.last):
+		f.at++
+	default:
+		f.last, f.at = at, 1
 	}
 }
 

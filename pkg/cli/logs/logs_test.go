@@ -193,7 +193,7 @@ func TestFollowBroken(t *testing.T) {
 		ended.Status.Phase = corev1.PodSucceeded
 		c := &kubelets{logs: map[string]string{}}
 		log := runs.Name + "/node"
-		c.write(log, line(0, "a")+"2030-01-01T12:00:01Z cut o")
+		c.write(log, line(0, "a")+line(0, "at once")+"2030-01-01T12:00:01Z cut o")
 		c.broken = errors.New("connection lost")
 		r, out, errOut := c.reader(false, corev1.PodLogOptions{})
 		changed := make(chan struct{})
@@ -211,7 +211,7 @@ func TestFollowBroken(t *testing.T) {
 		now = ended
 		changed <- struct{}{}
 		expect.NoError(t, <-done)
-		expect.Same(t, "Unexpected lines", "a\ncut o\ncut off\nb\nthe last\n", out.String())
+		expect.Same(t, "Unexpected lines", "a\nat once\ncut o\ncut off\nb\nthe last\n", out.String())
 		expect.Same(t, "Unexpected notes", "note: node-0-0 (pod llm-node-0-0-xyz): connection lost\n", errOut.String())
 		since := c.asked[1].SinceTime
 		expect.That(t, since != nil && strings.HasPrefix(line(0, "a"), since.Format(time.RFC3339Nano)), "Opened again from %v on", since)

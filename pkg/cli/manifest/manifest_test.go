@@ -92,6 +92,14 @@ func TestTrainJobs(t *testing.T) {
 	}
 }
 
+func TestItemsThatAreNotWrittenInTheList(t *testing.T) {
+	for _, items := range []string{"Items: [{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob}]", "<<: {items: [{kind: TrainJob}]}"} {
+		file := Parse("f.yaml", []byte("{apiVersion: v1, kind: List, "+items+"}"))
+		_, err := file.Documents[0].TrainJobs()
+		expect.Says(t, err, "write items as a list")
+	}
+}
+
 func TestLineOf(t *testing.T) {
 	file := Parse("f.yaml", []byte("first: true\n---\nspec:\n  list:\n  - name: a\n  - name: b\n    deep: {}\n"))
 	doc := &file.Documents[1]

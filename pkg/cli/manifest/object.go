@@ -64,7 +64,13 @@ func (d *Document) objects(groups []string, kind string) ([]Object, error) {
 	items, _ := child(d.Node, "items")
 	var found []Object
 	for i, item := range list.Items {
-		node, _ := child(resolve(items), fmt.Sprint(i))
+		var node *yaml.Node
+		if items != nil {
+			node, _ = child(resolve(items), fmt.Sprint(i))
+		}
+		if node == nil {
+			return nil, &Error{Path: d.Path, Line: d.Line, Text: "items: they come by a merge, or in another spelling: write items as a list"}
+		}
 		if ofKind(&Document{Node: resolve(node)}, kind) {
 			found = append(found, Object{Document: d, Steps: []string{"items", fmt.Sprint(i)}, Node: resolve(node), JSON: item})
 		}

@@ -158,6 +158,10 @@ func rewrite(doc *manifest.Document, objects []object, conversions []*conversion
 	var edits []edit
 	b := &block{text: text, lines: lines(text)}
 	for i := range objects {
+		if slices.ContainsFunc(objects[:i], func(o object) bool { return o.Node == objects[i].Node }) {
+			// An alias: both are the same lines.
+			return nil, nil, errDisagree
+		}
 		more, gone, err := b.edits(&objects[i], conversions[i], owner)
 		if err != nil {
 			return nil, nil, err

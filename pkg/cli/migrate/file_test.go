@@ -535,6 +535,11 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 			text:     head + "  podTemplateOverrides: []\r\n",
 			messages: []string{"f.yaml:5: error: " + errDisagree.Error()},
 		},
+		"a TrainJob that is in a list twice": {
+			text: "apiVersion: v1\nkind: List\nitems:\n- &j\n  apiVersion: trainer.kubeflow.org/v1alpha1\n  kind: TrainJob\n  metadata: {name: job}\n" +
+				"  spec:\n    runtimeRef: {name: torch}\n    podTemplateOverrides:\n    - targetJobs: [{name: node}]\n      spec:\n        serviceAccountName: me\n        nodeSelector:\n          a: b\n- *j\n",
+			messages: []string{"f.yaml:8: error: " + errDisagree.Error()},
+		},
 		"a field that comes by a merge": {
 			text:     head + "  <<: {podTemplateOverrides: []}\n",
 			messages: []string{"f.yaml:5: error: spec.podTemplateOverrides comes by a merge (<<): write it in spec itself"},

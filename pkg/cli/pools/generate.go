@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
@@ -98,8 +99,10 @@ func (g *generate) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !i.Saw("nodes") {
-		return errors.New("nodes could not be listed, and pools are read from nodes: run this as somebody who may list them")
+	for _, kind := range []string{"nodes", "pods"} {
+		if !i.Saw(kind) {
+			return exit.With(exit.Unseen, fmt.Errorf("%s could not be listed, and pools are read from nodes and from what DaemonSets hold of them: run this as somebody who may list them", kind))
+		}
 	}
 	plan, err := newPlan(i, teams, g.options)
 	if err != nil {

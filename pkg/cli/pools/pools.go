@@ -143,7 +143,7 @@ func (s *screen) show(ctx context.Context, i *inventory.Inventory) error {
 	case first:
 	case show.Terminal(s.out):
 		// To the upper left, and away with what was there.
-		fmt.Fprint(s.out, "\x1b[H\x1b[2J")
+		fmt.Fprint(show.Cursor(s.out), "\x1b[H\x1b[2J")
 	default:
 		fmt.Fprintln(s.out)
 	}

@@ -3,7 +3,8 @@
 // Package show prints for eyes: colours on terminals, aligned columns, units as kubectl has
 // them.
 //
-// flags.go has -o and its like, output.go its formats, paint.go colours, table.go columns, units.go units.
+// flags.go has -o and its like, output.go its formats, paint.go colours, screen.go what a terminal may be told, table.go
+// columns, units.go units.
 package show
 
 import (
@@ -27,7 +28,7 @@ func wanted() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != 
 
 // Terminal reports whether somebody looks at out while it is written.
 func Terminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
+	file, ok := Cursor(out).(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 

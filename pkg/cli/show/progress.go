@@ -20,7 +20,7 @@ type Progress struct {
 
 // NewProgress returns one that says what is done.
 func NewProgress(out io.Writer, what string) *Progress {
-	return &Progress{out: out, what: what, began: time.Now(), silent: !Terminal(out)}
+	return &Progress{out: Cursor(out), what: what, began: time.Now(), silent: !Terminal(out)}
 }
 
 // At shows which share is done.

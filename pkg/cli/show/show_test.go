@@ -29,6 +29,10 @@ func TestTable(t *testing.T) {
 			paint: on,
 			want:  "\x1b[1mNAME\x1b[0m    \x1b[1mGPUS\x1b[0m\n\x1b[31mh100\x1b[0m    1\ngröße   2\n",
 		},
+		"what others write is on its line, and moves no cursor": {
+			rows: [][]any{{on.Red("a\nb"), "\x1b[2Jx\r\u009b1m"}}, paint: Paint{},
+			want: "NAME   GPUS\n\x1b[31ma b\x1b[0m    \uFFFD[2Jx\uFFFD\uFFFD1m\n",
+		},
 		"no spaces at the end of a line": {rows: [][]any{{"h100", ""}}, want: "NAME   GPUS\nh100\n"},
 	}
 	for name, tc := range cases {
@@ -42,6 +46,21 @@ func TestTable(t *testing.T) {
 			expect.Same(t, "Unexpected table", tc.want, out.String())
 		})
 	}
+}
+
+func TestVisible(t *testing.T) {
+	for text, want := range map[string]string{
+		"größe ✓\n\tx":              "größe ✓\n\tx",
+		Paint{on: true}.Red("red"):  "\x1b[31mred\x1b[0m",
+		"\x1b[8mhidden\x1b[0m":      "\uFFFD[8mhidden\x1b[0m",
+		"\x1b]0;title\a":            "\uFFFD]0;title\uFFFD",
+		"over\rwritten\x7f\u009b2J": "over\uFFFDwritten\uFFFD\uFFFD2J",
+		"a\u202eb":                  "a\uFFFDb",
+		"\xff\xc3":                  "\xff\xc3",
+	} {
+		expect.Same(t, "What is seen", want, visible(text, "\n\t"))
+	}
+	expect.Same(t, "On a line", "a b \uFFFDc", Line("a\nb\r\n  \x1bc"))
 }
 
 func TestUnits(t *testing.T) {

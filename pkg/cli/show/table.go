@@ -21,12 +21,12 @@ type Table struct {
 // NewTable returns a table with a heading, in capitals by convention.
 func NewTable(heading ...string) *Table { return &Table{rows: [][]string{heading}} }
 
-// Row adds a row; cells are printed with fmt. An empty text stands for a cell without
+// Row adds a row; cells are printed with fmt, on one line. An empty text stands for a cell without
 // content.
 func (t *Table) Row(cells ...any) {
 	row := make([]string, 0, len(cells))
 	for _, cell := range cells {
-		row = append(row, fmt.Sprint(cell))
+		row = append(row, visible(strings.ReplaceAll(fmt.Sprint(cell), "\n", " "), ""))
 	}
 	t.rows = append(t.rows, row)
 }

@@ -134,14 +134,19 @@ func (o *options) coming(at *outlook.Outlook, wl *kueue.Workload, after time.Dur
 	return forecast.Job{Workload: fresh, Arrives: arrives, Runs: runs}
 }
 
-// quotaOf is the GPUs that all ClusterQueues have of each flavor.
+// quotaOf is the GPUs that all ClusterQueues and Cohorts have of each flavor.
 func quotaOf(i *inventory.Inventory) map[string]int64 {
-	all := map[string]int64{}
+	var groups []kueue.ResourceGroup
 	for n := range i.ClusterQueues {
-		for grant := range inventory.Grants(i.ClusterQueues[n].Spec.ResourceGroups) {
-			if grant.Quota.Name == gpu.Whole {
-				all[string(grant.Flavor)] += grant.Quota.NominalQuota.Value()
-			}
+		groups = append(groups, i.ClusterQueues[n].Spec.ResourceGroups...)
+	}
+	for n := range i.Cohorts {
+		groups = append(groups, i.Cohorts[n].Spec.ResourceGroups...)
+	}
+	all := map[string]int64{}
+	for grant := range inventory.Grants(groups) {
+		if grant.Quota.Name == gpu.Whole {
+			all[string(grant.Flavor)] += grant.Quota.NominalQuota.Value()
 		}
 	}
 	return all

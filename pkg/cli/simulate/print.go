@@ -13,12 +13,12 @@ import (
 )
 
 func (o *options) print(c Comparison) error {
-	switch o.output {
-	case show.JSON:
-		return show.Encode(o.streams.Out, show.JSON, c)
-	case formatCSV:
+	switch {
+	case show.ForMachines(o.output):
+		return show.Encode(o.streams.Out, o.output, c)
+	case o.output == formatCSV:
 		return writeCSV(o.streams.Out, c)
-	case formatSVG:
+	case o.output == formatSVG:
 		return writeSVG(o.streams.Out, c)
 	}
 	if err := printTables(o.streams.Out, show.Painter(o.streams.Out), c); err != nil {
@@ -78,7 +78,6 @@ func orDash(text string) string {
 // writeCSV writes the waits.
 func writeCSV(out io.Writer, c Comparison) error {
 	w := csv.NewWriter(out)
-	defer w.Flush()
 	if err := w.Write([]string{"scenario", "queue", "size", "jobs", "waiting", "medianSeconds", "p90Seconds"}); err != nil {
 		return err
 	}
@@ -90,7 +89,8 @@ func writeCSV(out io.Writer, c Comparison) error {
 			}
 		}
 	}
-	return nil
+	w.Flush()
+	return w.Error()
 }
 
 // named is a result with its name.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -67,7 +68,9 @@ type counted struct {
 	waited      time.Duration
 	started     bool
 	since       time.Time
-	gpus        map[string]int64
+	// ran is since when it has run, which may be before all that is counted.
+	ran  time.Time
+	gpus map[string]int64
 }
 
 // newCounter begins with all that are there, or come.
@@ -80,7 +83,10 @@ func newCounter(begin time.Time, horizon time.Duration, quota map[string]int64, 
 			job.came = jobs[n].Arrives
 		}
 		if wl.Status.Admission != nil {
-			job.started, job.since, job.gpus = true, begin, gpusOf(wl)
+			job.started, job.since, job.ran, job.gpus = true, begin, begin, gpusOf(wl)
+			if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil && admitted.LastTransitionTime.Time.Before(begin) {
+				job.ran = admitted.LastTransitionTime.Time
+			}
 			job.queue = "" // Its wait is over, and not counted.
 		}
 		c.jobs[client.ObjectKeyFromObject(wl)] = job
@@ -96,11 +102,11 @@ func (c *counter) tell(e forecast.Event) {
 		if !job.started {
 			job.started, job.waited = true, e.At.Sub(job.came)
 		}
-		job.since, job.gpus = e.At, gpusOf(e.Workload)
+		job.since, job.ran, job.gpus = e.At, e.At, gpusOf(e.Workload)
 	case forecast.Preempted:
 		c.result.Preemptions++
 		for _, gpus := range job.gpus {
-			c.result.LostGPUHours += float64(gpus) * e.At.Sub(job.since).Hours()
+			c.result.LostGPUHours += float64(gpus) * e.At.Sub(job.ran).Hours()
 		}
 		c.stop(job, e.At)
 	case forecast.LeftOut:

@@ -22,29 +22,31 @@ import (
 )
 
 // readCluster reads the cluster as it is. What Kueue's configuration says is left at its defaults where the user
-// may not read it, which the warning says.
-func readCluster(ctx context.Context, c client.Client, namespace string, now time.Time) (o *outlook.Outlook, warning string, err error) {
+// may not read it, which a warning says.
+func readCluster(ctx context.Context, c client.Client, namespace string, now time.Time) (o *outlook.Outlook, warnings []string, err error) {
 	o = &outlook.Outlook{Now: now}
 	if o.Inventory, err = inventory.Load(ctx, c); err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	if unseen := o.Unseen(); len(unseen) > 0 {
-		return nil, "", exit.With(exit.Unseen, fmt.Errorf("you may not list %v: ask an admin for ClusterRole kueue-batch-admin-role, or simulate what files say with -f", unseen))
+		return nil, nil, exit.With(exit.Unseen, fmt.Errorf("you may not list %v: ask an admin for ClusterRole kueue-batch-admin-role, or simulate what files say with -f", unseen))
 	}
 	var all bool
 	if o.TrainJobs, all, err = cluster.VisibleTrainJobs(ctx, c, namespace); err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	if !all {
-		warning = "what TrainJobs of other namespaces tell of their running times is not seen"
+		warnings = append(warnings, "what TrainJobs of other namespaces tell of their running times is not seen")
 	}
 	if o.Kueue, err = cluster.KueueConfiguration(ctx, c); err != nil {
-		warning = fmt.Sprintf("Kueue's configuration is not seen, its defaults are taken: %v", err)
+		warnings = append(warnings, fmt.Sprintf("Kueue's configuration is not seen, its defaults are taken: %v", err))
+	} else if o.Kueue == nil {
+		warnings = append(warnings, fmt.Sprintf("Kueue's configuration, ConfigMap %s in namespace %s, is not there or not read, its defaults are taken", cluster.KueueConfigMap, cluster.KueueNamespace))
 	}
 	if release := kueueRelease(ctx, c); release != "" && !strings.HasPrefix(strings.TrimPrefix(release, "v"), cluster.KueueMinor+".") {
-		warning = fmt.Sprintf("the cluster has Kueue %s, and what is played is by the code of %s", release, cluster.KueueMinor)
+		warnings = append(warnings, fmt.Sprintf("the cluster has Kueue %s, and what is played is by the code of %s", release, cluster.KueueMinor))
 	}
-	return o, warning, nil
+	return o, warnings, nil
 }
 
 // kueueRelease is empty where it is not seen.

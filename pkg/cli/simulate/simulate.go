@@ -98,15 +98,11 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	f.StringVar(&o.job, "for", "", "NAMESPACE/JOB that waits, with --now")
 	f.BoolVar(&o.now, "now", false, "tell without whom the job of --for would start at once")
 	cmd.MarkFlagsRequiredTogether("for", "now")
-	f.StringVarP(&o.output, "output", "o", "", "json, csv or svg")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{show.JSON, formatCSV, formatSVG}, cobra.ShellCompDirectiveNoFileComp))
+	show.OutputFlag(cmd, &o.output, show.JSON, formatCSV, formatSVG)
 	return cmd
 }
 
 func (o *options) run(ctx context.Context) error {
-	if err := show.KnownFormat(o.output, show.JSON, formatCSV, formatSVG); err != nil {
-		return err
-	}
 	if o.horizon < time.Hour {
 		return errors.New("--horizon: it takes at least 1h")
 	}
@@ -172,11 +168,11 @@ func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, warning, err := readCluster(ctx, c, namespace, now)
+	before, warnings, err := readCluster(ctx, c, namespace, now)
 	if err != nil {
 		return nil, err
 	}
-	if warning != "" {
+	for _, warning := range warnings {
 		o.warn(warning)
 	}
 	before.Assume = o.assume

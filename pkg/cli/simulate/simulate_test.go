@@ -14,11 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -129,6 +132,20 @@ after,,,2,0,0,0
 after,team-a/main,,2,0,0,0
 after,team-a/main,2-8 GPUs,2,0,0,0
 `, got)
+}
+
+// A job that ran before the play began loses that as well.
+func TestLostHours(t *testing.T) {
+	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "runs"}}
+	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(begin.Add(-40 * time.Hour))}}
+	wl.Status.Admission = &kueue.Admission{PodSetAssignments: []kueue.PodSetAssignment{{
+		Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100"},
+		ResourceUsage: kit.Amounts("nvidia.com/gpu", "8"),
+	}}}
+	c := newCounter(begin, 24*time.Hour, nil, []forecast.Job{{Workload: wl}})
+	c.tell(forecast.Event{Kind: forecast.Preempted, Job: client.ObjectKeyFromObject(wl), At: begin.Add(time.Hour), Workload: wl})
+	expect.Same(t, "GPU-hours", 8*41.0, c.result.LostGPUHours)
 }
 
 func TestPodsOfArrivals(t *testing.T) {

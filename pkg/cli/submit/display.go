@@ -37,7 +37,7 @@ type display struct {
 
 func newDisplay(out io.Writer, now time.Time) *display {
 	d := &display{out: out, paint: show.Painter(out), start: now}
-	if file, ok := out.(*os.File); ok && show.Terminal(out) && os.Getenv("TERM") != "dumb" {
+	if file, ok := show.Cursor(out).(*os.File); ok && show.Terminal(out) && os.Getenv("TERM") != "dumb" {
 		if d.width, _, _ = term.GetSize(int(file.Fd())); d.width <= 0 {
 			d.width = 80
 		}
@@ -68,7 +68,7 @@ func (d *display) show(p progress, now time.Time) {
 func (d *display) redraw(p progress, reached int) {
 	var text strings.Builder
 	if d.drawn > 0 {
-		fmt.Fprintf(&text, "\x1b[%dA\x1b[J", d.drawn)
+		fmt.Fprintf(show.Cursor(d.out), "\x1b[%dA\x1b[J", d.drawn)
 	}
 	drawn := 0
 	for i, s := range p.steps {
@@ -89,7 +89,7 @@ func (d *display) redraw(p progress, reached int) {
 		case i > reached:
 			detail = ""
 		}
-		lines := wrapped(fmt.Sprintf("%s %-14s  %7s  ", mark, s.name, passed), flat(detail), d.width)
+		lines := wrapped(fmt.Sprintf("%s %-14s  %7s  ", mark, s.name, passed), show.Line(detail), d.width)
 		for _, line := range lines {
 			text.WriteString(paint(line) + "\n")
 		}
@@ -126,22 +126,19 @@ func wrapped(head, text string, width int) []string {
 func (d *display) append(p progress, reached int, since time.Duration) {
 	if reached < d.reached {
 		d.reason = p.reason
-		fmt.Fprintf(d.out, "%7s  back to %s: %s\n", seconds(since), p.steps[reached-1].name, flat(p.holds))
+		fmt.Fprintf(d.out, "%7s  back to %s: %s\n", seconds(since), p.steps[reached-1].name, show.Line(p.holds))
 		return
 	}
 	for _, s := range p.steps[d.reached:reached] {
-		fmt.Fprintln(d.out, strings.TrimRight(fmt.Sprintf("%7s  %-14s  %s", seconds(since), s.name, flat(s.detail)), " "))
+		fmt.Fprintln(d.out, strings.TrimRight(fmt.Sprintf("%7s  %-14s  %s", seconds(since), s.name, show.Line(s.detail)), " "))
 	}
 	if reached == len(p.steps) {
 		return
 	}
 	if p.waits && p.reason != d.reason {
 		d.reason = p.reason
-		fmt.Fprintf(d.out, "%7s  %-14s  %s\n", seconds(since), "", flat(p.holds))
+		fmt.Fprintf(d.out, "%7s  %-14s  %s\n", seconds(since), "", show.Line(p.holds))
 	}
 }
-
-// flat keeps a message to its line.
-func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }

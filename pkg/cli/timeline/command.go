@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -121,7 +120,7 @@ func (o *options) print(t *Timeline) error {
 		if s.Until != nil {
 			what += fmt.Sprintf(" (the last after %s)", after(t.Steps[0].Time, *s.Until))
 		}
-		row := []any{s.Time.Local().Format("15:04:05"), after(t.Steps[0].Time, s.Time), paint.Cyan(string(s.Actor)), s.Object, strings.ReplaceAll(what, "\n", " ")}
+		row := []any{s.Time.Local().Format("15:04:05"), after(t.Steps[0].Time, s.Time), paint.Cyan(string(s.Actor)), s.Object, what}
 		if elsewhere {
 			row = slices.Insert(row, 2, any(cmp.Or(s.Cluster, "-")))
 		}
