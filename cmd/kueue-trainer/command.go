@@ -137,7 +137,7 @@ func followKueue(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Confi
 		return nil, fmt.Errorf("making the client for Kueue's configuration: %w", err)
 	}
 	kueue := kueueconfig.NewFollower(c, cfg.KueueConfigMap, cfg.Overrides)
-	kueue.Read(ctx)
+	kueue.ReadFirst(ctx)
 	kueue.Recorder = mgr.GetEventRecorder("kueue-trainer")
 	return kueue, mgr.Add(kueue)
 }

@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +55,44 @@ func admittedOn(cluster string) func(*kueue.Workload) {
 		giveQuota(wl)
 		wl.Status.ClusterName = &cluster
 	}
+}
+
+// What runs in another cluster runs by the runtime that is there.
+func TestRuntimeThatIsGoneDoesNotDisturbAJobElsewhere(t *testing.T) {
+	stored, _ := suspendedJob()
+	stored.Spec.ManagedBy, stored.Spec.RuntimeRef.Name = ptr.To(kueue.MultiKueueControllerName), "gone"
+	stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: ptr.To[int32](1)}}
+	given := []kueue.ReclaimablePod{{Name: "node", Count: 1}}
+	for _, ready := range []bool{true, false} {
+		wl := inttest.WorkloadOf(stored, inttest.Admitted, func(wl *kueue.Workload) { wl.Status.ReclaimablePods = given })
+		if ready {
+			inttest.Is(kueue.WorkloadPodsReady, "")(wl)
+		}
+		r, _ := newReconciler(t, stored.DeepCopy(), wl)
+		j := jobOf(t, r, stored)
+		expect.Same(t, "its pods are ready", ready, j.PodsReady(t.Context(), nil))
+		expect.Same(t, "reclaimable pods", given, expect.Must(j.ReclaimablePods(t.Context(), nil))(t))
+	}
+}
+
+// jobframework would finish a prebuilt Workload with another time limit, while pods run on its quota.
+func TestPrebuiltWorkloadIsKeptWhilePodsAreLeft(t *testing.T) {
+	stored, js := disagreeing(true, true, true, time.Now())
+	wl := inttest.WorkloadOf(stored, inttest.Admitted, evicted)
+	stored.Labels[kueueconstants.PrebuiltWorkloadLabel], stored.Labels[kueueconstants.MaxExecTimeSecondsLabel] = wl.Name, "900"
+	child := doneJob(js)
+	child.Status = batchv1.JobStatus{Active: 1}
+	r, _ := newReconciler(t, stored, js, child, wl)
+	var written []string
+	r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+			written = append(written, string(expect.Must(patch.Data(obj))(t)))
+			return nil
+		},
+	})
+	_, err := look(t, r, jobKey)
+	expect.NoError(t, err)
+	expect.That(t, !strings.Contains(strings.Join(written, ""), kueue.WorkloadFinished), "It is finished: %q", written)
 }
 
 var evicted = inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)

@@ -163,10 +163,15 @@ func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, l
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
 		return ofError(deactivate(ctx, j, wl, why, lacking))
 	}
+	// It may be done although the answer is lost.
+	before := j.record.start
+	hold := j.record.start.holdBack(wl.UID, sumOf(&j.TrainJob, j.deps.Field), j.deps.startTimeout)
 	if err := deleteWorkload(ctx, j, wl); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsForbidden(err) {
+			j.record.start = before
+		}
 		return ofError(err)
 	}
-	hold := j.record.start.holdBack(wl.UID, sumOf(&j.TrainJob, j.deps.Field), j.deps.startTimeout)
 	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 		"gives its quota back, could not start in %s; queues again in %s or when the TrainJob is changed: %s",
 		lacking.Round(time.Second), hold.Round(time.Second), why))

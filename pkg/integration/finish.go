@@ -93,8 +93,10 @@ func holdEnded(ctx context.Context, j *job) (bool, error) {
 		}
 	}
 	if !j.deps.Field.HoldsGate(&j.Spec) && !j.active(ctx) {
-		// Where nothing names the replicated jobs, Trainer makes none of them, either.
-		if err := gate(ctx, j, j.deps.client); err != nil && !podsets.WithoutNames(err) {
+		// Where nothing names the replicated jobs, Trainer makes none of them, either. A JobSet that never says that its pods
+		// are gone keeps no quota.
+		err := gate(ctx, j, j.deps.client)
+		if err != nil && !podsets.WithoutNames(err) && !lagsLong(j.deps.expectations, &j.TrainJob, err) {
 			return false, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -386,6 +387,11 @@ func (j *job) Finished(context.Context) (message string, success, finished bool)
 // those of the last run.
 func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
 	js, err := runs(ctx, j)
+	if err != nil && j.ManagedExternally() {
+		// Its runtime is another one by now, and that of the other cluster counts.
+		wl := j.holdingQuota()
+		return wl != nil && apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady)
+	}
 	if err != nil || js == nil || !j.ManagedExternally() && !resumed(js, &j.TrainJob) {
 		return false
 	}
@@ -401,10 +407,17 @@ func resumed(js *jobsetapi.JobSet, job *trainjob.TrainJob) bool {
 // runs returns the JobSet that runs, or nil. Another cluster's JobSet is not here; what it
 // looks like is rendered.
 func runs(ctx context.Context, j *job) (*jobsetapi.JobSet, error) {
-	if j.ManagedExternally() {
-		return j.deps.Render(ctx, &j.TrainJob)
+	if !j.ManagedExternally() {
+		return j.jobSet(), nil
 	}
-	return j.jobSet(), nil
+	js, err := j.deps.Render(ctx, &j.TrainJob)
+	if wl := j.holdingQuota(); err == nil && wl != nil {
+		// What came into the runtime since does not run there.
+		js.Spec.ReplicatedJobs = slices.DeleteFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+			return !slices.ContainsFunc(wl.Spec.PodSets, func(ps kueue.PodSet) bool { return string(ps.Name) == rj.Name })
+		})
+	}
+	return js, err
 }
 
 // ReclaimablePods returns the pods whose work is done while the job still runs. Kueue
@@ -418,6 +431,10 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 		return given, nil
 	}
 	js, err := runs(ctx, j)
+	if err != nil && j.ManagedExternally() {
+		// An error would keep it from being evicted.
+		return given, nil
+	}
 	if err != nil || js == nil {
 		return given, err
 	}

@@ -89,7 +89,11 @@ func (j *job) reconcile(ctx context.Context) result {
 func decide(ctx context.Context, j *job) result {
 	if j.alive() {
 		// jobframework has no context for it.
-		j.active(ctx)
+		active, wl := j.active(ctx), j.holdingQuota()
+		if active && wl != nil && jobframework.PrebuiltWorkloadNameFor(j) != "" {
+			// It would finish the Workload of a job with another limit, and the quota would go before the pods.
+			keepTimeLimit(j, wl)
+		}
 	}
 	decided, err := j.deps.framework(j).ReconcileGenericJob(ctx, ctrl.Request{NamespacedName: j.key}, j)
 	j.decision.made, j.decision.err = true, err

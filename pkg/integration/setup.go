@@ -352,7 +352,7 @@ func setupReconciler(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 		Watches(&kueue.LocalQueue{}, handler.EnqueueRequestsFromMapFunc(maps.UnqueuedOf), builder.WithPredicates(watches.MadeDefault())).
 		WatchesRawSource(deps.all.Source()).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: max(opts.Concurrency, 1), ReconciliationTimeout: longestLook,
+			MaxConcurrentReconciles: max(opts.Concurrency, 1), ReconciliationTimeout: longestLook, RateLimiter: watches.RetryFailed(),
 			LogConstructor: logging.ForController(mgr.GetLogger(), "trainjob", "trainJob"),
 		}).
 		Complete(gated{&reconciler{deps: deps}, heap.NewGate(1, opts.Scarce)})
@@ -368,7 +368,7 @@ func setupRemainders(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 		Named("remainder").
 		For(&kueue.Workload{}, builder.WithPredicates(ours)).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: max(opts.Concurrency, 1), LogConstructor: logging.ForController(mgr.GetLogger(), "remainder", "remainder"),
+			MaxConcurrentReconciles: max(opts.Concurrency, 1), RateLimiter: watches.RetryFailed(), LogConstructor: logging.ForController(mgr.GetLogger(), "remainder", "remainder"),
 		}).
 		Complete(&remainders{deps: deps})
 }

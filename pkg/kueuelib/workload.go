@@ -117,8 +117,26 @@ func RemoveFinalizer(ctx context.Context, c client.Client, wl *kueue.Workload) e
 
 // SetCondition writes a condition of wl as the controller of a job does, and changes wl.
 func SetCondition(ctx context.Context, c client.Client, wl *kueue.Workload, condition string, status metav1.ConditionStatus, reason, message string) error {
-	return workload.SetConditionAndUpdate(ctx, c, wl, condition, status, reason, message, kueueconstants.JobControllerName, clock.RealClock{})
+	return workload.SetConditionAndUpdate(ctx, c, wl, condition, status, reason, message, kueueconstants.JobControllerName, clockOf(wl))
 }
+
+// clockOf returns a clock that is not behind the admission of a Workload, which Kueue has stamped by its own: Kueue and we
+// take a condition from before that for one of a former admission.
+func clockOf(wl *kueue.Workload) clock.Clock {
+	if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil && admitted.LastTransitionTime.After(time.Now()) {
+		return lateClock{at: admitted.LastTransitionTime.Time}
+	}
+	return clock.RealClock{}
+}
+
+// lateClock stands still.
+type lateClock struct {
+	clock.RealClock
+	at time.Time
+}
+
+// Now implements clock.PassiveClock.
+func (c lateClock) Now() time.Time { return c.at }
 
 func queuedFor(wl *kueue.Workload) time.Duration {
 	return workload.QueuedWaitTime(wl, clock.RealClock{})

@@ -64,6 +64,8 @@ type Follower struct {
 
 	// read is set once Kueue's configuration was read, readable while that can be done again.
 	read, readable atomic.Bool
+	// unanswered is set when nobody said at the last attempt whether there is one.
+	unanswered bool
 	// problem is what was told of it last.
 	problem string
 	// awaited: Kueue has yet to start with the ConfigMap; ahead: what holds here is none of the running Kueue's, since
@@ -137,6 +139,14 @@ func (f *Follower) Start(ctx context.Context) error {
 	return nil
 }
 
+// ReadFirst is Read until there is an answer: settings that could not be read are not the defaults, and jobs would run by
+// those.
+func (f *Follower) ReadFirst(ctx context.Context) {
+	for f.Read(ctx); f.unanswered && ctx.Err() == nil; f.Read(ctx) {
+		sleep(ctx, time.Second)
+	}
+}
+
 // Read reads Kueue's configuration once, and lets it hold. It returns the resourceVersion of
 // the ConfigMap, which may be a wrong one; empty where there is none to read.
 func (f *Follower) Read(ctx context.Context) string {
@@ -147,6 +157,7 @@ func (f *Follower) Read(ctx context.Context) string {
 	if ctx.Err() != nil {
 		return ""
 	}
+	f.unanswered = err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)
 	var cfg *configapi.Configuration
 	if err == nil {
 		cfg, err = f.decode(&found)
@@ -173,7 +184,7 @@ func (f *Follower) awaitsRestart(ctx context.Context, cm *corev1.ConfigMap, cfg 
 		return false, nil
 	}
 	var pods corev1.PodList
-	if err := f.client.List(ctx, &pods, client.InNamespace(cm.Namespace)); err != nil && !apierrors.IsForbidden(err) {
+	if err := f.client.List(ctx, &pods, client.InNamespace(cm.Namespace)); err != nil && !apierrors.IsForbidden(err) && f.read.Load() {
 		return false, fmt.Errorf("listing the pods of Kueue: %w", err)
 	}
 	pod, changed := Behind(cm, pods.Items, time.Now())

@@ -29,7 +29,9 @@ type site struct {
 	*Follower
 	client    client.WithWatch
 	forbidden bool
-	changes   int
+	// away is how many requests are not answered.
+	away    int
+	changes int
 	// changedAt is when the ConfigMap was made.
 	changedAt time.Time
 }
@@ -41,6 +43,9 @@ func newSite(t *testing.T, overrides Overrides) *site {
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if s.forbidden {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, key.Name, errors.New("no"))
+			}
+			if s.away--; s.away >= 0 {
+				return apierrors.NewTimeoutError("later", 1)
 			}
 			err := c.Get(ctx, key, obj, opts...)
 			obj.SetCreationTimestamp(metav1.NewTime(s.changedAt))
@@ -98,6 +103,34 @@ func TestRead(t *testing.T) {
 			got := state{Waits: s.Settings().WaitForPodsReady != nil, Manages: s.Settings().ManageJobsWithoutQueueName, Read: read}
 			expect.Same(t, "Unexpected state", tc.want, got)
 			expect.Same(t, "Unexpected number of changes", tc.wantChanges, s.changes)
+		})
+	}
+}
+
+// Jobs would run by defaults that are not Kueue's settings.
+func TestReadFirst(t *testing.T) {
+	for name, tc := range map[string]struct {
+		forbidden bool
+		file      string
+		away      int
+		known     bool
+	}{
+		"it waits for an answer":             {away: 3, file: head, known: true},
+		"that there is no ConfigMap is one":  {away: 3},
+		"that it may not be read is one":     {forbidden: true, file: head},
+		"so is one that nobody can decode":   {file: head + "integrations: ["},
+		"and one at once needs no other one": {file: head, known: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, Overrides{})
+				s.write(t, tc.file)
+				s.forbidden, s.away = tc.forbidden, tc.away
+				began := time.Now()
+				s.ReadFirst(t.Context())
+				expect.Same(t, "Kueue's settings are known", tc.known, s.Known())
+				expect.Same(t, "Waited", time.Duration(tc.away)*time.Second, time.Since(began))
+			})
 		})
 	}
 }

@@ -24,6 +24,12 @@ import (
 // decidedPriority is above that of everything else, which is 0 or less.
 const decidedPriority = 10
 
+// RetryFailed has what failed looked at again within a minute: a webhook or an API server that comes back after a while
+// brings no event, and quota waits for it.
+func RetryFailed() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
+}
+
 // queue is what handlers add to.
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
