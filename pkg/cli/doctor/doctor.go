@@ -98,11 +98,13 @@ func (r Report) notMade() error {
 
 // report prints, and returns the exit code as an error.
 func report(out io.Writer, format string, r Report) error {
-	print := func() error { return printText(out, show.Painter(out), r, format == show.Wide) }
+	var err error
 	if show.ForMachines(format) {
-		print = func() error { return show.Encode(out, format, r) }
+		err = show.Encode(out, format, r)
+	} else {
+		err = printText(out, show.Painter(out), r, format == show.Wide)
 	}
-	if err := print(); err != nil {
+	if err != nil {
 		return err
 	}
 	switch {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 )
 
 const (
@@ -30,20 +32,7 @@ type release struct {
 
 // release returns nil where Helm did not install what is there of kueue-trainer.
 func (f *Facts) release() *release {
-	var all []metav1.Object
-	for i := range f.Deployments {
-		all = append(all, &f.Deployments[i])
-	}
-	for i := range f.Mutating {
-		all = append(all, &f.Mutating[i])
-	}
-	for i := range f.Validating {
-		all = append(all, &f.Validating[i])
-	}
-	for i := range f.ClusterRoles {
-		all = append(all, &f.ClusterRoles[i])
-	}
-	for _, obj := range all {
+	for _, obj := range slices.Concat(inventory.Objects(f.Deployments), inventory.Objects(f.Mutating), inventory.Objects(f.Validating), inventory.Objects(f.ClusterRoles)) {
 		version, ours := strings.CutPrefix(obj.GetLabels()["helm.sh/chart"], "kueue-trainer-")
 		name := obj.GetAnnotations()["meta.helm.sh/release-name"]
 		if !ours || name == "" {

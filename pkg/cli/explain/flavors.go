@@ -4,6 +4,7 @@ package explain
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -175,15 +176,7 @@ func (a *assigner) assigned(ps *kueue.PodSet, flavor kueue.ResourceFlavorReferen
 		return false
 	}
 	return slices.ContainsFunc(a.Workload.Status.Admission.PodSetAssignments, func(psa kueue.PodSetAssignment) bool {
-		if psa.Name != ps.Name {
-			return false
-		}
-		for _, assigned := range psa.Flavors {
-			if assigned == flavor {
-				return true
-			}
-		}
-		return false
+		return psa.Name == ps.Name && slices.Contains(slices.Collect(maps.Values(psa.Flavors)), flavor)
 	})
 }
 
@@ -274,25 +267,21 @@ func (a *assigner) nodeFor(ps *kueue.PodSet, flavor *kueue.ResourceFlavor, toler
 
 // tooLarge looks whether one pod is more than every node has, were it empty.
 func tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
-	requests := requestsOf(ps)
-	var blamed *Reason
+	perPod := podSetOf(ps).PerPod
+	names := sortedResources(perPod)
+	asked := func(name corev1.ResourceName) int64 { return kueuelib.ResourceValue(name, perPod[name]) }
 	for _, node := range on {
-		fits := true
-		for _, name := range sortedResources(requests) {
-			asked := requests[name] / int64(max(1, ps.Count))
-			if asked > amountOf(node, name) {
-				fits = false
-				largest := slices.MaxFunc(on, func(a, b *corev1.Node) int { return cmp.Compare(amountOf(a, name), amountOf(b, name)) })
-				if most := amountOf(largest, name); asked > most && blamed == nil {
-					blamed = reason(podTooLarge(flavor, ps, name, asked, most, largest.Name))
-				}
-			}
-		}
-		if fits {
+		if !slices.ContainsFunc(names, func(name corev1.ResourceName) bool { return asked(name) > amountOf(node, name) }) {
 			return nil
 		}
 	}
-	return blamed
+	for _, name := range names {
+		largest := slices.MaxFunc(on, func(a, b *corev1.Node) int { return cmp.Compare(amountOf(a, name), amountOf(b, name)) })
+		if most := amountOf(largest, name); asked(name) > most {
+			return reason(podTooLarge(flavor, ps, name, asked(name), most, largest.Name))
+		}
+	}
+	return nil
 }
 
 func amountOf(node *corev1.Node, name corev1.ResourceName) int64 {

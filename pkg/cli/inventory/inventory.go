@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -67,6 +68,18 @@ func Find[T any, P interface {
 		}
 	}
 	return nil
+}
+
+// Objects returns the objects of a list.
+func Objects[T any, P interface {
+	*T
+	client.Object
+}](items []T) []client.Object {
+	objects := make([]client.Object, 0, len(items))
+	for i := range items {
+		objects = append(objects, P(&items[i]))
+	}
+	return objects
 }
 
 // Flavor returns a flavor by its name, or nil.

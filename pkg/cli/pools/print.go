@@ -3,6 +3,7 @@
 package pools
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -61,7 +62,7 @@ func row(pool *Pool, paint show.Paint, wide bool) []any {
 		cells = append(cells, amount(pool.Quota), amount(pool.Reserved), amount(pool.Running), painted(pool.Pending, paint.Yellow), painted(pool.Free, paint.Green))
 	}
 	if wide {
-		return append(cells, orNone(pool.Product), orNone(wholeGi(pool.Memory)))
+		return append(cells, cmp.Or(pool.Product, show.None), cmp.Or(wholeGi(pool.Memory), show.None))
 	}
 	return append(cells, queueNames(pool, paint))
 }
@@ -75,7 +76,7 @@ func queueNames(pool *Pool, paint show.Paint) string {
 		}
 		names = append(names, queue.Name)
 	}
-	return orNone(strings.Join(names, ", "))
+	return cmp.Or(strings.Join(names, ", "), show.None)
 }
 
 // printQueues tells who may use each pool, and who holds whose quota.
@@ -83,7 +84,7 @@ func printQueues(out io.Writer, view *View, paint show.Paint) error {
 	table := show.NewTable("CLUSTERQUEUE", "COHORT", "POOL", "RESOURCE", "NOMINAL", "RESERVED", "ADMITTED", "BORROWED", "LENT", "FREE", "STOPPED", "USERS")
 	for _, pool := range view.Pools {
 		for _, q := range pool.ClusterQueues {
-			table.Row(q.Name, orNone(q.Cohort), pool.Flavor, pool.Resource, amount(&q.Nominal), amount(&q.Reserved), amount(&q.Admitted),
+			table.Row(q.Name, cmp.Or(q.Cohort, show.None), pool.Flavor, pool.Resource, amount(&q.Nominal), amount(&q.Reserved), amount(&q.Admitted),
 				painted(&q.Borrowed, paint.Yellow), painted(&q.Lent, paint.Yellow), painted(&q.Free, paint.Green), stoppedText(q.Stopped, paint), usersText(q.Users))
 		}
 	}
@@ -126,11 +127,4 @@ func wholeGi(memory string) string {
 		return ""
 	}
 	return fmt.Sprintf("%.0fGi", q.AsApproximateFloat64()/(1<<30))
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "<none>"
-	}
-	return text
 }

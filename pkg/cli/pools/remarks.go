@@ -160,20 +160,7 @@ func (p *plan) overlaps(i *inventory.Inventory) []string {
 
 // present returns the objects of the kinds that we plan.
 func present(i *inventory.Inventory) []client.Object {
-	var objects []client.Object
-	for n := range i.Topologies {
-		objects = append(objects, &i.Topologies[n])
-	}
-	for n := range i.Flavors {
-		objects = append(objects, &i.Flavors[n])
-	}
-	for n := range i.ClusterQueues {
-		objects = append(objects, &i.ClusterQueues[n])
-	}
-	for n := range i.LocalQueues {
-		objects = append(objects, &i.LocalQueues[n])
-	}
-	return objects
+	return slices.Concat(inventory.Objects(i.Topologies), inventory.Objects(i.Flavors), inventory.Objects(i.ClusterQueues), inventory.Objects(i.LocalQueues))
 }
 
 // key names an object as people do: "LocalQueue vision/gpus".

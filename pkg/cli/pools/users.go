@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -102,5 +103,5 @@ func usersText(users []User) string {
 	for _, u := range users {
 		texts = append(texts, fmt.Sprint(u))
 	}
-	return orNone(strings.Join(texts, ", "))
+	return cmp.Or(strings.Join(texts, ", "), show.None)
 }

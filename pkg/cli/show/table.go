@@ -13,6 +13,9 @@ import (
 // gap is what kubectl leaves between columns.
 const gap = 3
 
+// None is a cell of what there is not, as kubectl has it.
+const None = "<none>"
+
 // Table is rows of cells under a heading, aligned as kubectl does it. Cells may be painted.
 type Table struct {
 	rows [][]string

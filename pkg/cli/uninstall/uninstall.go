@@ -38,9 +38,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
-// inTreeFramework is Kueue's name of its own integration.
-const inTreeFramework = "trainer.kubeflow.org/trainjob"
-
 const (
 	// goneWithin is how long pods may take to end.
 	goneWithin = 2 * time.Minute
@@ -203,7 +200,7 @@ func (u *uninstall) inTreeConfigured(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("Kueue's configuration, ConfigMap %s: %w", key, err)
 	}
-	return slices.Contains(cfg.Integrations.Frameworks, inTreeFramework), nil
+	return slices.Contains(cfg.Integrations.Frameworks, kueueconfig.InTreeFramework), nil
 }
 
 // stopManager scales the manager to nothing, since it would queue again what is freed, and

@@ -9,13 +9,11 @@ import (
 	"slices"
 	"time"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
@@ -23,6 +21,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -43,9 +42,8 @@ func (u *uninstall) freeWorkloads(ctx context.Context) error {
 	}
 	var failures error
 	for i := range workloads.Items {
-		wl := &workloads.Items[i]
-		if owner := trainJobOf(wl); owner != "" {
-			failures = errors.Join(failures, u.freeWorkload(ctx, wl, jobs[owner]))
+		if wl := &workloads.Items[i]; ledger.OfTrainJob(wl) {
+			failures = errors.Join(failures, u.freeWorkload(ctx, wl, jobs[metav1.GetControllerOfNoCopy(wl).UID]))
 		}
 	}
 	return failures
@@ -61,18 +59,6 @@ func (u *uninstall) trainJobs(ctx context.Context) (map[types.UID]*trainjob.Trai
 		jobs[list.Items[i].UID] = &list.Items[i]
 	}
 	return jobs, nil
-}
-
-// trainJobOf returns the UID of the TrainJob that controls a Workload; empty if none does.
-func trainJobOf(wl *kueue.Workload) types.UID {
-	owner := metav1.GetControllerOfNoCopy(wl)
-	if owner == nil || owner.Kind != trainer.TrainJobKind {
-		return ""
-	}
-	if gv, err := schema.ParseGroupVersion(owner.APIVersion); err != nil || gv.Group != trainer.GroupVersion.Group {
-		return ""
-	}
-	return owner.UID
 }
 
 // freeWorkload takes the finalizers off, and deletes the Workload of a TrainJob that waits, when

@@ -3,6 +3,7 @@
 package usage
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -32,24 +33,17 @@ var amounts = []struct {
 func whose(by string) ([]string, func(Line) []string) {
 	switch by {
 	case byUser:
-		return []string{"USER"}, func(l Line) []string { return []string{orNone(l.User)} }
+		return []string{"USER"}, func(l Line) []string { return []string{cmp.Or(l.User, show.None)} }
 	case byFlavor:
-		return []string{"FLAVOR"}, func(l Line) []string { return []string{orNone(l.Flavor)} }
+		return []string{"FLAVOR"}, func(l Line) []string { return []string{cmp.Or(l.Flavor, show.None)} }
 	}
 	return []string{"CLUSTERQUEUE", "QUEUE"}, func(l Line) []string {
 		queue := ""
 		if l.LocalQueue != "" {
 			queue = l.Namespace + "/" + l.LocalQueue
 		}
-		return []string{orNone(l.ClusterQueue), orNone(queue)}
+		return []string{cmp.Or(l.ClusterQueue, show.None), cmp.Or(queue, show.None)}
 	}
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "<none>"
-	}
-	return text
 }
 
 // printTable prints a bill for eyes.

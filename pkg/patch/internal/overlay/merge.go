@@ -11,6 +11,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
@@ -18,19 +19,39 @@ import (
 type Object = map[string]any
 
 // podSpecSchema tells how the Kubernetes API merges the lists of a pod spec.
-var podSpecSchema strategicpatch.LookupPatchMeta = strategicpatch.PatchMetaFromStruct{T: reflect.TypeFor[corev1.PodSpec]()}
+var podSpecSchema = schema{strategicpatch.PatchMetaFromStruct{T: reflect.TypeFor[corev1.PodSpec]()}}
 
-// mergePodSpecs returns the one patch that does what base and then over do. It is a
-// strategic merge like Trainer's, with two differences: fields that the Kubernetes
-// types do not know are carried along, and what those types drop when Trainer reads
-// over ("", false, [] of most fields) is dropped here, too, where base says more.
+// schema takes fields that the Kubernetes types do not know as well: objects are merged, lists are replaced.
+type schema struct{ strategicpatch.LookupPatchMeta }
+
+// LookupPatchMetadataForStruct implements strategicpatch.LookupPatchMeta.
+func (s schema) LookupPatchMetadataForStruct(key string) (strategicpatch.LookupPatchMeta, strategicpatch.PatchMeta, error) {
+	return orUnknown(s.LookupPatchMeta.LookupPatchMetadataForStruct(key))
+}
+
+// LookupPatchMetadataForSlice implements strategicpatch.LookupPatchMeta.
+func (s schema) LookupPatchMetadataForSlice(key string) (strategicpatch.LookupPatchMeta, strategicpatch.PatchMeta, error) {
+	return orUnknown(s.LookupPatchMeta.LookupPatchMetadataForSlice(key))
+}
+
+func orUnknown(of strategicpatch.LookupPatchMeta, meta strategicpatch.PatchMeta, err error) (strategicpatch.LookupPatchMeta, strategicpatch.PatchMeta, error) {
+	if err != nil {
+		return schema{strategicpatch.PatchMetaFromStruct{T: reflect.TypeFor[struct{}]()}}, strategicpatch.PatchMeta{}, nil
+	}
+	return schema{of}, meta, nil
+}
+
+// mergePodSpecs returns the one patch that does what base and then over do, by the strategic merge that Trainer
+// does. What its types drop when it reads over ("", false, [] of most fields) is dropped here, too.
 // The error is of a pod spec that Trainer cannot read either.
 func mergePodSpecs(base, over Object) (Object, error) {
 	kept, err := whatTrainerKeeps(over)
-	if err != nil {
-		return nil, err
+	if err != nil || len(base) == 0 {
+		return maps.Clone(over), err // other jobs may share it
 	}
-	return mergeObjects(base, over, kept, podSpecSchema), nil
+	over = runtime.DeepCopyJSON(over)
+	podSpecSchema.dropNothing(over, kept)
+	return strategicpatch.MergeStrategicMergeMapPatchUsingLookupPatchMeta(podSpecSchema, runtime.DeepCopyJSON(base), over)
 }
 
 // whatTrainerKeeps passes a pod spec through Trainer's types.
@@ -51,22 +72,30 @@ func whatTrainerKeeps(podSpec Object) (Object, error) {
 	return kept, err
 }
 
-// mergeObjects leaves base and over as they are. kept is over as Trainer reads it,
-// schema is nil below fields that the Kubernetes types do not know.
-func mergeObjects(base, over, kept Object, schema strategicpatch.LookupPatchMeta) Object {
-	merged := make(Object, len(base)+len(over))
-	maps.Copy(merged, base)
-	for key, value := range over {
-		old, had := merged[key]
+// dropNothing takes out what says nothing and is not kept, of the fields that the Kubernetes types know.
+func (s schema) dropNothing(object, kept Object) {
+	for key, value := range object {
 		keptValue, isKept := kept[key]
-		switch {
-		case !had:
-			merged[key] = value
-		case isKept || !saysNothing(value):
-			merged[key] = mergeValues(old, value, keptValue, key, schema)
+		of, _, unknown := s.LookupPatchMeta.LookupPatchMetadataForStruct(key)
+		switch value := value.(type) {
+		case Object:
+			if keptObject, ok := keptValue.(Object); ok && unknown == nil {
+				schema{of}.dropNothing(value, keptObject)
+			}
+		case []any:
+			items, _, unknown := s.LookupPatchMeta.LookupPatchMetadataForSlice(key)
+			keptItems, _ := keptValue.([]any)
+			for i, item := range value[:min(len(value), len(keptItems))] {
+				item, _ := item.(Object)
+				if keptItem, ok := keptItems[i].(Object); ok && unknown == nil {
+					schema{items}.dropNothing(item, keptItem)
+				}
+			}
+		}
+		if !isKept && unknown == nil && saysNothing(value) {
+			delete(object, key)
 		}
 	}
-	return merged
 }
 
 // saysNothing reports whether the Kubernetes types may leave a value out.
@@ -89,116 +118,11 @@ func saysNothing(value any) bool {
 	return false
 }
 
-// mergeValues merges the values of one key, both present.
-func mergeValues(base, over, kept any, key string, schema strategicpatch.LookupPatchMeta) any {
-	switch over := over.(type) {
-	case Object:
-		if base, ok := base.(Object); ok {
-			kept, _ := kept.(Object)
-			return mergeObjects(base, over, kept, schemaOfField(schema, key))
-		}
-	case []any:
-		if base, ok := base.([]any); ok {
-			kept, _ := kept.([]any)
-			return mergeLists(base, over, kept, key, schema)
-		}
-	}
-	return over
-}
-
-func schemaOfField(schema strategicpatch.LookupPatchMeta, key string) strategicpatch.LookupPatchMeta {
-	if schema == nil {
-		return nil
-	}
-	field, _, err := schema.LookupPatchMetadataForStruct(key)
-	if err != nil {
-		return nil
-	}
-	return field
-}
-
-// mergeLists merges a list by the key that the Kubernetes API merges it by, and
-// replaces it where there is none.
-func mergeLists(base, over, kept []any, key string, schema strategicpatch.LookupPatchMeta) []any {
-	if schema == nil {
-		return over
-	}
-	items, meta, err := schema.LookupPatchMetadataForSlice(key)
-	if err != nil || !slices.Contains(meta.GetPatchStrategies(), "merge") {
-		return over
-	}
-	mergeKey := meta.GetPatchMergeKey()
-	merged, places := slices.Clone(base), placesOf(base, mergeKey)
-	for i, item := range over {
-		at, found := places[identity(item, mergeKey)]
-		if !found {
-			places[identity(item, mergeKey)] = len(merged)
-			merged = append(merged, item)
-			continue
-		}
-		old, oldOK := merged[at].(Object)
-		now, nowOK := item.(Object)
-		if !oldOK || !nowOK {
-			continue
-		}
-		var keptItem Object
-		if i < len(kept) {
-			keptItem, _ = kept[i].(Object)
-		}
-		merged[at] = mergeObjects(old, now, keptItem, items)
-	}
-	return inOrder(merged, placesOf(base, mergeKey), placesOf(over, mergeKey), mergeKey)
-}
-
-// identity is what makes two list items the same one: the value of the merge key or,
-// without one, the item.
-func identity(item any, mergeKey string) string {
-	if fields, ok := item.(Object); ok && mergeKey != "" {
-		item = fields[mergeKey]
-	}
-	data, _ := json.Marshal(item) // What was decoded from JSON can be encoded.
-	return string(data)
-}
-
-// placesOf returns the place of each item, the first of several same ones.
-func placesOf(list []any, mergeKey string) map[string]int {
-	places := make(map[string]int, len(list))
-	for i, item := range list {
-		if _, found := places[identity(item, mergeKey)]; !found {
-			places[identity(item, mergeKey)] = i
-		}
-	}
-	return places
-}
-
-// inOrder sorts a merged list as Trainer's merge does: the items of over keep their
-// order, those only in base keep theirs, and one of base goes before one of over
-// only where it did in base.
-func inOrder(merged []any, base, over map[string]int, mergeKey string) []any {
-	var left, right []any
-	for _, item := range merged {
-		if _, found := over[identity(item, mergeKey)]; found {
-			right = append(right, item)
-		} else {
-			left = append(left, item)
-		}
-	}
-	slices.SortStableFunc(right, func(a, b any) int { return over[identity(a, mergeKey)] - over[identity(b, mergeKey)] })
-	ordered := make([]any, 0, len(merged))
-	for len(left) > 0 && len(right) > 0 {
-		at, found := base[identity(right[0], mergeKey)]
-		if found && base[identity(left[0], mergeKey)] < at {
-			ordered, left = append(ordered, left[0]), left[1:]
-		} else {
-			ordered, right = append(ordered, right[0]), right[1:]
-		}
-	}
-	return append(append(ordered, left...), right...)
-}
-
 // mergeMetadata merges labels and annotations, which are all that metadata holds here.
 func mergeMetadata(into, over Object) {
-	maps.Copy(into, mergeObjects(into, over, over, nil))
+	for key, items := range over {
+		maps.Copy(At(into, key), items.(Object))
+	}
 }
 
 // ambiguousOrder names the lists of the pod specs whose order after Trainer applied
