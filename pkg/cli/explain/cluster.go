@@ -21,6 +21,22 @@ type Cluster struct {
 	// on its own. unlimited is now without the borrowing limits of ClusterQueues, empty is
 	// now without anybody's pods.
 	now, unlimited, empty *scheduler.Snapshot
+	// played is how many waiting Workloads were looked at by all decisions so far.
+	played int
+}
+
+// mostPlayed bounds what a table of many jobs takes: each decision looks at all that wait, so that with ten thousand of them it
+// would take hours. A few hundred are all decided about; of more than that the first are, and of the rest Kueue's own
+// words are told.
+const mostPlayed = 100_000
+
+// plays reports whether one more decision about so many waiting Workloads is made. The first always is.
+func (c *Cluster) plays(waiting int) bool {
+	if c.played > 0 && c.played+waiting > mostPlayed {
+		return false
+	}
+	c.played += waiting
+	return true
 }
 
 // NewCluster makes the scheduler's view of an inventory. The error is of one that Kueue

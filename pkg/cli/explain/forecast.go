@@ -54,6 +54,9 @@ func (f *Facts) simulate() *scheduler.Decision {
 
 // decide plays Kueue's cycles, with fair sharing or without, until the job is decided.
 func (f *Facts) decide(sharing *configapi.FairSharing) *scheduler.Decision {
+	if !f.Cluster.plays(len(f.Cluster.Pending())) {
+		return nil
+	}
 	snapshot, err := f.Cluster.Snapshot(context.Background())
 	if err != nil || snapshot.ClusterQueue(f.clusterQueueName()) == nil {
 		return nil
