@@ -22,9 +22,11 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/watches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -84,6 +86,32 @@ func TestEndOfAJob(t *testing.T) {
 			expect.That(t, !tc.wantGated || gated, "The job is at the gate: %t, want %t", gated, tc.wantGated)
 		})
 	}
+}
+
+// Trainer forgets a failure with the JobSet, and Kueue may delete a finished Workload: what says so then is on the TrainJob.
+func TestFailedJobStaysEnded(t *testing.T) {
+	stored, _ := disagreeing(true, true, true, time.Now())
+	wl := inttest.WorkloadOf(stored, inttest.Admitted, inttest.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed))
+	wl.Finalizers = nil
+	r, _ := newReconciler(t, stored, wl)
+	reconcileOnce(t, r)
+	expect.NoError(t, client.IgnoreNotFound(r.deps.client.Delete(t.Context(), wl)))
+	// Another process knows nothing of it.
+	r, recorder := newReconciler(t, kit.With(storedJob(t, r), func(job *trainjob.TrainJob) { job.ResourceVersion = "" }))
+	r.deps.Defaults, r.deps.waitForJobSet = podsets.FixedDefaults(servedDefaults(t)), 0
+	reconcileOnce(t, r)
+	var workloads kueue.WorkloadList
+	expect.NoError(t, r.deps.client.List(t.Context(), &workloads))
+	expect.Same(t, "Workloads of a job that has ended", 0, len(workloads.Items))
+	wantTold(t, eventsSoFar(recorder, ""), "HasEnded")
+
+	copied := kit.With(storedJob(t, r), func(job *trainjob.TrainJob) { job.ResourceVersion, job.UID = "", "another" })
+	r, _ = newReconciler(t, copied)
+	r.deps.Defaults, r.deps.waitForJobSet = podsets.FixedDefaults(servedDefaults(t)), 0
+	_, err := look(t, r, jobKey)
+	expect.NoError(t, err)
+	expect.NoError(t, r.deps.client.List(t.Context(), &workloads))
+	expect.Same(t, "Workloads of a copy", 1, len(workloads.Items))
 }
 
 // Trainer 2.1 makes JobSets of complete jobs again, too.

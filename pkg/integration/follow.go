@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
@@ -39,7 +40,10 @@ func follow(ctx context.Context, j *job) result {
 	if wl == nil {
 		if j.endedWorkload() != nil && over(j) {
 			// It has ended, and needs no more than the gate.
-			return result{done: true, unqueued: true}
+			return result{done: true, unqueued: true, err: jobclient.MarkEnded(ctx, j.deps.client, &j.TrainJob)}
+		}
+		if jobclient.HasEnded(&j.TrainJob) {
+			return staysEnded(j)
 		}
 		return notYet(ctx, j)
 	}
@@ -74,6 +78,14 @@ func follow(ctx context.Context, j *job) result {
 		return result{}
 	}
 	return followSelection(ctx, j, wl)
+}
+
+// staysEnded keeps a job from its queue that failed, of which neither Trainer nor a Workload says so any more: the JobSet
+// and the Workload have gone.
+func staysEnded(j *job) result {
+	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonEnded, jobevents.ActionStop, errors.New(
+		"the job has ended and its quota is given back; to run it again, delete it and create it again"))
+	return result{done: true, unqueued: true}
 }
 
 // movedOn says which of the job's labels are not for the Workload that holds quota, or

@@ -280,23 +280,51 @@ func guardedPatch(step changes, known *metav1.ObjectMeta) (client.Patch, error) 
 
 // SetQueue sets the queue label of a TrainJob that has none. If somebody set it meanwhile, it returns a conflict.
 func SetQueue(ctx context.Context, c client.Client, job *trainjob.TrainJob, queue string) error {
-	labels := maps.Clone(job.Labels)
-	if labels == nil {
-		labels = map[string]string{}
+	if err := set(ctx, c, job, "labels", job.Labels, kueueconstants.QueueLabel, queue); err != nil {
+		return fmt.Errorf("queueing TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
 	}
-	labels[kueueconstants.QueueLabel] = queue
+	return nil
+}
+
+// set sets one of the labels or annotations of a TrainJob, which are those that we know, or returns a conflict.
+func set(ctx context.Context, c client.Client, job *trainjob.TrainJob, field string, known map[string]string, key, value string) error {
+	next := maps.Clone(known)
+	if next == nil {
+		next = map[string]string{}
+	}
+	next[key] = value
 	data, err := json.Marshal([]jsonpatch.JsonPatchOperation{
 		jsonpatch.NewOperation("test", "/metadata/uid", job.UID),
-		jsonpatch.NewOperation("test", "/metadata/labels", job.Labels),
-		jsonpatch.NewOperation("add", "/metadata/labels", labels),
+		jsonpatch.NewOperation("test", "/metadata/"+field, known),
+		jsonpatch.NewOperation("add", "/metadata/"+field, next),
 	})
 	if err != nil {
 		return err
 	}
-	if err := c.Patch(ctx, job, client.RawPatch(types.JSONPatchType, data)); failedTest(err) {
+	err = c.Patch(ctx, job, client.RawPatch(types.JSONPatchType, data))
+	if failedTest(err) {
 		return apierrors.NewConflict(Resource, job.Name, err)
-	} else if err != nil {
-		return fmt.Errorf("queueing TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
+	}
+	return err
+}
+
+// endedAnnotation is on a TrainJob that has ended and that Trainer does not take for ended any more, with its UID: a manifest
+// that is copied is another job.
+const endedAnnotation = "kueue-trainer.dev/ended"
+
+// HasEnded reports whether MarkEnded was called of a TrainJob.
+func HasEnded(job *trainjob.TrainJob) bool {
+	return job.UID != "" && job.Annotations[endedAnnotation] == string(job.UID)
+}
+
+// MarkEnded writes on a TrainJob that it has ended, unless that is there: its Workload, which says so, may be deleted.
+func MarkEnded(ctx context.Context, c client.Client, job *trainjob.TrainJob) error {
+	if HasEnded(job) || !job.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	err := set(ctx, c, job, "annotations", job.Annotations, endedAnnotation, string(job.UID))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("noting that TrainJob %s has ended: %w", client.ObjectKeyFromObject(job), err)
 	}
 	return nil
 }
