@@ -167,7 +167,7 @@ func (o *Outlook) traitsByUID() map[types.UID]jobTraits {
 func (o *Outlook) subject(wl *kueue.Workload, traits map[types.UID]jobTraits) forecast.Subject {
 	s := forecast.Subject{
 		Traits:    forecast.Traits{Queue: wl.Namespace + "/" + string(wl.Spec.QueueName), GPUs: GPUs(wl)},
-		Submitted: wl.CreationTimestamp.Time,
+		Submitted: wl.CreationTimestamp.Time, Job: wl.UID,
 	}
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
 		s.Limit = time.Duration(*limit) * time.Second

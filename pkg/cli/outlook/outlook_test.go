@@ -120,7 +120,7 @@ func TestStart(t *testing.T) {
 				}
 				running(job(o, "llm", 8, time.Hour))
 			},
-			want: "starts in about 6 h, between 60 min and 9 h (P10 to P90 of 200 futures), often after team/llm ends",
+			want: "starts in about 5 h, between 60 min and 9 h (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"others have ended in less than a second": {
 			set: func(o *outlook.Outlook) {
@@ -129,7 +129,7 @@ func TestStart(t *testing.T) {
 				}
 				running(job(o, "llm", 8, time.Hour))
 			},
-			want: "starts in about 10 min, between 0 min and 18 h (P10 to P90 of 200 futures), often after team/llm ends; in 4 % of the futures not within 14 days",
+			want: "starts in about 63 min, between 3 min and 2 days (P10 to P90 of 200 futures), often after team/llm ends; in 5 % of the futures not within 14 days",
 		},
 		"it is to be tried again later": {
 			set: func(o *outlook.Outlook) {
