@@ -41,6 +41,8 @@ func readCluster(ctx context.Context, c client.Client, namespace string, now tim
 	if o.Kueue, err = cluster.KueueConfiguration(ctx, c); err != nil {
 		warning = fmt.Sprintf("Kueue's configuration is not seen, its defaults are taken: %v", err)
 	}
+	// Without it, jobs are not told apart by their users.
+	o.Manager, _ = cluster.ManagerConfiguration(ctx, c)
 	if release := kueueRelease(ctx, c); release != "" && !strings.HasPrefix(strings.TrimPrefix(release, "v"), cluster.KueueMinor+".") {
 		warning = fmt.Sprintf("the cluster has Kueue %s, and what is played is by the code of %s", release, cluster.KueueMinor)
 	}
