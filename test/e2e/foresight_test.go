@@ -57,7 +57,7 @@ var _ = Describe("What Kueue does is what its simulation does", func() {
 			was := seen()
 			a := was.compare(w.simulate(ctx, was))
 			AddReportEntry("agreement", a.String())
-			GinkgoWriter.Printf("seed %d: %s\n%s\n", seed, a, strings.Join(a.differences, "\n"))
+			GinkgoWriter.Printf("seed %d: %s\n%s\n%s\n", seed, a, strings.Join(a.differences, "\n"), strings.Join(a.course, "\n"))
 			for what, share := range map[string]share{"flavors": a.flavors, "order": a.order, "preempted": a.preempted} {
 				Expect(share.of()).To(BeNumerically(">=", agrees), "%s: %s\n%s", what, a, strings.Join(a.differences, "\n"))
 			}
@@ -93,11 +93,11 @@ func (w *site) drawJob(random *rand.Rand, n int, queues []string) *kit.TrainJobB
 		PodAnnotation("example.com/foresight", "node", "localcluster/run-for", fmt.Sprintf("%ds", 5+random.IntN(20)))
 }
 
-// makeOfOneSecond makes a job in a second of its own: those of one have no order.
+// makeOfOneSecond makes a job in a second of its own: those that came or got quota in one have no order.
 func (w *site) makeOfOneSecond(ctx context.Context, job *kit.TrainJobBuilder) {
 	w.Make(ctx, job.Obj())
 	made := w.EventuallyWorkload(ctx, job.Name).CreationTimestamp.Time
-	Eventually(ctx, func() bool { return time.Now().After(made.Add(time.Second)) }).Should(BeTrue())
+	Eventually(ctx, func() bool { return time.Now().After(made.Add(2 * time.Second)) }).Should(BeTrue())
 }
 
 // course is what became of TrainJobs, by the names of their Workloads.
@@ -168,17 +168,21 @@ func (w *site) simulate(ctx context.Context, was course) course {
 	Expect(err).NotTo(HaveOccurred())
 	settings := forecast.Settings{Begin: time.Now(), Horizon: time.Hour}
 	var jobs []forecast.Job
-	simulated := course{}
+	simulated, preempted := course{}, time.Duration(0)
 	for name, p := range was {
 		wl := p.workload.DeepCopy()
 		wl.Status = kueue.WorkloadStatus{}
 		jobs = append(jobs, forecast.Job{Workload: wl, Arrives: p.came, Runs: p.ended.Sub(p.last)})
 		simulated[name] = &passage{job: p.job}
-		settings.Stopping = max(settings.Stopping, p.stopping)
+		if p.preempted {
+			settings.Stopping += p.stopping
+			preempted++
+		}
 		if begin := p.came.Add(-time.Second); begin.Before(settings.Begin) {
 			settings.Begin = begin
 		}
 	}
+	settings.Stopping /= max(1, preempted)
 	Expect(forecast.Play(ctx, i.World(), jobs, settings, func(e forecast.Event) {
 		switch p := simulated[e.Job.Name]; e.Kind {
 		case forecast.Started:
@@ -206,7 +210,8 @@ func (s share) of() float64 { return float64(s.alike) / float64(max(1, s.all)) }
 // agreement is how much two courses are alike.
 type agreement struct {
 	flavors, order, preempted share
-	differences               []string
+	// differences are what is not alike, and course all that happened.
+	differences, course []string
 }
 
 func (a *agreement) String() string {
@@ -214,14 +219,21 @@ func (a *agreement) String() string {
 		a.flavors.alike, a.flavors.all, a.order.alike, a.order.all, a.preempted.alike, a.preempted.all)
 }
 
+// after is how long after another time one is, as exactly as matters.
+func after(begin, at time.Time) time.Duration { return at.Sub(begin).Round(100 * time.Millisecond) }
+
 // compare asks of each job in which flavor it started first and whether it was preempted, and of each two which
 // started first, but for those of about one moment.
 func (c course) compare(other course) *agreement {
 	const moment = 2 * time.Second
 	a := &agreement{}
 	names := slices.SortedFunc(maps.Keys(c), func(x, y string) int { return cmp.Compare(c[x].job, c[y].job) })
+	begin := c[names[0]].came
 	for n, name := range names {
 		p, q := c[name], other[name]
+		a.course = append(a.course, fmt.Sprintf("%s of %s, %s, priority %d: came %s, ran %s; started %s in %q, simulated %s in %q", p.job, p.workload.Spec.QueueName,
+			p.workload.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests.Name(kit.GPU, resource.DecimalSI), ptr.Deref(p.workload.Spec.Priority, 0),
+			after(begin, p.came), after(p.last, p.ended), after(begin, p.first), p.flavor, after(begin, q.first), q.flavor))
 		if !a.flavors.add(p.flavor == q.flavor) {
 			a.differences = append(a.differences, fmt.Sprintf("%s started in %q, and not in %q", p.job, p.flavor, q.flavor))
 		}
