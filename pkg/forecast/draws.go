@@ -3,7 +3,6 @@
 package forecast
 
 import (
-	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -11,14 +10,14 @@ import (
 // Draws draws running times for one future. Jobs are to be drawn in the order of their submits.
 type Draws struct {
 	random    *rand.Rand
-	survivals map[*Ran]survival
+	survivals map[*group]survival
 	runtimes  *Runtimes
-	beliefs   map[string]*belief
+	relatives map[family]*relatives
 }
 
 // NewDraws returns those of a seed.
 func NewDraws(runtimes *Runtimes, seed, future uint64) *Draws {
-	return &Draws{random: rand.New(rand.NewPCG(seed, future)), survivals: map[*Ran]survival{}, runtimes: runtimes, beliefs: map[string]*belief{}}
+	return &Draws{random: rand.New(rand.NewPCG(seed, future)), survivals: map[*group]survival{}, runtimes: runtimes, relatives: map[family]*relatives{}}
 }
 
 // Rest returns how long a job runs on that is there; zero where nothing is known.
@@ -29,14 +28,13 @@ func (d *Draws) Whole(k Running) time.Duration { return d.draw(k, 0) }
 
 // draw draws how long a job runs on that has run for some time.
 func (d *Draws) draw(k Running, after time.Duration) time.Duration {
-	u := 1 - d.random.Float64() // Not zero. Drawn always, so that one job does not change the luck of others.
 	limit := k.subject.Limit
 	var total time.Duration
 	switch {
 	case k.Source == Reported && after > 0:
 		return max(time.Second, *k.subject.Reported)
 	case k.group != nil:
-		total = d.like(&k, u, after)
+		total = d.like(&k, after)
 	case k.Source == Limited:
 		total = limit
 	case k.Source == Assumed:
@@ -55,28 +53,63 @@ func (d *Draws) draw(k Running, after time.Duration) time.Duration {
 	return max(time.Second, total-after)
 }
 
-// like draws from the jobs that are like one, and near it.
-func (d *Draws) like(k *Running, u float64, after time.Duration) time.Duration {
-	s := d.survival(k.group.ran)
-	b := d.beliefs[k.subject.Queue]
-	if b == nil {
-		b = newBelief(d.runtimes.queues[k.subject.Queue])
-		d.beliefs[k.subject.Queue] = b
+// like draws from the jobs that are near a job and like it, or else of its group.
+func (d *Draws) like(k *Running, after time.Duration) time.Duration {
+	s := &k.subject
+	r := d.of(s)
+	if n := r.past.find(s); n >= 0 && after > 0 {
+		return max(after, r.totals[n])
 	}
-	b.until(k.subject.Submitted)
-	above := math.Inf(-1)
-	if after > 0 {
-		above = scoreOf(s.at(after))
+	last := s.Submitted.Add(levels[len(levels)-1].within)
+	total := d.longer(r, k.group, r.around(s.Submitted, last), after)
+	if !s.Submitted.IsZero() && (len(r.later) == 0 || !s.Submitted.Before(r.later[len(r.later)-1].submitted)) {
+		r.later = append(r.later, member{submitted: s.Submitted, Ran: Ran{For: total}})
 	}
-	return max(after, s.draw(longerThan(b.draw(u, above)), 0))
+	return total
 }
 
-// survival weighs the jobs of a sample differently in each future, so that what few jobs tell is told with less certainty.
-func (d *Draws) survival(sample []Ran) survival {
-	s, found := d.survivals[&sample[0]]
+// of returns the kin of a job in this future, with how long those run that run now. Each is judged by those who came
+// before it: of those after it, the ones that have ended already are the short ones.
+func (d *Draws) of(s *Subject) *relatives {
+	f := d.runtimes.familyOf(s.Traits, s.Limit)
+	if r := d.relatives[f]; r != nil {
+		return r
+	}
+	r := &relatives{past: d.runtimes.kin[f]}
+	d.relatives[f] = r
+	r.totals = make([]time.Duration, len(r.past))
+	g := d.runtimes.Of(Subject{Traits: s.Traits, Limit: s.Limit}).group
+	for n, m := range r.past {
+		r.totals[n] = m.For
+		if !m.Ended && g != nil {
+			r.totals[n] = d.longer(r, g, r.around(m.submitted, m.submitted), m.For)
+		}
+	}
+	return r
+}
+
+// longer draws until it finds a time that is longer than a job has run.
+func (d *Draws) longer(r *relatives, g *group, near near, after time.Duration) time.Duration {
+	const often = 300 // Then nobody near has run as long.
+	s := d.survival(g)
+	for range often {
+		total, found := r.like(d.random, &d.runtimes.levels, &near)
+		if !found {
+			total = s.draw(1-d.random.Float64(), 0)
+		}
+		if total > after {
+			return total
+		}
+	}
+	return s.draw(1-d.random.Float64(), after)
+}
+
+// survival weighs the jobs of a group differently in each future, so that what few jobs tell is told with less certainty.
+func (d *Draws) survival(g *group) survival {
+	s, found := d.survivals[g]
 	if !found {
-		s = newSurvival(sample, func(int) float64 { return d.random.ExpFloat64() })
-		d.survivals[&sample[0]] = s
+		s = newSurvival(g.ran, func(int) float64 { return d.random.ExpFloat64() })
+		d.survivals[g] = s
 	}
 	return s
 }

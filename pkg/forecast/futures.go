@@ -205,7 +205,7 @@ func (q *Question) arriving(draws *Draws) []Job {
 			return jobs
 		}
 		e := &q.Arrivals.Of[draws.random.IntN(len(q.Arrivals.Of))]
-		runs := draws.Whole(e.Running.another())
+		runs := draws.Whole(e.Running.another(at))
 		jobs = append(jobs, Job{Workload: comes(e.Workload, len(jobs), at), Arrives: at, Runs: runs, Again: runs})
 	}
 }

@@ -59,7 +59,7 @@ func TestBand(t *testing.T) {
 				s.job("mine", "a", 4, 0, 0)
 			},
 			past: hours,
-			want: "1h 5h 9h late 0% after first 100%",
+			want: "1h 6h 9h late 0% after first 100%",
 		},
 		"late where nobody knows when the one before it ends": {
 			set: func(s *scene) {

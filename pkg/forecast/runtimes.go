@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Traits are what jobs that run equally long have in common.
@@ -23,6 +25,8 @@ type Past struct {
 	Limit time.Duration
 	// Submitted is when it was.
 	Submitted time.Time
+	// Job is its Workload's; empty where that does not matter.
+	Job types.UID
 }
 
 // Source is what a running time is known from.
@@ -45,8 +49,10 @@ const (
 // Subject is a job whose running time is asked for.
 type Subject struct {
 	Traits
-	// Submitted is when it was; zero for one that is submitted last.
+	// Submitted is when it was; zero where it is not known.
 	Submitted time.Time
+	// Job is its Workload's, by which it is found among past jobs when it runs.
+	Job types.UID
 	// Running is how long it has run; zero for one that waits.
 	Running time.Duration
 	// Reported is what the trainer says is left; nil where it says nothing.
@@ -69,7 +75,11 @@ type Running struct {
 // Runtimes know how long jobs run.
 type Runtimes struct {
 	groups map[string]*group
-	queues map[string]*neighbours
+	kin    map[family]kin
+	// across is whether kin may be in different queues.
+	across bool
+	// levels have the doubts that the past teaches.
+	levels [len(levels)]level
 	assume time.Duration
 }
 
@@ -86,7 +96,10 @@ const enough = 20
 
 // NewRuntimes learns from past jobs. Of one of which nothing is known the running time is assumed; zero assumes none.
 func NewRuntimes(past []Past, assume time.Duration) *Runtimes {
-	r := &Runtimes{groups: map[string]*group{}, queues: map[string]*neighbours{}, assume: assume}
+	past = slices.Clone(past)
+	slices.SortStableFunc(past, func(a, b Past) int { return cmp.Compare(a.For, b.For) })
+	r := &Runtimes{groups: map[string]*group{}, assume: assume}
+	r.learnKin(past)
 	for _, p := range past {
 		for _, like := range p.groups(p.Limit) {
 			g := r.groups[like]
@@ -98,10 +111,8 @@ func NewRuntimes(past []Past, assume time.Duration) *Runtimes {
 		}
 	}
 	for _, g := range r.groups {
-		slices.SortStableFunc(g.ran, func(a, b Ran) int { return cmp.Compare(a.For, b.For) })
 		g.known = ended(g.ran) >= enough
 	}
-	r.learnNeighbours(past)
 	return r
 }
 
@@ -173,13 +184,13 @@ func (k *Running) again(rest time.Duration) time.Duration {
 	return k.subject.Running + rest
 }
 
-// another is what is known of one more such job, which is submitted after all others. Of one that reports it runs as long
+// another is what is known of one more such job, which is submitted at some time. Of one that reports it runs as long
 // as that one will have.
-func (k Running) another() Running {
+func (k Running) another(at time.Time) Running {
 	if k.Source == Reported {
 		whole := k.subject.Running + *k.subject.Reported
 		k.subject.Reported = &whole
 	}
-	k.subject.Submitted, k.subject.Running = time.Time{}, 0
+	k.subject.Submitted, k.subject.Running, k.subject.Job = at, 0, ""
 	return k
 }

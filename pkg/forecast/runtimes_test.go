@@ -5,9 +5,11 @@ package forecast_test
 import (
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
@@ -146,4 +148,38 @@ func TestNeighboursRunForLikeTimes(t *testing.T) {
 	}
 	together, alone := spread(alike), spread(mixed)
 	expect.That(t, together > 2*alone, "the sum of twenty that are alike spreads by %s, of others by %s", together, alone)
+}
+
+// One that has run as long as those near it which still run is one of them: they end at about the same time.
+func TestExperimentsEndTogether(t *testing.T) {
+	a := forecast.Traits{Queue: "a", GPUs: 1}
+	var past []forecast.Past
+	for experiment := range 20 {
+		for n := range 10 {
+			past = append(past, forecast.Past{
+				Traits: a, Ran: forecast.Ran{For: time.Duration(1+experiment) * time.Hour, Ended: true},
+				Submitted: begin.Add(time.Duration(experiment-40)*time.Hour + time.Duration(n)*time.Second),
+			})
+		}
+	}
+	var subjects []forecast.Subject
+	for n := range 10 {
+		s := forecast.Subject{Traits: a, Submitted: begin.Add(time.Duration(n) * time.Second), Job: types.UID(strconv.Itoa(n)), Running: 3 * time.Hour}
+		past = append(past, forecast.Past{Traits: a, Ran: forecast.Ran{For: s.Running}, Submitted: s.Submitted, Job: s.Job})
+		subjects = append(subjects, s)
+	}
+	r := forecast.NewRuntimes(past, 0)
+	alike := 0
+	for future := range uint64(100) {
+		draws := forecast.NewDraws(r, 1, future)
+		var ends []time.Duration
+		for _, s := range subjects {
+			ends = append(ends, draws.Rest(r.Of(s)))
+		}
+		slices.Sort(ends)
+		if ends[7] <= ends[2]+3*time.Hour {
+			alike++
+		}
+	}
+	expect.That(t, alike > 50, "in %d of 100 futures most of them end within three hours", alike)
 }

@@ -110,7 +110,7 @@ func past(all []*replay, now time.Time, limits bool) []forecast.Past {
 			if l.started.After(now) {
 				continue
 			}
-			p := forecast.Past{Traits: l.traits(), Submitted: l.Arrives, Ran: forecast.Ran{For: now.Sub(l.started)}}
+			p := forecast.Past{Traits: l.traits(), Submitted: l.Arrives, Job: l.Workload.UID, Ran: forecast.Ran{For: now.Sub(l.started)}}
 			if !l.end.After(now) {
 				p.Ran = forecast.Ran{For: l.Runs, Ended: true}
 			}
@@ -166,7 +166,7 @@ func (m *moment) forecast(ctx context.Context, all []*replay, futures int, limit
 }
 
 func (l *life) entrant(runtimes *forecast.Runtimes, now time.Time, limits bool) forecast.Entrant {
-	subject := forecast.Subject{Traits: l.traits(), Submitted: l.Arrives}
+	subject := forecast.Subject{Traits: l.traits(), Submitted: l.Arrives, Job: l.Workload.UID}
 	if limits {
 		subject.Limit = l.limit
 	}

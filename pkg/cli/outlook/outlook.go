@@ -22,6 +22,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -35,7 +36,9 @@ type Outlook struct {
 	TrainJobs []trainjob.TrainJob
 	// Kueue is Kueue's configuration; nil where there is none, or none to be seen.
 	Kueue *configapi.Configuration
-	Now   time.Time
+	// Manager is the manager's configuration, which names the label of TrainJobs' users; nil where it is not to be seen.
+	Manager *config.Configuration
+	Now     time.Time
 	// Assume is how long a job runs of which nothing is known; zero for unknown.
 	Assume time.Duration
 	// NoArrivals has nobody come; else as many do as came in the last days.
@@ -143,6 +146,7 @@ func (o *Outlook) entrant(wl *kueue.Workload, runtimes *forecast.Runtimes, trait
 // jobTraits is what a TrainJob tells of how long it runs.
 type jobTraits struct {
 	runtime  string
+	user     string
 	deadline time.Duration
 	reported *time.Duration
 }
@@ -152,6 +156,9 @@ func (o *Outlook) traitsByUID() map[types.UID]jobTraits {
 	for n := range o.TrainJobs {
 		job := &o.TrainJobs[n]
 		t := jobTraits{runtime: job.Spec.RuntimeRef.Name}
+		if o.Manager != nil {
+			t.user = job.Labels[o.Manager.Metrics.UserLabel]
+		}
 		t.deadline = time.Duration(job.Spec.ActiveDeadlineSeconds) * time.Second
 		if status := job.Status.TrainerStatus; status != nil && status.EstimatedRemainingSeconds != nil {
 			left := time.Duration(*status.EstimatedRemainingSeconds)*time.Second - o.Now.Sub(status.LastUpdatedTime.Time)
@@ -167,7 +174,7 @@ func (o *Outlook) traitsByUID() map[types.UID]jobTraits {
 func (o *Outlook) subject(wl *kueue.Workload, traits map[types.UID]jobTraits) forecast.Subject {
 	s := forecast.Subject{
 		Traits:    forecast.Traits{Queue: wl.Namespace + "/" + string(wl.Spec.QueueName), GPUs: GPUs(wl)},
-		Submitted: wl.CreationTimestamp.Time,
+		Submitted: wl.CreationTimestamp.Time, Job: wl.UID,
 	}
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
 		s.Limit = time.Duration(*limit) * time.Second
@@ -180,7 +187,7 @@ func (o *Outlook) subject(wl *kueue.Workload, traits map[types.UID]jobTraits) fo
 		if !found {
 			continue
 		}
-		s.Runtime = job.runtime
+		s.Runtime, s.User = job.runtime, job.user
 		if job.deadline > 0 && (s.Limit == 0 || job.deadline < s.Limit) {
 			s.Limit = job.deadline
 		}

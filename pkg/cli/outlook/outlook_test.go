@@ -19,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -120,7 +121,24 @@ func TestStart(t *testing.T) {
 				}
 				running(job(o, "llm", 8, time.Hour))
 			},
-			want: "starts in about 6 h, between 60 min and 9 h (P10 to P90 of 200 futures), often after team/llm ends",
+			want: "starts in about 5 h, between 60 min and 9 h (P10 to P90 of 200 futures), often after team/llm ends",
+		},
+		"jobs of its user have ended much sooner than others": {
+			set: func(o *outlook.Outlook) {
+				o.Manager = &config.Configuration{Metrics: config.Metrics{UserLabel: "example.com/user"}}
+				of := func(wl *kueue.Workload, user string) *kueue.Workload {
+					tj := trainjob.TrainJob{}
+					tj.UID, tj.Labels = wl.OwnerReferences[0].UID, map[string]string{"example.com/user": user}
+					o.TrainJobs = append(o.TrainJobs, tj)
+					return wl
+				}
+				for n := range 30 {
+					ended(of(job(o, fmt.Sprintf("short-%d", n), 8, 100*time.Hour), "joe"), 2*time.Hour)
+					ended(of(job(o, fmt.Sprintf("long-%d", n), 8, 200*time.Hour), "ann"), 40*time.Hour)
+				}
+				running(of(job(o, "llm", 8, time.Hour), "joe"))
+			},
+			want: "starts in about 60 min, between 60 min and 60 min (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"others have ended in less than a second": {
 			set: func(o *outlook.Outlook) {
@@ -129,7 +147,7 @@ func TestStart(t *testing.T) {
 				}
 				running(job(o, "llm", 8, time.Hour))
 			},
-			want: "starts in about 10 min, between 0 min and 18 h (P10 to P90 of 200 futures), often after team/llm ends; in 4 % of the futures not within 14 days",
+			want: "starts in about 63 min, between 3 min and 2 days (P10 to P90 of 200 futures), often after team/llm ends; in 5 % of the futures not within 14 days",
 		},
 		"it is to be tried again later": {
 			set: func(o *outlook.Outlook) {

@@ -19,7 +19,7 @@ func (o *Outlook) past(traits map[types.UID]jobTraits) []forecast.Past {
 	for n := range o.Workloads {
 		wl := &o.Workloads[n]
 		s := o.subject(wl, traits)
-		p := forecast.Past{Traits: s.Traits, Limit: s.Limit, Submitted: s.Submitted}
+		p := forecast.Past{Traits: s.Traits, Limit: s.Limit, Submitted: s.Submitted, Job: s.Job}
 		admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
 		finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
 		switch {

@@ -52,6 +52,9 @@ func (v *View) print(out io.Writer, paint show.Paint) error {
 			return err
 		}
 	}
+	if v.Note != "" {
+		fmt.Fprintf(out, "\n%s\n", v.Note)
+	}
 	return nil
 }
 

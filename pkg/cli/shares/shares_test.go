@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -80,6 +81,16 @@ PLACE   JOB           CLUSTERQUEUE   PRIORITY   NOW      WHY THERE
 3       ns/early      a              0          waits    a lower priority than ns/urgent
 4       ns/late       a              0          waits    the same priority as ns/early, and queued later
 `, out.String())
+}
+
+func TestViewUnderFairSharing(t *testing.T) {
+	at := town()
+	at.Kueue = &configapi.Configuration{FairSharing: &configapi.FairSharing{}}
+	view := expect.Must(newView(t.Context(), at))(t)
+	var out strings.Builder
+	expect.NoError(t, view.print(&out, show.Paint{}))
+	expect.That(t, strings.HasSuffix(out.String(), "\nKueue shares fairly: "+strings.TrimPrefix(view.Note, "Kueue shares fairly: ")+"\n"), "unexpected view:\n%s", &out)
+	expect.Same(t, "Unexpected note where nobody waits", "", note(at, []Waiting{{StartsNow: true}}))
 }
 
 func TestViewOfWhoSeesLittle(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -25,6 +26,8 @@ type View struct {
 	// Used is what LocalQueues use, for those who may not see ClusterQueues.
 	Used    []Used    `json:"used,omitempty"`
 	Waiting []Waiting `json:"waiting"`
+	// Note is what the order of those who wait leaves out.
+	Note string `json:"note,omitempty"`
 }
 
 // Queue is a quota of a ClusterQueue.
@@ -95,7 +98,17 @@ func newView(ctx context.Context, at *outlook.Outlook) (*View, error) {
 		}
 	}
 	v.Waiting, err = order(ctx, at, snapshot)
+	v.Note = note(at, v.Waiting)
 	return v, err
+}
+
+// note says where Kueue has no order of all who wait: it goes by shares, or by what was consumed, which change with each start.
+func note(at *outlook.Outlook, waiting []Waiting) string {
+	fair := at.Kueue != nil && (at.Kueue.FairSharing != nil || at.Kueue.AdmissionFairSharing != nil)
+	if !fair || !slices.ContainsFunc(waiting, func(w Waiting) bool { return !w.StartsNow }) {
+		return ""
+	}
+	return "Kueue shares fairly: who starts now is in its order. Of those who wait, the order holds within a ClusterQueue; which of these is next, shares at that time decide."
 }
 
 func fairOf(cq *scheduler.ClusterQueue) Fair {

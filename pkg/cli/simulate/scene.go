@@ -43,6 +43,8 @@ func readCluster(ctx context.Context, c client.Client, namespace string, now tim
 	} else if o.Kueue == nil {
 		warnings = append(warnings, fmt.Sprintf("Kueue's configuration, ConfigMap %s in namespace %s, is not there or not read, its defaults are taken", cluster.KueueConfigMap, cluster.KueueNamespace))
 	}
+	// Without it, jobs are not told apart by their users.
+	o.Manager, _ = cluster.ManagerConfiguration(ctx, c)
 	if release := kueueRelease(ctx, c); release != "" && !strings.HasPrefix(strings.TrimPrefix(release, "v"), cluster.KueueMinor+".") {
 		warnings = append(warnings, fmt.Sprintf("the cluster has Kueue %s, and what is played is by the code of %s", release, cluster.KueueMinor))
 	}

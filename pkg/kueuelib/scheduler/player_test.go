@@ -64,6 +64,20 @@ func (b *board) wake() {
 
 func key(name string) client.ObjectKey { return client.ObjectKey{Namespace: "team", Name: name} }
 
+// Kueue preempts the latest first, and of those of one second it goes by UIDs.
+func TestStatusesHaveTimesOfWholeSeconds(t *testing.T) {
+	g := &game{}
+	g.queue("a", "", "4")
+	b := g.board(t)
+	b.SetTime(t.Context(), b.now.Add(1500*time.Millisecond))
+	expect.NoError(t, b.Add(t.Context(), job("mine", "a", 1, 0)))
+	moved := b.Settle(t.Context())
+	expect.Need(t, len(moved) == 1, "it is admitted")
+	for _, condition := range moved[0].Workload.Status.Conditions {
+		expect.Same(t, "Unexpected time of "+condition.Type, b.now.Add(time.Second), condition.LastTransitionTime.Time)
+	}
+}
+
 // What is taken from Kueue's insides shows here first when Kueue changes: the cycle that is linked to, that its
 // first two looks at the clock are around the wait for heads, that it admits through the wrapper that is exchanged,
 // writes statuses whole, and says to the queues' requeuer whom to look at again.

@@ -142,7 +142,13 @@ func (s statusWriter) Patch(_ context.Context, obj client.Object, _ client.Patch
 	return nil
 }
 
+// put takes a status with its times in whole seconds, as an API server does: who got quota in the same second is preempted
+// in the order of UIDs.
 func (m *memory) put(before, after *kueue.Workload) {
+	for n := range after.Status.Conditions {
+		changed := &after.Status.Conditions[n].LastTransitionTime
+		changed.Time = changed.Truncate(time.Second)
+	}
 	m.workloads[client.ObjectKeyFromObject(after)] = after
 	m.written = append(m.written, write{before, after})
 }

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// level is how near to each other jobs were submitted. The nearer, the more likely they are parts of one experiment.
+type level struct {
+	within time.Duration
+	// doubt is how many jobs of this level weigh as much as to look at the next level instead.
+	doubt float64
+	// spread is the deviation of the logarithms of running times of one experiment.
+	spread float64
+}
+
+// levels are tried one after the other; who is like nobody near is like one of its group, whenever that was.
+var levels = [...]level{{2 * time.Minute, 1, 0.02}, {20 * time.Minute, 5, 0.1}, {24 * time.Hour, 2, 0.5}}
+
+// kin are jobs that may be parts of the same experiments, in the order of their submits.
+type kin []member
+
+type member struct {
+	submitted time.Time
+	Ran
+	job types.UID
+}
+
+// family is what kin have in common.
+type family struct {
+	Traits
+	limit time.Duration
+}
+
+// span is a part of kin.
+type span struct{ first, next int }
+
+func (s span) count() int { return max(0, s.next-s.first) }
+
+// between are those that were submitted from a time until another.
+func (k kin) between(from, until time.Time) span {
+	at := func(m member, t time.Time) int { return m.submitted.Compare(t) }
+	first, _ := slices.BinarySearchFunc(k, from, at)
+	next, _ := slices.BinarySearchFunc(k, until, at)
+	return span{first, next}
+}
+
+// find returns where a job is; negative where it is not.
+func (k kin) find(s *Subject) int {
+	same := k.between(s.Submitted, s.Submitted.Add(1))
+	for n := same.first; n < same.next; n++ {
+		if s.Job != "" && k[n].job == s.Job {
+			return n
+		}
+	}
+	return -1
+}
+
+// learnKin finds who may be kin, and how alike they are.
+func (r *Runtimes) learnKin(past []Past) {
+	var inOrder []*Past
+	for n := range past {
+		if !past[n].Submitted.IsZero() {
+			inOrder = append(inOrder, &past[n])
+		}
+	}
+	slices.SortStableFunc(inOrder, func(a, b *Past) int { return a.Submitted.Compare(b.Submitted) })
+	r.across, r.levels, r.kin = across(inOrder), levels, map[family]kin{}
+	for _, p := range inOrder {
+		f := r.familyOf(p.Traits, p.Limit)
+		r.kin[f] = append(r.kin[f], member{p.Submitted, p.Ran, p.Job})
+	}
+	r.learnDoubts()
+}
+
+// familyOf names those that may be parts of the experiments of a job.
+func (r *Runtimes) familyOf(t Traits, limit time.Duration) family {
+	if r.across {
+		t.Queue = ""
+	}
+	return family{t, limit}
+}
+
+// across reports whether experiments go to several queues: jobs that come next to each other in different ones are about
+// as often like each other as in the same one.
+func across(inOrder []*Past) bool {
+	last := map[family]*Past{}
+	var same, other struct{ alike, all float64 }
+	for _, p := range inOrder {
+		if !p.Ended {
+			continue
+		}
+		f := family{p.Traits, p.Limit}
+		f.Queue = ""
+		if before := last[f]; before != nil {
+			count := &other
+			if before.Queue == p.Queue {
+				count = &same
+			}
+			count.all++
+			if (before.For - p.For).Abs() <= max(before.For, p.For)/10 {
+				count.alike++
+			}
+		}
+		last[f] = p
+	}
+	return other.all >= enough && other.alike*same.all > same.alike*other.all/2
+}
+
+// relatives are kin in one future.
+type relatives struct {
+	// past have ended or run; totals are how long all of them run.
+	past   kin
+	totals []time.Duration
+	// later are who was drawn since.
+	later kin
+}
+
+// near are those near to a job, at each level.
+type near [len(levels)]struct{ past, later span }
+
+// around finds those that were submitted until a time.
+func (r *relatives) around(submitted, until time.Time) (n near) {
+	for l, level := range levels {
+		from, to := submitted.Add(-level.within), submitted.Add(level.within)
+		if to.After(until) {
+			to = until
+		}
+		n[l].past, n[l].later = r.past.between(from, to), r.later.between(from, to)
+	}
+	return n
+}
+
+// like draws a job near another that is like it, and returns how long it runs; false where none is.
+func (r *relatives) like(random *rand.Rand, levels *[len(levels)]level, n *near) (time.Duration, bool) {
+	for l, level := range levels {
+		past, later := n[l].past, n[l].later
+		at := random.Float64() * (float64(past.count()+later.count()) + level.doubt)
+		var like time.Duration
+		switch place := int(at); {
+		case place < past.count():
+			like = r.totals[past.first+place]
+		case place < past.count()+later.count():
+			like = r.later[later.first+place-past.count()].For
+		default:
+			continue
+		}
+		return time.Duration(float64(like) * math.Exp(level.spread*random.NormFloat64())), true
+	}
+	return 0, false
+}
