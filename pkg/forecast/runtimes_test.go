@@ -97,6 +97,18 @@ func TestRuntimes(t *testing.T) {
 			subject: forecast.Subject{Traits: a, Limit: 3 * time.Hour},
 			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{3 * time.Hour, 3 * time.Hour},
 		},
+		"of those that started before ends are known, short ones are gone": {
+			past: func() (past []forecast.Past) {
+				past = slices.Concat(ranFor(a, true, many(40, 1)...), ranFor(a, true, many(10, 10)...))
+				for _, p := range ranFor(a, true, many(400, 10)...) {
+					p.Seen = 9 * time.Hour
+					past = append(past, p)
+				}
+				return past
+			}(),
+			subject: forecast.Subject{Traits: a},
+			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{time.Hour, time.Hour},
+		},
 		"a limit alone": {
 			subject: forecast.Subject{Traits: a, Limit: 3 * time.Hour, Running: time.Hour},
 			source:  forecast.Limited, between: [2]time.Duration{2 * time.Hour, 2 * time.Hour},
