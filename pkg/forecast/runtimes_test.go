@@ -97,6 +97,18 @@ func TestRuntimes(t *testing.T) {
 			subject: forecast.Subject{Traits: a, Limit: 3 * time.Hour},
 			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{3 * time.Hour, 3 * time.Hour},
 		},
+		"of those that started before ends are known, short ones are gone": {
+			past: func() (past []forecast.Past) {
+				past = slices.Concat(ranFor(a, true, many(40, 1)...), ranFor(a, true, many(10, 10)...))
+				for _, p := range ranFor(a, true, many(400, 10)...) {
+					p.Seen = 9 * time.Hour
+					past = append(past, p)
+				}
+				return past
+			}(),
+			subject: forecast.Subject{Traits: a},
+			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{time.Hour, time.Hour},
+		},
 		"a limit alone": {
 			subject: forecast.Subject{Traits: a, Limit: 3 * time.Hour, Running: time.Hour},
 			source:  forecast.Limited, between: [2]time.Duration{2 * time.Hour, 2 * time.Hour},
@@ -182,4 +194,43 @@ func TestExperimentsEndTogether(t *testing.T) {
 		}
 	}
 	expect.That(t, alike > 50, "in %d of 100 futures most of them end within three hours", alike)
+}
+
+func TestExperimentsGoToQueues(t *testing.T) {
+	cases := map[string]struct {
+		// of is the hours that the jobs of an experiment run for in a queue.
+		of      func(experiment int, queue string) float64
+		between [2]time.Duration
+	}{
+		"to several, and what runs elsewhere tells": {
+			of:      func(experiment int, _ string) float64 { return float64(1 + experiment) },
+			between: [2]time.Duration{18 * time.Hour, 22 * time.Hour},
+		},
+		"to one each, and what runs elsewhere tells nothing": {
+			of: func(experiment int, queue string) float64 {
+				if queue == "a" {
+					return 1
+				}
+				return float64(2 + experiment)
+			},
+			between: [2]time.Duration{time.Hour / 2, 2 * time.Hour},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var past []forecast.Past
+			for experiment := range 20 {
+				for n := range 10 {
+					queue := []string{"a", "b", "b"}[n%3]
+					past = append(past, forecast.Past{
+						Traits: forecast.Traits{Queue: queue, GPUs: 1}, Ran: forecast.Ran{For: time.Duration(tc.of(experiment, queue) * float64(time.Hour)), Ended: true},
+						Submitted: begin.Add(time.Duration(experiment-20)*time.Hour + time.Duration(n)*time.Second),
+					})
+				}
+			}
+			last := past[len(past)-1].Submitted.Add(time.Second)
+			got := median(forecast.NewRuntimes(past, 0), forecast.Subject{Traits: forecast.Traits{Queue: "a", GPUs: 1}, Submitted: last})
+			expect.That(t, got >= tc.between[0] && got <= tc.between[1], "it runs for %s, and not between %s and %s", got, tc.between[0], tc.between[1])
+		})
+	}
 }

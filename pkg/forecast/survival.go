@@ -13,11 +13,18 @@ import (
 type Ran struct {
 	For   time.Duration
 	Ended bool
+	// Seen is how long it had run when it would have been seen to end for the first time: of those that had ended
+	// before, nothing is left. Zero is from its start.
+	Seen time.Duration
 }
+
+// seen is when it counts first: at its end at the latest.
+func (r *Ran) seen() time.Duration { return min(r.Seen, r.For-1) }
 
 // survival is the share of jobs that run longer than a time, after Kaplan and Meier: jobs that have not ended
 // count until the time that is known of them. Leaving them out would have all jobs end too early, since it is the
-// long ones that have not ended yet. Beyond the last end it goes on as the longest of them do, by a power of time.
+// long ones that have not ended yet. One counts from when it would have been seen to end, or those would be too many
+// that ran for long enough to be there still. Beyond the last end it goes on as the longest of them do, by a power of time.
 type survival struct {
 	times []time.Duration
 	left  []float64
@@ -28,22 +35,25 @@ type survival struct {
 // newSurvival weighs each of ran, which are sorted by time.
 func newSurvival(ran []Ran, weight func(int) float64) survival {
 	weights := make([]float64, len(ran))
-	var atRisk float64
+	order := make([]int, len(ran))
 	for n := range ran {
-		weights[n] = weight(n)
-		atRisk += weights[n]
+		weights[n], order[n] = weight(n), n
 	}
-	s, left := survival{}, 1.0
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(ran[a].seen(), ran[b].seen()) })
+	s, left, atRisk := survival{}, 1.0, 0.0
 	for n := 0; n < len(ran); {
 		var ended, gone float64
 		at := ran[n].For
+		for ; len(order) > 0 && ran[order[0]].seen() < at; order = order[1:] {
+			atRisk += weights[order[0]]
+		}
 		for ; n < len(ran) && ran[n].For == at; n++ {
 			gone += weights[n]
 			if ran[n].Ended {
 				ended += weights[n]
 			}
 		}
-		if ended > 0 {
+		if ended > 0 && (ended < atRisk || len(order) == 0) { // Where all seen so far have ended, others are seen later.
 			left *= max(0, 1-ended/atRisk)
 			s.times, s.left = append(s.times, at), append(s.left, left)
 		}

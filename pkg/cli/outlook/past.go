@@ -16,6 +16,7 @@ import (
 // past is how long the Workloads ran that the cluster still has, and how long those have that run.
 func (o *Outlook) past(traits map[types.UID]jobTraits) []forecast.Past {
 	var all []forecast.Past
+	oldest := o.oldestEnd()
 	for n := range o.Workloads {
 		wl := &o.Workloads[n]
 		s := o.subject(wl, traits)
@@ -31,7 +32,22 @@ func (o *Outlook) past(traits map[types.UID]jobTraits) []forecast.Past {
 			p.Ran = forecast.Ran{For: s.Running}
 		}
 		p.For = max(time.Second, p.For) // Times are in seconds, and clocks differ.
+		p.Seen = max(0, oldest.Sub(admitted.LastTransitionTime.Time)-time.Second)
 		all = append(all, p)
 	}
 	return all
+}
+
+// oldestEnd is before which no ends are known: Workloads that have ended are kept for some time only.
+func (o *Outlook) oldestEnd() time.Time {
+	oldest := o.Now
+	for n := range o.Workloads {
+		if wl := &o.Workloads[n]; kueuelib.IsFinished(wl) {
+			finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+			if finished.LastTransitionTime.Time.Before(oldest) {
+				oldest = finished.LastTransitionTime.Time
+			}
+		}
+	}
+	return oldest
 }
