@@ -50,7 +50,7 @@ func Read(ctx context.Context, c client.Client, job *trainjob.TrainJob) (*Facts,
 	if err != nil {
 		return nil, err
 	}
-	if err := s.read(ctx, c, job.Namespace, job.Name); err != nil {
+	if job, err = s.readOne(ctx, c, job); err != nil {
 		return nil, err
 	}
 	return s.Of(job), nil
@@ -59,7 +59,8 @@ func Read(ctx context.Context, c client.Client, job *trainjob.TrainJob) (*Facts,
 // Facts reads all that there is about a TrainJob of the cluster.
 func (r *Reader) Facts(ctx context.Context, job *trainjob.TrainJob) (*Facts, error) {
 	s := *r.Snapshot
-	if err := s.read(ctx, r.client, job.Namespace, job.Name); err != nil {
+	job, err := s.readOne(ctx, r.client, job)
+	if err != nil {
 		return nil, err
 	}
 	f := s.Of(job)

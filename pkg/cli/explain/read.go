@@ -99,6 +99,34 @@ func (s *Snapshot) read(ctx context.Context, c client.Client, namespace, name st
 	return r.err
 }
 
+// readOne reads what there is of one job, and the job itself and its Workloads once more after that: pods that are there since
+// it was resumed are not left of a run before.
+func (s *Snapshot) readOne(ctx context.Context, c client.Client, job *trainjob.TrainJob) (*trainjob.TrainJob, error) {
+	if err := s.read(ctx, c, job.Namespace, job.Name); err != nil {
+		return nil, err
+	}
+	now := &trainjob.TrainJob{}
+	switch err := c.Get(ctx, client.ObjectKeyFromObject(job), now); {
+	case apierrors.IsNotFound(err) || err == nil && now.UID != job.UID:
+		return job, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading TrainJob %s again: %w", client.ObjectKeyFromObject(job), err)
+	}
+	s.Workloads = slices.Clone(s.Workloads)
+	for i := range s.Workloads {
+		wl, fresh := &s.Workloads[i], kueue.Workload{}
+		if !metav1.IsControlledBy(wl, now) {
+			continue
+		}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(wl), &fresh); err == nil && fresh.UID == wl.UID {
+			*wl = fresh
+		} else if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("reading Workload %s again: %w", client.ObjectKeyFromObject(wl), err)
+		}
+	}
+	return now, nil
+}
+
 // list reads a kind in the namespaces of the jobs; a kind that may not be listed is noted.
 func (r *reading) list(ctx context.Context, kind string, into client.ObjectList, options ...client.ListOption) {
 	if r.err != nil || !r.Saw(kind) {

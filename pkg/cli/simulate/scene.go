@@ -29,7 +29,7 @@ func readCluster(ctx context.Context, c client.Client, namespace string, now tim
 		return nil, nil, err
 	}
 	if unseen := o.Unseen(); len(unseen) > 0 {
-		return nil, nil, exit.With(exit.Unseen, fmt.Errorf("you may not list %v: ask an admin for ClusterRole kueue-batch-admin-role, or simulate what files say with -f", unseen))
+		return nil, nil, exit.With(exit.Unseen, fmt.Errorf("you may not list %s: ask an admin for ClusterRole kueue-batch-admin-role, or simulate what files say with -f", strings.Join(unseen, ", ")))
 	}
 	var all bool
 	if o.TrainJobs, all, err = cluster.VisibleTrainJobs(ctx, c, namespace); err != nil {
