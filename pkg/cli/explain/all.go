@@ -5,6 +5,7 @@ package explain
 import (
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,7 +45,7 @@ func (s *Snapshot) places(ctx context.Context, c client.Client) {
 		s.visible(ctx, c)
 		return
 	}
-	known := positions(s.Cluster)
+	known := positions(s.Cluster, s.Now)
 	for _, f := range s.Facts {
 		if f.Workload != nil {
 			f.Visible = known[f.Workload.UID]
@@ -79,10 +80,10 @@ func (f *Facts) waitsForQuota() bool {
 }
 
 // positions returns those of all that wait, each with the next one before it.
-func positions(c *Cluster) map[types.UID]*Position {
+func positions(c *Cluster, now time.Time) map[types.UID]*Position {
 	queues := map[kueue.ClusterQueueReference][]*kueue.Workload{}
 	for _, p := range c.Pending() {
-		if p.ClusterQueue != "" {
+		if c.InQueue(p.Workload, now) {
 			queues[p.ClusterQueue] = append(queues[p.ClusterQueue], p.Workload)
 		}
 	}

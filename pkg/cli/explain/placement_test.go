@@ -74,8 +74,9 @@ func TestPositionOf(t *testing.T) {
 			scene: changes{pending("later", 0, minutesAgo(3)), evicted(kueue.WorkloadEvictedByAdmissionCheck, "")},
 			want:  &Position{Place: 2, Pending: 2, Ahead: []string{"team/later"}, Source: Computed},
 		},
-		"who is inactive is not in the queue": {scene: changes{switchedOff}},
-	}, func(f *Facts) *Position { return PositionOf(f.Cluster, f.Workload, "gpus") })
+		"who waits in a stopped queue is not in it": {scene: changes{queueHeld}},
+		"who is inactive is not in the queue":       {scene: changes{switchedOff}},
+	}, func(f *Facts) *Position { return PositionOf(f.Cluster, f.Workload, "gpus", f.Now) })
 }
 
 func TestOrdinal(t *testing.T) {

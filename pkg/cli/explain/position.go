@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -47,11 +48,12 @@ const (
 )
 
 // PositionOf computes a Workload's place among all that wait for the same ClusterQueue, or
-// nil when it does not wait there. Fair sharing between LocalQueues is not counted.
-func PositionOf(c *Cluster, wl *kueue.Workload, cq kueue.ClusterQueueReference) *Position {
+// nil when it does not wait there: what Kueue does not look at, as in a stopped LocalQueue, has no place and is before
+// nobody. Fair sharing between LocalQueues is not counted.
+func PositionOf(c *Cluster, wl *kueue.Workload, cq kueue.ClusterQueueReference, now time.Time) *Position {
 	var queue []*kueue.Workload
 	for _, p := range c.Pending() {
-		if p.ClusterQueue == cq {
+		if p.ClusterQueue == cq && c.InQueue(p.Workload, now) {
 			queue = append(queue, p.Workload)
 		}
 	}

@@ -141,7 +141,7 @@ func (f *Facts) position() *Position {
 	if !f.Cluster.Saw(workloads) || !f.Cluster.Saw(localQueues) {
 		return nil
 	}
-	return PositionOf(f.Cluster, f.Workload, f.clusterQueueName())
+	return PositionOf(f.Cluster, f.Workload, f.clusterQueueName(), f.Now)
 }
 
 // why tells why a Workload has no quota: something about itself, or about the flavors.

@@ -474,18 +474,18 @@ func TestStateOf(t *testing.T) {
 			scene: changes{func(s *scene) {
 				s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: "False", Reason: "DeactivatedDueToAdmissionCheck"}}
 			}},
-			want: stuck(Waiting, "NotRequeued", needs32+"and was activated after Kueue had deactivated it, which Kueue does not queue again"+alone,
+			want: stuck(Waiting, "NotRequeued", needs32+"and was activated after Kueue had deactivated it, which Kueue does not queue again",
 				anotherWorkload),
 		},
 		"it is tried again later": {
 			scene: changes{func(s *scene) {
 				s.Workload.Status.RequeueState = &kueue.RequeueState{RequeueAt: ptr.To(minutesAgo(-1))}
 			}},
-			want: stateIs(Waiting, "Backoff", needs32+"and is tried again in 60s"+alone, ""),
+			want: stateIs(Waiting, "Backoff", needs32+"and is tried again in 60s", ""),
 		},
 		"an admission check has rejected it": {
 			scene: changes{checked("budget", kueue.CheckStateRejected, "over budget")},
-			want:  stuck(Waiting, "AdmissionCheckRejected", needs32+"and admission check budget says Rejected: over budget"+alone, ""),
+			want:  stuck(Waiting, "AdmissionCheckRejected", needs32+"and admission check budget says Rejected: over budget", ""),
 		},
 		"Kueue does not look": {
 			want: stuck(Waiting, "KueueSilent", needs32+"which would fit (node on flavor h100), and Kueue has not looked at it for 5m"+alone,
