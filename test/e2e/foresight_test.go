@@ -39,11 +39,8 @@ const agrees = 0.95
 var _ = Describe("What Kueue does is what its simulation does", func() {
 	for n := range *foresightScenarios {
 		seed := *foresightSeed + uint64(n)
-		var labels Labels = long
-		if n == 0 {
-			labels = core
-		}
-		It(fmt.Sprintf("in random scenario %d", seed), labels, func(ctx context.Context) {
+		// On a machine that does much else, jobs start and end at other times than here, and what follows is another course.
+		It(fmt.Sprintf("in random scenario %d", seed), long, func(ctx context.Context) {
 			w := newWorld(ctx)
 			random := rand.New(rand.NewPCG(seed, seed))
 			queues := w.drawQueues(ctx, random)
