@@ -91,6 +91,15 @@ func TestJobSetIsSparedWhatItCannotHold(t *testing.T) {
 	}
 }
 
+// Kueue has no Workload without PodSets.
+func TestNothingComesOfARuntimeWithoutReplicatedJobs(t *testing.T) {
+	for jobs, want := range map[int][]string{0: {"spec.runtimeRef: FieldValueInvalid"}, 1: nil} {
+		js := replicated("node", 1, nil, nil)
+		js.Spec.ReplicatedJobs = js.Spec.ReplicatedJobs[:jobs]
+		expect.Same(t, "Refusals", want, expect.FieldsAndTypes(Unmade(&trainjob.TrainJob{}, nil, js)))
+	}
+}
+
 func TestNobodyElseMakesThePods(t *testing.T) {
 	other := []string{"spec.runtimeRef: FieldValueInvalid"}
 	for name, tc := range map[string]struct {

@@ -70,6 +70,9 @@ func Unmade(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jo
 		return errs
 	}
 	b := &blame{job, runtime}
+	if len(js.Spec.ReplicatedJobs) == 0 {
+		return field.ErrorList{b.refuse("it has no replicated job, and no pod comes of it")}
+	}
 	errs := append(validateName(job.Name, js, b), validateReplicas(js, b)...)
 	for i := range js.Spec.ReplicatedJobs {
 		errs = append(errs, validateJob(&js.Spec.ReplicatedJobs[i], b)...)
