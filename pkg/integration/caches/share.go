@@ -15,8 +15,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// Compact is the transform of all that no other is for. It drops managed fields, and has what is equal in many objects be one:
-// objects in caches are only read.
+// Compact is the transform of all that no other is for. It drops managed fields, and shares strings and lists of resources
+// that are equal: objects in caches are only read.
 func Compact(in any) (any, error) {
 	switch obj := in.(type) {
 	case *trainjob.TrainJob:
@@ -65,14 +65,14 @@ func shareConditions(conditions []metav1.Condition) {
 	}
 }
 
-// shareLists has requests that are the limits be these.
+// shareLists keeps one map where requests and limits are equal.
 func shareLists(resources *corev1.ResourceRequirements) {
 	if maps.Equal(resources.Requests, resources.Limits) {
 		resources.Requests = resources.Limits
 	}
 }
 
-// sharedMap is made anew: a map keeps the room of what was deleted from it.
+// sharedMap returns a copy of the right size: a map keeps the memory of what was deleted from it.
 func sharedMap(of map[string]string) map[string]string {
 	if of == nil {
 		return nil

@@ -60,10 +60,12 @@ func keepsWorkload(t, old *trainjob.TrainJob) field.ErrorList {
 // in their annotation the policies tell Jobs of such JobSets from those of TrainJobs.
 const ofJobSets = "jobset-"
 
-// prebuiltOfTrainJob refuses a prebuilt Workload that has such a name.
-func prebuiltOfTrainJob(t *trainjob.TrainJob) field.ErrorList {
+// prebuiltOfTrainJob refuses a prebuilt Workload that has such a name to a TrainJob that comes into a queue. One that is there
+// already has to be written still, to stop or to go.
+func prebuiltOfTrainJob(t, old *trainjob.TrainJob) field.ErrorList {
 	name := jobframework.PrebuiltWorkloadNameFor(t)
-	if !strings.HasPrefix(name, ofJobSets) {
+	known := old != nil && jobframework.QueueNameForObject(old) != "" && jobframework.PrebuiltWorkloadNameFor(old) == name
+	if known || !strings.HasPrefix(name, ofJobSets) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(jobframework.GetPrebuiltWorkloadPath(t), name,

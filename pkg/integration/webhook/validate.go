@@ -123,7 +123,7 @@ func (r *review) validate(ctx context.Context, ifManaged field.ErrorList) (field
 	if !managed {
 		return errs, nil
 	}
-	errs = append(errs, prebuiltOfTrainJob(t)...)
+	errs = append(errs, prebuiltOfTrainJob(t, old)...)
 	more, err := r.validateManagedBy(ctx, t, old)
 	errs = append(append(errs, ifManaged...), more...)
 	if err != nil || !describes(t, old) {

@@ -213,7 +213,9 @@ func TestValidator(t *testing.T) {
 			old: inQueue(gated, prebuilt), object: inQueue(gated), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
 		"a prebuilt Workload for a new job":                 {object: inQueue(gated, prebuilt)},
 		"a prebuilt Workload that is named like a JobSet's": {object: inQueue(gated, `"kueue.x-k8s.io/prebuilt-workload-name":"jobset-w"`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
-		"a prebuilt Workload that stays, and a stop":        {old: inQueue(torch(""), prebuilt), object: inQueue(torch(suspended), prebuilt)},
+		"the same of a job that was in a queue before": {
+			old: inQueue(torch(""), `"kueue.x-k8s.io/prebuilt-workload-name":"jobset-w"`), object: inQueue(torch(suspended), `"kueue.x-k8s.io/prebuilt-workload-name":"jobset-w"`)},
+		"a prebuilt Workload that stays, and a stop": {old: inQueue(torch(""), prebuilt), object: inQueue(torch(suspended), prebuilt)},
 		"a time limit for a running job, with a stop": {
 			old: inQueue(torch("")), object: inQueue(torch(suspended), limit), want: []string{"metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]"}},
 		"a priority for a running job": {
