@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
@@ -37,7 +38,11 @@ func finish(ctx context.Context, j *job) result {
 		return done(err)
 	}
 	if over(j) {
+		forgotten := j.record.ended.forgotten
 		j.deps.forget(j.UID)
+		if forgotten {
+			return done(jobclient.MarkEnded(ctx, j.deps.client, &j.TrainJob))
+		}
 		return done(nil)
 	}
 	if wait := mayComeBack(j); wait > 0 {
@@ -149,6 +154,7 @@ func keepEnded(_ context.Context, j *job) result {
 	if end := comesBack(j); end != nil {
 		j.record.ended.condition = *end
 	} else if end := j.record.ended.condition; end.Type != "" {
+		j.record.ended.forgotten = true
 		apimeta.SetStatusCondition(&j.Status.Conditions, end)
 	}
 	return result{}

@@ -254,6 +254,8 @@ func (w *waiting) patience(forJobSet time.Duration, jobSet bool) time.Duration {
 // jobEnd is how a TrainJob ended, as far as this process saw it.
 type jobEnd struct {
 	condition metav1.Condition
+	// forgotten is set when Trainer does not say so any more.
+	forgotten bool
 	// held is when we first saw that it is suspended, by our own clock.
 	held time.Time
 }
