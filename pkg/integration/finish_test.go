@@ -20,6 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
@@ -112,6 +113,22 @@ func TestFailedJobStaysEnded(t *testing.T) {
 	expect.NoError(t, err)
 	expect.NoError(t, r.deps.client.List(t.Context(), &workloads))
 	expect.Same(t, "Workloads of a copy", 1, len(workloads.Items))
+}
+
+// This process knows of the end when Trainer forgets it, and writes it down for the next one.
+func TestForgottenFailureIsWrittenDown(t *testing.T) {
+	stored, _ := disagreeing(true, true, true, time.Now())
+	stored.Status.Conditions = append(stored.Status.Conditions, inttest.True(trainer.TrainJobFailed, ""))
+	wl := inttest.WorkloadOf(stored, inttest.Admitted, inttest.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed))
+	wl.Finalizers = nil
+	r, _ := newReconciler(t, stored, wl)
+	reconcileOnce(t, r)
+	expect.That(t, !jobclient.HasEnded(storedJob(t, r)), "It is written while Trainer says so")
+	job := storedJob(t, r)
+	apimeta.RemoveStatusCondition(&job.Status.Conditions, trainer.TrainJobFailed)
+	expect.NoError(t, r.deps.client.Update(t.Context(), job))
+	reconcileOnce(t, r)
+	expect.That(t, jobclient.HasEnded(storedJob(t, r)), "It is not written")
 }
 
 // Trainer 2.1 makes JobSets of complete jobs again, too.
