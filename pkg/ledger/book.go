@@ -21,8 +21,8 @@ const remembered = 5 * time.Minute
 // one up, and shall not use up those of others.
 const maxUsers = 100
 
-// otherUsers is the value of label user for those beyond.
-const otherUsers = "(others)"
+// others is the value of a label for those that are not told apart.
+const others = "(others)"
 
 // Book has totals of what has ended, and what is held now. Its methods decide by what they are
 // given alone.
@@ -240,7 +240,7 @@ func (b *Book) bounded(shares []Share) []Share {
 	}
 	shares = slices.Clone(shares)
 	for i := range shares {
-		shares[i].User = otherUsers
+		shares[i].User = others
 	}
 	return shares
 }
@@ -249,7 +249,7 @@ func (b *Book) bounded(shares []Share) []Share {
 // is free.
 func (b *Book) tellsApart(namespace, user string) bool {
 	users := b.users[namespace]
-	if users[user] || user == otherUsers {
+	if users[user] || user == others {
 		return true
 	}
 	if len(users) >= maxUsers {

@@ -299,8 +299,8 @@ func TestBookBoundsUsers(t *testing.T) {
 			t.Errorf("A user of another namespace is called %s", s.User)
 		}
 	}
-	expect.That(t, len(users) == maxUsers+1 && users[otherUsers],
-		"There are %d users, others among them: %t; want %d and others", len(users), users[otherUsers], maxUsers)
+	expect.That(t, len(users) == maxUsers+1 && users[others],
+		"There are %d users, others among them: %t; want %d and others", len(users), users[others], maxUsers)
 }
 
 // A tenant may change labels as often as it likes.
@@ -373,8 +373,13 @@ func TestCheckpointFits(t *testing.T) {
 	for range 80_000 {
 		b.held[slot{Series{ClusterQueue: "gpus", User: string(uid())}, metrics.PhaseRunning}] = 2
 	}
-	others := slot{Series{ClusterQueue: "gpus", User: otherUsers}, metrics.PhaseRunning}
-	expect.Same(t, "Unexpected seconds of users that no ConfigMap takes", 160_000, reloaded(t, b, at(13)).held[others])
+	together := slot{Series{ClusterQueue: "gpus", User: others}, metrics.PhaseRunning}
+	expect.Same(t, "Unexpected seconds of users that no ConfigMap takes", 160_000, reloaded(t, b, at(13)).held[together])
+	for range 80_000 {
+		b.held[slot{Series{ClusterQueue: "gpus", Namespace: string(uid()), LocalQueue: "main"}, metrics.PhaseRunning}] = 3
+	}
+	together = slot{Series{ClusterQueue: "gpus", Namespace: others, LocalQueue: others}, metrics.PhaseRunning}
+	expect.Same(t, "Unexpected seconds of namespaces that no ConfigMap takes", 240_000, reloaded(t, b, at(13)).held[together])
 	for i := range 40_000 {
 		b.held[slot{Series{ClusterQueue: string(uid()), LocalQueue: strconv.Itoa(i)}, metrics.PhaseRunning}] = random.Float64()
 	}

@@ -98,33 +98,45 @@ func (c checkpoint) book(now time.Time) *Book {
 
 // encode returns a checkpoint as it is stored. Where it is too large, Workloads that run have to
 // tell themselves what they hold: only what ends just now has to be saved. Where the totals are
-// too large, users are put together: tenants may make them up, and none shall stop the account.
+// too large, users are put together, then the queues of namespaces: tenants may make up the ones, the others
+// come and go for as long as the account lasts, and neither shall stop it.
 func (c checkpoint) encode() ([]byte, error) {
+	smaller := []func(*checkpoint){
+		func(c *checkpoint) {
+			c.Open = slices.DeleteFunc(slices.Clone(c.Open), func(h *Holding) bool { return h.last().Phase != metrics.PhaseStopping })
+		},
+		func(c *checkpoint) { c.merge(withoutUser) },
+		func(c *checkpoint) { c.merge(withoutNamespace) },
+	}
 	data, err := compress(c)
-	if err != nil || len(data) <= maxSize {
-		return data, err
+	for i := 0; i < len(smaller) && err == nil && len(data) > maxSize; i++ {
+		smaller[i](&c)
+		data, err = compress(c)
 	}
-	c.Open = slices.DeleteFunc(slices.Clone(c.Open), func(h *Holding) bool { return h.last().Phase != metrics.PhaseStopping })
-	if data, err = compress(c); err != nil || len(data) <= maxSize {
-		return data, err
-	}
-	c.Held, c.Ended = withoutUsers(c.Held), withoutUsers(c.Ended)
-	if data, err = compress(c); err == nil && len(data) > maxSize {
+	if err == nil && len(data) > maxSize {
 		err = fmt.Errorf("the ledger has %d totals and %d holdings that end just now, %d bytes where %d fit", len(c.Held)+len(c.Ended), len(c.Open), len(data), maxSize)
 	}
 	return data, err
 }
 
-// withoutUsers puts the totals of all users of a series together.
-func withoutUsers(of []Total) []Total {
-	sums := map[slot]float64{}
-	for _, t := range of {
-		if t.User != "" {
-			t.User = otherUsers
-		}
-		sums[slot{t.Series, t.Is}] += t.Seconds
+func withoutUser(s *Series) {
+	if s.User != "" {
+		s.User = others
 	}
-	return totals(sums)
+}
+
+func withoutNamespace(s *Series) { s.Namespace, s.LocalQueue = others, others }
+
+// merge puts the totals together of series that are alike afterwards.
+func (c *checkpoint) merge(change func(*Series)) {
+	for _, of := range []*[]Total{&c.Held, &c.Ended} {
+		sums := map[slot]float64{}
+		for _, t := range *of {
+			change(&t.Series)
+			sums[slot{t.Series, t.Is}] += t.Seconds
+		}
+		*of = totals(sums)
+	}
 }
 
 func compress(c any) ([]byte, error) {
