@@ -144,20 +144,27 @@ func TestOvertaken(t *testing.T) {
 	cases := map[string]struct {
 		patches []trainjob.RuntimePatch
 		jobs    []jobsetapi.ReplicatedJob
-		want    bool
+		// ledFor is since when we may have written it.
+		ledFor time.Duration
+		want   bool
 	}{
-		"a job without our entry":                       {jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
-		"a placed job":                                  {patches: entry(0, patch.Placement{Name: "node"}), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
-		"a gate that Trainer has not passed on yet":     {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", corev1.PodSchedulingGate{Name: "other"})}, want: true},
-		"a gate that Trainer could not pass on":         {patches: entry(time.Minute, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
-		"a gate that the JobSet holds":                  {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours)}},
-		"a replicated job that came later to a runtime": {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours), replicatedJob("new")}},
+		"a gate that was written now, by a clock that is behind": {patches: entry(time.Minute, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}, ledFor: time.Second, want: true},
+		"a job without our entry":                                {jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a placed job":                                           {patches: entry(0, patch.Placement{Name: "node"}), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a gate that Trainer has not passed on yet":              {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", corev1.PodSchedulingGate{Name: "other"})}, want: true},
+		"a gate that Trainer could not pass on":                  {patches: entry(time.Minute, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a gate that the JobSet holds":                           {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours)}},
+		"a replicated job that came later to a runtime":          {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours), replicatedJob("new")}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
 			job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true), RuntimePatches: tc.patches}}
-			pods := Pods{View: state.View{At: time.Now()}, Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
+			led := time.Time{}
+			if tc.ledFor > 0 {
+				led = time.Now().Add(-tc.ledFor)
+			}
+			pods := Pods{View: state.View{At: time.Now()}, Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(led)}
 			expect.Same(t, "Unexpected overtaken", tc.want, pods.MayStillResume(job, js) > 0)
 		})
 	}
