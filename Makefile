@@ -299,10 +299,6 @@ TRACE_CLUSTERS ?= ../shared/traces/philly-vc-nodes.csv
 forecast-trace: ## Replay TRACE, forecast starts in it, and write into docs/forecast.md how many were right. FORECAST_FLAGS='-sample 200'.
 	nice go run ./test/forecast -jobs $(TRACE) -clusters $(TRACE_CLUSTERS) $(FORECAST_FLAGS)
 
-.PHONY: forecast-bench
-forecast-bench: ## Measure what playing the future costs, by the number of jobs.
-	go test -run '^$$' -bench . -benchtime 1x ./pkg/forecast
-
 .PHONY: fmt
 fmt: ## Format all Go code.
 	gofmt -w $$(git ls-files -- '*.go')
