@@ -28,6 +28,8 @@ type World struct {
 	Pods []corev1.Pod
 	// Resources are Kueue's configuration of what it counts; nil without.
 	Resources *configapi.Resources
+	// AdmissionFairSharing is that of Kueue's configuration; nil without. Only a Player goes by it.
+	AdmissionFairSharing *configapi.AdmissionFairSharing
 }
 
 // Cache returns a Cache of Kueue's that knows this world and these Workloads, of which those
