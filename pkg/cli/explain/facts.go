@@ -72,6 +72,8 @@ type Facts struct {
 	// once; nil where it has to be computed.
 	Visible *Position
 
+	// Replaces is set for a manifest of a TrainJob that there is: of that, no Workload is left in Cluster.
+	Replaces bool
 	// Priority is what a manifest's Workload would have, or that of a job if it had the class Supposed.
 	Priority int32
 	// Supposed is the WorkloadPriorityClass that the job does not have; empty for one as it is.

@@ -82,8 +82,6 @@ type State struct {
 // waits reports whether the job is on its way to running, or gets nowhere.
 func (s *State) waits() bool {
 	switch s.Phase {
-	case Held:
-		return false
 	case NotManaged, Running, Succeeded, Failed:
 		return s.Stuck
 	}
