@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -95,12 +97,33 @@ func (p *preflight) queue(ctx context.Context, r *request) error {
 		if err := p.find(ctx, "LocalQueue", key, &queue, &kueue.LocalQueueList{}); err != nil {
 			return err
 		}
+		p.awaitNew(ctx, &queue)
 		p.stopped(ctx, &queue)
 	}
 	if r.priority != "" {
 		return p.find(ctx, "WorkloadPriorityClass", client.ObjectKey{Name: r.priority}, &kueue.WorkloadPriorityClass{}, &kueue.WorkloadPriorityClassList{})
 	}
 	return nil
+}
+
+// newQueue is how long after its creation a queue may not be active yet, and patience how long that is waited for.
+const (
+	newQueue = 30 * time.Second
+	patience = 3 * time.Second
+)
+
+// awaitNew waits a moment for a LocalQueue that was just made to become active, as one that was applied with its ClusterQueue
+// does. What it reads last is what is looked at.
+func (p *preflight) awaitNew(ctx context.Context, queue *kueue.LocalQueue) {
+	if time.Since(queue.CreationTimestamp.Time) > newQueue {
+		return
+	}
+	_ = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		if err := p.client.Get(ctx, client.ObjectKeyFromObject(queue), queue); err != nil {
+			return false, err
+		}
+		return meta.IsStatusConditionTrue(queue.Status.Conditions, kueue.LocalQueueActive), nil
+	})
 }
 
 // stopped warns of a queue that admits nothing. A ClusterQueue that the user may not read
