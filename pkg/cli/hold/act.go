@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -105,8 +106,7 @@ func (a *actor) write(ctx context.Context, name string, plan func(*view) (change
 func (a *actor) look(ctx context.Context, name string) (*view, error) {
 	job, err := cluster.TrainJob(ctx, a.client, a.namespace, name)
 	if err != nil {
-		// Whatever the reason, nothing was done.
-		return nil, exit.With(exit.Failed, err)
+		return nil, err
 	}
 	v := &view{job: job}
 	v.workload, err = a.workload(ctx, v.job)
@@ -149,7 +149,16 @@ func (a *actor) apply(ctx context.Context, v *view, c change) error {
 		return err
 	}
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: v.job.Namespace, Name: v.job.Name}}
-	return a.client.Patch(ctx, job, client.RawPatch(types.MergePatchType, data), fieldOwner)
+	err = a.client.Patch(ctx, job, client.RawPatch(types.MergePatchType, data), fieldOwner)
+	if apierrors.IsForbidden(err) && !webhookRefused(err) {
+		return exit.With(exit.Unseen, fmt.Errorf("you may not change TrainJobs in namespace %s: ask an admin for ClusterRole kueue-trainer-user there (%w)", job.Namespace, err))
+	}
+	return err
+}
+
+// webhookRefused reports whether an admission webhook or policy has answered, which does so whatever rights there are.
+func webhookRefused(err error) bool {
+	return strings.Contains(err.Error(), "admission webhook") || strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
 }
 
 // unused makes sure that nobody admits what is to be held.
@@ -171,8 +180,8 @@ func (a *actor) unused(ctx context.Context, queue string) error {
 func (a *actor) activate(ctx context.Context, wl *kueue.Workload) error {
 	err := a.client.Patch(ctx, wl.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"active":true}}`)), fieldOwner)
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("the TrainJob was deactivated, and that stands in its Workload, which you may not change: "+
-			"somebody with Kueue's role batch-admin can, by kubectl -n %s patch workload %s --type=merge -p '{\"spec\":{\"active\":true}}' (%w)", wl.Namespace, wl.Name, err)
+		return exit.With(exit.Unseen, fmt.Errorf("the TrainJob was deactivated, and that stands in its Workload, which you may not change: "+
+			"somebody with Kueue's role batch-admin can, by kubectl -n %s patch workload %s --type=merge -p '{\"spec\":{\"active\":true}}' (%w)", wl.Namespace, wl.Name, err))
 	}
 	return err
 }
