@@ -21,7 +21,11 @@ import (
 // Load reads the cluster. What the user may not list is recorded in Unseen; every other
 // error ends it.
 func Load(ctx context.Context, c client.Reader) (*Inventory, error) {
-	return load(ctx, c, nil)
+	i := &Inventory{}
+	l := &loader{client: c, inventory: i}
+	i.Pods = list(ctx, l, "pods", &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items })
+	l.quota(ctx)
+	return i, l.err
 }
 
 // LoadForQuota is Load with no more pods than Kueue's scheduler looks at: those on nodes, where there
@@ -33,15 +37,6 @@ func LoadForQuota(ctx context.Context, c client.Reader) (*Inventory, error) {
 	if len(i.Topologies) > 0 {
 		l.otherPods(ctx)
 	}
-	return i, l.err
-}
-
-// load leaves out what is known to be forbidden.
-func load(ctx context.Context, c client.Reader, unseen []Unseen) (*Inventory, error) {
-	i := &Inventory{Unseen: slices.Clone(unseen)}
-	l := &loader{client: c, inventory: i}
-	i.Pods = list(ctx, l, "pods", &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items })
-	l.quota(ctx)
 	return i, l.err
 }
 
@@ -85,10 +80,7 @@ func list[L client.ObjectList, T any, P interface {
 	*T
 	client.Object
 }](ctx context.Context, l *loader, kind string, into L, items func(L) []T) []T {
-	if l.err != nil || !l.inventory.Saw(kind) {
-		return nil
-	}
-	if !l.note(kind, l.client.List(ctx, into)) {
+	if l.err != nil || !l.note(kind, l.client.List(ctx, into)) {
 		return nil
 	}
 	sorted := items(into)
