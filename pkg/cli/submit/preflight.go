@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -162,7 +160,7 @@ func (p *preflight) find(ctx context.Context, kind string, key client.ObjectKey,
 	if key.Namespace != "" {
 		where = " in namespace " + key.Namespace
 	}
-	names, err := names(ctx, p.client, list, key.Namespace)
+	names, err := cluster.Names(ctx, p.client, list, key.Namespace)
 	switch {
 	case err != nil:
 		return fmt.Errorf("there is no %s %s%s", kind, key.Name, where)
@@ -170,22 +168,4 @@ func (p *preflight) find(ctx context.Context, kind string, key client.ObjectKey,
 		return fmt.Errorf("there is no %s %s%s, nor any other", kind, key.Name, where)
 	}
 	return fmt.Errorf("there is no %s %s%s; there are: %s", kind, key.Name, where, strings.Join(names, ", "))
-}
-
-// names lists those of a kind, sorted.
-func names(ctx context.Context, c client.Client, list client.ObjectList, namespace string) ([]string, error) {
-	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, err
-	}
-	var found []string
-	err := meta.EachListItem(list, func(item runtime.Object) error {
-		object, err := meta.Accessor(item)
-		if err != nil {
-			return err
-		}
-		found = append(found, object.GetName())
-		return nil
-	})
-	slices.Sort(found)
-	return found, err
 }
