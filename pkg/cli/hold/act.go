@@ -194,37 +194,35 @@ const settle = 2 * time.Second
 func (a *actor) awaitQuota(ctx context.Context, before *view) error {
 	waiting, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
+	const holds = "it still has its quota"
+	why, free := holds, false
+	look := func(ctx context.Context) (*kueue.Workload, error) {
+		wl, err := a.workload(ctx, before.job)
+		switch {
+		case err == nil:
+			why = holds
+		case ctx.Err() == nil:
+			why = fmt.Sprintf("whether %s is not known: %s", holds, err)
+		}
+		return wl, err
+	}
 	changed := follow.Changes(waiting, a.client, 100*time.Millisecond,
 		follow.Kind{List: &kueue.WorkloadList{}, Options: []client.ListOption{client.InNamespace(a.namespace)}})
-	why := "it still has its quota"
-	for {
-		wl, err := a.workload(waiting, before.job)
-		switch {
-		case err == nil && (wl == nil || wl.UID != before.workload.UID || !kueuelib.HasQuotaReservation(wl)):
-			return pause(ctx, settle)
-		case err == nil:
-			why = "it still has its quota"
-		case waiting.Err() != nil:
-		case follow.Passes(err):
-			why = fmt.Sprintf("whether it still has its quota is not known: %s", err)
-		default:
-			return err
-		}
-		select {
-		case <-waiting.Done():
-			return fmt.Errorf("%s: %w", why, context.Cause(waiting))
-		case <-changed:
-		case <-time.After(5 * time.Second):
-			// What changed before the watch began nobody tells.
-		}
+	// What is noted of a look that fails, the error says in the end.
+	err := follow.Each(waiting, changed, io.Discard, look, func(wl *kueue.Workload) (bool, error) {
+		free = wl == nil || wl.UID != before.workload.UID || !kueuelib.HasQuotaReservation(wl)
+		return free, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case !free:
+		return fmt.Errorf("%s: %w", why, context.Cause(waiting))
 	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-time.After(d):
+	case <-time.After(settle):
 		return nil
 	}
 }
