@@ -30,6 +30,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -160,7 +161,5 @@ func (f *Facts) admittedSince() *metav1.Time {
 
 // livePods are the pods that have not ended.
 func (f *Facts) livePods() []corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(f.Pods), func(p corev1.Pod) bool {
-		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-	})
+	return slices.DeleteFunc(slices.Clone(f.Pods), func(p corev1.Pod) bool { return podset.PodEnded(&p) })
 }

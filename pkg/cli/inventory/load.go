@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 // Load reads the cluster. What the user may not list is recorded in Unseen; every other
@@ -47,7 +49,7 @@ func (l *loader) otherPods(ctx context.Context) {
 		return &list, l.client.List(ctx, &list, &client.ListOptions{Limit: options.Limit, Continue: options.Continue, Raw: &options})
 	}
 	err := pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(obj runtime.Object) error {
-		if pod := obj.(*corev1.Pod); othersOnNode(pod) {
+		if pod := obj.(*corev1.Pod); scheduler.TakesOfTopology(pod) {
 			l.inventory.Pods = append(l.inventory.Pods, *pod)
 		}
 		return nil
