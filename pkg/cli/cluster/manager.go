@@ -34,20 +34,22 @@ const (
 // ConfigMap, and where it cannot be decoded, with which the manager does not start. The error
 // is Forbidden for users who may not list ConfigMaps of the manager's namespace.
 func ManagerConfiguration(ctx context.Context, c client.Reader) (*config.Configuration, error) {
+	cm, err := configMapOf(ctx, c, Manager)
+	return ManagerConfigurationIn(cm), err
+}
+
+// configMapOf reads the ConfigMap of a part; nil where there is none.
+func configMapOf(ctx context.Context, c client.Reader, of Part) (*corev1.ConfigMap, error) {
 	var configMaps corev1.ConfigMapList
-	if err := c.List(ctx, &configMaps, client.InNamespace(config.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing the ConfigMaps of namespace %s: %w", config.Namespace, err)
+	if err := c.List(ctx, &configMaps, client.InNamespace(of.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the ConfigMaps of namespace %s: %w", of.Namespace, err)
 	}
-	var deployment *appsv1.Deployment
-	var found appsv1.Deployment
-	err := c.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: ManagerDeployment}, &found)
-	switch {
-	case err == nil:
-		deployment = &found
-	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("reading Deployment %s/%s: %w", config.Namespace, ManagerDeployment, err)
+	var deployment appsv1.Deployment
+	err := c.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Deployment}, &deployment)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", of.Namespace, of.Deployment, err)
 	}
-	return ManagerConfigurationIn(ConfigMapOf(deployment, configMaps.Items, ManagerConfigMap)), nil
+	return ConfigMapOf(&deployment, configMaps.Items, of.ConfigMap), nil
 }
 
 // ManagerConfigurationIn decodes the manager's configuration as ManagerConfiguration does. The
@@ -71,13 +73,9 @@ const (
 // KueueConfiguration reads Kueue's configuration from its ConfigMap; nil where there is none,
 // or none that can be read. The error is Forbidden for users who may not.
 func KueueConfiguration(ctx context.Context, c client.Reader) (*configapi.Configuration, error) {
-	var configMaps corev1.ConfigMapList
-	if err := c.List(ctx, &configMaps, client.InNamespace(KueueNamespace)); err != nil {
-		return nil, fmt.Errorf("listing the ConfigMaps of namespace %s: %w", KueueNamespace, err)
-	}
-	cm := ConfigMapOf(nil, configMaps.Items, KueueConfigMap)
+	cm, err := configMapOf(ctx, c, Kueue)
 	if cm == nil {
-		return nil, nil
+		return nil, err
 	}
 	cfg, err := kueueconfig.Decode([]byte(cm.Data[KueueConfigKey]), KueueNamespace)
 	if err != nil {
