@@ -30,8 +30,8 @@ type Part struct {
 // The parts.
 var (
 	Kueue = Part{
-		Name: "Kueue", Namespace: "kueue-system", Deployment: "kueue-controller-manager",
-		ConfigMap: "kueue-manager-config", CRD: "workloads.kueue.x-k8s.io",
+		Name: "Kueue", Namespace: KueueNamespace, Deployment: "kueue-controller-manager",
+		ConfigMap: KueueConfigMap, CRD: "workloads.kueue.x-k8s.io",
 	}
 	JobSet = Part{
 		Name: "JobSet", Namespace: "jobset-system", Deployment: "jobset-controller-manager", CRD: "jobsets.jobset.x-k8s.io",

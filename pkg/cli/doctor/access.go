@@ -79,15 +79,15 @@ func readAccess(ctx context.Context, c client.Reader, at *kueue.KubeConfig) (*Ac
 		return &Access{Unclear: "its kubeconfig is not in a Secret"}, nil
 	}
 	var secret corev1.Secret
-	err := c.Get(ctx, client.ObjectKey{Namespace: kueuePart.namespace, Name: at.Location}, &secret)
+	err := c.Get(ctx, client.ObjectKey{Namespace: kueuePart.Namespace, Name: at.Location}, &secret)
 	kubeconfig := secret.Data[kueue.MultiKueueConfigSecretKey]
 	switch {
 	case apierrors.IsNotFound(err):
-		return &Access{Unclear: fmt.Sprintf("there is no Secret %s/%s", kueuePart.namespace, at.Location)}, nil
+		return &Access{Unclear: fmt.Sprintf("there is no Secret %s/%s", kueuePart.Namespace, at.Location)}, nil
 	case err != nil:
 		return nil, err
 	case len(kubeconfig) == 0:
-		return &Access{Unclear: fmt.Sprintf("Secret %s/%s has no %s", kueuePart.namespace, at.Location, kueue.MultiKueueConfigSecretKey)}, nil
+		return &Access{Unclear: fmt.Sprintf("Secret %s/%s has no %s", kueuePart.Namespace, at.Location, kueue.MultiKueueConfigSecretKey)}, nil
 	}
 	a := accessBy(kubeconfig)
 	a.Secret = at.Location

@@ -37,14 +37,14 @@ func endingAccess(f *Facts, found func(hit)) {
 
 // ending tells how to renew a credential.
 func (f *Facts) ending(name string, a *Access) hit {
-	h := about("Secret", kueuePart.namespace, a.Secret, "credential", a.Credential, "worker", name, "until", a.Until.UTC().Format(time.RFC3339))
+	h := about("Secret", kueuePart.Namespace, a.Secret, "credential", a.Credential, "worker", name, "until", a.Until.UTC().Format(time.RFC3339))
 	if !a.Until.After(f.Now) {
 		h = h.as("WorkerTokenExpires", Error)
 	}
 	w := f.worker(name)
 	switch {
 	case a.Credential != token || a.User == "":
-		h.Commands = []string{fmt.Sprintf("kubectl -n %s get secret %s", kueuePart.namespace, a.Secret)}
+		h.Commands = []string{fmt.Sprintf("kubectl -n %s get secret %s", kueuePart.Namespace, a.Secret)}
 	case w == nil || w.Context == "":
 		h.Advice = fmt.Sprintf("Renew it, as docs/multikueue.md says. With --worker-context %s=CONTEXT doctor prints the commands. The contexts that you have:", name)
 		h.Commands = []string{"kubectl config get-contexts"}
@@ -62,11 +62,11 @@ func (w *Worker) renew(a *Access) []string {
 	namespace, account, _ := serviceaccount.SplitUsername(a.User) // it is one: see readToken
 	file := a.Secret + ".kubeconfig"
 	return []string{
-		fmt.Sprintf("(umask 077; kubectl -n %s get secret %s -o go-template='{{.data.kubeconfig | base64decode}}' > %s)", kueuePart.namespace, a.Secret, file),
+		fmt.Sprintf("(umask 077; kubectl -n %s get secret %s -o go-template='{{.data.kubeconfig | base64decode}}' > %s)", kueuePart.Namespace, a.Secret, file),
 		fmt.Sprintf(`token=$(%s) && kubectl config --kubeconfig %s set-credentials %s --token "$token"`,
 			w.kubectl(fmt.Sprintf("kubectl -n %s create token %s --duration 8760h", namespace, account)), file, quotedIfNeeded(a.Entry)),
 		fmt.Sprintf("kubectl -n %s create secret generic %s --from-file kubeconfig=%s --dry-run=client -o yaml | kubectl apply --server-side --force-conflicts -f -",
-			kueuePart.namespace, a.Secret, file),
+			kueuePart.Namespace, a.Secret, file),
 		"rm " + file,
 	}
 }
@@ -99,7 +99,7 @@ func (w *Worker) grant(a *Access) hit {
 	}
 	h := w.about(who, "rules", ruleNames(w.Lacks))
 	h.Commands = []string{w.kubectl("kubectl apply -k config/multikueue")}
-	if err != nil || namespace != kueuePart.namespace || account != workerAccount {
+	if err != nil || namespace != kueuePart.Namespace || account != workerAccount {
 		h.Advice = "config/multikueue gives them to a ServiceAccount of its own; this one has to have them, too:"
 		h.Commands = append(h.Commands, w.kubectl(fmt.Sprintf("kubectl create clusterrolebinding %s --clusterrole=%s %s",
 			quotedIfNeeded(workerRole+"-"+account), workerRole, subject)))

@@ -23,7 +23,7 @@ const (
 	fixManagerConfig = "kubectl trainjob doctor configmap kueue-trainer | kubectl replace -f -"
 )
 
-var kueueConfigObject = object("ConfigMap", kueuePart.namespace, kueuePart.configMap)
+var kueueConfigObject = object("ConfigMap", kueuePart.Namespace, kueuePart.ConfigMap)
 
 // restarted are the commands that correct Kueue's configuration and have it go by that.
 var restarted = []string{fixKueueConfig, kueuePart.restart()}
@@ -32,7 +32,7 @@ var configurationChecks = []check{{
 	inOrder: "Kueue's configuration can be read", looksAt: []Kind{configMaps, deployments}, given: []condition{kueueConfigMap}, wrong: kueueConfiguration,
 	id: "KueueConfiguration", severity: Error, when: "Kueue's cannot be decoded", object: kueueConfigObject,
 	problem: "{problem}", effect: "Kueue does not start with it.",
-	commands: []string{fmt.Sprintf("kubectl -n %s edit configmap %s", kueuePart.namespace, kueuePart.configMap), kueuePart.restart()},
+	commands: []string{fmt.Sprintf("kubectl -n %s edit configmap %s", kueuePart.Namespace, kueuePart.ConfigMap), kueuePart.restart()},
 }, {
 	inOrder: "Kueue's configuration lists TrainJob as external", looksAt: []Kind{configMaps, mutating, validating, deployments, localQueues}, given: []condition{managerThere, kueueConfigured}, wrong: listed,
 	id: "TrainJobListedTwice", severity: Error, when: "TrainJob is in `integrations.frameworks` and in `.externalFrameworks`: Kueue refuses that", object: kueueConfigObject,
@@ -49,7 +49,7 @@ var configurationChecks = []check{{
 }, {
 	inOrder: "Kueue leaves the manager's namespace alone", looksAt: []Kind{configMaps, namespaceKind, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured}, wrong: managedManager,
 	id: "ManagerManaged", severity: Warning, when: "with `manageJobsWithoutQueueName`, Kueue holds back pods of the manager or the Job that `helm uninstall` waits for",
-	object:  object("Namespace", "", managerPart.namespace),
+	object:  object("Namespace", "", managerPart.Namespace),
 	problem: "Kueue's manageJobsWithoutQueueName is on, and its managedJobsNamespaceSelector has the manager's namespace.",
 	effect:  "{effects}", commands: restarted,
 }, {

@@ -106,7 +106,7 @@ func lostWorkers(f *Facts, found func(hit)) {
 		}
 		h := about("MultiKueueCluster", "", mkc.Name, "problem", sentence(problem))
 		if at := mkc.Spec.ClusterSource.KubeConfig; at != nil && at.LocationType == kueue.SecretLocationType {
-			h.Commands = append(h.Commands, fmt.Sprintf("kubectl -n %s get secret %s", kueuePart.namespace, at.Location))
+			h.Commands = append(h.Commands, fmt.Sprintf("kubectl -n %s get secret %s", kueuePart.Namespace, at.Location))
 		}
 		h.Commands = append(h.Commands, kueuePart.restart())
 		found(h)
@@ -126,7 +126,7 @@ func olderTrainers(f *Facts, found func(hit)) {
 	here := f.generation()
 	for _, w := range f.told(crds) {
 		there := w.generation()
-		h := w.about(trainerPart.name, "here", here, "there", there, "trainer", w.kubectl(trainerPart.install))
+		h := w.about(trainerPart.Name, "here", here, "there", there, "trainer", w.kubectl(trainerPart.install))
 		switch {
 		case here == 0 || there == 0:
 		case (here == trainjob.Trainer21) != (there == trainjob.Trainer21):
@@ -211,10 +211,10 @@ func differingManagers(f *Facts, found func(hit)) {
 			continue // one of them has Kueue's in-tree integration
 		}
 		if here, there := f.managerRelease(), w.managerRelease(); here != "" && there != "" && here != there {
-			found(w.about(managerPart.name, "here", here, "there", there))
+			found(w.about(managerPart.Name, "here", here, "there", there))
 		}
 		if !equality.Semantic.DeepEqual(cluster.Rules(f.managerConfiguration()), cluster.Rules(w.managerConfiguration())) {
-			found(w.about(object("ConfigMap", managerPart.namespace, managerPart.configMap),
+			found(w.about(object("ConfigMap", managerPart.Namespace, managerPart.ConfigMap),
 				"rules", w.haveRules(f.managerConfiguration().TolerationRules), "restart", w.kubectl(managerPart.restart())).as("WorkerTolerationRules", Warning))
 		}
 	}
@@ -225,7 +225,7 @@ func (w *Worker) haveRules(rules []managerconfig.TolerationRule) string {
 	if r := w.release(); r != nil {
 		return r.upgrade(configure(map[string]any{"tolerationRules": rules}), "--kube-context "+quotedIfNeeded(w.Context))
 	}
-	return w.kubectl(fmt.Sprintf("kubectl -n %s edit configmap %s", managerPart.namespace, w.managerConfigMapName()))
+	return w.kubectl(fmt.Sprintf("kubectl -n %s edit configmap %s", managerPart.Namespace, w.managerConfigMapName()))
 }
 
 // managerRelease is that of kueue-trainer, where that is known.
@@ -237,5 +237,5 @@ func (f *Facts) managerConfigMapName() string {
 	if cm := f.configMap(managerPart); cm != nil {
 		return cm.Name
 	}
-	return managerPart.configMap
+	return managerPart.ConfigMap
 }

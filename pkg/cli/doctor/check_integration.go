@@ -6,7 +6,7 @@ var integrationChecks = []check{{
 	inOrder: "one integration looks after TrainJobs",
 	looksAt: []Kind{trainJobProbe, mutating, validating, deployments}, given: []condition{probeAnswered}, wrong: integrations,
 	id: "NoIntegration", severity: Error, when: "neither kueue-trainer nor Kueue's in-tree integration takes TrainJobs into queues",
-	object:  object("Deployment", managerPart.namespace, managerPart.deployment),
+	object:  object("Deployment", managerPart.Namespace, managerPart.Deployment),
 	problem: "Nobody looks after TrainJobs: kueue-trainer is not installed, and Kueue's in-tree integration is off.",
 	effect:  "A TrainJob in a queue runs at once, without quota.", commands: []string{"{all}"},
 }, {

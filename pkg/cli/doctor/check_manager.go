@@ -33,7 +33,7 @@ const (
 var managerChecks = []check{{
 	inOrder: "kueue-trainer is running", looksAt: []Kind{deployments, configMaps, leases, mutating, validating}, given: []condition{managerThere}, wrong: managerRunning,
 	id: "ManagerNotRunning", severity: Error, when: "no replica is ready, or none leads: its Lease was given up or has run out",
-	object: object("Deployment", managerPart.namespace, managerPart.deployment),
+	object: object("Deployment", managerPart.Namespace, managerPart.Deployment),
 	effect: managerPart.without,
 }, {
 	inOrder: "kueue-trainer has its permissions", looksAt: []Kind{clusterRoles, roleBindings, deployments, mutating, validating}, given: []condition{managerThere}, wrong: permissions,
@@ -93,7 +93,7 @@ func (f *Facts) notLed() (problem string, commands []string) {
 		return "", nil
 	}
 	commands = []string{managerPart.logs(), managerPart.restart()}
-	lease := inventory.Find(f.Leases, managerPart.namespace, cfg.LeaderElection.ResourceName)
+	lease := inventory.Find(f.Leases, managerPart.Namespace, cfg.LeaderElection.ResourceName)
 	switch {
 	case lease == nil:
 		return "No replica of kueue-trainer has ever led: there is no Lease.", commands

@@ -14,11 +14,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-const (
-	workloadCRD = "workloads.kueue.x-k8s.io"
-	jobSetCRD   = "jobsets.jobset.x-k8s.io"
-)
-
 var partChecks = []check{{
 	inOrder: "Kueue, JobSet and Trainer are installed", looksAt: []Kind{crds}, wrong: missingParts,
 	id: "PartMissing", severity: Error, when: "the cluster does not serve the part's kinds",
@@ -26,7 +21,7 @@ var partChecks = []check{{
 	effect:  "{without}", commands: []string{"{install}"},
 }, {
 	inOrder: "Kueue is of a version that kueue-trainer is made for", looksAt: []Kind{crds, deployments, configMaps}, wrong: kueueVersion,
-	id: "KueueTooOld", severity: Error, when: "Kueue does not serve Workloads of `v1beta2`", object: object("CustomResourceDefinition", "", workloadCRD),
+	id: "KueueTooOld", severity: Error, when: "Kueue does not serve Workloads of `v1beta2`", object: object("CustomResourceDefinition", "", cluster.Kueue.CRD),
 	problem: "Kueue does not serve Workloads of version " + kueue.SchemeGroupVersion.Version + ".",
 	effect:  "kueue-trainer does not start.", commands: []string{kueuePart.install},
 }, {
@@ -49,15 +44,15 @@ var partChecks = []check{{
 // missingParts finds parts whose kinds are not served.
 func missingParts(f *Facts, found func(hit)) {
 	for _, p := range parts {
-		if p.crd != "" && f.crd(p.crd) == nil {
-			found(about("CustomResourceDefinition", "", p.crd, f.of(p)...))
+		if p.CRD != "" && f.crd(p.CRD) == nil {
+			found(about("CustomResourceDefinition", "", p.CRD, f.of(p)...))
 		}
 	}
 }
 
 // kueueVersion compares Kueue's release with the one that kueue-trainer is made for.
 func kueueVersion(f *Facts, found func(hit)) {
-	crd := f.crd(workloadCRD)
+	crd := f.crd(cluster.Kueue.CRD)
 	if crd == nil {
 		return
 	}

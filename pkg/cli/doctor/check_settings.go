@@ -34,7 +34,7 @@ func settings(f *Facts, found func(hit)) {
 // differing is about the manager's ConfigMap, suffix included.
 func (f *Facts) differing(settings []string, found func(hit)) {
 	if len(settings) > 0 {
-		found(about("ConfigMap", managerPart.namespace, f.configMap(managerPart).Name, "differ", strings.Join(settings, ", "), "fix", f.fixManagerConfig()))
+		found(about("ConfigMap", managerPart.Namespace, f.configMap(managerPart).Name, "differ", strings.Join(settings, ", "), "fix", f.fixManagerConfig()))
 	}
 }
 

@@ -96,7 +96,7 @@ func (f *Facts) managersWebhooks() []webhook {
 func expectsWebhook(f *Facts, configuration string) bool {
 	switch p := partOf(configuration); p {
 	case kueuePart, jobSetPart:
-		return f.crd(p.crd) != nil
+		return f.crd(p.CRD) != nil
 	case trainerPart:
 		generation := f.generation()
 		return generation >= trainjob.Trainer22 || generation == trainjob.Trainer21 && configuration == p.validating
@@ -128,7 +128,7 @@ func (f *Facts) serviceProblem(w webhook) (problem string, commands []string) {
 	switch {
 	case len(w.client.CABundle) == 0:
 		return "has no caBundle: the API server trusts no certificate of it.", []string{w.part.restart()}
-	case !slices.ContainsFunc(parts, func(p *part) bool { return p.namespace == service.Namespace }):
+	case !slices.ContainsFunc(parts, func(p *part) bool { return p.Namespace == service.Namespace }):
 		return "", nil // it was not read
 	case inventory.Find(f.Services, service.Namespace, service.Name) == nil:
 		return served + " does not exist.", []string{f.install(w.part)}

@@ -98,7 +98,7 @@ func TestParts(t *testing.T) {
 	eachFinds(t, map[string]broken{
 		"without Kueue": {
 			change: func(f *Facts) { f.CRDs = f.CRDs[1:] },
-			want:   one(Error, "PartMissing", "CustomResourceDefinition "+workloadCRD, kueuePart.install),
+			want:   one(Error, "PartMissing", "CustomResourceDefinition "+cluster.Kueue.CRD, kueuePart.install),
 		},
 		"without Trainer": {
 			change: func(f *Facts) { f.CRDs = f.CRDs[:2] },
@@ -118,7 +118,7 @@ func TestParts(t *testing.T) {
 		"Kueue of an unknown release": {change: func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:main" }},
 		"Kueue that does not serve our version of Workloads": {
 			change: func(f *Facts) { f.CRDs[0].Spec.Versions[0].Served = false },
-			want:   one(Error, "KueueTooOld", "CustomResourceDefinition "+workloadCRD, kueuePart.install),
+			want:   one(Error, "KueueTooOld", "CustomResourceDefinition "+cluster.Kueue.CRD, kueuePart.install),
 		},
 		"Trainer before 2.1": {
 			change: func(f *Facts) { f.CRDs[2].Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{} },
@@ -316,9 +316,9 @@ func TestConfiguration(t *testing.T) {
 					f.ConfigMaps[i].CreationTimestamp = metav1.Now()
 				}
 				f.Pods = append(f.Pods, corev1.Pod{
-					ObjectMeta: metav1.ObjectMeta{Namespace: kueuePart.namespace, Name: "kueue-0"},
+					ObjectMeta: metav1.ObjectMeta{Namespace: kueuePart.Namespace, Name: "kueue-0"},
 					Spec: corev1.PodSpec{Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{}}}}, Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
-						ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: kueuePart.configMap}}}}}},
+						ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: kueuePart.ConfigMap}}}}}},
 					Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
 						Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}}}}},
 				})
@@ -419,7 +419,7 @@ func TestConfiguration(t *testing.T) {
 				old.Name, old.CreationTimestamp = "kueue-trainer-config-old", metav1.NewTime(now)
 				f.ConfigMaps = append(f.ConfigMaps, old)
 				f.Deployments[3].Spec.Template.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
-					ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: managerPart.configMap}},
+					ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: managerPart.ConfigMap}},
 				}}}
 			},
 		},

@@ -127,10 +127,10 @@ func (f *Facts) besideManager(config *kyaml.RNode, withoutJobSets bool) error {
 		}
 	}
 	cfg, err := f.kueueSettings()
-	if err != nil || !f.managesNamespace(cfg, managerPart.namespace) {
+	if err != nil || !f.managesNamespace(cfg, managerPart.Namespace) {
 		return nil // with a configuration that Kueue refuses, the lists are what can be put right
 	}
-	return leaveOut(config, cfg.ManagedJobsNamespaceSelector, managerPart.namespace)
+	return leaveOut(config, cfg.ManagedJobsNamespaceSelector, managerPart.Namespace)
 }
 
 // trainJobExternal puts TrainJob into the one list of Kueue's configuration where it belongs,

@@ -108,17 +108,17 @@ func (f *Facts) generation() trainjob.TrainerVersion {
 
 // deployment returns the Deployment of a part, or nil.
 func (f *Facts) deployment(p *part) *appsv1.Deployment {
-	return inventory.Find(f.Deployments, p.namespace, p.deployment)
+	return inventory.Find(f.Deployments, p.Namespace, p.Deployment)
 }
 
 // configMap returns the configuration of a part, or nil. Of several that carry suffixes
 // it is the one that the Deployment mounts, or else the newest.
 func (f *Facts) configMap(p *part) *corev1.ConfigMap {
-	if p.configMap == "" {
+	if p.ConfigMap == "" {
 		return nil
 	}
-	elsewhere := func(cm corev1.ConfigMap) bool { return cm.Namespace != p.namespace }
-	return cluster.ConfigMapOf(f.deployment(p), slices.DeleteFunc(slices.Clone(f.ConfigMaps), elsewhere), p.configMap)
+	elsewhere := func(cm corev1.ConfigMap) bool { return cm.Namespace != p.Namespace }
+	return cluster.ConfigMapOf(f.deployment(p), slices.DeleteFunc(slices.Clone(f.ConfigMaps), elsewhere), p.ConfigMap)
 }
 
 // managerInstalled reports whether kueue-trainer is there, in whatever state.

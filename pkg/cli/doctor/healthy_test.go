@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
@@ -45,7 +46,7 @@ func healthy(t *testing.T) *Facts {
 		Unread:    map[Kind]error{},
 		Inventory: &inventory.Inventory{},
 		CRDs: []apiextensionsv1.CustomResourceDefinition{
-			crd(workloadCRD, "v1beta2"), crd(jobSetCRD, "v1alpha2"), crd(trainjob.CRDName, "v1alpha1", "runtimePatches"),
+			crd(cluster.Kueue.CRD, "v1beta2"), crd(cluster.JobSet.CRD, "v1alpha2"), crd(trainjob.CRDName, "v1alpha1", "runtimePatches"),
 		},
 		Probes: Probes{Job: gatedJob(t, "jobs", "dry-run")},
 		ConfigMaps: []corev1.ConfigMap{
@@ -53,7 +54,7 @@ func healthy(t *testing.T) *Facts {
 			configMap(managerPart, "kind: Configuration\n"),
 		},
 		Leases: []coordinationv1.Lease{{
-			ObjectMeta: metav1.ObjectMeta{Namespace: managerPart.namespace, Name: "manager.kueue-trainer.dev"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: managerPart.Namespace, Name: "manager.kueue-trainer.dev"},
 			Spec: coordinationv1.LeaseSpec{
 				HolderIdentity: ptr.To("pod"), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-2 * time.Second))),
 			},
@@ -62,9 +63,9 @@ func healthy(t *testing.T) *Facts {
 	f.Namespaces = partNamespaces()
 	for _, p := range parts {
 		f.Deployments = append(f.Deployments, deployment(p))
-		f.Services = append(f.Services, corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "webhook"}})
+		f.Services = append(f.Services, corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "webhook"}})
 		f.EndpointSlices = append(f.EndpointSlices, discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "webhook-1", Labels: map[string]string{discoveryv1.LabelServiceName: "webhook"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "webhook-1", Labels: map[string]string{discoveryv1.LabelServiceName: "webhook"}},
 			Endpoints:  []discoveryv1.Endpoint{{Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
 		})
 		f.Mutating = append(f.Mutating, mutatingConfiguration(p))
@@ -83,7 +84,7 @@ func healthy(t *testing.T) *Facts {
 func partNamespaces() []corev1.Namespace {
 	var result []corev1.Namespace
 	for _, p := range parts {
-		result = append(result, namespace(p.namespace, ""))
+		result = append(result, namespace(p.Namespace, ""))
 	}
 	return result
 }
@@ -97,21 +98,21 @@ func crd(name, version string, specFields ...string) apiextensionsv1.CustomResou
 
 func configMap(p *part, content string) corev1.ConfigMap {
 	return corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.configMap},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.ConfigMap},
 		Data:       map[string]string{p.configKey: content},
 	}
 }
 
 func deployment(p *part) appsv1.Deployment {
-	d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.deployment}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1}}
-	d.Spec.Template.Spec.ServiceAccountName = p.deployment
-	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: "registry:5000/" + p.deployment + ":v0.19.2"}}
+	d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Deployment}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1}}
+	d.Spec.Template.Spec.ServiceAccountName = p.Deployment
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: "registry:5000/" + p.Deployment + ":v0.19.2"}}
 	return d
 }
 
 func clientConfig(p *part) admissionregistrationv1.WebhookClientConfig {
 	return admissionregistrationv1.WebhookClientConfig{
-		CABundle: []byte("authority"), Service: &admissionregistrationv1.ServiceReference{Namespace: p.namespace, Name: "webhook"},
+		CABundle: []byte("authority"), Service: &admissionregistrationv1.ServiceReference{Namespace: p.Namespace, Name: "webhook"},
 	}
 }
 
@@ -125,7 +126,7 @@ func mutatingConfiguration(p *part) admissionregistrationv1.MutatingWebhookConfi
 	c := admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: p.mutating},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "m." + p.name, ClientConfig: clientConfig(p), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
+			Name: "m." + p.Name, ClientConfig: clientConfig(p), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			ReinvocationPolicy: ptr.To(admissionregistrationv1.IfNeededReinvocationPolicy),
 			MatchConditions:    []admissionregistrationv1.MatchCondition{{Name: "not-deleting"}, {Name: matchconditions.Queued}, {Name: matchconditions.NotOwn}},
 			Rules:              trainJobRules(admissionregistrationv1.Create, admissionregistrationv1.Update),
@@ -133,7 +134,7 @@ func mutatingConfiguration(p *part) admissionregistrationv1.MutatingWebhookConfi
 	}
 	if p == managerPart {
 		ofWorkloads := c.Webhooks[0].DeepCopy()
-		ofWorkloads.Name, ofWorkloads.ReinvocationPolicy = "w."+p.name, nil
+		ofWorkloads.Name, ofWorkloads.ReinvocationPolicy = "w."+p.Name, nil
 		ofWorkloads.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "deactivates"}}
 		ofWorkloads.Rules = []admissionregistrationv1.RuleWithOperations{{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
@@ -148,14 +149,14 @@ func validatingConfiguration(p *part) admissionregistrationv1.ValidatingWebhookC
 	return admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: p.validating},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "v." + p.name, ClientConfig: clientConfig(p), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
+			Name: "v." + p.Name, ClientConfig: clientConfig(p), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			Rules: trainJobRules(admissionregistrationv1.OperationAll),
 		}},
 	}
 }
 
 func withPermissions(f *Facts) {
-	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: managerPart.namespace, Name: managerPart.deployment}}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: managerPart.Namespace, Name: managerPart.Deployment}}
 	for _, role := range neededRoles() {
 		ref := rbacv1.RoleRef{Kind: role.Kind, Name: role.Name}
 		if role.Kind == "Role" {

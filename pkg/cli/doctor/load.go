@@ -21,6 +21,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -106,12 +107,12 @@ func (l *loader) installation(ctx context.Context) {
 	list(ctx, l, clusterRoles, &rbacv1.ClusterRoleList{}, func(list *rbacv1.ClusterRoleList) { f.ClusterRoles = list.Items })
 	list(ctx, l, clusterRoles, &rbacv1.ClusterRoleBindingList{}, func(list *rbacv1.ClusterRoleBindingList) { f.ClusterRoleBindings = list.Items })
 	for _, p := range []*part{managerPart, kueuePart} {
-		in := client.InNamespace(p.namespace)
+		in := client.InNamespace(p.Namespace)
 		list(ctx, l, roleBindings, &rbacv1.RoleList{}, func(list *rbacv1.RoleList) { f.Roles = append(f.Roles, list.Items...) }, in)
 		list(ctx, l, roleBindings, &rbacv1.RoleBindingList{}, func(list *rbacv1.RoleBindingList) { f.RoleBindings = append(f.RoleBindings, list.Items...) }, in)
 	}
 	for _, p := range parts {
-		in := client.InNamespace(p.namespace)
+		in := client.InNamespace(p.Namespace)
 		list(ctx, l, services, &corev1.ServiceList{}, func(list *corev1.ServiceList) { f.Services = append(f.Services, list.Items...) }, in)
 		list(ctx, l, endpointSlices, &discoveryv1.EndpointSliceList{}, func(list *discoveryv1.EndpointSliceList) { f.EndpointSlices = append(f.EndpointSlices, list.Items...) }, in)
 		l.deployed(ctx, p)
@@ -121,14 +122,14 @@ func (l *loader) installation(ctx context.Context) {
 
 // deployed reads how a part is run.
 func (l *loader) deployed(ctx context.Context, p *part) {
-	f, in := l.facts, client.InNamespace(p.namespace)
+	f, in := l.facts, client.InNamespace(p.Namespace)
 	list(ctx, l, deployments, &appsv1.DeploymentList{}, func(list *appsv1.DeploymentList) { f.Deployments = append(f.Deployments, list.Items...) }, in)
 	list(ctx, l, configMaps, &corev1.ConfigMapList{}, func(list *corev1.ConfigMapList) { f.ConfigMaps = append(f.ConfigMaps, list.Items...) }, in)
 }
 
 // inventory reads nodes, queues and Workloads. Without Kueue there is nothing to join.
 func (l *loader) inventory(ctx context.Context) {
-	if l.facts.Unread[crds] == nil && l.facts.crd(workloadCRD) == nil {
+	if l.facts.Unread[crds] == nil && l.facts.crd(cluster.Kueue.CRD) == nil {
 		return
 	}
 	read, err := inventory.Load(ctx, l.client)
