@@ -184,7 +184,18 @@ func TestPlanRemarks(t *testing.T) {
 		},
 		"what is not needed any more": {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, Flavors: []kueue.ResourceFlavor{flavor("a100", "NVIDIA-A100", ours, nil)}},
-			want:      []string{"ResourceFlavor a100 was made by an earlier run and is not needed any more"},
+			want:      []string{"ResourceFlavor a100 was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete resourceflavor a100"},
+		},
+		"a queue of a team that is none any more": {
+			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, LocalQueues: []kueue.LocalQueue{queue("old", "vision", ours)}},
+			want:      []string{"LocalQueue vision/old was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete localqueue old -n vision"},
+		},
+		"a flavor of others that no node matches any more": {
+			inventory: inventory.Inventory{
+				Nodes: []corev1.Node{h100}, Flavors: []kueue.ResourceFlavor{flavor("v100", "NVIDIA-V100", nil, nil), flavor("unused", "NVIDIA-P100", nil, nil)},
+				ClusterQueues: []kueue.ClusterQueue{*kit.ClusterQueue("old", kit.Quota{Flavor: "v100", GPUs: "8"})},
+			},
+			want: []string{"no node has the labels of ResourceFlavor v100, for which ClusterQueue old has quota"},
 		},
 		"what somebody else made": {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, Flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", nil, nil), flavor("mine", "NVIDIA-H100", nil, nil)}},

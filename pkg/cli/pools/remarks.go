@@ -111,10 +111,52 @@ func (p *plan) aboutCluster(i *inventory.Inventory) []string {
 		case again && !made:
 			remarks = append(remarks, fmt.Sprintf("%s was not made by this command: applying this changes it", key(obj)))
 		case !again && made:
-			remarks = append(remarks, fmt.Sprintf("%s was made by an earlier run and is not needed any more: delete it once nothing uses it", key(obj)))
+			remarks = append(remarks, fmt.Sprintf("%s was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete %s", key(obj), deletion(obj)))
 		}
 	}
-	return append(remarks, p.overlaps(i)...)
+	return slices.Concat(remarks, p.overlaps(i), p.empty(i))
+}
+
+// empty tells of flavors of others that no node matches, and who has quota for them.
+func (p *plan) empty(i *inventory.Inventory) []string {
+	var remarks []string
+	for n := range i.Flavors {
+		flavor := &i.Flavors[n]
+		planned := slices.ContainsFunc(p.documents, func(d document) bool { return key(d.object) == key(flavor) })
+		if planned || flavor.Labels[managedByLabel] == managedBy || len(i.NodesOf(flavor)) > 0 {
+			continue
+		}
+		var users []string
+		for m := range i.ClusterQueues {
+			if uses(&i.ClusterQueues[m], flavor.Name) {
+				users = append(users, i.ClusterQueues[m].Name)
+			}
+		}
+		if len(users) > 0 {
+			remarks = append(remarks, fmt.Sprintf("no node has the labels of ResourceFlavor %s, for which ClusterQueue %s has quota: what is admitted to it stays Pending, unless an autoscaler makes such nodes",
+				flavor.Name, strings.Join(users, ", ")))
+		}
+	}
+	return remarks
+}
+
+func uses(cq *kueue.ClusterQueue, flavor string) bool {
+	for grant := range inventory.Grants(cq.Spec.ResourceGroups) {
+		if string(grant.Flavor) == flavor {
+			return true
+		}
+	}
+	return false
+}
+
+// deletion is an object as kubectl delete takes it.
+func deletion(obj client.Object) string {
+	kind, _, _ := strings.Cut(key(obj), " ")
+	text := strings.ToLower(kind) + " " + obj.GetName()
+	if obj.GetNamespace() != "" {
+		text += " -n " + obj.GetNamespace()
+	}
+	return text
 }
 
 // immutable warns of what the API server would refuse.
@@ -129,11 +171,11 @@ func immutable(have, want client.Object) string {
 		same := maps.Equal(have.Spec.NodeLabels, want.Spec.NodeLabels) && ptr.Equal(have.Spec.TopologyName, want.Spec.TopologyName) &&
 			equality.Semantic.DeepEqual(have.Spec.Tolerations, want.Spec.Tolerations)
 		if have.Spec.TopologyName != nil && !same {
-			return "a flavor with a topology keeps it, and its labels and tolerations; delete it first, when no job runs on it"
+			return "a flavor with a topology keeps it, and its labels and tolerations; when no job runs on it, take it out of its ClusterQueues and delete it first"
 		}
 	case *kueue.Topology:
 		if !equality.Semantic.DeepEqual(have.Spec, want.(*kueue.Topology).Spec) {
-			return "a topology keeps its levels; delete it first"
+			return "a topology keeps its levels; when no job runs by it, delete it first"
 		}
 	}
 	return ""
