@@ -228,6 +228,33 @@ func TestPlanRemarks(t *testing.T) {
 	}
 }
 
+func TestWhatSomebodyElseMadeIsNotWritten(t *testing.T) {
+	ours := map[string]string{managedByLabel: managedBy}
+	named := func(labels map[string]string) *inventory.Inventory {
+		flavor, cq, lq := kit.PlainFlavor("h100", gpu.ProductLabel, "NVIDIA-H100"), kit.ClusterQueue("vision"), kit.LocalQueue("vision", "gpus", "vision")
+		flavor.Labels, cq.Labels, lq.Labels = labels, labels, labels
+		return &inventory.Inventory{
+			Nodes: []corev1.Node{gpuNode("a", "NVIDIA-H100")}, Flavors: []kueue.ResourceFlavor{*flavor, *kit.PlainFlavor("theirs", "pool", "b")},
+			ClusterQueues: []kueue.ClusterQueue{*cq}, LocalQueues: []kueue.LocalQueue{*lq},
+		}
+	}
+	cases := map[string]struct {
+		labels map[string]string
+		want   string
+	}{
+		"an earlier run's are written again": {labels: ours},
+		"a Helm chart's are not":             {labels: map[string]string{managedByLabel: "Helm"}, want: "ResourceFlavor h100, ClusterQueue vision, LocalQueue vision/gpus;"},
+		"those of nobody we know are not":    {want: "ResourceFlavor h100, ClusterQueue vision, LocalQueue vision/gpus;"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			i := named(tc.labels)
+			plan := expect.Must(newPlan(i, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes}))(t)
+			expect.Says(t, plan.takesNothing(i), tc.want)
+		})
+	}
+}
+
 func TestNoPlanWithoutGPUs(t *testing.T) {
 	_, err := newPlan(&inventory.Inventory{Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []team{{"vision", 1}}, options{})
 	expect.Says(t, err, "no node has NVIDIA GPUs")

@@ -91,6 +91,23 @@ func (q *quotas) broken() []string {
 	return remarks
 }
 
+// takesNothing fails where a planned object is there that somebody else made: kubectl apply would
+// change it, and kubectl delete with the same text delete it.
+func (p *plan) takesNothing(i *inventory.Inventory) error {
+	var theirs []string
+	for _, obj := range present(i) {
+		planned := slices.ContainsFunc(p.documents, func(d document) bool { return key(d.object) == key(obj) })
+		if planned && obj.GetLabels()[managedByLabel] != managedBy {
+			theirs = append(theirs, key(obj))
+		}
+	}
+	if len(theirs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("there already, and not made by this command: %s; applying what it writes would change them, and deleting it delete them: "+
+		"give teams or --queue other names, or go on with --overwrite", strings.Join(theirs, ", "))
+}
+
 // aboutCluster tells what is there already and does not go with the plan.
 func (p *plan) aboutCluster(i *inventory.Inventory) []string {
 	planned := map[string]client.Object{}
