@@ -147,6 +147,8 @@ func TestPlanRemarks(t *testing.T) {
 	}
 	h100 := gpuNode("a", "NVIDIA-H100")
 	tainted := gpuNode("a", "NVIDIA-H100", taint("nvidia.com/gpu", "present"))
+	scaled := gpuNode("a", "NVIDIA-H100")
+	scaled.Labels["karpenter.sh/nodepool"] = "h100"
 	cases := map[string]struct {
 		inventory inventory.Inventory
 		topology  bool
@@ -157,6 +159,10 @@ func TestPlanRemarks(t *testing.T) {
 		"nodes that no label tells apart": {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{h100, cpuNode}},
 			want:      []string{"left out 1 node c: no label tells them from other nodes; give them one and run this again: kubectl label node c kueue-trainer.dev/pool=cpu"},
+		},
+		"nodes that an autoscaler may have made": {
+			inventory: inventory.Inventory{Nodes: []corev1.Node{scaled}},
+			want:      []string{"nodes are of groups (karpenter.sh/nodepool), and quotas count those that are there"},
 		},
 		"a node without its device plugin": {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{h100, broken}},
@@ -258,6 +264,7 @@ func TestWhatSomebodyElseMadeIsNotWritten(t *testing.T) {
 func TestNoPlanWithoutGPUs(t *testing.T) {
 	_, err := newPlan(&inventory.Inventory{Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []team{{"vision", 1}}, options{})
 	expect.Says(t, err, "no node has NVIDIA GPUs")
+	expect.Says(t, err, "Where an autoscaler makes such nodes, have it make one")
 }
 
 func TestNoTopologyWithoutHostnames(t *testing.T) {

@@ -41,6 +41,26 @@ func aboutPools(pools []gpu.Pool, nodes []corev1.Node) []string {
 	return remarks
 }
 
+const autoscalerPage = "docs/pools.md#with-an-autoscaler"
+
+// aboutScaling tells of nodes that an autoscaler may have made, which takes them away again.
+func aboutScaling(pools []gpu.Pool) []string {
+	var labels []string
+	for _, pool := range pools {
+		for _, node := range pool.Nodes {
+			if label := gpu.NodePoolLabel(node); label != "" {
+				labels = append(labels, label)
+			}
+		}
+	}
+	if len(labels) == 0 {
+		return nil
+	}
+	slices.Sort(labels)
+	return []string{fmt.Sprintf("nodes are of groups (%s), and quotas count those that are there: where an autoscaler makes and removes them, "+
+		"set nominalQuota to what a pool may grow to, and do not apply again: %s", strings.Join(slices.Compact(labels), ", "), autoscalerPage)}
+}
+
 // aboutTopology is what a topology costs: Kueue finds no room for a pod that asks for nothing.
 const aboutTopology = "with a topology Kueue admits no TrainJob with a replicated job that asks for nothing, such as torchtune's initializers: have its runtime ask for some cpu, or leave --topology out"
 
