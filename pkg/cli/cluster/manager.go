@@ -34,18 +34,22 @@ const (
 // ConfigMap, and where it cannot be decoded, with which the manager does not start. The error
 // is Forbidden for users who may not list ConfigMaps of the manager's namespace.
 func ManagerConfiguration(ctx context.Context, c client.Reader) (*config.Configuration, error) {
+	namespace, err := ManagerNamespace(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	var configMaps corev1.ConfigMapList
-	if err := c.List(ctx, &configMaps, client.InNamespace(config.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing the ConfigMaps of namespace %s: %w", config.Namespace, err)
+	if err := c.List(ctx, &configMaps, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing the ConfigMaps of namespace %s: %w", namespace, err)
 	}
 	var deployment *appsv1.Deployment
 	var found appsv1.Deployment
-	err := c.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: ManagerDeployment}, &found)
+	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ManagerDeployment}, &found)
 	switch {
 	case err == nil:
 		deployment = &found
 	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("reading Deployment %s/%s: %w", config.Namespace, ManagerDeployment, err)
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", namespace, ManagerDeployment, err)
 	}
 	return ManagerConfigurationIn(ConfigMapOf(deployment, configMaps.Items, ManagerConfigMap)), nil
 }
@@ -68,18 +72,23 @@ const (
 	KueueConfigKey = "controller_manager_config.yaml"
 )
 
-// KueueConfiguration reads Kueue's configuration from its ConfigMap; nil where there is none,
-// or none that can be read. The error is Forbidden for users who may not.
+// KueueConfiguration reads Kueue's configuration from the ConfigMap that the manager reads it from;
+// nil where there is none, or none that can be read. The error is Forbidden for users who may not.
 func KueueConfiguration(ctx context.Context, c client.Reader) (*configapi.Configuration, error) {
-	var configMaps corev1.ConfigMapList
-	if err := c.List(ctx, &configMaps, client.InNamespace(KueueNamespace)); err != nil {
-		return nil, fmt.Errorf("listing the ConfigMaps of namespace %s: %w", KueueNamespace, err)
+	manager, err := ManagerConfiguration(ctx, c)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, err
 	}
-	cm := ConfigMapOf(nil, configMaps.Items, KueueConfigMap)
+	at := KueuePlace(manager)
+	var configMaps corev1.ConfigMapList
+	if err := c.List(ctx, &configMaps, client.InNamespace(at.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the ConfigMaps of namespace %s: %w", at.Namespace, err)
+	}
+	cm := ConfigMapOf(nil, configMaps.Items, at.Name)
 	if cm == nil {
 		return nil, nil
 	}
-	cfg, err := kueueconfig.Decode([]byte(cm.Data[KueueConfigKey]), KueueNamespace)
+	cfg, err := kueueconfig.Decode([]byte(cm.Data[at.Key]), at.Namespace)
 	if err != nil {
 		return nil, nil //nolint:nilerr // Kueue does not start with it, which is doctor's to tell.
 	}
