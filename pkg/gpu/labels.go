@@ -60,6 +60,17 @@ var nodePoolLabels = []string{
 	PoolLabel,
 }
 
+// NodePoolLabel names the label by which a provider tells the group of machines that a node is of; empty
+// where none made it.
+func NodePoolLabel(node *corev1.Node) string {
+	for _, label := range nodePoolLabels {
+		if node.Labels[label] != "" && label != PoolLabel {
+			return label
+		}
+	}
+	return ""
+}
+
 // PoolLabel is for nodes that no other label tells apart; an admin sets it.
 const PoolLabel = "kueue-trainer.dev/pool"
 

@@ -32,7 +32,7 @@ type Pool struct {
 
 // Pools groups nodes: those with GPUs by product and layout, and by resources and taints
 // where labels can tell these apart; those without, unless they are tainted or of the
-// control plane, together. Where labels cannot pick such a group as a whole, it is split
+// control plane, together. Nodes of another system than Linux are in none. Where labels cannot pick such a group as a whole, it is split
 // along the provider's node pools. Pools without GPUs come first, those with divided GPUs
 // last, each kind sorted by name. The order of nodes does not matter.
 func Pools(nodes []corev1.Node) []Pool {
@@ -80,8 +80,12 @@ func Broken(node *corev1.Node) bool {
 	return hasGPUs(node) && len(Allocatable(node)) == 0
 }
 
-// leftOut reports whether a node without GPUs is for something else than jobs.
+// leftOut reports whether a node is for something else than jobs: of another system than their
+// images, or without GPUs and kept for others.
 func leftOut(node *corev1.Node) bool {
+	if os := node.Labels[corev1.LabelOSStable]; os != "" && os != string(corev1.Linux) {
+		return true
+	}
 	if hasGPUs(node) {
 		return false
 	}

@@ -86,6 +86,15 @@ func TestPools(t *testing.T) {
 				ofGPUs("h100-80gb-hbm3", h100(), []string{"h"}),
 			},
 		},
+		"Windows nodes are no pool, with GPUs or without": {
+			nodes: []corev1.Node{
+				node("a", eightGPUs, h100()),
+				node("b", eightGPUs, labelSet{ProductLabel: "NVIDIA-A10", corev1.LabelOSStable: "windows"}),
+				node("c", noGPUs, labelSet{machineSet: "windows", corev1.LabelOSStable: "windows"}),
+				node("d", noGPUs, labelSet{machineSet: "marked"}, corev1.Taint{Key: "node.kubernetes.io/os", Value: "windows", Effect: corev1.TaintEffectNoSchedule}),
+			},
+			want: []pool{ofGPUs("h100-80gb-hbm3", labelSet{ProductLabel: "NVIDIA-H100-80GB-HBM3"}, []string{"a"})},
+		},
 		"control planes and tainted nodes without GPUs are no pool": {
 			nodes: []corev1.Node{
 				node("a", noGPUs, labelSet{"node-role.kubernetes.io/control-plane": "", PoolLabel: "x"}),

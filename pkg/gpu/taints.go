@@ -11,9 +11,17 @@ import (
 )
 
 // passing are the taints, or beginnings of taints, of a node that starts, goes, or is not
-// well: they say nothing about the pool that it is in.
+// well: they say nothing about the pool that it is in. Others of node.kubernetes.io do, such as
+// GKE's of the operating system.
 var passing = []string{
-	"node.kubernetes.io/",
+	corev1.TaintNodeNotReady,
+	corev1.TaintNodeUnreachable,
+	corev1.TaintNodeUnschedulable,
+	corev1.TaintNodeMemoryPressure,
+	corev1.TaintNodeDiskPressure,
+	corev1.TaintNodePIDPressure,
+	corev1.TaintNodeNetworkUnavailable,
+	corev1.TaintNodeOutOfService,
 	"node.cloudprovider.kubernetes.io/",
 	"startup-taint.cluster-autoscaler.kubernetes.io/",
 	"ToBeDeletedByClusterAutoscaler",

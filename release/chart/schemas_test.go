@@ -39,7 +39,7 @@ networkPolicy: {enabled: true}
 webhooks: {timeoutSeconds: 5, namespaceSelector: {matchLabels: {ml: "true"}}, matchConditions: [{name: mine, expression: "true"}]}
 certificates: {certManager: {enabled: true}}
 metrics:
-  serviceMonitor: {enabled: true, labels: {release: prometheus}}
+  serviceMonitor: {enabled: true, labels: {release: prometheus}, authorization: {credentials: {name: prometheus, key: token}}}
   podMonitor: {enabled: true, authorization: {credentials: {name: prometheus, key: token}}}
   prometheusRule: {enabled: true, labels: {release: prometheus}}
   dashboards: {enabled: true}

@@ -34,22 +34,26 @@ const (
 // ConfigMap, and where it cannot be decoded, with which the manager does not start. The error
 // is Forbidden for users who may not list ConfigMaps of the manager's namespace.
 func ManagerConfiguration(ctx context.Context, c client.Reader) (*config.Configuration, error) {
-	cm, err := configMapOf(ctx, c, Manager)
+	namespace, err := ManagerNamespace(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	cm, err := configMapOf(ctx, c, namespace, ManagerDeployment, ManagerConfigMap)
 	return ManagerConfigurationIn(cm), err
 }
 
-// configMapOf reads the ConfigMap of a part; nil where there is none.
-func configMapOf(ctx context.Context, c client.Reader, of Part) (*corev1.ConfigMap, error) {
+// configMapOf reads the ConfigMap of a Deployment; nil where there is none.
+func configMapOf(ctx context.Context, c client.Reader, namespace, of, name string) (*corev1.ConfigMap, error) {
 	var configMaps corev1.ConfigMapList
-	if err := c.List(ctx, &configMaps, client.InNamespace(of.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing the ConfigMaps of namespace %s: %w", of.Namespace, err)
+	if err := c.List(ctx, &configMaps, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing the ConfigMaps of namespace %s: %w", namespace, err)
 	}
 	var deployment appsv1.Deployment
-	err := c.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Deployment}, &deployment)
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: of}, &deployment)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("reading Deployment %s/%s: %w", of.Namespace, of.Deployment, err)
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", namespace, of, err)
 	}
-	return ConfigMapOf(&deployment, configMaps.Items, of.ConfigMap), nil
+	return ConfigMapOf(&deployment, configMaps.Items, name), nil
 }
 
 // ManagerConfigurationIn decodes the manager's configuration as ManagerConfiguration does. The
@@ -70,14 +74,19 @@ const (
 	KueueConfigKey = "controller_manager_config.yaml"
 )
 
-// KueueConfiguration reads Kueue's configuration from its ConfigMap; nil where there is none,
-// or none that can be read. The error is Forbidden for users who may not.
+// KueueConfiguration reads Kueue's configuration from the ConfigMap that the manager reads it from;
+// nil where there is none, or none that can be read. The error is Forbidden for users who may not.
 func KueueConfiguration(ctx context.Context, c client.Reader) (*configapi.Configuration, error) {
-	cm, err := configMapOf(ctx, c, Kueue)
+	manager, err := ManagerConfiguration(ctx, c)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, err
+	}
+	at := KueuePlace(manager)
+	cm, err := configMapOf(ctx, c, at.Namespace, Kueue.Deployment, at.Name)
 	if cm == nil {
 		return nil, err
 	}
-	cfg, err := kueueconfig.Decode([]byte(cm.Data[KueueConfigKey]), KueueNamespace)
+	cfg, err := kueueconfig.Decode([]byte(cm.Data[at.Key]), at.Namespace)
 	if err != nil {
 		return nil, nil //nolint:nilerr // Kueue does not start with it, which is doctor's to tell.
 	}

@@ -38,10 +38,12 @@ for nothing, as torchtune's initializers do.
 
 The YAML goes to standard output, remarks go to standard error. The same nodes give the
 same YAML: applied a second time it changes nothing, after a change of nodes it brings the
-quotas up to date.`
+quotas up to date. Where an object of that name is there which this command did not make, it
+writes nothing: --overwrite goes on.`
 
 const generateExample = `  # Two teams share all GPUs 60 to 40
-  kubectl trainjob pools generate --team vision=60 --team language=40 | kubectl apply -f -
+  kubectl trainjob pools generate --team vision=60 --team language=40 > pools.yaml
+  kubectl apply -f pools.yaml
 
   # All for the namespace of the current context; see what a new run would change
   kubectl trainjob pools generate | kubectl diff -f -`
@@ -60,13 +62,15 @@ func newGenerate(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra
 	cmd.Flags().StringVar(&g.queue, "queue", "gpus", "the name of the teams' LocalQueues")
 	show.OneOf(cmd, &g.unit, "share-unit", "what shares are rounded to: node, or gpu, of which a part of a node does not come back for a job of whole nodes", wholeNodes, singleGPUs)
 	cmd.Flags().BoolVar(&g.topology, "topology", false, "have Kueue place pod by pod; it admits no job then with a replicated job that asks for nothing")
+	cmd.Flags().BoolVar(&g.overwrite, "overwrite", false, "write objects, too, that are there and that this command did not make")
 	return cmd
 }
 
 type generate struct {
-	flags   cluster.Flags
-	streams genericiooptions.IOStreams
-	teams   []string
+	flags     cluster.Flags
+	streams   genericiooptions.IOStreams
+	teams     []string
+	overwrite bool
 	options
 }
 
@@ -107,6 +111,11 @@ func (g *generate) run(ctx context.Context) error {
 	plan, err := newPlan(i, teams, g.options)
 	if err != nil {
 		return err
+	}
+	if !g.overwrite {
+		if err := plan.takesNothing(i); err != nil {
+			return err
+		}
 	}
 	missing, err := missingNamespaces(ctx, c, teams)
 	if err != nil {

@@ -46,9 +46,9 @@ func newPlan(i *inventory.Inventory, teams []team, o options) (*plan, error) {
 	pools := slices.DeleteFunc(slices.Clone(all), func(pool gpu.Pool) bool { return pool.NodeLabels == nil })
 	if !slices.ContainsFunc(pools, hasGPUs) {
 		return nil, errors.New(strings.Join(append([]string{"no node has NVIDIA GPUs to give and a label that tells it from others: " +
-			"is the GPU operator, or the device plugin with GPU Feature Discovery, running?"}, aboutPools(all, i.Nodes)...), "; "))
+			"is the GPU operator, or the device plugin with GPU Feature Discovery, running? Where an autoscaler makes such nodes, have it make one: " + autoscalerPage}, aboutPools(all, i.Nodes)...), "; "))
 	}
-	p := &plan{remarks: aboutPools(all, i.Nodes)}
+	p := &plan{remarks: append(aboutPools(all, i.Nodes), aboutScaling(pools)...)}
 	var topologies map[string][]string
 	if o.topology {
 		var err error

@@ -147,6 +147,8 @@ func TestPlanRemarks(t *testing.T) {
 	}
 	h100 := gpuNode("a", "NVIDIA-H100")
 	tainted := gpuNode("a", "NVIDIA-H100", taint("nvidia.com/gpu", "present"))
+	scaled := gpuNode("a", "NVIDIA-H100")
+	scaled.Labels["karpenter.sh/nodepool"] = "h100"
 	cases := map[string]struct {
 		inventory inventory.Inventory
 		topology  bool
@@ -157,6 +159,10 @@ func TestPlanRemarks(t *testing.T) {
 		"nodes that no label tells apart": {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{h100, cpuNode}},
 			want:      []string{"left out 1 node c: no label tells them from other nodes; give them one and run this again: kubectl label node c kueue-trainer.dev/pool=cpu"},
+		},
+		"nodes that an autoscaler may have made": {
+			inventory: inventory.Inventory{Nodes: []corev1.Node{scaled}},
+			want:      []string{"nodes are of groups (karpenter.sh/nodepool), and quotas count those that are there"},
 		},
 		"a node without its device plugin": {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{h100, broken}},
@@ -228,9 +234,37 @@ func TestPlanRemarks(t *testing.T) {
 	}
 }
 
+func TestWhatSomebodyElseMadeIsNotWritten(t *testing.T) {
+	ours := map[string]string{managedByLabel: managedBy}
+	named := func(labels map[string]string) *inventory.Inventory {
+		flavor, cq, lq := kit.PlainFlavor("h100", gpu.ProductLabel, "NVIDIA-H100"), kit.ClusterQueue("vision"), kit.LocalQueue("vision", "gpus", "vision")
+		flavor.Labels, cq.Labels, lq.Labels = labels, labels, labels
+		return &inventory.Inventory{
+			Nodes: []corev1.Node{gpuNode("a", "NVIDIA-H100")}, Flavors: []kueue.ResourceFlavor{*flavor, *kit.PlainFlavor("theirs", "pool", "b")},
+			ClusterQueues: []kueue.ClusterQueue{*cq}, LocalQueues: []kueue.LocalQueue{*lq},
+		}
+	}
+	cases := map[string]struct {
+		labels map[string]string
+		want   string
+	}{
+		"an earlier run's are written again": {labels: ours},
+		"a Helm chart's are not":             {labels: map[string]string{managedByLabel: "Helm"}, want: "ResourceFlavor h100, ClusterQueue vision, LocalQueue vision/gpus;"},
+		"those of nobody we know are not":    {want: "ResourceFlavor h100, ClusterQueue vision, LocalQueue vision/gpus;"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			i := named(tc.labels)
+			plan := expect.Must(newPlan(i, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes}))(t)
+			expect.Says(t, plan.takesNothing(i), tc.want)
+		})
+	}
+}
+
 func TestNoPlanWithoutGPUs(t *testing.T) {
 	_, err := newPlan(&inventory.Inventory{Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []team{{"vision", 1}}, options{})
 	expect.Says(t, err, "no node has NVIDIA GPUs")
+	expect.Says(t, err, "Where an autoscaler makes such nodes, have it make one")
 }
 
 func TestNoTopologyWithoutHostnames(t *testing.T) {

@@ -41,6 +41,26 @@ func aboutPools(pools []gpu.Pool, nodes []corev1.Node) []string {
 	return remarks
 }
 
+const autoscalerPage = "docs/pools.md#with-an-autoscaler"
+
+// aboutScaling tells of nodes that an autoscaler may have made, which takes them away again.
+func aboutScaling(pools []gpu.Pool) []string {
+	var labels []string
+	for _, pool := range pools {
+		for _, node := range pool.Nodes {
+			if label := gpu.NodePoolLabel(node); label != "" {
+				labels = append(labels, label)
+			}
+		}
+	}
+	if len(labels) == 0 {
+		return nil
+	}
+	slices.Sort(labels)
+	return []string{fmt.Sprintf("nodes are of groups (%s), and quotas count those that are there: where an autoscaler makes and removes them, "+
+		"set nominalQuota to what a pool may grow to, and do not apply again: %s", strings.Join(slices.Compact(labels), ", "), autoscalerPage)}
+}
+
 // aboutTopology is what a topology costs: Kueue finds no room for a pod that asks for nothing.
 const aboutTopology = "with a topology Kueue admits no TrainJob with a replicated job that asks for nothing, such as torchtune's initializers: have its runtime ask for some cpu, or leave --topology out"
 
@@ -89,6 +109,23 @@ func (q *quotas) broken() []string {
 		}
 	}
 	return remarks
+}
+
+// takesNothing fails where a planned object is there that somebody else made: kubectl apply would
+// change it, and kubectl delete with the same text delete it.
+func (p *plan) takesNothing(i *inventory.Inventory) error {
+	var theirs []string
+	for _, obj := range present(i) {
+		planned := slices.ContainsFunc(p.documents, func(d document) bool { return key(d.object) == key(obj) })
+		if planned && obj.GetLabels()[managedByLabel] != managedBy {
+			theirs = append(theirs, key(obj))
+		}
+	}
+	if len(theirs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("there already, and not made by this command: %s; applying what it writes would change them, and deleting it delete them: "+
+		"give teams or --queue other names, or go on with --overwrite", strings.Join(theirs, ", "))
 }
 
 // aboutCluster tells what is there already and does not go with the plan.

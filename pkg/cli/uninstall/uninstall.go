@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -194,7 +195,13 @@ func (u *uninstall) installedHere(ctx context.Context) error {
 func (u *uninstall) inTreeConfigured(ctx context.Context) (bool, error) {
 	var found corev1.ConfigMap
 	key := client.ObjectKey{Namespace: u.kueueConfig.Namespace, Name: u.kueueConfig.Name}
-	if err := u.client.Get(ctx, key, &found); err != nil {
+	err := u.client.Get(ctx, key, &found)
+	if apierrors.IsNotFound(err) {
+		if there, asked := u.kueueThere(ctx); asked != nil || !there {
+			return false, asked
+		}
+	}
+	if err != nil {
 		return false, fmt.Errorf("reading Kueue's configuration, ConfigMap %s: %w; name another with --kueue-namespace and --kueue-configmap", key, err)
 	}
 	cfg, err := kueueconfig.Decode([]byte(found.Data[u.kueueConfig.Key]), u.kueueConfig.Namespace)
@@ -202,6 +209,18 @@ func (u *uninstall) inTreeConfigured(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("Kueue's configuration, ConfigMap %s: %w", key, err)
 	}
 	return slices.Contains(cfg.Integrations.Frameworks, kueueconfig.InTreeFramework), nil
+}
+
+// kueueThere reports whether the API server asks a Kueue, wherever that runs. One that was removed
+// leaves its kinds behind where an object of them cannot be deleted.
+func (u *uninstall) kueueThere(ctx context.Context) (bool, error) {
+	var all admissionregistrationv1.MutatingWebhookConfigurationList
+	if err := u.client.List(ctx, &all); err != nil {
+		return false, fmt.Errorf("listing the webhooks, to see whether Kueue is there: %w", err)
+	}
+	return slices.ContainsFunc(all.Items, func(c admissionregistrationv1.MutatingWebhookConfiguration) bool {
+		return installed.Asked(&c, schema.GroupResource{Group: kueue.SchemeGroupVersion.Group, Resource: "clusterqueues"})
+	}), nil
 }
 
 // stopManager scales the manager to nothing, since it would queue again what is freed, and

@@ -293,6 +293,31 @@ func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {
 	expect.Same(t, "Unexpected gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
 }
 
+// Its namespace can go before its kinds do.
+func TestKueueIsGoneWhereNobodyIsAskedForIt(t *testing.T) {
+	for name, there := range map[string]bool{"gone": false, "elsewhere": true} {
+		t.Run(name, func(t *testing.T) {
+			waits := placed(t, "waits", patch.Gated("node"))
+			webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "its-own-name"}}
+			webhooks.Webhooks = []admissionregistrationv1.MutatingWebhook{{Rules: []admissionregistrationv1.RuleWithOperations{{
+				Rule: admissionregistrationv1.Rule{APIGroups: []string{kueue.SchemeGroupVersion.Group}, Resources: []string{"clusterqueues"}}}}}}
+			objects := []client.Object{waits}
+			if there {
+				objects = append(objects, webhooks)
+			}
+			c := installation(t, silent, objects...)
+			err := uninstalling(c, io.Discard).run(t.Context())
+			if there {
+				expect.Says(t, err, "name another with --kueue-namespace")
+			} else {
+				expect.NoError(t, err)
+			}
+			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
+			expect.Same(t, "Unexpected gate of a TrainJob that waits", there, ours.HoldsGate(&waits.Spec))
+		})
+	}
+}
+
 // Trainer refuses every change of a TrainJob whose runtime is gone.
 func TestNothingIsTakenAwayWhereATrainJobCannotBeChanged(t *testing.T) {
 	c := installation(t, silent, placed(t, "waits", patch.Gated("node")), kueueConfigMap("batch/job"))

@@ -26,7 +26,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
-	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 )
 
@@ -178,8 +177,12 @@ func (o *options) ofCluster(ctx context.Context, c client.Reader, bill *Bill) ([
 
 // saved reads the ledger, or says why there is none for what was asked.
 func (o *options) saved(ctx context.Context, c client.Reader, from time.Time) (*ledger.Saved, string) {
-	saved, err := ledger.LoadSaved(ctx, c, config.Namespace)
-	name := fmt.Sprintf("ConfigMap %s/%s", config.Namespace, ledger.ConfigMapName)
+	namespace, err := cluster.ManagerNamespace(ctx, c)
+	if err != nil {
+		return nil, err.Error()
+	}
+	saved, err := ledger.LoadSaved(ctx, c, namespace)
+	name := fmt.Sprintf("ConfigMap %s/%s", namespace, ledger.ConfigMapName)
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, "you may not get " + name + ", where the manager's ledger is; who may has the bill since it began"
