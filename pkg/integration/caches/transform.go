@@ -17,6 +17,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -83,6 +84,8 @@ func trimPod(in any) (any, error) {
 		pod.Spec, pod.Status = corev1.PodSpec{}, corev1.PodStatus{}
 		if ofJobSet && patch.HasAdmissionGate(spec.SchedulingGates) {
 			pod.Spec = corev1.PodSpec{NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations, SchedulingGates: spec.SchedulingGates}
+			// JobSet's name stays, as on a Job.
+			maps.DeleteFunc(pod.Annotations, func(key, _ string) bool { return key != jobsetapi.JobSetNameKey && !podset.Owned(key) })
 		} else {
 			maps.DeleteFunc(pod.Labels, func(key, _ string) bool { return key != jobsetapi.JobSetNameKey && key != patch.GatedLabel })
 			pod.Annotations, pod.Finalizers = nil, nil

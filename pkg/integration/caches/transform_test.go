@@ -55,8 +55,13 @@ func TestTrim(t *testing.T) {
 	pod := func(spec corev1.PodSpec, gate string, labels map[string]string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: labels}, Spec: spec}
 		if p.Spec.SchedulingGates = nil; gate != "" {
-			p.Spec.SchedulingGates, p.Annotations = []corev1.PodSchedulingGate{{Name: gate}}, map[string]string{"a": "b"}
+			p.Spec.SchedulingGates, p.Annotations = []corev1.PodSchedulingGate{{Name: gate}}, map[string]string{"kueue.x-k8s.io/workload": "w"}
 		}
+		return p
+	}
+	annotated := func(gate string, annotations map[string]string) *corev1.Pod {
+		p := pod(corev1.PodSpec{}, gate, maps.Clone(name))
+		p.Annotations = annotations
 		return p
 	}
 	tests := map[string]struct {
@@ -78,6 +83,10 @@ func TestTrim(t *testing.T) {
 		},
 		"a pod behind the gate keeps where it goes": {
 			trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(name, placed)), want: pod(corev1.PodSpec{NodeSelector: full.Spec.NodeSelector}, patch.AdmissionGate, union(name, placed)),
+		},
+		"the same keeps of its annotations what an admission may change": {
+			trim: trimPod, in: annotated(patch.AdmissionGate, union(counted, name, map[string]string{"kueue.x-k8s.io/workload": "w", "a": "b"})),
+			want: annotated(patch.AdmissionGate, union(name, map[string]string{"kueue.x-k8s.io/workload": "w"})),
 		},
 		"a pod behind another gate keeps that it is there": {
 			trim: trimPod, in: pod(full.Spec, "example.com/g", union(name, gatedLabel, placed)), want: pod(corev1.PodSpec{}, "", union(name, gatedLabel)),
