@@ -30,7 +30,7 @@ var ErrCannotRun = errors.New("the TrainJob cannot run")
 // be seen in the JobSet that is rendered of it with the patches of others alone.
 func runnable(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jobsetapi.JobSet, patches patch.Field) field.ErrorList {
 	b := &blame{job, runtime}
-	return slices.Concat(Unmade(job, runtime, js), validateReserved(job, js, patches, b), validateManaged(js, b), validatePods(js, b), validateSize(js, b))
+	return slices.Concat(Unmade(job, runtime, js), validateReserved(job, js, patches, b), validateManaged(js, b), validatePods(js, b), validateCache(js, b), validateSize(js, b))
 }
 
 // maxBytes is how large the replicated jobs of a JobSet may be, as JSON. Each is in Jobs and pods again, which controllers
