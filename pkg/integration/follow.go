@@ -249,7 +249,8 @@ func prebuiltOf(ctx context.Context, cached client.Reader, job *trainjob.TrainJo
 
 // asPrebuilt returns the PodSets of job's prebuilt Workload in place of its own where these
 // differ only in tolerations that are added to its pods: jobframework would finish the
-// Workload. The pods get them at the start all the same.
+// Workload. The pods get them at the start all the same. Of one that is charged for something
+// else it returns none: jobframework does not compare all of that, and has to finish it.
 func asPrebuilt(ctx context.Context, j *job, own []kueue.PodSet) ([]kueue.PodSet, error) {
 	wl, err := prebuiltOf(ctx, j.deps.client, &j.TrainJob)
 	if err != nil || wl == nil {
@@ -257,6 +258,9 @@ func asPrebuilt(ctx context.Context, j *job, own []kueue.PodSet) ([]kueue.PodSet
 	}
 	jobframework.SanitizePodSets(own)
 	if podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules) != "" {
+		if !podset.SameResources(own, wl.Spec.PodSets) {
+			return nil, nil
+		}
 		return own, nil
 	}
 	return wl.DeepCopy().Spec.PodSets, nil

@@ -102,6 +102,7 @@ func TestSameResources(t *testing.T) {
 		"a GPU in an init container": {change: func(p []kueue.PodSet) { p[0].Template.Spec.InitContainers[0].Resources.Requests = gpu }},
 		"an init container runs on":  {change: func(p []kueue.PodSet) { p[0].Template.Spec.InitContainers[0].RestartPolicy = &always }},
 		"one container less":         {change: func(p []kueue.PodSet) { p[0].Template.Spec.Containers = nil }},
+		"another runtime class":      {change: func(p []kueue.PodSet) { p[0].Template.Spec.RuntimeClassName = ptr.To("kata") }},
 		"overhead":                   {change: func(p []kueue.PodSet) { p[0].Template.Spec.Overhead = gpu }},
 	}
 	for name, tc := range cases {
@@ -129,6 +130,7 @@ func TestDifference(t *testing.T) {
 		return []kueue.PodSet{ps}
 	}
 	job := of(nil, spot, nvidia, team)
+	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	tests := map[string]struct {
 		prebuilt []kueue.PodSet
 		want     string
@@ -143,6 +145,10 @@ func TestDifference(t *testing.T) {
 		"another name":                            {prebuilt: of(func(ps *kueue.PodSet) { ps.Name = "main" }), want: `where the TrainJob has PodSet "node", the Workload has "main"`},
 		"another image":                           {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.Containers[0].Image = "b" }, spot), want: `PodSet "node" differs in template.spec.containers`},
 		"an init container":                       {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.InitContainers = []corev1.Container{{}} }, spot), want: `PodSet "node" differs in template.spec.initContainers`},
+		"another runtime class":                   {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.RuntimeClassName = ptr.To("kata") }, spot), want: `PodSet "node" differs in template.spec.runtimeClassName`},
+		"overhead":                                {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.Overhead = cpu }, spot), want: `PodSet "node" differs in template.spec.overhead`},
+		"pod-level resources":                     {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.Resources = &corev1.ResourceRequirements{Requests: cpu} }, spot), want: `PodSet "node" differs in template.spec.resources`},
+		"claims":                                  {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, spot), want: `PodSet "node" differs in template.spec.resourceClaims`},
 		"part of it may be admitted":              {prebuilt: of(func(ps *kueue.PodSet) { ps.MinCount = &ps.Count }, spot), want: `PodSet "node" differs in minCount`},
 		"one more":                                {prebuilt: append(of(nil, spot), of(nil, spot)...), want: "the TrainJob has 1 PodSets, the Workload 2"},
 	}
