@@ -26,6 +26,7 @@ func TestSameSelection(t *testing.T) {
 			}},
 		}}
 	}
+	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	cases := map[string]struct {
 		change func(*kueue.PodSet)
 		want   bool
@@ -38,6 +39,9 @@ func TestSameSelection(t *testing.T) {
 		"one key more":          {change: func(p *kueue.PodSet) { p.Template.Spec.NodeSelector["zone"] = "z" }},
 		"no affinity":           {change: func(p *kueue.PodSet) { p.Template.Spec.Affinity = nil }},
 		"another runtime class": {change: func(p *kueue.PodSet) { p.Template.Spec.RuntimeClassName = nil }},
+		"overhead":              {change: func(p *kueue.PodSet) { p.Template.Spec.Overhead = cpu }},
+		"resources of the pod":  {change: func(p *kueue.PodSet) { p.Template.Spec.Resources = &corev1.ResourceRequirements{Limits: cpu} }},
+		"a claim":               {change: func(p *kueue.PodSet) { p.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }},
 		"another priority":      {change: func(p *kueue.PodSet) { p.Template.Spec.PriorityClassName = "low" }},
 		"another topology":      {change: func(p *kueue.PodSet) { p.TopologyRequest.Required = ptr.To("block") }},
 		"no topology":           {change: func(p *kueue.PodSet) { p.TopologyRequest = nil }},
