@@ -106,6 +106,9 @@ func TestRunnable(t *testing.T) {
 		"Kueue's annotation in the runtime": {
 			runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/workload: mine}`), want: [][2]string{{"spec.runtimeRef", "annotation kueue.x-k8s.io/workload"}},
 		},
+		"a parent for which Kueue gates the pods": {
+			runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/pod-suspending-parent: mine}`), want: [][2]string{{"spec.runtimeRef", "annotation kueue.x-k8s.io/pod-suspending-parent"}},
+		},
 		"a plugin that panics without a trainer": {runtime: flux, want: [][2]string{{"spec.runtimeRef", "plugin flux"}}},
 		"a plugin that panics without nodes":     {runtime: flux, spec: `trainer: {}`, want: [][2]string{{"spec.runtimeRef", "plugin flux"}}},
 		"its plugin with nodes":                  {runtime: flux, spec: `trainer: {numNodes: 2}`},

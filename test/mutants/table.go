@@ -482,7 +482,7 @@ var mutants = slices.Concat(
 		mutant{Breaks: "a runtime may name a node of another flavor", Test: "TestRunnable",
 			Search: "node != \"\" {", Replace: "node == \"*\" {"},
 		mutant{Breaks: "a runtime may have what an admission writes", Test: "TestRunnable",
-			Search: "template.Annotations[kueue.WorkloadAnnotation]; ok", Replace: "template.Annotations[kueue.WorkloadAnnotation]; ok && template.Name != \"\""},
+			Search: "if _, ok := template.Annotations[key]; ok {", Replace: "if _, ok := template.Annotations[key]; ok && template.Name != \"\" {"},
 	),
 	in("pkg/integration/finish.go",
 		mutant{Breaks: "a finished job gives its quota back with a pod left", Test: "TestEndOfAJob",
