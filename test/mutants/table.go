@@ -291,6 +291,8 @@ var mutants = slices.Concat(
 			Search: "if wl == nil ||", Replace: "if wl != nil ||"},
 	),
 	in("pkg/integration/ensurestarted.go",
+		mutant{Breaks: "a job whose pods wait for their first one's node loses its quota", Test: "TestLackOf",
+			Search: "exclusive && !selects && state", Replace: "exclusive && selects && state"},
 		mutant{Breaks: "a job whose pods are gone, and refused to it, keeps its quota", Test: "TestEnsureStartedAgain",
 			Spec:   "again after its pods are gone gives its quota back",
 			Search: "lack.live && ran", Replace: "lack.pods && ran"},

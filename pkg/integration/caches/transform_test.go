@@ -50,6 +50,7 @@ func TestTrim(t *testing.T) {
 	name := map[string]string{"jobset.sigs.k8s.io/jobset-name": "js"}
 	whose := union(name, map[string]string{"jobset.sigs.k8s.io/replicatedjob-name": "node"})
 	counted := map[string]string{"jobset.sigs.k8s.io/job-index": "0", "batch.kubernetes.io/job-name": "js-node-0", "controller-uid": "u", "job-name": "js-node-0"}
+	exclusive := map[string]string{jobsetapi.ExclusiveKey: "rack"}
 	placed := map[string]string{"kueue.x-k8s.io/podset": "node", "team": "red"}
 	gatedLabel := map[string]string{patch.GatedLabel: "true"}
 	pod := func(spec corev1.PodSpec, gate string, labels map[string]string) *corev1.Pod {
@@ -86,13 +87,13 @@ func TestTrim(t *testing.T) {
 			trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(gatedLabel, placed)),
 			want: pod(corev1.PodSpec{}, "", gatedLabel),
 		},
-		"a Job keeps whose it is and where its pods go": {
+		"a Job keeps whose it is, where its pods go and whether they wait for the first": {
 			trim: TrimJob,
 			in: &batchv1.Job{
 				ObjectMeta: metav1.ObjectMeta{Labels: union(whose, counted), Annotations: counted},
-				Spec:       batchv1.JobSpec{Template: withMetadata(full, union(counted, placed, name)), Selector: &metav1.LabelSelector{}},
+				Spec:       batchv1.JobSpec{Template: withMetadata(full, union(counted, placed, name, exclusive)), Selector: &metav1.LabelSelector{}},
 			},
-			want: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Labels: whose}, Spec: batchv1.JobSpec{Template: withMetadata(lean, union(placed, name))}},
+			want: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Labels: whose}, Spec: batchv1.JobSpec{Template: withMetadata(lean, union(placed, name, exclusive))}},
 		},
 	}
 	for name, tc := range tests {
