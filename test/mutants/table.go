@@ -286,7 +286,7 @@ var mutants = slices.Concat(
 		mutant{Breaks: "pods are ready by the counts of the run before", Test: "TestPodsAreNotReadyBeforeTrainerHasResumed",
 			Search: "!j.ManagedExternally() && !resumed(js, &j.TrainJob)", Replace: "false"},
 	),
-	in("pkg/integration/follow.go",
+	in("pkg/integration/priority.go",
 		mutant{Breaks: "a job whose class is not there cannot be stopped", Test: "TestKeepPriority", Spec: "priority class that is not there",
 			Search: "if wl == nil ||", Replace: "if wl != nil ||"},
 	),
