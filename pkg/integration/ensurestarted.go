@@ -380,7 +380,7 @@ func lackOfPods(due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
 	var found *lack
 	for i := range jobs {
 		child := &jobs[i]
-		if !names[child.Labels[jobsetapi.ReplicatedJobNameKey]] || !state.LacksPods(child) {
+		if !names[child.Labels[jobsetapi.ReplicatedJobNameKey]] || !state.LacksPods(child) || awaitsLeader(child) {
 			continue
 		}
 		if found == nil {
@@ -393,6 +393,15 @@ func lackOfPods(due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
 		found.made = !slices.ContainsFunc(jobs, lackedPods)
 	}
 	return found
+}
+
+// awaitsLeader reports whether JobSet refuses a Job the rest of its pods until the first is scheduled, to where
+// it sends the others by exclusive placement: that one is for the scheduler.
+func awaitsLeader(child *batchv1.Job) bool {
+	annotations := child.Spec.Template.Annotations
+	_, exclusive := annotations[jobsetapi.ExclusiveKey]
+	_, selects := annotations[jobsetapi.NodeSelectorStrategyKey]
+	return exclusive && !selects && state.LivePods(child) > 0
 }
 
 // lackedPods reports whether a Job has never had all its pods, by its own count of them.

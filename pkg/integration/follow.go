@@ -16,7 +16,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
@@ -120,7 +119,9 @@ func followSelection(ctx context.Context, j *job, wl *kueue.Workload) result {
 
 func renewWorkload(ctx context.Context, j *job, wl *kueue.Workload, podSets []kueue.PodSet) error {
 	if !kueuelib.HasQuotaReservation(wl) {
-		wl.Spec.PodSets = podSets
+		if err := takePodSets(ctx, j, wl, podSets); err != nil {
+			return err
+		}
 		if err := j.deps.client.Update(ctx, wl); err != nil {
 			return fmt.Errorf("updating Workload %s to the nodes its TrainJob asks for: %w", client.ObjectKeyFromObject(wl), err)
 		}
@@ -191,40 +192,6 @@ func dropUnfit(ctx context.Context, j *job, wl *kueue.Workload, why error) resul
 	return done(deleteWorkload(ctx, j, wl))
 }
 
-// keepPriority has jobframework leave the priority of a job alone whose label names a class that is not
-// there. It looks for that before it does anything else with a Workload, so that it could not even stop
-// the job. Only this view of the job is changed, and not for a start, which is for what the job says:
-// that fails, and the quota goes back.
-func keepPriority(ctx context.Context, j *job) result {
-	class := jobframework.WorkloadPriorityClassName(j.Object())
-	if class == "" {
-		return result{}
-	}
-	missing := j.deps.client.Get(ctx, client.ObjectKey{Name: class}, &kueue.WorkloadPriorityClass{})
-	if !apierrors.IsNotFound(missing) {
-		return ofError(missing)
-	}
-	wl := j.unfinishedWorkload()
-	if wl == nil || j.IsSuspended() && state.MayRun(wl) {
-		return result{}
-	}
-	delete(j.Labels, kueueconstants.WorkloadPriorityClassLabel)
-	if kueuelib.HasWorkloadPriorityClass(wl) {
-		j.Labels[kueueconstants.WorkloadPriorityClassLabel] = wl.Spec.PriorityClassRef.Name
-	}
-	if jobframework.WorkloadPriorityClassName(j.Object()) != class {
-		tellClassMissing(j, missing)
-		return result{again: retryClass}
-	}
-	return result{}
-}
-
-// tellClassMissing tells the user of a priority class that is not there.
-func tellClassMissing(j *job, missing error) {
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNoPriority, jobevents.ActionQueue, fmt.Errorf(
-		"keeps the priority that it has, if any: %w; ask an admin to create it, or name another one", missing))
-}
-
 // retryPrebuilt is how often a TrainJob is looked at that waits for its prebuilt Workload.
 // No event of that tells whose it is before it has an owner.
 const retryPrebuilt = 5 * time.Second
@@ -249,7 +216,8 @@ func prebuiltOf(ctx context.Context, cached client.Reader, job *trainjob.TrainJo
 
 // asPrebuilt returns the PodSets of job's prebuilt Workload in place of its own where these
 // differ only in tolerations that are added to its pods: jobframework would finish the
-// Workload. The pods get them at the start all the same.
+// Workload. The pods get them at the start all the same. Of one that is charged for something
+// else it returns none: jobframework does not compare all of that, and has to finish it.
 func asPrebuilt(ctx context.Context, j *job, own []kueue.PodSet) ([]kueue.PodSet, error) {
 	wl, err := prebuiltOf(ctx, j.deps.client, &j.TrainJob)
 	if err != nil || wl == nil {
@@ -257,6 +225,9 @@ func asPrebuilt(ctx context.Context, j *job, own []kueue.PodSet) ([]kueue.PodSet
 	}
 	jobframework.SanitizePodSets(own)
 	if podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules) != "" {
+		if !podset.SameResources(own, wl.Spec.PodSets) {
+			return nil, nil
+		}
 		return own, nil
 	}
 	return wl.DeepCopy().Spec.PodSets, nil

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -53,6 +56,56 @@ func TestKeepPriority(t *testing.T) {
 			expect.Same(t, "jobframework sees another class", tc.want, j.Labels[kit.PriorityLabel])
 			expect.Same(t, "The TrainJob is written", tc.named, storedJob(t, r).Labels[kit.PriorityLabel])
 			wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)
+		})
+	}
+}
+
+// Kueue orders its queue by the Workload, not by the pods.
+func TestTakePodSets(t *testing.T) {
+	low, high, kueues := kueue.NewPodPriorityClassRef("low"), kueue.NewPodPriorityClassRef("high"), kueue.NewWorkloadPriorityClassRef("there")
+	tests := map[string]struct {
+		// former is the class of the pods that the Workload has, and now that of those that it gets.
+		former, now  string
+		ref          *kueue.PriorityClassRef
+		priority     int32
+		labeled      bool
+		wantRef      *kueue.PriorityClassRef
+		wantPriority int32
+		wantErr      bool
+	}{
+		"another class":                      {former: "low", now: "high", ref: low, priority: 1, wantRef: high, wantPriority: 9},
+		"a first class":                      {now: "high", wantRef: high, wantPriority: 9},
+		"no class any more":                  {former: "high", ref: high, priority: 9},
+		"a class that is not there":          {former: "low", now: "gone", ref: low, priority: 1, wantErr: true},
+		"a former class that is not there":   {former: "gone", now: "high", ref: low, priority: 1, wantRef: low, wantPriority: 1},
+		"the same class, of another value":   {former: "high", now: "high", ref: high, priority: 5, wantRef: high, wantPriority: 5},
+		"what an admin has set":              {former: "low", now: "high", ref: low, priority: 7, wantRef: low, wantPriority: 7},
+		"a WorkloadPriorityClass of its own": {former: "low", now: "high", ref: kueues, priority: 3, wantRef: kueues, wantPriority: 3},
+		"a label that is not followed yet":   {former: "low", now: "high", ref: low, priority: 1, labeled: true, wantRef: low, wantPriority: 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			of := func(class string) []kueue.PodSet {
+				ps := kueue.PodSet{Name: "node", Count: 1}
+				ps.Template.Spec.PriorityClassName = class
+				return []kueue.PodSet{ps}
+			}
+			stored, _ := disagreeing(true, false, false, time.Now())
+			if tc.labeled {
+				stored.Labels[kit.PriorityLabel] = "there"
+			}
+			r, _ := newReconciler(t, stored, kit.Priority("there", 3),
+				&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "low"}, Value: 1},
+				&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 9})
+			wl := inttest.WorkloadOf(stored)
+			wl.Spec.PodSets, wl.Spec.PriorityClassRef, wl.Spec.Priority = of(tc.former), tc.ref, &tc.priority
+			err := takePodSets(t.Context(), jobOf(t, r, stored), wl, of(tc.now))
+			expect.That(t, (err != nil) == tc.wantErr, "takePodSets() = %v", err)
+			if !tc.wantErr {
+				expect.Same(t, "Unexpected class", tc.wantRef, wl.Spec.PriorityClassRef)
+				expect.Same(t, "Unexpected priority", tc.wantPriority, ptr.Deref(wl.Spec.Priority, 0))
+			}
+			expect.Same(t, "Unexpected PodSets", of(tc.now), wl.Spec.PodSets)
 		})
 	}
 }

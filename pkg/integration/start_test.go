@@ -41,6 +41,15 @@ func suspended(job batchv1.Job) batchv1.Job {
 	return job
 }
 
+// annotated gives the pods of a Job annotations.
+func annotated(job batchv1.Job, keys ...string) batchv1.Job {
+	job.Spec.Template.Annotations = map[string]string{}
+	for _, key := range keys {
+		job.Spec.Template.Annotations[key] = "rack"
+	}
+	return job
+}
+
 func TestLackOf(t *testing.T) {
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "trainjob"}}
 	complete := batchv1.JobStatus{Succeeded: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}
@@ -66,7 +75,12 @@ func TestLackOf(t *testing.T) {
 		"a suspended child":  {jobs: []batchv1.Job{suspended(child("node", 1, batchv1.JobStatus{}))}, want: byJobSet("JobSet has not resumed child Job job-node-0")},
 		"no pod":             {jobs: []batchv1.Job{child("node", 2, batchv1.JobStatus{})}, want: &lack{what: "the Job controller has not made 2 of 2 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}}},
 		"some pods":          {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3})}, want: &lack{what: "the Job controller has not made 1 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, live: true, pods: true}},
-		"all pods":           {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 4})}},
+		"the others wait for the first to be scheduled": {jobs: []batchv1.Job{annotated(child("node", 4, batchv1.JobStatus{Active: 1}), jobsetapi.ExclusiveKey)}},
+		"the first itself is missing": {jobs: []batchv1.Job{annotated(child("node", 4, batchv1.JobStatus{}), jobsetapi.ExclusiveKey)},
+			want: &lack{what: "the Job controller has not made 4 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}}},
+		"none waits where nodes are labeled": {jobs: []batchv1.Job{annotated(child("node", 4, batchv1.JobStatus{Active: 1}), jobsetapi.ExclusiveKey, jobsetapi.NodeSelectorStrategyKey)},
+			want: &lack{what: "the Job controller has not made 3 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, live: true, pods: true}},
+		"all pods": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 4})}},
 		"all pods, and some are on their way out": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 2, Terminating: ptr.To[int32](2)})}},
 		"a pod failed and others run":             {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3, Failed: 1})}},
 		"the last pods of many":                   {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1, Succeeded: 3})}},

@@ -137,18 +137,26 @@ func requestsOf(spec *corev1.PodSpec) corev1.ResourceList {
 		Resources: spec.Resources.DeepCopy(),
 		Overhead:  spec.Overhead,
 	}}
+	if pod.Spec.Resources != nil {
+		requestLimits(pod.Spec.Resources)
+	}
 	return resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})
 }
 
 func withLimitsAsRequests(containers []corev1.Container) []corev1.Container {
 	out := slices.Clone(containers)
 	for i := range out {
-		requests := maps.Clone(out[i].Resources.Limits)
-		if requests == nil {
-			requests = corev1.ResourceList{}
-		}
-		maps.Copy(requests, out[i].Resources.Requests)
-		out[i].Resources.Requests = requests
+		requestLimits(&out[i].Resources)
 	}
 	return out
+}
+
+// requestLimits gives r requests of its own, in which a limit stands for a request that is not there.
+func requestLimits(r *corev1.ResourceRequirements) {
+	requests := maps.Clone(r.Limits)
+	if requests == nil {
+		requests = corev1.ResourceList{}
+	}
+	maps.Copy(requests, r.Requests)
+	r.Requests = requests
 }

@@ -76,6 +76,11 @@ func TestExcess(t *testing.T) {
 			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/nic": resource.MustParse("1")}}))},
 			want: "replicated job node asks for 1 of example.com/nic per pod instead of 0",
 		},
+		"a limit of the pod stands for a request": {
+			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Gi")}}}})},
+			want: "replicated job node asks for 64Gi of memory per pod instead of 0",
+		},
 		"claims where there were none": {
 			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, corev1.PodTemplateSpec{Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}})},
 			want: "replicated job node has other resource claims",

@@ -6,7 +6,7 @@
 // From TrainJob to PodSets: describe.go, podset.go (a JobSet's replicated jobs), defaults.go (what
 // the API server fills into a Workload), topology.go. From an admission to placements: place.go,
 // tolerations.go, template.go (child Jobs and pods). Comparing the two: resources.go, selection.go,
-// excess.go, prebuilt.go. What a job could never run with: validate.go, runnable.go, names.go,
+// excess.go, prebuilt.go. What a job could never run with: validate.go, runnable.go, cache.go, names.go,
 // blame.go (which field an amount comes from). What runs: due.go, status.go.
 package podset
 

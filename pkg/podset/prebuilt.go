@@ -16,7 +16,7 @@ import (
 )
 
 // Difference says in what a prebuilt Workload's PodSets differ from those of a TrainJob, by
-// what Kueue compares; empty: in nothing. Tolerations that this project or the given rules
+// what Kueue compares and by what it charges for; empty: in nothing. Tolerations that this project or the given rules
 // add to pods may be missing in the Workload, since who wrote it need not know them.
 func Difference(job, prebuilt []kueue.PodSet, rules []TolerationRule) string {
 	if len(job) != len(prebuilt) {
@@ -46,6 +46,14 @@ func difference(job, prebuilt *kueue.PodSet, rules []TolerationRule) string {
 		field = "template.spec.initContainers"
 	case !equality.Semantic.DeepEqual(a.Containers, b.Containers):
 		field = "template.spec.containers"
+	case !equality.Semantic.DeepEqual(a.RuntimeClassName, b.RuntimeClassName):
+		field = "template.spec.runtimeClassName"
+	case !equality.Semantic.DeepEqual(a.Overhead, b.Overhead):
+		field = "template.spec.overhead"
+	case !equality.Semantic.DeepEqual(a.Resources, b.Resources):
+		field = "template.spec.resources"
+	case !equality.Semantic.DeepEqual(a.ResourceClaims, b.ResourceClaims):
+		field = "template.spec.resourceClaims"
 	case !toleratesAlike(a, b, rules):
 		field = "template.spec.tolerations"
 	default:

@@ -11,7 +11,7 @@ import (
 )
 
 // SameResources reports whether two lists of PodSets are charged alike: as many pods of the
-// same names, which ask for the same resources. What else the pods run is left out.
+// same names, which ask for the same resources, the overhead of their runtime class among them. What else the pods run is left out.
 func SameResources(a, b []kueue.PodSet) bool {
 	return slices.EqualFunc(a, b, func(x, y kueue.PodSet) bool {
 		p, q := &x.Template.Spec, &y.Template.Spec
@@ -19,6 +19,7 @@ func SameResources(a, b []kueue.PodSet) bool {
 			slices.EqualFunc(p.InitContainers, q.InitContainers, asksAlike) &&
 			slices.EqualFunc(p.Containers, q.Containers, asksAlike) &&
 			equality.Semantic.DeepEqual(p.Resources, q.Resources) &&
+			equality.Semantic.DeepEqual(p.RuntimeClassName, q.RuntimeClassName) &&
 			equality.Semantic.DeepEqual(p.Overhead, q.Overhead) &&
 			equality.Semantic.DeepEqual(p.ResourceClaims, q.ResourceClaims)
 	})

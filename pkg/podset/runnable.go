@@ -16,6 +16,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
+	podconstants "sigs.k8s.io/kueue/pkg/controller/jobs/pod/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/quantity"
@@ -30,7 +31,7 @@ var ErrCannotRun = errors.New("the TrainJob cannot run")
 // be seen in the JobSet that is rendered of it with the patches of others alone.
 func runnable(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jobsetapi.JobSet, patches patch.Field) field.ErrorList {
 	b := &blame{job, runtime}
-	return slices.Concat(Unmade(job, runtime, js), validateReserved(job, js, patches, b), validateManaged(js, b), validatePods(js, b), validateSize(js, b))
+	return slices.Concat(Unmade(job, runtime, js), validateReserved(job, js, patches, b), validateManaged(js, b), validatePods(js, b), validateCache(js, b), validateSize(js, b))
 }
 
 // maxBytes is how large the replicated jobs of a JobSet may be, as JSON. Each is in Jobs and pods again, which controllers
@@ -168,8 +169,11 @@ func reserved(template *corev1.PodTemplateSpec) string {
 			return "label " + key
 		}
 	}
-	if _, ok := template.Annotations[kueue.WorkloadAnnotation]; ok {
-		return "annotation " + kueue.WorkloadAnnotation
+	// Kueue gates pods with the latter for the parent that it names.
+	for _, key := range []string{kueue.WorkloadAnnotation, podconstants.SuspendedByParentAnnotation} {
+		if _, ok := template.Annotations[key]; ok {
+			return "annotation " + key
+		}
 	}
 	return ""
 }

@@ -45,6 +45,9 @@ func TestRunnable(t *testing.T) {
 	)
 	with := func(from, to string) string { return strings.Replace(nodeRuntime, from, to, 1) }
 	flux := with("torch: {}", "flux: {numProcPerNode: 1}")
+	dataset := with("    - name: a\n      template:\n        spec: {template: {spec: {containers: [{name: prepare, image: i}]}}}",
+		"    - name: dataset-initializer\n      template:\n        metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: dataset-initializer}}\n"+
+			"        spec: {template: {spec: {containers: [{name: dataset-initializer, image: i}]}}}")
 	cases := map[string]struct {
 		name, spec, runtime string
 		served              trainjob.TrainerVersion
@@ -103,9 +106,24 @@ func TestRunnable(t *testing.T) {
 		"Kueue's annotation in the runtime": {
 			runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/workload: mine}`), want: [][2]string{{"spec.runtimeRef", "annotation kueue.x-k8s.io/workload"}},
 		},
+		"a parent for which Kueue gates the pods": {
+			runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/pod-suspending-parent: mine}`), want: [][2]string{{"spec.runtimeRef", "annotation kueue.x-k8s.io/pod-suspending-parent"}},
+		},
 		"a plugin that panics without a trainer": {runtime: flux, want: [][2]string{{"spec.runtimeRef", "plugin flux"}}},
 		"a plugin that panics without nodes":     {runtime: flux, spec: `trainer: {}`, want: [][2]string{{"spec.runtimeRef", "plugin flux"}}},
 		"its plugin with nodes":                  {runtime: flux, spec: `trainer: {numNodes: 2}`},
+		"a cache as the dataset": {
+			runtime: dataset, spec: `initializer: {dataset: {storageUri: "cache://a/b"}}`, want: [][2]string{{"spec.initializer.dataset.storageUri", "no quota is charged"}},
+		},
+		"a cache by a variable of the initializer's": {
+			runtime: dataset, spec: `initializer: {dataset: {storageUri: "hf://a/b", env: [{name: A}, {name: STORAGE_URI, value: "CACHE://a/b"}]}}`,
+			want: [][2]string{{"spec.initializer.dataset.env[1].value", "no quota is charged"}},
+		},
+		"a cache of the runtime's": {
+			runtime: strings.Replace(dataset, "{name: dataset-initializer, image: i}", `{name: dataset-initializer, image: i, env: [{name: STORAGE_URI, value: "cache://a/b"}]}`, 1),
+			want:    [][2]string{{"spec.runtimeRef", "container dataset-initializer has variable STORAGE_URI"}},
+		},
+		"a dataset that is downloaded": {runtime: dataset, spec: `initializer: {dataset: {storageUri: "hf://cache/b"}}`},
 		"our label in the runtime": {
 			runtime: with("annotations: {a: b}", `labels: {kueue-trainer.dev/gated: "true"}`), want: [][2]string{{"spec.runtimeRef", "label kueue-trainer.dev/gated"}},
 		},

@@ -7,10 +7,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// SameSelection reports whether two lists of PodSets ask for the same nodes: node
-// selector, affinity, topology, priority and runtime class. Kueue's own comparison of
-// a job with its Workload leaves these out, so a job that changed its mind while it
-// waited would be admitted for what it said first.
+// SameSelection reports whether two lists of PodSets ask for the same nodes, and for the same of
+// them beside their containers: node selector, affinity, topology, priority, runtime class, overhead,
+// resources of the pod and claims. Kueue's own comparison of a job with its Workload leaves these out,
+// so a job that changed its mind while it waited would be admitted for what it said first.
 func SameSelection(a, b []kueue.PodSet) bool {
 	if len(a) != len(b) {
 		return false
@@ -29,6 +29,9 @@ func sameSelection(a, b *kueue.PodSet) bool {
 		equality.Semantic.DeepEqual(x.NodeSelector, y.NodeSelector) &&
 		equality.Semantic.DeepEqual(x.Affinity, y.Affinity) &&
 		equality.Semantic.DeepEqual(x.RuntimeClassName, y.RuntimeClassName) &&
+		equality.Semantic.DeepEqual(x.Overhead, y.Overhead) &&
+		equality.Semantic.DeepEqual(x.Resources, y.Resources) &&
+		equality.Semantic.DeepEqual(x.ResourceClaims, y.ResourceClaims) &&
 		x.PriorityClassName == y.PriorityClassName &&
 		equality.Semantic.DeepEqual(a.TopologyRequest, b.TopologyRequest)
 }

@@ -26,6 +26,7 @@ func TestSameSelection(t *testing.T) {
 			}},
 		}}
 	}
+	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	cases := map[string]struct {
 		change func(*kueue.PodSet)
 		want   bool
@@ -38,6 +39,9 @@ func TestSameSelection(t *testing.T) {
 		"one key more":          {change: func(p *kueue.PodSet) { p.Template.Spec.NodeSelector["zone"] = "z" }},
 		"no affinity":           {change: func(p *kueue.PodSet) { p.Template.Spec.Affinity = nil }},
 		"another runtime class": {change: func(p *kueue.PodSet) { p.Template.Spec.RuntimeClassName = nil }},
+		"overhead":              {change: func(p *kueue.PodSet) { p.Template.Spec.Overhead = cpu }},
+		"resources of the pod":  {change: func(p *kueue.PodSet) { p.Template.Spec.Resources = &corev1.ResourceRequirements{Limits: cpu} }},
+		"a claim":               {change: func(p *kueue.PodSet) { p.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }},
 		"another priority":      {change: func(p *kueue.PodSet) { p.Template.Spec.PriorityClassName = "low" }},
 		"another topology":      {change: func(p *kueue.PodSet) { p.TopologyRequest.Required = ptr.To("block") }},
 		"no topology":           {change: func(p *kueue.PodSet) { p.TopologyRequest = nil }},
@@ -102,6 +106,7 @@ func TestSameResources(t *testing.T) {
 		"a GPU in an init container": {change: func(p []kueue.PodSet) { p[0].Template.Spec.InitContainers[0].Resources.Requests = gpu }},
 		"an init container runs on":  {change: func(p []kueue.PodSet) { p[0].Template.Spec.InitContainers[0].RestartPolicy = &always }},
 		"one container less":         {change: func(p []kueue.PodSet) { p[0].Template.Spec.Containers = nil }},
+		"another runtime class":      {change: func(p []kueue.PodSet) { p[0].Template.Spec.RuntimeClassName = ptr.To("kata") }},
 		"overhead":                   {change: func(p []kueue.PodSet) { p[0].Template.Spec.Overhead = gpu }},
 	}
 	for name, tc := range cases {
@@ -129,6 +134,7 @@ func TestDifference(t *testing.T) {
 		return []kueue.PodSet{ps}
 	}
 	job := of(nil, spot, nvidia, team)
+	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	tests := map[string]struct {
 		prebuilt []kueue.PodSet
 		want     string
@@ -143,6 +149,10 @@ func TestDifference(t *testing.T) {
 		"another name":                            {prebuilt: of(func(ps *kueue.PodSet) { ps.Name = "main" }), want: `where the TrainJob has PodSet "node", the Workload has "main"`},
 		"another image":                           {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.Containers[0].Image = "b" }, spot), want: `PodSet "node" differs in template.spec.containers`},
 		"an init container":                       {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.InitContainers = []corev1.Container{{}} }, spot), want: `PodSet "node" differs in template.spec.initContainers`},
+		"another runtime class":                   {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.RuntimeClassName = ptr.To("kata") }, spot), want: `PodSet "node" differs in template.spec.runtimeClassName`},
+		"overhead":                                {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.Overhead = cpu }, spot), want: `PodSet "node" differs in template.spec.overhead`},
+		"pod-level resources":                     {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.Resources = &corev1.ResourceRequirements{Requests: cpu} }, spot), want: `PodSet "node" differs in template.spec.resources`},
+		"claims":                                  {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, spot), want: `PodSet "node" differs in template.spec.resourceClaims`},
 		"part of it may be admitted":              {prebuilt: of(func(ps *kueue.PodSet) { ps.MinCount = &ps.Count }, spot), want: `PodSet "node" differs in minCount`},
 		"one more":                                {prebuilt: append(of(nil, spot), of(nil, spot)...), want: "the TrainJob has 1 PodSets, the Workload 2"},
 	}

@@ -50,6 +50,7 @@ func TestTrim(t *testing.T) {
 	name := map[string]string{"jobset.sigs.k8s.io/jobset-name": "js"}
 	whose := union(name, map[string]string{"jobset.sigs.k8s.io/replicatedjob-name": "node"})
 	counted := map[string]string{"jobset.sigs.k8s.io/job-index": "0", "batch.kubernetes.io/job-name": "js-node-0", "controller-uid": "u", "job-name": "js-node-0"}
+	exclusive := map[string]string{jobsetapi.ExclusiveKey: "rack"}
 	placed := map[string]string{"kueue.x-k8s.io/podset": "node", "team": "red"}
 	gatedLabel := map[string]string{patch.GatedLabel: "true"}
 	pod := func(spec corev1.PodSpec, gate string, labels map[string]string) *corev1.Pod {
@@ -103,9 +104,9 @@ func TestTrim(t *testing.T) {
 			trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(gatedLabel, placed)),
 			want: pod(corev1.PodSpec{}, "", gatedLabel),
 		},
-		"a Job keeps whose it is and where its pods go": {
-			trim: TrimJob, in: child("JobSet", union(whose, counted), full, union(counted, placed, name)),
-			want: child("JobSet", whose, lean, union(placed, name)),
+		"a Job keeps whose it is, where its pods go and whether they wait for the first": {
+			trim: TrimJob, in: child("JobSet", union(whose, counted), full, union(counted, placed, name, exclusive)),
+			want: child("JobSet", whose, lean, union(placed, name, exclusive)),
 		},
 		"a Job that waits keeps where its pods go": {
 			trim: TrimJob, in: child("JobSet", whose, full, union(gatedLabel, name)), want: child("JobSet", whose, lean, union(gatedLabel, name)),
