@@ -295,13 +295,11 @@ bench: $(BIN)/localcluster ## Measure requests, speed, CPU and memory beside Kue
 TRACE ?= ../shared/traces/philly-derived.csv
 TRACE_CLUSTERS ?= ../shared/traces/philly-vc-nodes.csv
 
-.PHONY: forecast-trace
-forecast-trace: ## Replay TRACE, forecast starts in it, and write into docs/forecast.md how many were right. FORECAST_FLAGS='-sample 200'.
-	nice go run ./test/forecast -jobs $(TRACE) -clusters $(TRACE_CLUSTERS) $(FORECAST_FLAGS)
+SAMPLE ?= 1000
 
-.PHONY: forecast-bench
-forecast-bench: ## Measure what playing the future costs, by the number of jobs.
-	go test -run '^$$' -bench . -benchtime 1x ./pkg/forecast
+.PHONY: forecast-trace
+forecast-trace: ## Replay TRACE, forecast SAMPLE starts in it, and write into docs/forecast.md how many were right; goes on where it was stopped. SAMPLE=150 takes two hours.
+	nice go run ./test/forecast -jobs $(TRACE) -clusters $(TRACE_CLUSTERS) -kept .tests/forecast-trace.jsonl -sample $(SAMPLE) $(FORECAST_FLAGS)
 
 .PHONY: fmt
 fmt: ## Format all Go code.

@@ -83,3 +83,24 @@ func TestEnds(t *testing.T) {
 	_, err := Ends(nil, errNoCertificate)
 	expect.That(t, err != nil, "There is no certificate, and it ends")
 }
+
+// Nobody may know of a new authority yet, or be at the time when a certificate begins.
+func TestANewCertificateSettles(t *testing.T) {
+	now := time.Unix(10_000, 0)
+	certificate := func(began, ends time.Duration) *tls.Certificate {
+		return &tls.Certificate{Leaf: &x509.Certificate{NotBefore: now.Add(began), NotAfter: now.Add(ends)}}
+	}
+	good := certificate(-time.Hour, time.Hour)
+	for name, tc := range map[string]struct {
+		served, signed *tls.Certificate
+		want           time.Duration
+	}{
+		"the first":                       {signed: certificate(0, time.Hour)},
+		"the one that is served":          {served: good, signed: good},
+		"beside a good one":               {served: good, signed: certificate(-10*time.Second, time.Hour), want: 50 * time.Second},
+		"beside a good one, a minute on":  {served: good, signed: certificate(-time.Minute, time.Hour)},
+		"beside one that is about to end": {served: certificate(-time.Hour, 30*time.Second), signed: certificate(0, time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) { expect.Same(t, "It waits", tc.want, settling(tc.served, tc.signed, now)) })
+	}
+}

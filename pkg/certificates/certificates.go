@@ -182,11 +182,26 @@ func (c *Certificates) Reconcile(ctx context.Context, _ reconcile.Request) (reco
 		// It is on its way.
 		return reconcile.Result{RequeueAfter: checkSoon}, nil
 	}
+	if wait := settling(c.serving.Load(), signed, time.Now()); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
 	if before := c.serving.Swap(signed); before != signed {
 		ctrl.LoggerFrom(ctx).Info("Began to serve with another certificate", "notAfter", signed.Leaf.NotAfter)
 	}
 	c.once.Do(func() { close(c.ready) })
 	return reconcile.Result{RequeueAfter: checkLater}, nil
+}
+
+// settleFor is how old a certificate has to be to take the place of one that is good: it is valid from now on by the clock
+// of this node, and the API servers' may be behind; so may be what they know of whom to trust.
+const settleFor = time.Minute
+
+// settling returns for how long the certificate that is served goes on being so, beside a newer one.
+func settling(served, signed *tls.Certificate, now time.Time) time.Duration {
+	if served == nil || served == signed || served.Leaf.NotAfter.Before(now.Add(settleFor)) {
+		return 0
+	}
+	return max(0, signed.Leaf.NotBefore.Add(settleFor).Sub(now))
 }
 
 // everywhere runs on every replica, which all serve webhooks.

@@ -159,6 +159,8 @@ type state struct {
 	round int
 	// stopped is set for one that has been preempted.
 	stopped bool
+	// ends is when it will have run as long as it runs; zero where it does not run, or for ever.
+	ends time.Time
 }
 
 // begin puts a job where it is at the begin.
@@ -185,7 +187,8 @@ func (p *play) begin(ctx context.Context, job *Job) error {
 	case scheduler.Admitted:
 		p.endLater(key, job.Runs)
 	case scheduler.Evicted:
-		p.at(p.now.Add(p.Stopping), key, p.stop)
+		p.endLater(key, job.Runs)
+		p.stopLater(key)
 	case scheduler.Reserved:
 		p.at(p.now.Add(p.Checks), key, p.check)
 	}
@@ -211,8 +214,19 @@ func (p *play) at(when time.Time, key client.ObjectKey, what func(context.Contex
 
 func (p *play) endLater(key client.ObjectKey, runs time.Duration) {
 	if runs > 0 {
-		p.at(p.now.Add(runs), key, p.end)
+		p.jobs[key].ends = p.now.Add(runs)
+		p.at(p.jobs[key].ends, key, p.end)
 	}
+}
+
+// stopLater has an evicted job stop, or end where it does before its pods are stopped.
+func (p *play) stopLater(key client.ObjectKey) {
+	stopped := p.now.Add(p.Stopping)
+	if ends := p.jobs[key].ends; !ends.IsZero() && ends.Before(stopped) {
+		p.at(ends, key, p.end)
+		return
+	}
+	p.at(stopped, key, p.stop)
 }
 
 // run goes from one time at which something happens to the next.
@@ -269,7 +283,7 @@ func (p *play) moved(all []scheduler.Moved) {
 			p.at(p.now.Add(p.Checks), key, p.check)
 		case scheduler.Evicted:
 			p.say(Preempted, key, m.Workload)
-			p.at(p.now.Add(p.Stopping), key, p.stop)
+			p.stopLater(key)
 		}
 	}
 }
@@ -300,7 +314,7 @@ func (p *play) end(ctx context.Context, key client.ObjectKey) error {
 func (p *play) stop(ctx context.Context, key client.ObjectKey) error {
 	s := p.jobs[key]
 	s.round++
-	s.stopped = true
+	s.stopped, s.ends = true, time.Time{}
 	p.freed = key
 	if !kueuelib.IsActive(s.Workload) || p.Stopped(ctx, key) != nil { // Its queue is gone, or stopped, or leads elsewhere.
 		return p.end(ctx, key)

@@ -60,6 +60,15 @@ func TestPlay(t *testing.T) {
 				"2h0m30s high Ended", "2h0m31s low Started", "5h0m31s low Ended",
 			},
 		},
+		"who ends before its pods are stopped does not start again": {
+			set: func(s *scene) {
+				s.settings.Stopping = 30 * time.Second
+				s.queue("a", "", 4, preempting)
+				s.running("low", "a", 4, 0, time.Hour+10*time.Second)
+				s.arriving(time.Hour, "high", "a", 4, 10, 0)
+			},
+			want: []string{"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m10s low Ended", "1h0m10s high Started"},
+		},
 		"a share is given back by preemption": {
 			set: func(s *scene) {
 				s.queue("a", "all", 4, preempting)

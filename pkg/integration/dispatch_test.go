@@ -205,6 +205,8 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 	former.UID = "former"
 	late := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "late", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(former, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}}
+	late.Spec.Template.Labels = map[string]string{"kueue.x-k8s.io/podset": "node"}
+	strange := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "strange", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"}}}
 	r, _ := newReconciler(t, stored, js, pod)
 	asked := 0
 	r.deps.live = interceptor.NewClient(r.deps.live.(client.WithWatch), interceptor.Funcs{
@@ -223,6 +225,7 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 		{what: "still with a pod", done: true, asks: 1},
 		{what: "when it is gone", change: func() error { return r.deps.client.Delete(t.Context(), pod) }, asks: 1},
 		{what: "after that"},
+		{what: "with a Job that somebody labels", change: func() error { return r.deps.client.Create(t.Context(), strange) }},
 		{what: "with a Job of the former run", change: func() error { return r.deps.client.Create(t.Context(), late) }, asks: 1},
 		{what: "when that is gone", change: func() error { return r.deps.client.Delete(t.Context(), late) }},
 		{what: "when it is sent once more", change: func() error { stored.UID = "uid-2"; return nil }, asks: 1},

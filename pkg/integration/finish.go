@@ -45,6 +45,10 @@ func finish(ctx context.Context, j *job) result {
 		}
 		return done(nil)
 	}
+	if j.manages && !j.ManagedExternally() && len(j.workloads()) == 0 && comesBack(j) != nil {
+		// Kueue keeps a finished Workload for a while only, and without it nothing else says so to the next process.
+		return done(jobclient.MarkEnded(ctx, j.deps.client, &j.TrainJob))
+	}
 	if wait := mayComeBack(j); wait > 0 {
 		return lookAgain(wait)
 	}

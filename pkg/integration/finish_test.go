@@ -131,6 +131,25 @@ func TestForgottenFailureIsWrittenDown(t *testing.T) {
 	expect.That(t, jobclient.HasEnded(storedJob(t, r)), "It is not written")
 }
 
+// Kueue may delete a finished Workload before Trainer forgets the failure.
+func TestFailureWithoutWorkloadIsWrittenDown(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end  string
+		want bool
+	}{
+		"failed":   {trainer.TrainJobFailed, true},
+		"complete": {trainer.TrainJobComplete, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored, _ := disagreeing(true, true, true, time.Now())
+			stored.Status.Conditions = append(stored.Status.Conditions, inttest.True(tc.end, ""))
+			r, _ := newReconciler(t, stored)
+			reconcileOnce(t, r)
+			expect.Same(t, "It is written", tc.want, jobclient.HasEnded(storedJob(t, r)))
+		})
+	}
+}
+
 // Trainer 2.1 makes JobSets of complete jobs again, too.
 func TestComesBack(t *testing.T) {
 	for name, tc := range map[string]struct {

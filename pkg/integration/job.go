@@ -449,17 +449,14 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 // lastingSuccesses returns how many child Jobs of each replicated job have succeeded for good: JobSet runs one again
 // that was deleted before it had, and the policies let nobody delete it afterwards.
 func lastingSuccesses(ctx context.Context, j *job, js *jobsetapi.JobSet) ([]trainer.JobStatus, error) {
-	var jobs batchv1.JobList
-	err := j.deps.live.List(ctx, &jobs, client.InNamespace(js.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name})
-	if err != nil {
-		return nil, fmt.Errorf("listing the Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
-	}
 	succeeded := map[string]int32{}
-	for i := range jobs.Items {
-		child := &jobs.Items[i]
-		if isJobComplete(child) && child.DeletionTimestamp.IsZero() && metav1.IsControlledBy(child, js) {
+	err := eachChildJob(ctx, j.deps.live, js, func(child *batchv1.Job) {
+		if isJobComplete(child) && child.DeletionTimestamp.IsZero() {
 			succeeded[child.Labels[jobsetapi.ReplicatedJobNameKey]]++
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	var statuses []trainer.JobStatus
 	for name, count := range succeeded {

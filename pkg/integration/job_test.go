@@ -114,6 +114,7 @@ func snapshotFor(job client.Object, content string) *corev1.ConfigMap {
 func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
 	counted := map[string]string{"jobset.sigs.k8s.io/jobset-name": "js", "jobset.sigs.k8s.io/job-index": "0"}
 	stored := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "js-node-0", Annotations: counted}}
+	stored.OwnerReferences = []metav1.OwnerReference{{Kind: "JobSet", Name: "js", Controller: new(true)}}
 	stored.Spec.Template.Annotations = withKey(counted, "kueue.x-k8s.io/workload", "former")
 	stored.Spec.Template.Labels = withKey(counted, "kueue.x-k8s.io/podset", "node")
 	c := inttest.Fake(stored).Build()

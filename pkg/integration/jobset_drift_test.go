@@ -219,7 +219,7 @@ func TestAwaitReading(t *testing.T) {
 			}
 			r, recorder := newReconciler(t, stored, js)
 			r.deps.expectations, r.deps.trainer = testenv.LedSince(tc.written), testenv.Served(t, trainjob.Trainer22)
-			deps := expect.Must(r.deps.now())(t)
+			deps := r.deps.of(expect.Must(r.deps.trainer.Served())(t))
 			expect.NoError(t, awaitRollout(t.Context(), jobOf(t, &reconciler{deps: deps}, stored)))
 			expect.Same(t, "Unexpected state of the JobSet", tc.wantJobSet, jobSetState(t, deps.client, js))
 			var got []string

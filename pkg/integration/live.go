@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -71,4 +73,65 @@ func areCurrent(ctx context.Context, live client.Reader, job *trainjob.TrainJob,
 		}
 	}
 	return true, nil
+}
+
+// jobsAtATime is how many Jobs are in memory at a time: anybody may make thousands of a megabyte each, and label them.
+const jobsAtATime = 10
+
+// eachChildJob calls do for each Job of js that the API server has.
+func eachChildJob(ctx context.Context, live client.Reader, js *jobsetapi.JobSet, do func(*batchv1.Job)) error {
+	for more := ""; ; {
+		var jobs batchv1.JobList
+		err := live.List(ctx, &jobs, client.InNamespace(js.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name},
+			client.Limit(jobsAtATime), client.Continue(more))
+		if err != nil {
+			return fmt.Errorf("listing the Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
+		}
+		for i := range jobs.Items {
+			if metav1.IsControlledBy(&jobs.Items[i], js) {
+				do(&jobs.Items[i])
+			}
+		}
+		if more = jobs.Continue; more == "" {
+			return nil
+		}
+	}
+}
+
+// eachJobNamed calls do for each Job of these names that the API server has. A few are asked for by name, however
+// many others the namespace has.
+func eachJobNamed(ctx context.Context, live client.Reader, namespace string, names sets.Set[string], do func(*metav1.PartialObjectMetadata)) error {
+	if names.Len() > jobsAtATime {
+		return eachJobOf(ctx, live, namespace, func(child *metav1.PartialObjectMetadata) {
+			if names.Has(child.Name) {
+				do(child)
+			}
+		})
+	}
+	for name := range names {
+		child := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"}}
+		err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &child)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading Job %s/%s: %w", namespace, name, err)
+		}
+		if err == nil {
+			do(&child)
+		}
+	}
+	return nil
+}
+
+func eachJobOf(ctx context.Context, live client.Reader, namespace string, do func(*metav1.PartialObjectMetadata)) error {
+	for more := ""; ; {
+		jobs := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "JobList"}}
+		if err := live.List(ctx, &jobs, client.InNamespace(namespace), client.Limit(jobsAtATime), client.Continue(more)); err != nil {
+			return fmt.Errorf("listing the Jobs of namespace %s: %w", namespace, err)
+		}
+		for i := range jobs.Items {
+			do(&jobs.Items[i])
+		}
+		if more = jobs.Continue; more == "" {
+			return nil
+		}
+	}
 }

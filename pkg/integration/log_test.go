@@ -11,6 +11,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -168,6 +170,23 @@ func TestForgetQueues(t *testing.T) {
 	wants("A LocalQueue is gone", 3)
 	cluster.Delete(&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cpus"}})
 	wants("A ClusterQueue is gone", 2)
+}
+
+// Kueue's metrics of this process are those that Kueue itself drops.
+func TestForgetQueuesInKueuesMetrics(t *testing.T) {
+	queues := &informertest.FakeInformers{Scheme: inttest.Scheme}
+	expect.NoError(t, forgetQueues(t.Context(), queues, metrics.NewRecorder(prometheus.NewRegistry(), metrics.QueueLabels{})))
+	wl := inttest.AdmittedOf("uid")
+	wl.Spec.QueueName, wl.Status.Admission.ClusterQueue = "short-lived", "gone"
+	kueuelib.ObserveReady(wl, true, nil)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(kueuelib.JobMetrics()...)
+	count := func() int { return expect.Must(testutil.GatherAndCount(registry))(t) }
+	before := count()
+	informerOf(t, queues, &kueue.LocalQueue{}).Delete(&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: wl.Namespace, Name: "short-lived"}})
+	expect.Same(t, "Series that go with a LocalQueue", 2, before-count())
+	informerOf(t, queues, &kueue.ClusterQueue{}).Delete(&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "gone"}})
+	expect.Same(t, "Series that go with its ClusterQueue, too", 4, before-count())
 }
 
 func informerOf(t *testing.T, queues *informertest.FakeInformers, obj client.Object) *controllertest.FakeInformer {

@@ -248,8 +248,10 @@ func forgetQueues(ctx context.Context, queues cache.Informers, recorder *metrics
 		switch queue := obj.(type) {
 		case *kueue.ClusterQueue:
 			recorder.ForgetClusterQueue(queue.Name)
+			kueuelib.ForgetClusterQueue(queue.Name)
 		case *kueue.LocalQueue:
 			recorder.ForgetLocalQueue(queue.Namespace, queue.Name)
+			kueuelib.ForgetLocalQueue(queue.Namespace, queue.Name)
 		}
 	}})
 }

@@ -201,27 +201,14 @@ func nameTaken(ctx context.Context, j *job, js *jobsetapi.JobSet, made []batchv1
 	for i := range made {
 		missing.Delete(made[i].Name)
 	}
-	if missing.Len() == 0 {
-		return "", nil
-	}
-	for more := ""; ; {
-		jobs := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "JobList"}}
-		if err := j.deps.live.List(ctx, &jobs, client.InNamespace(js.Namespace), client.Limit(jobsAtATime), client.Continue(more)); err != nil {
-			return "", fmt.Errorf("listing the Jobs of namespace %s: %w", js.Namespace, err)
+	taken := ""
+	err := eachJobNamed(ctx, j.deps.live, js.Namespace, missing, func(child *metav1.PartialObjectMetadata) {
+		if !metav1.IsControlledBy(child, js) {
+			taken = fmt.Sprintf("JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, child.Name)
 		}
-		for i := range jobs.Items {
-			if child := &jobs.Items[i]; missing.Has(child.Name) && !metav1.IsControlledBy(child, js) {
-				return fmt.Sprintf("JobSet %s needs a Job %s, and there is another one of that name: delete that, or create the TrainJob under another name", js.Name, child.Name), nil
-			}
-		}
-		if more = jobs.Continue; more == "" {
-			return "", nil
-		}
-	}
+	})
+	return taken, err
 }
-
-// jobsAtATime is how many Jobs of a namespace are in memory at a time.
-const jobsAtATime = 500
 
 // awaitedUntil returns until when the job waited for its JobSet; zero where none waits.
 func awaitedUntil(j *job) time.Time {

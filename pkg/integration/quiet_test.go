@@ -170,7 +170,7 @@ func some(wl *kueue.Workload) []client.Object {
 func TestOneGenerationForAReconcile(t *testing.T) {
 	r, _ := newReconciler(t)
 	r.deps.trainer = testenv.Served(t, trainjob.Trainer21)
-	deps := expect.Must(r.deps.now())(t)
+	deps := r.deps.of(expect.Must(r.deps.trainer.Served())(t))
 	r.deps.trainer.Set(t.Context(), trainjob.Trainer23, nil)
 	expect.That(t, deps.Field == patch.Of(trainjob.Trainer21) && deps.Runtimes.Served == trainjob.Trainer21,
 		"What began with 2.1 goes on with field %s and runtimes of %s", deps.Field.Path(), deps.Runtimes.Served)
@@ -179,7 +179,7 @@ func TestOneGenerationForAReconcile(t *testing.T) {
 // What works on a part of the dependencies goes by the view of its reconcile.
 func TestPartsHaveTheViewOfTheReconcile(t *testing.T) {
 	r, _ := newReconciler(t)
-	deps := expect.Must(r.deps.now())(t)
+	deps := r.deps.of(expect.Must(r.deps.trainer.Served())(t))
 	pods := deps.podsIn(state.View{})
 	expect.That(t, pods.Field == deps.Field && pods.Expectations == deps.expectations,
 		"The dependencies makes %+v, want the parts of %+v", pods, deps)

@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // reconciler runs Kueue's jobframework on TrainJobs, and the rules that it does not know before and after it.
@@ -39,17 +40,21 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.deps.inTree.Active() {
 		return r.yield(ctx, req, &r.deps.inTree.NotifyOnce, jobevents.ReasonNotAlone, peers.InTreeRemedy)
 	}
-	deps, err := r.deps.now()
-	if err != nil {
-		return r.yield(ctx, req, &r.deps.trainer.NotifyOnce, jobevents.ReasonTrainerUnknown, err.Error())
+	served, unknown := r.deps.trainer.Served()
+	if unknown != nil {
+		// What a TrainJob has left that is gone looks the same with every Trainer, and with none.
+		served = trainjob.Trainer23
 	}
-	j, err := deps.observe(ctx, req.NamespacedName)
+	j, err := r.deps.of(served).observe(ctx, req.NamespacedName)
 	if errors.Is(err, errOldView) {
 		// It is as urgent as it was, and the event of the newer one may be looked at late.
 		return ctrl.Result{RequeueAfter: retrySoon}, nil
 	}
 	if err != nil {
 		return ctrl.Result{Priority: ptr.To(0)}, err
+	}
+	if unknown != nil && j.UID != "" {
+		return r.yield(ctx, req, &r.deps.trainer.NotifyOnce, jobevents.ReasonTrainerUnknown, unknown.Error())
 	}
 	ctx = loggerOf(ctx, j)
 	return j.conclude(ctx, j.reconcile(ctx))

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 )
 
 // phase is where a TrainJob is in its life, for a reconcile.
@@ -163,10 +165,13 @@ func all(ctx context.Context, j *job, rules []rule) result {
 	return sum
 }
 
-// awaitOwnWrite ends a reconcile whose view of the job is older than our last write: the newer one comes as an event.
+// awaitOwnWrite ends a reconcile whose view of the job is older than our last write: the newer one comes as an event, or
+// the write was lost.
 func awaitOwnWrite(_ context.Context, j *job) result {
-	stale := !j.deps.expectations.Satisfied(&j.TrainJob)
-	return result{done: stale, stale: stale}
+	if j.deps.expectations.Satisfied(&j.TrainJob) {
+		return result{}
+	}
+	return result{done: true, stale: true, again: jobclient.OverdueAfter}
 }
 
 // noteResumed takes note of a job that runs by our view, whoever resumed it.

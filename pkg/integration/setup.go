@@ -102,16 +102,12 @@ type dependencies struct {
 	ledger *ledger.Ledger
 }
 
-// now returns them for the generation of Trainer that the cluster serves now, or an error where that is unknown. A
-// reconcile keeps what it got, so that it sees the same generation from its beginning to its end.
-func (e *dependencies) now() (*dependencies, error) {
-	served, err := e.trainer.Served()
-	if err != nil {
-		return nil, err
-	}
+// of returns them for a generation of Trainer. A reconcile keeps what it got, so that it sees the same generation from
+// its beginning to its end.
+func (e *dependencies) of(served trainjob.TrainerVersion) *dependencies {
 	deps := *e
 	deps.Describer = e.Describer.For(served)
-	return &deps, nil
+	return &deps
 }
 
 // controllerName is the controller's name in logs and metrics and the source of its events.

@@ -15,8 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podungate"
@@ -56,6 +58,28 @@ func TestYieldComesBackForWorkloadsLeft(t *testing.T) {
 			again := result.RequeueAfter > 0
 			expect.That(t, err == nil && again == tc.again, "Comes again: %t (%v), want %t", again, err, tc.again)
 			expect.Same(t, "Unexpected number of records", 0, len(r.deps.records.byName))
+		})
+	}
+}
+
+// Trainer's CRD takes all TrainJobs with it, and what they leave has quota.
+func TestQuotaOfAJobThatIsGoneNeedsNoTrainer(t *testing.T) {
+	for name, pod := range map[string]bool{"its pods are gone": false, "a pod is left": true} {
+		t.Run(name, func(t *testing.T) {
+			left := inttest.AdmittedOf("uid")
+			left.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+			c := inttest.Fake(left).WithStatusSubresource(left).Build()
+			expect.NoError(t, c.Delete(t.Context(), left))
+			if pod {
+				expect.NoError(t, c.Create(t.Context(), inttest.PodOf(left.Namespace, "llm")))
+			}
+			r := &reconciler{deps: dependenciesOn(t, c, testenv.Describer(t, c))}
+			r.deps.live = inttest.PodsByPhase(c)
+			r.deps.trainer.Set(t.Context(), 0, errors.New("there is no CRD"))
+			for range 2 {
+				expect.Must(r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(inttest.Job("uid"))}))(t)
+			}
+			expect.Same(t, "Its Workload is there", pod, inttest.Exists(t, c, left))
 		})
 	}
 }

@@ -144,12 +144,12 @@ func excessNow(ctx context.Context, j *job, wl *kueue.Workload) (string, error) 
 	if !js.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(&js, &j.TrainJob) {
 		return "", nil
 	}
-	var jobs batchv1.JobList
-	if err := j.deps.live.List(ctx, &jobs, client.InNamespace(j.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: j.Name}); err != nil {
-		return "", fmt.Errorf("listing the Jobs of JobSet %s: %w", j.Name, err)
-	}
-	made := slices.DeleteFunc(jobs.Items, func(child batchv1.Job) bool { return !metav1.IsControlledBy(&child, &js) })
-	return podset.Excess(&js, made, wl.Spec.PodSets, wl.Status.ReclaimablePods), nil
+	var made []batchv1.Job
+	err := eachChildJob(ctx, j.deps.live, &js, func(child *batchv1.Job) {
+		child.Spec.Template, child.ManagedFields = corev1.PodTemplateSpec{}, nil
+		made = append(made, *child)
+	})
+	return podset.Excess(&js, made, wl.Spec.PodSets, wl.Status.ReclaimablePods), err
 }
 
 // requeueExceeding releases the quota of a job whose JobSet asks for more, so that the job queues

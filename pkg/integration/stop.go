@@ -321,10 +321,14 @@ func formerMayRun(j *job, since time.Time) time.Duration {
 	return mayRunYet(j)
 }
 
-// madeOfFormer reports whether the caches have a JobSet or a Job of this name that is not the job's:
-// only that can bring pods of a former one after the last was gone.
+// madeOfFormer reports whether the caches have a JobSet or a Job of a former TrainJob of this name:
+// only that can bring pods of it after the last was gone.
 func madeOfFormer(j *job) bool {
-	return j.view.JobSet != nil && j.jobSet() == nil || len(j.childJobs()) < len(j.view.Jobs)
+	js := j.view.JobSet
+	if js != nil && j.jobSet() == nil && state.ControllerOfKind(js, trainjob.GVK.Kind) != nil {
+		return true
+	}
+	return slices.ContainsFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool { return js == nil || !metav1.IsControlledBy(&child, js) })
 }
 
 // comesFromAnotherCluster reports whether MultiKueue made the job, as a copy of another one.

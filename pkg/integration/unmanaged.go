@@ -68,6 +68,8 @@ func tellUnmanaged(j *job) {
 	}
 	if j.IsSuspended() {
 		becomes = "waits for nobody, and runs outside of all quotas when you set spec.suspend to false"
+	} else if j.deps.Field.HoldsGate(&j.Spec) {
+		becomes = "was resumed with the admission gate of its queue: set spec.suspend to true, and to false when the gate is gone"
 	}
 	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotManaged, jobevents.ActionQueue, fmt.Errorf(
 		"names queue %s, but Kueue does not manage namespace %s, by its managedJobsNamespaceSelector: the job %s", queue, j.Namespace, becomes))
@@ -110,8 +112,11 @@ func begun(js *jobsetapi.JobSet, jobs []batchv1.Job, at time.Time) bool {
 // them, and from our entry, in two writes, see patch.Stamp: our webhook is not asked in such a namespace.
 func free(ctx context.Context, j *job) error {
 	placements, err := freed(j)
-	if err != nil || !j.IsSuspended() || len(placements) == 0 {
+	if err != nil || len(placements) == 0 {
 		return err
+	}
+	if !j.IsSuspended() {
+		return renewGated(ctx, j)
 	}
 	free := j.DeepCopy()
 	if changed, err := j.deps.Field.Set(&free.Spec, placements); err != nil || !changed {
@@ -133,6 +138,16 @@ func free(ctx context.Context, j *job) error {
 	}
 	ctrl.LoggerFrom(ctx).Info("Took the admission gate away")
 	return nil
+}
+
+// renewGated has the JobSet of a job made again that its user resumed between the two writes of free: Trainer takes no
+// patch for it until it runs, and cannot take the gate from the JobSet that it made with the first.
+func renewGated(ctx context.Context, j *job) error {
+	js := j.jobSet()
+	if j.deps.Field.Has(&j.Spec) || js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
+		return nil
+	}
+	return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not take the admission gate from JobSet %s", js.Name))
 }
 
 // freed returns the placements of a job without gates: of what our entry patches, or, where a former call got no

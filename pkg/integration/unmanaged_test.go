@@ -125,3 +125,33 @@ func TestEndIsNotRememberedOfAJobThatIsLeftAlone(t *testing.T) {
 		expect.Same(t, "Its end is remembered", managed, r.deps.records.of(jobKey, stored.UID).ended.condition.Type != "")
 	}
 }
+
+// Between the two writes that free a job, its user may resume it: Trainer cannot take the gate from the JobSet then.
+func TestResumedBeforeItWasFree(t *testing.T) {
+	for name, tc := range map[string]struct {
+		gate, entry, jobSetRuns bool
+		want                    string
+	}{
+		"its JobSet keeps the gate, without our entry": {gate: true, want: "gone"},
+		"its JobSet has none":                          {want: "suspended"},
+		"our entry is there":                           {gate: true, entry: true, want: "suspended"},
+		"its JobSet runs":                              {gate: true, jobSetRuns: true, want: "runs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(false, false, !tc.jobSetRuns, time.Now())
+			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
+			if tc.gate {
+				js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+			}
+			if tc.entry {
+				place(t, stored, patch.Gated("node"))
+			}
+			r, _ := newReconciler(t, stored, js)
+			selector := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+			r.deps.queues = queues.New(r.deps.client, r.deps.live, testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = selector }))
+			_, err := look(t, r, jobKey)
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected JobSet", tc.want, jobSetState(t, r.deps.client, js))
+		})
+	}
+}

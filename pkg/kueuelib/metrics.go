@@ -73,6 +73,16 @@ func ObserveReady(wl *kueue.Workload, ofQueue bool, labels *CustomLabels) {
 	metrics.ReportLocalQueueAdmittedUntilReadyWaitTime(queue, class, admittedFor, values, nil)
 }
 
+// ForgetClusterQueue drops what Kueue's metrics of this process have of a ClusterQueue that is gone, as Kueue does with its own.
+func ForgetClusterQueue(name string) {
+	metrics.ClearClusterQueueMetrics(kueue.ClusterQueueReference(name))
+}
+
+// ForgetLocalQueue drops what they have of a LocalQueue that is gone.
+func ForgetLocalQueue(namespace, name string) {
+	metrics.ClearLocalQueueMetrics(metrics.LocalQueueReference{Namespace: namespace, Name: kueue.LocalQueueName(name)})
+}
+
 // LocalQueueMetrics says of which LocalQueues Kueue's configuration wants metrics.
 type LocalQueueMetrics struct {
 	config *metrics.LocalQueueMetricsConfig

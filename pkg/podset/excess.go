@@ -106,6 +106,11 @@ func JobEnded(job *batchv1.Job) bool {
 	})
 }
 
+// PodEnded reports whether a pod has succeeded or failed.
+func PodEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
 // tooMuchPerPod compares what one pod requests, a limit standing for a request that is not
 // there, as the API server has it.
 func tooMuchPerPod(has, admitted *corev1.PodSpec) string {

@@ -38,7 +38,7 @@ func PlaceTemplate(child, want *corev1.PodTemplateSpec) {
 func placeGates(have, want []corev1.PodSchedulingGate) []corev1.PodSchedulingGate {
 	out := slices.Clone(want)
 	for _, g := range have {
-		if g.Name != patch.AdmissionGate && !owned(g.Name) && !slices.Contains(out, g) {
+		if g.Name != patch.AdmissionGate && !Owned(g.Name) && !slices.Contains(out, g) {
 			out = append(out, g)
 		}
 	}
@@ -47,11 +47,12 @@ func placeGates(have, want []corev1.PodSchedulingGate) []corev1.PodSchedulingGat
 
 func placeMetadata(have, want map[string]string) map[string]string {
 	out := maps.Clone(have)
-	maps.DeleteFunc(out, func(key, _ string) bool { return owned(key) })
+	maps.DeleteFunc(out, func(key, _ string) bool { return Owned(key) })
 	return merged(out, want)
 }
 
-func owned(key string) bool {
+// Owned reports whether an admission puts a label, annotation or gate on pods, or we do. None outlives the admission.
+func Owned(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	return key == patch.GatedLabel || key == patch.ManagerAnnotation || slices.ContainsFunc(ownedDomains, func(domain string) bool {
 		return prefix == domain || strings.HasSuffix(prefix, "."+domain)
@@ -109,7 +110,7 @@ func PlacePod(pod *corev1.Pod, made, want *corev1.PodTemplateSpec) error {
 		switch {
 		case slices.Contains(pod.Spec.SchedulingGates, gate):
 			ahead = append(ahead, gate)
-		case owned(gate.Name) && (!madeFor(pod, want) || !slices.Contains(made.Spec.SchedulingGates, gate)):
+		case Owned(gate.Name) && (!madeFor(pod, want) || !slices.Contains(made.Spec.SchedulingGates, gate)):
 			return fmt.Errorf("it lacks the scheduling gate %s of the current admission", gate.Name)
 		}
 	}

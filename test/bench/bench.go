@@ -53,6 +53,8 @@ func (b *bench) part(ctx context.Context, part string) error {
 		return b.each(b.columns[len(b.columns)-1:], []int{b.running}, func(c column, n int) error { return b.backlog(ctx, c, n, b.waiting) })
 	case partFunctions:
 		return b.functions(ctx)
+	case partForecast:
+		return errors.Join(b.forecasts(ctx, 1, 250, 1000, 4000), b.forecasts(ctx, 8, 250, 1000, 4000))
 	}
 	return errors.New("there is no such part")
 }

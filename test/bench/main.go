@@ -86,11 +86,12 @@ const (
 	partGrowth    = "growth"
 	partBacklog   = "backlog"
 	partFunctions = "functions"
+	partForecast  = "forecast"
 )
 
 func parsePlan(args []string) (*plan, error) {
 	p := &plan{jobs: []int{200, 1000}, growth: []int{250, 500, 1000, 2000}, columns: allColumns,
-		parts: []string{partRequests, partStream, partBurst, partGrowth, partBacklog, partFunctions}}
+		parts: []string{partRequests, partStream, partBurst, partGrowth, partBacklog, partFunctions, partForecast}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.Func("jobs", "numbers of TrainJobs in a stream and in a burst (default 200,1000)", numbers(&p.jobs))
 	flags.Func("growth", "numbers of TrainJobs of the growth series (default 250,500,1000,2000)", numbers(&p.growth))

@@ -20,6 +20,7 @@ type Results struct {
 	Runs      []*Run            `json:"runs,omitempty"`
 	Backlogs  []*Backlog        `json:"backlogs,omitempty"`
 	Functions []*Function       `json:"functions,omitempty"`
+	Forecasts []*Forecast       `json:"forecasts,omitempty"`
 }
 
 // Requests are those of one step in the lives of TrainJobs.
@@ -100,6 +101,8 @@ func (r *Results) drop(part string) {
 		r.Backlogs = nil
 	case partFunctions:
 		r.Functions = nil
+	case partForecast:
+		r.Forecasts = nil
 	case partStream, partBurst:
 		r.Runs = slices.DeleteFunc(r.Runs, func(run *Run) bool { return string(run.Shape) == part })
 	}

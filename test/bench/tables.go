@@ -83,6 +83,7 @@ func tables(results *Results) string {
 	t.growth(results)
 	t.backlogs(results)
 	t.functions(results)
+	t.forecasts(results)
 	t.estimate(results)
 	return t.String()
 }
@@ -288,6 +289,16 @@ func (t *table) functions(results *Results) {
 	fmt.Fprint(t, "\n| Go benchmark | µs | allocations | KiB |\n|---|---|---|---|\n")
 	for _, f := range results.Functions {
 		fmt.Fprintf(t, "| %s | %.1f | %.0f | %.1f |\n", f.Name, f.NsPerOp/1000, f.AllocsPerOp, f.BytesPerOp/1024)
+	}
+}
+
+func (t *table) forecasts(results *Results) {
+	if len(results.Forecasts) == 0 {
+		return
+	}
+	fmt.Fprintf(t, "\n| forecast of one job in | Workloads | futures in %.0f s | one future, s | %d futures, s |\n|---|---|---|---|---|\n", drawFor.Seconds(), fewFutures)
+	for _, f := range results.Forecasts {
+		fmt.Fprintf(t, "| %s | %d | %d | %s | %s |\n", f.where(), f.Workloads, f.Futures, f.seconds(1), f.seconds(fewFutures))
 	}
 }
 

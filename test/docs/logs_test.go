@@ -95,6 +95,21 @@ func TestTroubleshootingQuotesTheLog(t *testing.T) {
 	}
 }
 
+// Whoever finds a reason in a list of jobs that do not run finds it in the page as well.
+func TestTroubleshootingHasTheReasons(t *testing.T) {
+	_, page, _ := strings.Cut(read(t, "docs", "plugin.md"), "## Phases and reasons")
+	page, _, _ = strings.Cut(page, "| code |")
+	named := regexp.MustCompile("`(\\w+)`")
+	rows := regexp.MustCompile("(?m)^\\| `(?:Unqueued|Waiting|Reserved|Elsewhere|Starting)` \\| (.*) \\|$").FindAllStringSubmatch(page, -1)
+	expect.That(t, len(rows) == 5, "%d phases in which a job does not run", len(rows))
+	troubles := read(t, "docs", "troubleshooting.md")
+	for _, row := range rows {
+		for _, reason := range named.FindAllStringSubmatch(row[1], -1) {
+			expect.That(t, strings.Contains(troubles, reason[0]), "docs/troubleshooting.md has nothing on reason %s", reason[1])
+		}
+	}
+}
+
 func TestFaultsOfMessages(t *testing.T) {
 	for message, want := range map[string]int{
 		"Started TrainJob":         0,

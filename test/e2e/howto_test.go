@@ -86,6 +86,14 @@ func pythonLeaves(value any) []string {
 	return leaves
 }
 
+var _ = Describe("The page on forecasts", func() {
+	It("shows what simulate prints for its samples", Serial, docsPage, func(ctx context.Context) {
+		for _, step := range docsSteps("docs/forecast.md#what-if") {
+			newWorld(ctx).followsStep(ctx, step)
+		}
+	}, SpecTimeout(specTimeout))
+})
+
 var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
 	It("is what is printed for a job that does not start", Serial, docsPage, since(world.Trainer22), long, func(ctx context.Context) {
 		newWorld(ctx).followsPage(ctx, "docs/troubleshooting.md#my-job-does-not-start")

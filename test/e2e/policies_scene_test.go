@@ -101,7 +101,7 @@ func (s *scene) makeStarting(ctx context.Context) {
 	s.Make(ctx, js)
 	child := s.likeJob("starts-node-0", *metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet")))
 	child.Spec.ManagedBy, child.Spec.Template.Labels = new(nobody), map[string]string{patch.GatedLabel: "true"}
-	s.Make(ctx, child)
+	Eventually(ctx, func() error { return s.Create(ctx, child.DeepCopy()) }).Should(Succeed(), "Kueue's webhook looks for its JobSet in a cache")
 }
 
 // makeGoing makes what is deleted, or is about to be, and waits for what it has made.

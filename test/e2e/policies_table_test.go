@@ -214,6 +214,12 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
 			return c.Create(ctx, js)
 		}},
+		"create a JobSet whose pods are taken for gated": {words: "label kueue-trainer.dev/gated", ask: createsJobSet(func(template *corev1.PodTemplateSpec) {
+			template.Labels = map[string]string{patch.GatedLabel: "true"}
+		})},
+		"create a JobSet whose pods look like a TrainJob's": {words: "leave the label out", ask: createsJobSet(func(template *corev1.PodTemplateSpec) {
+			template.Labels = map[string]string{"kueue.x-k8s.io/podset": "node"}
+		})},
 		"put the gate into a JobSet": {words: "leave the gate out",
 			ask: changes(&jobsetapi.JobSet{}, "bare", `[{"op":"add","path":"/spec/replicatedJobs/0/template/spec/template/spec/schedulingGates","value":[{"name":"kueue-trainer.dev/admission"}]}]`)},
 	},
@@ -251,11 +257,15 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 			}
 			return patches(&batchv1.Job{}, "bare-node-0", `{"metadata":{"ownerReferences":`+owners+`}}`)(ctx, s, c)
 		}},
-		"create a Job whose pods look like a TrainJob's": {words: "only JobSet and kueue-trainer make", ask: func(ctx context.Context, s *scene, c client.Client) error {
-			job := s.likeJob("planted")
-			job.Spec.Template.Labels = likeOnes
-			return c.Create(ctx, job)
-		}},
+		"create a Job whose pods look like a TrainJob's": {words: "only JobSet and kueue-trainer make", ask: createsJob(func(template *corev1.PodTemplateSpec) {
+			template.Labels = likeOnes
+		})},
+		"create a Job whose pods nobody frees": {words: "only JobSet and kueue-trainer make", ask: createsJob(func(template *corev1.PodTemplateSpec) {
+			template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+		})},
+		"create a Job whose pods are taken for gated": {words: "only JobSet and kueue-trainer make", ask: createsJob(func(template *corev1.PodTemplateSpec) {
+			template.Labels = map[string]string{patch.GatedLabel: "true"}
+		})},
 		"create a child Job": {words: "only JobSet and kueue-trainer make", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			like := get(ctx, s.site, &batchv1.Job{}, "waits-node-0")
 			child := &batchv1.Job{ObjectMeta: s.meta("waits-node-1", like.OwnerReferences...)}
@@ -298,6 +308,9 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"fill a pod with finalizers": {words: "take some away", ask: patchesPod("mine", "node", manyFinalizers)},
 		"fill a pod with the name of its image": {words: "take some away", ask: patchesPodAs(types.StrategicMergePatchType, "mine", "node",
 			`{"spec":{"containers":[{"name":"node","image":"`+strings.Repeat("x", 2000)+`"}]}}`)},
+		"fill a pod with the arguments of an ephemeral container": {words: "take some away", ask: debugsPod("sized", `"image":"x","args":["`+strings.Repeat("x", 5000)+`"]`)},
+		"fill a pod with the environment of an ephemeral container": {words: "take some away",
+			ask: debugsPod("sized", `"image":"x","env":[`+hundred(`{"name":"V%d","value":"x"}`)+`]`)},
 		"resize a pod": {words: "it cannot be resized", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			const more = `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"64"}}}]}}`
 			return c.SubResource("resize").Patch(ctx, &corev1.Pod{ObjectMeta: s.meta("sized")}, client.RawPatch(types.StrategicMergePatchType, []byte(more)))
@@ -334,7 +347,19 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"fill a Workload with an annotation":                           {words: "take some away", ask: ofWorkload("runs", longAnnotation)},
 		"fill a Workload with annotations":                             {words: "take some away", ask: ofWorkload("runs", manyAnnotations)},
 		"annotate the Workload of a TrainJob that stops, all the time": {words: "gives its quota back when the last pod", ask: ofWorkload("stops", annotate)},
-		"give away the quota of pods that are left":                    {words: "goes with the last of them", ask: deletes(&kueue.Workload{}, "remainder")},
+		"toggle the mark of a TrainJob that stops": {words: "gives its quota back when the last pod",
+			ask: ofWorkload("stops", `{"metadata":{"annotations":{"kueue-trainer.dev/deactivate":"again"}}}`)},
+		"take the mark off a TrainJob that stops": {words: "gives its quota back when the last pod",
+			ask: ofWorkload("stops", `{"metadata":{"annotations":{"kueue-trainer.dev/deactivate":null}}}`)},
+		"toggle what preempts a TrainJob that stops": {words: "gives its quota back when the last pod",
+			ask: ofWorkload("stops", `{"spec":{"preemptionGates":[{"name":"example.com/mine"}]}}`)},
+		"take over fields of the Workload of a TrainJob that stops": {words: "gives its quota back when the last pod",
+			ask: func(ctx context.Context, s *scene, c client.Client) error {
+				const active = `{"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"Workload","spec":{"active":true}}`
+				return c.Patch(ctx, &kueue.Workload{ObjectMeta: s.meta(s.Workload(ctx, "stops").Name)},
+					client.RawPatch(types.ApplyPatchType, []byte(active)), client.FieldOwner("mine"))
+			}},
+		"give away the quota of pods that are left": {words: "goes with the last of them", ask: deletes(&kueue.Workload{}, "remainder")},
 		"deactivate a Workload of pods that are left": {words: "goes with the last of them",
 			ask: patches(&kueue.Workload{}, "remainder", `{"spec":{"active":false}}`)},
 		"limit the time of a Workload of pods that are left": {words: "goes with the last of them",
@@ -444,6 +469,8 @@ var tenantsFlows = map[string]request{
 	"create a ConfigMap": func(ctx context.Context, s *scene, c client.Client) error {
 		return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: s.meta("other-runtime-snapshot")})
 	},
+	"debug a pod that runs":                 debugsPod("sized", `"image":"busybox","command":["sh"],"stdin":true,"tty":true,"env":[{"name":"A","value":"b"}],"securityContext":{"capabilities":{"add":["SYS_PTRACE"]}}`),
+	"deactivate a TrainJob that stops":      ofWorkload("stops", `{"spec":{"active":false}}`),
 	"deactivate a TrainJob by its Workload": ofWorkload("runs", `{"spec":{"active":false}}`),
 	"delete a Workload": func(ctx context.Context, s *scene, c client.Client) error {
 		return s.deleted(ctx, c, &kueue.Workload{}, s.Workload(ctx, "waits").Name)
@@ -533,6 +560,32 @@ func adopts(obj client.Object, name, job string) request {
 			return err
 		}
 		return patches(obj, name, `{"metadata":{"ownerReferences":`+owners+`}}`)(ctx, s, c)
+	}
+}
+
+// createsJob is the request of a Job with such pods.
+func createsJob(change func(*corev1.PodTemplateSpec)) request {
+	return func(ctx context.Context, s *scene, c client.Client) error {
+		job := s.likeJob("planted")
+		change(&job.Spec.Template)
+		return c.Create(ctx, job)
+	}
+}
+
+// createsJobSet is the request of a JobSet with such pods.
+func createsJobSet(change func(*corev1.PodTemplateSpec)) request {
+	return func(ctx context.Context, s *scene, c client.Client) error {
+		js := s.jobSet("other")
+		change(&js.Spec.ReplicatedJobs[0].Template.Spec.Template)
+		return c.Create(ctx, js)
+	}
+}
+
+// debugsPod is the request of an ephemeral container.
+func debugsPod(name, container string) request {
+	return func(ctx context.Context, s *scene, c client.Client) error {
+		return c.SubResource("ephemeralcontainers").Patch(ctx, &corev1.Pod{ObjectMeta: s.meta(name)},
+			client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"ephemeralContainers":[{"name":"debug",`+container+`}]}}`)))
 	}
 }
 

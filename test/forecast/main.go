@@ -33,6 +33,7 @@ func run(ctx context.Context) error {
 	futures := flag.Int("futures", 50, "how many futures to draw for each")
 	longest := flag.Int("longest", 150, "how many jobs may wait in the queue at most")
 	seed := flag.Uint64("seed", 1, "of the sample")
+	keptFile := flag.String("kept", "", "where forecasts are kept, so that a run that was stopped goes on; deleted at the end")
 	page := flag.String("page", "docs/forecast.md", "where the tables go, between their marks; - prints them")
 	flag.Parse()
 	world, err := readWorld(*clusters)
@@ -51,14 +52,18 @@ func run(ctx context.Context) error {
 	replayed := time.Since(began)
 	moments := waits(all, *sample, *longest, *seed)
 	report := &report{jobs: len(jobs), replayed: replayed, futures: *futures, longest: *longest}
+	kept, err := openKept(*keptFile)
+	if err != nil {
+		return err
+	}
 	for _, limits := range []bool{false, true} {
-		made, err := check(ctx, all, moments, *futures, limits, progress(len(moments), limits))
+		made, err := check(ctx, all, moments, *futures, limits, kept, progress(len(moments), limits))
 		report.rows = append(report.rows, rowsOf(limits, made)...)
 		if err != nil {
 			return errors.Join(err, report.write(*page))
 		}
 	}
-	return report.write(*page)
+	return errors.Join(report.write(*page), kept.done())
 }
 
 // progress tells how far it is, and what has come of it so far.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -260,10 +261,11 @@ func waits(all []*replay, sample, longest int, seed uint64) []*moment {
 }
 
 // check makes a forecast of each moment. Draw uses all cores, so they come one after the other.
-func check(ctx context.Context, all []*replay, moments []*moment, futures int, limits bool, tell func([]forecasted)) ([]forecasted, error) {
+func check(ctx context.Context, all []*replay, moments []*moment, futures int, limits bool, kept *kept, tell func([]forecasted)) ([]forecasted, error) {
 	var made []forecasted
 	for _, m := range moments {
-		f, err := m.forecast(ctx, all, futures, limits)
+		of := fmt.Sprintf("%s, limits %t, %d futures", m.Workload.Name, limits, futures)
+		f, err := kept.forecast(of, func() (forecasted, error) { return m.forecast(ctx, all, futures, limits) })
 		if err != nil {
 			return made, err
 		}

@@ -93,7 +93,7 @@ var allParts = []part{
 	{name: "race", target: []string{"race"}, busy: true, specs: true, needs: []string{"generated"}},
 	{name: "generations", target: []string{"generations"}, busy: true, specs: true, needs: []string{"generated"}},
 	parallel(shared(e2e("e2e", "e2e", "!control && !docs-page", "-foresight.scenarios=20"))),
-	shared(e2e("e2e-control", "e2e-control", "control")),
+	shared(e2e("e2e-control", "e2e-control", "control", "-foresight.scenarios=5")),
 	shared(e2e("e2e-pages", "e2e-pages", "docs-page && !control")),
 	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, specs: true, needs: []string{"binaries"}},
 	{name: "e2e-2.1-all", target: []string{"e2e-2.1"}, specs: true, needs: []string{"e2e-2.1"}},

@@ -3,32 +3,56 @@
 package cluster
 
 import (
+	"context"
 	"slices"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// CompleteTrainJobs offers the names of TrainJobs that are not given yet to the shell.
-func CompleteTrainJobs(flags Flags) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		c, namespace, err := flags.ClientIn(false)
+// Names lists those of a kind, sorted.
+func Names(ctx context.Context, c client.Reader, list client.ObjectList, namespace string) ([]string, error) {
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	var names []string
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		object, err := meta.Accessor(item)
+		if err != nil {
+			return err
+		}
+		names = append(names, object.GetName())
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// Complete offers the names of a kind to the shell: those of the namespace, or all.
+func Complete(flags Flags, all bool, list func() client.ObjectList) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		c, namespace, err := flags.ClientIn(all)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		var list trainjob.List
-		if err := c.List(cmd.Context(), &list, client.InNamespace(namespace)); err != nil {
+		names, err := Names(cmd.Context(), c, list(), namespace)
+		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		var names []string
-		for i := range list.Items {
-			if !slices.Contains(args, list.Items[i].Name) {
-				names = append(names, list.Items[i].Name)
-			}
-		}
 		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// CompleteTrainJobs offers the names of TrainJobs that are not given yet to the shell.
+func CompleteTrainJobs(flags Flags) cobra.CompletionFunc {
+	all := Complete(flags, false, func() client.ObjectList { return &trainjob.List{} })
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		names, directive := all(cmd, args, toComplete)
+		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), directive
 	}
 }
 

@@ -38,20 +38,22 @@ func ManagerConfiguration(ctx context.Context, c client.Reader) (*config.Configu
 	if err != nil {
 		return nil, err
 	}
+	cm, err := configMapOf(ctx, c, namespace, ManagerDeployment, ManagerConfigMap)
+	return ManagerConfigurationIn(cm), err
+}
+
+// configMapOf reads the ConfigMap of a Deployment; nil where there is none.
+func configMapOf(ctx context.Context, c client.Reader, namespace, of, name string) (*corev1.ConfigMap, error) {
 	var configMaps corev1.ConfigMapList
 	if err := c.List(ctx, &configMaps, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing the ConfigMaps of namespace %s: %w", namespace, err)
 	}
-	var deployment *appsv1.Deployment
-	var found appsv1.Deployment
-	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ManagerDeployment}, &found)
-	switch {
-	case err == nil:
-		deployment = &found
-	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("reading Deployment %s/%s: %w", namespace, ManagerDeployment, err)
+	var deployment appsv1.Deployment
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: of}, &deployment)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", namespace, of, err)
 	}
-	return ManagerConfigurationIn(ConfigMapOf(deployment, configMaps.Items, ManagerConfigMap)), nil
+	return ConfigMapOf(&deployment, configMaps.Items, name), nil
 }
 
 // ManagerConfigurationIn decodes the manager's configuration as ManagerConfiguration does. The
@@ -80,13 +82,9 @@ func KueueConfiguration(ctx context.Context, c client.Reader) (*configapi.Config
 		return nil, err
 	}
 	at := KueuePlace(manager)
-	var configMaps corev1.ConfigMapList
-	if err := c.List(ctx, &configMaps, client.InNamespace(at.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing the ConfigMaps of namespace %s: %w", at.Namespace, err)
-	}
-	cm := ConfigMapOf(nil, configMaps.Items, at.Name)
+	cm, err := configMapOf(ctx, c, at.Namespace, Kueue.Deployment, at.Name)
 	if cm == nil {
-		return nil, nil
+		return nil, err
 	}
 	cfg, err := kueueconfig.Decode([]byte(cm.Data[at.Key]), at.Namespace)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // TrainJobName reads the name of a TrainJob as kubectl does: NAME, or TYPE/NAME with any
@@ -38,23 +37,6 @@ func OneTrainJob(args []string) (string, error) {
 		return "", errors.New("give the name of one TrainJob")
 	}
 	return TrainJobName(args[0])
-}
-
-// CompleteNamespaces offers namespaces to the shell.
-func (f Flags) CompleteNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	c, err := f.Client()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var list corev1.NamespaceList
-	if err := c.List(cmd.Context(), &list); err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	names := make([]string, 0, len(list.Items))
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // CompleteContexts offers the contexts of the kubeconfig to the shell.

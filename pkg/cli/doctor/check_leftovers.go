@@ -21,6 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -102,25 +103,23 @@ func (f *Facts) gates() gates {
 		}
 	}
 	for i := range f.JobSets {
-		if slices.ContainsFunc(f.JobSets[i].Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return gated(&rj.Template.Spec.Template.Spec) }) {
+		if slices.ContainsFunc(f.JobSets[i].Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+			return patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates)
+		}) {
 			held.hold(f.JobSets[i].Namespace, "JobSet")
 		}
 	}
 	for i := range f.Jobs {
-		if job := &f.Jobs[i]; gated(&job.Spec.Template.Spec) && job.Status.CompletionTime == nil {
+		if job := &f.Jobs[i]; patch.HasAdmissionGate(job.Spec.Template.Spec.SchedulingGates) && job.Status.CompletionTime == nil {
 			held.hold(job.Namespace, "Job")
 		}
 	}
 	for i := range f.Pods {
-		if pod := &f.Pods[i]; gated(&pod.Spec) {
+		if pod := &f.Pods[i]; patch.HasAdmissionGate(pod.Spec.SchedulingGates) {
 			held.hold(pod.Namespace, "Pod")
 		}
 	}
 	return held
-}
-
-func gated(pod *corev1.PodSpec) bool {
-	return slices.Contains(pod.SchedulingGates, corev1.PodSchedulingGate{Name: patch.AdmissionGate})
 }
 
 // orphans finds Workloads of TrainJobs that do not exist any more, or that lost their
@@ -190,9 +189,7 @@ func keptQuota(f *Facts, found func(hit)) {
 
 // running returns the pods in a Workload's namespace that have not ended.
 func (f *Facts) running(wl *kueue.Workload) []corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(f.Pods), func(pod corev1.Pod) bool {
-		return pod.Namespace != wl.Namespace || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	})
+	return slices.DeleteFunc(slices.Clone(f.Pods), func(pod corev1.Pod) bool { return pod.Namespace != wl.Namespace || podset.PodEnded(&pod) })
 }
 
 // orphaned tells what is missing of a TrainJob's Workload, or is empty. A Workload that

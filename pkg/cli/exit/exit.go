@@ -15,7 +15,7 @@ const (
 	// Warnings is for one that found nothing worse than something to look at.
 	Warnings = 3
 	// Unseen is for one that was not allowed to look at all that its answer goes by, and
-	// found nothing wrong with the rest.
+	// found nothing wrong with the rest; and for one that changes things and was not allowed to.
 	Unseen = 4
 )
 

@@ -6,11 +6,13 @@ import (
 	"context"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Cluster is what TrainJobs compete for, as Kueue's scheduler sees it.
@@ -55,6 +57,19 @@ func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
 	}
 	c.unlimited, err = changed(active, func(spec *kueue.ClusterQueueSpec) { liftLimits(spec.ResourceGroups) }).Snapshot(ctx)
 	return c, err
+}
+
+// without leaves out the Workloads that a TrainJob of this name has now: a manifest competes with others, not with itself.
+func (c *Cluster) without(ctx context.Context, job *trainjob.TrainJob) (*Cluster, error) {
+	i := *c.Inventory
+	i.Workloads = slices.DeleteFunc(slices.Clone(i.Workloads), func(wl kueue.Workload) bool {
+		owner := metav1.GetControllerOfNoCopy(&wl)
+		return wl.Namespace == job.Namespace && owner != nil && owner.Kind == trainjob.GVK.Kind && owner.Name == job.Name
+	})
+	if len(i.Workloads) == len(c.Workloads) {
+		return c, nil
+	}
+	return NewCluster(ctx, &i)
 }
 
 // changed returns an inventory whose ClusterQueues say something else.

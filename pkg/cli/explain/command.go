@@ -38,8 +38,10 @@ kubeconfig is named like that cluster, or --worker-context says which one leads 
 With -f the TrainJob need not exist: runtimes are taken from the same files, then from the
 cluster, and what Kueue would do with it is found by Kueue's own code.
 
-Without a name there is a table of all in the namespace that do not run yet, or with -A of those
-in all namespaces: why, and what helps.
+Without a name there is a table of all in the namespace that do not run yet or are held, or with -A
+of those in all namespaces: why, and what helps.
+
+For scripts, a TrainJob that is named is an object; with -f, and without a name, there is a list.
 
 Exit codes: 0 there is an explanation, 1 there is no such TrainJob, 4 you may not see what
 it takes.`
@@ -60,7 +62,8 @@ const example = `  # Why does it not start?
   kubectl trainjob explain -f job.yaml
 
   # For scripts
-  kubectl trainjob explain llm -n team-a -o json`
+  kubectl trainjob explain llm -n team-a -o json
+  kubectl trainjob explain -f job.yaml -o jsonpath='{[0].state.reason}'`
 
 type options struct {
 	flags   cluster.Flags
@@ -90,7 +93,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	}
 	o.files.AddTo(cmd, ", with TrainJobs that need not exist")
 	o.workers.AddTo(cmd)
-	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "tell of those of all namespaces that do not run yet")
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "tell of those of all namespaces that do not run yet, or are held")
 	cmd.Flags().StringVar(&o.priority, "priority", "", "tell what would become of a TrainJob that waits if it had this WorkloadPriorityClass")
 	cmd.Flags().DurationVar(&o.assume, "assume", 0, "forecast as if jobs of which nothing is known ran for so long, such as 4h")
 	show.OutputFlag(cmd, &o.output, show.Wide, show.JSON, show.YAML)

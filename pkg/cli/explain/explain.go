@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -101,8 +100,8 @@ func Explain(f *Facts) Explanation {
 	for _, kind := range f.Unseen {
 		e.Unseen = append(e.Unseen, kind+" of namespace "+f.Job.Namespace)
 	}
-	if f.KueueUnseen && f.seesQueues() && f.forecast() == nil {
-		e.Unseen = append(e.Unseen, "configmaps of namespace "+cluster.KueueNamespace)
+	if f.KueueUnseen != "" && (f.seesQueues() && f.forecast() == nil || f.Workload == nil && f.queueName() == "") {
+		e.Unseen = append(e.Unseen, f.KueueUnseen)
 	}
 	if f.PriorityUnseen && f.seesQueues() {
 		e.Unseen = append(e.Unseen, "workloadpriorityclasses.kueue.x-k8s.io and priorityclasses.scheduling.k8s.io")

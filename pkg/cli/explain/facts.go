@@ -30,6 +30,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -72,6 +73,8 @@ type Facts struct {
 	// once; nil where it has to be computed.
 	Visible *Position
 
+	// Replaces is set for a manifest of a TrainJob that there is: of that, no Workload is left in Cluster.
+	Replaces bool
 	// Priority is what a manifest's Workload would have, or that of a job if it had the class Supposed.
 	Priority int32
 	// Supposed is the WorkloadPriorityClass that the job does not have; empty for one as it is.
@@ -158,7 +161,5 @@ func (f *Facts) admittedSince() *metav1.Time {
 
 // livePods are the pods that have not ended.
 func (f *Facts) livePods() []corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(f.Pods), func(p corev1.Pod) bool {
-		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-	})
+	return slices.DeleteFunc(slices.Clone(f.Pods), func(p corev1.Pod) bool { return podset.PodEnded(&p) })
 }

@@ -206,7 +206,7 @@ func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *
 	case free(a.Cluster.unlimited, name, at).Sub(a.taken[at]).CmpInt64(requested) >= 0:
 		return amount, reason(borrowingLimit(a.cq, at, amount, spec, false))
 	}
-	return amount, reason(quotaInUse(a.cq, at, amount))
+	return amount, reason(a.quotaInUse(at, amount))
 }
 
 // nodes looks whether the pods may run on the flavor's nodes. Only the first reason

@@ -42,7 +42,7 @@ func (f *Facts) simulate() *scheduler.Decision {
 		return nil
 	}
 	decision := f.decide(f.fairSharing())
-	if !f.KueueUnseen || decision == nil {
+	if f.KueueUnseen == "" || decision == nil {
 		return decision
 	}
 	// Fair sharing that is not seen is not off: what it would change is not known.
@@ -136,7 +136,7 @@ func (f *Facts) behind(d *scheduler.Decision) *State {
 		front = frontText(d.Behind) + " is"
 	}
 	if !f.Cluster.strict(f.clusterQueueName()) {
-		return &State{Reason: "BehindOthers", Remedy: "wait, or give the job a higher priority than the one in front",
+		return &State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Behind, "in front"),
 			Message: fmt.Sprintf("%s before it in ClusterQueue %s and cannot start: others keep what it would take", front, f.clusterQueueName())}
 	}
 	return &State{Reason: "BehindOthers",

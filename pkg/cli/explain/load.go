@@ -84,7 +84,13 @@ func (r *Reader) begin(ctx context.Context, job *trainjob.TrainJob) (*Facts, err
 	if err := s.namespace(ctx, r.client, job.Namespace); err != nil {
 		return nil, err
 	}
-	return s.Of(job), nil
+	var err error
+	if s.Cluster, err = s.Cluster.without(ctx, job); err != nil {
+		return nil, err
+	}
+	f := s.Of(job)
+	f.Replaces = s.Cluster != r.Cluster && len(s.Cluster.Workloads) < len(r.Cluster.Workloads)
+	return f, nil
 }
 
 // describe renders the job: its PodSets, where no Workload has them, and who set what. What

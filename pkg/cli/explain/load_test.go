@@ -296,6 +296,62 @@ func TestPreview(t *testing.T) {
 	}
 }
 
+// TestPreviewOfAJobThatIsThere has it in nobody's way, its own least of all.
+func TestPreviewOfAJobThatIsThere(t *testing.T) {
+	other := "asks for 32 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100"
+	cases := map[string]struct {
+		file string
+		want string
+	}{
+		"the same again": {strings.Replace(jobYAML, "name: new", "name: llm", 1), "exists already; made anew it " + other},
+		"another job":    {jobYAML, "would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := &harness{T: t, objects: queued()}
+			admit(h.objects[1].(*kueue.Workload), "gpus", "h100", kueue.WorkloadAdmitted)
+			for _, n := range newScene().inventory.Nodes {
+				h.objects = append(h.objects, n.DeepCopy())
+			}
+			f := h.preview(fill(tc.file+"---"+runtimeYAML, "TrainingRuntime", "4"), "gpus")
+			expect.Same(t, "Unexpected preview", tc.want, StateOf(f).Message)
+		})
+	}
+}
+
+// TestUnknownConfigurationOfKueue has the answers that Kueue's configuration decides, where nobody has any.
+func TestUnknownConfigurationOfKueue(t *testing.T) {
+	of := func(selector string) client.Object {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.KueueNamespace, Name: cluster.KueueConfigMap}, Data: map[string]string{
+			cluster.KueueConfigKey: "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n" + selector}}
+	}
+	const missing = "the configuration of Kueue: namespace kueue-system has no ConfigMap kueue-manager-config that can be read"
+	cases := map[string]struct {
+		queue   string
+		objects []client.Object
+		denied  []string
+		want    string
+	}{
+		"of a job without a queue":                          {want: missing},
+		"of a job without a queue, and known":               {objects: []client.Object{of("")}},
+		"of a job without a queue, and broken":              {objects: []client.Object{of("metrics: [")}, want: missing},
+		"of a job without a queue, and not to be seen":      {denied: []string{"ConfigMap"}, want: "configmaps of namespace kueue-system"},
+		"of a job in a queue, where it makes no difference": {queue: "gpus"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := &harness{T: t, objects: append(queued(), tc.objects...), denied: tc.denied}
+			var queue []string
+			if tc.queue != "" {
+				queue = append(queue, tc.queue)
+			}
+			e := Explain(h.preview(fill(jobYAML+"---"+runtimeYAML, "TrainingRuntime", "2"), queue...))
+			got := slices.DeleteFunc(e.Unseen, func(kind string) bool { return !strings.Contains(kind, cluster.KueueNamespace) })
+			expect.Same(t, "Unexpected unseen", tc.want, strings.Join(got, ", "))
+		})
+	}
+}
+
 func TestPreviewWithTolerationRules(t *testing.T) {
 	taint := corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
 	rules := managerConfig(cluster.ManagerConfigMap+"-7g6h", "tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]")

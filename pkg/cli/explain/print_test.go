@@ -25,7 +25,7 @@ func TestPrint(t *testing.T) {
 		s.inventory.Unseen = []inventory.Unseen{{Kind: nodes}}
 	})
 	want := `TrainJob team/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 2nd of 2 pending.
-What helps: wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts
+What helps: wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) above that of those in front
 
 OBJECT                    STATE       WAITS FOR
 TrainJob llm              Suspended   the admission of its Workload
@@ -113,7 +113,7 @@ Not seen: you may not list nodes, so this is not the whole story; an admin sees 
 		"while one is asked": {
 			scene: changes{asked, there(t, "west", false, taken("h100", 4))},
 			want: `TrainJob team/llm has quota in queue gpus (ClusterQueue gpus) and waits for a worker cluster to admit it: in west it waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; east.
-What helps: in cluster west (--context west-admin): ` + waitOrRise + `
+What helps: in cluster west (--context west-admin): ` + waitForEnd + `
 
 OBJECT                        STATE           WAITS FOR
 TrainJob llm                  Suspended       the admission of its Workload

@@ -16,6 +16,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -81,6 +82,53 @@ func (f *Facts) withPriority(ctx context.Context, name string) (*Facts, error) {
 	var err error
 	other.Cluster, err = NewCluster(ctx, &i)
 	return &other, err
+}
+
+// above says that a higher priority would bring the job past another one; empty where it has that already, and stands behind
+// for another reason.
+func (f *Facts) above(other *kueue.Workload, where string) string {
+	if other != nil && kueuelib.Priority(other) < f.priority() {
+		return ""
+	}
+	return ", or give the job a higher priority than the one " + where
+}
+
+func (f *Facts) priority() int32 {
+	if f.Workload != nil {
+		return kueuelib.Priority(f.Workload)
+	}
+	return f.Priority
+}
+
+// raise says that a higher priority would help; empty where it would change nothing, since the ClusterQueue stops nobody
+// for it and nobody waits in front.
+func (f *Facts) raise(cq *kueue.ClusterQueue) string {
+	const label = ", or raise the job's priority (label " + kueueconstants.WorkloadPriorityClassLabel + ")"
+	switch {
+	case stopsForPriority(cq.Spec.Preemption):
+		return label
+	case f.outranked():
+		return label + " above that of those in front"
+	}
+	return ""
+}
+
+// stopsForPriority reports whether Kueue stops jobs of a lower priority for those of a ClusterQueue.
+func stopsForPriority(p *kueue.ClusterQueuePreemption) bool {
+	never := []kueue.PreemptionPolicy{"", kueue.PreemptionPolicyNever}
+	return p != nil && (!slices.Contains(never, p.WithinClusterQueue) || p.ReclaimWithinCohort == kueue.PreemptionPolicyLowerPriority ||
+		p.BorrowWithinCohort != nil && p.BorrowWithinCohort.Policy == kueue.BorrowWithinCohortPolicyLowerPriority)
+}
+
+// outranked reports whether others wait in front of the job, as far as that can be seen.
+func (f *Facts) outranked() bool {
+	if f.Workload != nil {
+		p := f.position()
+		return p != nil && p.Place > 1
+	}
+	return slices.ContainsFunc(f.Cluster.Pending(), func(p inventory.Pending) bool {
+		return p.ClusterQueue == f.clusterQueueName() && f.Cluster.InQueue(p.Workload, f.Now) && kueuelib.Priority(p.Workload) >= f.Priority
+	})
 }
 
 func (f *Facts) class(name string) *kueue.WorkloadPriorityClass {

@@ -3,12 +3,15 @@
 package explain
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -33,7 +36,7 @@ func TestWithPriority(t *testing.T) {
 		},
 		"nobody would go for it": {
 			scene: changes{ofH100, taken("h100", 4)},
-			want:  stateIs(Waiting, "QuotaInUse", supposed+wouldWait+"32 GPUs, flavor h100 has 0 of 32 GPUs free", waitOrRise),
+			want:  stateIs(Waiting, "QuotaInUse", supposed+wouldWait+"32 GPUs, flavor h100 has 0 of 32 GPUs free", waitForEnd),
 		},
 		"something else keeps it back": {
 			scene: changes{gated},
@@ -72,12 +75,15 @@ func TestWithPriority(t *testing.T) {
 
 func TestTableOfThoseThatWait(t *testing.T) {
 	var got []string
-	for name, scene := range map[string]changes{"waits": nil, "runs": {admitted, withPods(4, runningPod)}, "without a queue": {withoutQueue}, "off": {switchedOff}} {
+	for name, scene := range map[string]changes{"waits": nil, "runs": {admitted, withPods(4, runningPod)}, "without a queue": {withoutQueue}, "off": {switchedOff},
+		"held": {func(s *scene) { s.Job.Labels[kit.QueueLabel] = hold.Queue("gpus") }},
+	} {
 		if s := StateOf(newScene(scene...).facts(t)); s.waits() {
 			got = append(got, name)
 		}
 	}
-	expect.That(t, len(got) == 2, "Unexpected TrainJobs: %v", got)
+	slices.Sort(got)
+	expect.Same(t, "Unexpected TrainJobs", []string{"held", "off", "waits"}, got)
 	var out strings.Builder
 	e := Explain(newScene(withoutWorkload, naming("gone"), classes("low")).facts(t))
 	expect.NoError(t, (&printer{out: &out}).table([]Explanation{e}))

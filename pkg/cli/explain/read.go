@@ -40,8 +40,15 @@ func around(ctx context.Context, c client.Client) (*Snapshot, error) {
 	if s.Manager, s.ManagerUnseen, err = configurationOf(ctx, c, cluster.ManagerConfiguration); err != nil {
 		return nil, err
 	}
-	if s.Kueue, s.KueueUnseen, err = configurationOf(ctx, c, cluster.KueueConfiguration); err != nil {
+	var denied bool
+	if s.Kueue, denied, err = configurationOf(ctx, c, cluster.KueueConfiguration); err != nil {
 		return nil, err
+	}
+	switch {
+	case denied:
+		s.KueueUnseen = "configmaps of namespace " + cluster.KueueNamespace
+	case s.Kueue == nil:
+		s.KueueUnseen = fmt.Sprintf("the configuration of Kueue: namespace %s has no ConfigMap %s that can be read", cluster.KueueNamespace, cluster.KueueConfigMap)
 	}
 	s.Classes, err = readClasses(ctx, c)
 	return s, err

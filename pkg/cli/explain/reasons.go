@@ -161,8 +161,8 @@ func noLevel(flavor string, ps *kueue.PodSet, topology *kueue.Topology, level st
 }
 
 // noRoom has Kueue's own words, which count the nodes and why they do not do.
-func noRoom(why string) Reason {
-	return Reason{Code: Topology, Message: why, Remedy: "wait until pods nearby have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts"}
+func (a *assigner) noRoom(why string) Reason {
+	return Reason{Code: Topology, Message: why, Remedy: "wait until pods nearby have ended" + a.raise(a.cq)}
 }
 
 // neverRoom is for what would not fit on empty nodes; instead is what would, empty for nothing.
@@ -199,16 +199,15 @@ func borrowingLimit(cq *kueue.ClusterQueue, at kueuelib.FlavorResource, a Amount
 	return r
 }
 
-func quotaInUse(cq *kueue.ClusterQueue, at kueuelib.FlavorResource, a Amount) Reason {
+func (a *assigner) quotaInUse(at kueuelib.FlavorResource, of Amount) Reason {
 	return Reason{Code: InUse,
-		Message: fmt.Sprintf("%s of %s are free", number(at.Resource, ptr.Deref(a.Free, 0)), quantity(at.Resource, a.Max)),
-		Remedy:  quotaRemedy(cq),
+		Message: fmt.Sprintf("%s of %s are free", number(at.Resource, ptr.Deref(of.Free, 0)), quantity(at.Resource, of.Max)),
+		Remedy:  a.quotaRemedy(a.cq),
 	}
 }
 
-func quotaRemedy(cq *kueue.ClusterQueue) string {
-	return fmt.Sprintf("wait until others in ClusterQueue %s%s have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts",
-		cq.Name, inCohort(cq))
+func (f *Facts) quotaRemedy(cq *kueue.ClusterQueue) string {
+	return fmt.Sprintf("wait until others in ClusterQueue %s%s have ended%s", cq.Name, inCohort(cq), f.raise(cq))
 }
 
 func inCohort(cq *kueue.ClusterQueue) string {

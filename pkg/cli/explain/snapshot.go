@@ -31,11 +31,12 @@ type Around struct {
 	// Field is that of the served generation of Trainer.
 	Field patch.Field
 	// Manager is the manager's configuration with its defaults, Kueue is Kueue's; nil where there is
-	// none that can be read. ManagerUnseen and KueueUnseen are set where the user may not read it.
+	// none that can be read. ManagerUnseen is set where the user may not read it. KueueUnseen says why Kueue's is not known: it
+	// may be other than the defaults then.
 	Manager       *config.Configuration
 	ManagerUnseen bool
 	Kueue         *configapi.Configuration
-	KueueUnseen   bool
+	KueueUnseen   string
 	// Classes are the WorkloadPriorityClasses that there are; nil where the user may not list them.
 	Classes *kueue.WorkloadPriorityClassList
 	// Unseen are the kinds that the user may not list where the jobs are. What is told of quota and

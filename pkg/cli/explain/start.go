@@ -59,6 +59,9 @@ func (fs *Foresight) Start(ctx context.Context, f *Facts) (*outlook.Start, error
 	q.Time /= time.Duration(fs.asks)
 	start, err := outlook.Of(ctx, q, wl)
 	start.Warnings = append(start.Warnings, warnings...)
+	if f.KueueUnseen != "" {
+		start.Warnings = append(start.Warnings, "Kueue is taken to go by its defaults; not seen: "+f.KueueUnseen)
+	}
 	return &start, err
 }
 

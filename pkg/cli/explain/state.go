@@ -66,9 +66,9 @@ const (
 type State struct {
 	Phase Phase `json:"phase"`
 	// Reason is one word for scripts, stable like the phases.
-	Reason string `json:"reason"`
+	Reason string `json:"reason,omitempty"`
 	// Message goes on from the job's name: "waits in queue gpus …".
-	Message string `json:"message"`
+	Message string `json:"message,omitempty"`
 	// Remedy is what would help; empty where nothing has to be done.
 	Remedy string `json:"remedy,omitempty"`
 	// Stuck is set where the job gets nowhere until somebody acts.
@@ -82,8 +82,6 @@ type State struct {
 // waits reports whether the job is on its way to running, or gets nowhere.
 func (s *State) waits() bool {
 	switch s.Phase {
-	case Held:
-		return false
 	case NotManaged, Running, Succeeded, Failed:
 		return s.Stuck
 	}

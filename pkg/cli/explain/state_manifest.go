@@ -40,6 +40,9 @@ func notCreated(f *Facts) *State {
 		s = scheduled(f)
 	}
 	s.Phase = NotCreated
+	if f.Replaces {
+		s.Message = "exists already; made anew it " + s.Message
+	}
 	if f.Supposed != "" {
 		s.Phase, s.Message = Waiting, fmt.Sprintf("with priority %d (%s) %s", f.Priority, f.Supposed, s.Message)
 	}
@@ -68,7 +71,7 @@ func unnamed(f *Facts) *State {
 	s := &State{Reason: "NoQueue", Remedy: labelRemedy}
 	switch managed, known := f.managedWithoutQueue(); {
 	case !known:
-		s.Message = "names no queue; whether it would start at once or be held depends on Kueue's manageJobsWithoutQueueName, which you may not see"
+		s.Message = "names no queue; whether it would start at once or be held depends on Kueue's manageJobsWithoutQueueName, which cannot be seen"
 	case managed:
 		s.Stuck, s.Message = true, "names no queue, and Kueue manages jobs without one (manageJobsWithoutQueueName): it would be held and never start"
 	default:
@@ -132,14 +135,14 @@ func (f *Facts) refused(d *scheduler.Decision) State {
 	case !ok:
 		return lacking(f.PodSets, verdicts)
 	case d.Behind != nil:
-		return State{Reason: string(InUse), Remedy: "wait, or give the job a higher priority than the one before it",
+		return State{Reason: string(InUse), Remedy: "wait" + f.above(d.Behind, "before it"),
 			Message: fmt.Sprintf("which would fit (%s), but Kueue keeps it for %s: %s", assignment, frontText(d.Behind), d.Message)}
 	case len(d.Before) > 0:
-		return State{Reason: "BehindOthers", Remedy: "wait, or give the job a higher priority",
+		return State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Before[0], "before it"),
 			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, nameOf(d.Before[0]))}
 	}
 	return State{Reason: string(InUse), Message: "Kueue would say: " + cmp.Or(d.Message, "others are before it"),
-		Remedy: quotaRemedy(f.clusterQueue())}
+		Remedy: f.quotaRemedy(f.clusterQueue())}
 }
 
 // warned adds what the pods would run into that Kueue does not look at.

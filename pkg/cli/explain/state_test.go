@@ -49,7 +49,8 @@ const (
 const (
 	doctor     = "kubectl trainjob doctor"
 	raiseOrCut = "ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor h100 in ClusterQueue gpus by "
-	waitOrRise = "wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts"
+	waitForEnd = "wait until others in ClusterQueue gpus have ended"
+	orRaise    = ", or raise the job's priority (label kueue.x-k8s.io/priority-class)"
 )
 
 const anotherWorkload = "put right what its message says, and create the TrainJob again, or delete its Workload, and it queues again with another: kubectl -n team delete workload trainjob-llm"
@@ -83,7 +84,7 @@ func TestStateOf(t *testing.T) {
 		},
 		"for another cluster, without quota yet": {
 			scene: changes{elsewhereBy, taken("h100", 1)},
-			want:  stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitOrRise),
+			want:  stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd),
 		},
 		"its prebuilt Workload is missing": {
 			scene: changes{prebuiltMissing},
@@ -133,7 +134,7 @@ func TestStateOf(t *testing.T) {
 		},
 		"its priority class was deleted since it waits": {
 			scene: changes{naming("gone"), classes(), taken("h100", 1), func(s *scene) { s.Workload.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef("gone") }},
-			want:  stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitOrRise),
+			want:  stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd),
 		},
 		"its priority class is not there when it is admitted": {
 			scene: changes{placed, naming("gone"), classes("low")},
@@ -269,7 +270,7 @@ func TestStateOf(t *testing.T) {
 		},
 		"a topology whose quota is in use, beside a flavor without GPUs": {
 			scene: changes{onlyTopologies, beside("cpu"), ofTwo, taken("h100", 3)},
-			want:  stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitOrRise),
+			want:  stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitForEnd),
 		},
 		"a replicated job that asks for nothing of a topology": {
 			scene: changes{onlyTopologies, func(s *scene) {
@@ -406,7 +407,7 @@ func TestStateOf(t *testing.T) {
 			scene: changes{taken("h100", 4), taken("a100", 2), preemptedBy("other-h100", 3)},
 			want: stateIs(Waiting, "QuotaInUse",
 				needs32+"flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; it was preempted by team/other-h100 3m ago",
-				waitOrRise),
+				waitForEnd),
 		},
 		"its LocalQueue is missing": {
 			scene: changes{func(s *scene) { s.inventory.LocalQueues[0].Name = "other" }},
@@ -459,7 +460,20 @@ func TestStateOf(t *testing.T) {
 		"quota in use": {
 			scene: changes{taken("h100", 3), pending("urgent", 100, minutesAgo(1)), pending("earlier", 0, minutesAgo(9)), pending("later", 0, minutesAgo(1))},
 			want: stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 3rd of 4 pending",
-				waitOrRise),
+				waitForEnd+orRaise+" above that of those in front"),
+		},
+		"quota in use by a cohort, which preempts for priority": {
+			scene: changes{taken("h100", 3), ofH100, func(s *scene) {
+				s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyLowerPriority}
+			}},
+			want: stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitForEnd+orRaise),
+		},
+		"quota in use, for a queue that takes back what it lent and no more": {
+			scene: changes{taken("h100", 3), ofH100, func(s *scene) {
+				s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{
+					ReclaimWithinCohort: kueue.PreemptionPolicyAny, WithinClusterQueue: kueue.PreemptionPolicyNever}
+			}},
+			want: stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitForEnd),
 		},
 		"more than there ever is": {
 			scene: changes{func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }},
@@ -498,7 +512,7 @@ func TestStateOf(t *testing.T) {
 		"behind others in a strict queue": {
 			scene: changes{pending("big", 0, minutesAgo(9)), strict, withoutQuota("")},
 			want: stateIs(Waiting, "BehindOthers", needs32+"which would fit (node on flavor h100), but Kueue gives it to team/big first, 2nd of 2 pending",
-				"wait, or give the job a higher priority"),
+				"wait, or give the job a higher priority than the one before it"),
 		},
 		"behind one that cannot start in a strict queue": {
 			scene: changes{pending("big", 0, minutesAgo(9)), strict, taken("h100", 1), func(s *scene) { s.Workload.Spec.PodSets[0].Count = 1 }},
@@ -513,7 +527,7 @@ func TestStateOf(t *testing.T) {
 		"perhaps about to preempt, for whom may not read priorities": {
 			scene: changes{taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority, s.PriorityUnseen = ptr.To[int32](10), true }},
 			want: stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 0 of 32 GPUs free; "+a100TooSmall+alone,
-				"wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts"),
+				waitForEnd+orRaise),
 		},
 		"managed without a queue": {
 			scene: changes{func(s *scene) { s.Workload.Spec.QueueName, s.Job.Labels = "", nil }},
@@ -580,7 +594,7 @@ func TestStateOf(t *testing.T) {
 		"a manifest that fits": {scene: changes{manifestOf}, want: stateIs(NotCreated, "Fits", couldHave32, "")},
 		"a manifest that would wait": {
 			scene: changes{taken("h100", 1), manifestOf},
-			want:  stateIs(NotCreated, "QuotaInUse", wouldWait+"32 GPUs, flavor h100 has 24 of 32 GPUs free; "+a100TooSmall, waitOrRise),
+			want:  stateIs(NotCreated, "QuotaInUse", wouldWait+"32 GPUs, flavor h100 has 24 of 32 GPUs free; "+a100TooSmall, waitForEnd),
 		},
 		"a manifest whose pods no node would take": {
 			scene: changes{manifestOf, func(s *scene) { s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"} }},
@@ -629,7 +643,7 @@ func TestStateOf(t *testing.T) {
 		"a manifest without a queue, and nobody to say what Kueue does": {
 			scene: changes{manifestOf, func(s *scene) { s.Job.Labels = nil }},
 			want: stateIs(NotCreated, "NoQueue",
-				"names no queue; whether it would start at once or be held depends on Kueue's manageJobsWithoutQueueName, which you may not see", labelRemedy),
+				"names no queue; whether it would start at once or be held depends on Kueue's manageJobsWithoutQueueName, which cannot be seen", labelRemedy),
 		},
 		"an urgent manifest that would preempt": {
 			scene: changes{manifestOf, taken("h100", 4), preempting, func(s *scene) { s.Priority = 10 }},

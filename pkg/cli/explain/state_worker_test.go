@@ -88,7 +88,7 @@ func TestStateInWorkers(t *testing.T) {
 			scene: changes{asked, there(t, "west", false, taken("h100", 4)), unknown("east", fmt.Errorf("%w of it", cluster.ErrNoCopy))},
 			want: stateIs(Reserved, "Dispatching", asks+"in west it waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, "+
 				"flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; east has not been asked yet",
-				"in cluster west (--context west-admin): "+waitOrRise),
+				"in cluster west (--context west-admin): "+waitForEnd),
 		},
 		"while no worker has its runtime": {
 			scene: changes{asked, there(t, "west", false, admitted, withoutRuntime), there(t, "east", false, admitted, withoutRuntime)},

@@ -54,7 +54,7 @@ func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *
 		return nil
 	}
 	if a.noPlacement(a.Cluster.empty, ps, flavor) == "" {
-		return reason(noRoom(why))
+		return reason(a.noRoom(why))
 	}
 	return reason(neverRoom(flavor.Name, ps, why, a.instead(ps, flavor)))
 }

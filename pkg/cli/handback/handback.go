@@ -400,7 +400,7 @@ func (h *handBack) freeChildJobs(ctx context.Context, job *trainjob.TrainJob) (b
 	changed := false
 	for i := range children.Items {
 		child := &children.Items[i]
-		if !metav1.IsControlledBy(child, js) || !ptr.Deref(child.Spec.Suspend, false) || !gated(&child.Spec.Template) {
+		if !metav1.IsControlledBy(child, js) || !ptr.Deref(child.Spec.Suspend, false) || !patch.HasAdmissionGate(child.Spec.Template.Spec.SchedulingGates) {
 			continue
 		}
 		if err := h.freeChildJob(ctx, child, js); err != nil {
@@ -496,8 +496,6 @@ func (h *handBack) freeChildJob(ctx context.Context, child *batchv1.Job, js *job
 	return nil
 }
 
-func gatedReplicatedJob(rj jobsetapi.ReplicatedJob) bool { return gated(&rj.Template.Spec.Template) }
-
-func gated(template *corev1.PodTemplateSpec) bool {
-	return slices.Contains(template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: patch.AdmissionGate})
+func gatedReplicatedJob(rj jobsetapi.ReplicatedJob) bool {
+	return patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -105,8 +106,7 @@ func (a *actor) write(ctx context.Context, name string, plan func(*view) (change
 func (a *actor) look(ctx context.Context, name string) (*view, error) {
 	job, err := cluster.TrainJob(ctx, a.client, a.namespace, name)
 	if err != nil {
-		// Whatever the reason, nothing was done.
-		return nil, exit.With(exit.Failed, err)
+		return nil, err
 	}
 	v := &view{job: job}
 	v.workload, err = a.workload(ctx, v.job)
@@ -149,7 +149,16 @@ func (a *actor) apply(ctx context.Context, v *view, c change) error {
 		return err
 	}
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: v.job.Namespace, Name: v.job.Name}}
-	return a.client.Patch(ctx, job, client.RawPatch(types.MergePatchType, data), fieldOwner)
+	err = a.client.Patch(ctx, job, client.RawPatch(types.MergePatchType, data), fieldOwner)
+	if apierrors.IsForbidden(err) && !webhookRefused(err) {
+		return exit.With(exit.Unseen, fmt.Errorf("you may not change TrainJobs in namespace %s: ask an admin for ClusterRole kueue-trainer-user there (%w)", job.Namespace, err))
+	}
+	return err
+}
+
+// webhookRefused reports whether an admission webhook or policy has answered, which does so whatever rights there are.
+func webhookRefused(err error) bool {
+	return strings.Contains(err.Error(), "admission webhook") || strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
 }
 
 // unused makes sure that nobody admits what is to be held.
@@ -171,8 +180,8 @@ func (a *actor) unused(ctx context.Context, queue string) error {
 func (a *actor) activate(ctx context.Context, wl *kueue.Workload) error {
 	err := a.client.Patch(ctx, wl.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"active":true}}`)), fieldOwner)
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("the TrainJob was deactivated, and that stands in its Workload, which you may not change: "+
-			"somebody with Kueue's role batch-admin can, by kubectl -n %s patch workload %s --type=merge -p '{\"spec\":{\"active\":true}}' (%w)", wl.Namespace, wl.Name, err)
+		return exit.With(exit.Unseen, fmt.Errorf("the TrainJob was deactivated, and that stands in its Workload, which you may not change: "+
+			"somebody with Kueue's role batch-admin can, by kubectl -n %s patch workload %s --type=merge -p '{\"spec\":{\"active\":true}}' (%w)", wl.Namespace, wl.Name, err))
 	}
 	return err
 }
@@ -185,37 +194,35 @@ const settle = 2 * time.Second
 func (a *actor) awaitQuota(ctx context.Context, before *view) error {
 	waiting, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
+	const holds = "it still has its quota"
+	why, free := holds, false
+	look := func(ctx context.Context) (*kueue.Workload, error) {
+		wl, err := a.workload(ctx, before.job)
+		switch {
+		case err == nil:
+			why = holds
+		case ctx.Err() == nil:
+			why = fmt.Sprintf("whether %s is not known: %s", holds, err)
+		}
+		return wl, err
+	}
 	changed := follow.Changes(waiting, a.client, 100*time.Millisecond,
 		follow.Kind{List: &kueue.WorkloadList{}, Options: []client.ListOption{client.InNamespace(a.namespace)}})
-	why := "it still has its quota"
-	for {
-		wl, err := a.workload(waiting, before.job)
-		switch {
-		case err == nil && (wl == nil || wl.UID != before.workload.UID || !kueuelib.HasQuotaReservation(wl)):
-			return pause(ctx, settle)
-		case err == nil:
-			why = "it still has its quota"
-		case waiting.Err() != nil:
-		case follow.Passes(err):
-			why = fmt.Sprintf("whether it still has its quota is not known: %s", err)
-		default:
-			return err
-		}
-		select {
-		case <-waiting.Done():
-			return fmt.Errorf("%s: %w", why, context.Cause(waiting))
-		case <-changed:
-		case <-time.After(5 * time.Second):
-			// What changed before the watch began nobody tells.
-		}
+	// What is noted of a look that fails, the error says in the end.
+	err := follow.Each(waiting, changed, io.Discard, look, func(wl *kueue.Workload) (bool, error) {
+		free = wl == nil || wl.UID != before.workload.UID || !kueuelib.HasQuotaReservation(wl)
+		return free, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case !free:
+		return fmt.Errorf("%s: %w", why, context.Cause(waiting))
 	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-time.After(d):
+	case <-time.After(settle):
 		return nil
 	}
 }

@@ -5,6 +5,7 @@ package hold
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -41,7 +43,7 @@ func TestAwaitQuota(t *testing.T) {
 		"rights that are gone":                {answers: []error{holds, forbidden}, says: "you may not list Workloads in namespace team"},
 		"never given back":                    {answers: []error{holds}, says: "it still has its quota: context deadline exceeded"},
 		"an API server that stays away":       {answers: []error{holds, away}, says: "whether it still has its quota is not known: listing the Workloads"},
-		"given back at the very end":          {answers: append(slices.Repeat([]error{holds}, 13), nil), settled: true},
+		"given back at the very end":          {answers: append(slices.Repeat([]error{holds}, 3), nil), settled: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -75,6 +77,40 @@ func TestAwaitQuota(t *testing.T) {
 				expect.Same(t, "Unexpected time after the last answer", tc.settled, time.Since(answered) == settle)
 				synctest.Wait()
 			})
+		})
+	}
+}
+
+// TestExitCodes tells rights that are missing from what else there is, whatever is done to other jobs.
+func TestExitCodes(t *testing.T) {
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "trainjobs"}, "llm", errors.New(`admission webhook "team.example.com" denied the request`))
+	cases := map[string]struct {
+		read, write error
+		names       []string
+		want        int
+	}{
+		"held":                            {names: []string{"llm"}},
+		"no such job":                     {names: []string{"x"}, want: exit.Failed},
+		"no right to read":                {read: kit.Forbidden("trainjobs"), names: []string{"llm"}, want: exit.Unseen},
+		"no right to write":               {write: kit.Forbidden("trainjobs"), names: []string{"llm"}, want: exit.Unseen},
+		"refused by a webhook":            {write: refused, names: []string{"llm"}, want: exit.Failed},
+		"no right, and another not there": {write: kit.Forbidden("trainjobs"), names: []string{"llm", "x"}, want: exit.Failed},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := kit.Fake(kit.Scheme(trainjob.AddToScheme), waits("gpus").job).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+					if _, is := obj.(*trainjob.TrainJob); is && tc.read != nil {
+						return tc.read
+					}
+					return c.Get(ctx, key, obj)
+				},
+				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+					return tc.write
+				},
+			}).Build()
+			a := &actor{client: c, namespace: "team", verb: verbs[0], out: io.Discard}
+			expect.Same(t, "Unexpected exit code", tc.want, exit.Code(a.all(t.Context(), tc.names)))
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -126,5 +128,9 @@ func (a *actor) all(ctx context.Context, args []string) error {
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if slices.ContainsFunc(errs, func(err error) bool { return exit.Code(err) == exit.Failed }) {
+		return exit.With(exit.Failed, err)
+	}
+	return err
 }

@@ -4,7 +4,7 @@
 // flavors that pick them, quotas and who holds them, what waits. Load reads, all else are pure
 // functions of what it read.
 //
-// inventory.go is what there is, load.go reads it, follow.go reads it again after changes.
+// inventory.go is what there is, load.go reads it.
 // nodes.go, grant.go, quota.go, pending.go and workers.go answer questions; snapshot.go makes of it
 // what Kueue's scheduler works on.
 package inventory

@@ -16,12 +16,18 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 // Load reads the cluster. What the user may not list is recorded in Unseen; every other
 // error ends it.
 func Load(ctx context.Context, c client.Reader) (*Inventory, error) {
-	return load(ctx, c, nil)
+	i := &Inventory{}
+	l := &loader{client: c, inventory: i}
+	i.Pods = list(ctx, l, "pods", &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items })
+	l.quota(ctx)
+	return i, l.err
 }
 
 // LoadForQuota is Load with no more pods than Kueue's scheduler looks at: those on nodes, where there
@@ -36,15 +42,6 @@ func LoadForQuota(ctx context.Context, c client.Reader) (*Inventory, error) {
 	return i, l.err
 }
 
-// load leaves out what is known to be forbidden.
-func load(ctx context.Context, c client.Reader, unseen []Unseen) (*Inventory, error) {
-	i := &Inventory{Unseen: slices.Clone(unseen)}
-	l := &loader{client: c, inventory: i}
-	i.Pods = list(ctx, l, "pods", &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items })
-	l.quota(ctx)
-	return i, l.err
-}
-
 // otherPods reads page by page, and keeps what counts.
 func (l *loader) otherPods(ctx context.Context) {
 	page := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -52,7 +49,7 @@ func (l *loader) otherPods(ctx context.Context) {
 		return &list, l.client.List(ctx, &list, &client.ListOptions{Limit: options.Limit, Continue: options.Continue, Raw: &options})
 	}
 	err := pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(obj runtime.Object) error {
-		if pod := obj.(*corev1.Pod); othersOnNode(pod) {
+		if pod := obj.(*corev1.Pod); scheduler.TakesOfTopology(pod) {
 			l.inventory.Pods = append(l.inventory.Pods, *pod)
 		}
 		return nil
@@ -85,10 +82,7 @@ func list[L client.ObjectList, T any, P interface {
 	*T
 	client.Object
 }](ctx context.Context, l *loader, kind string, into L, items func(L) []T) []T {
-	if l.err != nil || !l.inventory.Saw(kind) {
-		return nil
-	}
-	if !l.note(kind, l.client.List(ctx, into)) {
+	if l.err != nil || !l.note(kind, l.client.List(ctx, into)) {
 		return nil
 	}
 	sorted := items(into)

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelpers "k8s.io/component-helpers/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // NodesOf returns the nodes that a flavor's nodeLabels pick. A flavor without nodeLabels
@@ -85,13 +87,9 @@ func (i *Inventory) UsedOn(nodes []*corev1.Node, name corev1.ResourceName) resou
 	}
 	var sum resource.Quantity
 	for n := range i.Pods {
-		if pod := &i.Pods[n]; on[pod.Spec.NodeName] && !ended(pod) {
+		if pod := &i.Pods[n]; on[pod.Spec.NodeName] && !podset.PodEnded(pod) {
 			sum.Add(resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})[name])
 		}
 	}
 	return sum
-}
-
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -15,27 +15,30 @@ import (
 
 // Quota is what one ClusterQueue has of one resource in one flavor.
 type Quota struct {
-	ClusterQueue kueue.ClusterQueueReference
+	ClusterQueue kueue.ClusterQueueReference `json:"name"`
 	// Cohort is the ClusterQueue's, empty without one.
-	Cohort   kueue.CohortReference
-	Flavor   kueue.ResourceFlavorReference
-	Resource corev1.ResourceName
+	Cohort   kueue.CohortReference         `json:"cohort,omitempty"`
+	Flavor   kueue.ResourceFlavorReference `json:"-"`
+	Resource corev1.ResourceName           `json:"-"`
 
-	Nominal resource.Quantity
+	Nominal resource.Quantity `json:"nominal"`
 	// BorrowingLimit and LendingLimit; nil is without a limit.
-	BorrowingLimit, LendingLimit *resource.Quantity
+	BorrowingLimit *resource.Quantity `json:"borrowingLimit,omitempty"`
+	LendingLimit   *resource.Quantity `json:"lendingLimit,omitempty"`
 
 	// Reserved is held by Workloads with quota, Used by those of them that are admitted;
 	// Borrowed is the part of Reserved above Nominal. All as the ClusterQueue's status
 	// has them.
-	Reserved, Used, Borrowed resource.Quantity
+	Reserved resource.Quantity `json:"reserved"`
+	Used     resource.Quantity `json:"admitted"`
+	Borrowed resource.Quantity `json:"borrowed"`
 	// Lent is what others in the cohort hold of Nominal now, and thus missing for this one.
-	Lent resource.Quantity
+	Lent resource.Quantity `json:"lent"`
 	// Free is what Kueue would still admit, borrowing included: for one ClusterQueue at a
 	// time, since those of a cohort share what can be borrowed. Zero where Active is false.
-	Free resource.Quantity
+	Free resource.Quantity `json:"free"`
 	// Active is false when the ClusterQueue admits nothing; Stopped says why.
-	Active bool
+	Active bool `json:"-"`
 }
 
 // Quotas returns the quotas of every ClusterQueue, in the order of ClusterQueues and of

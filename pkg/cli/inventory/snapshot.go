@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -37,11 +36,6 @@ func (i *Inventory) World() *scheduler.World {
 		Flavors: i.Flavors, Topologies: i.Topologies, AdmissionChecks: i.AdmissionChecks, Cohorts: i.Cohorts,
 		ClusterQueues: i.ClusterQueues, LocalQueues: i.LocalQueues, Nodes: i.Nodes, Pods: i.Pods,
 	}
-}
-
-// othersOnNode reports whether a pod takes of a topology what Kueue has not given it.
-func othersOnNode(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName != "" && !ended(pod) && !scheduler.PlacedByTopology(pod)
 }
 
 // nothingCached is the client of Kueue's cache, which asks it for the LocalQueues and

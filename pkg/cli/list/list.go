@@ -195,7 +195,7 @@ func news(last, now List) List {
 	out := List{TrainJobs: []TrainJob{}, Unseen: now.Unseen}
 	for _, job := range now.TrainJobs {
 		old, known := before[types.NamespacedName{Namespace: job.Namespace, Name: job.Name}]
-		old.Message = job.Message
+		old.Message, old.Remedy, old.Cause = job.Message, job.Remedy, job.Cause
 		if !known || !reflect.DeepEqual(old, job) {
 			out.TrainJobs = append(out.TrainJobs, job)
 		}

@@ -202,11 +202,11 @@ func TestLines(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	jobs := []TrainJob{{
-		Namespace: "team", Name: "mixed", Phase: explain.Running, Reason: "Running", Message: "runs", Queue: "gpus", ClusterQueue: "pool",
+		Namespace: "team", Name: "mixed", State: explain.State{Phase: explain.Running, Reason: "Running", Message: "runs"}, Queue: "gpus", ClusterQueue: "pool",
 		GPUs: map[corev1.ResourceName]int64{kit.GPU: 2, "nvidia.com/mig-1g.10gb": 3}, Flavors: []string{"a", "b"},
 		Cluster: "west", User: "jane",
 	}, {
-		Namespace: "team", Name: "cpu", Phase: explain.Failed, Reason: "JobsFailed", GPUs: map[corev1.ResourceName]int64{}, Nominated: []string{"west", "east"},
+		Namespace: "team", Name: "cpu", State: explain.State{Phase: explain.Failed, Reason: "JobsFailed"}, GPUs: map[corev1.ResourceName]int64{}, Nominated: []string{"west", "east"},
 	}}
 	var out strings.Builder
 	expect.NoError(t, (table{paint: show.Paint{}, namespaces: true, wide: true}).print(&out, jobs, now))
@@ -219,7 +219,7 @@ team        cpu     Failed    -       -        0                 -          -   
 
 func TestNews(t *testing.T) {
 	job := func(name string, phase explain.Phase, message string) TrainJob {
-		return TrainJob{Namespace: "team", Name: name, Phase: phase, Message: message}
+		return TrainJob{Namespace: "team", Name: name, State: explain.State{Phase: phase, Message: message}}
 	}
 	last := List{TrainJobs: []TrainJob{job("same", explain.Running, "for 1s"), job("moved", explain.Waiting, ""), job("gone", explain.Running, "")}}
 	next := List{TrainJobs: []TrainJob{job("same", explain.Running, "for 2s"), job("moved", explain.Running, ""), job("made", explain.Waiting, "")}}

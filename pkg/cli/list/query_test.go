@@ -34,10 +34,10 @@ func listed(q query, jobs []TrainJob) string {
 func TestQuery(t *testing.T) {
 	gpus := func(n int64) map[corev1.ResourceName]int64 { return map[corev1.ResourceName]int64{kit.GPU: n} }
 	jobs := []TrainJob{
-		{Name: "a", Phase: explain.Running, Queue: "gpus", ClusterQueue: "pool", User: "jane", GPUs: gpus(8), Priority: ptr.To[int32](0), Since: ptr.To(minutesAgo(1))},
-		{Name: "b", Phase: explain.Waiting, Queue: "gpus", ClusterQueue: "pool", User: "joe", GPUs: gpus(16), Priority: ptr.To[int32](10), Position: ptr.To(2), Since: ptr.To(minutesAgo(9))},
-		{Name: "c", Phase: explain.Waiting, Queue: "cpus", ClusterQueue: "rest", User: "jane", GPUs: gpus(0), Priority: ptr.To[int32](5), Position: ptr.To(1), Since: ptr.To(minutesAgo(5))},
-		{Name: "d", Phase: Unknown, Queue: "gpus", Unknown: map[string]string{"phase": workloads}},
+		{Name: "a", State: explain.State{Phase: explain.Running, Since: ptr.To(minutesAgo(1))}, Queue: "gpus", ClusterQueue: "pool", User: "jane", GPUs: gpus(8), Priority: ptr.To[int32](0)},
+		{Name: "b", State: explain.State{Phase: explain.Waiting, Since: ptr.To(minutesAgo(9))}, Queue: "gpus", ClusterQueue: "pool", User: "joe", GPUs: gpus(16), Priority: ptr.To[int32](10), Position: ptr.To(2)},
+		{Name: "c", State: explain.State{Phase: explain.Waiting, Since: ptr.To(minutesAgo(5))}, Queue: "cpus", ClusterQueue: "rest", User: "jane", GPUs: gpus(0), Priority: ptr.To[int32](5), Position: ptr.To(1)},
+		{Name: "d", State: explain.State{Phase: Unknown}, Queue: "gpus", Unknown: map[string]string{"phase": workloads}},
 	}
 	cases := map[string]struct {
 		query query

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -47,14 +46,8 @@ type Unseen struct {
 type TrainJob struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Phase, Reason and Message are those of explain; Reason and Message are empty where
-	// they are unknown.
-	Phase   explain.Phase `json:"phase"`
-	Reason  string        `json:"reason,omitempty"`
-	Message string        `json:"message,omitempty"`
-	// Stuck is set where the job gets nowhere until somebody acts.
-	Stuck bool         `json:"stuck"`
-	Since *metav1.Time `json:"since,omitempty"`
+	// State is explain's; all but its Phase is empty where that is unknown.
+	explain.State
 
 	Queue        string `json:"queue,omitempty"`
 	ClusterQueue string `json:"clusterQueue,omitempty"`
@@ -146,11 +139,7 @@ func (l *List) notSeen(cluster string, workers []explain.Worker) {
 
 func rowOf(f *explain.Facts) TrainJob {
 	state := explain.StateOf(f)
-	row := TrainJob{
-		Namespace: f.Job.Namespace, Name: f.Job.Name,
-		Phase: state.Phase, Reason: state.Reason, Message: state.Message, Stuck: state.Stuck, Since: state.Since,
-		Unknown: map[string]string{},
-	}
+	row := TrainJob{Namespace: f.Job.Namespace, Name: f.Job.Name, State: state, Unknown: map[string]string{}}
 	row.Queue, row.ClusterQueue = f.Queues()
 	if f.Workload != nil {
 		row.GPUs, row.Priority, row.Flavors = f.GPUs(), f.Workload.Spec.Priority, f.Assigned()
@@ -215,7 +204,7 @@ func (r *TrainJob) unknown(kind string, fields ...string) {
 		r.Unknown[field] = kind
 	}
 	if slices.Contains(fields, "reason") {
-		r.Reason, r.Message, r.Stuck = "", "", false
+		r.State = explain.State{Phase: r.Phase, Since: r.Since}
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // selection is which containers somebody asked for.
@@ -108,7 +110,7 @@ func (s selection) containersOf(pod *corev1.Pod, open opener) []target {
 // state tells whether the container has begun, and what it waits for.
 func (t *target) state() {
 	t.waits = string(t.pod.Status.Phase)
-	t.ended = t.pod.Status.Phase == corev1.PodSucceeded || t.pod.Status.Phase == corev1.PodFailed
+	t.ended = podset.PodEnded(t.pod)
 	for _, status := range slices.Concat(t.pod.Status.InitContainerStatuses, t.pod.Status.ContainerStatuses) {
 		if status.Name != t.container {
 			continue

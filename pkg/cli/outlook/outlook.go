@@ -101,12 +101,9 @@ func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
 		Settings: forecast.Settings{Begin: o.Now, Horizon: Horizon, Stopping: stopping, Checks: checks},
 	}
 	if o.Kueue != nil {
-		q.FairSharing, q.World.Resources = o.Kueue.FairSharing, o.Kueue.Resources
+		q.FairSharing, q.World.Resources, q.World.AdmissionFairSharing = o.Kueue.FairSharing, o.Kueue.Resources, o.Kueue.AdmissionFairSharing
 		if unknown := kueuelib.UseFeatureGates(o.Kueue.FeatureGates); len(unknown) > 0 {
 			warnings = append(warnings, fmt.Sprintf("Kueue's feature gates %s are not known here: the forecast is by those of Kueue 0.19", strings.Join(unknown, ", ")))
-		}
-		if o.Kueue.AdmissionFairSharing != nil {
-			warnings = append(warnings, "the forecast leaves out admission fair sharing")
 		}
 	}
 	for n := range o.Workloads {

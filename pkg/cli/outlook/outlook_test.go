@@ -96,7 +96,7 @@ func TestStart(t *testing.T) {
 				o.Assume = 4 * time.Hour
 				running(job(o, "llm", 8, time.Hour))
 			},
-			want: "starts in about 3 h, between 3 h and 3 h (P10 to P90 of 200 futures), often after team/llm ends",
+			want: "starts in about 3 h (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"the trainer tells what is left": {
 			set: func(o *outlook.Outlook) {
@@ -106,13 +106,13 @@ func TestStart(t *testing.T) {
 				tj.Status.TrainerStatus = &trainer.TrainerStatus{EstimatedRemainingSeconds: ptr.To[int32](7200), LastUpdatedTime: metav1.NewTime(now.Add(-time.Hour))}
 				o.TrainJobs = append(o.TrainJobs, tj)
 			},
-			want: "starts in about 60 min, between 60 min and 60 min (P10 to P90 of 200 futures), often after team/llm ends",
+			want: "starts in about 60 min (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"a limit is all that is known": {
 			set: func(o *outlook.Outlook) {
 				running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](6 * 3600)
 			},
-			want: "starts in about 5 h, between 5 h and 5 h (P10 to P90 of 200 futures), often after team/llm ends",
+			want: "starts in about 5 h (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"others have ended": {
 			set: func(o *outlook.Outlook) {
@@ -138,7 +138,7 @@ func TestStart(t *testing.T) {
 				}
 				running(of(job(o, "llm", 8, time.Hour), "joe"))
 			},
-			want: "starts in about 60 min, between 60 min and 60 min (P10 to P90 of 200 futures), often after team/llm ends",
+			want: "starts in about 60 min (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"others have ended in less than a second": {
 			set: func(o *outlook.Outlook) {
@@ -155,7 +155,7 @@ func TestStart(t *testing.T) {
 				wl.Status.RequeueState = &kueue.RequeueState{Count: ptr.To[int32](1), RequeueAt: ptr.To(metav1.NewTime(now.Add(30 * time.Minute)))}
 				wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: metav1.ConditionFalse}}
 			},
-			want: "starts in about 30 min, between 30 min and 30 min (P10 to P90 of 200 futures)",
+			want: "starts in about 30 min (P10 to P90 of 200 futures)",
 		},
 		"its LocalQueue is stopped": {
 			set:  func(o *outlook.Outlook) { o.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) },

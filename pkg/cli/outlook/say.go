@@ -178,8 +178,11 @@ func (s Start) String() string {
 		return fmt.Sprintf("in %.0f %% of the futures not within %s (%d futures)", 100*s.Late, Roughly(ptr.To(s.HorizonSeconds)), s.Futures)
 	}
 	text := fmt.Sprintf("starts in about %s, between %s and %s (P10 to P90 of %d futures)", Roughly(s.P50), Roughly(s.P10), s.latest(), s.Futures)
-	if s.P90 != nil && *s.P90 < int64(time.Minute.Seconds()) {
+	switch {
+	case s.P90 != nil && *s.P90 < int64(time.Minute.Seconds()):
 		text = fmt.Sprintf("starts within a minute (P90 of %d futures)", s.Futures)
+	case s.narrow():
+		text = fmt.Sprintf("starts in about %s (P10 to P90 of %d futures)", Roughly(s.P50), s.Futures)
 	}
 	if s.After != "" {
 		text += ", often after " + s.After + " ends"
@@ -198,8 +201,14 @@ func (s Start) Short() string {
 	case s.Unknown != "" || s.P50 == nil:
 		return ""
 	}
+	if s.narrow() {
+		return Roughly(s.P50)
+	}
 	return fmt.Sprintf("%s (%s-%s)", Roughly(s.P50), Roughly(s.P10), s.latest())
 }
+
+// narrow is a band whose ends are told alike.
+func (s Start) narrow() bool { return Roughly(s.P10) == s.latest() }
 
 func (s Start) latest() string {
 	if s.P90 == nil {

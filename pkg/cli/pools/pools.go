@@ -12,13 +12,18 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
@@ -87,14 +92,33 @@ func (p *pools) run(ctx context.Context) error {
 	if !p.watch || !i.Saw(flavorKind) {
 		return notAll(i)
 	}
-	config, err := p.flags.Config()
-	if err != nil {
-		return err
-	}
-	return inventory.Follow(ctx, config, i, screen.show)
+	look := func(ctx context.Context) (*inventory.Inventory, error) { return inventory.Load(ctx, c) }
+	return follow.Each(ctx, follow.Changes(ctx, c, calm, kinds(i)...), p.streams.ErrOut, look, func(i *inventory.Inventory) (over bool, err error) {
+		return false, screen.show(ctx, i)
+	})
 }
 
 const flavorKind = "resourceflavors.kueue.x-k8s.io"
+
+// calm is the time between two looks at the least: every look lists all nodes and pods.
+const calm = 2 * time.Second
+
+// kinds are those of an inventory that the user may list.
+func kinds(i *inventory.Inventory) []follow.Kind {
+	var watched []follow.Kind
+	for kind, list := range map[string]client.ObjectList{
+		"nodes": &corev1.NodeList{}, "pods": &corev1.PodList{},
+		flavorKind: &kueue.ResourceFlavorList{}, "topologies.kueue.x-k8s.io": &kueue.TopologyList{},
+		"clusterqueues.kueue.x-k8s.io": &kueue.ClusterQueueList{}, "cohorts.kueue.x-k8s.io": &kueue.CohortList{},
+		"localqueues.kueue.x-k8s.io": &kueue.LocalQueueList{}, "admissionchecks.kueue.x-k8s.io": &kueue.AdmissionCheckList{},
+		"workloads.kueue.x-k8s.io": &kueue.WorkloadList{},
+	} {
+		if i.Saw(kind) {
+			watched = append(watched, follow.Kind{List: list})
+		}
+	}
+	return watched
+}
 
 // notAll tells that what was shown is not all that there is.
 func notAll(i *inventory.Inventory) error {

@@ -71,10 +71,10 @@ func queueNames(pool *Pool, paint show.Paint) string {
 	var names []string
 	for _, queue := range pool.ClusterQueues {
 		if queue.Stopped != "" {
-			names = append(names, paint.Red(queue.Name+" (stopped)"))
+			names = append(names, paint.Red(string(queue.ClusterQueue)+" (stopped)"))
 			continue
 		}
-		names = append(names, queue.Name)
+		names = append(names, string(queue.ClusterQueue))
 	}
 	return cmp.Or(strings.Join(names, ", "), show.None)
 }
@@ -84,7 +84,7 @@ func printQueues(out io.Writer, view *View, paint show.Paint) error {
 	table := show.NewTable("CLUSTERQUEUE", "COHORT", "POOL", "RESOURCE", "NOMINAL", "RESERVED", "ADMITTED", "BORROWED", "LENT", "FREE", "STOPPED", "USERS")
 	for _, pool := range view.Pools {
 		for _, q := range pool.ClusterQueues {
-			table.Row(q.Name, cmp.Or(q.Cohort, show.None), pool.Flavor, pool.Resource, amount(&q.Nominal), amount(&q.Reserved), amount(&q.Admitted),
+			table.Row(q.ClusterQueue, cmp.Or(q.Cohort, show.None), pool.Flavor, pool.Resource, amount(&q.Nominal), amount(&q.Reserved), amount(&q.Used),
 				painted(&q.Borrowed, paint.Yellow), painted(&q.Lent, paint.Yellow), painted(&q.Free, paint.Green), stoppedText(q.Stopped, paint), usersText(q.Users))
 		}
 	}

@@ -64,17 +64,7 @@ type Nodes struct {
 
 // ClusterQueue is what one ClusterQueue has of a pool.
 type ClusterQueue struct {
-	Name           string             `json:"name"`
-	Cohort         string             `json:"cohort,omitempty"`
-	Nominal        resource.Quantity  `json:"nominal"`
-	BorrowingLimit *resource.Quantity `json:"borrowingLimit,omitempty"`
-	LendingLimit   *resource.Quantity `json:"lendingLimit,omitempty"`
-	Reserved       resource.Quantity  `json:"reserved"`
-	Admitted       resource.Quantity  `json:"admitted"`
-	Borrowed       resource.Quantity  `json:"borrowed"`
-	Lent           resource.Quantity  `json:"lent"`
-	// Free is what Kueue would still admit for this ClusterQueue alone, borrowing included.
-	Free resource.Quantity `json:"free"`
+	inventory.Quota
 	// Stopped is why it admits nothing, empty when it does.
 	Stopped string `json:"stopped,omitempty"`
 	// Users hold what is reserved, the largest first; nothing where Workloads could not be seen.
@@ -180,12 +170,7 @@ func (v *viewer) addQuota(pool *Pool) {
 		pool.Quota.Add(quota.Nominal)
 		pool.Reserved.Add(quota.Reserved)
 		pool.Borrowed.Add(quota.Borrowed)
-		pool.ClusterQueues = append(pool.ClusterQueues, ClusterQueue{
-			Name: string(quota.ClusterQueue), Cohort: string(quota.Cohort),
-			Nominal: quota.Nominal, BorrowingLimit: quota.BorrowingLimit, LendingLimit: quota.LendingLimit,
-			Reserved: quota.Reserved, Admitted: quota.Used, Borrowed: quota.Borrowed, Lent: quota.Lent, Free: quota.Free,
-			Stopped: v.stopped(quota), Users: usersOf(v.Inventory, quota, v.users),
-		})
+		pool.ClusterQueues = append(pool.ClusterQueues, ClusterQueue{Quota: quota, Stopped: v.stopped(quota), Users: usersOf(v.Inventory, quota, v.users)})
 	}
 }
 

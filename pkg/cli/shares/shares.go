@@ -83,9 +83,12 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if show.ForMachines(o.output) {
+	switch {
+	case show.ForMachines(o.output):
 		err = show.Encode(o.streams.Out, o.output, view)
-	} else {
+	case len(view.Queues)+len(view.Used)+len(view.Waiting) == 0:
+		fmt.Fprintln(o.streams.ErrOut, "No queues found.")
+	default:
 		err = view.print(o.streams.Out, show.Painter(o.streams.Out))
 	}
 	if err != nil || len(at.UnseenQueues()) == 0 {

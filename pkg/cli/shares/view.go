@@ -104,11 +104,17 @@ func newView(ctx context.Context, at *outlook.Outlook) (*View, error) {
 
 // note says where Kueue has no order of all who wait: it goes by shares, or by what was consumed, which change with each start.
 func note(at *outlook.Outlook, waiting []Waiting) string {
-	fair := at.Kueue != nil && (at.Kueue.FairSharing != nil || at.Kueue.AdmissionFairSharing != nil)
-	if !fair || !slices.ContainsFunc(waiting, func(w Waiting) bool { return !w.StartsNow }) {
+	if at.Kueue == nil || !slices.ContainsFunc(waiting, func(w Waiting) bool { return !w.StartsNow }) {
 		return ""
 	}
-	return "Kueue shares fairly: who starts now is in its order. Of those who wait, the order holds within a ClusterQueue; which of these is next, shares at that time decide."
+	holds, decides := "ClusterQueue", "shares"
+	switch {
+	case at.Kueue.AdmissionFairSharing != nil:
+		holds, decides = "LocalQueue", "shares and what was consumed"
+	case at.Kueue.FairSharing == nil:
+		return ""
+	}
+	return fmt.Sprintf("Kueue shares fairly: who starts now is in its order. Of those who wait, the order holds within a %s; which of these is next, %s at that time decide.", holds, decides)
 }
 
 func fairOf(cq *scheduler.ClusterQueue) Fair {

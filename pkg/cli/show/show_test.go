@@ -79,6 +79,9 @@ func TestEncode(t *testing.T) {
 		expect.NoError(t, Encode(&out, format, value))
 		expect.Same(t, "Unexpected "+format, want, out.String())
 	}
+	var out strings.Builder
+	expect.NoError(t, Encode(&out, JSONPath+"{[0].a[0]}", []any{value}))
+	expect.Same(t, "Unexpected field of what stands in a list", "<b>", out.String())
 }
 
 func TestKnownFormat(t *testing.T) {

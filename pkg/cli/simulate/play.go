@@ -7,11 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -62,7 +63,7 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 		return Result{}, err
 	}
 	jobs = append(jobs, come...)
-	o.tellUnknown(jobs)
+	o.tellUnknown(jobs, q.Entrants)
 	counter := newCounter(q.Begin, q.Horizon, quotaOf(at.Inventory), jobs)
 	bar := show.NewProgress(o.streams.ErrOut, "simulating")
 	err = forecast.Play(ctx, q.World, jobs, q.Settings, func(e forecast.Event) {
@@ -77,17 +78,26 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 }
 
 // tellUnknown warns of jobs that run to the end because nothing is known of them.
-func (o *options) tellUnknown(jobs []forecast.Job) {
-	var unknown []string
+func (o *options) tellUnknown(jobs []forecast.Job, there []forecast.Entrant) {
+	unknown := sets.New[client.ObjectKey]()
 	for _, job := range jobs {
 		if job.Runs == 0 {
-			unknown = append(unknown, inventory.JobName(job.Workload))
+			unknown.Insert(client.ObjectKeyFromObject(job.Workload))
 		}
 	}
-	if len(unknown) > 0 {
-		slices.Sort(unknown)
-		o.warn(fmt.Sprintf("nothing is known of how long %s run, %s among them: they run to the end; --assume 4h takes a time for them", show.Count(int64(len(unknown)), "job"), unknown[0]))
+	if len(unknown) == 0 {
+		return
 	}
+	among := ""
+	for _, e := range there { // Who comes has a name that nobody knows.
+		if name := inventory.JobName(e.Workload); unknown.Has(client.ObjectKeyFromObject(e.Workload)) && (among == "" || name < among) {
+			among = name
+		}
+	}
+	if among != "" {
+		among = fmt.Sprintf(", %s among them", among)
+	}
+	o.warn(fmt.Sprintf("nothing is known of how long %s run%s: they run to the end; --assume 4h takes a time for them", show.Count(int64(len(unknown)), "job"), among))
 }
 
 // comingJobs reads the Workloads of --job.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -68,11 +69,13 @@ type options struct {
 	csv []byte
 	job string
 	now bool
+	// warned are the warnings that were printed: two plays have the same.
+	warned sets.Set[string]
 }
 
 // NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{flags: flags, streams: streams}
+	o := &options{flags: flags, streams: streams, warned: sets.New[string]()}
 	cmd := &cobra.Command{
 		Use:               "simulate",
 		Short:             "Play what becomes of waiting jobs, as things are and with changes",
@@ -179,7 +182,13 @@ func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
 	return before, nil
 }
 
-func (o *options) warn(text string) { fmt.Fprintln(o.streams.ErrOut, "warning:", text) }
+// warn prints a warning once.
+func (o *options) warn(text string) {
+	if !o.warned.Has(text) {
+		o.warned.Insert(text)
+		fmt.Fprintln(o.streams.ErrOut, "warning:", text)
+	}
+}
 
 // readArriving reads the CSV of --arrivals once for all plays, from standard input for -.
 func (o *options) readArriving() ([]byte, error) {

@@ -58,6 +58,13 @@ const arriving = `time,queue,gpus,duration
 // command runs the command on files of these contents, beside what flags say.
 func command(t *testing.T, files map[string]string, args ...string) (string, error) {
 	t.Helper()
+	out, _, err := told(t, files, args...)
+	return out, err
+}
+
+// told is the same with what is said on standard error.
+func told(t *testing.T, files map[string]string, args ...string) (out, errOut string, err error) {
+	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
 		if name == "-" { // Standard input.
@@ -66,13 +73,13 @@ func command(t *testing.T, files map[string]string, args ...string) (string, err
 		expect.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	t.Chdir(dir)
-	streams, in, out, _ := genericiooptions.NewTestIOStreams()
+	streams, in, stdout, stderr := genericiooptions.NewTestIOStreams()
 	in.WriteString(files["-"])
 	cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(t.Context())
-	return out.String(), err
+	err = cmd.ExecuteContext(t.Context())
+	return stdout.String(), stderr.String(), err
 }
 
 func TestCommand(t *testing.T) {
@@ -256,6 +263,29 @@ WAY   WITHOUT         LOSES
 1     team-a/young    2.0 GPU-hours since its start
 2     team-a/old      40.0 GPU-hours since its start
 `, got)
+}
+
+// Two plays have one warning, which names no job that only the simulation knows.
+func TestWarnings(t *testing.T) {
+	args := []string{"-f", "queues.yaml", "--horizon", "24h", "--set-quota", "team-a/h100/nvidia.com/gpu=16"}
+	coming := queues + of(workloads, "mine", time.Minute, "4")
+	_, got, err := told(t, map[string]string{"queues.yaml": coming}, args...)
+	expect.NoError(t, err)
+	expect.That(t, strings.Count(got, "warning: nothing is known of how long") == 1 && strings.Contains(got, ", team-a/mine among them:"), "unexpected warnings:\n%s", got)
+	running := queues + of(workloads+runs, "mine", time.Hour, "4")
+	_, got, err = told(t, map[string]string{"queues.yaml": strings.ReplaceAll(running, "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200")}, args...)
+	expect.NoError(t, err)
+	expect.Same(t, "Unexpected warnings", "", got)
+}
+
+// The page on forecasts shows what these files give.
+func TestSamplesOfThePage(t *testing.T) {
+	samples := expect.Must(filepath.Abs("../../../docs/samples"))(t)
+	page := string(expect.Must(os.ReadFile(filepath.Join(samples, "..", "forecast.md")))(t))
+	got, err := command(t, nil, "-f", filepath.Join(samples, "forecast-queues.yaml"), "--arrivals", filepath.Join(samples, "forecast-jobs.csv"),
+		"--horizon", "24h", "--set-quota", "team-a/h100/nvidia.com/gpu=16")
+	expect.NoError(t, err)
+	expect.That(t, strings.Contains(page, "\n"+got+"```"), "the page does not show:\n%s", got)
 }
 
 func TestCharts(t *testing.T) {

@@ -7,15 +7,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -95,12 +95,33 @@ func (p *preflight) queue(ctx context.Context, r *request) error {
 		if err := p.find(ctx, "LocalQueue", key, &queue, &kueue.LocalQueueList{}); err != nil {
 			return err
 		}
+		p.awaitNew(ctx, &queue)
 		p.stopped(ctx, &queue)
 	}
 	if r.priority != "" {
 		return p.find(ctx, "WorkloadPriorityClass", client.ObjectKey{Name: r.priority}, &kueue.WorkloadPriorityClass{}, &kueue.WorkloadPriorityClassList{})
 	}
 	return nil
+}
+
+// newQueue is how long after its creation a queue may not be active yet, and patience how long that is waited for.
+const (
+	newQueue = 30 * time.Second
+	patience = 3 * time.Second
+)
+
+// awaitNew waits a moment for a LocalQueue that was just made to become active, as one that was applied with its ClusterQueue
+// does. What it reads last is what is looked at.
+func (p *preflight) awaitNew(ctx context.Context, queue *kueue.LocalQueue) {
+	if time.Since(queue.CreationTimestamp.Time) > newQueue {
+		return
+	}
+	_ = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		if err := p.client.Get(ctx, client.ObjectKeyFromObject(queue), queue); err != nil {
+			return false, err
+		}
+		return meta.IsStatusConditionTrue(queue.Status.Conditions, kueue.LocalQueueActive), nil
+	})
 }
 
 // stopped warns of a queue that admits nothing. A ClusterQueue that the user may not read
@@ -139,7 +160,7 @@ func (p *preflight) find(ctx context.Context, kind string, key client.ObjectKey,
 	if key.Namespace != "" {
 		where = " in namespace " + key.Namespace
 	}
-	names, err := names(ctx, p.client, list, key.Namespace)
+	names, err := cluster.Names(ctx, p.client, list, key.Namespace)
 	switch {
 	case err != nil:
 		return fmt.Errorf("there is no %s %s%s", kind, key.Name, where)
@@ -147,22 +168,4 @@ func (p *preflight) find(ctx context.Context, kind string, key client.ObjectKey,
 		return fmt.Errorf("there is no %s %s%s, nor any other", kind, key.Name, where)
 	}
 	return fmt.Errorf("there is no %s %s%s; there are: %s", kind, key.Name, where, strings.Join(names, ", "))
-}
-
-// names lists those of a kind, sorted.
-func names(ctx context.Context, c client.Client, list client.ObjectList, namespace string) ([]string, error) {
-	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, err
-	}
-	var found []string
-	err := meta.EachListItem(list, func(item runtime.Object) error {
-		object, err := meta.Accessor(item)
-		if err != nil {
-			return err
-		}
-		found = append(found, object.GetName())
-		return nil
-	})
-	slices.Sort(found)
-	return found, err
 }

@@ -3,13 +3,17 @@
 package submit
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -66,6 +70,47 @@ func TestPreflight(t *testing.T) {
 			expect.That(t, strings.HasPrefix(notes.String(), tc.note) && (tc.note != "" || notes.Len() == 0),
 				"The notes are %q and not %q", notes.String(), tc.note)
 			expect.Same(t, "Unexpected trainer of the runtime", tc.builtin, builtin)
+		})
+	}
+}
+
+// TestQueueThatWasJustMade has Kueue look at it a moment later, or not at all.
+func TestQueueThatWasJustMade(t *testing.T) {
+	const warning = "warning: LocalQueue new is not active: Can't submit new workloads to clusterQueue; the TrainJob will wait until it is\n"
+	cases := map[string]struct {
+		age, activeAfter time.Duration
+		want             string
+		waits            time.Duration
+	}{
+		"and is active soon":            {activeAfter: time.Second, waits: time.Second},
+		"and is active never":           {activeAfter: time.Hour, want: warning, waits: patience},
+		"or not, and is not active":     {age: time.Hour, activeAfter: 2 * time.Hour, want: warning},
+		"and was active from the start": {},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				queue := kit.LocalQueue("ns", "new", "")
+				queue.CreationTimestamp = metav1.NewTime(begun.Add(-tc.age))
+				c := kit.Fake(kit.Scheme(trainjob.AddToScheme), queue).WithInterceptorFuncs(interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+						err := c.Get(ctx, key, obj)
+						if queue, is := obj.(*kueue.LocalQueue); is {
+							active := metav1.Condition{Type: kueue.LocalQueueActive, Status: metav1.ConditionFalse, Message: "Can't submit new workloads to clusterQueue"}
+							if time.Since(begun) >= tc.activeAfter-tc.age {
+								active.Status = metav1.ConditionTrue
+							}
+							queue.Status.Conditions = []metav1.Condition{active}
+						}
+						return err
+					},
+				}).Build()
+				var notes strings.Builder
+				expect.NoError(t, (&preflight{client: c, notes: &notes}).queue(t.Context(), &request{queue: "new", namespace: "ns"}))
+				expect.Same(t, "Unexpected note", tc.want, notes.String())
+				expect.Same(t, "Unexpected wait", tc.waits, time.Since(begun))
+			})
 		})
 	}
 }

@@ -4,7 +4,7 @@
 // it runs.
 //
 // submit.go is the command, build.go and topology.go make the TrainJob, preflight.go looks at
-// what it refers to, complete.go completes names. With --watch, follow.go watches, progress.go
+// what it refers to. With --watch, follow.go watches, progress.go
 // tells how far the job is, display.go shows it.
 package submit
 
@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -114,7 +116,13 @@ func (c *command) addFlags(cmd *cobra.Command) {
 	f.BoolVarP(&c.watch, "watch", "w", false, "stay until its pods run or, with MultiKueue, another cluster has it")
 	c.printing.AddFlags(cmd)
 	_ = cmd.MarkFlagRequired("runtime")
-	c.completions(cmd)
+	for flag, list := range map[string]func() client.ObjectList{
+		"runtime":  func() client.ObjectList { return &trainer.ClusterTrainingRuntimeList{} },
+		"queue":    func() client.ObjectList { return &kueue.LocalQueueList{} },
+		"priority": func() client.ObjectList { return &kueue.WorkloadPriorityClassList{} },
+	} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cluster.Complete(c.flags, flag != "queue", list))
+	}
 }
 
 // notNothing refuses flags that are there and say nothing: a zero, or a variable of a script

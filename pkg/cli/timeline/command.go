@@ -137,9 +137,9 @@ func (o *options) print(t *Timeline) error {
 	return spans.Print(o.streams.Out, paint, "")
 }
 
-// after is to the millisecond where that is known.
+// after is to the millisecond where that is known. The clock of another machine may be behind.
 func after(begin, at time.Time) string {
-	d := at.Sub(begin)
+	d := max(0, at.Sub(begin))
 	if exact(at) && d < time.Minute {
 		return d.Round(time.Millisecond).String()
 	}

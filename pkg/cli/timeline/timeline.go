@@ -109,8 +109,8 @@ const (
 	noted
 )
 
-// inOrder brings steps in order. One whose time is to the second comes, within that, before
-// the first one that it leads to.
+// inOrder brings steps in order. One whose time is to the second stands within that where the way that it is a part of is
+// kept best: behind what it follows from, and before what it leads to.
 func inOrder(steps []Step) []Step {
 	var out, coarse []Step
 	for _, s := range steps {
@@ -123,16 +123,43 @@ func inOrder(steps []Step) []Step {
 	slices.SortStableFunc(out, func(a, b Step) int { return a.Time.Compare(b.Time) })
 	slices.SortStableFunc(coarse, func(a, b Step) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.milestone, b.milestone)) })
 	for _, s := range coarse {
-		at := slices.IndexFunc(out, func(o Step) bool {
-			second := o.Time.Truncate(time.Second)
-			return second.After(s.Time) || second.Equal(s.Time) && o.milestone > s.milestone && o.milestone != noted
-		})
-		if at < 0 {
-			at = len(out)
+		from := slices.IndexFunc(out, func(o Step) bool { return !o.Time.Before(s.Time) })
+		if from < 0 {
+			out = append(out, s)
+			continue
 		}
-		out = slices.Insert(out, at, s)
+		from += placeAmong(out[from:], &s)
+		out = slices.Insert(out, from, s)
 	}
 	return out
+}
+
+// placeAmong is how many of some steps, in order and not before the second of another one, come before that.
+func placeAmong(steps []Step, s *Step) int {
+	end := slices.IndexFunc(steps, func(o Step) bool { return !o.Time.Truncate(time.Second).Equal(s.Time) })
+	if end >= 0 {
+		steps = steps[:end]
+	}
+	if s.milestone == noted {
+		return len(steps)
+	}
+	// From one place to the next, one more stands before it: an inversion less where that comes earlier on the way, one more
+	// where it comes later.
+	best, inversions := 0, 0
+	for n, fewest := 0, 0; n < len(steps); n++ {
+		switch o := steps[n].milestone; {
+		case o == noted:
+		case o > s.milestone:
+			inversions++
+		case o < s.milestone, o == s.milestone && !exact(steps[n].Time):
+			inversions--
+		}
+		// What is noted of others leads to all but the beginning.
+		if inversions < fewest || inversions == fewest && best == n && steps[n].milestone == noted && s.milestone > prepared {
+			best, fewest = n+1, inversions
+		}
+	}
+	return best
 }
 
 // alike is how far apart the times may be that a condition and an event tell of one step.

@@ -346,3 +346,34 @@ func TestGivenTo(t *testing.T) {
 		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected workers", tc.want, givenTo(tc.events, tc.assigned)) })
 	}
 }
+
+func TestInOrderWithinASecond(t *testing.T) {
+	is := func(of milestone, millis int) Step {
+		return Step{Time: begin.Add(time.Duration(millis) * time.Millisecond), milestone: of}
+	}
+	cases := map[string]struct{ steps, want []milestone }{
+		"a condition is behind what it follows from, though Kueue said before that it waits": {
+			[]milestone{resumed, waiting, quota, admitted, started}, []milestone{waiting, quota, admitted, started, resumed},
+		},
+		"a condition of a start that was over within the second is before its end": {
+			[]milestone{resumed, quota, admitted, started, evicted, quotaFree, quota}, []milestone{quota, admitted, started, resumed, evicted, quotaFree, quota},
+		},
+		"an eviction is before the quota that is free by it": {[]milestone{evicted, quotaFree, quota}, []milestone{evicted, quotaFree, quota}},
+		"nothing is before the creation":                     {[]milestone{created, noted, noted}, []milestone{created, noted, noted}},
+		"the end is behind what is noted of it":              {[]milestone{finished, noted, noted}, []milestone{noted, noted, finished}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var steps []Step
+			for n, m := range tc.steps {
+				steps = append(steps, is(m, n*100)) // The first is to the second.
+			}
+			var got []milestone
+			for _, s := range inOrder(steps) {
+				got = append(got, s.milestone)
+			}
+			expect.Same(t, "Unexpected order", tc.want, got)
+		})
+	}
+	expect.Same(t, "Unexpected time of what a clock that is behind notes", "0s", after(begin, begin.Add(-time.Millisecond)))
+}

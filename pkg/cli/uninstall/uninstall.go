@@ -35,6 +35,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/installed"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
@@ -256,7 +257,7 @@ func (u *uninstall) podsGone(ctx context.Context, selector labels.Selector) erro
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, goneWithin, true, func(ctx context.Context) (bool, error) {
 		err := u.client.List(ctx, &pods, client.InNamespace(u.namespace), client.MatchingLabelsSelector{Selector: selector})
 		// One that was evicted stays for people to look at.
-		pods.Items = slices.DeleteFunc(pods.Items, ended)
+		pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return podset.PodEnded(&pod) })
 		return len(pods.Items) == 0, err
 	})
 	if errors.Is(err, context.DeadlineExceeded) && len(pods.Items) > 0 {
@@ -325,8 +326,4 @@ func patient(c client.WithWatch) client.Client {
 			return cmp.Or(last, err)
 		},
 	})
-}
-
-func ended(pod corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -101,7 +102,7 @@ func (u *uninstall) jobPodsGone(ctx context.Context, job *trainjob.TrainJob) err
 		jobs, err := u.childJobs(ctx, job)
 		pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
 			owner := metav1.GetControllerOfNoCopy(&pod)
-			return owner == nil || !jobs[owner.UID] || ended(pod) || pod.Spec.NodeName == ""
+			return owner == nil || !jobs[owner.UID] || podset.PodEnded(&pod) || pod.Spec.NodeName == ""
 		})
 		return len(pods.Items) == 0, err
 	})

@@ -5,7 +5,6 @@ package validate
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -54,15 +53,7 @@ type origins struct {
 }
 
 func newOrigins(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jobsetapi.JobSet) *origins {
-	return &origins{job: job, runtime: runtime, jobSet: js, tree: treeOf(job), specTree: treeOf(runtime)}
-}
-
-// treeOf is for objects of APIs, which can be encoded.
-func treeOf(object any) any {
-	var tree any
-	data, _ := json.Marshal(object)
-	_ = json.Unmarshal(data, &tree)
-	return tree
+	return &origins{job: job, runtime: runtime, jobSet: js, tree: verdict.Tree(job), specTree: verdict.Tree(runtime)}
 }
 
 // refuse makes an error about the field that is to be changed. That is the last one to set
@@ -73,11 +64,11 @@ func (o *origins) refuse(r verdict.Refusal) *field.Error {
 	if r.ReplicatedJob != "" {
 		inRuntime = "template.spec.replicatedJobs[" + r.ReplicatedJob + "].template." + r.Path
 	}
-	_, best, total := walk(o.specTree, inRuntime)
+	_, _, best, total := verdict.Follow(o.specTree, inRuntime)
 	best -= total
 	origin := ""
 	for _, path := range o.candidates(r) {
-		found, depth, total := walk(o.tree, path)
+		found, _, depth, total := verdict.Follow(o.tree, path)
 		if missing := depth - total; missing > best || best == 0 && missing == 0 {
 			origin, best = found, missing
 		}
@@ -117,7 +108,7 @@ func (o *origins) candidates(r verdict.Refusal) []string {
 	}
 	for i := range o.job.Spec.PodTemplateOverrides {
 		target := fmt.Sprintf("spec.podTemplateOverrides[%d].targetJobs[%s]", i, r.ReplicatedJob)
-		if _, depth, total := walk(o.tree, target); depth == total {
+		if _, _, depth, total := verdict.Follow(o.tree, target); depth == total {
 			all = append(all, fmt.Sprintf("spec.podTemplateOverrides[%d].%s", i, inPod))
 		}
 	}
@@ -143,50 +134,4 @@ func (o *origins) runsNodes(replicatedJob string) bool {
 	return slices.ContainsFunc(o.jobSet.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
 		return rj.Name == replicatedJob && trainjob.RunsNodes(o.runtime.MLPolicy, &rj)
 	})
-}
-
-var pathSteps = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
-
-// walk follows a path with names of items. It returns the path as far as there is
-// something, with numbers in place of names, its length, and that of the whole path.
-func walk(value any, path string) (found string, depth, total int) {
-	all := pathSteps.FindAllString(path, -1)
-	for _, step := range all {
-		key := strings.Trim(step, "[]")
-		var next any
-		switch at := value.(type) {
-		case map[string]any:
-			next = at[key]
-		case []any:
-			i := slices.IndexFunc(at, func(item any) bool { return isNamed(item, key) })
-			if i < 0 {
-				i = number(key, len(at))
-			}
-			if i >= 0 {
-				step, next = fmt.Sprintf("[%d]", i), at[i]
-			}
-		}
-		if next == nil {
-			break
-		}
-		if found != "" && step[0] != '[' {
-			found += "."
-		}
-		found, value, depth = found+step, next, depth+1
-	}
-	return found, depth, len(all)
-}
-
-func isNamed(item any, name string) bool {
-	fields, _ := item.(map[string]any)
-	return fields["name"] == name || fields["mountPath"] == name
-}
-
-// number reads the number of an item, or returns -1.
-func number(key string, items int) int {
-	var i int
-	if _, err := fmt.Sscanf(key, "%d", &i); err != nil || i < 0 || i >= items {
-		return -1
-	}
-	return i
 }

@@ -4,12 +4,8 @@ package verdict
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
-	"strconv"
-	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -94,44 +90,9 @@ func refusals(kind, prefix string, rj *jobsetapi.ReplicatedJob, errs field.Error
 			// These are the JobSet's; of names package podset says how long one may be.
 			continue
 		}
-		all = append(all, Refusal{Kind: kind, ReplicatedJob: rj.Name, Path: keyed(&rj.Template, prefix+err.Field), Message: err.ErrorBody()})
+		// By names: the lists that a list comes from may have its items at other places.
+		_, path, _, _ := Follow(Tree(&rj.Template), prefix+err.Field)
+		all = append(all, Refusal{Kind: kind, ReplicatedJob: rj.Name, Path: path, Message: err.ErrorBody()})
 	}
 	return all
-}
-
-var steps = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
-
-// keyed turns the numbers of items in a path into their names: the lists that a list comes
-// from may have them at other places.
-func keyed(template *batchv1.JobTemplateSpec, path string) string {
-	data, _ := json.Marshal(template) // What was decoded from JSON can be encoded.
-	var value any
-	_ = json.Unmarshal(data, &value)
-	var named strings.Builder
-	for _, step := range steps.FindAllString(path, -1) {
-		switch at := value.(type) {
-		case map[string]any:
-			value = at[strings.Trim(step, "[]")]
-		case []any:
-			if n, err := strconv.Atoi(strings.Trim(step, "[]")); err == nil && n < len(at) {
-				step, value = "["+nameOf(at[n], step)+"]", at[n]
-			}
-		}
-		if named.Len() > 0 && step[0] != '[' {
-			named.WriteByte('.')
-		}
-		named.WriteString(step)
-	}
-	return named.String()
-}
-
-// nameOf is the key of an item, or its step where it has none.
-func nameOf(item any, step string) string {
-	fields, _ := item.(map[string]any)
-	for _, key := range []string{"mountPath", "name"} {
-		if name, ok := fields[key].(string); ok && name != "" {
-			return name
-		}
-	}
-	return strings.Trim(step, "[]")
 }

@@ -9,7 +9,7 @@
 // itself is asked.
 //
 // verdict.go says what is refused of one JobSet and all that comes of it, jobset.go judges
-// JobSets, job.go Jobs and their pods.
+// JobSets, job.go Jobs and their pods, path.go follows paths in objects.
 package verdict
 
 import (

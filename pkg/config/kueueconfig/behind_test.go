@@ -115,6 +115,28 @@ func TestSettingsWaitForKueuesRestart(t *testing.T) {
 	expect.That(t, !s.awaited, "It looks for another restart")
 }
 
+// Kueue evicts what nobody has said is ready at its first look after the restart.
+func TestReadinessIsReportedBeforeKueueWaitsForIt(t *testing.T) {
+	const off = "featureGates: {DisableWaitForPodsReady: true}\n"
+	s := newSite(t, Overrides{})
+	started := time.Now().Add(-time.Hour)
+	expect.NoError(t, s.client.Create(t.Context(), kueuePod(started)))
+	read := func(file string, at time.Time) {
+		t.Helper()
+		s.write(t, file)
+		s.changedAt = at
+		s.Read(t.Context())
+	}
+	read(head+off, started.Add(-time.Minute))
+	expect.Same(t, "It is waited for at first", false, s.WaitsForPodsReady())
+	told := s.changes
+	read(head, started.Add(time.Minute))
+	expect.That(t, s.WaitsForPodsReady() && s.Settings().WaitForPodsReady == nil, "It is not reported before the restart")
+	expect.Same(t, "Looks at all jobs", told+1, s.changes)
+	read(head+off, started.Add(2*time.Minute))
+	expect.Same(t, "It is waited for after the edit was undone", false, s.WaitsForPodsReady())
+}
+
 // A manager that starts between an edit and Kueue's restart has no other settings to hold, whatever becomes of the edit.
 func TestSettingsAheadOfKueuesRestart(t *testing.T) {
 	s := newSite(t, Overrides{})

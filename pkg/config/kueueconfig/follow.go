@@ -71,6 +71,8 @@ type Follower struct {
 	// awaited: Kueue has yet to start with the ConfigMap; ahead: what holds here is none of the running Kueue's, since
 	// this process started after an edit of it.
 	awaited, ahead bool
+	// comes is set while Kueue will wait for pods to be ready once it has started with the ConfigMap.
+	comes atomic.Bool
 	// toldAwaited is the version of the ConfigMap that people were told of.
 	toldAwaited string
 
@@ -98,6 +100,12 @@ func Fixed(settings Settings) *Follower {
 
 // Settings returns what holds now. Nobody may change it.
 func (f *Follower) Settings() *Settings { return f.current.Load() }
+
+// WaitsForPodsReady reports whether Kueue waits for pods to be ready, or will once it is restarted: then it takes a job of
+// which nobody has said that they are for one that has waited since its admission, and evicts it.
+func (f *Follower) WaitsForPodsReady() bool {
+	return f.Settings().WaitForPodsReady != nil || f.comes.Load()
+}
 
 // Known reports whether Kueue's configuration was read at least once. Before that its defaults
 // hold, which may not be Kueue's settings.
@@ -171,6 +179,7 @@ func (f *Follower) Read(ctx context.Context) string {
 		return found.ResourceVersion
 	}
 	f.take(ctx, cfg, err)
+	f.comes.Store(false)
 	return found.ResourceVersion
 }
 
@@ -193,6 +202,9 @@ func (f *Follower) awaitsRestart(ctx context.Context, cm *corev1.ConfigMap, cfg 
 		return false, nil
 	}
 	f.tellAwaited(cm, pod, changed)
+	if waits := settings.WaitForPodsReady != nil; f.comes.Swap(waits) != waits {
+		f.notify(ctx, ctrl.LoggerFrom(ctx))
+	}
 	return true, nil
 }
 
@@ -309,6 +321,11 @@ func (f *Follower) hold(ctx context.Context, log logr.Logger, settings *Settings
 		return
 	}
 	log.Info("Changed the settings that are shared with Kueue", "settings", withoutGates(*settings))
+	f.notify(ctx, log)
+}
+
+// notify calls those who want to know of a change.
+func (f *Follower) notify(ctx context.Context, log logr.Logger) {
 	f.mu.Lock()
 	changed := slices.Clone(f.changed)
 	f.mu.Unlock()

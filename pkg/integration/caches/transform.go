@@ -14,9 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -38,14 +40,14 @@ func trimWorkload(in any) (any, error) {
 	return Compact(in)
 }
 
-// trimJobSet empties the JobSets that do not belong to a TrainJob, and drops what their
+// trimJobSet empties the JobSets that no TrainJob controls, and drops what their
 // pods run, but not what they ask for.
 func trimJobSet(in any) (any, error) {
 	js, ok := in.(*jobsetapi.JobSet)
 	if !ok {
 		return Compact(in)
 	}
-	if ofAnother(js) {
+	if owner := metav1.GetControllerOfNoCopy(js); owner == nil || ofAnother(js) {
 		js.Spec, js.Status = jobsetapi.JobSetSpec{}, jobsetapi.JobSetStatus{}
 	}
 	for i := range js.Spec.ReplicatedJobs {
@@ -59,7 +61,8 @@ func trimJobSet(in any) (any, error) {
 }
 
 // TrimJob drops what the pods of a Job run, and what JobSet and the Job controller write on
-// them, and on the Job itself all but whose it is: these are most of its bytes.
+// them, and on the Job itself all but whose it is: these are most of its bytes. Of a Job of nobody's who queues, it
+// drops all of the pods.
 func TrimJob(in any) (any, error) {
 	if job, ok := in.(*batchv1.Job); ok {
 		job.Annotations, job.Spec.Selector = nil, nil
@@ -67,11 +70,26 @@ func TrimJob(in any) (any, error) {
 			return key != jobsetapi.JobSetNameKey && key != jobsetapi.ReplicatedJobNameKey
 		})
 		template := &job.Spec.Template
+		if !queued(job) {
+			*template = corev1.PodTemplateSpec{}
+		}
 		trimTemplate(template)
 		maps.DeleteFunc(template.Labels, ofControllers)
 		maps.DeleteFunc(template.Annotations, ofControllers)
 	}
 	return Compact(in)
+}
+
+// queued reports whether a Job may be a queued TrainJob's: JobSet made it, and an admission placed its pods or may yet.
+func queued(job *batchv1.Job) bool {
+	owner, template := metav1.GetControllerOfNoCopy(job), &job.Spec.Template
+	if owner == nil || owner.Kind != "JobSet" {
+		return false
+	}
+	_, marked := template.Labels[patch.GatedLabel]
+	_, placed := template.Labels[kueueconstants.PodSetLabel]
+	_, overridden := template.Annotations[patch.ManagerAnnotation]
+	return marked || placed || overridden || patch.HasAdmissionGate(template.Spec.SchedulingGates)
 }
 
 // trimPod keeps of a pod behind the gate what PlacePod of pkg/podset brings to an admission, and of any other pod that
@@ -83,6 +101,8 @@ func trimPod(in any) (any, error) {
 		pod.Spec, pod.Status = corev1.PodSpec{}, corev1.PodStatus{}
 		if ofJobSet && patch.HasAdmissionGate(spec.SchedulingGates) {
 			pod.Spec = corev1.PodSpec{NodeSelector: spec.NodeSelector, Tolerations: spec.Tolerations, SchedulingGates: spec.SchedulingGates}
+			// JobSet's name stays, as on a Job.
+			maps.DeleteFunc(pod.Annotations, func(key, _ string) bool { return key != jobsetapi.JobSetNameKey && !podset.Owned(key) })
 		} else {
 			maps.DeleteFunc(pod.Labels, func(key, _ string) bool { return key != jobsetapi.JobSetNameKey && key != patch.GatedLabel })
 			pod.Annotations, pod.Finalizers = nil, nil

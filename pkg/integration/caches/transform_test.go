@@ -55,8 +55,18 @@ func TestTrim(t *testing.T) {
 	pod := func(spec corev1.PodSpec, gate string, labels map[string]string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: labels}, Spec: spec}
 		if p.Spec.SchedulingGates = nil; gate != "" {
-			p.Spec.SchedulingGates, p.Annotations = []corev1.PodSchedulingGate{{Name: gate}}, map[string]string{"a": "b"}
+			p.Spec.SchedulingGates, p.Annotations = []corev1.PodSchedulingGate{{Name: gate}}, map[string]string{"kueue.x-k8s.io/workload": "w"}
 		}
+		return p
+	}
+	child := func(owner string, labels map[string]string, template corev1.PodTemplateSpec, both map[string]string) *batchv1.Job {
+		job := &batchv1.Job{ObjectMeta: owned(owner), Spec: batchv1.JobSpec{Template: withMetadata(template, both)}}
+		job.Labels = labels
+		return job
+	}
+	annotated := func(gate string, annotations map[string]string) *corev1.Pod {
+		p := pod(corev1.PodSpec{}, gate, maps.Clone(name))
+		p.Annotations = annotations
 		return p
 	}
 	tests := map[string]struct {
@@ -76,8 +86,15 @@ func TestTrim(t *testing.T) {
 		"another kind's JobSet keeps its name": {
 			trim: trimJobSet, in: jobSet("AppWrapper", full), want: &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper")},
 		},
+		"a JobSet of nobody's keeps its name": {
+			trim: trimJobSet, in: &jobsetapi.JobSet{Spec: jobSet("", full).Spec}, want: &jobsetapi.JobSet{},
+		},
 		"a pod behind the gate keeps where it goes": {
 			trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(name, placed)), want: pod(corev1.PodSpec{NodeSelector: full.Spec.NodeSelector}, patch.AdmissionGate, union(name, placed)),
+		},
+		"the same keeps of its annotations what an admission may change": {
+			trim: trimPod, in: annotated(patch.AdmissionGate, union(counted, name, map[string]string{"kueue.x-k8s.io/workload": "w", "a": "b"})),
+			want: annotated(patch.AdmissionGate, union(name, map[string]string{"kueue.x-k8s.io/workload": "w"})),
 		},
 		"a pod behind another gate keeps that it is there": {
 			trim: trimPod, in: pod(full.Spec, "example.com/g", union(name, gatedLabel, placed)), want: pod(corev1.PodSpec{}, "", union(name, gatedLabel)),
@@ -87,12 +104,17 @@ func TestTrim(t *testing.T) {
 			want: pod(corev1.PodSpec{}, "", gatedLabel),
 		},
 		"a Job keeps whose it is and where its pods go": {
-			trim: TrimJob,
-			in: &batchv1.Job{
-				ObjectMeta: metav1.ObjectMeta{Labels: union(whose, counted), Annotations: counted},
-				Spec:       batchv1.JobSpec{Template: withMetadata(full, union(counted, placed, name)), Selector: &metav1.LabelSelector{}},
-			},
-			want: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Labels: whose}, Spec: batchv1.JobSpec{Template: withMetadata(lean, union(placed, name))}},
+			trim: TrimJob, in: child("JobSet", union(whose, counted), full, union(counted, placed, name)),
+			want: child("JobSet", whose, lean, union(placed, name)),
+		},
+		"a Job that waits keeps where its pods go": {
+			trim: TrimJob, in: child("JobSet", whose, full, union(gatedLabel, name)), want: child("JobSet", whose, lean, union(gatedLabel, name)),
+		},
+		"a Job that nobody queues keeps whose it is": {
+			trim: TrimJob, in: child("JobSet", whose, full, name), want: child("JobSet", whose, corev1.PodTemplateSpec{}, nil),
+		},
+		"a Job that JobSet did not make keeps whose it says it is": {
+			trim: TrimJob, in: child("CronJob", whose, full, union(placed, name)), want: child("CronJob", whose, corev1.PodTemplateSpec{}, nil),
 		},
 	}
 	for name, tc := range tests {

@@ -116,6 +116,9 @@ func TestExpectations(t *testing.T) {
 	e.wrote(job(5))
 	e.Forget(client.ObjectKeyFromObject(job(5)))
 	expect.That(t, len(e.wants) == 0, "A job that is gone must be forgotten, remembered: %v", e.wants)
+	e.wrote(job(5))
+	e.clock.(*clocktesting.FakePassiveClock).SetTime(e.clock.Now().Add(OverdueAfter))
+	expect.That(t, e.Satisfied(job(4)), "A write must not be waited for that was lost")
 }
 
 func TestRefused(t *testing.T) {

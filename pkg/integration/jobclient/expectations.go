@@ -24,7 +24,7 @@ type Expectations struct {
 
 	mu     sync.Mutex
 	began  time.Time
-	wants  map[types.NamespacedName]expectation
+	wants  map[types.NamespacedName]sighting
 	writes map[types.NamespacedName]write
 	queued map[types.NamespacedName]write
 	seen   map[types.NamespacedName]sighting
@@ -55,7 +55,7 @@ type expectation struct {
 func NewExpectations(clock clock.PassiveClock) *Expectations {
 	return &Expectations{
 		clock: clock, began: clock.Now(),
-		wants:      map[types.NamespacedName]expectation{},
+		wants:      map[types.NamespacedName]sighting{},
 		writes:     map[types.NamespacedName]write{},
 		queued:     map[types.NamespacedName]write{},
 		seen:       map[types.NamespacedName]sighting{},
@@ -143,15 +143,19 @@ func (e *Expectations) SawWorkload(job types.NamespacedName) {
 func (e *Expectations) expect(job *trainjob.TrainJob) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.wants[client.ObjectKeyFromObject(job)] = expectation{job.UID, job.Generation}
+	e.wants[client.ObjectKeyFromObject(job)] = sighting{expectation{job.UID, job.Generation}, e.clock.Now()}
 }
 
-// Satisfied reports whether job is as new as our last write, and then forgets that.
+// OverdueAfter is how long a write may be without its event. One that never comes was lost with the API server's data,
+// which were restored to what they had been before.
+const OverdueAfter = 30 * time.Second
+
+// Satisfied reports whether job is as new as our last write, or that is overdue, and then forgets it.
 func (e *Expectations) Satisfied(job *trainjob.TrainJob) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := client.ObjectKeyFromObject(job)
-	if want := e.wants[key]; want.uid == job.UID && job.Generation < want.generation {
+	if want := e.wants[key]; want.uid == job.UID && job.Generation < want.generation && e.clock.Since(want.at) < OverdueAfter {
 		return false
 	}
 	delete(e.wants, key)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -29,6 +30,8 @@ type Rollout struct {
 	mu    sync.Mutex
 	field patch.Field
 	state rolloutState
+	// since is when the CRD got the field under this process; zero: it had it before.
+	since time.Time
 	last  scan
 }
 
@@ -64,7 +67,7 @@ func (r *Rollout) expect(field patch.Field) {
 	case nil:
 		r.state = rolloutUnknown
 	default:
-		r.state = rolloutUnderWay
+		r.state, r.since = rolloutUnderWay, time.Now()
 		r.forget()
 	}
 	// What was seen under another field says nothing when this one comes back.
@@ -93,7 +96,8 @@ var ErrRollingOut = errors.New("the running Trainer has not been seen to read th
 
 // Check returns ErrRollingOut while it is open whether the running Trainer reads field. It
 // asks caches alone, and not even those once there was an answer: a JobSet that shows our
-// part, whichever TrainJob it is of. With Trainer 2.3 a snapshot of the job's runtime is
+// part, of this TrainJob, or of whichever where it was made since the CRD has the field: Trainer leaves those of running
+// jobs as they are, and the field may have been there before. With Trainer 2.3 a snapshot of the job's runtime is
 // one as well, for the JobSets that a newer Trainer cannot change. A job that another
 // controller runs, as MultiKueue does in another cluster, does not depend on this Trainer.
 func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *trainjob.Runtimes, field patch.Field, job *trainjob.TrainJob) error {
@@ -102,6 +106,9 @@ func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *tra
 		return nil
 	}
 	this, other, err := r.shown(ctx, cached, field)
+	if err == nil && !this {
+		this, err = jobShows(ctx, cached, field, job)
+	}
 	if err != nil {
 		return err
 	}
@@ -126,14 +133,22 @@ func (r *Rollout) shown(ctx context.Context, cached client.Reader, field patch.F
 	if r.last.field == field && time.Since(r.last.at) < scanPeriod {
 		return r.last.this, r.last.other, nil
 	}
-	if this, other, err = fieldsShown(ctx, cached, field); err == nil {
+	if this, other, err = fieldsShown(ctx, cached, field, r.since.Truncate(time.Second)); err == nil {
 		r.last = scan{field, time.Now(), this, other}
 	}
 	return this, other, err
 }
 
-// fieldsShown reports whether there are JobSets with our part out of field, and out of another.
-func fieldsShown(ctx context.Context, cached client.Reader, field patch.Field) (this, other bool, err error) {
+// jobShows reports whether the JobSet of a TrainJob has our part out of field.
+func jobShows(ctx context.Context, cached client.Reader, field patch.Field, job *trainjob.TrainJob) (bool, error) {
+	var js jobsetapi.JobSet
+	err := cached.Get(ctx, client.ObjectKeyFromObject(job), &js)
+	return err == nil && metav1.IsControlledBy(&js, job) && podset.FieldOf(&js) == field, client.IgnoreNotFound(err)
+}
+
+// fieldsShown reports whether there are JobSets with our part out of field, made since a time, and with our part out of
+// another.
+func fieldsShown(ctx context.Context, cached client.Reader, field patch.Field, since time.Time) (this, other bool, err error) {
 	var list jobsetapi.JobSetList
 	if err := cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return false, false, fmt.Errorf("listing the JobSets, to see what Trainer reads: %w", err)
@@ -145,7 +160,7 @@ func fieldsShown(ctx context.Context, cached client.Reader, field patch.Field) (
 		switch podset.FieldOf(&list.Items[i]) {
 		case nil:
 		case field:
-			this = true
+			this = this || !list.Items[i].CreationTimestamp.Time.Before(since)
 		default:
 			other = true
 		}

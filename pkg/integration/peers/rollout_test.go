@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,9 +33,12 @@ func TestRead(t *testing.T) {
 		older     = jobSetShowing("older", job, map[string]string{"kueue.x-k8s.io/podset": "node"}, overrides)
 		plain     = jobSetShowing("plain", job, map[string]string{"a": "b"}, nil)
 		foreign   = jobSetShowing("foreign", nil, map[string]string{"kueue.x-k8s.io/podset": "node"}, nil)
+		before    = jobSetShowing("before", job, map[string]string{"kueue.x-k8s.io/podset": "node"}, nil)
+		own       = jobSetShowing(job.Name, job, map[string]string{"kueue-trainer.dev/gated": "true"}, nil)
 		snapshot  = &corev1.ConfigMap{ObjectMeta: inttest.Owned(job, "llm-runtime-snapshot")}
 	)
 	snapshot.CreationTimestamp = metav1.Now()
+	gated.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Minute))
 	cases := map[string]struct {
 		// served are the generations of the CRD, one after the other.
 		served []trainjob.TrainerVersion
@@ -53,6 +57,8 @@ func TestRead(t *testing.T) {
 		"an upgrade, and the older controller works on":       {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{older, plain}, wantUnread: true, wantLists: 1},
 		"an upgrade, and a JobSet of another integration":     {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23}, objects: []client.Object{foreign}, wantUnread: true, wantLists: 1},
 		"an upgrade, and the newer controller gates a JobSet": {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{older, gated}, wantLists: 1},
+		"an upgrade, and a job that an earlier one started":   {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{before}, wantUnread: true, wantLists: 1},
+		"an upgrade, and the newer controller gates this job": {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{older, own}, wantLists: 1},
 		"an upgrade, and the newer controller has a snapshot": {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23}, objects: []client.Object{older, snapshot}, wantLists: 1},
 		"an upgrade by way of a CRD of no generation":         {served: []trainjob.TrainerVersion{trainjob.Trainer21, 0, trainjob.Trainer23}, wantUnread: true, wantLists: 1},
 		"an upgrade that keeps the field":                     {served: []trainjob.TrainerVersion{trainjob.Trainer22, trainjob.Trainer23}, wantLists: 1},

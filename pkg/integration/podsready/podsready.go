@@ -75,8 +75,8 @@ type Reporter struct {
 	Labels *kueuelib.CustomLabels
 }
 
-// Wanted reports whether Kueue waits for pods to be ready.
-func (r Reporter) Wanted() bool { return r.Kueue.Settings().WaitForPodsReady != nil }
+// Wanted reports whether Kueue waits for pods to be ready, or is about to.
+func (r Reporter) Wanted() bool { return r.Kueue.WaitsForPodsReady() }
 
 // Report writes what PodsReady has to say next of a Workload of the TrainJob key, and reports
 // whether there was anything. What it was written by is an old view from then on.

@@ -37,7 +37,7 @@ var notEnded = fields.AndSelectors(
 )
 
 // podsAtATime is how many pods are in memory at a time: anybody may give a pod this label, and a megabyte.
-const podsAtATime = 100
+const podsAtATime = 10
 
 // jobSetWithin is how long JobSet may take to report that the last pod of a suspended job is gone. Something it cannot
 // make keeps it from that for ever, and the API server knows better.
@@ -67,7 +67,7 @@ func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod
 		}
 		for i := range pods.Items {
 			if pod := &pods.Items[i]; holdsNode(pod) {
-				left = append(left, *slim(pod))
+				left = append(left, slim(pod))
 			}
 		}
 		if more = pods.Continue; more == "" {
@@ -81,27 +81,36 @@ func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod
 	return slices.DeleteFunc(left, func(pod corev1.Pod) bool { return strange.Has(metav1.GetControllerOf(&pod).UID) }), err
 }
 
-// slim returns a pod without what may be large: whoever makes thousands of pods with a megabyte of env each shall not use
-// up the manager's memory.
-func slim(pod *corev1.Pod) *corev1.Pod {
-	pod.ManagedFields, pod.Annotations, pod.Spec.Volumes = nil, nil, nil
-	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range containers {
-			c := &containers[i]
-			*c = corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
+// slim returns what is asked of a pod that is left: whoever makes thousands of a megabyte each shall not use up the manager's
+// memory.
+func slim(pod *corev1.Pod) corev1.Pod {
+	out := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Labels: map[string]string{},
+		OwnerReferences: []metav1.OwnerReference{*metav1.GetControllerOf(pod)},
+	}}
+	for _, key := range []string{jobsetapi.JobSetUIDKey, kueueconstants.PodSetLabel} {
+		if value, ok := pod.Labels[key]; ok {
+			out.Labels[key] = value
 		}
 	}
-	return pod
+	return out
 }
 
 // strangeJobs returns the UIDs of those Jobs of pods that do not count, whatever the labels of the pods
 // say. Of a Job that is not known its pods have Kueue's label, which the policies
-// let nobody copy: so thousands of pods of somebody's own cost no request.
+// let nobody copy: so thousands of pods of somebody's own cost no request. Nor do the Jobs that the caches have.
 func (p Pods) strangeJobs(ctx context.Context, name types.NamespacedName, pods []corev1.Pod) (sets.Set[types.UID], error) {
-	jobs, counts := p.Jobs(name), p.counts(name)
+	counts := p.counts(name)
 	strange, known := sets.New[types.UID](), sets.New[types.UID]()
-	for i := range jobs {
-		known.Insert(jobs[i].UID)
+	for i := range p.View.Jobs {
+		child := &p.View.Jobs[i]
+		switch {
+		case counts(child):
+			known.Insert(child.UID)
+		case !p.mayHaveRun(child, name):
+			known.Insert(child.UID)
+			strange.Insert(child.UID)
+		}
 	}
 	for i := range pods {
 		owner := metav1.GetControllerOf(&pods[i])
@@ -158,6 +167,13 @@ func (p Pods) counts(name types.NamespacedName) func(*batchv1.Job) bool {
 		}
 		return state.ControllerOfKind(js, trainjob.GVK.Kind) != nil
 	}
+}
+
+// mayHaveRun reports whether a Job is of a JobSet of this name that the caches do not have, and so perhaps of a TrainJob's: what
+// they have of the Job may be from before its start.
+func (p Pods) mayHaveRun(child *batchv1.Job, name types.NamespacedName) bool {
+	owner := state.ControllerOfKind(child, "JobSet")
+	return owner != nil && owner.Name == name.Name && (p.View.JobSet == nil || p.View.JobSet.UID != owner.UID)
 }
 
 // AnyLeft reports whether a pod of the JobSets of this name may be there: by what the Jobs

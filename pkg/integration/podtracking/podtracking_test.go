@@ -12,13 +12,13 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
@@ -118,17 +118,32 @@ func TestPodsLeft(t *testing.T) {
 	}
 }
 
-// Whoever may make pods may give them the label of somebody's JobSet.
+// Whoever may make pods, and Jobs and JobSets that make pods, may give them the label of somebody's JobSet.
 func TestStrangersPodsCostNoRequest(t *testing.T) {
-	strange := inttest.PodOf("ns", "job", func(pod *corev1.Pod) { delete(pod.Labels, "kueue.x-k8s.io/podset") })
-	c := inttest.Fake(strange).Build()
-	live := interceptor.NewClient(inttest.PodsByPhase(c).(client.WithWatch), interceptor.Funcs{
-		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			return errors.New("the API server is asked for its Job")
-		},
-	})
-	pods := expect.Must(Pods{Live: live}.Left(t.Context(), types.NamespacedName{Namespace: "ns", Name: "job"}))(t)
-	expect.Same(t, "Unexpected number of pods left", 0, len(pods))
+	ownedBy := func(kind string, uid types.UID) *batchv1.Job {
+		return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: "j", OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "job", UID: uid, Controller: new(true)}}}}
+	}
+	plain := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "plain"}}
+	cases := map[string]struct {
+		pod  *corev1.Pod
+		view state.View
+	}{
+		"a pod without Kueue's label":        {pod: inttest.PodOf("ns", "job", func(pod *corev1.Pod) { delete(pod.Labels, "kueue.x-k8s.io/podset") })},
+		"a pod of a Job that no JobSet made": {pod: inttest.PodOf("ns", "job"), view: state.View{Jobs: []batchv1.Job{*ownedBy("Other", "x")}}},
+		"a pod of a JobSet that no TrainJob controls": {pod: inttest.PodOf("ns", "job"),
+			view: state.View{Jobs: []batchv1.Job{*ownedBy("JobSet", "plain")}, JobSet: plain}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			live := interceptor.NewClient(inttest.PodsByPhase(inttest.Fake(tc.pod).Build()).(client.WithWatch), interceptor.Funcs{
+				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+					return errors.New("the API server is asked for its Job")
+				},
+			})
+			pods := expect.Must(Pods{Live: live, View: tc.view}.Left(t.Context(), types.NamespacedName{Namespace: "ns", Name: "job"}))(t)
+			expect.Same(t, "Unexpected number of pods left", 0, len(pods))
+		})
+	}
 }
 
 func TestOvertaken(t *testing.T) {
@@ -144,20 +159,27 @@ func TestOvertaken(t *testing.T) {
 	cases := map[string]struct {
 		patches []trainjob.RuntimePatch
 		jobs    []jobsetapi.ReplicatedJob
-		want    bool
+		// ledFor is since when we may have written it.
+		ledFor time.Duration
+		want   bool
 	}{
-		"a job without our entry":                       {jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
-		"a placed job":                                  {patches: entry(0, patch.Placement{Name: "node"}), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
-		"a gate that Trainer has not passed on yet":     {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", corev1.PodSchedulingGate{Name: "other"})}, want: true},
-		"a gate that Trainer could not pass on":         {patches: entry(time.Minute, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
-		"a gate that the JobSet holds":                  {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours)}},
-		"a replicated job that came later to a runtime": {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours), replicatedJob("new")}},
+		"a gate that was written now, by a clock that is behind": {patches: entry(time.Minute, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}, ledFor: time.Second, want: true},
+		"a job without our entry":                                {jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a placed job":                                           {patches: entry(0, patch.Placement{Name: "node"}), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a gate that Trainer has not passed on yet":              {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", corev1.PodSchedulingGate{Name: "other"})}, want: true},
+		"a gate that Trainer could not pass on":                  {patches: entry(time.Minute, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a gate that the JobSet holds":                           {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours)}},
+		"a replicated job that came later to a runtime":          {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours), replicatedJob("new")}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
 			job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true), RuntimePatches: tc.patches}}
-			pods := Pods{View: state.View{At: time.Now()}, Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
+			led := time.Time{}
+			if tc.ledFor > 0 {
+				led = time.Now().Add(-tc.ledFor)
+			}
+			pods := Pods{View: state.View{At: time.Now()}, Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(led)}
 			expect.Same(t, "Unexpected overtaken", tc.want, pods.MayStillResume(job, js) > 0)
 		})
 	}
@@ -221,11 +243,15 @@ func TestActive(t *testing.T) {
 
 // Somebody's pods of a megabyte each are not kept in memory.
 func TestSlim(t *testing.T) {
-	asks := corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"}}}
-	pod.Spec = corev1.PodSpec{NodeName: "node", Volumes: []corev1.Volume{{Name: "v"}}, Containers: []corev1.Container{
-		{Name: "node", Image: "i", Env: []corev1.EnvVar{{Name: "LARGE", Value: "x"}}, Args: []string{"x"}, Resources: asks}}}
-	want := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid", Labels: map[string]string{"a": "b"}}}
-	want.Spec = corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "node", Resources: asks}}}
+	pod := inttest.PodOf("ns", "job", func(pod *corev1.Pod) {
+		pod.Labels["example.com/large"], pod.Labels[jobsetapi.JobSetUIDKey] = "x", "js"
+		pod.Annotations = map[string]string{"example.com/large": "x"}
+		pod.OwnerReferences = append(pod.OwnerReferences, metav1.OwnerReference{Kind: "ConfigMap", Name: "large"})
+		pod.Spec.Containers = []corev1.Container{{Name: "node", Env: []corev1.EnvVar{{Name: "LARGE", Value: "x"}}}}
+	})
+	want := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: pod.Name, UID: pod.UID, OwnerReferences: pod.OwnerReferences[:1],
+		Labels: map[string]string{jobsetapi.JobSetUIDKey: "js", kueueconstants.PodSetLabel: "node"},
+	}}
 	expect.Same(t, "Unexpected pod", want, slim(pod))
 }

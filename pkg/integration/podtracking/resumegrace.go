@@ -51,9 +51,9 @@ func (p Pods) MayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.
 		return p.resumeGrace(job)
 	}
 	written := p.Field.Time(&job.Spec)
-	if written.IsZero() {
-		written = p.Expectations.WroteBy(job)
+	// Trainer's webhook stamped the entry when the gate was written, by its own clock, which may be behind.
+	if by := p.Expectations.WroteBy(job); by.After(written) {
+		written = by
 	}
-	// Trainer's webhook stamped the entry when the gate was written, by its own clock.
 	return min(ResumeGrace, max(0, written.Add(ResumeGrace).Sub(p.View.At)))
 }

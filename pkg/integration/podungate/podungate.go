@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,6 +54,8 @@ func (u *Controller) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&trainjob.TrainJob{}, handler.EnqueueRequestsFromMapFunc(u.podsOf)).
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(u.podsOfOwner)).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(u.podsOfChild)).
+		// Trainer names it as the TrainJob.
+		Watches(&jobsetapi.JobSet{}, handler.EnqueueRequestsFromMapFunc(u.podsOf)).
 		Complete(u)
 }
 
@@ -83,12 +86,12 @@ func (u *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || job == nil {
 		return ctrl.Result{}, err
 	}
-	placed, err := template(ctx, u.Describer.For(version), job, &pod)
-	if err != nil || placed == nil {
+	made, err := u.madeFrom(ctx, job, &pod)
+	if err != nil || made == nil {
 		return ctrl.Result{}, err
 	}
-	made, err := u.madeFrom(ctx, &pod)
-	if err != nil || made == nil {
+	placed, err := template(ctx, u.Describer.For(version), job, &pod)
+	if err != nil || placed == nil {
 		return ctrl.Result{}, err
 	}
 	err = u.free(ctx, job, &pod, made, placed)
@@ -99,7 +102,7 @@ func gated(pod *corev1.Pod) bool {
 	return patch.HasAdmissionGate(pod.Spec.SchedulingGates)
 }
 
-// admittedJob returns the TrainJob that the pod belongs to, if that may run now.
+// admittedJob returns the TrainJob that the pod says it belongs to, if that may run now.
 func (u *Controller) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.TrainJob, error) {
 	name, ok := pod.Labels[jobsetapi.JobSetNameKey]
 	if !ok {
@@ -141,8 +144,9 @@ func template(ctx context.Context, describer *podsets.Describer, job *trainjob.T
 }
 
 // madeFrom returns the pod template of the pod's Job, or nil when that is not there: gone,
-// and the pod about to be, or not heard of yet.
-func (u *Controller) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
+// and the pod about to be, or not heard of yet. Nor is it where the Job's JobSet is not that of the TrainJob: labels anybody
+// may copy.
+func (u *Controller) madeFrom(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
 	owner := state.ControllerOfKind(pod, "Job")
 	if owner == nil {
 		return nil, nil
@@ -151,8 +155,9 @@ func (u *Controller) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.Pod
 	if err := u.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, &child); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if child.UID != owner.UID {
-		return nil, nil
+	js, err := state.JobSetOf(ctx, u.Client, job)
+	if err != nil || child.UID != owner.UID || js == nil || !metav1.IsControlledBy(&child, js) {
+		return nil, err
 	}
 	return &child.Spec.Template, nil
 }
@@ -180,7 +185,7 @@ func (u *Controller) free(ctx context.Context, job *trainjob.TrainJob, pod *core
 	return err
 }
 
-// podsOf maps a TrainJob to its gated pods: they are looked at again when it is admitted.
+// podsOf maps a TrainJob or its JobSet to the gated pods: they are looked at again when it is admitted.
 func (u *Controller) podsOf(ctx context.Context, obj client.Object) []reconcile.Request {
 	var pods corev1.PodList
 	err := u.Client.List(ctx, &pods, client.InNamespace(obj.GetNamespace()),

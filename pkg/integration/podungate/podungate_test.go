@@ -5,12 +5,17 @@ package podungate
 import (
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -39,6 +44,39 @@ func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
 			pod := inttest.PodOf("team", "llm", func(pod *corev1.Pod) { pod.Labels = tc.labels })
 			c := inttest.Fake(job, tc.wl).Build()
 			expect.Same(t, "There is an admitted TrainJob", tc.want, expect.Must((&Controller{Client: c}).admittedJob(t.Context(), pod))(t) != nil)
+		})
+	}
+}
+
+// Labels say of which TrainJob a pod is; whose it is, the UIDs of its owners.
+func TestOnlyPodsOfAJobsOwnAreFreed(t *testing.T) {
+	ofJobSet := func(uid types.UID) *batchv1.Job {
+		child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "j"}}
+		child.OwnerReferences = []metav1.OwnerReference{{Kind: "JobSet", Name: "llm", UID: uid, Controller: new(true)}}
+		return child
+	}
+	js := func(job *trainjob.TrainJob) *jobsetapi.JobSet {
+		js := inttest.JobSetOf(job, false)
+		js.UID = "js"
+		return js
+	}
+	cases := map[string]struct {
+		child  *batchv1.Job
+		jobSet *jobsetapi.JobSet
+		want   bool
+	}{
+		"its Job is of the TrainJob's JobSet":     {child: ofJobSet("js"), jobSet: js(inttest.Job("a")), want: true},
+		"its Job is somebody's own":               {child: kit.With(ofJobSet("js"), func(j *batchv1.Job) { j.OwnerReferences = nil }), jobSet: js(inttest.Job("a"))},
+		"its Job is of another JobSet":            {child: ofJobSet("other"), jobSet: js(inttest.Job("a"))},
+		"the JobSet is of a former TrainJob":      {child: ofJobSet("js"), jobSet: js(inttest.Job("former"))},
+		"the JobSet is somebody's own":            {child: ofJobSet("js"), jobSet: kit.With(js(inttest.Job("a")), func(js *jobsetapi.JobSet) { js.OwnerReferences = nil })},
+		"another Job of that name has come since": {child: kit.With(ofJobSet("js"), func(j *batchv1.Job) { j.UID = "next" }), jobSet: js(inttest.Job("a"))},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := inttest.Fake(tc.child, tc.jobSet).Build()
+			made := expect.Must((&Controller{Client: c}).madeFrom(t.Context(), inttest.Job("a"), inttest.PodOf("team", "llm")))(t)
+			expect.Same(t, "The pod is made from the Job of the TrainJob", tc.want, made != nil)
 		})
 	}
 }

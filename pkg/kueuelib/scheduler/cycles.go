@@ -62,6 +62,9 @@ func (p *Player) observe(ctx context.Context) []Moved {
 		}
 		p.queues.DeleteWorkload(logr.Discard(), workload.Key(w.after))
 		p.cache.AddOrUpdateWorkload(logr.Discard(), w.after.DeepCopy())
+		if move != Evicted {
+			p.settlePenalty(w.after)
+		}
 		p.queues.QueueSecondPassIfNeeded(ctx, w.after.DeepCopy(), 0)
 		moved = append(moved, Moved{move, w.after})
 	}

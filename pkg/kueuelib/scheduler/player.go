@@ -64,6 +64,8 @@ type Player struct {
 	// checks are the admission checks of each ClusterQueue.
 	checks map[kueue.ClusterQueueReference][]kueue.AdmissionCheckReference
 	kueue  *scheduler.Scheduler
+	// consumed is what admission fair sharing goes by.
+	consumed consumption
 	// requeueAt is when those are looked at again who were in vain; zero where nobody is.
 	requeueAt time.Time
 	// patience is how many cycles in a row may end without news before there are none to come.
@@ -90,7 +92,7 @@ func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *co
 	admitInline()
 	p := &Player{
 		clock:  &virtualClock{FakeClock: testingclock.NewFakeClock(now)},
-		memory: &memory{workloads: map[client.ObjectKey]*kueue.Workload{}},
+		memory: &memory{workloads: map[client.ObjectKey]*kueue.Workload{}, queues: world.LocalQueues},
 		checks: map[kueue.ClusterQueueReference][]kueue.AdmissionCheckReference{},
 	}
 	p.cycles = &cycleClock{Clock: p.clock}
@@ -100,12 +102,17 @@ func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *co
 		own.ClusterQueues[n].Spec.NamespaceSelector = &metav1.LabelSelector{}
 	}
 	var err error
-	if p.cache, err = own.Cache(ctx, p.memory, nil, schdcache.WithFairSharing(fairsharing.Enabled(fairSharing))); err != nil {
+	if p.cache, err = own.Cache(ctx, p.memory, nil, schdcache.WithFairSharing(fairsharing.Enabled(fairSharing)), schdcache.WithAdmissionFairSharing(world.AdmissionFairSharing)); err != nil {
 		return nil, err
 	}
 	expected := expectations.New()
-	ofQueues := []qcache.Option{qcache.WithClock(p.clock), qcache.WithPreemptionExpectations(expected)}
-	ofScheduler := []scheduler.Option{scheduler.WithFairSharing(fairSharing), scheduler.WithClock(nil, p.cycles), scheduler.WithPreemptionExpectations(expected)}
+	ofQueues := []qcache.Option{
+		qcache.WithClock(p.clock), qcache.WithPreemptionExpectations(expected), qcache.WithAdmissionFairSharing(world.AdmissionFairSharing),
+	}
+	ofScheduler := []scheduler.Option{
+		scheduler.WithFairSharing(fairSharing), scheduler.WithClock(nil, p.cycles), scheduler.WithPreemptionExpectations(expected),
+		scheduler.WithAdmissionFairSharing(world.AdmissionFairSharing),
+	}
 	if r := world.Resources; r != nil {
 		ofQueues = append(ofQueues, qcache.WithExcludedResourcePrefixes(r.ExcludeResourcePrefixes), qcache.WithResourceTransformations(r.Transformations))
 		if r.QuotaCheckStrategy != nil {
@@ -114,7 +121,10 @@ func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *co
 	}
 	p.queues, p.requeuer = qcache.NewManagerForUnitTestsWithRequeuer(p.memory, p.cache, ofQueues...)
 	p.kueue = scheduler.New(p.queues, p.cache, p.memory, noEvents{}, ofScheduler...)
-	return p, p.addQueues(quietly(ctx), &own)
+	if err := p.addQueues(quietly(ctx), &own); err != nil {
+		return nil, err
+	}
+	return p, p.startConsumption(&own)
 }
 
 func quietly(ctx context.Context) context.Context { return logr.NewContext(ctx, logr.Discard()) }
@@ -241,6 +251,7 @@ func (p *Player) Wakes() time.Time {
 // SetTime moves the clock. It never goes back.
 func (p *Player) SetTime(ctx context.Context, now time.Time) {
 	p.clock.set(now)
+	p.consume()
 	if !p.requeueAt.IsZero() && !p.requeueAt.After(now) {
 		p.requeueAt = time.Time{}
 		p.requeuer.ProcessRequeues(quietly(ctx))

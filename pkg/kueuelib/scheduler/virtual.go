@@ -81,12 +81,13 @@ func (c *cycleContext) Done() <-chan struct{} {
 	return nil
 }
 
-// memory is the client of Kueue's scheduler: it holds Workloads, takes their statuses, and
+// memory is the client of Kueue's scheduler: it holds Workloads and LocalQueues, takes statuses, and
 // keeps what a cycle changed.
 type memory struct {
 	client.Client
 	sync.Mutex
 	workloads map[client.ObjectKey]*kueue.Workload
+	queues    []kueue.LocalQueue
 	written   []write
 	// requeued are who was looked at in vain in this cycle.
 	requeued []client.ObjectKey
@@ -104,6 +105,13 @@ func (m *memory) Get(_ context.Context, key client.ObjectKey, into client.Object
 			m.requeued = append(m.requeued, key)
 			wl.DeepCopyInto(into)
 			return nil
+		}
+	case *kueue.LocalQueue:
+		for n := range m.queues {
+			if lq := &m.queues[n]; lq.Namespace == key.Namespace && lq.Name == key.Name {
+				lq.DeepCopyInto(into)
+				return nil
+			}
 		}
 	case *corev1.Namespace:
 		into.Name = key.Name

@@ -28,6 +28,8 @@ type World struct {
 	Pods []corev1.Pod
 	// Resources are Kueue's configuration of what it counts; nil without.
 	Resources *configapi.Resources
+	// AdmissionFairSharing is that of Kueue's configuration; nil without. Only a Player goes by it.
+	AdmissionFairSharing *configapi.AdmissionFairSharing
 }
 
 // Cache returns a Cache of Kueue's that knows this world and these Workloads, of which those
@@ -74,10 +76,14 @@ func (w *World) addNodes(cache *Cache) {
 		cache.TASCache().SyncNode(&w.Nodes[n])
 	}
 	for n := range w.Pods {
-		pod := &w.Pods[n]
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if pod.Spec.NodeName != "" && !ended && !PlacedByTopology(pod) {
+		if pod := &w.Pods[n]; TakesOfTopology(pod) {
 			cache.TASCache().Update(pod, logr.Discard())
 		}
 	}
+}
+
+// TakesOfTopology reports whether a pod takes of a topology what Kueue has not given it.
+func TakesOfTopology(pod *corev1.Pod) bool {
+	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return pod.Spec.NodeName != "" && !ended && !PlacedByTopology(pod)
 }
