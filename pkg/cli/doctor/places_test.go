@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"slices"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // moved has Kueue in namespace queues, with a ConfigMap of another name, and the manager in ml.
@@ -101,4 +104,19 @@ func TestWhatTheChartNarrows(t *testing.T) {
 		"values of the chart":      {change: narrowedBy("helm")},
 		"what was patched by hand": {change: narrowedBy("kubectl-patch"), want: one(Error, "WebhookScope", ourMutating, applyWebhook)},
 	})
+}
+
+// What is moved has to be read first where it is.
+func TestTheLoaderReadsWherePartsAre(t *testing.T) {
+	moved := with(t, moved)
+	objects := slices.Concat(inventory.Objects(moved.Mutating), inventory.Objects(moved.Deployments), inventory.Objects(moved.ConfigMaps), inventory.Objects(moved.Leases), inventory.Objects(moved.Roles))
+	l := &loader{client: kit.Fake(expect.Must(cluster.Scheme())(t), objects...).Build(), facts: &Facts{Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}}
+	l.installation(t.Context())
+	f := l.facts
+	expect.Same(t, "Kinds that could not be read", map[Kind]error{}, f.Unread)
+	for _, p := range parts {
+		expect.That(t, f.deployment(p) != nil, "The Deployment of %s was not read", p.Name)
+	}
+	expect.That(t, f.configMap(kueuePart) != nil, "Kueue's ConfigMap was not read")
+	expect.Same(t, "Unexpected Leases and Roles", []int{1, 2}, []int{len(f.Leases), len(f.Roles)})
 }
