@@ -2,8 +2,9 @@
 
 // Package forecast tells when Workloads will start, by Kueue's own scheduler on a virtual clock.
 //
-// play.go plays one future: who starts, is preempted and ends, when. runtimes.go and survival.go say what is
-// known of how long jobs run, futures.go draws many futures from that, and band.go makes an answer of them.
+// play.go plays one future: who starts, is preempted and ends, when; agenda.go has what is due. runtimes.go and
+// survival.go say what is known of how long jobs run, futures.go draws many futures from that, and band.go makes an
+// answer of them.
 package forecast
 
 import (
@@ -330,33 +331,4 @@ func (p *play) check(ctx context.Context, key client.ObjectKey) error {
 
 func (p *play) say(kind Kind, key client.ObjectKey, wl *kueue.Workload) {
 	p.tell(Event{At: p.now, Kind: kind, Job: key, Workload: wl, After: p.freed})
-}
-
-// appointment is what will happen to a job unless it starts or stops before.
-type appointment struct {
-	when   time.Time
-	serial int
-	key    client.ObjectKey
-	round  int
-	what   func(context.Context, client.ObjectKey) error
-}
-
-// agenda is a heap of appointments, the first one first.
-type agenda []*appointment
-
-func (a agenda) Len() int      { return len(a) }
-func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
-func (a *agenda) Push(x any)   { *a = append(*a, x.(*appointment)) }
-
-func (a agenda) Less(i, j int) bool {
-	if a[i].when.Equal(a[j].when) {
-		return a[i].serial < a[j].serial
-	}
-	return a[i].when.Before(a[j].when)
-}
-
-func (a *agenda) Pop() any {
-	last := (*a)[len(*a)-1]
-	*a = (*a)[:len(*a)-1]
-	return last
 }

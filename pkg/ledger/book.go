@@ -17,12 +17,12 @@ import (
 // that before a save, as its Workload says, is in the totals of the save.
 const remembered = 5 * time.Minute
 
-// maxUsers bounds the values of label user in a namespace: whoever may edit a TrainJob may make
-// one up, and shall not use up those of others.
-const maxUsers = 100
+// maxPayers bounds the pairs of LocalQueue and user that are told apart in a namespace: whoever may edit a TrainJob may make
+// up a user, and some may make queues, and shall not use up the place of others.
+const maxPayers = 100
 
-// others is the value of a label for those that are not told apart.
-const others = "(others)"
+// payer is whom a holding is charged to.
+type payer struct{ localQueue, user string }
 
 // Book has totals of what has ended, and what is held now. Its methods decide by what they are
 // given alone.
@@ -36,8 +36,12 @@ type Book struct {
 	closed map[types.UID]closing
 	// assumed is the time up to which all that ended is in the totals, but for closed.
 	assumed time.Time
-	// users are those that are told apart, by namespace.
-	users map[string]map[string]bool
+	// merged is what of the totals came from series that were put together.
+	merged map[slot]float64
+	// whole are the namespaces whose queues and users are not told apart any more.
+	whole map[string]bool
+	// payers are those that are told apart, by namespace.
+	payers map[string]map[payer]bool
 	// changes counts what is to be saved.
 	changes uint64
 }
@@ -59,8 +63,8 @@ type closing struct {
 func NewBook(now time.Time) *Book {
 	return &Book{
 		began: now, assumed: now,
-		held: map[slot]float64{}, ended: map[slot]float64{},
-		open: map[types.UID]*Holding{}, closed: map[types.UID]closing{}, users: map[string]map[string]bool{},
+		held: map[slot]float64{}, ended: map[slot]float64{}, merged: map[slot]float64{},
+		open: map[types.UID]*Holding{}, closed: map[types.UID]closing{}, payers: map[string]map[payer]bool{},
 	}
 }
 
@@ -233,32 +237,32 @@ func (b *Book) Holds() map[slot]float64 {
 	return holds
 }
 
-// bounded puts users beyond the limit together.
+// bounded puts queues and users beyond the limit together.
 func (b *Book) bounded(shares []Share) []Share {
-	if len(shares) == 0 || shares[0].User == "" || b.tellsApart(shares[0].Namespace, shares[0].User) {
+	if len(shares) == 0 || b.tellsApart(shares[0].Series) {
 		return shares
 	}
 	shares = slices.Clone(shares)
 	for i := range shares {
-		shares[i].User = others
+		shares[i].Series = shares[i].withoutQueue()
 	}
 	return shares
 }
 
-// tellsApart reports whether a user has a place among those of a namespace, and gives it one that
+// tellsApart reports whether queue and user of a series have a place among those of its namespace, and gives them one that
 // is free.
-func (b *Book) tellsApart(namespace, user string) bool {
-	users := b.users[namespace]
-	if users[user] || user == others {
+func (b *Book) tellsApart(s Series) bool {
+	who, known := payer{s.LocalQueue, s.User}, b.payers[s.Namespace]
+	if s == s.withoutQueue() || known[who] && !b.whole[s.Namespace] {
 		return true
 	}
-	if len(users) >= maxUsers {
+	if b.whole[s.Namespace] || len(known) >= maxPayers {
 		return false
 	}
-	if users == nil {
-		users = map[string]bool{}
-		b.users[namespace] = users
+	if known == nil {
+		known = map[payer]bool{}
+		b.payers[s.Namespace] = known
 	}
-	users[user] = true
+	known[who] = true
 	return true
 }

@@ -43,7 +43,14 @@ func sums(b *Book, now time.Time) seconds {
 // reloaded returns the book that another process reads.
 func reloaded(t *testing.T, b *Book, now time.Time) *Book {
 	t.Helper()
-	return expect.Must(decode(expect.Must(b.checkpoint("test", now).encode())(t)))(t).book(now)
+	return expect.Must(decode(encoded(t, b, now)))(t).book(now)
+}
+
+func encoded(t *testing.T, b *Book, now time.Time) []byte {
+	t.Helper()
+	data, _, err := b.checkpoint("test", now).encode()
+	expect.NoError(t, err)
+	return data
 }
 
 func TestBook(t *testing.T) {
@@ -280,27 +287,34 @@ func TestBookForgetsWhatIsGone(t *testing.T) {
 	expect.That(t, len(b.closed) == 0, "What is gone for long is remembered")
 }
 
-func TestBookBoundsUsers(t *testing.T) {
+func TestBookBoundsQueuesAndUsers(t *testing.T) {
 	b := NewBook(noon)
-	for i := range maxUsers + 5 {
+	for i := range maxPayers + 5 {
 		user := strconv.Itoa(i)
 		for range 2 {
 			b.Observe(Read(newObject(types.UID(user)).reserve(10).Workload, Facts{User: user}), at(11), time.Time{})
 		}
+		queued := newObject(types.UID("queued" + user)).reserve(10)
+		queued.Namespace, queued.Spec.QueueName = "queues", kueue.LocalQueueName(user)
+		b.Observe(Read(queued.Workload, Facts{}), at(11), time.Time{})
 	}
 	other := newObject("other").reserve(10)
 	other.Namespace = "other"
 	b.Observe(Read(other.Workload, Facts{User: "ann"}), at(11), time.Time{})
-	users := map[string]bool{}
+	users, queues := map[string]bool{}, map[string]bool{}
 	for s := range b.Holds() {
-		if s.Namespace != "other" {
+		switch s.Namespace {
+		case "queues":
+			queues[s.LocalQueue] = true
+		case "other":
+			expect.Same(t, "Unexpected user of another namespace", "ann", s.User)
+		default:
 			users[s.User] = true
-		} else if s.User != "ann" {
-			t.Errorf("A user of another namespace is called %s", s.User)
 		}
 	}
-	expect.That(t, len(users) == maxUsers+1 && users[others],
-		"There are %d users, others among them: %t; want %d and others", len(users), users[others], maxUsers)
+	for what, of := range map[string]map[string]bool{"users": users, "queues": queues} {
+		expect.That(t, len(of) == maxPayers+1 && of[others], "There are %d %s, others among them: %t; want %d and others", len(of), what, of[others], maxPayers)
+	}
 }
 
 // A tenant may change labels as often as it likes.
@@ -371,10 +385,14 @@ func TestCheckpointFits(t *testing.T) {
 	expect.That(t, len(again.open) == 1 && again.open[stopping.UID] != nil,
 		"A checkpoint that is too large has %d holdings, want the one that ends", len(again.open))
 	for range 80_000 {
-		b.held[slot{Series{ClusterQueue: "gpus", User: string(uid())}, metrics.PhaseRunning}] = 2
+		b.held[slot{Series{ClusterQueue: "gpus", Namespace: "hostile", LocalQueue: string(uid()), User: "ann"}, metrics.PhaseRunning}] = 2
 	}
-	together := slot{Series{ClusterQueue: "gpus", User: others}, metrics.PhaseRunning}
-	expect.Same(t, "Unexpected seconds of users that no ConfigMap takes", 160_000, reloaded(t, b, at(13)).held[together])
+	neighbour := slot{Series{ClusterQueue: "gpus", Namespace: "neighbour", LocalQueue: "main", User: "bob"}, metrics.PhaseRunning}
+	b.held[neighbour] = 1
+	together := slot{Series{ClusterQueue: "gpus", Namespace: "hostile", LocalQueue: others, User: others}, metrics.PhaseRunning}
+	held := reloaded(t, b, at(13)).held
+	expect.Same(t, "Unexpected seconds of queues that no ConfigMap takes", 160_000, held[together])
+	expect.Same(t, "Unexpected seconds of another namespace", 1, held[neighbour])
 	for range 80_000 {
 		b.held[slot{Series{ClusterQueue: "gpus", Namespace: string(uid()), LocalQueue: "main"}, metrics.PhaseRunning}] = 3
 	}
@@ -383,7 +401,7 @@ func TestCheckpointFits(t *testing.T) {
 	for i := range 40_000 {
 		b.held[slot{Series{ClusterQueue: string(uid()), LocalQueue: strconv.Itoa(i)}, metrics.PhaseRunning}] = random.Float64()
 	}
-	_, err := b.checkpoint("test", at(13)).encode()
+	_, _, err := b.checkpoint("test", at(13)).encode()
 	expect.That(t, err != nil, "A checkpoint that no ConfigMap takes is no error")
 }
 
@@ -413,7 +431,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 	var data []byte
 	for b.Loop() {
 		var err error
-		if data, err = book.checkpoint("test", at(1001)).encode(); err != nil {
+		if data, _, err = book.checkpoint("test", at(1001)).encode(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -35,18 +35,20 @@ type checkpoint struct {
 	// Writer is the process that saved it.
 	Writer string `json:"writer"`
 	// Began is when the book began, Saved when it was saved.
-	Began time.Time  `json:"began"`
-	Saved time.Time  `json:"saved"`
-	Held  []Total    `json:"held"`
-	Ended []Total    `json:"ended"`
-	Open  []*Holding `json:"open"`
+	Began time.Time `json:"began"`
+	Saved time.Time `json:"saved"`
+	Held  []Total   `json:"held"`
+	Ended []Total   `json:"ended"`
+	// Merged is what of both came from series that were put together.
+	Merged []Total    `json:"merged,omitempty"`
+	Open   []*Holding `json:"open"`
 	// Closed are the holdings that ended not long before.
 	Closed []closing `json:"closed"`
 }
 
 // checkpoint returns a copy of what is to be saved.
 func (b *Book) checkpoint(writer string, now time.Time) checkpoint {
-	c := checkpoint{Format: format, Writer: writer, Began: b.began, Saved: now, Held: totals(b.held), Ended: totals(b.ended)}
+	c := checkpoint{Format: format, Writer: writer, Began: b.began, Saved: now, Held: totals(b.held), Ended: totals(b.ended), Merged: totals(b.merged)}
 	for _, uid := range slices.Sorted(maps.Keys(b.open)) {
 		h := *b.open[uid]
 		h.Spans = slices.Clone(h.Spans)
@@ -78,11 +80,11 @@ func totals(of map[slot]float64) []Total {
 func (c checkpoint) book(now time.Time) *Book {
 	b := NewBook(c.Began)
 	b.assumed = later(c.Began, earlier(c.Saved, now).Add(-remembered))
+	b.merged = slots(c.Merged)
+	b.whole = wholes(b.merged)
 	for _, t := range c.Held {
 		b.held[slot{t.Series, t.Is}] = t.Seconds
-		if t.User != "" {
-			b.tellsApart(t.Namespace, t.User)
-		}
+		b.tellsApart(t.Series)
 	}
 	for _, t := range c.Ended {
 		b.ended[slot{t.Series, t.Is}] = t.Seconds
@@ -96,47 +98,27 @@ func (c checkpoint) book(now time.Time) *Book {
 	return b
 }
 
-// encode returns a checkpoint as it is stored. Where it is too large, Workloads that run have to
-// tell themselves what they hold: only what ends just now has to be saved. Where the totals are
-// too large, users are put together, then the queues of namespaces: tenants may make up the ones, the others
-// come and go for as long as the account lasts, and neither shall stop it.
-func (c checkpoint) encode() ([]byte, error) {
-	smaller := []func(*checkpoint){
-		func(c *checkpoint) {
-			c.Open = slices.DeleteFunc(slices.Clone(c.Open), func(h *Holding) bool { return h.last().Phase != metrics.PhaseStopping })
-		},
-		func(c *checkpoint) { c.merge(withoutUser) },
-		func(c *checkpoint) { c.merge(withoutNamespace) },
-	}
+// encode returns a checkpoint as it is stored, and what it put together for that; nil: nothing. Where it is too large,
+// Workloads that run have to tell themselves what they hold: only what ends just now has to be saved. Where the totals are
+// too large, series are put together: tenants may make up some, and others come and go; neither shall stop the account.
+func (c checkpoint) encode() ([]byte, together, error) {
 	data, err := compress(c)
+	if err != nil || len(data) <= maxSize {
+		return data, nil, err
+	}
+	smaller := c.smaller()
+	c.Open = slices.DeleteFunc(slices.Clone(c.Open), func(h *Holding) bool { return h.last().Phase != metrics.PhaseStopping })
+	data, err = compress(c)
+	var which together
 	for i := 0; i < len(smaller) && err == nil && len(data) > maxSize; i++ {
-		smaller[i](&c)
+		which = smaller[i]
+		c.put(which)
 		data, err = compress(c)
 	}
 	if err == nil && len(data) > maxSize {
 		err = fmt.Errorf("the ledger has %d totals and %d holdings that end just now, %d bytes where %d fit", len(c.Held)+len(c.Ended), len(c.Open), len(data), maxSize)
 	}
-	return data, err
-}
-
-func withoutUser(s *Series) {
-	if s.User != "" {
-		s.User = others
-	}
-}
-
-func withoutNamespace(s *Series) { s.Namespace, s.LocalQueue = others, others }
-
-// merge puts the totals together of series that are alike afterwards.
-func (c *checkpoint) merge(change func(*Series)) {
-	for _, of := range []*[]Total{&c.Held, &c.Ended} {
-		sums := map[slot]float64{}
-		for _, t := range *of {
-			change(&t.Series)
-			sums[slot{t.Series, t.Is}] += t.Seconds
-		}
-		*of = totals(sums)
-	}
+	return data, which, err
 }
 
 func compress(c any) ([]byte, error) {

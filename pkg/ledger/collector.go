@@ -98,11 +98,23 @@ func (l *Ledger) tell() (account, bool) {
 	}
 	now := account{holds: l.book.Holds(), began: l.book.began, saved: l.saved}
 	now.held, now.ended = l.book.Totals(l.options.Clock.Now().Add(-settled))
+	l.book.withoutMerged(now.held, now.ended)
 	now.complete()
 	neverBack(l.told.held, now.held)
 	neverBack(l.told.ended, now.ended)
 	l.told = now
 	return now, true
+}
+
+// withoutMerged takes from totals what came from series that were put together: it was told as theirs.
+func (b *Book) withoutMerged(totals ...map[slot]float64) {
+	for _, of := range totals {
+		for s, seconds := range b.merged {
+			if _, ok := of[s]; ok {
+				of[s] = max(0, of[s]-seconds)
+			}
+		}
+	}
 }
 
 // unsaved returns for how long the process that leads can neither read nor save the account.

@@ -56,7 +56,7 @@ func (h *history) stored(j *simulated) {
 
 // save is at once what a ledger that lives does within seconds: what is not saved by then is lost, and said to be.
 func (h *history) save() {
-	h.saved = expect.Must(h.book.checkpoint("test", at(h.now)).encode())(h.t)
+	h.saved = encoded(h.t, h.book, at(h.now))
 }
 
 // perhapsDies ends the manager just before it hears of what it does.

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -74,7 +75,7 @@ type Ledger struct {
 	failing time.Time
 	// noted is what the book was told last, by Workload: most looks at a job bring nothing new.
 	noted map[types.UID]noted
-	// left is when Workloads were about to be gone while there was no book.
+	// left is when Workloads were about to be gone while there was no book; nil where there will be none.
 	left map[types.UID]time.Time
 	// kept is the count of the book's changes up to which all is saved.
 	kept uint64
@@ -195,6 +196,9 @@ func (l *Ledger) fails(now time.Time) {
 // leaveAlone keeps no account until ctx ends.
 func (l *Ledger) leaveAlone(ctx context.Context, newer error) {
 	l.options.Log.Error(newer, "Could not keep the ledger of resource seconds, which a newer release has saved")
+	l.mu.Lock()
+	l.left = nil
+	l.mu.Unlock()
 	<-ctx.Done()
 }
 
@@ -358,10 +362,23 @@ func (l *Ledger) Leave(uid types.UID) {
 	defer l.mu.Unlock()
 	now := l.options.Clock.Now()
 	switch {
+	case l.book == nil && l.left == nil:
 	case l.book == nil:
 		l.left[uid] = now
 	case l.book.Leave(uid, now):
 		l.want()
+	}
+}
+
+// putTogether has the book, and what is told of it, be what was saved. It is for who holds the lock.
+func (l *Ledger) putTogether(which together) {
+	if which == nil || l.book == nil {
+		return
+	}
+	// What came since was not told yet.
+	l.book.put(which, l.options.Clock.Now().Add(-settled))
+	for _, told := range []map[slot]float64{l.told.held, l.told.ended} {
+		maps.DeleteFunc(told, func(s slot, _ float64) bool { return which(s.Series) != s.Series })
 	}
 }
 
@@ -387,7 +404,7 @@ func (l *Ledger) save(ctx context.Context) error {
 	copied := l.book.checkpoint(l.store.self, now)
 	l.mu.Unlock()
 
-	data, err := copied.encode()
+	data, which, err := copied.encode()
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	if err == nil {
@@ -397,6 +414,7 @@ func (l *Ledger) save(ctx context.Context) error {
 	defer l.mu.Unlock()
 	if err == nil {
 		l.saved, l.kept, l.failing = now, max(l.kept, upTo), time.Time{}
+		l.putTogether(which)
 	} else if !errors.Is(err, context.Canceled) {
 		l.options.Log.Error(err, "Could not save the ledger of resource seconds")
 		l.fails(now)

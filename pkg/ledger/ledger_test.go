@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -386,6 +387,8 @@ func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 		pass(2 * savePeriod)
 		_, leads := l.tell()
 		expect.That(t, !leads, "It tells series")
+		l.Leave("a")
+		expect.That(t, len(l.left) == 0, "What leaves is remembered for nobody")
 		stop()
 		expect.That(t, s.writes == 0, "It is written to %d times", s.writes)
 	})
@@ -409,6 +412,51 @@ func TestCollector(t *testing.T) {
 		l.observe(t.Context(), versioned(object{wl.DeepCopy()}.ready(now()-10), "2").Workload)
 		want["quota_resource_seconds_total"] = 160 + 8*16
 		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
+	})
+}
+
+// What was told as one series is not told again as another one, by whichever process.
+func TestCollectorTellsOnceWhatIsPutTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		l, _ := s.ledger()
+		stop := lead(t, l)
+		all := func(s Series) Series { return s.withoutQueue() }
+		ran := func(held map[slot]float64) map[string]float64 {
+			told := map[string]float64{}
+			for s, seconds := range held {
+				if s.is == metrics.PhaseRunning && s.Resource == "nvidia.com/gpu" {
+					told[s.LocalQueue] = seconds
+				}
+			}
+			return told
+		}
+		running := func(l *Ledger) map[string]float64 {
+			account, _ := l.tell()
+			return ran(account.held)
+		}
+		ended, runs := ofTrainJob("ended").reserve(now()).admit(now()).ready(now()), ofTrainJob("runs").reserve(now()).admit(now()).ready(now())
+		l.observe(t.Context(), ended.Workload)
+		l.observe(t.Context(), runs.Workload)
+		pass(10 * time.Second)
+		l.observe(t.Context(), versioned(ended.finish(kueue.WorkloadFinishedReasonSucceeded, now()), "2").Workload)
+		pass(settled)
+		expect.Same(t, "Unexpected seconds before", map[string]float64{"queue": 2 * 16 * 10}, running(l))
+		l.mu.Lock()
+		l.putTogether(all)
+		l.mu.Unlock()
+		l.observe(t.Context(), versioned(object{runs.DeepCopy()}, "3").Workload)
+		pass(10 * time.Second)
+		want := map[string]float64{others: 16 * 10}
+		expect.Same(t, "Unexpected seconds after", want, running(l))
+		bill, _ := l.book.Totals(l.options.Clock.Now())
+		expect.Same(t, "Unexpected seconds of the account", map[string]float64{others: 16 * (10 + 22)}, ran(bill))
+		stop()
+		runs.ResourceVersion = ""
+		expect.NoError(t, s.Create(t.Context(), runs.Workload))
+		next, _ := s.ledger()
+		defer lead(t, next)()
+		expect.Same(t, "Unexpected seconds of the next leader", want, running(next))
 	})
 }
 

@@ -22,7 +22,7 @@ func TestSaved(t *testing.T) {
 	}
 	b.Gone("deleted", at(40), at(40))
 	b.Observe(Read(newObject("lost").reserve(40).admit(40).ready(40).Workload, facts), at(45), at(0))
-	s := newStage(t, saved(expect.Must(b.checkpoint("manager", at(50)).encode())(t)))
+	s := newStage(t, saved(encoded(t, b, at(50))))
 
 	got := expect.Must(LoadSaved(t.Context(), s, "kueue-trainer-system"))(t)
 	expect.That(t, got.Began.Equal(at(0)), "Began at %s", got.Began)

@@ -88,8 +88,9 @@ func pythonLeaves(value any) []string {
 
 var _ = Describe("The page on forecasts", func() {
 	It("shows what simulate prints for its samples", Serial, docsPage, func(ctx context.Context) {
+		w := newWorld(ctx)
 		for _, step := range docsSteps("docs/forecast.md#what-if") {
-			newWorld(ctx).followsStep(ctx, step)
+			w.followsStep(ctx, step)
 		}
 	}, SpecTimeout(specTimeout))
 })

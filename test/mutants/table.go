@@ -408,7 +408,7 @@ var mutants = slices.Concat(
 			Search:  "if err != nil || wl == nil || !state.MayRun(wl) {\n		return nil, err\n	}\n	return job, nil",
 			Replace: "if err != nil || wl == nil {\n		return nil, err\n	}\n	return job, nil"},
 		mutant{Breaks: "a gated pod of somebody's own Job is freed for a TrainJob", Test: "TestOnlyPodsOfAJobsOwnAreFreed",
-			Search: "js == nil || !metav1.IsControlledBy(&child, js)", Replace: "js == nil"},
+			Search: "js == nil || !metav1.IsControlledBy(&child, js)", Replace: "js == nil || false && !metav1.IsControlledBy(&child, js)"},
 		mutant{Breaks: "a gated pod of another TrainJob's JobSet is freed", Test: "TestOnlyPodsOfAJobsOwnAreFreed",
 			Search: "js, err := state.JobSetOf(ctx, u.Client, job)", Replace: "js, err := state.JobSetOf(ctx, u.Client, &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name, UID: \"former\"}})"},
 		mutant{Breaks: "a gated pod of a suspended job is freed", Test: "TestOnlyPodsOfAdmittedJobsAreFreed",

@@ -100,7 +100,7 @@ func Explain(f *Facts) Explanation {
 	for _, kind := range f.Unseen {
 		e.Unseen = append(e.Unseen, kind+" of namespace "+f.Job.Namespace)
 	}
-	if f.KueueUnseen != "" && (f.seesQueues() && f.forecast() == nil || f.Workload == nil && f.queueName() == "") {
+	if f.KueueUnseen != "" && (f.seesQueues() && f.forecast() == nil || e.State.Phase == NotCreated && f.queueName() == "") {
 		e.Unseen = append(e.Unseen, f.KueueUnseen)
 	}
 	if f.PriorityUnseen && f.seesQueues() {

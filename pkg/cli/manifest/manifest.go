@@ -276,9 +276,7 @@ func (d *Document) LineOf(path string) int {
 // child is the value of a key, or an item of a list by its number, and the line where it
 // begins, key included.
 func child(node *yaml.Node, step string) (*yaml.Node, int) {
-	if node.Kind == yaml.AliasNode {
-		node = node.Alias
-	}
+	node = Resolve(node)
 	switch node.Kind {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(node.Content); i += 2 {

@@ -66,13 +66,13 @@ func (d *Document) objects(groups []string, kind string) ([]Object, error) {
 	for i, item := range list.Items {
 		var node *yaml.Node
 		if items != nil {
-			node, _ = child(resolve(items), fmt.Sprint(i))
+			node, _ = child(Resolve(items), fmt.Sprint(i))
 		}
 		if node == nil {
 			return nil, &Error{Path: d.Path, Line: d.Line, Text: "items: they come by a merge, or in another spelling: write items as a list"}
 		}
-		if ofKind(&Document{Node: resolve(node)}, kind) {
-			found = append(found, Object{Document: d, Steps: []string{"items", fmt.Sprint(i)}, Node: resolve(node), JSON: item})
+		if ofKind(&Document{Node: Resolve(node)}, kind) {
+			found = append(found, Object{Document: d, Steps: []string{"items", fmt.Sprint(i)}, Node: Resolve(node), JSON: item})
 		}
 	}
 	return found, nil
@@ -102,9 +102,9 @@ func (o *Object) Name() string {
 	return strings.TrimPrefix(m.Namespace+"/"+m.Name, "/")
 }
 
-// resolve returns what an alias stands for.
-func resolve(node *yaml.Node) *yaml.Node {
-	if node.Kind == yaml.AliasNode {
+// Resolve returns what an alias stands for.
+func Resolve(node *yaml.Node) *yaml.Node {
+	if node != nil && node.Kind == yaml.AliasNode {
 		return node.Alias
 	}
 	return node

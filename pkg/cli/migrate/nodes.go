@@ -7,15 +7,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	sigsyaml "sigs.k8s.io/yaml"
-)
 
-// resolve returns what an alias stands for.
-func resolve(node *yaml.Node) *yaml.Node {
-	if node != nil && node.Kind == yaml.AliasNode {
-		return node.Alias
-	}
-	return node
-}
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+)
 
 // indexOf is the place of a key in a mapping's content, or -1.
 func indexOf(node *yaml.Node, key string) int {
@@ -36,7 +30,7 @@ func pair(node *yaml.Node, key string) (keyNode, value *yaml.Node) {
 	if i < 0 {
 		return nil, nil
 	}
-	return node.Content[i], resolve(node.Content[i+1])
+	return node.Content[i], manifest.Resolve(node.Content[i+1])
 }
 
 // text is the value of a key that holds a scalar.
@@ -54,7 +48,7 @@ func items(list *yaml.Node) []*yaml.Node {
 	}
 	values := make([]*yaml.Node, 0, len(list.Content))
 	for _, item := range list.Content {
-		values = append(values, resolve(item))
+		values = append(values, manifest.Resolve(item))
 	}
 	return values
 }

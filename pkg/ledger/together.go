@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// others is the value of a label for those that are not told apart.
+const others = "(others)"
+
+// together returns the series that a series is put together with; most stay what they are.
+type together func(Series) Series
+
+// withoutQueue is the series of all queues and users of a namespace.
+func (s Series) withoutQueue() Series {
+	if s.LocalQueue = others; s.User != "" {
+		s.User = others
+	}
+	return s
+}
+
+// smaller returns what to put together, one after the other, until a checkpoint fits: the queues and users of
+// the namespaces that have the most series, so that none takes the place of others, then namespaces that hold nothing: they
+// come and go for as long as the account lasts.
+func (c checkpoint) smaller() []together {
+	series, held := map[string]int{}, sets.New[string]()
+	for _, t := range slices.Concat(c.Held, c.Ended) {
+		series[t.Namespace]++
+	}
+	for _, h := range c.Open {
+		held.Insert(h.Name.Namespace)
+	}
+	namespaces := slices.SortedFunc(maps.Keys(series), func(a, b string) int {
+		return cmp.Or(cmp.Compare(series[b], series[a]), cmp.Compare(a, b))
+	})
+	var steps []together
+	for _, n := range []int{1, 16, 256, len(namespaces)} {
+		most := sets.New(namespaces[:min(n, len(namespaces))]...)
+		steps = append(steps, func(s Series) Series {
+			if !most.Has(s.Namespace) {
+				return s
+			}
+			return s.withoutQueue()
+		})
+	}
+	return append(steps, func(s Series) Series {
+		if s = s.withoutQueue(); !held.Has(s.Namespace) {
+			s.Namespace = others
+		}
+		return s
+	})
+}
+
+// put puts series together. merged notes what came to a series by that: to Prometheus, it was not used then.
+func put(of, merged map[slot]float64, which together) map[slot]float64 {
+	sums := map[slot]float64{}
+	for s, seconds := range of {
+		to := slot{which(s.Series), s.is}
+		if sums[to] += seconds; to != s {
+			merged[to] += seconds
+			delete(merged, s)
+		}
+	}
+	return sums
+}
+
+func (c *checkpoint) put(which together) {
+	merged := slots(c.Merged)
+	c.Held, c.Ended = totals(put(slots(c.Held), merged, which)), totals(put(slots(c.Ended), merged, which))
+	c.Merged = totals(merged)
+}
+
+// put puts series of the book together, those of holdings too, which go on as that.
+func (b *Book) put(which together, now time.Time) {
+	b.held, b.ended = put(b.held, b.merged, which), put(b.ended, b.merged, which)
+	for _, h := range b.open {
+		h.seconds(b.began, now, func(s Series, phase string, seconds float64) {
+			if to := which(s); to != s {
+				b.merged[slot{to, phase}] += seconds
+			}
+		})
+		h.put(which)
+	}
+	b.whole = wholes(b.merged)
+	b.changes++
+}
+
+func (h *Holding) put(which together) {
+	h.Past = totals(put(slots(h.Past), map[slot]float64{}, which))
+	for i := range h.Spans {
+		shares := slices.Clone(h.Spans[i].Shares)
+		for k := range shares {
+			shares[k].Series = which(shares[k].Series)
+		}
+		h.Spans[i].Shares = shares
+	}
+}
+
+// wholes returns the namespaces whose queues and users were put together: they stay so, or a counter would begin anew that
+// Prometheus knows.
+func wholes(merged map[slot]float64) map[string]bool {
+	out := map[string]bool{}
+	for s := range merged {
+		out[s.Namespace] = true
+	}
+	return out
+}
+
+func slots(of []Total) map[slot]float64 {
+	out := map[slot]float64{}
+	for _, t := range of {
+		out[slot{t.Series, t.Is}] += t.Seconds
+	}
+	return out
+}
