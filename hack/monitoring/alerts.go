@@ -39,7 +39,7 @@ sum by (name, error_type) (rate(apiserver_admission_webhook_rejection_count{
   name=~".*kueue-trainer.*", error_type="calling_webhook_error"}[5m])) > 0`,
 			summary: "The API server cannot call kueue-trainer's webhook {{ $labels.name }}",
 			description: "Requests for TrainJobs of queues are refused because the webhook does not answer, or answers what the " +
-				"API server does not understand. Users cannot create TrainJobs, and TrainJobs' states are not updated.",
+				"API server does not understand. Users cannot create or change TrainJobs, and the manager can start and stop none.",
 		},
 		{
 			name: "KueueTrainerWebhookErrors", when: "the webhooks cannot decide",

@@ -3,10 +3,15 @@
 package chart
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/release/internal/check"
 )
 
 const (
@@ -27,6 +32,18 @@ func TestAnotherConfigurationMakesNewPods(t *testing.T) {
 	}
 	if changed := checksum("configuration: {startTimeout: 5m}"); changed == before {
 		t.Errorf("Checksum %q of another configuration", changed)
+	}
+}
+
+// Without the chart, kubectl apply -k config/monitoring brings the alerts, of which one fires where nothing is scraped.
+func TestBothServiceMonitorsAreTheSame(t *testing.T) {
+	rendered := mustRender(t, "metrics: {serviceMonitor: {enabled: true}}")["ServiceMonitor "+namespace+"/kueue-trainer"]
+	var shipped map[string]any
+	check.OK(t, yaml.Unmarshal(check.Must(os.ReadFile("../../config/monitoring/servicemonitor.yaml"))(t), &shipped))
+	check.Same(t, "spec of config/monitoring's", rendered.Object["spec"], shipped["spec"])
+	listed := string(check.Must(os.ReadFile("../../config/monitoring/kustomization.yaml"))(t))
+	if !strings.Contains(listed, "- servicemonitor.yaml") {
+		t.Errorf("config/monitoring leaves it out:\n%s", listed)
 	}
 }
 

@@ -39,3 +39,21 @@ func KueuePlace(manager *config.Configuration) kueueconfig.ConfigMap {
 	}
 	return manager.KueueConfigMap
 }
+
+// Placed is Kueue or the manager where it was installed, as far as the user may see that; of others it
+// is where their manifests install them.
+func Placed(ctx context.Context, c client.Reader, p Part) (Part, error) {
+	var err error
+	switch p.Name {
+	case Manager.Name:
+		p.Namespace, err = ManagerNamespace(ctx, c)
+	case Kueue.Name:
+		manager, unread := ManagerConfiguration(ctx, c)
+		if !apierrors.IsForbidden(unread) {
+			err = unread
+		}
+		at := KueuePlace(manager)
+		p.Namespace, p.ConfigMap = at.Namespace, at.Name
+	}
+	return p, err
+}

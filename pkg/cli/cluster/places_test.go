@@ -37,6 +37,13 @@ func TestConfigurationsAreReadWhereTheyAre(t *testing.T) {
 	expect.That(t, kueue != nil && kueue.ManageJobsWithoutQueueName, "Kueue's configuration is %+v", kueue)
 }
 
+func TestPartsAreWhereTheyWereInstalled(t *testing.T) {
+	c := kit.Fake(kit.Scheme(), elsewhere()...).Build()
+	for want, part := range map[string]Part{"ml": Manager, "queues": Kueue, JobSet.Namespace: JobSet} {
+		expect.Same(t, "Unexpected namespace of "+part.Name, want, expect.Must(Placed(t.Context(), c, part))(t).Namespace)
+	}
+}
+
 func TestTheManifestsNamespaceIsTakenWhereNothingTells(t *testing.T) {
 	byURL := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ManagerWebhook}}
 	byURL.Webhooks = []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1")}}}

@@ -65,7 +65,7 @@ func (l *loader) access(ctx context.Context) {
 	f.Access = map[string]*Access{}
 	for i := range f.MultiKueueClusters {
 		mkc := &f.MultiKueueClusters[i]
-		a, err := readAccess(ctx, l.client, mkc.Spec.ClusterSource.KubeConfig)
+		a, err := readAccess(ctx, l.client, f.at(kueuePart).Namespace, mkc.Spec.ClusterSource.KubeConfig)
 		if err != nil {
 			f.Unread[secrets] = err
 			continue
@@ -74,20 +74,20 @@ func (l *loader) access(ctx context.Context) {
 	}
 }
 
-func readAccess(ctx context.Context, c client.Reader, at *kueue.KubeConfig) (*Access, error) {
+func readAccess(ctx context.Context, c client.Reader, namespace string, at *kueue.KubeConfig) (*Access, error) {
 	if at == nil || at.LocationType != kueue.SecretLocationType {
 		return &Access{Unclear: "its kubeconfig is not in a Secret"}, nil
 	}
 	var secret corev1.Secret
-	err := c.Get(ctx, client.ObjectKey{Namespace: kueuePart.Namespace, Name: at.Location}, &secret)
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: at.Location}, &secret)
 	kubeconfig := secret.Data[kueue.MultiKueueConfigSecretKey]
 	switch {
 	case apierrors.IsNotFound(err):
-		return &Access{Unclear: fmt.Sprintf("there is no Secret %s/%s", kueuePart.Namespace, at.Location)}, nil
+		return &Access{Unclear: fmt.Sprintf("there is no Secret %s/%s", namespace, at.Location)}, nil
 	case err != nil:
 		return nil, err
 	case len(kubeconfig) == 0:
-		return &Access{Unclear: fmt.Sprintf("Secret %s/%s has no %s", kueuePart.Namespace, at.Location, kueue.MultiKueueConfigSecretKey)}, nil
+		return &Access{Unclear: fmt.Sprintf("Secret %s/%s has no %s", namespace, at.Location, kueue.MultiKueueConfigSecretKey)}, nil
 	}
 	a := accessBy(kubeconfig)
 	a.Secret = at.Location

@@ -93,7 +93,7 @@ func (f *Facts) notLed() (problem string, commands []string) {
 		return "", nil
 	}
 	commands = []string{managerPart.logs(), managerPart.restart()}
-	lease := inventory.Find(f.Leases, managerPart.Namespace, cfg.LeaderElection.ResourceName)
+	lease := inventory.Find(f.Leases, f.at(managerPart).Namespace, cfg.LeaderElection.ResourceName)
 	switch {
 	case lease == nil:
 		return "No replica of kueue-trainer has ever led: there is no Lease.", commands
@@ -121,6 +121,7 @@ func permissions(f *Facts, found func(hit)) {
 		return
 	}
 	for _, needed := range neededRoles() {
+		needed = f.placed(needed)
 		if covered, missing := validation.Covers(f.granted(subjects, needed.Namespace), needed.Rules); !covered {
 			h := about(needed.Kind, needed.Namespace, needed.Name, "rules", ruleNames(missing))
 			h.Commands = f.grant(subjects, needed)

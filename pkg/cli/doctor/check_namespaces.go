@@ -20,7 +20,7 @@ import (
 // manages what names no queue in the manager's namespace too.
 func managedManager(f *Facts, found func(hit)) {
 	cfg, err := f.kueueSettings()
-	if err != nil || !f.managesNamespace(cfg, managerPart.Namespace) {
+	if err != nil || !f.managesNamespace(cfg, f.at(managerPart).Namespace) {
 		return
 	}
 	var effects []string

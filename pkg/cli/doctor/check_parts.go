@@ -23,11 +23,11 @@ var partChecks = []check{{
 	inOrder: "Kueue is of a version that kueue-trainer is made for", looksAt: []Kind{crds, deployments, configMaps}, wrong: kueueVersion,
 	id: "KueueTooOld", severity: Error, when: "Kueue does not serve Workloads of `v1beta2`", object: object("CustomResourceDefinition", "", cluster.Kueue.CRD),
 	problem: "Kueue does not serve Workloads of version " + kueue.SchemeGroupVersion.Version + ".",
-	effect:  "kueue-trainer does not start.", commands: []string{kueuePart.install},
+	effect:  "kueue-trainer does not start.", advice: "{reinstall}", commands: []string{"{install}"},
 }, {
 	id: "KueueVersion", severity: Warning, when: "Kueue is not " + cluster.KueueMinor + "; told by its image, or by the label that Helm charts set", object: "Kueue",
 	problem: "Kueue is {release}; kueue-trainer is made for " + cluster.KueueMinor + " and tested with it only.",
-	effect:  "What the two write into Workloads may differ, and TrainJobs be stopped and started for it.", commands: []string{kueuePart.install},
+	effect:  "What the two write into Workloads may differ, and TrainJobs be stopped and started for it.", advice: "{reinstall}", commands: []string{"{install}"},
 }, {
 	id: "KueueVersion", severity: Info, when: "always: which release Kueue is, as far as that is told", object: "Kueue",
 	problem: "Kueue is {release}.",
@@ -35,7 +35,7 @@ var partChecks = []check{{
 	inOrder: "Trainer is of a known generation", looksAt: []Kind{crds}, wrong: trainerGeneration,
 	id: "TrainerGeneration", severity: Error, when: "the TrainJob CRD is of a Trainer before 2.1", object: object("CustomResourceDefinition", "", trainjob.CRDName),
 	problem: "The TrainJob CRD has neither spec.runtimePatches nor spec.podTemplateOverrides: it is of a Trainer before 2.1.",
-	effect:  "kueue-trainer is not ready, starts and stops nothing, and queued TrainJobs are refused.", commands: []string{trainerPart.install},
+	effect:  "kueue-trainer is not ready, starts and stops nothing, and queued TrainJobs are refused.", advice: "{reinstall}", commands: []string{"{install}"},
 }, {
 	id: "TrainerGeneration", severity: Info, when: "always: which generation Trainer is", object: "Trainer",
 	problem: "Trainer is of generation {generation}.",
@@ -58,7 +58,7 @@ func kueueVersion(f *Facts, found func(hit)) {
 	}
 	is := f.version(kueuePart)
 	release, err := version.ParseGeneric(is)
-	h := hit{values: []any{"release", is}}
+	h := hit{values: append(f.of(kueuePart), "release", is)}
 	switch {
 	case !serves(crd, kueue.SchemeGroupVersion.Version):
 		found(h)
@@ -90,6 +90,6 @@ func trainerGeneration(f *Facts, found func(hit)) {
 	if generation, err := trainjob.TrainerVersionOf(crd); err == nil {
 		found(hit{values: []any{"generation", generation}}.as("TrainerGeneration", Info))
 	} else {
-		found(hit{})
+		found(hit{values: f.of(trainerPart)})
 	}
 }

@@ -30,7 +30,7 @@ var webhookChecks = []check{{
 	inOrder: "the webhooks are installed", looksAt: []Kind{crds, deployments, mutating, validating}, wrong: missingWebhooks,
 	id: "WebhookMissing", severity: Error, when: "a configuration is not installed, or empty",
 	problem: "The webhooks of {part} are not installed.",
-	effect:  "Objects of {part} are stored without defaults and unchecked, which its controllers do not expect.", commands: []string{"{install}"},
+	effect:  "Objects of {part} are stored without defaults and unchecked, which its controllers do not expect.", advice: "{reinstall}", commands: []string{"{install}"},
 }, {
 	inOrder: "the webhooks' Services have endpoints", looksAt: []Kind{mutating, validating, services, endpointSlices}, wrong: webhookServices,
 	id: "WebhookService", severity: Error, when: "its Service does not exist or has no ready endpoint, or its `caBundle` is empty",
@@ -68,7 +68,7 @@ func missingWebhooks(f *Facts, found func(hit)) {
 	all := f.webhooks()
 	for _, p := range parts {
 		for kind, name := range map[string]string{"MutatingWebhookConfiguration": p.mutating, "ValidatingWebhookConfiguration": p.validating} {
-			if !expectsWebhook(f, name) || slices.ContainsFunc(all, func(w webhook) bool { return w.configuration == name }) {
+			if !expectsWebhook(f, name) || slices.ContainsFunc(all, func(w webhook) bool { return w.part == p && w.kind == kind }) {
 				continue
 			}
 			h := about(kind, "", name, f.of(p)...)
@@ -88,7 +88,7 @@ func missingWebhooks(f *Facts, found func(hit)) {
 
 // managersWebhooks returns the mutating ones of the manager.
 func (f *Facts) managersWebhooks() []webhook {
-	return slices.DeleteFunc(f.webhooks(), func(w webhook) bool { return w.configuration != managerPart.mutating })
+	return slices.DeleteFunc(f.webhooks(), func(w webhook) bool { return w.part != managerPart || w.kind != "MutatingWebhookConfiguration" })
 }
 
 // expectsWebhook reports whether a configuration belongs to what is installed: Trainer
@@ -128,7 +128,7 @@ func (f *Facts) serviceProblem(w webhook) (problem string, commands []string) {
 	switch {
 	case len(w.client.CABundle) == 0:
 		return "has no caBundle: the API server trusts no certificate of it.", []string{w.part.restart()}
-	case !slices.ContainsFunc(parts, func(p *part) bool { return p.Namespace == service.Namespace }):
+	case !slices.ContainsFunc(parts, func(p *part) bool { return f.at(p).Namespace == service.Namespace }):
 		return "", nil // it was not read
 	case inventory.Find(f.Services, service.Namespace, service.Name) == nil:
 		return served + " does not exist.", []string{f.install(w.part)}
@@ -209,7 +209,7 @@ func webhookPolicies(f *Facts, found func(hit)) {
 		if later := f.askedAfter(w); w.reinvocation == admissionregistrationv1.NeverReinvocationPolicy && len(later) > 0 {
 			found(w.hit(f, "later", later[0]).as("WebhookOrder", Warning))
 		}
-		if w.narrowed || !seesTrainJobs(w) || narrows(w.namespaces) && !f.managedBy(w.namespaces) {
+		if w.narrowed || !seesTrainJobs(w) || narrows(w.namespaces) && !w.namespacesDeclared && !f.managedBy(w.namespaces) {
 			reset := f.apply("webhook", `--set-json 'webhooks={"matchConditions":[],"namespaceSelector":null}'`)
 			found(w.hit(f, "reset", reset).as("WebhookScope", Error))
 		}

@@ -30,7 +30,7 @@ func newReport(f *Facts) Report {
 		}
 		r.Checks++
 		at := len(r.Findings)
-		c.wrong(f, func(h hit) { r.Findings = append(r.Findings, h.finding(rows)) })
+		c.wrong(f, func(h hit) { r.Findings = append(r.Findings, f.relocated(h.finding(rows))) })
 		if !slices.ContainsFunc(r.Findings[at:], keepsFromPassing) {
 			r.Passed = append(r.Passed, c.inOrder)
 		}

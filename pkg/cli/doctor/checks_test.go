@@ -113,7 +113,7 @@ func TestParts(t *testing.T) {
 				f.Deployments = f.Deployments[1:]
 				f.ConfigMaps[0].Labels = map[string]string{cluster.VersionLabel: "0.20.0"}
 			},
-			want: one(Warning, "KueueVersion", "Kueue", kueuePart.install),
+			want: one(Warning, "KueueVersion", "Kueue", releases),
 		},
 		"Kueue of an unknown release": {change: func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:main" }},
 		"Kueue that does not serve our version of Workloads": {

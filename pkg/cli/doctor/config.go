@@ -31,7 +31,7 @@ func (f *Facts) kueueSettings() (*configapi.Configuration, error) {
 	if cm == nil {
 		return nil, errors.New(f.withoutConfigMap(kueuePart))
 	}
-	cfg, err := kueueconfig.Decode([]byte(cm.Data[kueuePart.configKey]), kueuePart.Namespace)
+	cfg, err := kueueconfig.Decode([]byte(cm.Data[f.at(kueuePart).configKey]), cm.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("Kueue's configuration cannot be read: %w", err)
 	}

@@ -127,10 +127,10 @@ func (f *Facts) besideManager(config *kyaml.RNode, withoutJobSets bool) error {
 		}
 	}
 	cfg, err := f.kueueSettings()
-	if err != nil || !f.managesNamespace(cfg, managerPart.Namespace) {
+	if err != nil || !f.managesNamespace(cfg, f.at(managerPart).Namespace) {
 		return nil // with a configuration that Kueue refuses, the lists are what can be put right
 	}
-	return leaveOut(config, cfg.ManagedJobsNamespaceSelector, managerPart.Namespace)
+	return leaveOut(config, cfg.ManagedJobsNamespaceSelector, f.at(managerPart).Namespace)
 }
 
 // trainJobExternal puts TrainJob into the one list of Kueue's configuration where it belongs,

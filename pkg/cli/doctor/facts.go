@@ -108,7 +108,7 @@ func (f *Facts) generation() trainjob.TrainerVersion {
 
 // deployment returns the Deployment of a part, or nil.
 func (f *Facts) deployment(p *part) *appsv1.Deployment {
-	return inventory.Find(f.Deployments, p.Namespace, p.Deployment)
+	return inventory.Find(f.Deployments, f.at(p).Namespace, p.Deployment)
 }
 
 // configMap returns the configuration of a part, or nil. Of several that carry suffixes
@@ -117,8 +117,9 @@ func (f *Facts) configMap(p *part) *corev1.ConfigMap {
 	if p.ConfigMap == "" {
 		return nil
 	}
-	elsewhere := func(cm corev1.ConfigMap) bool { return cm.Namespace != p.Namespace }
-	return cluster.ConfigMapOf(f.deployment(p), slices.DeleteFunc(slices.Clone(f.ConfigMaps), elsewhere), p.ConfigMap)
+	at := f.at(p)
+	elsewhere := func(cm corev1.ConfigMap) bool { return cm.Namespace != at.Namespace }
+	return cluster.ConfigMapOf(f.deployment(p), slices.DeleteFunc(slices.Clone(f.ConfigMaps), elsewhere), at.ConfigMap)
 }
 
 // managerInstalled reports whether kueue-trainer is there, in whatever state.

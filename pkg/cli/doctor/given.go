@@ -24,7 +24,7 @@ func (f *Facts) withoutConfigMap(p *part) string {
 	if f.configMap(p) != nil {
 		return ""
 	}
-	return fmt.Sprintf("there is no ConfigMap %s/%s: %s is not installed, or keeps its configuration elsewhere", p.Namespace, p.ConfigMap, p.Name)
+	return fmt.Sprintf("there is no ConfigMap %s/%s: %s is not installed, or keeps its configuration elsewhere", f.at(p).Namespace, f.at(p).ConfigMap, p.Name)
 }
 
 // kueueConfigured is for checks that look into Kueue's configuration.

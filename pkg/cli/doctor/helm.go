@@ -80,10 +80,17 @@ func (f *Facts) apply(directory string, helmFlags ...string) string {
 	return "kubectl apply -k config/" + directory
 }
 
-// install is the command that puts back what is missing of a part; of kueue-trainer, its webhooks.
+// releases are Helm's, of which one may be what is to be brought up to date.
+const releases = "helm list --all-namespaces"
+
+// install is the command that puts back what is missing of a part; of kueue-trainer, its webhooks. Of a
+// part that is there and did not come of its manifests, these would install a second one.
 func (f *Facts) install(p *part) string {
 	if p == managerPart {
 		return f.apply("webhook")
+	}
+	if f.crd(p.CRD) != nil && !f.byManifests(p) {
+		return releases
 	}
 	return p.install
 }

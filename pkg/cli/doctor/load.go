@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -106,23 +107,24 @@ func (l *loader) installation(ctx context.Context) {
 	})
 	list(ctx, l, clusterRoles, &rbacv1.ClusterRoleList{}, func(list *rbacv1.ClusterRoleList) { f.ClusterRoles = list.Items })
 	list(ctx, l, clusterRoles, &rbacv1.ClusterRoleBindingList{}, func(list *rbacv1.ClusterRoleBindingList) { f.ClusterRoleBindings = list.Items })
-	for _, p := range []*part{managerPart, kueuePart} {
-		in := client.InNamespace(p.Namespace)
-		list(ctx, l, roleBindings, &rbacv1.RoleList{}, func(list *rbacv1.RoleList) { f.Roles = append(f.Roles, list.Items...) }, in)
-		list(ctx, l, roleBindings, &rbacv1.RoleBindingList{}, func(list *rbacv1.RoleBindingList) { f.RoleBindings = append(f.RoleBindings, list.Items...) }, in)
-	}
-	for _, p := range parts {
-		in := client.InNamespace(p.Namespace)
+	// The manager first: its configuration says where Kueue is.
+	for _, p := range slices.Backward(parts) {
+		in := client.InNamespace(f.at(p).Namespace)
 		list(ctx, l, services, &corev1.ServiceList{}, func(list *corev1.ServiceList) { f.Services = append(f.Services, list.Items...) }, in)
 		list(ctx, l, endpointSlices, &discoveryv1.EndpointSliceList{}, func(list *discoveryv1.EndpointSliceList) { f.EndpointSlices = append(f.EndpointSlices, list.Items...) }, in)
 		l.deployed(ctx, p)
 		list(ctx, l, leases, &coordinationv1.LeaseList{}, func(list *coordinationv1.LeaseList) { f.Leases = append(f.Leases, list.Items...) }, in)
 	}
+	for _, p := range []*part{managerPart, kueuePart} {
+		in := client.InNamespace(f.at(p).Namespace)
+		list(ctx, l, roleBindings, &rbacv1.RoleList{}, func(list *rbacv1.RoleList) { f.Roles = append(f.Roles, list.Items...) }, in)
+		list(ctx, l, roleBindings, &rbacv1.RoleBindingList{}, func(list *rbacv1.RoleBindingList) { f.RoleBindings = append(f.RoleBindings, list.Items...) }, in)
+	}
 }
 
 // deployed reads how a part is run.
 func (l *loader) deployed(ctx context.Context, p *part) {
-	f, in := l.facts, client.InNamespace(p.Namespace)
+	f, in := l.facts, client.InNamespace(l.facts.at(p).Namespace)
 	list(ctx, l, deployments, &appsv1.DeploymentList{}, func(list *appsv1.DeploymentList) { f.Deployments = append(f.Deployments, list.Items...) }, in)
 	list(ctx, l, configMaps, &corev1.ConfigMapList{}, func(list *corev1.ConfigMapList) { f.ConfigMaps = append(f.ConfigMaps, list.Items...) }, in)
 }

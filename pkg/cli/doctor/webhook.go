@@ -8,6 +8,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // ownConditions leave out what is being deleted, see config/webhook, what has no queue and
@@ -30,6 +31,8 @@ type webhook struct {
 	// those that are being deleted aside.
 	narrowed   bool
 	namespaces *metav1.LabelSelector
+	// namespacesDeclared is set where these are a value of the chart.
+	namespacesDeclared bool
 }
 
 func (w webhook) object() string { return object(w.kind, "", w.configuration) }
@@ -46,40 +49,66 @@ func (f *Facts) webhooks() []webhook {
 	var all []webhook
 	for i := range f.Mutating {
 		configuration := &f.Mutating[i]
+		set, p := declaredFields(configuration.ManagedFields), f.owner(configuration.Name, mutatingRules(configuration.Webhooks))
 		for n, w := range configuration.Webhooks {
-			all = append(all, mutatingWebhook(configuration.Name, n, w))
+			all = append(all, mutatingWebhook(configuration.Name, n, w, set).of(p))
 		}
 	}
 	for i := range f.Validating {
 		configuration := &f.Validating[i]
+		set, p := declaredFields(configuration.ManagedFields), f.owner(configuration.Name, validatingRules(configuration.Webhooks))
 		for n, w := range configuration.Webhooks {
-			all = append(all, validatingWebhook(configuration.Name, n, w))
+			all = append(all, validatingWebhook(configuration.Name, n, w, set).of(p))
 		}
 	}
 	return slices.DeleteFunc(all, func(w webhook) bool { return w.part == nil })
 }
 
+func (w webhook) of(p *part) webhook {
+	w.part = p
+	return w
+}
+
+func mutatingRules(webhooks []admissionregistrationv1.MutatingWebhook) []admissionregistrationv1.RuleWithOperations {
+	var all []admissionregistrationv1.RuleWithOperations
+	for _, w := range webhooks {
+		all = append(all, w.Rules...)
+	}
+	return all
+}
+
+func validatingRules(webhooks []admissionregistrationv1.ValidatingWebhook) []admissionregistrationv1.RuleWithOperations {
+	var all []admissionregistrationv1.RuleWithOperations
+	for _, w := range webhooks {
+		all = append(all, w.Rules...)
+	}
+	return all
+}
+
 // mutatingWebhook goes by what it has in common with a validating one.
-func mutatingWebhook(configuration string, index int, w admissionregistrationv1.MutatingWebhook) webhook {
+func mutatingWebhook(configuration string, index int, w admissionregistrationv1.MutatingWebhook, set *fieldpath.Set) webhook {
 	common := validatingWebhook(configuration, index, admissionregistrationv1.ValidatingWebhook{
 		Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
 		MatchConditions: w.MatchConditions, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
-	})
+	}, set)
 	common.kind = "MutatingWebhookConfiguration"
 	common.reinvocation = ptr.Deref(w.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)
 	return common
 }
 
-func validatingWebhook(configuration string, index int, w admissionregistrationv1.ValidatingWebhook) webhook {
+func validatingWebhook(configuration string, index int, w admissionregistrationv1.ValidatingWebhook, set *fieldpath.Set) webhook {
 	return webhook{
-		kind: "ValidatingWebhookConfiguration", configuration: configuration, index: index, part: partOf(configuration),
+		kind: "ValidatingWebhookConfiguration", configuration: configuration, index: index,
 		name: w.Name, client: w.ClientConfig, rules: w.Rules,
 		failure:  ptr.Deref(w.FailurePolicy, admissionregistrationv1.Fail),
-		narrowed: conditional(w.MatchConditions) || narrows(w.ObjectSelector), namespaces: w.NamespaceSelector,
+		narrowed: conditional(w.Name, w.MatchConditions, set) || narrows(w.ObjectSelector), namespaces: w.NamespaceSelector,
+		namespacesDeclared: declares(set, w.Name, "namespaceSelector"),
 	}
 }
 
-// conditional reports whether there is a condition beside our own.
-func conditional(conditions []admissionregistrationv1.MatchCondition) bool {
-	return slices.ContainsFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool { return !slices.Contains(ownConditions, c.Name) })
+// conditional reports whether there is a condition beside our own and values of the chart.
+func conditional(webhook string, conditions []admissionregistrationv1.MatchCondition, set *fieldpath.Set) bool {
+	return slices.ContainsFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool {
+		return !slices.Contains(ownConditions, c.Name) && !declares(set, webhook, "matchConditions", fieldpath.KeyByFields("name", c.Name), "expression")
+	})
 }

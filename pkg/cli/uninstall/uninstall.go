@@ -219,7 +219,9 @@ func (u *uninstall) kueueThere(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("listing the webhooks, to see whether Kueue is there: %w", err)
 	}
 	return slices.ContainsFunc(all.Items, func(c admissionregistrationv1.MutatingWebhookConfiguration) bool {
-		return installed.Asked(&c, schema.GroupResource{Group: kueue.SchemeGroupVersion.Group, Resource: "clusterqueues"})
+		return slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool {
+			return installed.Asked(w.Rules, schema.GroupResource{Group: kueue.SchemeGroupVersion.Group, Resource: "clusterqueues"})
+		})
 	}), nil
 }
 

@@ -28,6 +28,10 @@ type loader struct {
 func (l *loader) parts(ctx context.Context) ([]Part, error) {
 	var parts []Part
 	for _, of := range []cluster.Part{cluster.Kueue, cluster.JobSet, cluster.Trainer, cluster.Manager} {
+		of, err := cluster.Placed(ctx, l.client, of)
+		if err != nil {
+			return nil, err
+		}
 		p, err := l.part(ctx, of)
 		if err != nil {
 			return nil, fmt.Errorf("looking for %s: %w", of.Name, err)

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/installed"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+)
+
+// at is a part where it was found: in the namespace of its webhooks' Service, and Kueue where the
+// manager reads its configuration. Where nothing tells, it is where its manifests install it.
+func (f *Facts) at(p *part) *part {
+	found := *p
+	for _, w := range f.webhooks() {
+		if w.part == p && w.client.Service != nil {
+			found.Namespace = w.client.Service.Namespace
+			break
+		}
+	}
+	if p != kueuePart {
+		return &found
+	}
+	if manager := cluster.ManagerConfigurationIn(f.configMap(managerPart)); manager != nil {
+		place := cluster.KueuePlace(manager)
+		found.Namespace, found.ConfigMap, found.configKey = place.Namespace, place.Name, place.Key
+	}
+	return &found
+}
+
+// relocated says of a finding by the parts' own names what the table says by those of their manifests.
+func (f *Facts) relocated(finding Finding) Finding {
+	var pairs []string
+	for _, p := range parts {
+		at := f.at(p)
+		if at.Namespace != p.Namespace {
+			pairs = append(pairs, p.Namespace, at.Namespace)
+		}
+		if at.ConfigMap != p.ConfigMap {
+			pairs = append(pairs, p.ConfigMap, at.ConfigMap)
+		}
+	}
+	if len(pairs) == 0 {
+		return finding
+	}
+	texts := strings.NewReplacer(pairs...)
+	finding.Object, finding.Problem, finding.Advice = texts.Replace(finding.Object), texts.Replace(finding.Problem), texts.Replace(finding.Advice)
+	finding.Commands = slices.Clone(finding.Commands)
+	for i, command := range finding.Commands {
+		finding.Commands[i] = texts.Replace(command)
+	}
+	return finding
+}
+
+// placed is a role of config/rbac as it is installed for parts that are elsewhere.
+func (f *Facts) placed(role rbacv1.Role) rbacv1.Role {
+	for _, p := range []*part{kueuePart, managerPart} {
+		if role.Namespace != p.Namespace {
+			continue
+		}
+		at := f.at(p)
+		role.Namespace = at.Namespace
+		for i := range role.Rules {
+			for n, name := range role.Rules[i].ResourceNames {
+				if name == p.ConfigMap {
+					role.Rules[i].ResourceNames[n] = at.ConfigMap
+				}
+			}
+		}
+		return role
+	}
+	return role
+}
+
+// byManifests reports whether a part is that of its own manifests, which can be applied again: another
+// one of the same kinds, a Helm release for instance, would get a second one beside it.
+func (f *Facts) byManifests(p *part) bool {
+	d := inventory.Find(f.Deployments, p.Namespace, p.Deployment)
+	return d != nil && d.Annotations["meta.helm.sh/release-name"] == ""
+}
+
+// reinstall is what to do about a part that did not come of its manifests.
+func (f *Facts) reinstall(p *part) string {
+	if f.install(p) != releases {
+		return ""
+	}
+	return "Install " + p.Name + " again, or upgrade it, the way it was installed. Where Helm did, upgrade its release:"
+}
+
+// owner returns the part that a webhook configuration belongs to, or nil: by its name, or by what it is
+// asked about where the part has none of that name, as Helm releases name theirs after themselves.
+func (f *Facts) owner(configuration string, rules []admissionregistrationv1.RuleWithOperations) *part {
+	if p := partOf(configuration); p != nil {
+		return p
+	}
+	for _, p := range parts {
+		if p.asked != (schema.GroupResource{}) && installed.Asked(rules, p.asked) {
+			if f.hasNamed(p) {
+				return nil
+			}
+			return p
+		}
+	}
+	return nil
+}
+
+// hasNamed reports whether a part has a webhook configuration by the name of its manifests.
+func (f *Facts) hasNamed(p *part) bool {
+	return inventory.Find(f.Mutating, "", p.mutating) != nil || inventory.Find(f.Validating, "", p.validating) != nil
+}
+
+// deployers write fields that somebody has declared, values of the chart for instance.
+var deployers = []string{"helm", "helm-controller", "argocd-controller"}
+
+// declaredFields are those of an object that its deployer has set and nobody has since.
+func declaredFields(entries []metav1.ManagedFieldsEntry) *fieldpath.Set {
+	all := fieldpath.NewSet()
+	for _, e := range entries {
+		var fields fieldpath.Set
+		if slices.Contains(deployers, e.Manager) && e.FieldsV1 != nil && fields.FromJSON(bytes.NewReader(e.FieldsV1.Raw)) == nil {
+			all = all.Union(&fields)
+		}
+	}
+	return all
+}
+
+// declares reports whether a field of a webhook is among them.
+func declares(fields *fieldpath.Set, webhook string, path ...any) bool {
+	return fields.Has(fieldpath.MakePathOrDie(append([]any{"webhooks", fieldpath.KeyByFields("name", webhook)}, path...)...))
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"slices"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+// moved has Kueue in namespace queues, with a ConfigMap of another name, and the manager in ml.
+func moved(f *Facts) {
+	to := map[string]string{kueuePart.Namespace: "queues", managerPart.Namespace: "ml"}
+	move := func(objects ...client.Object) {
+		for _, obj := range objects {
+			if namespace, ok := to[obj.GetNamespace()]; ok {
+				obj.SetNamespace(namespace)
+			}
+		}
+	}
+	for i := range f.Roles {
+		if f.Roles[i].Namespace == kueuePart.Namespace {
+			f.Roles[i].Rules[0].ResourceNames = []string{"mine"}
+		}
+	}
+	for i := range f.Namespaces {
+		if name, ok := to[f.Namespaces[i].Name]; ok {
+			f.Namespaces[i].Name = name
+		}
+	}
+	f.ConfigMaps[0].Name = "mine"
+	f.managerConfig("kind: Configuration\nkueueConfigMap: {namespace: queues, name: mine}\n")
+	move(inventory.Objects(f.Deployments)...)
+	move(inventory.Objects(f.Services)...)
+	move(inventory.Objects(f.EndpointSlices)...)
+	move(inventory.Objects(f.ConfigMaps)...)
+	move(inventory.Objects(f.Leases)...)
+	move(inventory.Objects(f.Roles)...)
+	move(inventory.Objects(f.RoleBindings)...)
+	for i := range f.ClusterRoleBindings {
+		f.ClusterRoleBindings[i].Subjects[0].Namespace = "ml"
+	}
+	for i := range f.RoleBindings {
+		f.RoleBindings[i].Subjects[0].Namespace = "ml"
+	}
+	for _, p := range []int{0, 3} {
+		for i := range f.Mutating[p].Webhooks {
+			f.Mutating[p].Webhooks[i].ClientConfig.Service.Namespace = to[parts[p].Namespace]
+		}
+		f.Validating[p].Webhooks[0].ClientConfig.Service.Namespace = to[parts[p].Namespace]
+	}
+}
+
+// asHelmNames gives a part the webhook configurations of a Helm release, by its own name and rules.
+func asHelmNames(n int) func(*Facts) {
+	return func(f *Facts) {
+		rules := []admissionregistrationv1.RuleWithOperations{{Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{parts[n].asked.Group}, Resources: []string{parts[n].asked.Resource}}}}
+		f.Mutating[n].Name, f.Mutating[n].Webhooks[0].Rules = "mine-mutating", rules
+		f.Validating[n].Name, f.Validating[n].Webhooks[0].Rules = "mine-validating", rules
+		f.Deployments[n].Annotations = map[string]string{"meta.helm.sh/release-name": "mine"}
+	}
+}
+
+func TestPartsThatAreElsewhere(t *testing.T) {
+	eachFinds(t, map[string]broken{
+		"are found":                  {change: moved},
+		"by names of a Helm release": {change: all(asHelmNames(0), asHelmNames(1), asHelmNames(2))},
+		"and by both":                {change: all(moved, asHelmNames(0))},
+		"are not installed once more": {change: all(asHelmNames(1), func(f *Facts) { f.Mutating = append(f.Mutating[:1], f.Mutating[2:]...) }),
+			want: one(Error, "WebhookMissing", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", releases)},
+		"are not upgraded by manifests": {change: all(asHelmNames(0), func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:v0.18.2" }),
+			want: one(Warning, "KueueVersion", "Kueue", releases)},
+		"are told where they are": {change: all(moved, func(f *Facts) { f.Deployments[3].Status.ReadyReplicas = 0 }),
+			want: one(Error, "ManagerNotRunning", "Deployment ml/"+cluster.ManagerDeployment, "kubectl -n ml describe pods",
+				"kubectl -n ml logs deployment/kueue-trainer-controller-manager --tail=20", "kubectl -n ml rollout restart deployment kueue-trainer-controller-manager")},
+		"lack permissions there": {change: all(moved, func(f *Facts) { f.Roles = nil }), want: []Finding{
+			found(Error, "PermissionsMissing", "Role ml/kueue-trainer-manager-role", applyRoles),
+			found(Error, "PermissionsMissing", "Role queues/kueue-trainer-manager-role", applyRoles),
+		}},
+	})
+}
+
+// A value of the chart is meant; what somebody has patched in is not.
+func TestWhatTheChartNarrows(t *testing.T) {
+	narrowedBy := func(manager string) func(*Facts) {
+		return func(f *Facts) {
+			w := &f.Mutating[3].Webhooks[0]
+			w.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"ml": "true"}}
+			w.MatchConditions = append(w.MatchConditions, admissionregistrationv1.MatchCondition{Name: "mine", Expression: "true"})
+			fields := `{"f:webhooks":{"k:{\"name\":\"m.kueue-trainer\"}":{"f:namespaceSelector":{},"f:matchConditions":{"k:{\"name\":\"mine\"}":{".":{},"f:expression":{},"f:name":{}}}}}}`
+			f.Mutating[3].ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}}
+		}
+	}
+	eachFinds(t, map[string]broken{
+		"values of the chart":      {change: narrowedBy("helm")},
+		"what was patched by hand": {change: narrowedBy("kubectl-patch"), want: one(Error, "WebhookScope", ourMutating, applyWebhook)},
+	})
+}
+
+// What is moved has to be read first where it is.
+func TestTheLoaderReadsWherePartsAre(t *testing.T) {
+	moved := with(t, moved)
+	objects := slices.Concat(inventory.Objects(moved.Mutating), inventory.Objects(moved.Deployments), inventory.Objects(moved.ConfigMaps), inventory.Objects(moved.Leases), inventory.Objects(moved.Roles))
+	l := &loader{client: kit.Fake(expect.Must(cluster.Scheme())(t), objects...).Build(), facts: &Facts{Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}}
+	l.installation(t.Context())
+	f := l.facts
+	expect.Same(t, "Kinds that could not be read", map[Kind]error{}, f.Unread)
+	for _, p := range parts {
+		expect.That(t, f.deployment(p) != nil, "The Deployment of %s was not read", p.Name)
+	}
+	expect.That(t, f.configMap(kueuePart) != nil, "Kueue's ConfigMap was not read")
+	expect.Same(t, "Unexpected Leases and Roles", []int{1, 2}, []int{len(f.Leases), len(f.Roles)})
+}
