@@ -38,8 +38,8 @@ func (f *Facts) at(p *part) *part {
 	return &found
 }
 
-// relocated says of a finding by the parts' own names what the table says by those of their manifests.
-func (f *Facts) relocated(finding Finding) Finding {
+// relocation has findings say by the parts' own names what the table says by those of their manifests.
+func (f *Facts) relocation() *strings.Replacer {
 	var pairs []string
 	for _, p := range parts {
 		at := f.at(p)
@@ -50,10 +50,10 @@ func (f *Facts) relocated(finding Finding) Finding {
 			pairs = append(pairs, p.ConfigMap, at.ConfigMap)
 		}
 	}
-	if len(pairs) == 0 {
-		return finding
-	}
-	texts := strings.NewReplacer(pairs...)
+	return strings.NewReplacer(pairs...)
+}
+
+func relocated(finding Finding, texts *strings.Replacer) Finding {
 	finding.Object, finding.Problem, finding.Advice = texts.Replace(finding.Object), texts.Replace(finding.Problem), texts.Replace(finding.Advice)
 	finding.Commands = slices.Clone(finding.Commands)
 	for i, command := range finding.Commands {
@@ -122,9 +122,13 @@ func (f *Facts) hasNamed(p *part) bool {
 // deployers write fields that somebody has declared, values of the chart for instance.
 var deployers = []string{"helm", "helm-controller", "argocd-controller"}
 
-// declaredFields are those of an object that its deployer has set and nobody has since.
-func declaredFields(entries []metav1.ManagedFieldsEntry) *fieldpath.Set {
+// declaredFields are those of a configuration that its deployer has set and nobody has since. Of the
+// manager's alone: nobody asks what narrows others'.
+func declaredFields(of *part, entries []metav1.ManagedFieldsEntry) *fieldpath.Set {
 	all := fieldpath.NewSet()
+	if of != managerPart {
+		return all
+	}
 	for _, e := range entries {
 		var fields fieldpath.Set
 		if slices.Contains(deployers, e.Manager) && e.FieldsV1 != nil && fields.FromJSON(bytes.NewReader(e.FieldsV1.Raw)) == nil {

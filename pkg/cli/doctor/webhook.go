@@ -49,14 +49,16 @@ func (f *Facts) webhooks() []webhook {
 	var all []webhook
 	for i := range f.Mutating {
 		configuration := &f.Mutating[i]
-		set, p := declaredFields(configuration.ManagedFields), f.owner(configuration.Name, mutatingRules(configuration.Webhooks))
+		p := f.owner(configuration.Name, mutatingRules(configuration.Webhooks))
+		set := declaredFields(p, configuration.ManagedFields)
 		for n, w := range configuration.Webhooks {
 			all = append(all, mutatingWebhook(configuration.Name, n, w, set).of(p))
 		}
 	}
 	for i := range f.Validating {
 		configuration := &f.Validating[i]
-		set, p := declaredFields(configuration.ManagedFields), f.owner(configuration.Name, validatingRules(configuration.Webhooks))
+		p := f.owner(configuration.Name, validatingRules(configuration.Webhooks))
+		set := declaredFields(p, configuration.ManagedFields)
 		for n, w := range configuration.Webhooks {
 			all = append(all, validatingWebhook(configuration.Name, n, w, set).of(p))
 		}
