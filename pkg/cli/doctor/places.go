@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -131,7 +130,7 @@ func declaredFields(of *part, entries []metav1.ManagedFieldsEntry) *fieldpath.Se
 	}
 	for _, e := range entries {
 		var fields fieldpath.Set
-		if slices.Contains(deployers, e.Manager) && e.FieldsV1 != nil && fields.FromJSON(bytes.NewReader(e.FieldsV1.Raw)) == nil {
+		if slices.Contains(deployers, e.Manager) && e.FieldsV1 != nil && fields.FromJSON(e.FieldsV1.GetRawReader()) == nil {
 			all = all.Union(&fields)
 		}
 	}

@@ -97,7 +97,7 @@ func TestWhatTheChartNarrows(t *testing.T) {
 			w.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"ml": "true"}}
 			w.MatchConditions = append(w.MatchConditions, admissionregistrationv1.MatchCondition{Name: "mine", Expression: "true"})
 			fields := `{"f:webhooks":{"k:{\"name\":\"m.kueue-trainer\"}":{"f:namespaceSelector":{},"f:matchConditions":{"k:{\"name\":\"mine\"}":{".":{},"f:expression":{},"f:name":{}}}}}}`
-			f.Mutating[3].ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}}
+			f.Mutating[3].ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(fields)}}
 		}
 	}
 	eachFinds(t, map[string]broken{
