@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -89,22 +88,6 @@ var _ = Describe("Where namespaces opt in", Label("control"), core, Serial, sinc
 		Expect(w.TrainJob(ctx, "waits").Spec.Suspend).To(HaveValue(BeTrue()))
 		By("its user resumes it, and its pods have no gate")
 		Expect(change(ctx, w.Job("waits").Obj(), `{"spec":{"suspend":false}}`)).To(Succeed())
-		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "waits") }).Should(ConsistOf(HaveField("Spec.SchedulingGates", BeEmpty())))
-	}, SpecTimeout(specTimeout))
-
-	It("a TrainJob that its user resumes while it loses its gate runs without it", func(ctx context.Context) {
-		in(ctx)
-		w.MakeYAML(ctx, queuedYAML("waits")+"\n  suspend: true")
-		w.SetQuota(ctx, w.Name("gpus"), "0")
-		w.EventuallyIs(ctx, &jobsetapi.JobSet{}, "waits", HaveField("Spec.ReplicatedJobs", ConsistOf(
-			HaveField("Template.Spec.Template.Spec.SchedulingGates", Not(BeEmpty())))))
-		w.stopManager(ctx)
-		w.removeWebhooks(ctx)
-		out(ctx)
-		// As far as the manager gets before the user does.
-		Expect(change(ctx, w.Job("waits").Obj(), `{"spec":{"runtimePatches":null}}`)).To(Succeed())
-		Expect(change(ctx, w.Job("waits").Obj(), `{"spec":{"suspend":false}}`)).To(Succeed())
-		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "waits") }).Should(ConsistOf(HaveField("Spec.SchedulingGates", BeEmpty())))
 	}, SpecTimeout(specTimeout))
 
