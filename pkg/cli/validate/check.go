@@ -50,7 +50,7 @@ func newChecker(ctx context.Context, generation trainjob.TrainerVersion, files *
 	if c.renderer, err = trainjob.NewRenderer(ctx, scheme); err != nil {
 		return nil, err
 	}
-	c.validator, err = trainjob.NewValidator(ctx, scheme, c.renderer)
+	c.validator, err = trainjob.NewValidator(ctx, scheme)
 	return c, err
 }
 

@@ -160,6 +160,15 @@ func TestCommand(t *testing.T) {
 			want:  `-:27: error: spec.trainer.env[1].name: Duplicate value: "A"` + oneError,
 			code:  exit.Findings,
 		},
+		"what a plugin of Trainer's adds itself": {
+			stdin: job("  trainer: {numNodes: 2}\n") + "---\n" + strings.Replace(runtime, "torch: {}", "flux: {numProcPerNode: 1}", 1),
+			want:  inOrder,
+		},
+		"a TrainJob on which a plugin of Trainer's panics": {
+			stdin: job("") + "---\n" + strings.Replace(runtime, "torch: {}", "flux: {numProcPerNode: 1}", 1),
+			want:  `-:9: error: spec.runtimeRef: Invalid value: "torch": plugin flux: runtime error: invalid memory address or nil pointer dereference: Trainer makes nothing of this TrainJob, because its plugin panics; set spec.trainer.numNodes, or use another runtime` + oneError,
+			code:  exit.Findings,
+		},
 		"nothing at all": {want: "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n", code: exit.Failed},
 		"a kind that Trainer does not have": {
 			stdin: strings.Replace(job(""), "TrainJob", "Trainjob", 2),
