@@ -24,7 +24,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
-	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -37,8 +36,6 @@ type checker struct {
 	runtimes   *trainjob.Runtimes
 	renderer   *trainjob.Renderer
 	validator  *trainjob.Validator
-	// runtimeSchema is read when there is a runtime to be checked.
-	runtimeSchema *releases.Schema
 }
 
 func newChecker(ctx context.Context, generation trainjob.TrainerVersion, files *runtimes) (*checker, error) {
@@ -68,19 +65,19 @@ func (c *checker) check(ctx context.Context, r *report, doc *manifest.Document) 
 			return err
 		}
 	}
-	if err != nil {
-		return nil
+	if err == nil {
+		c.checkRuntimes(ctx, r, doc)
 	}
-	return c.checkRuntimes(ctx, r, doc)
+	return nil
 }
 
 // checkBeside reports on the runtimes of a document that was named for them.
-func (c *checker) checkBeside(ctx context.Context, r *report, doc *manifest.Document) error {
+func (c *checker) checkBeside(ctx context.Context, r *report, doc *manifest.Document) {
 	if doc.Err != nil {
 		r.Findings = append(r.Findings, unreadable(doc, doc.Err))
-		return nil
+		return
 	}
-	return c.checkRuntimes(ctx, r, doc)
+	c.checkRuntimes(ctx, r, doc)
 }
 
 // unreadable is about a document that cannot be read as objects.

@@ -169,6 +169,11 @@ func TestCommand(t *testing.T) {
 			want:  `-:9: error: spec.runtimeRef: Invalid value: "torch": plugin flux: runtime error: invalid memory address or nil pointer dereference: Trainer makes nothing of this TrainJob, because its plugin panics; set spec.trainer.numNodes, or use another runtime` + oneError,
 			code:  exit.Findings,
 		},
+		"a runtime without what its schema defaults": {
+			stdin: job("") + "---\n" + strings.NewReplacer("torch: {}", "mpi: {runLauncherAsNode: true}", "- name: node\n        template:\n          metadata",
+				"- {name: node, template: {spec: {template: {spec: {containers: [{name: node, image: mpi}]}}}}}\n      - name: launcher\n        template:\n          metadata").Replace(runtime),
+			want: inOrder,
+		},
 		"nothing at all": {want: "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n", code: exit.Failed},
 		"a kind that Trainer does not have": {
 			stdin: strings.Replace(job(""), "TrainJob", "Trainjob", 2),
