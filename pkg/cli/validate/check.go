@@ -92,18 +92,30 @@ func unreadable(doc *manifest.Document, err error) finding {
 func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Object) error {
 	errs := rules.Fields(c.generation, object.JSON)
 	errs = append(errs, without(rules.Pods(object.JSON), errs)...)
-	// What cannot be read is among the fields above.
+	// What cannot be read is among the fields above, but for metadata.
 	var job trainjob.TrainJob
-	whole := json.Unmarshal(object.JSON, &job) == nil
+	unread := json.Unmarshal(object.JSON, &job)
 	errs = append(errs, servedVersion(&job)...)
-	more, doubts, err := c.verdict(ctx, &job, whole)
+	more, doubts, err := c.verdict(ctx, &job, unread == nil)
 	errs = append(errs, without(more, errs)...)
+	if unread != nil && len(errs) == 0 {
+		errs = append(errs, undecodable(unread))
+	}
 	r.add(object, refused, errs)
 	r.add(object, doubtful, doubts)
 	if c.files.assumed(ctx, &job) {
 		r.note(object, runtimeRefPath.Child("name"), fmt.Sprintf("no file has runtime %s: the one that Trainer %s ships is taken", job.Spec.RuntimeRef.Name, c.generation))
 	}
 	return err
+}
+
+// undecodable is about an object that is in order by its schema, which says nothing of metadata, and cannot be read
+// all the same.
+func undecodable(err error) *field.Error {
+	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) && wrong.Field != "" {
+		return field.Invalid(field.NewPath(wrong.Field), field.OmitValueType{}, fmt.Sprintf("it must be a %s and is a %s", wrong.Type, wrong.Value))
+	}
+	return field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, err.Error())
 }
 
 // without leaves out errors about fields that others are about: the same is often checked by

@@ -108,6 +108,9 @@ func (c *checker) runtimeErrors(ctx context.Context, data []byte) field.ErrorLis
 	stored, errs := c.files.schema.Check(ctx, data)
 	var rt trainer.ClusterTrainingRuntime
 	if err := json.Unmarshal(stored, &rt); err != nil {
+		if len(errs) == 0 {
+			errs = append(errs, undecodable(err))
+		}
 		return errs
 	}
 	errs = append(errs, runtimeMetadata(&rt.ObjectMeta)...)

@@ -174,6 +174,16 @@ func TestCommand(t *testing.T) {
 				"- {name: node, template: {spec: {template: {spec: {containers: [{name: node, image: mpi}]}}}}}\n      - name: launcher\n        template:\n          metadata").Replace(runtime),
 			want: inOrder,
 		},
+		"labels that are none": {
+			stdin: strings.Replace(job(""), "{kueue.x-k8s.io/queue-name: q}", "{team: 1}", 1) + "---\n" + runtime,
+			want:  `-:7: error: metadata.labels: Invalid value: it must be a string and is a number` + oneError,
+			code:  exit.Findings,
+		},
+		"labels of a runtime that are none": {
+			stdin: strings.Replace(runtime, "{name: torch}", "{name: torch, labels: {team: 1}}", 1),
+			want:  "-:3: error: metadata.labels: Invalid value: it must be a string and is a number\n1 runtime for Trainer 2.3: 1 error, 0 warnings\n",
+			code:  exit.Findings,
+		},
 		"nothing at all": {want: "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n", code: exit.Failed},
 		"a kind that Trainer does not have": {
 			stdin: strings.Replace(job(""), "TrainJob", "Trainjob", 2),
