@@ -91,7 +91,7 @@ func unreadable(doc *manifest.Document, err error) finding {
 
 func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Object) error {
 	errs := rules.Fields(c.generation, object.JSON)
-	errs = append(errs, without(rules.Pods(object.JSON), errs)...)
+	errs = append(errs, without(rules.Pods(c.generation, object.JSON), errs)...)
 	// What cannot be read is among the fields above, but for metadata.
 	var job trainjob.TrainJob
 	unread := json.Unmarshal(object.JSON, &job)

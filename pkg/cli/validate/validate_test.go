@@ -184,6 +184,23 @@ func TestCommand(t *testing.T) {
 			want:  "-:3: error: metadata.labels: Invalid value: it must be a string and is a number\n1 runtime for Trainer 2.3: 1 error, 0 warnings\n",
 			code:  exit.Findings,
 		},
+		"a request of a device whose limit is the runtime's": {
+			stdin: job("  trainer: {resourcesPerNode: {requests: {nvidia.com/gpu: 8}}}\n") + "---\n" + strings.Replace(runtime, "image: torch}", "image: torch, resources: {limits: {nvidia.com/gpu: 8}}}", 1),
+			want:  inOrder,
+		},
+		"a request of a device without any limit": {
+			stdin: job("  trainer: {resourcesPerNode: {requests: {nvidia.com/gpu: 8}}}\n") + "---\n" + runtime,
+			want:  `-:10: error: spec.trainer.resourcesPerNode.requests[nvidia.com/gpu]: Invalid value: "8": it needs a limit of the same amount: Kubernetes takes no pod without; set the limit, the request may be left out` + oneError,
+			code:  exit.Findings,
+		},
+		"a request of a device before runtimes had limits": {
+			args:  []string{"--trainer", "2.2"},
+			stdin: job("  trainer: {resourcesPerNode: {requests: {nvidia.com/gpu: 8}}}\n") + "---\n" + strings.Replace(runtime, "image: torch}", "image: torch, resources: {limits: {nvidia.com/gpu: 8}}}", 1),
+			want: `-:10: error: spec.trainer.resourcesPerNode.requests[nvidia.com/gpu]: Invalid value: "8": it needs a limit of the same amount: Kubernetes takes no pod without; set the limit, the request may be left out; Trainer accepts it and makes a JobSet that cannot run
+1 TrainJob and 1 runtime for Trainer 2.2: 1 error, 0 warnings
+`,
+			code: exit.Findings,
+		},
 		"nothing at all": {want: "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n", code: exit.Failed},
 		"a kind that Trainer does not have": {
 			stdin: strings.Replace(job(""), "TrainJob", "Trainjob", 2),
