@@ -201,6 +201,14 @@ func TestCommand(t *testing.T) {
 `,
 			code: exit.Findings,
 		},
+		"a variable of MPI's, which Trainer 2.2 does not look at": {
+			args:  []string{"--trainer", "2.2"},
+			stdin: job("  trainer: {env: [{name: OMPI_MCA_plm_rsh_args, value: a}]}\n") + "---\n" + strings.Replace(runtime, "torch: {}", "mpi: {}", 1),
+			want: `-:10: warning: spec.trainer.env: Invalid value: must not have reserved envs, invalid envs configured: [OMPI_MCA_plm_rsh_args]: remove them, Trainer sets them; Trainer 2.3 refuses it
+1 TrainJob and 1 runtime for Trainer 2.2: 0 errors, 1 warning
+`,
+			code: exit.Warnings,
+		},
 		"nothing at all": {want: "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n", code: exit.Failed},
 		"a kind that Trainer does not have": {
 			stdin: strings.Replace(job(""), "TrainJob", "Trainjob", 2),
