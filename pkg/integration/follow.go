@@ -31,7 +31,7 @@ import (
 )
 
 // follow brings the Workload of a suspended job in line with what jobframework does not
-// compare: the queue, where quota is held, and the nodes that the job asks for. Where
+// compare: the queue, where quota is held, and what the job asks for beside its containers. Where
 // that ends the reconcile, the event of what it did, or of the last pod that goes, brings
 // the job here again.
 func follow(ctx context.Context, j *job) result {
@@ -123,12 +123,12 @@ func renewWorkload(ctx context.Context, j *job, wl *kueue.Workload, podSets []ku
 			return err
 		}
 		if err := j.deps.client.Update(ctx, wl); err != nil {
-			return fmt.Errorf("updating Workload %s to the nodes its TrainJob asks for: %w", client.ObjectKeyFromObject(wl), err)
+			return fmt.Errorf("updating Workload %s to what its TrainJob asks for: %w", client.ObjectKeyFromObject(wl), err)
 		}
-		ctrl.LoggerFrom(ctx).Info("Updated the Workload to the nodes that TrainJob asks for")
+		ctrl.LoggerFrom(ctx).Info("Updated the Workload to what TrainJob asks for")
 		return nil
 	}
-	return requeue(ctx, j, wl, "The nodes that this job asks for changed after it was admitted; it queues again")
+	return requeue(ctx, j, wl, "What this job asks for changed after it was admitted; it queues again")
 }
 
 // requeue deletes the Workload as we know it; jobframework makes another.

@@ -4,7 +4,6 @@
 package quantity
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +22,8 @@ type Wrong struct {
 	Quantity resource.Quantity
 	// Why says what is wrong and what to do.
 	Why string
+	// NeedsLimit is set where nothing is wrong but that there is no limit.
+	NeedsLimit bool
 }
 
 // Check reports what a container cannot ask for, by the rules of the API server
@@ -33,13 +34,16 @@ func Check(resources *corev1.ResourceRequirements) []Wrong {
 	for _, name := range slices.Sorted(maps.Keys(resources.Limits)) {
 		amount := resources.Limits[name]
 		if why := impossible(name, amount); why != "" {
-			wrong = append(wrong, Wrong{"limits", name, amount, why})
+			wrong = append(wrong, Wrong{List: "limits", Name: name, Quantity: amount, Why: why})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(resources.Requests)) {
 		amount := resources.Requests[name]
-		if why := cmp.Or(impossible(name, amount), besideLimit(name, amount, resources.Limits)); why != "" {
-			wrong = append(wrong, Wrong{"requests", name, amount, why})
+		_, limited := resources.Limits[name]
+		if why := impossible(name, amount); why != "" {
+			wrong = append(wrong, Wrong{List: "requests", Name: name, Quantity: amount, Why: why})
+		} else if why := besideLimit(name, amount, resources.Limits); why != "" {
+			wrong = append(wrong, Wrong{List: "requests", Name: name, Quantity: amount, Why: why, NeedsLimit: !limited})
 		}
 	}
 	return wrong

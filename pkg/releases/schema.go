@@ -82,6 +82,17 @@ func (s *Schema) Check(ctx context.Context, data []byte) (stored []byte, errs fi
 	return stored, append(errs, wrong...)
 }
 
+// Stored returns an object in JSON as it would be stored: with defaults, and without unknown fields. What is no
+// object comes back as it is.
+func (s *Schema) Stored(data []byte) []byte {
+	object, _ := s.read(data)
+	if object == nil {
+		return data
+	}
+	stored, _ := json.Marshal(object) // What was decoded from JSON can be encoded.
+	return stored
+}
+
 // read decodes as the API server does, and tells of fields that there are not, or twice.
 func (s *Schema) read(data []byte) (object map[string]any, errs field.ErrorList) {
 	twice, err := kjson.UnmarshalStrict(data, &object)

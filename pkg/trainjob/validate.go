@@ -7,40 +7,58 @@ import (
 	"fmt"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"github.com/kubeflow/trainer/v2/pkg/runtime/framework/core"
-	"github.com/kubeflow/trainer/v2/pkg/runtime/framework/plugins"
+	trainerruntime "github.com/kubeflow/trainer/v2/pkg/runtime"
+	trainercore "github.com/kubeflow/trainer/v2/pkg/runtime/core"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Validator asks the plugins of Trainer's library what its webhook would.
+// Validator asks the plugins of Trainer's library what its webhook would. It is not for several goroutines at a time.
 type Validator struct {
-	renderer  *Renderer
-	framework *core.Framework
+	runtime trainerruntime.Runtime
+	client  *runtimeClient
 }
 
-// NewValidator sets Trainer's plugins up, for runtimes as the renderer reads them.
-func NewValidator(ctx context.Context, scheme *runtime.Scheme, renderer *Renderer) (*Validator, error) {
-	framework, err := core.New(ctx, newOfflineClient(scheme), plugins.NewRegistry(), noIndex{}, nil)
+// NewValidator sets Trainer's library up.
+func NewValidator(ctx context.Context, scheme *runtime.Scheme) (*Validator, error) {
+	c := &runtimeClient{offlineClient: newOfflineClient(scheme)}
+	rt, err := trainercore.NewTrainingRuntime(ctx, c, noIndex{}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("setting up Trainer's plugins: %w", err)
+		return nil, fmt.Errorf("setting up Trainer's runtime library: %w", err)
 	}
-	return &Validator{renderer: renderer, framework: framework}, nil
+	return &Validator{runtime: rt, client: c}, nil
 }
 
 // Create returns what Trainer refuses a new TrainJob for that uses the runtime, with the
 // given patch entries in place of its own.
-func (v *Validator) Create(ctx context.Context, job *TrainJob, spec *trainer.TrainingRuntimeSpec, patches []RuntimePatch) field.ErrorList {
+func (v *Validator) Create(ctx context.Context, job *TrainJob, spec *trainer.TrainingRuntimeSpec, patches []RuntimePatch) (errs field.ErrorList) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err := fmt.Errorf("plugin %s: %v: %w", panickingPlugin(), reason, ErrPluginPanics)
+			errs = field.ErrorList{field.Invalid(field.NewPath("spec", "runtimeRef"), job.Spec.RuntimeRef.Name, err.Error())}
+		}
+	}()
 	typed, err := job.Typed(patches)
 	if err != nil {
 		return field.ErrorList{field.Invalid(field.NewPath("spec", "runtimePatches"), field.OmitValueType{}, err.Error())}
 	}
-	// Trainer's plugins write into what they are given.
-	forPlugins, spec := typed.DeepCopy(), spec.DeepCopy()
-	info, err := v.renderer.runtime.RuntimeInfo(forPlugins, spec.Template, spec.MLPolicy, spec.PodGroupPolicy)
-	if err != nil {
-		return field.ErrorList{field.Invalid(field.NewPath("spec", "runtimeRef"), job.Spec.RuntimeRef.Name, err.Error())}
-	}
-	_, errs := v.framework.RunCustomValidationPlugins(ctx, info, nil, typed)
+	v.client.spec = spec
+	_, errs = v.runtime.ValidateObjects(ctx, nil, typed.DeepCopy())
 	return errs
+}
+
+// runtimeClient is an API server with one runtime, of any name.
+type runtimeClient struct {
+	*offlineClient
+	spec *trainer.TrainingRuntimeSpec
+}
+
+// Get implements client.Client.
+func (c *runtimeClient) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	if rt, ok := into.(*trainer.TrainingRuntime); ok {
+		c.spec.DeepCopyInto(&rt.Spec)
+		return nil
+	}
+	return c.offlineClient.Get(ctx, key, into, opts...)
 }

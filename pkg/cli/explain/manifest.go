@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -80,7 +81,11 @@ func (r *Reader) preview(ctx context.Context, job *trainjob.TrainJob, in *files)
 		}
 		job.Labels[kueueconstants.QueueLabel] = queue
 	}
-	runtimes, err := manifest.NewRuntimes(in.documents, in.namespace, r.client)
+	schema, err := releases.NewSchema(r.served, releases.Runtime)
+	if err != nil {
+		return nil, err
+	}
+	runtimes, err := manifest.NewRuntimes(schema, in.documents, in.namespace, r.client)
 	if err != nil {
 		return nil, err
 	}

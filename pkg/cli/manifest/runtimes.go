@@ -11,23 +11,27 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
 )
 
 // Runtimes reads runtimes from files first. Use NewRuntimes.
 type Runtimes struct {
 	client.Reader
 
+	schema      *releases.Schema
 	clusterWide map[string]*trainer.ClusterTrainingRuntime
 	namespaced  map[client.ObjectKey]*trainer.TrainingRuntime
 }
 
-// NewRuntimes takes the runtimes of files; of two with one name the last counts, and what
-// names no namespace is in the one given. Those that no file has are read from elsewhere,
+// NewRuntimes takes the runtimes of files, with the defaults of a release's schema unless that is nil;
+// of two with one name the last counts, and what names no namespace is in the one given. Those that no file has are read from elsewhere,
 // which may be nil. Documents with an Err are left out; the error is of a runtime that is
 // not one.
-func NewRuntimes(files []File, namespace string, elsewhere client.Reader) (*Runtimes, error) {
+func NewRuntimes(schema *releases.Schema, files []File, namespace string, elsewhere client.Reader) (*Runtimes, error) {
 	r := &Runtimes{
 		Reader:      elsewhere,
+		schema:      schema,
 		clusterWide: map[string]*trainer.ClusterTrainingRuntime{},
 		namespaced:  map[client.ObjectKey]*trainer.TrainingRuntime{},
 	}
@@ -52,7 +56,7 @@ func (r *Runtimes) add(doc *Document, namespace string) error {
 	}
 	for i := range clusterWide {
 		rt := &trainer.ClusterTrainingRuntime{}
-		if err := clusterWide[i].Into(rt, ""); err != nil {
+		if err := r.decode(&clusterWide[i], rt, ""); err != nil {
 			return err
 		}
 		r.clusterWide[rt.Name] = rt
@@ -63,12 +67,21 @@ func (r *Runtimes) add(doc *Document, namespace string) error {
 	}
 	for i := range namespaced {
 		rt := &trainer.TrainingRuntime{}
-		if err := namespaced[i].Into(rt, namespace); err != nil {
+		if err := r.decode(&namespaced[i], rt, namespace); err != nil {
 			return err
 		}
 		r.namespaced[client.ObjectKeyFromObject(rt)] = rt
 	}
 	return nil
+}
+
+// decode reads a runtime as it would be stored: plugins of Trainer's count on the defaults.
+func (r *Runtimes) decode(object *Object, into client.Object, namespace string) error {
+	stored := *object
+	if r.schema != nil {
+		stored.JSON = r.schema.Stored(object.JSON)
+	}
+	return stored.Into(into, namespace)
 }
 
 // Into decodes the object, which is in the namespace given if it names none. The error is

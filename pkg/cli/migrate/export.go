@@ -9,7 +9,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
@@ -17,27 +19,38 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
+// leftOut counts the TrainJobs that are nobody's to create again.
+type leftOut struct {
+	finished int
+	// copies are MultiKueue's, which makes them of the TrainJobs of another cluster.
+	copies int
+}
+
 // export returns the TrainJobs of a cluster that have not finished as manifests, one for
 // each. Their paths are namespace and name.
-func export(ctx context.Context, c client.Client, namespace string) (files []manifest.File, finished int, err error) {
+func export(ctx context.Context, c client.Client, namespace string) (files []manifest.File, left leftOut, err error) {
 	// Unstructured, since no type has the fields of every generation.
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(trainjob.GVK.GroupVersion().WithKind(trainjob.GVK.Kind + "List"))
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, 0, fmt.Errorf("listing TrainJobs: %w", err)
+		return nil, left, fmt.Errorf("listing TrainJobs: %w", err)
 	}
 	for i := range list.Items {
+		if _, isCopy := list.Items[i].GetLabels()[kueue.MultiKueueOriginLabel]; isCopy {
+			left.copies++
+			continue
+		}
 		file, err := exportOne(&list.Items[i])
 		if err != nil {
-			return nil, finished, fmt.Errorf("trainjob %s/%s: %w", list.Items[i].GetNamespace(), list.Items[i].GetName(), err)
+			return nil, left, fmt.Errorf("trainjob %s/%s: %w", list.Items[i].GetNamespace(), list.Items[i].GetName(), err)
 		}
 		if file == nil {
-			finished++
+			left.finished++
 			continue
 		}
 		files = append(files, *file)
 	}
-	return files, finished, nil
+	return files, left, nil
 }
 
 func exportOne(u *unstructured.Unstructured) (*manifest.File, error) {
@@ -62,9 +75,13 @@ func exportOne(u *unstructured.Unstructured) (*manifest.File, error) {
 	return manifest.Parse(u.GetNamespace()+"/"+u.GetName(), data), nil
 }
 
-// withoutQueue takes out what kueue-trainer put into the spec: its part of the patches
-// and, with that, the suspension.
+// withoutQueue takes out what kueue-trainer put into the spec: its part of the patches, or who runs
+// the TrainJob elsewhere, and with that the suspension.
 func withoutQueue(u *unstructured.Unstructured, job *trainjob.TrainJob) error {
+	if ptr.Deref(job.Spec.ManagedBy, "") == kueue.MultiKueueControllerName {
+		unstructured.RemoveNestedField(u.Object, "spec", "managedBy")
+		unstructured.RemoveNestedField(u.Object, "spec", "suspend")
+	}
 	for _, generation := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22} {
 		field := patch.Of(generation)
 		if !field.Has(&job.Spec) {

@@ -7,11 +7,18 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -36,6 +43,14 @@ func TestExport(t *testing.T) {
 		"also in Trainer 2.1": {
 			json: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"metadata":{"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}}}]}}`,
 			want: exported + "spec:\n  runtimeRef:\n    name: torch\n",
+		},
+		"what runs in another cluster is left to the queue again": {
+			json: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"managedBy":"kueue.x-k8s.io/multikueue"}}`,
+			want: exported + "spec:\n  runtimeRef:\n    name: torch\n",
+		},
+		"another manager stays": {
+			json: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"managedBy":"trainer.kubeflow.org/trainjob-controller"}}`,
+			want: exported + "spec:\n  managedBy: trainer.kubeflow.org/trainjob-controller\n  runtimeRef:\n    name: torch\n  suspend: true\n",
 		},
 		"a finished TrainJob": {json: served + `"spec":{"runtimeRef":{"name":"torch"}},"status":{"conditions":[{"type":"Complete","status":"True"}]}}`},
 	}
@@ -63,6 +78,19 @@ metadata:
   name: job
   namespace: ns
 `
+
+// MultiKueue makes them again of what its manager cluster has.
+func TestExportLeavesCopiesOut(t *testing.T) {
+	of := func(name string, labels map[string]string) client.Object {
+		return &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: labels}}
+	}
+	c := fake.NewClientBuilder().WithScheme(kit.Scheme(trainjob.AddToScheme)).WithObjects(
+		of("own", nil), of("copy", map[string]string{kueue.MultiKueueOriginLabel: "far"})).Build()
+	files, left, err := export(t.Context(), c, "ns")
+	expect.NoError(t, err)
+	expect.Same(t, "Unexpected TrainJobs are left out", leftOut{copies: 1}, left, cmp.AllowUnexported(leftOut{}))
+	expect.That(t, len(files) == 1 && files[0].Path == "ns/own", "Exported %v", files)
+}
 
 func TestAFileThatCannotBeWrittenIsReportedWithWhatWasDone(t *testing.T) {
 	dir := t.TempDir()

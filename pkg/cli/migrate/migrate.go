@@ -33,9 +33,9 @@ and v2alpha1 manifests of both groups. Everything else in the files stays byte f
 comments, order, other kinds. Comments within the old fields move along with what they
 stand by.
 
-Without -f it reads the TrainJobs of the cluster that have not finished, and prints
-manifests to create them again: without status, what the API server sets, and what
-kueue-trainer had added.
+Without -f it reads the TrainJobs of the cluster that have not finished and that
+MultiKueue has not made, and prints manifests to create them again: without status,
+what the API server sets, and what kueue-trainer had added.
 
 Converted manifests go to standard output, with --in-place into the files. What changed,
 warnings, and what cannot be expressed go to standard error; a file with anything of the
@@ -129,9 +129,12 @@ func (o *options) read(cmd *cobra.Command) ([]manifest.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, finished, err := export(cmd.Context(), c, namespace)
-	if finished > 0 {
-		fmt.Fprintln(o.streams.ErrOut, show.Count(finished, "finished TrainJob"), "left out")
+	files, left, err := export(cmd.Context(), c, namespace)
+	if left.finished > 0 {
+		fmt.Fprintln(o.streams.ErrOut, show.Count(left.finished, "finished TrainJob"), "left out")
+	}
+	if left.copies > 0 {
+		fmt.Fprintln(o.streams.ErrOut, show.Count(left.copies, "TrainJob"), "left out, made by MultiKueue: export those of its manager cluster")
 	}
 	return files, err
 }

@@ -224,6 +224,6 @@ func manifest(job *trainjob.TrainJob, generation trainjob.TrainerVersion) (*unst
 	if data, err = u.MarshalJSON(); err != nil {
 		return nil, err
 	}
-	errs := slices.Concat(rules.Fields(generation, data), rules.Pods(data), jobframework.ValidateQueueName(job))
+	errs := slices.Concat(rules.Fields(generation, data), rules.Pods(generation, data), jobframework.ValidateQueueName(job))
 	return u, exit.With(exit.Findings, errs.ToAggregate())
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
-	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -37,8 +36,6 @@ type checker struct {
 	runtimes   *trainjob.Runtimes
 	renderer   *trainjob.Renderer
 	validator  *trainjob.Validator
-	// runtimeSchema is read when there is a runtime to be checked.
-	runtimeSchema *releases.Schema
 }
 
 func newChecker(ctx context.Context, generation trainjob.TrainerVersion, files *runtimes) (*checker, error) {
@@ -50,7 +47,7 @@ func newChecker(ctx context.Context, generation trainjob.TrainerVersion, files *
 	if c.renderer, err = trainjob.NewRenderer(ctx, scheme); err != nil {
 		return nil, err
 	}
-	c.validator, err = trainjob.NewValidator(ctx, scheme, c.renderer)
+	c.validator, err = trainjob.NewValidator(ctx, scheme)
 	return c, err
 }
 
@@ -68,19 +65,19 @@ func (c *checker) check(ctx context.Context, r *report, doc *manifest.Document) 
 			return err
 		}
 	}
-	if err != nil {
-		return nil
+	if err == nil {
+		c.checkRuntimes(ctx, r, doc)
 	}
-	return c.checkRuntimes(ctx, r, doc)
+	return nil
 }
 
 // checkBeside reports on the runtimes of a document that was named for them.
-func (c *checker) checkBeside(ctx context.Context, r *report, doc *manifest.Document) error {
+func (c *checker) checkBeside(ctx context.Context, r *report, doc *manifest.Document) {
 	if doc.Err != nil {
 		r.Findings = append(r.Findings, unreadable(doc, doc.Err))
-		return nil
+		return
 	}
-	return c.checkRuntimes(ctx, r, doc)
+	c.checkRuntimes(ctx, r, doc)
 }
 
 // unreadable is about a document that cannot be read as objects.
@@ -94,19 +91,31 @@ func unreadable(doc *manifest.Document, err error) finding {
 
 func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Object) error {
 	errs := rules.Fields(c.generation, object.JSON)
-	errs = append(errs, without(rules.Pods(object.JSON), errs)...)
-	// What cannot be read is among the fields above.
+	errs = append(errs, without(rules.Pods(c.generation, object.JSON), errs)...)
+	// What cannot be read is among the fields above, but for metadata.
 	var job trainjob.TrainJob
-	whole := json.Unmarshal(object.JSON, &job) == nil
+	unread := json.Unmarshal(object.JSON, &job)
 	errs = append(errs, servedVersion(&job)...)
-	more, doubts, err := c.verdict(ctx, &job, whole)
+	more, doubts, err := c.verdict(ctx, &job, unread == nil)
 	errs = append(errs, without(more, errs)...)
+	if unread != nil && len(errs) == 0 {
+		errs = append(errs, undecodable(unread))
+	}
 	r.add(object, refused, errs)
 	r.add(object, doubtful, doubts)
 	if c.files.assumed(ctx, &job) {
 		r.note(object, runtimeRefPath.Child("name"), fmt.Sprintf("no file has runtime %s: the one that Trainer %s ships is taken", job.Spec.RuntimeRef.Name, c.generation))
 	}
 	return err
+}
+
+// undecodable is about an object that is in order by its schema, which says nothing of metadata, and cannot be read
+// all the same.
+func undecodable(err error) *field.Error {
+	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) && wrong.Field != "" {
+		return field.Invalid(field.NewPath(wrong.Field), field.OmitValueType{}, fmt.Sprintf("it must be a %s and is a %s", wrong.Type, wrong.Value))
+	}
+	return field.Invalid(field.NewPath("metadata"), field.OmitValueType{}, err.Error())
 }
 
 // without leaves out errors about fields that others are about: the same is often checked by

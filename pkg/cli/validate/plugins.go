@@ -34,7 +34,7 @@ func (c *checker) plugins(ctx context.Context, job *trainjob.TrainJob, runtime *
 		// Whole objects in Go's notation help nobody.
 		err.BadValue = field.OmitValueType{}
 		err.Detail += remedies[err.Field]
-		if c.refuses(err) {
+		if c.refuses(err, runtime) {
 			errs = append(errs, err)
 			continue
 		}
@@ -45,14 +45,15 @@ func (c *checker) plugins(ctx context.Context, job *trainjob.TrainJob, runtime *
 }
 
 // refuses reports whether the checker's release, too, refuses what the newest one does.
-// Trainer 2.2 looks for no mounts of initializers, and 2.1 looks at variables only where
-// numProcPerNode is set.
-func (c *checker) refuses(err *field.Error) bool {
+// Trainer 2.2 looks for no mounts of initializers and at no variables of MPI's, and 2.1 looks at
+// variables only where numProcPerNode is set.
+func (c *checker) refuses(err *field.Error, runtime *trainer.TrainingRuntimeSpec) bool {
 	switch c.generation {
 	case trainjob.Trainer21:
 		return !strings.Contains(err.Detail, "volumeMount") && err.Field != "spec.trainer.env"
 	case trainjob.Trainer22:
-		return !strings.Contains(err.Detail, "volumeMount")
+		ofMPI := err.Field == "spec.trainer.env" && runtime.MLPolicy != nil && runtime.MLPolicy.MPI != nil
+		return !strings.Contains(err.Detail, "volumeMount") && !ofMPI
 	}
 	return true
 }

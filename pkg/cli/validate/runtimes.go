@@ -29,6 +29,7 @@ import (
 type runtimes struct {
 	*manifest.Runtimes
 
+	schema *releases.Schema
 	// namespace is for what names none.
 	namespace string
 	// cluster is nil when none is asked.
@@ -43,18 +44,21 @@ func newRuntimes(release trainjob.TrainerVersion, files []manifest.File, namespa
 		return nil, err
 	}
 	r := &runtimes{namespace: namespace, cluster: cluster}
-	shipped := []manifest.File{*manifest.Parse("Trainer "+release.String(), data)}
-	if r.stock, err = manifest.NewRuntimes(shipped, namespace, nil); err != nil {
+	if r.schema, err = releases.NewSchema(release, releases.Runtime); err != nil {
 		return nil, err
 	}
-	if r.inFiles, err = manifest.NewRuntimes(files, namespace, nil); err != nil {
+	shipped := []manifest.File{*manifest.Parse("Trainer "+release.String(), data)}
+	if r.stock, err = manifest.NewRuntimes(r.schema, shipped, namespace, nil); err != nil {
+		return nil, err
+	}
+	if r.inFiles, err = manifest.NewRuntimes(r.schema, files, namespace, nil); err != nil {
 		return nil, err
 	}
 	elsewhere := cluster
 	if cluster == nil {
 		elsewhere = r.stock
 	}
-	r.Runtimes, err = manifest.NewRuntimes(files, namespace, elsewhere)
+	r.Runtimes, err = manifest.NewRuntimes(r.schema, files, namespace, elsewhere)
 	return r, err
 }
 
@@ -75,7 +79,7 @@ func readable(files []manifest.File) []manifest.File {
 	files = slices.Clone(files)
 	for i := range files {
 		files[i].Documents = slices.DeleteFunc(slices.Clone(files[i].Documents), func(doc manifest.Document) bool {
-			_, err := manifest.NewRuntimes([]manifest.File{{Documents: []manifest.Document{doc}}}, "", nil)
+			_, err := manifest.NewRuntimes(nil, []manifest.File{{Documents: []manifest.Document{doc}}}, "", nil)
 			return err != nil
 		})
 	}
@@ -83,48 +87,40 @@ func readable(files []manifest.File) []manifest.File {
 }
 
 // checkRuntimes reports on the runtimes of a document.
-func (c *checker) checkRuntimes(ctx context.Context, r *report, doc *manifest.Document) error {
+func (c *checker) checkRuntimes(ctx context.Context, r *report, doc *manifest.Document) {
 	for _, kind := range []string{trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind} {
 		found, err := doc.Objects(trainer.GroupVersion.Group, kind)
 		if err != nil {
 			r.Runtimes++
 			r.Findings = append(r.Findings, unreadable(doc, err))
-			return nil
+			return
 		}
 		for i := range found {
-			errs, err := c.runtimeErrors(ctx, found[i].JSON)
-			if err != nil {
-				return err
-			}
 			r.Runtimes++
-			r.addRuntime(&found[i], errs)
+			r.addRuntime(&found[i], c.runtimeErrors(ctx, found[i].JSON))
 		}
 	}
-	return nil
 }
 
 // runtimeErrors is what the API server, by the schema of the release, and Trainer's webhook
 // refuse a runtime for.
-func (c *checker) runtimeErrors(ctx context.Context, data []byte) (field.ErrorList, error) {
-	if c.runtimeSchema == nil {
-		var err error
-		if c.runtimeSchema, err = releases.NewSchema(c.generation, releases.Runtime); err != nil {
-			return nil, err
-		}
-	}
-	stored, errs := c.runtimeSchema.Check(ctx, data)
+func (c *checker) runtimeErrors(ctx context.Context, data []byte) field.ErrorList {
+	stored, errs := c.files.schema.Check(ctx, data)
 	var rt trainer.ClusterTrainingRuntime
 	if err := json.Unmarshal(stored, &rt); err != nil {
-		return errs, nil
+		if len(errs) == 0 {
+			errs = append(errs, undecodable(err))
+		}
+		return errs
 	}
 	errs = append(errs, runtimeMetadata(&rt.ObjectMeta)...)
 	if !c.webhookAsked(&rt) {
-		return errs, nil
+		return errs
 	}
 	if _, err := (&webhooks.ClusterTrainingRuntimeValidator{}).ValidateCreate(ctx, &rt); err != nil {
 		errs = append(errs, fieldErrors(err)...)
 	}
-	return errs, nil
+	return errs
 }
 
 // webhookAsked reports whether the API server asks Trainer's webhook about a runtime. Since

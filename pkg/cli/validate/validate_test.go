@@ -160,6 +160,55 @@ func TestCommand(t *testing.T) {
 			want:  `-:27: error: spec.trainer.env[1].name: Duplicate value: "A"` + oneError,
 			code:  exit.Findings,
 		},
+		"what a plugin of Trainer's adds itself": {
+			stdin: job("  trainer: {numNodes: 2}\n") + "---\n" + strings.Replace(runtime, "torch: {}", "flux: {numProcPerNode: 1}", 1),
+			want:  inOrder,
+		},
+		"a TrainJob on which a plugin of Trainer's panics": {
+			stdin: job("") + "---\n" + strings.Replace(runtime, "torch: {}", "flux: {numProcPerNode: 1}", 1),
+			want:  `-:9: error: spec.runtimeRef: Invalid value: "torch": plugin flux: runtime error: invalid memory address or nil pointer dereference: Trainer makes nothing of this TrainJob, because its plugin panics; set spec.trainer.numNodes, or use another runtime` + oneError,
+			code:  exit.Findings,
+		},
+		"a runtime without what its schema defaults": {
+			stdin: job("") + "---\n" + strings.NewReplacer("torch: {}", "mpi: {runLauncherAsNode: true}", "- name: node\n        template:\n          metadata",
+				"- {name: node, template: {spec: {template: {spec: {containers: [{name: node, image: mpi}]}}}}}\n      - name: launcher\n        template:\n          metadata").Replace(runtime),
+			want: inOrder,
+		},
+		"labels that are none": {
+			stdin: strings.Replace(job(""), "{kueue.x-k8s.io/queue-name: q}", "{team: 1}", 1) + "---\n" + runtime,
+			want:  `-:7: error: metadata.labels: Invalid value: it must be a string and is a number` + oneError,
+			code:  exit.Findings,
+		},
+		"labels of a runtime that are none": {
+			stdin: strings.Replace(runtime, "{name: torch}", "{name: torch, labels: {team: 1}}", 1),
+			want:  "-:3: error: metadata.labels: Invalid value: it must be a string and is a number\n1 runtime for Trainer 2.3: 1 error, 0 warnings\n",
+			code:  exit.Findings,
+		},
+		"a request of a device whose limit is the runtime's": {
+			stdin: job("  trainer: {resourcesPerNode: {requests: {nvidia.com/gpu: 8}}}\n") + "---\n" + strings.Replace(runtime, "image: torch}", "image: torch, resources: {limits: {nvidia.com/gpu: 8}}}", 1),
+			want:  inOrder,
+		},
+		"a request of a device without any limit": {
+			stdin: job("  trainer: {resourcesPerNode: {requests: {nvidia.com/gpu: 8}}}\n") + "---\n" + runtime,
+			want:  `-:10: error: spec.trainer.resourcesPerNode.requests[nvidia.com/gpu]: Invalid value: "8": it needs a limit of the same amount: Kubernetes takes no pod without; set the limit, the request may be left out` + oneError,
+			code:  exit.Findings,
+		},
+		"a request of a device before runtimes had limits": {
+			args:  []string{"--trainer", "2.2"},
+			stdin: job("  trainer: {resourcesPerNode: {requests: {nvidia.com/gpu: 8}}}\n") + "---\n" + strings.Replace(runtime, "image: torch}", "image: torch, resources: {limits: {nvidia.com/gpu: 8}}}", 1),
+			want: `-:10: error: spec.trainer.resourcesPerNode.requests[nvidia.com/gpu]: Invalid value: "8": it needs a limit of the same amount: Kubernetes takes no pod without; set the limit, the request may be left out; Trainer accepts it and makes a JobSet that cannot run
+1 TrainJob and 1 runtime for Trainer 2.2: 1 error, 0 warnings
+`,
+			code: exit.Findings,
+		},
+		"a variable of MPI's, which Trainer 2.2 does not look at": {
+			args:  []string{"--trainer", "2.2"},
+			stdin: job("  trainer: {env: [{name: OMPI_MCA_plm_rsh_args, value: a}]}\n") + "---\n" + strings.Replace(runtime, "torch: {}", "mpi: {}", 1),
+			want: `-:10: warning: spec.trainer.env: Invalid value: must not have reserved envs, invalid envs configured: [OMPI_MCA_plm_rsh_args]: remove them, Trainer sets them; Trainer 2.3 refuses it
+1 TrainJob and 1 runtime for Trainer 2.2: 0 errors, 1 warning
+`,
+			code: exit.Warnings,
+		},
 		"nothing at all": {want: "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n", code: exit.Failed},
 		"a kind that Trainer does not have": {
 			stdin: strings.Replace(job(""), "TrainJob", "Trainjob", 2),

@@ -23,7 +23,7 @@ var (
 // patches, as far as the CRD's schema and the API server's rules for metadata have it.
 func Fields(generation trainjob.TrainerVersion, data []byte) field.ErrorList {
 	var job struct{ Metadata metav1.ObjectMeta }
-	_ = json.Unmarshal(data, &job) // What cannot be decoded is refused by the schema.
+	_ = json.Unmarshal(data, &job) // The schema refuses most of what cannot be decoded, and callers decode it again.
 	errs := append(name(&job.Metadata), Metadata(&job.Metadata)...)
 	patches := overridesPath.String() + "["
 	if generation != trainjob.Trainer21 {

@@ -65,8 +65,8 @@ func TestFields(t *testing.T) {
 			data := []byte(expect.JSON(t, job))
 			for _, generation := range generations {
 				expect.Same(t, fmt.Sprintf("Unexpected fields for Trainer %s", generation), tc.fields, places(Fields(generation, data)))
+				expect.Same(t, fmt.Sprintf("Unexpected findings about pods for Trainer %s", generation), tc.pods, places(Pods(generation, data)))
 			}
-			expect.Same(t, "Unexpected findings about pods", tc.pods, places(Pods(data)))
 		})
 	}
 }

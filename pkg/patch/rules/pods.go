@@ -15,12 +15,12 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// Pods finds, outside the patches of a manifest in JSON, what every release of Trainer
+// Pods finds, outside the patches of a manifest in JSON, what a generation of Trainer
 // takes although the API server refuses the pods that come of it: the TrainJob never runs.
-func Pods(data []byte) field.ErrorList {
+func Pods(generation trainjob.TrainerVersion, data []byte) field.ErrorList {
 	var job trainjob.TrainJob
 	_ = json.Unmarshal(data, &job) // What cannot be decoded is of Fields.
-	errs := checkTrainer(job.Spec.Trainer)
+	errs := checkTrainer(generation, job.Spec.Trainer)
 	if initializer := job.Spec.Initializer; initializer != nil {
 		path := specPath.Child("initializer")
 		if initializer.Dataset != nil {
@@ -41,7 +41,7 @@ func Pods(data []byte) field.ErrorList {
 	return errs
 }
 
-func checkTrainer(t *trainer.Trainer) field.ErrorList {
+func checkTrainer(generation trainjob.TrainerVersion, t *trainer.Trainer) field.ErrorList {
 	if t == nil {
 		return nil
 	}
@@ -51,7 +51,7 @@ func checkTrainer(t *trainer.Trainer) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("numNodes"), *t.NumNodes, "it must not be negative"))
 	}
 	if t.ResourcesPerNode != nil {
-		errs = append(errs, checkResources(path.Child("resourcesPerNode"), t.ResourcesPerNode)...)
+		errs = append(errs, checkResources(generation, path.Child("resourcesPerNode"), t.ResourcesPerNode)...)
 	}
 	return errs
 }
@@ -65,10 +65,13 @@ func checkEnv(path *field.Path, variables []corev1.EnvVar) field.ErrorList {
 	return errs
 }
 
-// checkResources: pods.
-func checkResources(path *field.Path, resources *corev1.ResourceRequirements) field.ErrorList {
+// checkResources: pods. Since Trainer 2.3 a limit may be the runtime's.
+func checkResources(generation trainjob.TrainerVersion, path *field.Path, resources *corev1.ResourceRequirements) field.ErrorList {
 	var errs field.ErrorList
 	for _, wrong := range quantity.Check(resources) {
+		if wrong.NeedsLimit && generation >= trainjob.Trainer23 {
+			continue
+		}
 		errs = append(errs, field.Invalid(path.Child(wrong.List).Key(string(wrong.Name)), wrong.Quantity.String(), wrong.Why))
 	}
 	return errs
