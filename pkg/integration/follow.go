@@ -119,7 +119,7 @@ func followSelection(ctx context.Context, j *job, wl *kueue.Workload) result {
 
 func renewWorkload(ctx context.Context, j *job, wl *kueue.Workload, podSets []kueue.PodSet) error {
 	if !kueuelib.HasQuotaReservation(wl) {
-		if err := takePodSets(ctx, j, wl, podSets); err != nil {
+		if err := setPodSets(ctx, j, wl, podSets); err != nil {
 			return err
 		}
 		if err := j.deps.client.Update(ctx, wl); err != nil {

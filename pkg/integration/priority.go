@@ -53,9 +53,9 @@ func tellClassMissing(j *job, missing error) {
 		"keeps the priority that it has, if any: %w; ask an admin to create it, or name another one", missing))
 }
 
-// takePodSets gives a Workload that waits other PodSets, and with them the priority of their pods where it has that
-// of its former ones. What a WorkloadPriorityClass or an admin has said stays.
-func takePodSets(ctx context.Context, j *job, wl *kueue.Workload, podSets []kueue.PodSet) error {
+// setPodSets replaces the PodSets of a Workload that waits, and its priority where that is the one of the former pods by the
+// one of these. What a WorkloadPriorityClass or an admin has said stays.
+func setPodSets(ctx context.Context, j *job, wl *kueue.Workload, podSets []kueue.PodSet) error {
 	former := wl.DeepCopy()
 	wl.Spec.PodSets = podSets
 	if jobframework.WorkloadPriorityClassName(j.Object()) != "" {

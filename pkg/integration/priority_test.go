@@ -99,8 +99,8 @@ func TestTakePodSets(t *testing.T) {
 				&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 9})
 			wl := inttest.WorkloadOf(stored)
 			wl.Spec.PodSets, wl.Spec.PriorityClassRef, wl.Spec.Priority = of(tc.former), tc.ref, &tc.priority
-			err := takePodSets(t.Context(), jobOf(t, r, stored), wl, of(tc.now))
-			expect.That(t, (err != nil) == tc.wantErr, "takePodSets() = %v", err)
+			err := setPodSets(t.Context(), jobOf(t, r, stored), wl, of(tc.now))
+			expect.That(t, (err != nil) == tc.wantErr, "setPodSets() = %v", err)
 			if !tc.wantErr {
 				expect.Same(t, "Unexpected class", tc.wantRef, wl.Spec.PriorityClassRef)
 				expect.Same(t, "Unexpected priority", tc.wantPriority, ptr.Deref(wl.Spec.Priority, 0))

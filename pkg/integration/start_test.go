@@ -41,7 +41,7 @@ func suspended(job batchv1.Job) batchv1.Job {
 	return job
 }
 
-// annotated gives the pods of a Job annotations.
+// annotated returns a Job whose pods have annotations with these keys.
 func annotated(job batchv1.Job, keys ...string) batchv1.Job {
 	job.Spec.Template.Annotations = map[string]string{}
 	for _, key := range keys {

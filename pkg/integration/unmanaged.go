@@ -140,8 +140,8 @@ func free(ctx context.Context, j *job) error {
 	return nil
 }
 
-// renewGated has the JobSet of a job made again that its user resumed between the two writes of free: Trainer takes no
-// patch for it until it runs, and cannot take the gate from the JobSet that it made with the first.
+// renewGated has Trainer recreate the JobSet of a job that its user resumed between the two writes of free: a running
+// TrainJob takes no patch, and removing the last label of an untyped metadata leaves null, which JobSet's CRD refuses.
 func renewGated(ctx context.Context, j *job) error {
 	js := j.jobSet()
 	if j.deps.Field.Has(&j.Spec) || js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {

@@ -102,8 +102,8 @@ func (h *Holding) put(which together) {
 	}
 }
 
-// wholes returns the namespaces whose queues and users were put together: they stay so, or a counter would begin anew that
-// Prometheus knows.
+// wholes returns the namespaces whose queues and users were put together: they stay so, or a counter that
+// Prometheus knows would restart.
 func wholes(merged map[slot]float64) map[string]bool {
 	out := map[string]bool{}
 	for s := range merged {

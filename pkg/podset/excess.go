@@ -151,7 +151,7 @@ func withLimitsAsRequests(containers []corev1.Container) []corev1.Container {
 	return out
 }
 
-// requestLimits gives r requests of its own, in which a limit stands for a request that is not there.
+// requestLimits replaces the requests of r by a copy in which a limit stands for a request that is not there.
 func requestLimits(r *corev1.ResourceRequirements) {
 	requests := maps.Clone(r.Limits)
 	if requests == nil {

@@ -65,7 +65,7 @@ func (k *kept) forecast(of string, do func() (forecasted, error)) (forecasted, e
 	return f, json.NewEncoder(k.file).Encode(line{of, f})
 }
 
-// done forgets them: the next run begins anew.
+// done deletes them: the next run starts from scratch.
 func (k *kept) done() error {
 	if k.file == nil {
 		return nil

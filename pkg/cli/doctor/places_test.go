@@ -59,7 +59,7 @@ func moved(f *Facts) {
 	}
 }
 
-// asHelmNames gives a part the webhook configurations of a Helm release, by its own name and rules.
+// asHelmNames returns a change that adds the webhook configurations of a part as a Helm release names them.
 func asHelmNames(n int) func(*Facts) {
 	return func(f *Facts) {
 		rules := []admissionregistrationv1.RuleWithOperations{{Rule: admissionregistrationv1.Rule{

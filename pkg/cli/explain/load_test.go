@@ -303,7 +303,7 @@ func TestPreviewOfAJobThatIsThere(t *testing.T) {
 		file string
 		want string
 	}{
-		"the same again": {strings.Replace(jobYAML, "name: new", "name: llm", 1), "exists already; made anew it " + other},
+		"the same again": {strings.Replace(jobYAML, "name: new", "name: llm", 1), "exists already; created again, it " + other},
 		"another job":    {jobYAML, "would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it"},
 	}
 	for name, tc := range cases {

@@ -41,7 +41,7 @@ func notCreated(f *Facts) *State {
 	}
 	s.Phase = NotCreated
 	if f.Replaces {
-		s.Message = "exists already; made anew it " + s.Message
+		s.Message = "exists already; created again, it " + s.Message
 	}
 	if f.Supposed != "" {
 		s.Phase, s.Message = Waiting, fmt.Sprintf("with priority %d (%s) %s", f.Priority, f.Supposed, s.Message)
