@@ -18,7 +18,7 @@ var dispatchKinds = []Kind{workerClusters, workerConfigs, trainJobs, localQueues
 // they could not be made.
 func newReport(f *Facts) Report {
 	r := Report{Findings: []Finding{}, Passed: []string{}, Unseen: []Unseen{}}
-	texts := f.relocation()
+	names := f.relocation()
 	for _, rows := range checks() {
 		c := rows[0]
 		if unread := c.unread(f); len(unread) > 0 {
@@ -31,7 +31,7 @@ func newReport(f *Facts) Report {
 		}
 		r.Checks++
 		at := len(r.Findings)
-		c.wrong(f, func(h hit) { r.Findings = append(r.Findings, relocated(h.finding(rows), texts)) })
+		c.wrong(f, func(h hit) { r.Findings = append(r.Findings, relocated(h.finding(rows), names)) })
 		if !slices.ContainsFunc(r.Findings[at:], keepsFromPassing) {
 			r.Passed = append(r.Passed, c.inOrder)
 		}

@@ -3,8 +3,9 @@
 package doctor
 
 import (
+	"cmp"
+	"regexp"
 	"slices"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -37,26 +38,27 @@ func (f *Facts) at(p *part) *part {
 	return &found
 }
 
-// relocation has findings say by the parts' own names what the table says by those of their manifests.
-func (f *Facts) relocation() *strings.Replacer {
-	var pairs []string
+// relocation returns the names that the table says for the parts by their manifests, and those by which they are installed.
+func (f *Facts) relocation() map[string]string {
+	names := map[string]string{}
 	for _, p := range parts {
 		at := f.at(p)
-		if at.Namespace != p.Namespace {
-			pairs = append(pairs, p.Namespace, at.Namespace)
-		}
-		if at.ConfigMap != p.ConfigMap {
-			pairs = append(pairs, p.ConfigMap, at.ConfigMap)
-		}
+		names[p.Namespace], names[p.ConfigMap] = at.Namespace, at.ConfigMap
 	}
-	return strings.NewReplacer(pairs...)
+	return names
 }
 
-func relocated(finding Finding, texts *strings.Replacer) Finding {
-	finding.Object, finding.Problem, finding.Advice = texts.Replace(finding.Object), texts.Replace(finding.Problem), texts.Replace(finding.Advice)
+// wholeName is a name of an object, which may be a part of another one's.
+var wholeName = regexp.MustCompile(`[a-z0-9](?:[a-z0-9-]*[a-z0-9])?`)
+
+func relocated(finding Finding, names map[string]string) Finding {
+	replace := func(text string) string {
+		return wholeName.ReplaceAllStringFunc(text, func(name string) string { return cmp.Or(names[name], name) })
+	}
+	finding.Object, finding.Problem, finding.Advice = replace(finding.Object), replace(finding.Problem), replace(finding.Advice)
 	finding.Commands = slices.Clone(finding.Commands)
 	for i, command := range finding.Commands {
-		finding.Commands[i] = texts.Replace(command)
+		finding.Commands[i] = replace(command)
 	}
 	return finding
 }

@@ -120,3 +120,17 @@ func TestTheLoaderReadsWherePartsAre(t *testing.T) {
 	expect.That(t, f.configMap(kueuePart) != nil, "Kueue's ConfigMap was not read")
 	expect.Same(t, "Unexpected Leases and Roles", []int{1, 2}, []int{len(f.Leases), len(f.Roles)})
 }
+
+// A name may be a part of another one's, which stays.
+func TestWholeNamesAreRelocated(t *testing.T) {
+	names := map[string]string{"kueue-system": "batch"}
+	got := relocated(Finding{
+		Object: "ConfigMap kueue-system/kueue-manager-config", Problem: "Namespace my-kueue-system is not kueue-system.",
+		Commands: []string{"kubectl -n kueue-system logs kueue-system-1"},
+	}, names)
+	want := Finding{
+		Object: "ConfigMap batch/kueue-manager-config", Problem: "Namespace my-kueue-system is not batch.",
+		Commands: []string{"kubectl -n batch logs kueue-system-1"},
+	}
+	expect.Same(t, "Unexpected finding", want, got)
+}
