@@ -44,11 +44,15 @@ func around(ctx context.Context, c client.Client) (*Snapshot, error) {
 	if s.Kueue, denied, err = configurationOf(ctx, c, cluster.KueueConfiguration); err != nil {
 		return nil, err
 	}
-	switch {
-	case denied:
-		s.KueueUnseen = "configmaps of namespace " + cluster.KueueNamespace
-	case s.Kueue == nil:
-		s.KueueUnseen = fmt.Sprintf("the configuration of Kueue: namespace %s has no ConfigMap %s that can be read", cluster.KueueNamespace, cluster.KueueConfigMap)
+	if s.Kueue == nil {
+		at, err := cluster.Placed(ctx, c, cluster.Kueue)
+		if err != nil {
+			return nil, err
+		}
+		s.KueueUnseen = fmt.Sprintf("the configuration of Kueue: namespace %s has no ConfigMap %s that can be read", at.Namespace, at.ConfigMap)
+		if denied {
+			s.KueueUnseen = "configmaps of namespace " + at.Namespace
+		}
 	}
 	s.Classes, err = readClasses(ctx, c)
 	return s, err
