@@ -100,8 +100,8 @@ func (p *pools) run(ctx context.Context) error {
 
 const flavorKind = "resourceflavors.kueue.x-k8s.io"
 
-// calm is the time between two looks at the least: every look lists all nodes and pods.
-const calm = 2 * time.Second
+// calm is the time between two looks at the least: every look lists all nodes and pods of the cluster.
+const calm = 10 * time.Second
 
 // kinds are those of an inventory that the user may list.
 func kinds(i *inventory.Inventory) []follow.Kind {
