@@ -61,8 +61,8 @@ func trimJobSet(in any) (any, error) {
 }
 
 // TrimJob drops what the pods of a Job run, and what JobSet and the Job controller write on
-// them, and on the Job itself all but whose it is: these are most of its bytes. Of a Job of nobody's who queues, it
-// drops all of the pods.
+// them, and on the Job itself all but whose it is: these are most of its bytes. Of a Job that no TrainJob has queued, as
+// anybody may make with a megabyte of tolerations, it drops a large rest, too.
 func TrimJob(in any) (any, error) {
 	if job, ok := in.(*batchv1.Job); ok {
 		job.Annotations, job.Spec.Selector = nil, nil
@@ -70,15 +70,19 @@ func TrimJob(in any) (any, error) {
 			return key != jobsetapi.JobSetNameKey && key != jobsetapi.ReplicatedJobNameKey
 		})
 		template := &job.Spec.Template
-		if !queued(job) {
-			*template = corev1.PodTemplateSpec{}
-		}
 		trimTemplate(template)
 		maps.DeleteFunc(template.Labels, ofControllers)
 		maps.DeleteFunc(template.Annotations, ofControllers)
+		if !queued(job) && template.Size() > maxUnqueued {
+			*template = corev1.PodTemplateSpec{}
+		}
 	}
 	return Compact(in)
 }
+
+// maxUnqueued is how many bytes are kept of the pods of a Job that may queue yet: a placement has to leave what others, as
+// JobSet, have written there.
+const maxUnqueued = 4 << 10
 
 // queued reports whether a Job may be a queued TrainJob's: JobSet made it, and an admission placed its pods or may yet.
 func queued(job *batchv1.Job) bool {

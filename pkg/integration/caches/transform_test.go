@@ -4,6 +4,7 @@ package caches
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -50,6 +51,7 @@ func TestTrim(t *testing.T) {
 	name := map[string]string{"jobset.sigs.k8s.io/jobset-name": "js"}
 	whose := union(name, map[string]string{"jobset.sigs.k8s.io/replicatedjob-name": "node"})
 	counted := map[string]string{"jobset.sigs.k8s.io/job-index": "0", "batch.kubernetes.io/job-name": "js-node-0", "controller-uid": "u", "job-name": "js-node-0"}
+	large := map[string]string{"a": strings.Repeat("b", maxUnqueued)}
 	exclusive := map[string]string{jobsetapi.ExclusiveKey: "rack"}
 	placed := map[string]string{"kueue.x-k8s.io/podset": "node", "team": "red"}
 	gatedLabel := map[string]string{patch.GatedLabel: "true"}
@@ -111,11 +113,14 @@ func TestTrim(t *testing.T) {
 		"a Job that waits keeps where its pods go": {
 			trim: TrimJob, in: child("JobSet", whose, full, union(gatedLabel, name)), want: child("JobSet", whose, lean, union(gatedLabel, name)),
 		},
-		"a Job that nobody queues keeps whose it is": {
-			trim: TrimJob, in: child("JobSet", whose, full, name), want: child("JobSet", whose, corev1.PodTemplateSpec{}, nil),
+		"a Job that nobody has queued yet keeps where its pods go": {
+			trim: TrimJob, in: child("JobSet", whose, full, name), want: child("JobSet", whose, lean, name),
 		},
-		"a Job that JobSet did not make keeps whose it says it is": {
-			trim: TrimJob, in: child("CronJob", whose, full, union(placed, name)), want: child("CronJob", whose, corev1.PodTemplateSpec{}, nil),
+		"a large Job that nobody queues keeps whose it is": {
+			trim: TrimJob, in: child("JobSet", whose, full, union(name, large)), want: child("JobSet", whose, corev1.PodTemplateSpec{}, nil),
+		},
+		"a large Job that JobSet did not make keeps whose it says it is": {
+			trim: TrimJob, in: child("CronJob", whose, full, union(placed, name, large)), want: child("CronJob", whose, corev1.PodTemplateSpec{}, nil),
 		},
 	}
 	for name, tc := range tests {
