@@ -184,6 +184,8 @@ func (s *share) add(alike bool) bool {
 	return alike
 }
 
+func (s *share) join(other share) { s.alike, s.all = s.alike+other.alike, s.all+other.all }
+
 func (s share) of() float64 { return float64(s.alike) / float64(max(1, s.all)) }
 
 // agreement is how much two courses are alike.
@@ -193,6 +195,15 @@ type agreement struct {
 	stopped int
 	// differences are what is not alike, and course all that happened.
 	differences, course []string
+}
+
+// join adds up what two agreements come to.
+func (a *agreement) join(other *agreement) {
+	a.flavors.join(other.flavors)
+	a.order.join(other.order)
+	a.preempted.join(other.preempted)
+	a.stopped += other.stopped
+	a.differences = append(a.differences, other.differences...)
 }
 
 func (a *agreement) String() string {
