@@ -99,18 +99,6 @@ func podsOfJobs(replicatedJob string, jobs []batchv1.Job) (made, running int32) 
 	return made, running
 }
 
-// JobEnded reports whether a Job is complete or has failed.
-func JobEnded(job *batchv1.Job) bool {
-	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
-		return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue
-	})
-}
-
-// PodEnded reports whether a pod has succeeded or failed.
-func PodEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 // tooMuchPerPod compares what one pod requests, a limit standing for a request that is not
 // there, as the API server has it.
 func tooMuchPerPod(has, admitted *corev1.PodSpec) string {

@@ -46,14 +46,8 @@ func difference(job, prebuilt *kueue.PodSet, rules []TolerationRule) string {
 		field = "template.spec.initContainers"
 	case !equality.Semantic.DeepEqual(a.Containers, b.Containers):
 		field = "template.spec.containers"
-	case !equality.Semantic.DeepEqual(a.RuntimeClassName, b.RuntimeClassName):
-		field = "template.spec.runtimeClassName"
-	case !equality.Semantic.DeepEqual(a.Overhead, b.Overhead):
-		field = "template.spec.overhead"
-	case !equality.Semantic.DeepEqual(a.Resources, b.Resources):
-		field = "template.spec.resources"
-	case !equality.Semantic.DeepEqual(a.ResourceClaims, b.ResourceClaims):
-		field = "template.spec.resourceClaims"
+	case differsBesideContainers(a, b) != "":
+		field = "template.spec." + differsBesideContainers(a, b)
 	case !toleratesAlike(a, b, rules):
 		field = "template.spec.tolerations"
 	default:

@@ -18,11 +18,29 @@ func SameResources(a, b []kueue.PodSet) bool {
 		return x.Name == y.Name && x.Count == y.Count &&
 			slices.EqualFunc(p.InitContainers, q.InitContainers, asksAlike) &&
 			slices.EqualFunc(p.Containers, q.Containers, asksAlike) &&
-			equality.Semantic.DeepEqual(p.Resources, q.Resources) &&
-			equality.Semantic.DeepEqual(p.RuntimeClassName, q.RuntimeClassName) &&
-			equality.Semantic.DeepEqual(p.Overhead, q.Overhead) &&
-			equality.Semantic.DeepEqual(p.ResourceClaims, q.ResourceClaims)
+			differsBesideContainers(p, q) == ""
 	})
+}
+
+// besideContainers are the fields by which pods are charged beside their containers.
+var besideContainers = []struct {
+	name  string
+	value func(*corev1.PodSpec) any
+}{
+	{"runtimeClassName", func(p *corev1.PodSpec) any { return p.RuntimeClassName }},
+	{"overhead", func(p *corev1.PodSpec) any { return p.Overhead }},
+	{"resources", func(p *corev1.PodSpec) any { return p.Resources }},
+	{"resourceClaims", func(p *corev1.PodSpec) any { return p.ResourceClaims }},
+}
+
+// differsBesideContainers returns the first of these fields in which pods differ; empty: in none.
+func differsBesideContainers(a, b *corev1.PodSpec) string {
+	for _, field := range besideContainers {
+		if !equality.Semantic.DeepEqual(field.value(a), field.value(b)) {
+			return field.name
+		}
+	}
+	return ""
 }
 
 // asksAlike compares the restart policy as well: an init container that has one runs on

@@ -28,10 +28,7 @@ func sameSelection(a, b *kueue.PodSet) bool {
 	return a.Name == b.Name &&
 		equality.Semantic.DeepEqual(x.NodeSelector, y.NodeSelector) &&
 		equality.Semantic.DeepEqual(x.Affinity, y.Affinity) &&
-		equality.Semantic.DeepEqual(x.RuntimeClassName, y.RuntimeClassName) &&
-		equality.Semantic.DeepEqual(x.Overhead, y.Overhead) &&
-		equality.Semantic.DeepEqual(x.Resources, y.Resources) &&
-		equality.Semantic.DeepEqual(x.ResourceClaims, y.ResourceClaims) &&
+		differsBesideContainers(x, y) == "" &&
 		x.PriorityClassName == y.PriorityClassName &&
 		equality.Semantic.DeepEqual(a.TopologyRequest, b.TopologyRequest)
 }
