@@ -181,7 +181,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		Expect(remarks).To(And(ContainSubstring("not seen: nodes: you may not list them in the whole cluster\n"), ContainSubstring("you may not see the pools")))
 		Expect(table).To(BeEmpty())
 		_, remarks, code = plugin(ctx, "pools", "generate", "--as", "system:serviceaccount:"+w.Namespace+":nobody")
-		Expect(code).To(Equal(1))
+		Expect(code).To(Equal(exit.Unseen))
 		Expect(remarks).To(ContainSubstring("run this as somebody who may list them"))
 	}, SpecTimeout(specTimeout))
 })
