@@ -33,10 +33,13 @@ var notRun = []string{"kubectl trainjob uninstall", "kubectl delete -k config/de
 	"--prometheus"}
 
 var _ = Describe("the help of kubectl trainjob", func() {
-	It("has examples that run", Serial, func(ctx context.Context) {
+	It("has examples that run", Serial, core, func(ctx context.Context) {
 		w := newPools(ctx, "32", "0")
 		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100)
 		w.MakePending(ctx, w.Job("big").Nodes(4).GPUs("8"))
+		// Whatever becomes of these two, one has quota and one waits for it.
+		w.MakeRunning(ctx, w.Job("rest").GPUs("8"), 1, onH100)
+		w.MakePending(ctx, w.Job("next").Nodes(8).GPUs("4"))
 		vision, language := w.Name("vision"), w.Name("language")
 		w.Make(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: vision}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: language}})
 		DeferCleanup(eventuallyNothingGenerated)
@@ -46,9 +49,15 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		// What an earlier spec deletes may take a while to go, and doctor is among the examples.
 		w.eventuallyInOrder(ctx)
 		shell := w.exampleShell(ctx)
-		// Only one that waits may have another priority.
+		// Only one that waits may have another priority, or start now.
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
-		here := strings.NewReplacer("explain llm -n team-a --priority urgent", "explain big -n "+w.Namespace+" --priority "+w.Name("urgent"), "team-a", w.Namespace, "--queue gpus", "--queue queue", "vision", vision, "language", language)
+		here := strings.NewReplacer("--set-quota team-a/h100", "--set-quota "+w.Name("gpus")+"/"+w.Name("h100"), "--for team-a/llm", "--for "+w.Namespace+"/next", "explain llm -n team-a --priority urgent", "explain big -n "+w.Namespace+" --priority "+w.Name("urgent"), "team-a", w.Namespace, "--queue gpus", "--queue queue", "vision", vision, "language", language)
+		for name, of := range map[string]string{"queues.yaml": "forecast-queues.yaml", "july.csv": "forecast-jobs.csv"} {
+			content, err := os.ReadFile(filepath.Join(root(), "docs/samples", of))
+			Expect(err).NotTo(HaveOccurred())
+			shell.write(name, here.Replace(string(content)))
+		}
+		shell.write("fair.yaml", "fairSharing: {}")
 		ran := 0
 		for _, cmd := range allCommands(cli.NewCommand(genericiooptions.NewTestIOStreamsDiscard())) {
 			Expect(cmd.Example).NotTo(BeEmpty(), "%s has no example", cmd.CommandPath())
@@ -137,15 +146,21 @@ func (w *site) exampleShell(ctx context.Context) exampleShell {
 		"job.yaml": job, "manifests/job.yaml": job, "runtimes/own.yaml": w.listOf(runtimeOf("", `"image":"i"`)),
 		"kubeconfig": kubectl(ctx, "", "config", "view", "--raw", "--flatten"),
 	} {
-		path = filepath.Join(s.dir, path)
-		Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
-		Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+		s.write(path, content)
 	}
 	s.run(ctx, "kubectl config set-context --current --namespace="+w.Namespace)
 	s.run(ctx, `kubectl config set-context new --cluster="$(kubectl config view --minify -o jsonpath='{.contexts[0].context.cluster}')" --user="$(kubectl config view --minify -o jsonpath='{.contexts[0].context.user}')"`)
 	s.run(ctx, "kubectl create role ml-team -n "+w.Namespace+" --verb=get,list --resource=trainjobs.trainer.kubeflow.org,workloads.kueue.x-k8s.io,jobsets.jobset.x-k8s.io,pods,events,configmaps")
 	s.run(ctx, "kubectl create rolebinding ml-team -n "+w.Namespace+" --role=ml-team --group=ml-team")
 	return s
+}
+
+// write makes a file in the directory.
+func (s exampleShell) write(path, content string) {
+	GinkgoHelper()
+	path = filepath.Join(s.dir, path)
+	Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
+	Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
 }
 
 // run runs an example. One that follows is ended after a while; one that shows differences
@@ -169,8 +184,8 @@ func (s exampleShell) run(ctx context.Context, example string) {
 		want = []any{0, 1}
 	}
 	Expect(code).To(BeElementOf(want...), "%s\n%s%s", example, stdout, stderr)
-	if strings.Contains(example, "generate") && strings.HasSuffix(example, "apply -f -") {
-		s.run(ctx, strings.Replace(example, "apply", "delete", 1))
+	if example == "kubectl apply -f pools.yaml" {
+		s.run(ctx, "kubectl delete -f pools.yaml")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
@@ -94,7 +95,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		w, _ := newRunning(ctx, "llm")
 		w.Activate(ctx, "llm", false)
 		w.eventuallyListed(ctx, "llm", explain.Deactivated)
-		Expect(refused(ctx, 1, "resume", "llm", "-n", w.Namespace, "--as", w.user(ctx))).
+		Expect(refused(ctx, exit.Unseen, "resume", "llm", "-n", w.Namespace, "--as", w.user(ctx))).
 			To(ContainSubstring("somebody with Kueue's role batch-admin can, by kubectl -n %s patch workload", w.Namespace))
 		Expect(w.says(ctx, "resume", "llm")).To(ContainSubstring("activated"))
 		w.EventuallyRuns(ctx, "llm", 1, onH100)

@@ -76,9 +76,12 @@ func byOwn(job *kit.TrainJobBuilder, runtime string) *trainer.TrainJob {
 	return job.Obj()
 }
 
-// makeStopping makes what is evicted, and has a pod.
+// makeStopping makes what is evicted, and has a pod for as long as all specs of the scene may take.
 func (s *scene) makeStopping(ctx context.Context) {
-	s.Make(ctx, s.Job("stops").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "1h").Obj())
+	patient := s.CopyRuntime(ctx, "torch-distributed", kit.OfGracePeriod(3600))
+	patient.Name = s.Name("patient")
+	s.Make(ctx, patient, s.Job("stops").Runtime(patient.Name).
+		PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "1h").Obj())
 	pods := s.EventuallyRuns(ctx, "stops", 1, nil)
 	s.PatchJSON(ctx, s.EventuallyWorkload(ctx, "stops"), `{"spec":{"active":false}}`)
 	Eventually(ctx, func() bool {

@@ -263,6 +263,9 @@ WAY   WITHOUT         LOSES
 1     team-a/young    2.0 GPU-hours since its start
 2     team-a/old      40.0 GPU-hours since its start
 `, got)
+	held := queues + strings.ReplaceAll(of(workloads, "mine", time.Minute, "4"), "queueName: main", "queueName: main.held")
+	_, err = command(t, map[string]string{"queues.yaml": held}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
+	expect.Says(t, err, "team-a/mine is held out of queue main: resume it first")
 }
 
 // Two plays have one warning, which names no job that only the simulation knows.
