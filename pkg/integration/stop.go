@@ -30,6 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -244,7 +245,7 @@ func deleteCopies(ctx context.Context, j *job) result {
 // managed reports whether the job is the manager's. Of what is deleted, Kueue's rule says that it manages nothing.
 func managed(j *job) bool {
 	if !j.DeletionTimestamp.IsZero() {
-		return jobframework.QueueName(j) != "" || j.deps.Field.Has(&j.Spec)
+		return jobframework.QueueName(j) != "" || patch.Patched(j.deps.Field, &j.Spec)
 	}
 	return j.manages
 }

@@ -56,10 +56,11 @@ func ofTrainJobs(rules []admissionregistrationv1.RuleWithOperations) bool {
 }
 
 // queued is met where a queue label or our part of the patches is in the object, or was
-// there before. In podTemplateOverrides our part has a mark.
+// there before, and patches something: see patch.Patched. In podTemplateOverrides our part has a mark.
 var queued = fmt.Sprintf(`[object, oldObject].exists(o, o != null && (`+
 	`%q in o.metadata.?labels.orValue({}) || `+
-	`o.?spec.?runtimePatches.orValue([]).exists(p, p.?manager.orValue('') == %q) || `+
+	`o.?spec.?runtimePatches.orValue([]).exists(p, p.?manager.orValue('') == %q && `+
+	`p.?trainingRuntimeSpec.?template.?spec.?replicatedJobs.orValue([]).size() > 0) || `+
 	`o.?spec.?podTemplateOverrides.orValue([]).exists(p, p.?metadata.?annotations[?%q].orValue('') == %q)))`,
 	kueueconstants.QueueLabel, mark.Manager, mark.Annotation, mark.Manager)
 

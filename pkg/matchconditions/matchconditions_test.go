@@ -53,26 +53,30 @@ func TestWhatReachesTheWebhooks(t *testing.T) {
 		}
 		return object{"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
 	}
-	entry := func(manager string) object { return object{"runtimePatches": []any{object{"manager": manager}}} }
+	entryOf := func(manager string, jobs ...any) object {
+		return object{"runtimePatches": []any{object{"manager": manager, "trainingRuntimeSpec": object{"template": object{"spec": object{"replicatedJobs": jobs}}}}}}
+	}
+	entry := func(manager string) object { return entryOf(manager, object{"name": "node"}) }
 	plain, queue := job(nil, object{}), object{"kueue.x-k8s.io/queue-name": "gpus"}
 	cases := map[string]struct {
 		object, old object
 		user        string
 		want        bool
 	}{
-		"a TrainJob without a queue":          {object: plain},
-		"one with other labels":               {object: job(object{"app": "llm"}, object{})},
-		"one with somebody's entry":           {object: job(nil, entry("example.com/user"))},
-		"a change of one without a queue":     {object: plain, old: plain},
-		"one with a queue":                    {object: job(queue, object{}), want: true},
-		"one that gets a queue":               {object: job(queue, object{}), old: plain, want: true},
-		"one that loses its queue":            {object: plain, old: job(queue, object{}), want: true},
-		"one with our entry, from a manifest": {object: job(nil, entry("kueue.x-k8s.io/manager")), want: true},
-		"one that loses our entry":            {object: plain, old: job(nil, entry("kueue.x-k8s.io/manager")), want: true},
-		"one with somebody's overrides":       {object: job(nil, object{"podTemplateOverrides": []any{object{"targetJobs": []any{}}}})},
-		"one with our overrides":              {object: job(nil, object{"podTemplateOverrides": []any{object{"metadata": object{"annotations": object{"kueue-trainer.dev/manager": "kueue.x-k8s.io/manager"}}}}}), want: true},
-		"one without a spec":                  {object: object{"metadata": object{"name": "llm"}}},
-		"a write of the manager":              {object: job(queue, object{}), user: `the "manager"`},
+		"a TrainJob without a queue":                                 {object: plain},
+		"one with other labels":                                      {object: job(object{"app": "llm"}, object{})},
+		"one with somebody's entry":                                  {object: job(nil, entry("example.com/user"))},
+		"a change of one without a queue":                            {object: plain, old: plain},
+		"one with a queue":                                           {object: job(queue, object{}), want: true},
+		"one that gets a queue":                                      {object: job(queue, object{}), old: plain, want: true},
+		"one that loses its queue":                                   {object: plain, old: job(queue, object{}), want: true},
+		"one with our entry, from a manifest":                        {object: job(nil, entry("kueue.x-k8s.io/manager")), want: true},
+		"one with the empty entry that Kueue's own integration adds": {object: job(nil, entryOf("kueue.x-k8s.io/manager"))},
+		"one that loses our entry":                                   {object: plain, old: job(nil, entry("kueue.x-k8s.io/manager")), want: true},
+		"one with somebody's overrides":                              {object: job(nil, object{"podTemplateOverrides": []any{object{"targetJobs": []any{}}}})},
+		"one with our overrides":                                     {object: job(nil, object{"podTemplateOverrides": []any{object{"metadata": object{"annotations": object{"kueue-trainer.dev/manager": "kueue.x-k8s.io/manager"}}}}}), want: true},
+		"one without a spec":                                         {object: object{"metadata": object{"name": "llm"}}},
+		"a write of the manager":                                     {object: job(queue, object{}), user: `the "manager"`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

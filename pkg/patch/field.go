@@ -68,6 +68,13 @@ type Field interface {
 	Refusal() *field.Error
 }
 
+// Patched reports whether our part patches any replicated job. The in-tree integration adds an entry to every TrainJob,
+// in a queue or not: one without jobs says nothing of a queue.
+func Patched(f Field, spec *trainjob.Spec) bool {
+	jobs, err := f.Jobs(spec)
+	return err != nil || len(jobs) > 0
+}
+
 // Of returns the field of a generation.
 func Of(served trainjob.TrainerVersion) Field {
 	if served == trainjob.Trainer21 {

@@ -55,7 +55,14 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		}
 		Expect(handBack(ctx)).To(ContainSubstring("kueue-trainer is active"))
 		handOver(world.InTree)
+		// The in-tree integration adds its entry to what is in no queue, too.
+		free := kit.TrainJob(w.Namespace, "free").Obj()
+		free.Spec.Suspend = new(true)
+		w.Make(ctx, free)
 		handOver(world.External)
+		w.PatchJSON(ctx, free, `{"metadata":{"labels":{"example.com/team":"a"}}}`)
+		w.PatchJSON(ctx, free, `{"spec":{"suspend":false}}`)
+		w.EventuallyRuns(ctx, "free", 1, nil)
 		// As the documentation has it: at no time does nobody look after TrainJobs.
 		handOver(world.Both)
 		Eventually(ctx, func() string { return handBack(ctx) }).Should(ContainSubstring("waits: gate removed"))

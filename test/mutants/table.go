@@ -390,7 +390,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/integration/webhook/validate.go",
 		mutant{Breaks: "a queued job may leave its queue", Test: "TestValidator",
-			Search: "queued := r.describer.Field.Has(&old.Spec)", Replace: "queued := !r.describer.Field.Has(&old.Spec)"},
+			Search: "queued := patch.Patched(r.describer.Field, &old.Spec)", Replace: "queued := !patch.Patched(r.describer.Field, &old.Spec)"},
 	),
 	in("pkg/integration/webhook/defaults.go",
 		mutant{Breaks: "a job without a queue gets an entry of ours", Test: "TestDefaulter", Spec: "is left exactly as it is",

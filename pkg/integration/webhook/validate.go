@@ -144,7 +144,7 @@ func (r *review) leavesQueue(ctx context.Context, t, old *trainjob.TrainJob, man
 		// The namespace has left, not the job.
 		return nil, err
 	}
-	queued := r.describer.Field.Has(&old.Spec)
+	queued := patch.Patched(r.describer.Field, &old.Spec)
 	if !queued && old.ManagedExternally() {
 		var err error
 		if queued, err = r.Queues.Manages(ctx, old); err != nil {

@@ -204,6 +204,8 @@ func TestValidator(t *testing.T) {
 			old: inQueue(gated), object: inttest.Manifest(``, gated), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
 		"a job for another cluster that leaves its queue": {
 			old: inQueue(away), object: inttest.Manifest(``, away), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
+		"one with the empty entry of Kueue's own integration, in no queue": {
+			old: inttest.Manifest(``, torch(suspended, emptyJSON)), object: inttest.Manifest(label, torch(resumed, emptyJSON))},
 		"one that was in none": {old: inttest.Manifest(``, away), object: inttest.Manifest(label, away)},
 		"an entry of ours by a user, for another cluster": {
 			old: inQueue(away), object: inQueue(torch(elsewhere+suspended, gateJSON)), want: []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}},
