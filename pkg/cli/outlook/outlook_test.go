@@ -74,7 +74,7 @@ func running(wl *kueue.Workload) *kueue.Workload {
 func ended(wl *kueue.Workload, after time.Duration) {
 	running(wl)
 	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{
-		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(wl.CreationTimestamp.Add(after)),
+		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded, LastTransitionTime: metav1.NewTime(wl.CreationTimestamp.Add(after)),
 	})
 }
 
