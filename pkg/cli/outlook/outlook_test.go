@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -90,6 +91,13 @@ func TestStart(t *testing.T) {
 		"nothing is known of the job before it": {
 			set:  func(o *outlook.Outlook) { running(job(o, "llm", 8, time.Hour)) },
 			want: "unknown, because nothing is known of how long team/llm run: --assume 4h takes it for them",
+		},
+		"Prometheus knows how long jobs of its queue ran": {
+			set: func(o *outlook.Outlook) {
+				running(job(o, "llm", 8, time.Hour))
+				o.Measured = []forecast.Histogram{{Queue: "team/main", Buckets: []forecast.Bucket{{Seconds: 7200}, {Seconds: 10800, Jobs: 200}}}}
+			},
+			want: "starts in about 88 min, between 66 min and 2 h (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"the user assumes something": {
 			set: func(o *outlook.Outlook) {

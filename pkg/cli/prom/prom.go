@@ -45,8 +45,8 @@ type Flags struct {
 // AddTo adds the flags to a command. The purpose says what the Prometheus is asked for, or nothing.
 func (f *Flags) AddTo(cmd *cobra.Command, purpose string) {
 	cmd.Flags().StringVar(&f.URL, "prometheus", "", "URL of a Prometheus, or of what speaks its API, that scrapes the manager"+purpose)
-	cmd.Flags().StringVar(&f.TokenFile, "token-file", "", "file with the bearer token for it")
-	cmd.Flags().StringToStringVar(&f.Match, "match", nil, "labels of the series of this cluster, such as cluster=eu-1, where that Prometheus has several clusters")
+	cmd.Flags().StringVar(&f.TokenFile, "token-file", "", "file with the bearer token for --prometheus")
+	cmd.Flags().StringToStringVar(&f.Match, "match", nil, "labels of the series of this cluster, such as cluster=eu-1, where --prometheus has several clusters")
 }
 
 // Check refuses what the flags cannot be.
