@@ -43,7 +43,8 @@ func (h *Histogram) ran() []Ran {
 	return all
 }
 
-// learnMeasured makes groups of what histograms have. Those that run now count, too: it is the long ones that have not ended.
+// learnMeasured makes groups of what histograms have. Those that run now count, too, since it is the long ones that have not
+// ended; from when the past would have seen them end, which is rather late, as a histogram may begin before.
 func (r *Runtimes) learnMeasured(past []Past, histograms []Histogram) {
 	ran := map[string][]Ran{}
 	add := func(queue string, more ...Ran) {
