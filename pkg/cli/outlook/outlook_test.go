@@ -131,6 +131,18 @@ func TestStart(t *testing.T) {
 			},
 			want: "starts in about 5 h, between 60 min and 9 h (P10 to P90 of 200 futures), often after team/llm ends",
 		},
+		"Workloads are finished whose jobs have not ended": {
+			set: func(o *outlook.Outlook) {
+				for n := range 30 {
+					ended(job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour), time.Duration(2+n*7%10)*time.Hour)
+					stale := job(o, fmt.Sprintf("stale-%d", n), 8, 100*time.Hour)
+					ended(stale, time.Hour)
+					stale.Status.Conditions[len(stale.Status.Conditions)-1].Reason = kueue.WorkloadFinishedReasonOutOfSync
+				}
+				running(job(o, "llm", 8, time.Hour))
+			},
+			want: "starts in about 5 h, between 60 min and 9 h (P10 to P90 of 200 futures), often after team/llm ends",
+		},
 		"jobs of its user have ended much sooner than others": {
 			set: func(o *outlook.Outlook) {
 				o.Manager = &config.Configuration{Metrics: config.Metrics{UserLabel: "example.com/user"}}
