@@ -38,6 +38,8 @@ const (
 	Reported Source = "trainer"
 	// Similar: from jobs like it.
 	Similar Source = "history"
+	// Measured: from jobs of its queue, or of all, that Prometheus counted.
+	Measured Source = "prometheus"
 	// Limited: it has a time limit, and no more is known.
 	Limited Source = "limit"
 	// Assumed: the user said so.
@@ -64,18 +66,20 @@ type Subject struct {
 // Running is what is known of a running time.
 type Running struct {
 	Source Source
-	// Like tells which jobs it is known from, with source Similar.
+	// Like tells which jobs it is known from, with source Similar or Measured.
 	Like    string
 	subject Subject
-	// group is nil without Similar.
+	// group is nil with other sources.
 	group   *group
 	assumed time.Duration
 }
 
 // Runtimes know how long jobs run.
 type Runtimes struct {
-	groups map[string]*group
-	kin    map[family]kin
+	// groups are of jobs that are known one by one, measured of those of histograms.
+	groups, measured map[string]*group
+
+	kin map[family]kin
 	// across is whether kin may be in different queues.
 	across bool
 	// levels have the doubts that the past teaches.
@@ -94,12 +98,14 @@ type group struct {
 // enough is how many jobs have to have ended before a group tells something.
 const enough = 20
 
-// NewRuntimes learns from past jobs. Of one of which nothing is known the running time is assumed; zero assumes none.
-func NewRuntimes(past []Past, assume time.Duration) *Runtimes {
+// NewRuntimes learns from past jobs and from histograms, which are of others or of the same. Of a job of which nothing
+// is known the running time is assumed; zero assumes none.
+func NewRuntimes(past []Past, assume time.Duration, histograms ...Histogram) *Runtimes {
 	past = slices.Clone(past)
 	slices.SortStableFunc(past, func(a, b Past) int { return cmp.Compare(a.For, b.For) })
-	r := &Runtimes{groups: map[string]*group{}, assume: assume}
+	r := &Runtimes{groups: map[string]*group{}, measured: map[string]*group{}, assume: assume}
 	r.learnKin(past)
+	r.learnMeasured(past, histograms)
 	for _, p := range past {
 		for _, like := range p.groups(p.Limit) {
 			g := r.groups[like]
@@ -141,8 +147,13 @@ func (t Traits) groups(limit time.Duration) []string {
 	if t.Runtime != "" {
 		all = append(all, fmt.Sprintf("runtime %s, queue %s, %s", t.Runtime, t.Queue, size), fmt.Sprintf("runtime %s", t.Runtime))
 	}
-	return append(all, fmt.Sprintf("queue %s, %s", t.Queue, size), fmt.Sprintf("queue %s", t.Queue), "all queues")
+	return append(all, fmt.Sprintf("queue %s, %s", t.Queue, size), ofQueue(t.Queue), allQueues)
 }
+
+// allQueues and ofQueue name the widest groups, which histograms have, too.
+const allQueues = "all queues"
+
+func ofQueue(name string) string { return "queue " + name }
 
 // Of returns what is known of a job.
 func (r *Runtimes) Of(s Subject) Running {
@@ -154,6 +165,10 @@ func (r *Runtimes) Of(s Subject) Running {
 	for _, like := range s.groups(s.Limit) {
 		if g := r.groups[like]; g != nil && g.known {
 			known.Source, known.Like, known.group = Similar, like, g
+			return known
+		}
+		if g := r.measured[like]; g != nil && g.known {
+			known.Source, known.Like, known.group = Measured, like, g
 			return known
 		}
 	}

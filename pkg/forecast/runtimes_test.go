@@ -3,6 +3,7 @@
 package forecast_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -31,6 +32,13 @@ func ranFor(traits forecast.Traits, ended bool, hours ...float64) []forecast.Pas
 // many is n times the same.
 func many(n int, hours float64) []float64 { return slices.Repeat([]float64{hours}, n) }
 
+// counted is a histogram with so many within an hour, in the hour after that, and later.
+func counted(queue string, first, second, later float64) forecast.Histogram {
+	return forecast.Histogram{Queue: queue, Buckets: []forecast.Bucket{
+		{Seconds: 3600, Jobs: first}, {Seconds: 7200, Jobs: first + second}, {Seconds: math.Inf(1), Jobs: first + second + later},
+	}}
+}
+
 // median is that of the rest of a job over many futures.
 func median(r *forecast.Runtimes, s forecast.Subject) time.Duration {
 	var all []time.Duration
@@ -44,11 +52,12 @@ func median(r *forecast.Runtimes, s forecast.Subject) time.Duration {
 func TestRuntimes(t *testing.T) {
 	a := forecast.Traits{Runtime: "torch", Queue: "a", GPUs: 8}
 	cases := map[string]struct {
-		past    []forecast.Past
-		assume  time.Duration
-		subject forecast.Subject
-		source  forecast.Source
-		like    string
+		past     []forecast.Past
+		measured []forecast.Histogram
+		assume   time.Duration
+		subject  forecast.Subject
+		source   forecast.Source
+		like     string
 		// between are bounds of the median of what is left.
 		between [2]time.Duration
 	}{
@@ -109,6 +118,50 @@ func TestRuntimes(t *testing.T) {
 			subject: forecast.Subject{Traits: a},
 			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{time.Hour, time.Hour},
 		},
+		"those of its queue that Prometheus has, where jobs like it are of other queues": {
+			past:     ranFor(forecast.Traits{Queue: "b"}, true, many(40, 30)...),
+			measured: []forecast.Histogram{counted("a", 0, 40, 0)},
+			subject:  forecast.Subject{Traits: a, Limit: 20 * time.Hour},
+			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{time.Hour, 2 * time.Hour},
+		},
+		"jobs of its queue that are known one by one go before those": {
+			past:     ranFor(forecast.Traits{Queue: "a"}, true, many(40, 30)...),
+			measured: []forecast.Histogram{counted("a", 0, 40, 0)},
+			subject:  forecast.Subject{Traits: a},
+			source:   forecast.Similar, like: "queue a", between: [2]time.Duration{30 * time.Hour, 30 * time.Hour},
+		},
+		"Prometheus has too few of its queue: those of all": {
+			measured: []forecast.Histogram{counted("a", 19, 0, 0), counted("b", 0, 60, 0)},
+			subject:  forecast.Subject{Traits: a},
+			source:   forecast.Measured, like: "all queues", between: [2]time.Duration{time.Hour, 2 * time.Hour},
+		},
+		"those of all where the manager puts queues together": {
+			measured: []forecast.Histogram{counted("", 0, 20, 0)},
+			subject:  forecast.Subject{Traits: a},
+			source:   forecast.Measured, like: "all queues", between: [2]time.Duration{time.Hour, 2 * time.Hour},
+		},
+		"Prometheus has too few of all, however many run": {
+			past:     ranFor(a, false, many(40, 1)...),
+			measured: []forecast.Histogram{counted("a", 0, 19.4, 0)},
+			subject:  forecast.Subject{Traits: a, Limit: 3 * time.Hour},
+			source:   forecast.Limited, between: [2]time.Duration{3 * time.Hour, 3 * time.Hour},
+		},
+		"those that still run count beside those that Prometheus has": {
+			past:     ranFor(a, false, many(80, 3)...),
+			measured: []forecast.Histogram{counted("a", 0, 40, 0)},
+			subject:  forecast.Subject{Traits: a},
+			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{2 * time.Hour, 10 * time.Hour},
+		},
+		"what ran longer than the last bound ran for longer than that": {
+			measured: []forecast.Histogram{counted("a", 40, 40, 200)},
+			subject:  forecast.Subject{Traits: a},
+			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{2 * time.Hour, 1000 * time.Hour},
+		},
+		"of those that Prometheus has, one that runs is judged by those that ran as long": {
+			measured: []forecast.Histogram{counted("a", 200, 40, 0)},
+			subject:  forecast.Subject{Traits: a, Running: time.Hour},
+			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{20 * time.Minute, 30 * time.Minute},
+		},
 		"a limit alone": {
 			subject: forecast.Subject{Traits: a, Limit: 3 * time.Hour, Running: time.Hour},
 			source:  forecast.Limited, between: [2]time.Duration{2 * time.Hour, 2 * time.Hour},
@@ -123,13 +176,31 @@ func TestRuntimes(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := forecast.NewRuntimes(tc.past, tc.assume)
+			r := forecast.NewRuntimes(tc.past, tc.assume, tc.measured...)
 			known := r.Of(tc.subject)
 			expect.Same(t, "Unexpected source", tc.source, known.Source)
 			expect.Same(t, "Unexpected jobs", tc.like, known.Like)
 			got := median(r, tc.subject)
 			expect.That(t, got >= tc.between[0] && got <= tc.between[1], "%s is left, and not between %s and %s", got, tc.between[0], tc.between[1])
 		})
+	}
+}
+
+// Within a bucket nothing is known, and times are alike by their logarithms. How many there are makes no difference.
+func TestBucketsAreSpreadByLogarithms(t *testing.T) {
+	for _, jobs := range []float64{1000, 100_000} {
+		r := forecast.NewRuntimes(nil, 0, forecast.Histogram{Queue: "a", Buckets: []forecast.Bucket{
+			{Seconds: 3600}, {Seconds: 4 * 3600, Jobs: jobs}, {Seconds: 16 * 3600, Jobs: 1.5 * jobs},
+		}})
+		var all []float64
+		for future := range uint64(3000) {
+			all = append(all, forecast.NewDraws(r, 1, future).Rest(r.Of(forecast.Subject{Traits: forecast.Traits{Queue: "a"}})).Hours())
+		}
+		slices.Sort(all)
+		for share, want := range map[float64]float64{1. / 6: math.Pow(4, 0.25), 1. / 3: 2, 2. / 3: 4, 5. / 6: 8} {
+			got := all[int(share*float64(len(all)))]
+			expect.That(t, got > 0.9*want && got < 1.1*want, "%.2f of %.0f jobs run for up to %.1f h, want %.1f", share, jobs, got, want)
+		}
 	}
 }
 

@@ -149,6 +149,8 @@ func TestForgetQueues(t *testing.T) {
 		recorder.Started(queue, metrics.StartFirst)
 		recorder.StartedAfter(queue, time.Second)
 		recorder.Ready(queue, time.Second)
+		recorder.Runs(queue)
+		recorder.Ended(queue, time.Hour)
 		recorder.Gone(queue, time.Second)
 		recorder.Stopped(queue, metrics.StopByUser)
 	}
@@ -159,7 +161,7 @@ func TestForgetQueues(t *testing.T) {
 		want := map[string]float64{
 			"kueue_trainer_starts_total first": left, "kueue_trainer_stops_total SuspendedByUser": left,
 			"kueue_trainer_admitted_until_started_seconds": left, "kueue_trainer_started_until_ready_seconds": left,
-			"kueue_trainer_evicted_until_stopped_seconds": left,
+			"kueue_trainer_evicted_until_stopped_seconds": left, "kueue_trainer_admitted_until_ended_seconds": left,
 		}
 		expect.Same(t, when, want, got)
 	}

@@ -152,10 +152,42 @@ func measureGone(recorder *metrics.Recorder) predicate.Predicate {
 // gaveBack reports whether a TrainJob that was evicted while it was admitted has no quota any more
 // since this event.
 func gaveBack(before, after *kueue.Workload) bool {
-	return state.ControllerOfKind(after, trainjob.GVK.Kind) != nil && before.DeletionTimestamp.IsZero() &&
+	return ofTrainJob(after) && before.DeletionTimestamp.IsZero() &&
 		kueuelib.IsAdmitted(before) && kueuelib.IsEvicted(before) &&
 		!kueuelib.HasQuotaReservation(after) && !kueuelib.IsFinished(after)
 }
+
+// measureEnded records how long jobs ran, once for each that ends while this process looks: what has ended before it
+// began to is none of its updates. It filters nothing.
+func measureEnded(recorder *metrics.Recorder) predicate.Predicate {
+	runs := func(wl *kueue.Workload) {
+		if kueuelib.IsAdmitted(wl) && !kueuelib.IsFinished(wl) {
+			recorder.Runs(admittedBy(wl))
+		}
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool {
+			if wl, ok := e.Object.(*kueue.Workload); ok && ofTrainJob(wl) {
+				runs(wl)
+			}
+			return true
+		},
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*kueue.Workload)
+			after, okAfter := e.ObjectNew.(*kueue.Workload)
+			if !ok || !okAfter || !ofTrainJob(after) {
+				return true
+			}
+			runs(after)
+			if ran, ended := kueuelib.RanFor(after); ended && !kueuelib.IsFinished(before) {
+				recorder.Ended(admittedBy(after), ran)
+			}
+			return true
+		},
+	}
+}
+
+func ofTrainJob(wl *kueue.Workload) bool { return state.ControllerOfKind(wl, trainjob.GVK.Kind) != nil }
 
 // tellMetrics registers what is found out at each scrape.
 func tellMetrics(mgr ctrl.Manager, deps *dependencies, scope *matchconditions.Scope) {

@@ -232,3 +232,58 @@ func TestMeasureGone(t *testing.T) {
 		})
 	}
 }
+
+func TestMeasureEnded(t *testing.T) {
+	at := func(condition, reason string, seconds int64) func(*kueue.Workload) {
+		return func(wl *kueue.Workload) {
+			inttest.Is(condition, reason)(wl)
+			apimeta.FindStatusCondition(wl.Status.Conditions, condition).LastTransitionTime = metav1.Unix(seconds, 0)
+		}
+	}
+	runs := at(kueue.WorkloadAdmitted, "Admitted", 1000)
+	ends := func(reason string) func(*kueue.Workload) {
+		return and(runs, at(kueue.WorkloadFinished, reason, 4600))
+	}
+	succeeded, waits := ends(kueue.WorkloadFinishedReasonSucceeded), inttest.Isnt(kueue.WorkloadAdmitted, "Pending")
+	foreign := func(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "Job" }
+	cases := map[string]struct {
+		// nil before: it is seen for the first time.
+		before, after func(*kueue.Workload)
+		// want is how many have ended and how long all of them ran; nil: there is no series.
+		want []float64
+	}{
+		"it succeeds":                          {runs, succeeded, []float64{1, 3600}},
+		"it fails":                             {runs, ends(kueue.WorkloadFinishedReasonFailed), []float64{1, 3600}},
+		"it ends in the second of its start":   {waits, and(succeeded, at(kueue.WorkloadAdmitted, "Admitted", 4600)), []float64{1, 1}},
+		"another process told of its end":      {succeeded, succeeded, nil},
+		"it has ended before the process came": {nil, succeeded, nil},
+		"it ran before the process came":       {nil, runs, []float64{0, 0}},
+		"it is admitted":                       {waits, runs, []float64{0, 0}},
+		"it is preempted":                      {runs, and(runs, inttest.Is(kueue.WorkloadEvicted, "Preempted")), []float64{0, 0}},
+		"what was preempted gives quota back":  {and(runs, inttest.Is(kueue.WorkloadEvicted, "Preempted")), waits, nil},
+		"it ends while it waits":               {waits, and(succeeded, waits), nil},
+		"its job is deleted, and it stays":     {runs, ends("Deleted"), nil},
+		"its copy in a worker is out of date":  {runs, ends(kueue.WorkloadFinishedReasonOutOfSync), nil},
+		"it waits":                             {nil, waits, nil},
+		"it is of another kind":                {and(runs, foreign), and(succeeded, foreign), nil},
+		"it runs, and is of another kind":      {nil, and(runs, foreign), nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			registry := prometheus.NewRegistry()
+			measure := measureEnded(metrics.NewRecorder(registry, metrics.QueueLabels{LocalQueues: true}))
+			after := inttest.AdmittedOf("a", tc.after)
+			passes := tc.before == nil && measure.Create(event.CreateEvent{Object: after}) ||
+				tc.before != nil && measure.Update(event.UpdateEvent{ObjectOld: inttest.AdmittedOf("a", tc.before), ObjectNew: after})
+			expect.That(t, passes, "the event is kept from the controller")
+			var got []float64
+			for _, family := range expect.Must(registry.Gather())(t) {
+				if family.GetName() == metrics.AdmittedUntilEnded().Name {
+					histogram := family.Metric[0].GetHistogram()
+					got = append(got, float64(histogram.GetSampleCount()), histogram.GetSampleSum())
+				}
+			}
+			expect.Same(t, "Unexpected records", tc.want, got)
+		})
+	}
+}

@@ -65,6 +65,17 @@ func EvictToDeactivate(
 // IsFinished reports whether wl has the condition Finished.
 func IsFinished(wl *kueue.Workload) bool { return workloadfinish.IsFinished(wl) }
 
+// RanFor returns how long wl ran since its last admission, at least a second; false unless its job has succeeded or failed.
+func RanFor(wl *kueue.Workload) (time.Duration, bool) {
+	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+	if !IsAdmitted(wl) || !IsFinished(wl) || finished.Reason != kueue.WorkloadFinishedReasonSucceeded && finished.Reason != kueue.WorkloadFinishedReasonFailed {
+		return 0, false
+	}
+	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	// Times are in seconds, and clocks differ.
+	return max(time.Second, finished.LastTransitionTime.Sub(admitted.LastTransitionTime.Time)), true
+}
+
 // IsAdmissible reports whether Kueue would queue wl as it is.
 func IsAdmissible(wl *kueue.Workload) bool { return workload.IsAdmissible(wl) }
 

@@ -28,6 +28,7 @@ func everything(t *testing.T, labels QueueLabels) *prometheus.Registry {
 	r.Started(team, StartFirst)
 	r.StartedAfter(team, time.Second)
 	r.Ready(team, time.Minute)
+	r.Ended(team, time.Hour)
 	r.Gone(team, time.Second)
 	r.Stopped(team, StopByUser)
 	r.Ungated(UngateFreed)
@@ -129,6 +130,20 @@ func TestHistograms(t *testing.T) {
 		return
 	}
 	t.Error("nothing is recorded")
+}
+
+// Forecasts are made of these buckets; a Prometheus that takes native histograms may leave them out of others.
+func TestRunTimes(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	NewRecorder(registry, QueueLabels{}).Ended(team, 31*24*time.Hour)
+	histogram := expect.Must(registry.Gather())(t)[0].Metric[0].GetHistogram()
+	expect.That(t, histogram.Schema == nil, "It is a native histogram, too")
+	first, last := histogram.Bucket[0], histogram.Bucket[len(histogram.Bucket)-1]
+	expect.Same(t, "Unexpected bounds", []float64{60, 30 * 24 * 3600}, []float64{first.GetUpperBound(), last.GetUpperBound()})
+	for n := range histogram.Bucket[1:] {
+		factor := histogram.Bucket[n+1].GetUpperBound() / histogram.Bucket[n].GetUpperBound()
+		expect.That(t, factor >= 1.5 && factor <= 2, "bucket %d is %f times the one before", n+1, factor)
+	}
 }
 
 func TestWritten(t *testing.T) {

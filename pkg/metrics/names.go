@@ -65,7 +65,7 @@ func All() []Metric {
 // Recorded returns those that a Recorder records as things happen.
 func Recorded() []Metric {
 	return []Metric{
-		AdmittedUntilStarted(), StartedUntilReady(), EvictedUntilStopped(), Starts(), Stops(),
+		AdmittedUntilStarted(), StartedUntilReady(), AdmittedUntilEnded(), EvictedUntilStopped(), Starts(), Stops(),
 		UngatedPods(), Writes(), WebhookRequests(),
 	}
 }
@@ -95,6 +95,13 @@ func AdmittedUntilStarted() Metric {
 func StartedUntilReady() Metric {
 	return Metric{"kueue_trainer_started_until_ready_seconds", Histogram,
 		"Time from the resumption of a TrainJob until all of its pods were ready", queueAnd()}
+}
+
+// AdmittedUntilEnded is the time from the last admission until the TrainJob succeeded or failed, once for each
+// TrainJob. Forecasts are made of it.
+func AdmittedUntilEnded() Metric {
+	return Metric{"kueue_trainer_admitted_until_ended_seconds", Histogram,
+		"Time from the last admission of a TrainJob's Workload until the TrainJob succeeded or failed", queueAnd()}
 }
 
 // EvictedUntilStopped is the time from an eviction until no pod was left and the quota given back.

@@ -14,8 +14,8 @@ type Recorder struct {
 	QueueLabels
 	registry prometheus.Registerer
 
-	admittedUntilStarted, startedUntilReady, evictedUntilStopped *prometheus.HistogramVec
-	starts, stops, ungatedPods, writes, webhookRequests          *prometheus.CounterVec
+	admittedUntilStarted, startedUntilReady, admittedUntilEnded, evictedUntilStopped *prometheus.HistogramVec
+	starts, stops, ungatedPods, writes, webhookRequests                              *prometheus.CounterVec
 }
 
 // NewRecorder returns a Recorder whose metrics are in registry, where none of them is yet.
@@ -24,6 +24,7 @@ func NewRecorder(registry prometheus.Registerer, labels QueueLabels) *Recorder {
 		QueueLabels: labels, registry: registry,
 		admittedUntilStarted: NewHistogram(AdmittedUntilStarted()),
 		startedUntilReady:    NewHistogram(StartedUntilReady()),
+		admittedUntilEnded:   newRunTimes(AdmittedUntilEnded()),
 		evictedUntilStopped:  NewHistogram(EvictedUntilStopped()),
 		starts:               NewCounter(Starts()),
 		stops:                NewCounter(Stops()),
@@ -35,7 +36,7 @@ func NewRecorder(registry prometheus.Registerer, labels QueueLabels) *Recorder {
 	for _, outcome := range []string{UngateFreed, UngateRefused} {
 		r.ungatedPods.WithLabelValues(outcome)
 	}
-	registry.MustRegister(r.admittedUntilStarted, r.startedUntilReady, r.evictedUntilStopped,
+	registry.MustRegister(r.admittedUntilStarted, r.startedUntilReady, r.admittedUntilEnded, r.evictedUntilStopped,
 		r.starts, r.stops, r.ungatedPods, r.writes, r.webhookRequests)
 	return r
 }
@@ -56,6 +57,15 @@ func (r *Recorder) StartedAfter(q Queue, sinceAdmitted time.Duration) {
 // Ready records that all pods of a TrainJob are ready, for the first time since it was resumed.
 func (r *Recorder) Ready(q Queue, sinceStarted time.Duration) {
 	r.startedUntilReady.WithLabelValues(r.Values(q)...).Observe(seconds(sinceStarted))
+}
+
+// Runs records that TrainJobs of a queue run of which none may have ended yet: of a series that begins with the first
+// one, who asks for increases would not see that.
+func (r *Recorder) Runs(q Queue) { r.admittedUntilEnded.WithLabelValues(r.Values(q)...) }
+
+// Ended records how long a TrainJob ran that succeeded or failed.
+func (r *Recorder) Ended(q Queue, sinceAdmitted time.Duration) {
+	r.admittedUntilEnded.WithLabelValues(r.Values(q)...).Observe(seconds(sinceAdmitted))
 }
 
 // Stopped records that a TrainJob was suspended while it ran.
@@ -90,7 +100,7 @@ func (r *Recorder) ForgetLocalQueue(namespace, name string) {
 }
 
 func (r *Recorder) forget(queue prometheus.Labels) {
-	for _, histogram := range []*prometheus.HistogramVec{r.admittedUntilStarted, r.startedUntilReady, r.evictedUntilStopped} {
+	for _, histogram := range []*prometheus.HistogramVec{r.admittedUntilStarted, r.startedUntilReady, r.admittedUntilEnded, r.evictedUntilStopped} {
 		histogram.DeletePartialMatch(queue)
 	}
 	for _, counter := range []*prometheus.CounterVec{r.starts, r.stops} {

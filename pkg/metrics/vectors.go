@@ -39,6 +39,20 @@ func NewHistogram(m Metric) *prometheus.HistogramVec {
 	}, m.Labels)
 }
 
+// runTimes are buckets for how long jobs run, in seconds: from a minute to 30 days, each about twice the one before.
+var runTimes = []float64{
+	60, 120, 240, 480, 900, 1800, 3600, 2 * 3600, 4 * 3600, 8 * 3600, 16 * 3600,
+	day, 2 * day, 4 * day, 8 * day, 16 * day, 30 * day,
+}
+
+const day = 24 * 3600
+
+// newRunTimes returns the histogram of m with buckets of running times. It is no native one: a Prometheus that scrapes
+// those may leave the buckets out, and forecasts are made of them.
+func newRunTimes(m Metric) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: m.Name, Help: help(m), Buckets: runTimes}, m.Labels)
+}
+
 // NewCounter returns the counter of m.
 func NewCounter(m Metric) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: help(m)}, m.Labels)

@@ -62,6 +62,7 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).ShouldNot(MatchRegexp(
 			`(?m)^%s\{.*namespace="%s"`, metrics.TrainJobs().Name, w.Namespace))
 		Expect(counted(metrics.EvictedUntilStopped())()).To(Equal(1.0))
+		Eventually(ctx, counted(metrics.AdmittedUntilEnded())).Should(Equal(2.0))
 	}, SpecTimeout(specTimeout))
 
 	It("tell who stopped a TrainJob, and do not call it stuck that somebody deactivated", func(ctx context.Context) {

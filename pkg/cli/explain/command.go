@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -29,8 +28,8 @@ pods with what each waits for, its queue and position, what every flavor of the 
 do for it and why Kueue skips it, and the effective placement with the owner of every part.
 
 Of a job that waits for quota it forecasts when it starts: Kueue's own scheduler plays many futures,
-in which jobs run as long as jobs like them did. What nothing is known of is unknown; --assume takes
-a time for it.
+in which jobs run as long as jobs like them did, of those that the cluster still has or, with
+--prometheus, of the last 30 days. What nothing is known of is unknown; --assume takes a time for it.
 
 A job that MultiKueue runs in another cluster is followed there, where a context of the
 kubeconfig is named like that cluster, or --worker-context says which one leads there.
@@ -58,6 +57,9 @@ const example = `  # Why does it not start?
   # Would it start with a higher priority?
   kubectl trainjob explain llm -n team-a --priority urgent
 
+  # When does it start, by how long this month's jobs ran?
+  kubectl trainjob explain llm -n team-a --prometheus http://localhost:9090
+
   # Which flavors could take it now, before it exists?
   kubectl trainjob explain -f job.yaml
 
@@ -73,7 +75,7 @@ type options struct {
 	workers  *cluster.Workers
 	all      bool
 	priority string
-	assume   time.Duration
+	running  outlook.Flags
 	output   string
 }
 
@@ -95,7 +97,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	o.workers.AddTo(cmd)
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "tell of those of all namespaces that do not run yet, or are held")
 	cmd.Flags().StringVar(&o.priority, "priority", "", "tell what would become of a TrainJob that waits if it had this WorkloadPriorityClass")
-	cmd.Flags().DurationVar(&o.assume, "assume", 0, "forecast as if jobs of which nothing is known ran for so long, such as 4h")
+	o.running.AddTo(cmd, "")
 	show.OutputFlag(cmd, &o.output, show.Wide, show.JSON, show.YAML)
 	return cmd
 }
@@ -111,7 +113,7 @@ func (o *options) args(_ *cobra.Command, args []string) error {
 }
 
 func (o *options) run(ctx context.Context, args []string) error {
-	if err := outlook.CheckAssume(o.assume); err != nil {
+	if err := o.running.Complete(ctx, o.streams.ErrOut); err != nil {
 		return err
 	}
 	c, namespace, err := o.flags.ClientIn(o.all)
@@ -151,7 +153,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 	} else {
 		LookInto(ctx, o.workers, renderer, facts)
 	}
-	return o.tell([]Explanation{foreseen(ctx, NewForesight(c, namespace, o.assume, 1), facts)})
+	return o.tell([]Explanation{foreseen(ctx, NewForesight(c, namespace, o.running.Told, 1), facts)})
 }
 
 // foreseen explains, with when the job starts. That this cannot be told is no reason to tell nothing.
@@ -212,7 +214,7 @@ func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *t
 		return err
 	}
 	var all []Explanation
-	foresight := NewForesight(c, namespace, o.assume, len(in.jobs))
+	foresight := NewForesight(c, namespace, o.running.Told, len(in.jobs))
 	for i := range in.jobs {
 		facts, err := reader.preview(ctx, &in.jobs[i], in)
 		if err != nil {

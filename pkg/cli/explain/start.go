@@ -24,16 +24,16 @@ type Foresight struct {
 	client client.Client
 	// namespace is that whose TrainJobs are read by those who may not read all.
 	namespace string
-	assume    time.Duration
+	told      outlook.Told
 	trainJobs []trainjob.TrainJob
 	read      bool
 	// asks is how often Start is asked: all of them share the time of a command.
 	asks int
 }
 
-// NewForesight returns one that is asked so often, and takes a time for jobs of which nothing is known; zero takes none.
-func NewForesight(c client.Client, namespace string, assume time.Duration, asks int) *Foresight {
-	return &Foresight{client: c, namespace: namespace, assume: assume, asks: max(1, asks)}
+// NewForesight returns one that is asked so often, and goes by what it is told of running times, too.
+func NewForesight(c client.Client, namespace string, told outlook.Told, asks int) *Foresight {
+	return &Foresight{client: c, namespace: namespace, told: told, asks: max(1, asks)}
 }
 
 // Start returns when the job of some facts starts; nil for one that does not wait for quota.
@@ -69,7 +69,7 @@ func (fs *Foresight) outlook(ctx context.Context, f *Facts) (*outlook.Outlook, e
 	if err := fs.readTrainJobs(ctx); err != nil {
 		return nil, err
 	}
-	return &outlook.Outlook{Inventory: f.Cluster.Inventory, TrainJobs: fs.trainJobs, Kueue: f.Kueue, Manager: f.Manager, Now: f.Now, Assume: fs.assume}, nil
+	return &outlook.Outlook{Inventory: f.Cluster.Inventory, TrainJobs: fs.trainJobs, Kueue: f.Kueue, Manager: f.Manager, Now: f.Now, Told: fs.told}, nil
 }
 
 // readTrainJobs reads all, or those of the namespace: what others tell of running times is missing then.
@@ -147,7 +147,7 @@ func (s *Snapshot) waiting() []*Facts {
 }
 
 // StartOf returns when a TrainJob would start that has just been created, or is about to be.
-func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, assume time.Duration) (*outlook.Start, error) {
+func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, told outlook.Told) (*outlook.Start, error) {
 	renderer, err := trainjob.NewRenderer(ctx, c.Scheme())
 	if err != nil {
 		return nil, err
@@ -160,5 +160,5 @@ func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, assum
 	if err != nil {
 		return nil, fmt.Errorf("describing TrainJob %s: %w", job.Name, err)
 	}
-	return NewForesight(c, job.Namespace, assume, 1).Start(ctx, facts)
+	return NewForesight(c, job.Namespace, told, 1).Start(ctx, facts)
 }

@@ -73,6 +73,7 @@ type options struct {
 	all, watch       bool
 	selector, output string
 	query            query
+	running          outlook.Flags
 }
 
 // NewCommand returns the command.
@@ -95,7 +96,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	show.OneOf(cmd, &o.query.order, "sort-by", strings.Join(columns, ", "), columns...)
 	cmd.Flags().BoolVar(&o.query.byCohort, "by-cohort", false, "list those that wait for quota by cohort, in the order in which Kueue comes to look at them")
 	cmd.MarkFlagsMutuallyExclusive("by-cohort", "sort-by")
-	cmd.Flags().DurationVar(&o.query.assume, "assume", 0, "forecast with -o wide, json and yaml as if jobs of which nothing is known ran for so long, such as 4h")
+	o.running.AddTo(cmd, " with -o wide, json and yaml")
 	o.workers.AddTo(cmd)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "after that, list those that change, until interrupted")
 	show.OutputFlag(cmd, &o.output, show.Wide, "name", show.JSON, show.YAML)
@@ -107,11 +108,12 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.query.check(); err != nil {
 		return err
 	}
-	if err := outlook.CheckAssume(o.query.assume); err != nil {
+	if err := o.running.Complete(ctx, o.streams.ErrOut); err != nil {
 		return err
 	}
 	// Followed, it would be another with every look; and scripts that do not ask for it need not wait for it.
-	o.query.starts = !o.watch && (o.output == show.Wide || show.ForMachines(o.output) && o.query.assume > 0)
+	o.query.starts = !o.watch && (o.output == show.Wide || show.ForMachines(o.output) && (o.running.Assume > 0 || o.running.Prometheus.URL != ""))
+	o.query.told = o.running.Told
 	o.query.users = o.output == show.Wide || show.ForMachines(o.output) || o.query.user != "" || o.query.order == "user"
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
@@ -239,7 +241,7 @@ func (l *lister) list(ctx context.Context) (List, error) {
 	var starts map[client.ObjectKey]outlook.Start
 	if l.query.starts {
 		// Without them, there is a list all the same.
-		starts, _ = explain.NewForesight(l.client, l.namespace, l.query.assume, 1).Starts(ctx, snapshot)
+		starts, _ = explain.NewForesight(l.client, l.namespace, l.query.told, 1).Starts(ctx, snapshot)
 	}
 	return newList(snapshot, l.query, turns, starts), nil
 }

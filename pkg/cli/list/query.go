@@ -9,20 +9,20 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 )
 
 // query is what of the TrainJobs is listed, and in which order.
 type query struct {
-	// starts has forecasts made, which take a time for jobs of which nothing is known.
+	// starts has forecasts made, by what the command is told of running times, too.
 	starts bool
-	assume time.Duration
+	told   outlook.Told
 
 	states             []string
 	queue, user, order string

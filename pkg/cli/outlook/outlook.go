@@ -2,8 +2,8 @@
 
 // Package outlook asks pkg/forecast when the Workloads of a cluster will start, and says it in words.
 //
-// outlook.go makes the question of what a cluster has, past.go finds in it how long jobs ran, say.go makes sentences
-// of the answer.
+// outlook.go makes the question of what a cluster has, past.go finds in it how long jobs ran, told.go what else is told
+// of that, say.go makes sentences of the answer.
 package outlook
 
 import (
@@ -39,8 +39,7 @@ type Outlook struct {
 	// Manager is the manager's configuration, which names the label of TrainJobs' users; nil where it is not to be seen.
 	Manager *config.Configuration
 	Now     time.Time
-	// Assume is how long a job runs of which nothing is known; zero for unknown.
-	Assume time.Duration
+	Told
 	// NoArrivals has nobody come; else as many do as came in the last days.
 	NoArrivals bool
 }
@@ -59,14 +58,6 @@ const (
 	// checks is how long admission checks take, which nobody tells.
 	checks = time.Minute
 )
-
-// CheckAssume refuses what flag --assume cannot be.
-func CheckAssume(assume time.Duration) error {
-	if assume < 0 {
-		return fmt.Errorf("--assume: %s is no time that a job runs", assume)
-	}
-	return nil
-}
 
 // needs are the kinds without which there is neither a forecast nor an order.
 var needs = []string{
@@ -97,7 +88,7 @@ func (o *Outlook) Unseen() []string {
 func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
 	traits := o.traitsByUID()
 	q = &forecast.Question{
-		World: o.World(), Runtimes: forecast.NewRuntimes(o.past(traits), o.Assume), Futures: Futures, Time: Within, Seed: uint64(o.Now.Unix()),
+		World: o.World(), Runtimes: forecast.NewRuntimes(o.past(traits), o.Assume, o.Measured...), Futures: Futures, Time: Within, Seed: uint64(o.Now.Unix()),
 		Settings: forecast.Settings{Begin: o.Now, Horizon: Horizon, Stopping: stopping, Checks: checks},
 	}
 	if o.Kueue != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -74,7 +75,7 @@ func running(wl *kueue.Workload) *kueue.Workload {
 func ended(wl *kueue.Workload, after time.Duration) {
 	running(wl)
 	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{
-		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(wl.CreationTimestamp.Add(after)),
+		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded, LastTransitionTime: metav1.NewTime(wl.CreationTimestamp.Add(after)),
 	})
 }
 
@@ -90,6 +91,13 @@ func TestStart(t *testing.T) {
 		"nothing is known of the job before it": {
 			set:  func(o *outlook.Outlook) { running(job(o, "llm", 8, time.Hour)) },
 			want: "unknown, because nothing is known of how long team/llm run: --assume 4h takes it for them",
+		},
+		"Prometheus knows how long jobs of its queue ran": {
+			set: func(o *outlook.Outlook) {
+				running(job(o, "llm", 8, time.Hour))
+				o.Measured = []forecast.Histogram{{Queue: "team/main", Buckets: []forecast.Bucket{{Seconds: 7200}, {Seconds: 10800, Jobs: 200}}}}
+			},
+			want: "starts in about 88 min, between 66 min and 2 h (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"the user assumes something": {
 			set: func(o *outlook.Outlook) {
@@ -118,6 +126,18 @@ func TestStart(t *testing.T) {
 			set: func(o *outlook.Outlook) {
 				for n := range 30 {
 					ended(job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour), time.Duration(2+n*7%10)*time.Hour)
+				}
+				running(job(o, "llm", 8, time.Hour))
+			},
+			want: "starts in about 5 h, between 60 min and 9 h (P10 to P90 of 200 futures), often after team/llm ends",
+		},
+		"Workloads are finished whose jobs have not ended": {
+			set: func(o *outlook.Outlook) {
+				for n := range 30 {
+					ended(job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour), time.Duration(2+n*7%10)*time.Hour)
+					stale := job(o, fmt.Sprintf("stale-%d", n), 8, 100*time.Hour)
+					ended(stale, time.Hour)
+					stale.Status.Conditions[len(stale.Status.Conditions)-1].Reason = kueue.WorkloadFinishedReasonOutOfSync
 				}
 				running(job(o, "llm", 8, time.Hour))
 			},

@@ -21,17 +21,15 @@ func (o *Outlook) past(traits map[types.UID]jobTraits) []forecast.Past {
 		wl := &o.Workloads[n]
 		s := o.subject(wl, traits)
 		p := forecast.Past{Traits: s.Traits, Limit: s.Limit, Submitted: s.Submitted, Job: s.Job}
-		admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-		finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-		switch {
-		case admitted == nil || !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted):
+		switch ran, ended := kueuelib.RanFor(wl); {
+		case ended:
+			p.Ran = forecast.Ran{For: ran, Ended: true}
+		case !kueuelib.IsAdmitted(wl) || kueuelib.IsFinished(wl):
 			continue
-		case kueuelib.IsFinished(wl):
-			p.Ran = forecast.Ran{For: finished.LastTransitionTime.Sub(admitted.LastTransitionTime.Time), Ended: true}
 		default:
 			p.Ran = forecast.Ran{For: s.Running}
 		}
-		p.For = max(time.Second, p.For) // Times are in seconds, and clocks differ.
+		admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
 		p.Seen = max(0, oldest.Sub(admitted.LastTransitionTime.Time)-time.Second)
 		all = append(all, p)
 	}

@@ -137,7 +137,7 @@ func (o *options) coming(at *outlook.Outlook, wl *kueue.Workload, after time.Dur
 	arrives := at.Now.Add(after + time.Duration(serial+1))
 	fresh.Status, fresh.CreationTimestamp = kueue.WorkloadStatus{}, metav1.NewTime(arrives)
 	fresh.UID = types.UID(fmt.Sprintf("coming-%d", serial))
-	runs := o.assume
+	runs := o.running.Assume
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
 		runs = time.Duration(*limit) * time.Second
 	}

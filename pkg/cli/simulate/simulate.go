@@ -28,8 +28,9 @@ const long = `Play what becomes of a cluster's jobs, as it is and with changes, 
 
 Kueue's own scheduler plays, on a clock that runs ahead; the cluster is only read. With -f it is
 what files say, such as "kubectl get -o yaml" writes: ClusterQueues, Cohorts, LocalQueues,
-ResourceFlavors, Topologies, Nodes, Workloads. Jobs run for as long as jobs like them did; those
-of which nothing is known run to the end of what is played, or as long as --assume says.
+ResourceFlavors, Topologies, Nodes, Workloads. Jobs run for as long as jobs like them did, of
+those that the cluster still has or, with --prometheus, of the last 30 days; those of which nothing
+is known run to the end of what is played, or as long as --assume says.
 
 Who comes is drawn from who came in the last three days, or stands in a CSV: time, queue, GPUs,
 duration and, if you like, priority, such as 90m,team-a/main,8,4h.
@@ -42,6 +43,9 @@ const example = `  # Would more quota shorten the waits?
 
   # Two borrowing limits on last month's arrivals, without a cluster
   kubectl trainjob simulate -f queues.yaml --arrivals july.csv --set-borrowing-limit team-a/h100/nvidia.com/gpu=16
+
+  # The same with this month's jobs, which the cluster has no more
+  kubectl trainjob simulate --prometheus http://localhost:9090 --set-quota team-a/h100/nvidia.com/gpu=32
 
   # What a scenario file says, as a chart
   kubectl trainjob simulate --scenario fair.yaml -o svg > fair.svg
@@ -63,7 +67,8 @@ type options struct {
 	scenario         Scenario
 	scenarioFile     string
 	arrivals, output string
-	horizon, assume  time.Duration
+	horizon          time.Duration
+	running          outlook.Flags
 	seed             uint64
 	// csv is what arrivals names.
 	csv []byte
@@ -96,7 +101,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	f.StringArrayVar(&o.scenario.Jobs, "job", nil, "FILE@+2h: Workloads that come after a time; repeat it for more")
 	f.StringVar(&o.arrivals, "arrivals", "", "who comes: a CSV, or none (default as many as came in the last three days)")
 	f.DurationVar(&o.horizon, "horizon", outlook.Horizon, "how long is played")
-	f.DurationVar(&o.assume, "assume", 0, "take jobs of which nothing is known to run for so long, such as 4h")
+	o.running.AddTo(cmd, "")
 	f.Uint64Var(&o.seed, "seed", 1, "the same seed plays the same")
 	f.StringVar(&o.job, "for", "", "NAMESPACE/JOB that waits, with --now")
 	f.BoolVar(&o.now, "now", false, "tell without whom the job of --for would start at once")
@@ -109,7 +114,7 @@ func (o *options) run(ctx context.Context) error {
 	if o.horizon < time.Hour {
 		return errors.New("--horizon: it takes at least 1h")
 	}
-	if err := outlook.CheckAssume(o.assume); err != nil {
+	if err := o.running.Complete(ctx, o.streams.ErrOut); err != nil {
 		return err
 	}
 	if err := o.completeScenario(); err != nil {
@@ -159,7 +164,7 @@ func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
 		}
 		before, err := readFiles(files, now)
 		if err == nil {
-			before.Assume = o.assume
+			before.Told = o.running.Told
 		}
 		return before, err
 	}
@@ -178,7 +183,7 @@ func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
 	for _, warning := range warnings {
 		o.warn(warning)
 	}
-	before.Assume = o.assume
+	before.Told = o.running.Told
 	return before, nil
 }
 

@@ -4,6 +4,8 @@ package simulate
 
 import (
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -279,6 +281,24 @@ func TestWarnings(t *testing.T) {
 	_, got, err = told(t, map[string]string{"queues.yaml": strings.ReplaceAll(running, "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200")}, args...)
 	expect.NoError(t, err)
 	expect.Same(t, "Unexpected warnings", "", got)
+}
+
+func TestPrometheus(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := `"vector","result":[{"metric":{"namespace":"team-a","local_queue":"main","le":"3600"},"value":[0,"20"]}]`
+		if strings.HasSuffix(r.URL.Path, "/query_range") {
+			answer = `"matrix","result":[]`
+		}
+		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":` + answer + `}}`))
+	}))
+	t.Cleanup(server.Close)
+	coming := map[string]string{"queues.yaml": queues + of(workloads, "mine", time.Minute, "4")}
+	_, got, err := told(t, coming, "-f", "queues.yaml", "--prometheus", server.URL)
+	expect.NoError(t, err)
+	expect.Same(t, "Unexpected warnings", "", got)
+	server.Close()
+	_, err = command(t, coming, "-f", "queues.yaml", "--prometheus", server.URL)
+	expect.Says(t, err, "asking Prometheus: ")
 }
 
 // The page on forecasts shows what these files give.

@@ -38,5 +38,5 @@ func (c *command) start(ctx context.Context, api client.Client, u *unstructured.
 	if err := json.Unmarshal(data, &job); err != nil {
 		return nil, err
 	}
-	return explain.StartOf(ctx, api, &job, c.assume)
+	return explain.StartOf(ctx, api, &job, c.running.Told)
 }

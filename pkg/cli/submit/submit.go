@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/spf13/cobra"
@@ -63,9 +62,9 @@ type command struct {
 	request
 	dryRun string
 	watch  bool
-	// forecast has it said when the TrainJob starts, with a time for jobs of which nothing is known.
+	// forecast has it said when the TrainJob starts, by what running tells, too.
 	forecast bool
-	assume   time.Duration
+	running  outlook.Flags
 
 	printing *genericclioptions.PrintFlags
 	flags    cluster.Flags
@@ -112,7 +111,7 @@ func (c *command) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.patch, "runtime-patch", "", "a file with a runtime patch, or the patch itself, in YAML or JSON")
 	show.OneOf(cmd, &c.dryRun, "dry-run", "client: only print it, without asking the cluster; server: the API server checks it and stores nothing", "none", "client", "server")
 	f.BoolVar(&c.forecast, "forecast", false, "say when it will start, which takes some seconds")
-	f.DurationVar(&c.assume, "assume", 0, "forecast as if jobs of which nothing is known ran for so long, such as 4h")
+	c.running.AddTo(cmd, "")
 	f.BoolVarP(&c.watch, "watch", "w", false, "stay until its pods run or, with MultiKueue, another cluster has it")
 	c.printing.AddFlags(cmd)
 	_ = cmd.MarkFlagRequired("runtime")
@@ -162,7 +161,7 @@ func (c *command) arguments(args []string, dash int) error {
 }
 
 func (c *command) run(ctx context.Context) error {
-	err := outlook.CheckAssume(c.assume)
+	err := c.running.Complete(ctx, c.streams.ErrOut)
 	if err != nil {
 		return err
 	}

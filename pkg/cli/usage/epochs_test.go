@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/prom"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -60,7 +61,7 @@ func TestUsed(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			fresh := tc.known || !time.Unix(int64(minOf(tc.began)), 0).Before(noon)
-			expect.Same(t, "Unexpected use", tc.want, tc.samples.used(epochs(tc.began, tc.known, noon, at(60), stale), fresh, at(tc.first)))
+			expect.Same(t, "Unexpected use", tc.want, tc.samples.used(epochs(tc.began, tc.known, noon, at(60), prom.Stale), fresh, at(tc.first)))
 		})
 	}
 }
@@ -86,7 +87,7 @@ func TestNotes(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			fresh := tc.known || !time.Unix(int64(minOf(tc.began)), 0).Before(noon)
-			expect.Same(t, "Unexpected notes", tc.want, notes(epochs(tc.began, tc.known, noon, at(60), stale), fresh, noon, at(tc.first)))
+			expect.Same(t, "Unexpected notes", tc.want, notes(epochs(tc.began, tc.known, noon, at(60), prom.Stale), fresh, noon, at(tc.first)))
 		})
 	}
 }

@@ -3,8 +3,7 @@
 // Package usage is the command that prints who used how much: the bill.
 //
 // usage.go is the command and where the bill is from, bill.go what it prints, print.go prints it.
-// prometheus.go asks Prometheus for the ledger, clusters.go whether it has that of one cluster only,
-// epochs.go reads what it has. held.go reads off the Workloads of the cluster what those tell, by
+// prometheus.go asks Prometheus for the ledger, epochs.go reads what it has. held.go reads off the Workloads of the cluster what those tell, by
 // themselves or since the manager's ledger was saved, hints.go finds jobs that lose more than they
 // need to.
 package usage
@@ -25,6 +24,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/prom"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 )
@@ -69,11 +69,10 @@ type options struct {
 	flags   cluster.Flags
 	streams genericiooptions.IOStreams
 
-	since, by, output     string
-	prometheus, tokenFile string
-	match                 map[string]string
-	userLabel             string
-	allResources          bool
+	since, by, output string
+	prometheus        prom.Flags
+	userLabel         string
+	allResources      bool
 }
 
 // NewCommand returns the command.
@@ -89,9 +88,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	}
 	cmd.Flags().StringVar(&o.since, "since", "", "how far back, such as 12h, 30d or 4w; by default since the manager's ledger began, with --prometheus "+longSince)
 	show.OneOf(cmd, &o.by, "by", "queue, user or flavor", byQueue, byUser, byFlavor)
-	cmd.Flags().StringVar(&o.prometheus, "prometheus", "", "URL of a Prometheus, or of what speaks its API, that scrapes the manager")
-	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", "file with the bearer token for it")
-	cmd.Flags().StringToStringVar(&o.match, "match", nil, "labels of the series of this cluster, such as cluster=eu-1, where that Prometheus has several clusters")
+	o.prometheus.AddTo(cmd, "")
 	cmd.Flags().StringVar(&o.userLabel, "user-label", "", "without --prometheus, the label of TrainJobs that says whose they are; the manager's configuration has it for its ledger")
 	cmd.Flags().BoolVar(&o.allResources, "all-resources", false, "print CPUs, memory and the like, too, not GPUs and other devices alone")
 	show.OutputFlag(cmd, &o.output, csvFormat, show.JSON, show.YAML)
@@ -109,7 +106,7 @@ func (o *options) run(ctx context.Context) error {
 	var v *view
 	c, err := o.flags.Client()
 	switch {
-	case o.prometheus != "":
+	case o.prometheus.URL != "":
 		totals, v, err = o.ofPrometheus(ctx, c, err, &bill)
 	case err == nil:
 		totals, v, err = o.ofCluster(ctx, c, &bill)
@@ -137,12 +134,12 @@ func (o *options) ofPrometheus(ctx context.Context, c client.Reader, err error, 
 	if err != nil && exit.Code(err) != exit.Unseen {
 		fmt.Fprintf(o.streams.ErrOut, "note: without hints on checkpoints: %v\n", cluster.Sentence(err))
 	}
-	q, err := newQuerier(o.prometheus, o.tokenFile, o.match, bill.From, bill.To, *o.flags.Namespace)
+	asked, err := o.prometheus.Client()
 	if err != nil {
 		return nil, nil, err
 	}
 	bill.Source = fromPrometheus
-	totals, notes, err := q.bill(ctx)
+	totals, notes, err := (&querier{asked, bill.From, bill.To, *o.flags.Namespace}).bill(ctx)
 	bill.Notes = notes
 	return totals, v, err
 }
@@ -207,16 +204,8 @@ func userLabel(ctx context.Context, c client.Reader) (label string, unknown bool
 
 // check reads the flags.
 func (o *options) check() (time.Duration, error) {
-	if o.tokenFile != "" && o.prometheus == "" {
-		return 0, errors.New("--token-file is for --prometheus")
-	}
-	if len(o.match) > 0 && o.prometheus == "" {
-		return 0, errors.New("--match is for --prometheus")
-	}
-	for label := range o.match {
-		if !model.LegacyValidation.IsValidLabelName(label) {
-			return 0, fmt.Errorf("--match %s=%s: %q is no name of a label", label, o.match[label], label)
-		}
+	if err := o.prometheus.Check(); err != nil {
+		return 0, err
 	}
 	since, err := model.ParseDuration(cmp.Or(o.since, longSince))
 	if err != nil || since <= 0 {

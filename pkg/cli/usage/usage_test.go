@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/prom"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -58,6 +59,12 @@ func prometheusOf(t *testing.T, token string, before, within map[string]string) 
 	return server.URL
 }
 
+// querierOf asks for the ten minutes from noon on.
+func querierOf(t *testing.T, flags prom.Flags, namespace string) *querier {
+	t.Helper()
+	return &querier{expect.Must(flags.Client())(t), noon, at(10), namespace}
+}
+
 func TestBillOfPrometheus(t *testing.T) {
 	const gpus = `"cluster_queue":"gpus","flavor":"h100","resource":"nvidia.com/gpu"`
 	url := prometheusOf(t, "Bearer secret", map[string]string{
@@ -73,7 +80,7 @@ func TestBillOfPrometheus(t *testing.T) {
 	})
 	token := filepath.Join(t.TempDir(), "token")
 	expect.NoError(t, os.WriteFile(token, []byte("secret\n"), 0o600))
-	q := expect.Must(newQuerier(url, token, nil, noon, at(10), "team"))(t)
+	q := querierOf(t, prom.Flags{URL: url, TokenFile: token}, "team")
 	totals, notes, err := q.bill(t.Context())
 	expect.Need(t, err == nil && len(notes) == 0, "bill() = %v, %v", notes, err)
 	want := []Line{{
@@ -89,7 +96,7 @@ func TestBillOfLocalQueuesTogether(t *testing.T) {
 		"quota_resource_seconds_total": `{"metric":{"cluster_queue":"gpus","flavor":"h100","resource":"nvidia.com/gpu",` +
 			`"namespace":"kueue-trainer-system","phase":"running"},"values":[[1893499260,"3600"]]}`,
 	})
-	q := expect.Must(newQuerier(url, "", nil, noon, at(10), ""))(t)
+	q := querierOf(t, prom.Flags{URL: url}, "")
 	totals, _, err := q.bill(t.Context())
 	expect.NoError(t, err)
 	want := []Line{{ClusterQueue: "gpus", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1}}
@@ -99,28 +106,35 @@ func TestBillOfLocalQueuesTogether(t *testing.T) {
 	expect.That(t, errors.Is(err, errTogether), "bill() of a namespace = %v, want %v", err, errTogether)
 }
 
-func TestTokenStaysWithItsServer(t *testing.T) {
-	got := ""
-	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("Authorization") }))
-	t.Cleanup(other.Close)
-	sent := ""
-	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sent = r.Header.Get("Authorization")
-		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
-	}))
-	t.Cleanup(first.Close)
-	token := filepath.Join(t.TempDir(), "token")
-	expect.NoError(t, os.WriteFile(token, []byte("secret"), 0o600))
-	q := expect.Must(newQuerier(first.URL, token, nil, noon, at(10), ""))(t)
-	_, _, err := q.bill(t.Context())
-	expect.That(t, err != nil, "Nothing is taken for an answer")
-	expect.Same(t, "Unexpected tokens of the server, and of that which it redirects to", []string{"Bearer secret", ""}, []string{sent, got})
-}
-
-func TestPrometheusDoesNotTellPasswords(t *testing.T) {
-	for _, address := range []string{"http://ann:secret@host:port", "http://ann:secret@%"} {
-		_, err := newQuerier(address, "", nil, noon, at(10), "")
-		expect.That(t, err != nil && !strings.Contains(err.Error(), "secret"), "newQuerier() = %v, want an error without the password", err)
+func TestBillOfSeveralClusters(t *testing.T) {
+	cases := map[string]struct{ us, want string }{
+		"with a label": {
+			us:   `"cluster":"us-1"`,
+			want: `it has the ledgers of several clusters, with label cluster ["eu-1" "us-1"]: choose one with --match cluster=us-1`,
+		},
+		"without": {us: `"cluster":"eu-1","pod":"a"`, want: "it has the ledgers of several clusters, and no label tells them apart"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked = append(asked, r.FormValue("query"))
+				answer := `"vector","result":[{"metric":{"cluster":"eu-1"},"value":[0,"100"]},{"metric":{` + tc.us + `},"value":[0,"200"]}]`
+				if strings.HasSuffix(r.URL.Path, "/query_range") {
+					answer = `"matrix","result":[{"metric":{},"values":[[0,"2"],[300,"2"]]}]`
+				}
+				_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":` + answer + `}}`))
+			}))
+			t.Cleanup(server.Close)
+			q := querierOf(t, prom.Flags{URL: server.URL, Match: map[string]string{"region": "all", "env": `"`}}, "")
+			_, _, err := q.bill(t.Context())
+			expect.Same(t, "Unexpected error", tc.want, expect.Text(err))
+			want := []string{
+				`count(count_values("began", last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[5m])))`,
+				`last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[30m])`,
+			}
+			expect.Same(t, "Unexpected queries", want, asked)
+		})
 	}
 }
 
@@ -133,7 +147,7 @@ func TestPrometheusWithoutAnAnswer(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			q := expect.Must(newQuerier(prometheusOf(t, tc.token, nil, nil), "", nil, noon, at(10), ""))(t)
+			q := querierOf(t, prom.Flags{URL: prometheusOf(t, tc.token, nil, nil)}, "")
 			_, _, err := q.bill(t.Context())
 			expect.Says(t, err, tc.want)
 		})

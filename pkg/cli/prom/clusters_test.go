@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package prom
 
 import (
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/common/model"
@@ -89,38 +86,6 @@ func TestSeveral(t *testing.T) {
 				series.Values = append(series.Values, model.SamplePair{Value: count})
 			}
 			expect.Same(t, "Unexpected answer", tc.want, several(model.Matrix{series}))
-		})
-	}
-}
-
-func TestBillOfSeveralClusters(t *testing.T) {
-	cases := map[string]struct{ us, want string }{
-		"with a label": {
-			us:   `"cluster":"us-1"`,
-			want: `it has the ledgers of several clusters, with label cluster ["eu-1" "us-1"]: choose one with --match cluster=us-1`,
-		},
-		"without": {us: `"cluster":"eu-1","pod":"a"`, want: "it has the ledgers of several clusters, and no label tells them apart"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var asked []string
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				asked = append(asked, r.FormValue("query"))
-				answer := `"vector","result":[{"metric":{"cluster":"eu-1"},"value":[0,"100"]},{"metric":{` + tc.us + `},"value":[0,"200"]}]`
-				if strings.HasSuffix(r.URL.Path, "/query_range") {
-					answer = `"matrix","result":[{"metric":{},"values":[[0,"2"],[300,"2"]]}]`
-				}
-				_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":` + answer + `}}`))
-			}))
-			t.Cleanup(server.Close)
-			q := expect.Must(newQuerier(server.URL, "", map[string]string{"region": "all", "env": `"`}, noon, at(10), ""))(t)
-			_, _, err := q.bill(t.Context())
-			expect.Same(t, "Unexpected error", tc.want, expect.Text(err))
-			want := []string{
-				`count(count_values("began", last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[5m])))`,
-				`last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[30m])`,
-			}
-			expect.Same(t, "Unexpected queries", want, asked)
 		})
 	}
 }

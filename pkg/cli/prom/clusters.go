@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package usage
+package prom
 
 import (
 	"context"
@@ -25,20 +25,20 @@ var ofTarget = []model.LabelName{
 }
 
 // sideBySide is the time in which ledgers that began at different times have to be told to be those of
-// several clusters: what is told of one that was lost ends after stale.
+// several clusters: what is told of one that was lost ends after Stale.
 const sideBySide = 30 * time.Minute
 
-// oneCluster returns an error where Prometheus has the ledgers of several clusters in the window: their
-// series have the same names, and a bill would mix them.
-func (q *querier) oneCluster(ctx context.Context) error {
-	series := metrics.LedgerBegan().Name + q.match
-	from := q.to.Add(-max(q.to.Sub(q.from), sideBySide))
-	count := fmt.Sprintf(`count(count_values("began", last_over_time(%s[%s])))`, series, model.Duration(stale))
-	ledgers, err := ask[model.Matrix](q.api.QueryRange(ctx, count, prometheus.Range{Start: from, End: q.to, Step: max(step(from, q.to), stale)}))
+// OneCluster returns an error where Prometheus has the ledgers of several clusters in a window: their
+// series have the same names, and a bill or a forecast would mix them.
+func (c *Client) OneCluster(ctx context.Context, from, to time.Time) error {
+	series := metrics.LedgerBegan().Name + c.match
+	from = to.Add(-max(to.Sub(from), sideBySide))
+	count := fmt.Sprintf(`count(count_values("began", last_over_time(%s[%s])))`, series, model.Duration(Stale))
+	ledgers, err := Ask[model.Matrix](c.QueryRange(ctx, count, prometheus.Range{Start: from, End: to, Step: max(Step(from, to), Stale)}))
 	if err != nil || !several(ledgers) {
 		return err
 	}
-	began, err := ask[model.Vector](q.api.Query(ctx, fmt.Sprintf("last_over_time(%s[%s])", series, model.Duration(q.to.Sub(from))), q.to))
+	began, err := Ask[model.Vector](c.Query(ctx, fmt.Sprintf("last_over_time(%s[%s])", series, model.Duration(to.Sub(from))), to))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package prom asks a Prometheus, or what speaks its API, for what it has scraped off the manager.
+//
+// prom.go asks it, clusters.go finds out whether it has more than one cluster.
+package prom
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/api"
+	prometheus "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+	"github.com/spf13/cobra"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+)
+
+const (
+	// Stale is how old a value may be that is taken for that of a moment: so long, no process may
+	// lead, or be scraped.
+	Stale = 5 * time.Minute
+	// looks is how often a window is looked at.
+	looks = 500
+)
+
+// Flags name a Prometheus.
+type Flags struct {
+	// URL is empty where none is asked.
+	URL string
+	// TokenFile has the bearer token; empty: there is none.
+	TokenFile string
+	// Match are labels of the series of one cluster; none: of all series.
+	Match map[string]string
+}
+
+// AddTo adds the flags to a command. The purpose says what the Prometheus is asked for, or nothing.
+func (f *Flags) AddTo(cmd *cobra.Command, purpose string) {
+	cmd.Flags().StringVar(&f.URL, "prometheus", "", "URL of a Prometheus, or of what speaks its API, that scrapes the manager"+purpose)
+	cmd.Flags().StringVar(&f.TokenFile, "token-file", "", "file with the bearer token for --prometheus")
+	cmd.Flags().StringToStringVar(&f.Match, "match", nil, "labels of the series of this cluster, such as cluster=eu-1, where --prometheus has several clusters")
+}
+
+// Check refuses what the flags cannot be.
+func (f *Flags) Check() error {
+	if f.TokenFile != "" && f.URL == "" {
+		return errors.New("--token-file is for --prometheus")
+	}
+	if len(f.Match) > 0 && f.URL == "" {
+		return errors.New("--match is for --prometheus")
+	}
+	for label, value := range f.Match {
+		if !model.LegacyValidation.IsValidLabelName(label) {
+			return fmt.Errorf("--match %s=%s: %q is no name of a label", label, value, label)
+		}
+	}
+	return nil
+}
+
+// Client asks a Prometheus.
+type Client struct {
+	prometheus.API
+	// match selects the series of one cluster; empty: all of them.
+	match string
+}
+
+// Client returns one for the flags.
+func (f *Flags) Client() (*Client, error) {
+	server, err := url.Parse(f.URL)
+	if err != nil {
+		// Its text has the URL, and that may have a password.
+		return nil, errors.New("--prometheus: it is no URL")
+	}
+	transport := api.DefaultRoundTripper
+	if f.TokenFile != "" {
+		token, err := os.ReadFile(f.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("--token-file: %w", err)
+		}
+		transport = withToken{transport, server, strings.TrimSpace(string(token))}
+	}
+	client, err := api.NewClient(api.Config{Address: f.URL, RoundTripper: transport})
+	if err != nil {
+		return nil, fmt.Errorf("--prometheus %s: %w", server.Redacted(), err)
+	}
+	return &Client{API: prometheus.NewAPI(client), match: selector(f.Match)}, nil
+}
+
+// selector selects series by the values of labels; empty where there are none.
+func selector(match map[string]string) string {
+	if len(match) == 0 {
+		return ""
+	}
+	var matchers []string
+	for _, label := range slices.Sorted(maps.Keys(match)) {
+		matchers = append(matchers, fmt.Sprintf("%s=%q", label, match[label]))
+	}
+	return "{" + strings.Join(matchers, ", ") + "}"
+}
+
+// Aggregated is the query for what a function tells of the series of a metric within a time, aggregated by labels.
+func (c *Client) Aggregated(aggregate, by, function, metric string, within time.Duration) string {
+	// Prometheus calls namespace otherwise where the target has a label of that name, unless it
+	// is told to honor labels.
+	return fmt.Sprintf(`%s by (%s) (label_replace(%s(%s%s[%s]), %q, "$1", "exported_namespace", "(.+)"))`,
+		aggregate, by, function, metric, c.match, model.Duration(within), metrics.Namespace)
+}
+
+// withToken sends a token with every request to a server, and nowhere that it redirects to.
+type withToken struct {
+	http.RoundTripper
+	server *url.URL
+	token  string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t withToken) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme != t.server.Scheme || req.URL.Host != t.server.Host {
+		return t.RoundTripper.RoundTrip(req)
+	}
+	req = req.Clone(req.Context())
+	req.Header.Set("Authorization", "Bearer "+t.token)
+	return t.RoundTripper.RoundTrip(req)
+}
+
+// Ask returns what Prometheus has answered.
+func Ask[T model.Value](value model.Value, _ prometheus.Warnings, err error) (answer T, _ error) {
+	if err != nil {
+		return answer, unanswered(err)
+	}
+	answer, ok := value.(T)
+	if !ok {
+		return answer, fmt.Errorf("Prometheus answers with a %s", value.Type())
+	}
+	return answer, nil
+}
+
+// unanswered says why Prometheus gave no answer.
+func unanswered(err error) error {
+	if answer, ok := errors.AsType[*prometheus.Error](err); ok {
+		return fmt.Errorf("Prometheus answers: %s", strings.TrimSpace(answer.Msg+" "+answer.Detail))
+	}
+	// Without the cause: it is no API server that cannot be reached.
+	return errors.New("asking Prometheus: " + err.Error())
+}
+
+// Step divides a window so that its end is the last look.
+func Step(from, to time.Time) time.Duration {
+	return max(to.Sub(from)/looks, time.Second).Truncate(time.Millisecond)
+}
