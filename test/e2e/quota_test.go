@@ -151,7 +151,8 @@ var _ = Describe("Quota that was given back is not used again", func() {
 		It("by a job that "+end+", whose JobSet removes itself", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 			w := newWorld(ctx)
 			runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
-			runtime.Spec.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](1)
+			// Long enough that Trainer sees the end: it would run the job again otherwise.
+			runtime.Spec.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](5)
 			w.Pools(ctx, "8", "0")
 			w.MakeRunning(ctx, w.Job("first").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
 			w.Make(ctx, w.Job("next").GPUs("8").Obj())
