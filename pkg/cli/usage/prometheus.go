@@ -28,7 +28,7 @@ const (
 	// stale is how old a value may be that is taken for that of a moment: so long, no process may
 	// lead, or be scraped.
 	stale = 5 * time.Minute
-	// before is the same for the value with which a window begins.
+	// before is the same for the value with which a window begins, unless the ledger began since.
 	before = 24 * time.Hour
 )
 
@@ -111,7 +111,7 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 	if err := q.oneCluster(ctx); err != nil {
 		return nil, nil, err
 	}
-	began, err := q.read(ctx, metrics.LedgerBegan().Name)
+	began, err := q.read(ctx, metrics.LedgerBegan().Name, before)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -136,7 +136,7 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 	fresh := known || !time.UnixMilli(int64(minOf(values)*1000)).Before(q.from)
 	var totals []ledger.Total
 	for metric, label := range map[string]string{metrics.QuotaSeconds().Name: metrics.Phase, metrics.EndedSeconds().Name: metrics.Outcome} {
-		all, err := q.read(ctx, metric)
+		all, err := q.read(ctx, metric, lookBack(values, q.from))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -152,6 +152,19 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 		}
 	}
 	return totals, notes(epochs, fresh, q.from, first), nil
+}
+
+// lookBack is how long before a window its beginning is looked for: not where a former ledger was still told,
+// whose totals are others.
+func lookBack(began []float64, from time.Time) time.Duration {
+	back := before
+	for _, seconds := range began {
+		if since := from.Sub(time.UnixMilli(int64(seconds * 1000))); since >= 0 {
+			// A range of 0 is none.
+			back = min(back, max(since, time.Millisecond))
+		}
+	}
+	return back
 }
 
 func minOf(values []float64) float64 {
@@ -182,8 +195,8 @@ type labeled struct {
 	labels model.Metric
 }
 
-// read returns what Prometheus has of a metric, before the window and within.
-func (q *querier) read(ctx context.Context, metric string) (map[model.Fingerprint]*labeled, error) {
+// read returns what Prometheus has of a metric, some time before the window and within.
+func (q *querier) read(ctx context.Context, metric string, before time.Duration) (map[model.Fingerprint]*labeled, error) {
 	out := map[model.Fingerprint]*labeled{}
 	of := func(m model.Metric) *labeled {
 		id := m.Fingerprint()

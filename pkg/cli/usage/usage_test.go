@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,27 @@ func TestBillOfPrometheus(t *testing.T) {
 		ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours",
 		Held: 2.5, Waiting: 0.5, Running: 2, Lost: 0.25,
 	}}
+	expect.Same(t, "Unexpected bill", want, lines(totals, byQueue))
+}
+
+// A range reaches back to the last values of a process that is gone: its total is not that of a ledger which began since.
+func TestBillAfterTheLedgerBeganAgain(t *testing.T) {
+	series := func(total, key string) string {
+		return `{"metric":{"cluster_queue":"gpus","resource":"nvidia.com/gpu","namespace":"team","local_queue":"q","phase":"running"},"` + key + `":` + total + `}`
+	}
+	began := strconv.FormatInt(at(-600).Unix(), 10)
+	url := prometheusOf(t, "", map[string]string{
+		"ledger_began_timestamp_seconds[1d]": `{"metric":{},"value":[0,"` + began + `"]}`,
+		"quota_resource_seconds_total[1d]":   series(`[0,"36000000"]`, "value"),
+		"quota_resource_seconds_total[10h]":  series(`[0,"288000"]`, "value"),
+	}, map[string]string{
+		"ledger_began":                 `{"metric":{},"values":[[1893499260,"` + began + `"]]}`,
+		"quota_resource_seconds_total": series(`[[1893499260,"288000"],[1893499320,"295200"]]`, "values"),
+	})
+	q := expect.Must(newQuerier(url, "", nil, noon, at(10), ""))(t)
+	totals, notes, err := q.bill(t.Context())
+	expect.Need(t, err == nil && len(notes) == 0, "bill() = %v, %v", notes, err)
+	want := []Line{{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 2, Running: 2}}
 	expect.Same(t, "Unexpected bill", want, lines(totals, byQueue))
 }
 
