@@ -378,7 +378,8 @@ func (l *Ledger) putTogether(which together) {
 	// What came since was not told yet.
 	l.book.put(which, l.options.Clock.Now().Add(-settled))
 	for _, told := range []map[slot]float64{l.told.held, l.told.ended} {
-		maps.DeleteFunc(told, func(s slot, _ float64) bool { return which(s.Series) != s.Series })
+		// Without a label of its LocalQueue, a series is that of those who are left, too.
+		maps.DeleteFunc(told, func(s slot, _ float64) bool { return s.LocalQueue != "" && which(s.Series) != s.Series })
 	}
 }
 

@@ -302,7 +302,7 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 			},
 		})
 		defer lead(t, latter)()
-		_, leads := latter.tell()
+		_, leads := latter.tell(true)
 		expect.That(t, !leads, "Whether Workloads are there cannot be asked, and it tells what they held")
 		answer = nil
 		pass(2 * soonest)
@@ -363,7 +363,7 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 		s := newStage(t, saved([]byte("nonsense")))
 		l, recorder := s.ledger()
 		stop := lead(t, l)
-		account, leads := l.tell()
+		account, leads := l.tell(true)
 		expect.That(t, leads && !account.began.IsZero() && len(account.held) == 0,
 			"It leads: %t, began %s with %d totals; want it to begin at 0", leads, account.began, len(account.held))
 		stop()
@@ -385,7 +385,7 @@ func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 		l, _ := s.ledger()
 		stop := lead(t, l)
 		pass(2 * savePeriod)
-		_, leads := l.tell()
+		_, leads := l.tell(true)
 		expect.That(t, !leads, "It tells series")
 		l.Leave("a")
 		expect.That(t, len(l.left) == 0, "What leaves is remembered for nobody")
@@ -432,7 +432,7 @@ func TestCollectorTellsOnceWhatIsPutTogether(t *testing.T) {
 			return told
 		}
 		running := func(l *Ledger) map[string]float64 {
-			account, _ := l.tell()
+			account, _ := l.tell(true)
 			return ran(account.held)
 		}
 		ended, runs := ofTrainJob("ended").reserve(now()).admit(now()).ready(now()), ofTrainJob("runs").reserve(now()).admit(now()).ready(now())
@@ -491,6 +491,61 @@ func TestCollectorWithoutLocalQueues(t *testing.T) {
 		time.Sleep(12 * time.Second)
 		want := map[string]float64{"held_resources": 32, "quota_resource_seconds_total": 320, "ended_resource_seconds_total": 0}
 		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
+	})
+}
+
+// Without labels of LocalQueues, those that are put together were one series before.
+func TestCollectorWithoutLocalQueuesGoesOnWhereTheyArePutTogether(t *testing.T) {
+	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
+		registry := prometheus.NewPedanticRegistry()
+		expect.NoError(t, registry.Register(NewCollector(l, false)))
+		for _, queue := range []string{"a", "b"} {
+			wl := ofTrainJob(types.UID(queue)).reserve(now())
+			wl.Spec.QueueName = kueue.LocalQueueName(queue)
+			l.observe(t.Context(), wl.Workload)
+		}
+		told := func(want float64, when string) {
+			t.Helper()
+			expect.Same(t, "Unexpected seconds "+when, want, gathered(t, registry)["quota_resource_seconds_total"])
+		}
+		time.Sleep(12 * time.Second)
+		told(320, "before")
+		l.mu.Lock()
+		l.putTogether(func(s Series) Series {
+			if s = s.withoutQueue(); s.Namespace != "" {
+				s.Namespace = others
+			}
+			return s
+		})
+		l.mu.Unlock()
+		told(320, "then")
+		time.Sleep(10 * time.Second)
+		told(640, "after")
+	})
+}
+
+// Of users that are put together, it goes on as that of others, and what was told stays.
+func TestCollectorWithoutLocalQueuesTellsOnceWhatUsersUsed(t *testing.T) {
+	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
+		l.options.Facts = func(context.Context, *kueue.Workload) Facts { return Facts{WaitsForPods: true, User: "ann"} }
+		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
+		told := func() map[string]float64 {
+			account, _ := l.tell(false)
+			byUser := map[string]float64{}
+			for s, seconds := range account.held {
+				if s.Resource == "nvidia.com/gpu" && s.is == metrics.PhaseWaiting {
+					byUser[s.User] = seconds
+				}
+			}
+			return byUser
+		}
+		time.Sleep(12 * time.Second)
+		expect.Same(t, "Unexpected seconds before", map[string]float64{"ann": 160}, told())
+		l.mu.Lock()
+		l.putTogether(func(s Series) Series { return s.withoutQueue() })
+		l.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		expect.Same(t, "Unexpected seconds after", map[string]float64{"ann": 160, others: 160}, told())
 	})
 }
 
