@@ -40,6 +40,9 @@ const (
 	soonest    = time.Second
 	latest     = 2500 * time.Millisecond
 	idleRatio  = 10
+	// refreshPeriod is how old a save may be while something is held, though nothing changes: of what is gone when the next
+	// leader looks, it counts until then.
+	refreshPeriod = 10 * time.Minute
 	// retryPeriod is how long after a failed save the next one begins at the latest.
 	retryPeriod = 10 * time.Second
 	// saveTimeout bounds a request, also the last save of a manager that stops.
@@ -124,8 +127,8 @@ func (l *Ledger) Start(ctx context.Context) error {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 			defer cancel()
 			// A save that was under way may have been written, though it was cancelled here: then the first is refused.
-			if err := l.save(last); err != nil && !errors.Is(err, errOvertaken) {
-				_ = l.save(last)
+			if err := l.save(last, 0); err != nil && !errors.Is(err, errOvertaken) {
+				_ = l.save(last, 0)
 			}
 			return nil
 		case <-l.wanted:
@@ -135,7 +138,7 @@ func (l *Ledger) Start(ctx context.Context) error {
 		case <-timer.C():
 		}
 		began := l.options.Clock.Now()
-		err := l.save(ctx)
+		err := l.save(ctx, refreshPeriod)
 		next = l.options.Clock.Now().Add(pause(l.options.Clock.Since(began)))
 		if errors.Is(err, errOvertaken) && !l.eventuallyTakeOver(ctx) {
 			return nil
@@ -391,17 +394,18 @@ func (l *Ledger) want() {
 	}
 }
 
-// save saves what has changed.
-func (l *Ledger) save(ctx context.Context) error {
+// save saves what has changed or, while something is held, what was saved an age ago.
+func (l *Ledger) save(ctx context.Context, age time.Duration) error {
 	l.mu.Lock()
+	now := l.options.Clock.Now()
 	if l.book != nil {
-		l.book.prune(l.options.Clock.Now())
+		l.book.prune(now)
 	}
-	if l.book == nil || l.book.changes == l.kept {
+	if l.book == nil || l.book.changes == l.kept && (len(l.book.open) == 0 || now.Sub(l.saved) < age) {
 		l.mu.Unlock()
 		return nil
 	}
-	now, upTo := l.options.Clock.Now(), l.book.changes
+	upTo := l.book.changes
 	copied := l.book.checkpoint(l.store.self, now)
 	l.mu.Unlock()
 

@@ -155,9 +155,52 @@ func TestLedgerSavesSoonWhatEnds(t *testing.T) {
 		l.Leave("a")
 		l.Leave("nobody")
 		writes(3, "for none")
-		pass(10 * savePeriod)
+		pass(refreshPeriod - savePeriod)
 		expect.Same(t, "Unexpected writes while nothing changes", 3, s.writes-1)
+		pass(refreshPeriod)
+		expect.Same(t, "Unexpected writes of what is held for long", 4, s.writes-1)
+		for _, uid := range []types.UID{"a", "b", "c"} {
+			l.gone(uid)
+		}
+		pass(savePeriod)
+		expect.Same(t, "Unexpected writes at the end", 5, s.writes-1)
+		pass(2 * refreshPeriod)
+		expect.Same(t, "Unexpected writes while nothing is held", 5, s.writes-1)
 	})
+}
+
+// Nothing tells when a Workload went that is not there for the next leader: what it held counts until the last save.
+func TestLedgerCountsWhatIsHeldForLongWithoutAWord(t *testing.T) {
+	for name, tc := range map[string]struct {
+		killed bool
+		atMost time.Duration
+	}{
+		"its leader was stopped": {},
+		"its leader was killed":  {killed: true, atMost: refreshPeriod},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				former, _ := s.ledger()
+				stop := lead(t, former)
+				former.observe(t.Context(), ofTrainJob("a").reserve(now()).admit(now()).ready(now()).Workload)
+				const ran = 3*time.Hour + 7*time.Minute
+				pass(ran)
+				if tc.killed {
+					s.refusing = errors.New("no")
+				}
+				stop()
+				s.refusing = nil
+				latter, _ := s.ledger()
+				defer lead(t, latter)()
+				latter.mu.Lock()
+				defer latter.mu.Unlock()
+				held, _ := latter.book.Totals(time.Now())
+				missing := ran - time.Duration(gpuSeconds(held)["running"]/16)*time.Second
+				expect.That(t, missing >= 0 && missing <= tc.atMost, "%s of it are missing, want %s at the most", missing, tc.atMost)
+			})
+		})
+	}
 }
 
 func TestLedgerKnowsWhatLeftBeforeItWasRead(t *testing.T) {
