@@ -199,8 +199,11 @@ func (l *Ledger) fails(now time.Time) {
 // leaveAlone keeps no account until ctx ends.
 func (l *Ledger) leaveAlone(ctx context.Context, newer error) {
 	l.options.Log.Error(newer, "Could not keep the ledger of resource seconds, which a newer release has saved")
+	l.event("LedgerNewer", "No account is kept of resource seconds, since a newer release has saved the ledger in another format: "+
+		"install that again, or delete the ConfigMap and restart the manager to begin at 0")
 	l.mu.Lock()
 	l.left = nil
+	l.fails(l.options.Clock.Now())
 	l.mu.Unlock()
 	<-ctx.Done()
 }
@@ -309,9 +312,13 @@ func (l *Ledger) tellBeginning(unreadable error) {
 		return
 	}
 	l.options.Log.Error(unreadable, "Could not read the saved ledger of resource seconds, so it begins again at 0")
+	l.event("LedgerUnreadable", fmt.Sprintf("The ledger of resource seconds cannot be read and begins again at 0; a copy is in ConfigMap %s: %v", unreadableName, unreadable))
+}
+
+// event tells people what became of the ConfigMap when it was read.
+func (l *Ledger) event(reason, note string) {
 	cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: l.store.key.Namespace, Name: l.store.key.Name}}
-	l.options.Recorder.Eventf(cm, nil, corev1.EventTypeWarning, "LedgerUnreadable", "Load",
-		"The ledger of resource seconds cannot be read and begins again at 0; a copy is in ConfigMap %s: %v", unreadableName, unreadable)
+	l.options.Recorder.Eventf(cm, nil, corev1.EventTypeWarning, reason, "Load", "%s", note)
 }
 
 // observe takes note of a version of a Workload.

@@ -425,9 +425,14 @@ func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		data := expect.Must(compress(map[string]any{"format": format + 1, "held": "in another way"}))(t)
 		s := newStage(t, saved(data))
-		l, _ := s.ledger()
+		l, recorder := s.ledger()
 		stop := lead(t, l)
 		pass(2 * savePeriod)
+		expect.Need(t, len(recorder.Events) == 1, "People are told %d times", len(recorder.Events))
+		told := <-recorder.Events
+		expect.That(t, strings.Contains(told, "LedgerNewer"), "People are told %q", told)
+		unsaved, tries := l.unsaved()
+		expect.That(t, tries && unsaved == 2*savePeriod, "It tells for %s, leading: %t, that nothing is saved", unsaved, tries)
 		_, leads := l.tell(true)
 		expect.That(t, !leads, "It tells series")
 		l.Leave("a")
