@@ -243,7 +243,7 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 	for i := range workloads.Items {
 		wl := &workloads.Items[i]
 		there[wl.UID] = true
-		if OfTrainJob(wl) {
+		if OfTrainJob(wl) || book.open[wl.UID] != nil {
 			readings = append(readings, Read(wl, l.options.Facts(ctx, wl)))
 		}
 	}
@@ -352,6 +352,13 @@ func (l *Ledger) leads() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.book != nil
+}
+
+// holds reports whether the book has an open holding of a Workload.
+func (l *Ledger) holds(uid types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.book != nil && l.book.open[uid] != nil
 }
 
 // gone takes note that a Workload is gone.

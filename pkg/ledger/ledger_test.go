@@ -421,6 +421,37 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 	})
 }
 
+// Who orphans a Workload takes its owner off: Kueue finishes it, and the manager may start anew in between.
+func TestLedgerFollowsAWorkloadThatIsOrphaned(t *testing.T) {
+	for name, restarts := range map[string]bool{"under the same leader": false, "while nobody leads": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				l, _ := s.ledger()
+				stop := lead(t, l)
+				running := ofTrainJob("a").reserve(now()).admit(now()).ready(now())
+				l.look(t.Context(), running.Workload)
+				pass(10 * time.Second)
+				orphan := versioned(object{running.DeepCopy()}.finish(kueue.WorkloadFinishedReasonOwnerNotFound, now()), "2")
+				orphan.OwnerReferences = nil
+				if restarts {
+					stop()
+					orphan.ResourceVersion = ""
+					expect.NoError(t, s.Create(t.Context(), orphan.Workload))
+					l, _ = s.ledger()
+					stop = lead(t, l)
+				}
+				defer stop()
+				l.look(t.Context(), orphan.Workload)
+				pass(10 * time.Second)
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				expect.Same(t, "Unexpected account", map[string]float64{"running": 160, "deleted": 160}, sums(l.book, time.Now()))
+			})
+		})
+	}
+}
+
 func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		data := expect.Must(compress(map[string]any{"format": format + 1, "held": "in another way"}))(t)
