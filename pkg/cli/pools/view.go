@@ -5,7 +5,6 @@ package pools
 import (
 	"context"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
 // View is what the command shows, and its form in JSON and YAML. Amounts are Kubernetes
@@ -111,7 +111,7 @@ func (v *viewer) resources(flavor *kueue.ResourceFlavor, nodes []*corev1.Node) [
 		}
 		if gpu.IsResource(quota.Resource) {
 			gpus.Insert(quota.Resource)
-		} else if strings.Contains(string(quota.Resource), "/") {
+		} else if metrics.IsDevice(string(quota.Resource)) {
 			devices.Insert(quota.Resource)
 		}
 	}

@@ -113,6 +113,19 @@ h100          nvidia.com/gpu   1/2     8             16      8          6       
 <no flavor>   nvidia.com/gpu   1/1     8             -       -          0         -         -      <none>
 <no flavor>   cpu              1/1     32            -       -          0         -         -      <none>
 `},
+		"devices of DRA, by a name without a slash": {
+			change: func(i *inventory.Inventory) {
+				i.Nodes, i.Pods = i.Nodes[:1], nil
+				i.Flavors[0].Spec.NodeLabels = nil
+				group := &i.ClusterQueues[0].Spec.ResourceGroups[0]
+				group.CoveredResources = []corev1.ResourceName{"whole-gpus"}
+				group.Flavors[0].Resources = []kueue.ResourceQuota{{Name: "whole-gpus", NominalQuota: resource.MustParse("16")}}
+				i.ClusterQueues[0].Status.FlavorsReservation, i.ClusterQueues[0].Status.FlavorsUsage = nil, nil
+			},
+			want: `
+POOL   RESOURCE     NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   CLUSTERQUEUES
+h100   whole-gpus   1/1     0             16      0          0         0         0      vision
+`},
 		"a stopped ClusterQueue": {
 			change: func(i *inventory.Inventory) {
 				i.ClusterQueues[0].Spec.StopPolicy, i.Nodes = ptr.To(kueue.HoldAndDrain), nil

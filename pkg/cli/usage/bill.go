@@ -123,15 +123,12 @@ func compareLines(a, b *Line) int {
 		strings.Compare(a.Resource, b.Resource))
 }
 
-// device reports whether a resource is something like a GPU, which is counted one by one.
-func device(resource string) bool { return strings.Contains(resource, "/") }
-
 // unit is what an amount of a resource is told in.
 func unit(resource string) string {
 	switch {
 	case strings.HasSuffix(resource, "/gpu"):
 		return "GPU-hours"
-	case device(resource):
+	case metrics.IsDevice(resource):
 		return "device-hours"
 	case resource == string(corev1.ResourceCPU):
 		return "core-hours"

@@ -27,6 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
 const long = `Print who used how much of the quotas: the bill.
@@ -118,7 +119,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	if !o.allResources {
-		totals = slices.DeleteFunc(totals, func(t ledger.Total) bool { return !device(t.Resource) })
+		totals = slices.DeleteFunc(totals, func(t ledger.Total) bool { return !metrics.IsDevice(t.Resource) })
 	}
 	bill.Lines = lines(totals, o.by)
 	if v != nil {

@@ -170,6 +170,7 @@ func TestLines(t *testing.T) {
 		total("h100", "nvidia.com/gpu", "ann", "waiting", 3600), total("h100", "nvidia.com/gpu", "ann", "running", 7200), total("h100", "nvidia.com/gpu", "ann", "stopping", 1800),
 		total("a100", "nvidia.com/gpu", "bob", "running", 3600), total("a100", "nvidia.com/gpu", "bob", "useful", 1800), total("a100", "nvidia.com/gpu", "bob", "failed", 900),
 		total("a100", "nvidia.com/gpu", "bob", "deleted", 450), total("cpus", "memory", "ann", "running", 3600*(1<<30)), total("cpus", "cpu", "ann", "running", 1800),
+		total("h100", "whole-gpus", "cid", "running", 3600),
 	}
 	cases := map[string][]Line{
 		byUser: {
@@ -177,12 +178,14 @@ func TestLines(t *testing.T) {
 			{User: "ann", Resource: "memory", Unit: "GiB-hours", Held: 1, Running: 1},
 			{User: "ann", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 3.5, Waiting: 1, Running: 2, Stopping: 0.5},
 			{User: "bob", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1, Useful: 0.5, Failed: 0.25, Deleted: 0.125},
+			{User: "cid", Resource: "whole-gpus", Unit: "device-hours", Held: 1, Running: 1},
 		},
 		byFlavor: {
 			{Flavor: "a100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1, Useful: 0.5, Failed: 0.25, Deleted: 0.125},
 			{Flavor: "cpus", Resource: "cpu", Unit: "core-hours", Held: 0.5, Running: 0.5},
 			{Flavor: "cpus", Resource: "memory", Unit: "GiB-hours", Held: 1, Running: 1},
 			{Flavor: "h100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 3.5, Waiting: 1, Running: 2, Stopping: 0.5},
+			{Flavor: "h100", Resource: "whole-gpus", Unit: "device-hours", Held: 1, Running: 1},
 		},
 	}
 	for by, want := range cases {
