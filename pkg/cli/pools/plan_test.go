@@ -312,6 +312,13 @@ func TestShares(t *testing.T) {
 	}
 	broken := gpuNode("b", "A")
 	broken.Status.Allocatable = kit.Amounts("cpu", "96")
+	of := func(product string, gpus ...string) []corev1.Node {
+		nodes := nodes(product, len(gpus))
+		for n := range nodes {
+			nodes[n].Status.Allocatable[gpu.Whole] = resource.MustParse(gpus[n])
+		}
+		return nodes
+	}
 	cases := map[string]struct {
 		nodes []corev1.Node
 		teams []int64
@@ -335,6 +342,27 @@ func TestShares(t *testing.T) {
 			nodes: append(append(nodes("A", 1), nodes("B", 1)...), nodes("C", 1)...), teams: []int64{60, 40},
 			want:    [][]string{{"8", "0"}, {"0", "8"}, {"8", "0"}},
 			remarks: []string{"team-0 has 2 of 3 nodes (1 of a, 1 of c)", "team-1 has 1 of 3 nodes (1 of b)"},
+		},
+		"nodes with more GPUs and with fewer": {nodes: of("A", "8", "4", "8", "4"), teams: []int64{1, 1}, want: [][]string{{"12", "12"}}},
+		"two small nodes for a large one":     {nodes: of("A", "4", "4", "8"), teams: []int64{1, 1}, want: [][]string{{"8", "8"}}},
+		"many GPUs of one kind and few of another one": {
+			nodes: append(of("A", "8"), of("T", "1", "1", "1", "1")...), teams: []int64{1, 1}, want: [][]string{{"8", "0"}, {"2", "2"}},
+			remarks: []string{
+				"team-0 has 3 of 5 nodes (1 of a, 2 of t), where its share of 1 in 2 would be 2.5",
+				"team-1 has 2 of 5 nodes (2 of t), where its share of 1 in 2 would be 2.5",
+			},
+		},
+		"as many nodes, of other GPUs": {
+			nodes: append(of("A", "8"), of("T", "1")...), teams: []int64{1, 1}, want: [][]string{{"8", "0"}, {"0", "1"}},
+			remarks: []string{
+				"team-0 has 8 of 8 GPUs of a, 0 of 1 GPUs of t, where its share is 1 in 2: shares are whole nodes",
+				"team-1 has 0 of 8 GPUs of a, 1 of 1 GPUs of t, where its share is 1 in 2: shares are whole nodes",
+			},
+		},
+		"GPUs that come out as small nodes": {nodes: of("A", "8", "4", "8", "4"), teams: []int64{1, 1}, unit: singleGPUs, want: [][]string{{"12", "12"}}},
+		"GPUs of nodes of which the first has none": {
+			nodes: of("A", "0", "8"), teams: []int64{1, 3}, unit: singleGPUs, want: [][]string{{"2", "6"}},
+			remarks: []string{"quotas of a are no whole nodes of 8 nvidia.com/gpu"},
 		},
 		"fewer nodes than teams": {
 			nodes: nodes("A", 1), teams: []int64{60, 40}, want: [][]string{{"8", "0"}},
