@@ -147,6 +147,8 @@ func TestPlanRemarks(t *testing.T) {
 	}
 	h100 := gpuNode("a", "NVIDIA-H100")
 	tainted := gpuNode("a", "NVIDIA-H100", taint("nvidia.com/gpu", "present"))
+	cordoned, notReady := gpuNode("d", "NVIDIA-H100"), gpuNode("e", "NVIDIA-H100")
+	cordoned.Spec.Unschedulable, notReady.Status.Conditions[0].Status = true, corev1.ConditionUnknown
 	scaled := gpuNode("a", "NVIDIA-H100")
 	scaled.Labels["karpenter.sh/nodepool"] = "h100"
 	cases := map[string]struct {
@@ -167,6 +169,10 @@ func TestPlanRemarks(t *testing.T) {
 		"a node without its device plugin": {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{h100, broken}},
 			want:      []string{"node b is a NVIDIA-H100 by its labels but has no GPUs to give"},
+		},
+		"nodes to which pods cannot come": {
+			inventory: inventory.Inventory{Nodes: []corev1.Node{h100, cordoned, notReady}},
+			want:      []string{"quotas count 2 nodes to which pods cannot come, cordoned or not ready: d, e; jobs that are admitted to them wait"},
 		},
 		"GPU nodes that keep other pods away, and no others": {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{tainted}},

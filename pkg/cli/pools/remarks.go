@@ -36,6 +36,14 @@ func aboutPools(pools []gpu.Pool, nodes []corev1.Node) []string {
 		}
 	}
 	picked := slices.DeleteFunc(slices.Clone(pools), func(pool gpu.Pool) bool { return pool.NodeLabels == nil })
+	var away []string
+	for _, pool := range picked {
+		away = append(away, nodeNames(slices.DeleteFunc(slices.Clone(pool.Nodes), inventory.Ready))...)
+	}
+	if len(away) > 0 {
+		remarks = append(remarks, fmt.Sprintf("quotas count %s to which pods cannot come, cordoned or not ready: %s; jobs that are admitted to them wait: delete nodes that do not come back, and run this again",
+			show.Count(len(away), "node"), strings.Join(away, ", ")))
+	}
 	if !slices.ContainsFunc(picked, takesAny) {
 		remarks = append(remarks, "no pool is for pods without GPUs: those that ask for cpu or memory go to nodes with GPUs, and those that ask for nothing, as initializers may, stay Pending unless some other node takes them")
 	}
