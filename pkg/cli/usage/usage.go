@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -55,6 +56,9 @@ const example = `  # The bill since the manager's ledger began
   # By flavor, with CPUs and memory
   kubectl trainjob usage --by flavor --all-resources
 
+  # By queue and flavor, which have prices of their own
+  kubectl trainjob usage --by queue,flavor
+
   # Of one cluster, where Prometheus has several
   kubectl trainjob usage --prometheus http://localhost:9090 --match cluster=eu-1
 
@@ -89,7 +93,8 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().StringVar(&o.since, "since", "", "how far back, such as 12h, 30d or 4w; by default since the manager's ledger began, with --prometheus "+longSince)
-	show.OneOf(cmd, &o.by, "by", "queue, user or flavor", byQueue, byUser, byFlavor)
+	cmd.Flags().StringVar(&o.by, "by", o.by, "queue, user or flavor, or several, such as queue,flavor")
+	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(splits, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringVar(&o.prometheus, "prometheus", "", "URL of a Prometheus, or of what speaks its API, that scrapes the manager")
 	cmd.Flags().StringVar(&o.tokenFile, "token-file", "", "file with the bearer token for it")
 	cmd.Flags().StringToStringVar(&o.match, "match", nil, "labels of the series of this cluster, such as cluster=eu-1, where that Prometheus has several clusters")
@@ -158,13 +163,13 @@ func (o *options) ofCluster(ctx context.Context, c client.Reader, bill *Bill) ([
 	if err != nil {
 		return nil, nil, err
 	}
-	if saved != nil && o.userLabel == "" && (o.by != byUser || label != "" || unknown) {
+	if saved != nil && o.userLabel == "" && (!isBy(o.by, byUser) || label != "" || unknown) {
 		v.userLabel, v.userUnknown = label, unknown
 		bill.Source, bill.From = fromLedger, saved.Began
 		bill.Notes = []string{fmt.Sprintf("this is all since %s, when the manager's ledger began; --prometheus has the bill of any time", saved.Began.UTC().Format(time.RFC3339))}
 		return v.account(saved, bill.To, *o.flags.Namespace), v, nil
 	}
-	if o.by == byUser && o.userLabel == "" {
+	if isBy(o.by, byUser) && o.userLabel == "" {
 		return nil, nil, errors.New("--by user: name the label of TrainJobs that says whose they are with --user-label or in the manager's configuration (metrics.userLabel), or a Prometheus with --prometheus")
 	}
 	v.userLabel = o.userLabel
@@ -208,6 +213,11 @@ func userLabel(ctx context.Context, c client.Reader) (label string, unknown bool
 
 // check reads the flags.
 func (o *options) check() (time.Duration, error) {
+	for split := range strings.SplitSeq(o.by, ",") {
+		if !slices.Contains(splits, split) {
+			return 0, fmt.Errorf("--by %s: use queue, user or flavor, or several of them", o.by)
+		}
+	}
 	if o.tokenFile != "" && o.prometheus == "" {
 		return 0, errors.New("--token-file is for --prometheus")
 	}

@@ -180,6 +180,13 @@ func TestLines(t *testing.T) {
 			{User: "bob", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1, Useful: 0.5, Failed: 0.25, Deleted: 0.125},
 			{User: "cid", Resource: "whole-gpus", Unit: "device-hours", Held: 1, Running: 1},
 		},
+		byFlavor + "," + byQueue: {
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "a100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1, Useful: 0.5, Failed: 0.25, Deleted: 0.125},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "cpus", Resource: "cpu", Unit: "core-hours", Held: 0.5, Running: 0.5},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "cpus", Resource: "memory", Unit: "GiB-hours", Held: 1, Running: 1},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 3.5, Waiting: 1, Running: 2, Stopping: 0.5},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "whole-gpus", Unit: "device-hours", Held: 1, Running: 1},
+		},
 		byFlavor: {
 			{Flavor: "a100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1, Useful: 0.5, Failed: 0.25, Deleted: 0.125},
 			{Flavor: "cpus", Resource: "cpu", Unit: "core-hours", Held: 0.5, Running: 0.5},
@@ -190,6 +197,29 @@ func TestLines(t *testing.T) {
 	}
 	for by, want := range cases {
 		expect.Same(t, "Unexpected lines by "+by, want, lines(totals, by))
+	}
+}
+
+func TestSplitsOfABill(t *testing.T) {
+	cases := map[string]struct {
+		by, err string
+		columns []string
+	}{
+		"one":             {by: "user", columns: []string{"USER"}},
+		"several":         {by: "flavor,queue", columns: []string{"CLUSTERQUEUE", "QUEUE", "FLAVOR"}},
+		"nothing":         {err: "use queue, user or flavor, or several of them"},
+		"one that is not": {by: "queue,team", err: "--by queue,team: use queue"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := (&options{by: tc.by}).check()
+			expect.Says(t, err, tc.err)
+			if err == nil {
+				columns, values := whose(tc.by)
+				expect.Same(t, "Unexpected columns", tc.columns, columns)
+				expect.Same(t, "Unexpected number of values", len(columns), len(values(Line{})))
+			}
+		})
 	}
 }
 
