@@ -60,11 +60,14 @@ func whose(by string) ([]string, func(Line) []string) {
 // printTable prints a bill for eyes.
 func printTable(out io.Writer, paint show.Paint, b Bill) error {
 	if len(b.Lines) == 0 {
-		nothing := "Nothing was used"
-		if b.Source == fromWorkloads {
+		nothing, since := "Nothing was used", b.From.UTC().Format(time.RFC3339)
+		switch b.Source {
+		case fromWorkloads:
 			nothing = "No Workload tells that something was used"
+		case fromPrometheus:
+			since += " until " + b.To.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(out, "%s since %s.\n", nothing, b.From.UTC().Format(time.RFC3339))
+		fmt.Fprintf(out, "%s since %s.\n", nothing, since)
 	} else if err := tableOf(b).Print(out, paint, ""); err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ in success, by an eviction, in failure, and because somebody deleted the job. Am
 GPU-hours, with --all-resources core-hours and GiB-hours, too.
 
 The bill comes from the ledger that the manager keeps: all since that began or, with
---prometheus, any time that Prometheus has scraped it for. Who may not read the ledger, or asks
+--prometheus, any time that Prometheus has scraped it for, up to now or to --until. Who may not read the ledger, or asks
 it for a time of its own by --since, gets what the Workloads that are in the cluster now tell:
 jobs that are gone, and former runs of jobs that were evicted, are missing, and what is not told
 is a question mark.
@@ -52,6 +52,9 @@ const example = `  # The bill since the manager's ledger began
 
   # The bill of the last 30 days by queue
   kubectl trainjob usage --prometheus http://localhost:9090 --since 30d
+
+  # That of November
+  kubectl trainjob usage --prometheus http://localhost:9090 --since 30d --until 2026-12-01T00:00:00Z
 
   # By flavor, with CPUs and memory
   kubectl trainjob usage --by flavor --all-resources
@@ -74,7 +77,8 @@ type options struct {
 	flags   cluster.Flags
 	streams genericiooptions.IOStreams
 
-	since, by, output     string
+	since, until          string
+	by, output            string
 	prometheus, tokenFile string
 	match                 map[string]string
 	userLabel             string
@@ -93,6 +97,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().StringVar(&o.since, "since", "", "how far back, such as 12h, 30d or 4w; by default since the manager's ledger began, with --prometheus "+longSince)
+	cmd.Flags().StringVar(&o.until, "until", "", "with --prometheus, the end of the time, such as 2026-12-01T00:00:00Z, from which --since reaches back; by default now")
 	cmd.Flags().StringVar(&o.by, "by", o.by, "queue, user or flavor, or several, such as queue,flavor")
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(splits, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringVar(&o.prometheus, "prometheus", "", "URL of a Prometheus, or of what speaks its API, that scrapes the manager")
@@ -105,12 +110,12 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 }
 
 func (o *options) run(ctx context.Context) error {
-	since, err := o.check()
+	now := time.Now()
+	from, to, err := o.check(now)
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	bill := Bill{From: now.Add(-since), To: now, By: o.by}
+	bill := Bill{From: from, To: to, By: o.by}
 	var totals []ledger.Total
 	var v *view
 	c, err := o.flags.Client()
@@ -211,29 +216,38 @@ func userLabel(ctx context.Context, c client.Reader) (label string, unknown bool
 	return cfg.Metrics.UserLabel, false
 }
 
-// check reads the flags.
-func (o *options) check() (time.Duration, error) {
+// check reads the flags, and returns the time that they ask for.
+func (o *options) check(now time.Time) (from, to time.Time, err error) {
 	for split := range strings.SplitSeq(o.by, ",") {
 		if !slices.Contains(splits, split) {
-			return 0, fmt.Errorf("--by %s: use queue, user or flavor, or several of them", o.by)
+			return from, to, fmt.Errorf("--by %s: use queue, user or flavor, or several of them", o.by)
 		}
 	}
-	if o.tokenFile != "" && o.prometheus == "" {
-		return 0, errors.New("--token-file is for --prometheus")
-	}
-	if len(o.match) > 0 && o.prometheus == "" {
-		return 0, errors.New("--match is for --prometheus")
+	switch {
+	case o.prometheus != "":
+	case o.tokenFile != "":
+		return from, to, errors.New("--token-file is for --prometheus")
+	case len(o.match) > 0:
+		return from, to, errors.New("--match is for --prometheus")
+	case o.until != "":
+		return from, to, errors.New("--until is for --prometheus: the ledger has what was used until now")
 	}
 	for label := range o.match {
 		if !model.LegacyValidation.IsValidLabelName(label) {
-			return 0, fmt.Errorf("--match %s=%s: %q is no name of a label", label, o.match[label], label)
+			return from, to, fmt.Errorf("--match %s=%s: %q is no name of a label", label, o.match[label], label)
 		}
 	}
 	since, err := model.ParseDuration(cmp.Or(o.since, longSince))
 	if err != nil || since <= 0 {
-		return 0, fmt.Errorf("--since %s: give a time such as 12h, 30d or 4w", o.since)
+		return from, to, fmt.Errorf("--since %s: give a time such as 12h, 30d or 4w", o.since)
 	}
-	return time.Duration(since), nil
+	to = now
+	if o.until != "" {
+		if to, err = time.Parse(time.RFC3339, o.until); err != nil || to.After(now) {
+			return from, to, fmt.Errorf("--until %s: give a time that is past, such as %s", o.until, now.UTC().Truncate(24*time.Hour).Format(time.RFC3339))
+		}
+	}
+	return to.Add(-time.Duration(since)), to, nil
 }
 
 func (o *options) print(b Bill) error {

@@ -212,13 +212,36 @@ func TestSplitsOfABill(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := (&options{by: tc.by}).check()
+			_, _, err := (&options{by: tc.by}).check(noon)
 			expect.Says(t, err, tc.err)
 			if err == nil {
 				columns, values := whose(tc.by)
 				expect.Same(t, "Unexpected columns", tc.columns, columns)
 				expect.Same(t, "Unexpected number of values", len(columns), len(values(Line{})))
 			}
+		})
+	}
+}
+
+func TestTimeOfABill(t *testing.T) {
+	cases := map[string]struct {
+		options  options
+		from, to time.Time
+		err      string
+	}{
+		"up to now":             {options: options{since: "1h"}, from: at(-60), to: noon},
+		"up to another time":    {options: options{prometheus: "http://p", since: "30m", until: "2030-01-01T11:00:00Z"}, from: at(-90), to: at(-60)},
+		"in another zone":       {options: options{prometheus: "http://p", since: "30m", until: "2030-01-01T12:00:00+01:00"}, from: at(-90), to: at(-60)},
+		"what is to come":       {options: options{prometheus: "http://p", until: "2030-01-01T12:00:01Z"}, err: "give a time that is past, such as 2030-01-01T00:00:00Z"},
+		"a day":                 {options: options{prometheus: "http://p", until: "2029-12-01"}, err: "--until 2029-12-01: give a time"},
+		"of the manager's book": {options: options{until: "2030-01-01T11:00:00Z"}, err: "--until is for --prometheus"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			tc.options.by = byQueue
+			from, to, err := tc.options.check(noon)
+			expect.Says(t, err, tc.err)
+			expect.That(t, err != nil || from.Equal(tc.from) && to.Equal(tc.to), "check() = %s to %s, want %s to %s", from, to, tc.from, tc.to)
 		})
 	}
 }
