@@ -2,7 +2,11 @@
 
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+)
 
 // alerts are sorted as an admin meets them: the manager itself, what it works with, TrainJobs, quota.
 func alerts() []alert {
@@ -140,10 +144,10 @@ max by (cluster_queue, namespace, local_queue, flavor) (count_over_time((
 			severity: warning, lasts: time.Hour,
 			expr: `
 (
-  sum by (cluster_queue, resource) (kueue_trainer:ended_resource_seconds:max1d{outcome="lost", resource=~".+/.+"})
-  / sum by (cluster_queue, resource) (kueue_trainer:ended_resource_seconds:max1d{resource=~".+/.+"}) > 0.2
+  sum by (cluster_queue, resource) (kueue_trainer:ended_resource_seconds:max1d{outcome="lost", resource!~"` + metrics.NoDevice + `"})
+  / sum by (cluster_queue, resource) (kueue_trainer:ended_resource_seconds:max1d{resource!~"` + metrics.NoDevice + `"}) > 0.2
 )
-and sum by (cluster_queue, resource) (kueue_trainer:ended_resource_seconds:max1d{outcome="lost", resource=~".+/.+"}) > 10 * 3600`,
+and sum by (cluster_queue, resource) (kueue_trainer:ended_resource_seconds:max1d{outcome="lost", resource!~"` + metrics.NoDevice + `"}) > 10 * 3600`,
 			summary: "{{ $value | humanizePercentage }} of what {{ $labels.cluster_queue }} ran on {{ $labels.resource }} in a day was lost to evictions",
 			description: "In the last 24 hours more than a fifth of the time that ended, and more than 10 hours of one {{ $labels.resource }}, " +
 				"was of runs that an eviction ended. What they did since their last checkpoint has to be done again.",

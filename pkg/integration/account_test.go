@@ -65,6 +65,10 @@ func TestAccountFacts(t *testing.T) {
 			change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences[0].UID = "former" },
 			want:   ledger.Facts{UserUnknown: true},
 		},
+		"it is orphaned": {
+			change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences = nil },
+			want:   ledger.Facts{UserUnknown: true},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -43,6 +43,7 @@ func (f accountFacts) of(ctx context.Context, wl *kueue.Workload) ledger.Facts {
 	facts := ledger.Facts{WaitsForPods: f.deps.kueue.Settings().WaitForPodsReady != nil}
 	owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
 	if owner == nil {
+		facts.UserUnknown = true
 		return facts
 	}
 	var job trainjob.TrainJob

@@ -82,6 +82,9 @@ func (b *Book) Observe(r Reading, now, known time.Time) {
 	if r.Reserved.IsZero() || b.has(r) {
 		return
 	}
+	if h != nil {
+		h.keep(r)
+	}
 	r.Shares = b.bounded(r.Shares)
 	if h == nil {
 		h = begin(r)

@@ -317,6 +317,17 @@ func TestBookBoundsQueuesAndUsers(t *testing.T) {
 	}
 }
 
+// What a holding is told as stays where its TrainJob goes before it, though none is told apart any more that comes now.
+func TestBookKnowsThePayerOfAJobThatIsGoneBeyondTheBound(t *testing.T) {
+	b := NewBook(noon)
+	for i := range maxPayers {
+		b.Observe(Read(newObject(types.UID(strconv.Itoa(i))).reserve(10).Workload, Facts{User: strconv.Itoa(i)}), at(11), time.Time{})
+	}
+	before := b.Holds()
+	b.Observe(Read(newObject("1").reserve(10).Workload, Facts{UserUnknown: true}), at(21), time.Time{})
+	expect.That(t, maps.Equal(before, b.Holds()), "It is told as another series: %v", b.open["1"].last().Shares)
+}
+
 // A tenant may change labels as often as it likes.
 func TestBookBoundsTheSpansOfAHolding(t *testing.T) {
 	b := NewBook(noon)

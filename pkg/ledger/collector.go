@@ -3,6 +3,7 @@
 package ledger
 
 import (
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,12 +48,12 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	if unsaved, tries := c.ledger.unsaved(); tries {
 		out <- prometheus.MustNewConstMetric(c.unsaved, prometheus.GaugeValue, unsaved.Seconds())
 	}
-	account, leads := c.ledger.tell()
+	account, leads := c.ledger.tell(c.localQueues)
 	if !leads {
 		return
 	}
 	tell := func(d *prometheus.Desc, kind prometheus.ValueType, values map[slot]float64) {
-		for s, value := range c.labeled(values) {
+		for s, value := range values {
 			out <- prometheus.MustNewConstMetric(d, kind, value, s.values(s.is)...)
 		}
 	}
@@ -66,11 +67,8 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// labeled puts LocalQueues together where there are no labels of them.
-func (c *Collector) labeled(values map[slot]float64) map[slot]float64 {
-	if c.localQueues {
-		return values
-	}
+// withoutLocalQueues puts LocalQueues together where there are no labels of them.
+func withoutLocalQueues(values map[slot]float64) map[slot]float64 {
 	sums := map[slot]float64{}
 	for s, value := range values {
 		s.Namespace, s.LocalQueue = "", ""
@@ -86,8 +84,8 @@ type account struct {
 	began, saved       time.Time
 }
 
-// tell returns the account of the process that leads.
-func (l *Ledger) tell() (account, bool) {
+// tell returns the account of the process that leads, by LocalQueue or without.
+func (l *Ledger) tell(localQueues bool) (account, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.book == nil {
@@ -98,7 +96,12 @@ func (l *Ledger) tell() (account, bool) {
 	}
 	now := account{holds: l.book.Holds(), began: l.book.began, saved: l.saved}
 	now.held, now.ended = l.book.Totals(l.options.Clock.Now().Add(-settled))
-	l.book.withoutMerged(now.held, now.ended)
+	merged := l.book.merged
+	if !localQueues {
+		now.holds, now.held, now.ended = withoutLocalQueues(now.holds), withoutLocalQueues(now.held), withoutLocalQueues(now.ended)
+		merged = withoutLocalQueues(ofOtherUsers(merged))
+	}
+	without(merged, now.held, now.ended)
 	now.complete()
 	neverBack(l.told.held, now.held)
 	neverBack(l.told.ended, now.ended)
@@ -106,15 +109,23 @@ func (l *Ledger) tell() (account, bool) {
 	return now, true
 }
 
-// withoutMerged takes from totals what came from series that were put together: it was told as theirs.
-func (b *Book) withoutMerged(totals ...map[slot]float64) {
+// without takes from totals what came from series that were put together: it was told as theirs.
+func without(merged map[slot]float64, totals ...map[slot]float64) {
 	for _, of := range totals {
-		for s, seconds := range b.merged {
+		for s, seconds := range merged {
 			if _, ok := of[s]; ok {
 				of[s] = max(0, of[s]-seconds)
 			}
 		}
 	}
+}
+
+// ofOtherUsers is what came from series of users. What came from those of queues and namespaces alone was, without labels of
+// these, told as the same series.
+func ofOtherUsers(merged map[slot]float64) map[slot]float64 {
+	merged = maps.Clone(merged)
+	maps.DeleteFunc(merged, func(s slot, _ float64) bool { return s.User != others })
+	return merged
 }
 
 // unsaved returns for how long the process that leads can neither read nor save the account.

@@ -32,8 +32,8 @@ func (l *Ledger) Follow(ctx context.Context, caches cache.Informers) error {
 		return fmt.Errorf("caching Workloads: %w", err)
 	}
 	observe := func(obj any) {
-		if wl, ok := obj.(*kueue.Workload); ok && OfTrainJob(wl) {
-			l.observe(ctx, wl)
+		if wl, ok := obj.(*kueue.Workload); ok {
+			l.look(ctx, wl)
 		}
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -58,8 +58,13 @@ func (l *Ledger) Follow(ctx context.Context, caches cache.Informers) error {
 // Look has the ledger take note of what else than a Workload has changed, such as its Jobs.
 func (l *Ledger) Look(ctx context.Context, workloads []kueue.Workload) {
 	for i := range workloads {
-		if OfTrainJob(&workloads[i]) {
-			l.observe(ctx, &workloads[i])
-		}
+		l.look(ctx, &workloads[i])
+	}
+}
+
+// look takes note of a Workload of a TrainJob, also of one that was: who orphans it takes its owner, not its quota.
+func (l *Ledger) look(ctx context.Context, wl *kueue.Workload) {
+	if OfTrainJob(wl) || l.holds(wl.UID) {
+		l.observe(ctx, wl)
 	}
 }

@@ -36,13 +36,19 @@ type Holding struct {
 // make the account too large to be saved.
 const maxSpans = 20
 
-// keep keeps what is not known of a share, or changes too often.
-func (s *Share) keep(before Share, userUnknown, changesOften bool) {
-	if userUnknown || changesOften {
-		s.User = before.User
+// keep has a reading tell what is known of the holding where that is not known any more, or changes too often.
+func (h *Holding) keep(r Reading) {
+	if len(h.last().Shares) == 0 {
+		return
 	}
-	if changesOften {
-		s.PriorityClass = before.PriorityClass
+	before, changesOften := h.last().Shares[0], len(h.Spans)+len(h.Past) >= maxSpans
+	for i := range r.Shares {
+		if r.userUnknown || changesOften {
+			r.Shares[i].User = before.User
+		}
+		if changesOften {
+			r.Shares[i].PriorityClass = before.PriorityClass
+		}
 	}
 }
 
@@ -87,11 +93,6 @@ func (h *Holding) follow(r Reading, now time.Time) bool {
 	for _, m := range r.Marks {
 		if !m.Assumed {
 			h.mark(m, h.last().Shares)
-		}
-	}
-	if len(h.last().Shares) > 0 {
-		for i := range r.Shares {
-			r.Shares[i].keep(h.last().Shares[0], r.userUnknown, len(h.Spans)+len(h.Past) >= maxSpans)
 		}
 	}
 	if len(r.Shares) > 0 && !slices.Equal(r.Shares, h.last().Shares) {

@@ -40,6 +40,9 @@ const (
 	soonest    = time.Second
 	latest     = 2500 * time.Millisecond
 	idleRatio  = 10
+	// refreshPeriod is how old a save may be while something is held, though nothing changes: of what is gone when the next
+	// leader looks, it counts until then.
+	refreshPeriod = 10 * time.Minute
 	// retryPeriod is how long after a failed save the next one begins at the latest.
 	retryPeriod = 10 * time.Second
 	// saveTimeout bounds a request, also the last save of a manager that stops.
@@ -124,8 +127,8 @@ func (l *Ledger) Start(ctx context.Context) error {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 			defer cancel()
 			// A save that was under way may have been written, though it was cancelled here: then the first is refused.
-			if err := l.save(last); err != nil && !errors.Is(err, errOvertaken) {
-				_ = l.save(last)
+			if err := l.save(last, 0); err != nil && !errors.Is(err, errOvertaken) {
+				_ = l.save(last, 0)
 			}
 			return nil
 		case <-l.wanted:
@@ -135,7 +138,7 @@ func (l *Ledger) Start(ctx context.Context) error {
 		case <-timer.C():
 		}
 		began := l.options.Clock.Now()
-		err := l.save(ctx)
+		err := l.save(ctx, refreshPeriod)
 		next = l.options.Clock.Now().Add(pause(l.options.Clock.Since(began)))
 		if errors.Is(err, errOvertaken) && !l.eventuallyTakeOver(ctx) {
 			return nil
@@ -196,8 +199,11 @@ func (l *Ledger) fails(now time.Time) {
 // leaveAlone keeps no account until ctx ends.
 func (l *Ledger) leaveAlone(ctx context.Context, newer error) {
 	l.options.Log.Error(newer, "Could not keep the ledger of resource seconds, which a newer release has saved")
+	l.event("LedgerNewer", "No account is kept of resource seconds, since a newer release has saved the ledger in another format: "+
+		"install that again, or delete the ConfigMap and restart the manager to begin at 0")
 	l.mu.Lock()
 	l.left = nil
+	l.fails(l.options.Clock.Now())
 	l.mu.Unlock()
 	<-ctx.Done()
 }
@@ -237,7 +243,7 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 	for i := range workloads.Items {
 		wl := &workloads.Items[i]
 		there[wl.UID] = true
-		if OfTrainJob(wl) {
+		if OfTrainJob(wl) || book.open[wl.UID] != nil {
 			readings = append(readings, Read(wl, l.options.Facts(ctx, wl)))
 		}
 	}
@@ -306,9 +312,13 @@ func (l *Ledger) tellBeginning(unreadable error) {
 		return
 	}
 	l.options.Log.Error(unreadable, "Could not read the saved ledger of resource seconds, so it begins again at 0")
+	l.event("LedgerUnreadable", fmt.Sprintf("The ledger of resource seconds cannot be read and begins again at 0; a copy is in ConfigMap %s: %v", unreadableName, unreadable))
+}
+
+// event tells people what became of the ConfigMap when it was read.
+func (l *Ledger) event(reason, note string) {
 	cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: l.store.key.Namespace, Name: l.store.key.Name}}
-	l.options.Recorder.Eventf(cm, nil, corev1.EventTypeWarning, "LedgerUnreadable", "Load",
-		"The ledger of resource seconds cannot be read and begins again at 0; a copy is in ConfigMap %s: %v", unreadableName, unreadable)
+	l.options.Recorder.Eventf(cm, nil, corev1.EventTypeWarning, reason, "Load", "%s", note)
 }
 
 // observe takes note of a version of a Workload.
@@ -342,6 +352,13 @@ func (l *Ledger) leads() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.book != nil
+}
+
+// holds reports whether the book has an open holding of a Workload.
+func (l *Ledger) holds(uid types.UID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.book != nil && l.book.open[uid] != nil
 }
 
 // gone takes note that a Workload is gone.
@@ -378,7 +395,8 @@ func (l *Ledger) putTogether(which together) {
 	// What came since was not told yet.
 	l.book.put(which, l.options.Clock.Now().Add(-settled))
 	for _, told := range []map[slot]float64{l.told.held, l.told.ended} {
-		maps.DeleteFunc(told, func(s slot, _ float64) bool { return which(s.Series) != s.Series })
+		// Without a label of its LocalQueue, a series is that of those who are left, too.
+		maps.DeleteFunc(told, func(s slot, _ float64) bool { return s.LocalQueue != "" && which(s.Series) != s.Series })
 	}
 }
 
@@ -390,17 +408,18 @@ func (l *Ledger) want() {
 	}
 }
 
-// save saves what has changed.
-func (l *Ledger) save(ctx context.Context) error {
+// save saves what has changed or, while something is held, what was saved an age ago.
+func (l *Ledger) save(ctx context.Context, age time.Duration) error {
 	l.mu.Lock()
+	now := l.options.Clock.Now()
 	if l.book != nil {
-		l.book.prune(l.options.Clock.Now())
+		l.book.prune(now)
 	}
-	if l.book == nil || l.book.changes == l.kept {
+	if l.book == nil || l.book.changes == l.kept && (len(l.book.open) == 0 || now.Sub(l.saved) < age) {
 		l.mu.Unlock()
 		return nil
 	}
-	now, upTo := l.options.Clock.Now(), l.book.changes
+	upTo := l.book.changes
 	copied := l.book.checkpoint(l.store.self, now)
 	l.mu.Unlock()
 

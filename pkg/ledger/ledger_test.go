@@ -155,9 +155,52 @@ func TestLedgerSavesSoonWhatEnds(t *testing.T) {
 		l.Leave("a")
 		l.Leave("nobody")
 		writes(3, "for none")
-		pass(10 * savePeriod)
+		pass(refreshPeriod - savePeriod)
 		expect.Same(t, "Unexpected writes while nothing changes", 3, s.writes-1)
+		pass(refreshPeriod)
+		expect.Same(t, "Unexpected writes of what is held for long", 4, s.writes-1)
+		for _, uid := range []types.UID{"a", "b", "c"} {
+			l.gone(uid)
+		}
+		pass(savePeriod)
+		expect.Same(t, "Unexpected writes at the end", 5, s.writes-1)
+		pass(2 * refreshPeriod)
+		expect.Same(t, "Unexpected writes while nothing is held", 5, s.writes-1)
 	})
+}
+
+// Nothing tells when a Workload went that is not there for the next leader: what it held counts until the last save.
+func TestLedgerCountsWhatIsHeldForLongWithoutAWord(t *testing.T) {
+	for name, tc := range map[string]struct {
+		killed bool
+		atMost time.Duration
+	}{
+		"its leader was stopped": {},
+		"its leader was killed":  {killed: true, atMost: refreshPeriod},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				former, _ := s.ledger()
+				stop := lead(t, former)
+				former.observe(t.Context(), ofTrainJob("a").reserve(now()).admit(now()).ready(now()).Workload)
+				const ran = 3*time.Hour + 7*time.Minute
+				pass(ran)
+				if tc.killed {
+					s.refusing = errors.New("no")
+				}
+				stop()
+				s.refusing = nil
+				latter, _ := s.ledger()
+				defer lead(t, latter)()
+				latter.mu.Lock()
+				defer latter.mu.Unlock()
+				held, _ := latter.book.Totals(time.Now())
+				missing := ran - time.Duration(gpuSeconds(held)["running"]/16)*time.Second
+				expect.That(t, missing >= 0 && missing <= tc.atMost, "%s of it are missing, want %s at the most", missing, tc.atMost)
+			})
+		})
+	}
 }
 
 func TestLedgerKnowsWhatLeftBeforeItWasRead(t *testing.T) {
@@ -302,7 +345,7 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 			},
 		})
 		defer lead(t, latter)()
-		_, leads := latter.tell()
+		_, leads := latter.tell(true)
 		expect.That(t, !leads, "Whether Workloads are there cannot be asked, and it tells what they held")
 		answer = nil
 		pass(2 * soonest)
@@ -363,7 +406,7 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 		s := newStage(t, saved([]byte("nonsense")))
 		l, recorder := s.ledger()
 		stop := lead(t, l)
-		account, leads := l.tell()
+		account, leads := l.tell(true)
 		expect.That(t, leads && !account.began.IsZero() && len(account.held) == 0,
 			"It leads: %t, began %s with %d totals; want it to begin at 0", leads, account.began, len(account.held))
 		stop()
@@ -378,14 +421,50 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 	})
 }
 
+// Who orphans a Workload takes its owner off: Kueue finishes it, and the manager may start anew in between.
+func TestLedgerFollowsAWorkloadThatIsOrphaned(t *testing.T) {
+	for name, restarts := range map[string]bool{"under the same leader": false, "while nobody leads": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				l, _ := s.ledger()
+				stop := lead(t, l)
+				running := ofTrainJob("a").reserve(now()).admit(now()).ready(now())
+				l.look(t.Context(), running.Workload)
+				pass(10 * time.Second)
+				orphan := versioned(object{running.DeepCopy()}.finish(kueue.WorkloadFinishedReasonOwnerNotFound, now()), "2")
+				orphan.OwnerReferences = nil
+				if restarts {
+					stop()
+					orphan.ResourceVersion = ""
+					expect.NoError(t, s.Create(t.Context(), orphan.Workload))
+					l, _ = s.ledger()
+					stop = lead(t, l)
+				}
+				defer stop()
+				l.look(t.Context(), orphan.Workload)
+				pass(10 * time.Second)
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				expect.Same(t, "Unexpected account", map[string]float64{"running": 160, "deleted": 160}, sums(l.book, time.Now()))
+			})
+		})
+	}
+}
+
 func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		data := expect.Must(compress(map[string]any{"format": format + 1, "held": "in another way"}))(t)
 		s := newStage(t, saved(data))
-		l, _ := s.ledger()
+		l, recorder := s.ledger()
 		stop := lead(t, l)
 		pass(2 * savePeriod)
-		_, leads := l.tell()
+		expect.Need(t, len(recorder.Events) == 1, "People are told %d times", len(recorder.Events))
+		told := <-recorder.Events
+		expect.That(t, strings.Contains(told, "LedgerNewer"), "People are told %q", told)
+		unsaved, tries := l.unsaved()
+		expect.That(t, tries && unsaved == 2*savePeriod, "It tells for %s, leading: %t, that nothing is saved", unsaved, tries)
+		_, leads := l.tell(true)
 		expect.That(t, !leads, "It tells series")
 		l.Leave("a")
 		expect.That(t, len(l.left) == 0, "What leaves is remembered for nobody")
@@ -432,7 +511,7 @@ func TestCollectorTellsOnceWhatIsPutTogether(t *testing.T) {
 			return told
 		}
 		running := func(l *Ledger) map[string]float64 {
-			account, _ := l.tell()
+			account, _ := l.tell(true)
 			return ran(account.held)
 		}
 		ended, runs := ofTrainJob("ended").reserve(now()).admit(now()).ready(now()), ofTrainJob("runs").reserve(now()).admit(now()).ready(now())
@@ -491,6 +570,61 @@ func TestCollectorWithoutLocalQueues(t *testing.T) {
 		time.Sleep(12 * time.Second)
 		want := map[string]float64{"held_resources": 32, "quota_resource_seconds_total": 320, "ended_resource_seconds_total": 0}
 		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
+	})
+}
+
+// Without labels of LocalQueues, those that are put together were one series before.
+func TestCollectorWithoutLocalQueuesGoesOnWhereTheyArePutTogether(t *testing.T) {
+	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
+		registry := prometheus.NewPedanticRegistry()
+		expect.NoError(t, registry.Register(NewCollector(l, false)))
+		for _, queue := range []string{"a", "b"} {
+			wl := ofTrainJob(types.UID(queue)).reserve(now())
+			wl.Spec.QueueName = kueue.LocalQueueName(queue)
+			l.observe(t.Context(), wl.Workload)
+		}
+		told := func(want float64, when string) {
+			t.Helper()
+			expect.Same(t, "Unexpected seconds "+when, want, gathered(t, registry)["quota_resource_seconds_total"])
+		}
+		time.Sleep(12 * time.Second)
+		told(320, "before")
+		l.mu.Lock()
+		l.putTogether(func(s Series) Series {
+			if s = s.withoutQueue(); s.Namespace != "" {
+				s.Namespace = others
+			}
+			return s
+		})
+		l.mu.Unlock()
+		told(320, "then")
+		time.Sleep(10 * time.Second)
+		told(640, "after")
+	})
+}
+
+// Of users that are put together, it goes on as that of others, and what was told stays.
+func TestCollectorWithoutLocalQueuesTellsOnceWhatUsersUsed(t *testing.T) {
+	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
+		l.options.Facts = func(context.Context, *kueue.Workload) Facts { return Facts{WaitsForPods: true, User: "ann"} }
+		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
+		told := func() map[string]float64 {
+			account, _ := l.tell(false)
+			byUser := map[string]float64{}
+			for s, seconds := range account.held {
+				if s.Resource == "nvidia.com/gpu" && s.is == metrics.PhaseWaiting {
+					byUser[s.User] = seconds
+				}
+			}
+			return byUser
+		}
+		time.Sleep(12 * time.Second)
+		expect.Same(t, "Unexpected seconds before", map[string]float64{"ann": 160}, told())
+		l.mu.Lock()
+		l.putTogether(func(s Series) Series { return s.withoutQueue() })
+		l.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		expect.Same(t, "Unexpected seconds after", map[string]float64{"ann": 160, others: 160}, told())
 	})
 }
 

@@ -97,8 +97,11 @@ func Read(wl *kueue.Workload, facts Facts) Reading {
 	if at, finished := since(wl, kueue.WorkloadFinished); finished {
 		r.Ended = at
 		r.Outcome = metrics.OutcomeFailed
-		if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished); c.Reason == kueue.WorkloadFinishedReasonSucceeded {
+		switch apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished).Reason {
+		case kueue.WorkloadFinishedReasonSucceeded:
 			r.Outcome = metrics.OutcomeUseful
+		case kueue.WorkloadFinishedReasonOwnerNotFound:
+			r.Outcome = metrics.OutcomeDeleted
 		}
 	}
 	return r

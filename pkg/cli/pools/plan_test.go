@@ -147,6 +147,8 @@ func TestPlanRemarks(t *testing.T) {
 	}
 	h100 := gpuNode("a", "NVIDIA-H100")
 	tainted := gpuNode("a", "NVIDIA-H100", taint("nvidia.com/gpu", "present"))
+	cordoned, notReady := gpuNode("d", "NVIDIA-H100"), gpuNode("e", "NVIDIA-H100")
+	cordoned.Spec.Unschedulable, notReady.Status.Conditions[0].Status = true, corev1.ConditionUnknown
 	scaled := gpuNode("a", "NVIDIA-H100")
 	scaled.Labels["karpenter.sh/nodepool"] = "h100"
 	cases := map[string]struct {
@@ -167,6 +169,10 @@ func TestPlanRemarks(t *testing.T) {
 		"a node without its device plugin": {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{h100, broken}},
 			want:      []string{"node b is a NVIDIA-H100 by its labels but has no GPUs to give"},
+		},
+		"nodes to which pods cannot come": {
+			inventory: inventory.Inventory{Nodes: []corev1.Node{h100, cordoned, notReady}},
+			want:      []string{"quotas count 2 nodes to which pods cannot come, cordoned or not ready: d, e; jobs that are admitted to them wait"},
 		},
 		"GPU nodes that keep other pods away, and no others": {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{tainted}},
@@ -312,6 +318,13 @@ func TestShares(t *testing.T) {
 	}
 	broken := gpuNode("b", "A")
 	broken.Status.Allocatable = kit.Amounts("cpu", "96")
+	of := func(product string, gpus ...string) []corev1.Node {
+		nodes := nodes(product, len(gpus))
+		for n := range nodes {
+			nodes[n].Status.Allocatable[gpu.Whole] = resource.MustParse(gpus[n])
+		}
+		return nodes
+	}
 	cases := map[string]struct {
 		nodes []corev1.Node
 		teams []int64
@@ -335,6 +348,27 @@ func TestShares(t *testing.T) {
 			nodes: append(append(nodes("A", 1), nodes("B", 1)...), nodes("C", 1)...), teams: []int64{60, 40},
 			want:    [][]string{{"8", "0"}, {"0", "8"}, {"8", "0"}},
 			remarks: []string{"team-0 has 2 of 3 nodes (1 of a, 1 of c)", "team-1 has 1 of 3 nodes (1 of b)"},
+		},
+		"nodes with more GPUs and with fewer": {nodes: of("A", "8", "4", "8", "4"), teams: []int64{1, 1}, want: [][]string{{"12", "12"}}},
+		"two small nodes for a large one":     {nodes: of("A", "4", "4", "8"), teams: []int64{1, 1}, want: [][]string{{"8", "8"}}},
+		"many GPUs of one kind and few of another one": {
+			nodes: append(of("A", "8"), of("T", "1", "1", "1", "1")...), teams: []int64{1, 1}, want: [][]string{{"8", "0"}, {"2", "2"}},
+			remarks: []string{
+				"team-0 has 3 of 5 nodes (1 of a, 2 of t), where its share of 1 in 2 would be 2.5",
+				"team-1 has 2 of 5 nodes (2 of t), where its share of 1 in 2 would be 2.5",
+			},
+		},
+		"as many nodes, of other GPUs": {
+			nodes: append(of("A", "8"), of("T", "1")...), teams: []int64{1, 1}, want: [][]string{{"8", "0"}, {"0", "1"}},
+			remarks: []string{
+				"team-0 has 8 of 8 GPUs of a, 0 of 1 GPUs of t, where its share is 1 in 2: shares are whole nodes",
+				"team-1 has 0 of 8 GPUs of a, 1 of 1 GPUs of t, where its share is 1 in 2: shares are whole nodes",
+			},
+		},
+		"GPUs that come out as small nodes": {nodes: of("A", "8", "4", "8", "4"), teams: []int64{1, 1}, unit: singleGPUs, want: [][]string{{"12", "12"}}},
+		"GPUs of nodes of which the first has none": {
+			nodes: of("A", "0", "8"), teams: []int64{1, 3}, unit: singleGPUs, want: [][]string{{"2", "6"}},
+			remarks: []string{"quotas of a are no whole nodes of 8 nvidia.com/gpu"},
 		},
 		"fewer nodes than teams": {
 			nodes: nodes("A", 1), teams: []int64{60, 40}, want: [][]string{{"8", "0"}},

@@ -63,28 +63,41 @@ func newQuotas(i *inventory.Inventory, pools []gpu.Pool, teams []team, unit stri
 	return q
 }
 
-// byNode assigns the nodes of a pool one by one, each to the team that has the fewest for its share.
-// Nodes of earlier pools count, so that rounding evens out over all pools.
+// byNode assigns the nodes of a pool one by one, the largest first, each to the team that has the fewest GPUs for its share,
+// of those that do not have their share of the pool yet. GPUs of earlier pools count, so that rounding evens out over all pools.
 func byNode(pool gpu.Pool, held map[string]corev1.ResourceList, teams []team, have []int64) []part {
-	parts := newParts(teams)
-	for _, node := range pool.Nodes {
-		if gpu.Broken(node) {
-			continue
-		}
-		next := 0
-		for n := range teams {
-			// share / (2*have + 1), the rule of Sainte-Laguë.
-			if teams[n].share*(2*have[next]+1) > teams[next].share*(2*have[n]+1) {
+	parts, inPool := newParts(teams), make([]int64, len(teams))
+	nodes := slices.DeleteFunc(slices.Clone(pool.Nodes), gpu.Broken)
+	slices.SortStableFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(size(b, pool), size(a, pool)) })
+	var all int64
+	for _, node := range nodes {
+		all += size(node, pool)
+	}
+	for _, node := range nodes {
+		gpus, next := size(node, pool), -1
+		for n, t := range teams {
+			if inPool[n]*sum(teams) >= t.share*all {
+				continue
+			}
+			// share / (2*have + gpus), the rule of Sainte-Laguë.
+			if next < 0 || t.share*(2*have[next]+gpus) > teams[next].share*(2*have[n]+gpus) {
 				next = n
 			}
 		}
-		have[next]++
+		have[next] += gpus
+		inPool[next] += gpus
 		parts[next].nodes++
 		for name, amount := range freeOf(node, held) {
 			add(parts[next].amounts, name, portion(name, amount, 0, []team{{share: 1}}))
 		}
 	}
 	return parts
+}
+
+// size is how many GPUs a node of a pool has.
+func size(node *corev1.Node, pool gpu.Pool) int64 {
+	amount := node.Status.Allocatable[pool.Resources[0]]
+	return max(amount.Value(), 1)
 }
 
 func byAmount(pool gpu.Pool, held map[string]corev1.ResourceList, teams []team, _ []int64) []part {

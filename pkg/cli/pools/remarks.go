@@ -3,6 +3,7 @@
 package pools
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,6 +36,14 @@ func aboutPools(pools []gpu.Pool, nodes []corev1.Node) []string {
 		}
 	}
 	picked := slices.DeleteFunc(slices.Clone(pools), func(pool gpu.Pool) bool { return pool.NodeLabels == nil })
+	var away []string
+	for _, pool := range picked {
+		away = append(away, nodeNames(slices.DeleteFunc(slices.Clone(pool.Nodes), inventory.Ready))...)
+	}
+	if len(away) > 0 {
+		remarks = append(remarks, fmt.Sprintf("quotas count %s to which pods cannot come, cordoned or not ready: %s; jobs that are admitted to them wait: delete nodes that do not come back, and run this again",
+			show.Count(len(away), "node"), strings.Join(away, ", ")))
+	}
 	if !slices.ContainsFunc(picked, takesAny) {
 		remarks = append(remarks, "no pool is for pods without GPUs: those that ask for cpu or memory go to nodes with GPUs, and those that ask for nothing, as initializers may, stay Pending unless some other node takes them")
 	}
@@ -69,8 +78,11 @@ func (q *quotas) rounding() []string {
 	var remarks []string
 	for n, t := range q.teams {
 		var have, all int64
-		var where []string
+		var where, uneven []string
 		for p := range q.pools {
+			if gpus, of := q.gpus(p, n); gpus*sum(q.teams) != of*t.share {
+				uneven = append(uneven, fmt.Sprintf("%d of %d GPUs of %s", gpus, of, q.pools[p].Name))
+			}
 			if nodes := q.parts[p][n].nodes; nodes > 0 {
 				where = append(where, fmt.Sprintf("%d of %s", nodes, q.pools[p].Name))
 				have += nodes
@@ -79,7 +91,11 @@ func (q *quotas) rounding() []string {
 				all += part.nodes
 			}
 		}
+		if len(uneven) == 0 {
+			continue
+		}
 		if have*sum(q.teams) == all*t.share {
+			remarks = append(remarks, fmt.Sprintf("%s has %s, where its share is %d in %d: shares are whole nodes", t.namespace, strings.Join(uneven, ", "), t.share, sum(q.teams)))
 			continue
 		}
 		due := fmt.Sprintf("where its share of %d in %d would be %.1f", t.share, sum(q.teams), float64(all)*float64(t.share)/float64(sum(q.teams)))
@@ -92,6 +108,21 @@ func (q *quotas) rounding() []string {
 	return append(remarks, q.broken()...)
 }
 
+// gpus returns how many GPUs a team has of a pool that is divided by nodes, and of how many.
+func (q *quotas) gpus(pool, team int) (has, of int64) {
+	for n, part := range q.parts[pool] {
+		if part.nodes == 0 {
+			continue
+		}
+		amount := part.amounts[q.pools[pool].Resources[0]]
+		of += amount.Value()
+		if n == team {
+			has = amount.Value()
+		}
+	}
+	return has, of
+}
+
 // broken tells of pools that are divided through nodes.
 func (q *quotas) broken() []string {
 	var remarks []string
@@ -100,12 +131,13 @@ func (q *quotas) broken() []string {
 		if pool.Slicing != gpu.WholeGPUs {
 			continue
 		}
-		perNode := inventory.Allocatable(pool.Nodes[:1], pool.Resources[0])
+		whole := slices.DeleteFunc(slices.Clone(pool.Nodes), gpu.Broken)
+		perNode := size(slices.MinFunc(whole, func(a, b *corev1.Node) int { return cmp.Compare(size(a, *pool), size(b, *pool)) }), *pool)
 		if slices.ContainsFunc(q.parts[p], func(part part) bool {
 			has := part.amounts[pool.Resources[0]]
-			return part.nodes == 0 && perNode.Value() > 0 && has.Value()%perNode.Value() != 0
+			return part.nodes == 0 && has.Value()%perNode != 0
 		}) {
-			remarks = append(remarks, fmt.Sprintf("quotas of %s are no whole nodes of %s %s: what a team has beyond whole nodes does not come back for a job of whole nodes while others borrow", pool.Name, perNode.String(), pool.Resources[0]))
+			remarks = append(remarks, fmt.Sprintf("quotas of %s are no whole nodes of %d %s: what a team has beyond whole nodes does not come back for a job of whole nodes while others borrow", pool.Name, perNode, pool.Resources[0]))
 		}
 	}
 	return remarks

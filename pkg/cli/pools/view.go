@@ -5,7 +5,6 @@ package pools
 import (
 	"context"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
 // View is what the command shows, and its form in JSON and YAML. Amounts are Kubernetes
@@ -111,7 +111,7 @@ func (v *viewer) resources(flavor *kueue.ResourceFlavor, nodes []*corev1.Node) [
 		}
 		if gpu.IsResource(quota.Resource) {
 			gpus.Insert(quota.Resource)
-		} else if strings.Contains(string(quota.Resource), "/") {
+		} else if metrics.IsDevice(string(quota.Resource)) {
 			devices.Insert(quota.Resource)
 		}
 	}
@@ -133,7 +133,7 @@ func (v *viewer) pool(flavor *kueue.ResourceFlavor, nodes []*corev1.Node, name c
 	if v.Saw("workloads.kueue.x-k8s.io") && v.Saw("clusterqueues.kueue.x-k8s.io") {
 		pool.Pending = new(v.Demand(flavor, name))
 	}
-	pool.Free = free(&pool, v.UsedOn(ready(nodes), name))
+	pool.Free = free(&pool, v.UsedOn(ready(nodes), name), v.UsedByJobs(nodes, name))
 	return pool
 }
 
@@ -198,8 +198,8 @@ func (v *viewer) cohortQuota(pool *Pool) resource.Quantity {
 }
 
 // free is the lesser of what quota and what ready nodes, on which pods hold some, have
-// left; a reservation whose pods do not run yet takes from both.
-func free(pool *Pool, held resource.Quantity) *resource.Quantity {
+// left; a reservation beyond what pods of jobs hold, whose pods do not run yet, takes from both.
+func free(pool *Pool, held, byJobs resource.Quantity) *resource.Quantity {
 	if pool.Quota == nil || pool.Allocatable == nil || pool.Running == nil {
 		return nil
 	}
@@ -207,9 +207,9 @@ func free(pool *Pool, held resource.Quantity) *resource.Quantity {
 	quota.Sub(*pool.Reserved)
 	there := pool.Allocatable.DeepCopy()
 	there.Sub(held)
-	if pool.Reserved.Cmp(*pool.Running) > 0 {
+	if pool.Reserved.Cmp(byJobs) > 0 {
 		there.Sub(*pool.Reserved)
-		there.Add(*pool.Running)
+		there.Add(byJobs)
 	}
 	if there.Cmp(quota) < 0 {
 		quota = there

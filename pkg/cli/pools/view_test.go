@@ -38,7 +38,7 @@ func someCluster() *inventory.Inventory {
 		return []kueue.FlavorUsage{{Name: "h100", Resources: []kueue.ResourceUsage{{Name: gpu.Whole, Total: resource.MustParse(total)}}}}
 	}
 	pod := corev1.Pod{Spec: kit.PodRequests("nvidia.com/gpu", "6")}
-	pod.Spec.NodeName = "h0"
+	pod.Spec.NodeName, pod.Labels = "h0", map[string]string{"kueue.x-k8s.io/podset": "node"}
 	vision := kit.ClusterQueue("vision", kit.Quota{Flavor: "h100", GPUs: "16"})
 	group := &vision.Spec.ResourceGroups[0]
 	group.CoveredResources = append(group.CoveredResources, "nvidia.com/gpu.shared")
@@ -112,6 +112,30 @@ POOL          RESOURCE         NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING 
 h100          nvidia.com/gpu   1/2     8             16      8          6         0         6      vision
 <no flavor>   nvidia.com/gpu   1/1     8             -       -          0         -         -      <none>
 <no flavor>   cpu              1/1     32            -       -          0         -         -      <none>
+`},
+		"devices of DRA, by a name without a slash": {
+			change: func(i *inventory.Inventory) {
+				i.Nodes, i.Pods = i.Nodes[:1], nil
+				i.Flavors[0].Spec.NodeLabels = nil
+				group := &i.ClusterQueues[0].Spec.ResourceGroups[0]
+				group.CoveredResources = []corev1.ResourceName{"whole-gpus"}
+				group.Flavors[0].Resources = []kueue.ResourceQuota{{Name: "whole-gpus", NominalQuota: resource.MustParse("16")}}
+				i.ClusterQueues[0].Status.FlavorsReservation, i.ClusterQueues[0].Status.FlavorsUsage = nil, nil
+			},
+			want: `
+POOL   RESOURCE     NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   CLUSTERQUEUES
+h100   whole-gpus   1/1     0             16      0          0         0         0      vision
+`},
+		"pods of somebody else are not those that a reservation waits for": {
+			change: func(i *inventory.Inventory) {
+				i.Nodes, i.Pods[0].Labels = i.Nodes[1:2], nil
+				i.Pods[0].Spec = kit.PodRequests("nvidia.com/gpu", "4")
+				i.Pods[0].Spec.NodeName = "h0"
+				i.ClusterQueues[0].Status.FlavorsReservation[0].Resources[0].Total = resource.MustParse("4")
+			},
+			want: `
+POOL   RESOURCE         NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   CLUSTERQUEUES
+h100   nvidia.com/gpu   1/1     8             16      4          4         0         0      vision
 `},
 		"a stopped ClusterQueue": {
 			change: func(i *inventory.Inventory) {

@@ -58,22 +58,31 @@ const (
 	fromWorkloads  = "cluster"
 )
 
-// What a bill may be split by.
+// What a bill may be split by, one of them or several, separated by commas.
 const (
 	byQueue  = "queue"
 	byUser   = "user"
 	byFlavor = "flavor"
 )
 
+var splits = []string{byQueue, byUser, byFlavor}
+
+// isBy reports whether a bill is split by something.
+func isBy(by, split string) bool { return slices.Contains(strings.Split(by, ","), split) }
+
 // key keeps of a series what the bill is split by.
 func key(s ledger.Series, by string) Line {
-	switch by {
-	case byUser:
-		return Line{User: s.User, Resource: s.Resource}
-	case byFlavor:
-		return Line{Flavor: s.Flavor, Resource: s.Resource}
+	l := Line{Resource: s.Resource}
+	if isBy(by, byQueue) {
+		l.ClusterQueue, l.Namespace, l.LocalQueue = s.ClusterQueue, s.Namespace, s.LocalQueue
 	}
-	return Line{ClusterQueue: s.ClusterQueue, Namespace: s.Namespace, LocalQueue: s.LocalQueue, Resource: s.Resource}
+	if isBy(by, byUser) {
+		l.User = s.User
+	}
+	if isBy(by, byFlavor) {
+		l.Flavor = s.Flavor
+	}
+	return l
 }
 
 // lines puts totals together.
@@ -123,15 +132,12 @@ func compareLines(a, b *Line) int {
 		strings.Compare(a.Resource, b.Resource))
 }
 
-// device reports whether a resource is something like a GPU, which is counted one by one.
-func device(resource string) bool { return strings.Contains(resource, "/") }
-
 // unit is what an amount of a resource is told in.
 func unit(resource string) string {
 	switch {
 	case strings.HasSuffix(resource, "/gpu"):
 		return "GPU-hours"
-	case device(resource):
+	case metrics.IsDevice(resource):
 		return "device-hours"
 	case resource == string(corev1.ResourceCPU):
 		return "core-hours"

@@ -27,19 +27,31 @@ type epoch struct{ from, to time.Time }
 
 // epochs splits a window where the ledger began again at 0. The values of began are when it did, in
 // seconds since 1970. A value is valid until stale after it was read: so long, those of the former
-// epoch may be taken for it. known is whether Prometheus knew the ledger before the window.
+// epoch may be taken for it, also where the ledger began just before the window. known is whether Prometheus
+// knew the ledger before the window.
 func epochs(began []float64, known bool, from, to time.Time, stale time.Duration) []epoch {
 	began = slices.Compact(slices.Sorted(slices.Values(began)))
 	out := []epoch{{from, to}}
 	for i, seconds := range began {
 		at := time.UnixMilli(int64(seconds * 1000))
-		if !at.After(from) || i == 0 && !known {
+		if !at.After(from) {
+			out[0].from = later(from, at.Add(stale))
+			continue
+		}
+		if i == 0 && !known {
 			continue
 		}
 		out[len(out)-1].to = at
 		out = append(out, epoch{at.Add(stale), to})
 	}
 	return out
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // used returns how much a counter grew in all epochs. A counter is the total of a ledger, whoever

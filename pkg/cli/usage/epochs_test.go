@@ -53,6 +53,10 @@ func TestUsed(t *testing.T) {
 			samples: samples{before: ptr.To(100.0), within: []sample{{at(0), 100}, {at(10), 130}, {at(22), 130}, {at(30), 4}, {at(40), 9}}},
 			began:   []float64{unix(-60), unix(20)}, known: true, want: 39,
 		},
+		"the ledger was lost just before, and the former process's values are still valid": {
+			samples: samples{before: ptr.To(4.0), within: []sample{{at(0), 130}, {at(2), 130}, {at(10), 6}, {at(20), 9}}},
+			began:   []float64{unix(-60), unix(-2)}, known: true, want: 5,
+		},
 		"the ledger was lost, and what is used by now is more than before": {
 			samples: samples{before: ptr.To(100.0), within: []sample{{at(0), 100}, {at(10), 110}, {at(30), 300}}},
 			began:   []float64{unix(-60), unix(20)}, known: true, want: 310,

@@ -125,8 +125,9 @@ func TestBillOfCluster(t *testing.T) {
 					return c.Get(ctx, key, obj, opts...)
 				},
 			}).Build()
-			since := expect.Must(o.check())(t)
-			bill := Bill{From: at(60).Add(-since), To: at(60), By: o.by}
+			from, to, err := o.check(at(60))
+			expect.NoError(t, err)
+			bill := Bill{From: from, To: to, By: o.by}
 			totals, _, err := o.ofCluster(t.Context(), c, &bill)
 			if tc.err != "" {
 				expect.Says(t, err, tc.err)

@@ -31,29 +31,43 @@ var amounts = []struct {
 
 // whose returns the columns that a bill is split by, and their values.
 func whose(by string) ([]string, func(Line) []string) {
-	switch by {
-	case byUser:
-		return []string{"USER"}, func(l Line) []string { return []string{cmp.Or(l.User, show.None)} }
-	case byFlavor:
-		return []string{"FLAVOR"}, func(l Line) []string { return []string{cmp.Or(l.Flavor, show.None)} }
+	columns := map[string][]string{byQueue: {"CLUSTERQUEUE", "QUEUE"}, byUser: {"USER"}, byFlavor: {"FLAVOR"}}
+	values := map[string]func(Line) []string{
+		byQueue: func(l Line) []string {
+			queue := ""
+			if l.LocalQueue != "" {
+				queue = l.Namespace + "/" + l.LocalQueue
+			}
+			return []string{cmp.Or(l.ClusterQueue, show.None), cmp.Or(queue, show.None)}
+		},
+		byUser:   func(l Line) []string { return []string{cmp.Or(l.User, show.None)} },
+		byFlavor: func(l Line) []string { return []string{cmp.Or(l.Flavor, show.None)} },
 	}
-	return []string{"CLUSTERQUEUE", "QUEUE"}, func(l Line) []string {
-		queue := ""
-		if l.LocalQueue != "" {
-			queue = l.Namespace + "/" + l.LocalQueue
+	chosen := slices.DeleteFunc(slices.Clone(splits), func(split string) bool { return !isBy(by, split) })
+	var names []string
+	for _, split := range chosen {
+		names = append(names, columns[split]...)
+	}
+	return names, func(l Line) []string {
+		var cells []string
+		for _, split := range chosen {
+			cells = append(cells, values[split](l)...)
 		}
-		return []string{cmp.Or(l.ClusterQueue, show.None), cmp.Or(queue, show.None)}
+		return cells
 	}
 }
 
 // printTable prints a bill for eyes.
 func printTable(out io.Writer, paint show.Paint, b Bill) error {
 	if len(b.Lines) == 0 {
-		nothing := "Nothing was used"
-		if b.Source == fromWorkloads {
+		nothing, since := "Nothing was used", b.From.UTC().Format(time.RFC3339)
+		switch b.Source {
+		case fromWorkloads:
 			nothing = "No Workload tells that something was used"
+		case fromPrometheus:
+			since += " until " + b.To.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(out, "%s since %s.\n", nothing, b.From.UTC().Format(time.RFC3339))
+		fmt.Fprintf(out, "%s since %s.\n", nothing, since)
 	} else if err := tableOf(b).Print(out, paint, ""); err != nil {
 		return err
 	}

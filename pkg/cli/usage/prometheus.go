@@ -16,7 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
-// before is how old a value may be that is taken for that with which a window begins.
+// before is how old a value may be that is taken for that with which a window begins, unless the ledger began since.
 const before = 24 * time.Hour
 
 // ofLedger are the labels that a series of the ledger may have. Whatever else there is tells which
@@ -45,7 +45,7 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 	if err := q.OneCluster(ctx, q.from, q.to); err != nil {
 		return nil, nil, err
 	}
-	began, err := q.read(ctx, metrics.LedgerBegan().Name)
+	began, err := q.read(ctx, metrics.LedgerBegan().Name, before)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -70,7 +70,7 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 	fresh := known || !time.UnixMilli(int64(minOf(values)*1000)).Before(q.from)
 	var totals []ledger.Total
 	for metric, label := range map[string]string{metrics.QuotaSeconds().Name: metrics.Phase, metrics.EndedSeconds().Name: metrics.Outcome} {
-		all, err := q.read(ctx, metric)
+		all, err := q.read(ctx, metric, lookBack(values, q.from))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -86,6 +86,19 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 		}
 	}
 	return totals, notes(epochs, fresh, q.from, first), nil
+}
+
+// lookBack is how long before a window its beginning is looked for: not where a former ledger was still told,
+// whose totals are others.
+func lookBack(began []float64, from time.Time) time.Duration {
+	back := before
+	for _, seconds := range began {
+		if since := from.Sub(time.UnixMilli(int64(seconds * 1000))); since >= 0 {
+			// A range of 0 is none.
+			back = min(back, max(since, time.Millisecond))
+		}
+	}
+	return back
 }
 
 func minOf(values []float64) float64 {
@@ -116,8 +129,8 @@ type labeled struct {
 	labels model.Metric
 }
 
-// read returns what Prometheus has of a metric, before the window and within.
-func (q *querier) read(ctx context.Context, metric string) (map[model.Fingerprint]*labeled, error) {
+// read returns what Prometheus has of a metric, some time before the window and within.
+func (q *querier) read(ctx context.Context, metric string, before time.Duration) (map[model.Fingerprint]*labeled, error) {
 	out := map[model.Fingerprint]*labeled{}
 	of := func(m model.Metric) *labeled {
 		id := m.Fingerprint()

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -27,6 +28,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/prom"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
 const long = `Print who used how much of the quotas: the bill.
@@ -38,7 +40,7 @@ in success, by an eviction, in failure, and because somebody deleted the job. Am
 GPU-hours, with --all-resources core-hours and GiB-hours, too.
 
 The bill comes from the ledger that the manager keeps: all since that began or, with
---prometheus, any time that Prometheus has scraped it for. Who may not read the ledger, or asks
+--prometheus, any time that Prometheus has scraped it for, up to now or to --until. Who may not read the ledger, or asks
 it for a time of its own by --since, gets what the Workloads that are in the cluster now tell:
 jobs that are gone, and former runs of jobs that were evicted, are missing, and what is not told
 is a question mark.
@@ -51,8 +53,14 @@ const example = `  # The bill since the manager's ledger began
   # The bill of the last 30 days by queue
   kubectl trainjob usage --prometheus http://localhost:9090 --since 30d
 
+  # That of November
+  kubectl trainjob usage --prometheus http://localhost:9090 --since 30d --until 2026-12-01T00:00:00Z
+
   # By flavor, with CPUs and memory
   kubectl trainjob usage --by flavor --all-resources
+
+  # By queue and flavor, which have prices of their own
+  kubectl trainjob usage --by queue,flavor
 
   # Of one cluster, where Prometheus has several
   kubectl trainjob usage --prometheus http://localhost:9090 --match cluster=eu-1
@@ -69,10 +77,11 @@ type options struct {
 	flags   cluster.Flags
 	streams genericiooptions.IOStreams
 
-	since, by, output string
-	prometheus        prom.Flags
-	userLabel         string
-	allResources      bool
+	since, until string
+	by, output   string
+	prometheus   prom.Flags
+	userLabel    string
+	allResources bool
 }
 
 // NewCommand returns the command.
@@ -87,7 +96,9 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().StringVar(&o.since, "since", "", "how far back, such as 12h, 30d or 4w; by default since the manager's ledger began, with --prometheus "+longSince)
-	show.OneOf(cmd, &o.by, "by", "queue, user or flavor", byQueue, byUser, byFlavor)
+	cmd.Flags().StringVar(&o.until, "until", "", "with --prometheus, the end of the time, such as 2026-12-01T00:00:00Z, from which --since reaches back; by default now")
+	cmd.Flags().StringVar(&o.by, "by", o.by, "queue, user or flavor, or several, such as queue,flavor")
+	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(splits, cobra.ShellCompDirectiveNoFileComp))
 	o.prometheus.AddTo(cmd, "")
 	cmd.Flags().StringVar(&o.userLabel, "user-label", "", "without --prometheus, the label of TrainJobs that says whose they are; the manager's configuration has it for its ledger")
 	cmd.Flags().BoolVar(&o.allResources, "all-resources", false, "print CPUs, memory and the like, too, not GPUs and other devices alone")
@@ -96,12 +107,12 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 }
 
 func (o *options) run(ctx context.Context) error {
-	since, err := o.check()
+	now := time.Now()
+	from, to, err := o.check(now)
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	bill := Bill{From: now.Add(-since), To: now, By: o.by}
+	bill := Bill{From: from, To: to, By: o.by}
 	var totals []ledger.Total
 	var v *view
 	c, err := o.flags.Client()
@@ -115,7 +126,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	if !o.allResources {
-		totals = slices.DeleteFunc(totals, func(t ledger.Total) bool { return !device(t.Resource) })
+		totals = slices.DeleteFunc(totals, func(t ledger.Total) bool { return !metrics.IsDevice(t.Resource) })
 	}
 	bill.Lines = lines(totals, o.by)
 	if v != nil {
@@ -154,13 +165,13 @@ func (o *options) ofCluster(ctx context.Context, c client.Reader, bill *Bill) ([
 	if err != nil {
 		return nil, nil, err
 	}
-	if saved != nil && o.userLabel == "" && (o.by != byUser || label != "" || unknown) {
+	if saved != nil && o.userLabel == "" && (!isBy(o.by, byUser) || label != "" || unknown) {
 		v.userLabel, v.userUnknown = label, unknown
 		bill.Source, bill.From = fromLedger, saved.Began
 		bill.Notes = []string{fmt.Sprintf("this is all since %s, when the manager's ledger began; --prometheus has the bill of any time", saved.Began.UTC().Format(time.RFC3339))}
 		return v.account(saved, bill.To, *o.flags.Namespace), v, nil
 	}
-	if o.by == byUser && o.userLabel == "" {
+	if isBy(o.by, byUser) && o.userLabel == "" {
 		return nil, nil, errors.New("--by user: name the label of TrainJobs that says whose they are with --user-label or in the manager's configuration (metrics.userLabel), or a Prometheus with --prometheus")
 	}
 	v.userLabel = o.userLabel
@@ -202,16 +213,30 @@ func userLabel(ctx context.Context, c client.Reader) (label string, unknown bool
 	return cfg.Metrics.UserLabel, false
 }
 
-// check reads the flags.
-func (o *options) check() (time.Duration, error) {
+// check reads the flags, and returns the time that they ask for.
+func (o *options) check(now time.Time) (from, to time.Time, err error) {
+	for split := range strings.SplitSeq(o.by, ",") {
+		if !slices.Contains(splits, split) {
+			return from, to, fmt.Errorf("--by %s: use queue, user or flavor, or several of them", o.by)
+		}
+	}
 	if err := o.prometheus.Check(); err != nil {
-		return 0, err
+		return from, to, err
+	}
+	if o.until != "" && o.prometheus.URL == "" {
+		return from, to, errors.New("--until is for --prometheus: the ledger has what was used until now")
 	}
 	since, err := model.ParseDuration(cmp.Or(o.since, longSince))
 	if err != nil || since <= 0 {
-		return 0, fmt.Errorf("--since %s: give a time such as 12h, 30d or 4w", o.since)
+		return from, to, fmt.Errorf("--since %s: give a time such as 12h, 30d or 4w", o.since)
 	}
-	return time.Duration(since), nil
+	to = now
+	if o.until != "" {
+		if to, err = time.Parse(time.RFC3339, o.until); err != nil || to.After(now) {
+			return from, to, fmt.Errorf("--until %s: give a time that is past, such as %s", o.until, now.UTC().Truncate(24*time.Hour).Format(time.RFC3339))
+		}
+	}
+	return to.Add(-time.Duration(since)), to, nil
 }
 
 func (o *options) print(b Bill) error {

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,27 @@ func TestBillOfPrometheus(t *testing.T) {
 	expect.Same(t, "Unexpected bill", want, lines(totals, byQueue))
 }
 
+// A range reaches back to the last values of a process that is gone: its total is not that of a ledger which began since.
+func TestBillAfterTheLedgerBeganAgain(t *testing.T) {
+	series := func(total, key string) string {
+		return `{"metric":{"cluster_queue":"gpus","resource":"nvidia.com/gpu","namespace":"team","local_queue":"q","phase":"running"},"` + key + `":` + total + `}`
+	}
+	began := strconv.FormatInt(at(-600).Unix(), 10)
+	url := prometheusOf(t, "", map[string]string{
+		"ledger_began_timestamp_seconds[1d]": `{"metric":{},"value":[0,"` + began + `"]}`,
+		"quota_resource_seconds_total[1d]":   series(`[0,"36000000"]`, "value"),
+		"quota_resource_seconds_total[10h]":  series(`[0,"288000"]`, "value"),
+	}, map[string]string{
+		"ledger_began":                 `{"metric":{},"values":[[1893499260,"` + began + `"]]}`,
+		"quota_resource_seconds_total": series(`[[1893499260,"288000"],[1893499320,"295200"]]`, "values"),
+	})
+	q := querierOf(t, prom.Flags{URL: url}, "")
+	totals, notes, err := q.bill(t.Context())
+	expect.Need(t, err == nil && len(notes) == 0, "bill() = %v, %v", notes, err)
+	want := []Line{{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 2, Running: 2}}
+	expect.Same(t, "Unexpected bill", want, lines(totals, byQueue))
+}
+
 func TestBillOfLocalQueuesTogether(t *testing.T) {
 	url := prometheusOf(t, "", map[string]string{"ledger_began": `{"metric":{},"value":[0,"1"]}`}, map[string]string{
 		"ledger_began": `{"metric":{},"values":[[1893499260,"1"]]}`,
@@ -162,6 +184,7 @@ func TestLines(t *testing.T) {
 		total("h100", "nvidia.com/gpu", "ann", "waiting", 3600), total("h100", "nvidia.com/gpu", "ann", "running", 7200), total("h100", "nvidia.com/gpu", "ann", "stopping", 1800),
 		total("a100", "nvidia.com/gpu", "bob", "running", 3600), total("a100", "nvidia.com/gpu", "bob", "useful", 1800), total("a100", "nvidia.com/gpu", "bob", "failed", 900),
 		total("a100", "nvidia.com/gpu", "bob", "deleted", 450), total("cpus", "memory", "ann", "running", 3600*(1<<30)), total("cpus", "cpu", "ann", "running", 1800),
+		total("h100", "whole-gpus", "cid", "running", 3600),
 	}
 	cases := map[string][]Line{
 		byUser: {
@@ -169,16 +192,71 @@ func TestLines(t *testing.T) {
 			{User: "ann", Resource: "memory", Unit: "GiB-hours", Held: 1, Running: 1},
 			{User: "ann", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 3.5, Waiting: 1, Running: 2, Stopping: 0.5},
 			{User: "bob", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1, Useful: 0.5, Failed: 0.25, Deleted: 0.125},
+			{User: "cid", Resource: "whole-gpus", Unit: "device-hours", Held: 1, Running: 1},
+		},
+		byFlavor + "," + byQueue: {
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "a100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1, Useful: 0.5, Failed: 0.25, Deleted: 0.125},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "cpus", Resource: "cpu", Unit: "core-hours", Held: 0.5, Running: 0.5},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "cpus", Resource: "memory", Unit: "GiB-hours", Held: 1, Running: 1},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 3.5, Waiting: 1, Running: 2, Stopping: 0.5},
+			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "whole-gpus", Unit: "device-hours", Held: 1, Running: 1},
 		},
 		byFlavor: {
 			{Flavor: "a100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1, Useful: 0.5, Failed: 0.25, Deleted: 0.125},
 			{Flavor: "cpus", Resource: "cpu", Unit: "core-hours", Held: 0.5, Running: 0.5},
 			{Flavor: "cpus", Resource: "memory", Unit: "GiB-hours", Held: 1, Running: 1},
 			{Flavor: "h100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 3.5, Waiting: 1, Running: 2, Stopping: 0.5},
+			{Flavor: "h100", Resource: "whole-gpus", Unit: "device-hours", Held: 1, Running: 1},
 		},
 	}
 	for by, want := range cases {
 		expect.Same(t, "Unexpected lines by "+by, want, lines(totals, by))
+	}
+}
+
+func TestSplitsOfABill(t *testing.T) {
+	cases := map[string]struct {
+		by, err string
+		columns []string
+	}{
+		"one":             {by: "user", columns: []string{"USER"}},
+		"several":         {by: "flavor,queue", columns: []string{"CLUSTERQUEUE", "QUEUE", "FLAVOR"}},
+		"nothing":         {err: "use queue, user or flavor, or several of them"},
+		"one that is not": {by: "queue,team", err: "--by queue,team: use queue"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := (&options{by: tc.by}).check(noon)
+			expect.Says(t, err, tc.err)
+			if err == nil {
+				columns, values := whose(tc.by)
+				expect.Same(t, "Unexpected columns", tc.columns, columns)
+				expect.Same(t, "Unexpected number of values", len(columns), len(values(Line{})))
+			}
+		})
+	}
+}
+
+func TestTimeOfABill(t *testing.T) {
+	cases := map[string]struct {
+		options  options
+		from, to time.Time
+		err      string
+	}{
+		"up to now":             {options: options{since: "1h"}, from: at(-60), to: noon},
+		"up to another time":    {options: options{prometheus: prom.Flags{URL: "http://p"}, since: "30m", until: "2030-01-01T11:00:00Z"}, from: at(-90), to: at(-60)},
+		"in another zone":       {options: options{prometheus: prom.Flags{URL: "http://p"}, since: "30m", until: "2030-01-01T12:00:00+01:00"}, from: at(-90), to: at(-60)},
+		"what is to come":       {options: options{prometheus: prom.Flags{URL: "http://p"}, until: "2030-01-01T12:00:01Z"}, err: "give a time that is past, such as 2030-01-01T00:00:00Z"},
+		"a day":                 {options: options{prometheus: prom.Flags{URL: "http://p"}, until: "2029-12-01"}, err: "--until 2029-12-01: give a time"},
+		"of the manager's book": {options: options{until: "2030-01-01T11:00:00Z"}, err: "--until is for --prometheus"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			tc.options.by = byQueue
+			from, to, err := tc.options.check(noon)
+			expect.Says(t, err, tc.err)
+			expect.That(t, err != nil || from.Equal(tc.from) && to.Equal(tc.to), "check() = %s to %s, want %s to %s", from, to, tc.from, tc.to)
+		})
 	}
 }
 
