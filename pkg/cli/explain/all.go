@@ -31,8 +31,13 @@ func ReadAll(ctx context.Context, c client.Client, jobs []trainjob.TrainJob, nam
 	if err := s.read(ctx, c, namespace, ""); err != nil {
 		return nil, err
 	}
+	s.Cluster.asked = sets.New[client.ObjectKey]()
 	for n := range jobs {
-		s.Facts = append(s.Facts, s.Of(&jobs[n]))
+		f := s.Of(&jobs[n])
+		s.Facts = append(s.Facts, f)
+		if f.waitsForQuota() {
+			s.Cluster.asked.Insert(client.ObjectKeyFromObject(f.Workload))
+		}
 	}
 	s.places(ctx, c)
 	return s, nil

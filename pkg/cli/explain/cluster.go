@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -23,28 +25,16 @@ type Cluster struct {
 	// on its own. unlimited is now without the borrowing limits of ClusterQueues, empty is
 	// now without anybody's pods.
 	now, unlimited, empty *scheduler.Snapshot
-	// played is how many waiting Workloads were looked at by all decisions so far.
-	played int
-}
-
-// mostPlayed bounds what a table of many jobs takes: each decision looks at all that wait, so that with ten thousand of them it
-// would take hours. A few hundred are all decided about; of more than that the first are, and of the rest Kueue's own
-// words are told.
-const mostPlayed = 100_000
-
-// plays reports whether one more decision about so many waiting Workloads is made. The first always is.
-func (c *Cluster) plays(waiting int) bool {
-	if c.played > 0 && c.played+waiting > mostPlayed {
-		return false
-	}
-	c.played += waiting
-	return true
+	// asked are all of whom more is told than of one: they are decided about together.
+	asked sets.Set[client.ObjectKey]
+	// decided is remembered of forecasts.
+	decided map[question]*scheduler.Decision
 }
 
 // NewCluster makes the scheduler's view of an inventory. The error is of one that Kueue
 // could not work with either: cohorts in a circle.
 func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
-	c := &Cluster{Inventory: i}
+	c := &Cluster{Inventory: i, decided: map[question]*scheduler.Decision{}}
 	active := changed(i, func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = nil })
 	var err error
 	if c.now, err = active.Snapshot(ctx); err != nil {

@@ -28,7 +28,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -83,10 +82,6 @@ type Facts struct {
 	PriorityUnseen bool
 	// Workers are the clusters that MultiKueue gave the job to, or may; those that were looked into.
 	Workers []Worker
-
-	// decision is remembered of forecast.
-	decision   *scheduler.Decision
-	forecasted bool
 }
 
 // queueName is the LocalQueue that the job asks for; empty for none.

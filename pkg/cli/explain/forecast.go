@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -10,10 +11,11 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
@@ -31,13 +33,6 @@ type Preempted struct {
 // forecast returns what Kueue's scheduler does with the job next, by its own code; nil where
 // the user may not see what it goes by, and where it does not come to look.
 func (f *Facts) forecast() *scheduler.Decision {
-	if !f.forecasted {
-		f.decision, f.forecasted = f.simulate(), true
-	}
-	return f.decision
-}
-
-func (f *Facts) simulate() *scheduler.Decision {
 	if !f.seesQueues() || f.PriorityUnseen || f.queueName() == "" || len(f.PodSets) == 0 {
 		return nil
 	}
@@ -52,18 +47,40 @@ func (f *Facts) simulate() *scheduler.Decision {
 	return decision
 }
 
-// decide plays Kueue's cycles, with fair sharing or without, until the job is decided.
+// question is what is decided about a Workload.
+type question struct {
+	about  client.ObjectKey
+	shared bool
+}
+
+// decide has Kueue's scheduler run, with fair sharing or without, until the job is decided, and all others of whom more than one is told.
 func (f *Facts) decide(sharing *configapi.FairSharing) *scheduler.Decision {
-	if !f.Cluster.plays(len(f.Cluster.Pending())) {
-		return nil
+	wl := f.Workload
+	if wl == nil {
+		wl = f.wouldBe()
 	}
-	snapshot, err := f.Cluster.Snapshot(context.Background())
-	if err != nil || snapshot.ClusterQueue(f.clusterQueueName()) == nil {
-		return nil
+	q := question{client.ObjectKeyFromObject(wl), sharing != nil}
+	if d, known := f.Cluster.decided[q]; known {
+		return d
 	}
-	me, pending := f.contenders()
-	decision := scheduler.NewSimulation(snapshot, pending, f.Cluster.strict, sharing).Decide(context.Background(), me)
-	return &decision
+	contest, _ := f.outlook().Contest()
+	contest.FairSharing = sharing
+	if f.Workload == nil {
+		contest.Workloads = append(contest.Workloads, wl)
+	}
+	asked := f.Cluster.asked.Clone().Insert(q.about)
+	ctx, cancel := context.WithTimeout(context.Background(), outlook.Within)
+	defer cancel()
+	decisions, _ := contest.Decide(ctx, asked) // It fails for cohorts in a circle, with which there are no facts.
+	for key := range asked {
+		f.Cluster.decided[question{key, q.shared}] = decisions[key]
+	}
+	return decisions[q.about]
+}
+
+// outlook is that of the cluster without what TrainJobs tell.
+func (f *Facts) outlook() *outlook.Outlook {
+	return &outlook.Outlook{Inventory: f.Cluster.Inventory, Kueue: f.Kueue, Manager: f.Manager, Now: f.Now}
 }
 
 func (f *Facts) fairSharing() *configapi.FairSharing {
@@ -74,37 +91,11 @@ func (f *Facts) fairSharing() *configapi.FairSharing {
 }
 
 // seesQueues reports whether the user sees who has quota, and who waits for it.
-func (f *Facts) seesQueues() bool {
-	return !slices.ContainsFunc([]string{clusterQueues, localQueues, flavors, cohorts, workloads}, func(kind string) bool { return !f.Cluster.Saw(kind) })
-}
+func (f *Facts) seesQueues() bool { return len(f.outlook().UnseenQueues()) == 0 }
 
 func (c *Cluster) strict(name kueue.ClusterQueueReference) bool {
 	cq := c.ClusterQueue(name)
 	return cq != nil && cq.Spec.QueueingStrategy == kueue.StrictFIFO
-}
-
-// contenders returns the job's Workload, of a manifest the one that it would have, and all
-// that wait with it.
-func (f *Facts) contenders() (me *kueue.Workload, pending []scheduler.Pending) {
-	for _, p := range f.Cluster.Pending() {
-		mine := f.Workload != nil && p.Workload.UID == f.Workload.UID
-		if !mine && !f.Cluster.InQueue(p.Workload, f.Now) {
-			continue
-		}
-		wl := inventory.WithRequests(p.Workload)
-		if mine {
-			me = wl
-		}
-		pending = append(pending, scheduler.Pending{
-			Workload: wl, ClusterQueue: p.ClusterQueue,
-			Parked: !mine && scheduler.WhyWaiting(wl) != "" && !scheduler.IsPreempting(wl) && !f.Cluster.strict(p.ClusterQueue),
-		})
-	}
-	if me == nil {
-		me = inventory.WithRequests(f.wouldBe())
-		pending = append(pending, scheduler.Pending{Workload: me, ClusterQueue: f.clusterQueueName()})
-	}
-	return me, pending
 }
 
 // wouldBe is the Workload that a manifest would get now.
@@ -171,7 +162,7 @@ func (f *Facts) victimsText(d *scheduler.Decision) string {
 	all := f.preempts(d)
 	var parts []string
 	for _, v := range all[:min(len(all), victimsShown)] {
-		parts = append(parts, fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, preempts[v.Reason]))
+		parts = append(parts, fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, cmp.Or(preempts[v.Reason], "stopping already")))
 	}
 	text := strings.Join(parts, ", ")
 	if n := len(all) - victimsShown; n > 0 {

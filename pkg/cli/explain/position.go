@@ -13,7 +13,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
@@ -78,7 +77,7 @@ type Turn struct {
 }
 
 // Turns returns those of all that wait, by the UIDs of their Workloads. In each cycle Kueue looks at the
-// first of every ClusterQueue, at those that borrow last. Fair sharing's own order is not counted.
+// first of every ClusterQueue, without fair sharing at those that borrow last.
 func (s *Snapshot) Turns(ctx context.Context) (map[types.UID]Turn, error) {
 	if len(s.Facts) == 0 {
 		return nil, nil
@@ -87,29 +86,19 @@ func (s *Snapshot) Turns(ctx context.Context) (map[types.UID]Turn, error) {
 	if !f.seesQueues() {
 		return nil, exit.With(exit.Unseen, errors.New("you may not see all who wait, and where: ask an admin for ClusterRole kueue-batch-admin-role"))
 	}
-	snapshot, err := f.Cluster.Snapshot(ctx)
+	contest, _ := f.outlook().Contest()
+	order, err := contest.Order(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var pending []scheduler.Pending
-	queues := map[types.UID]*scheduler.ClusterQueue{}
-	for _, p := range f.Cluster.Pending() {
-		if cq := snapshot.ClusterQueue(p.ClusterQueue); cq != nil && f.Cluster.InQueue(p.Workload, f.Now) {
-			queues[p.Workload.UID] = cq
-			pending = append(pending, scheduler.Pending{Workload: inventory.WithRequests(p.Workload), ClusterQueue: p.ClusterQueue})
+	turns, places := map[types.UID]Turn{}, map[[2]string]int{}
+	for _, turn := range order {
+		among := [2]string{turn.Cohort, ""}
+		if turn.Cohort == "" {
+			among[1] = string(turn.ClusterQueue)
 		}
-	}
-	turns, places := map[types.UID]Turn{}, map[any]int{}
-	for _, wl := range scheduler.NewSimulation(snapshot, pending, f.Cluster.strict, f.fairSharing()).Order(ctx) {
-		cq := queues[wl.UID]
-		if !cq.HasParent() {
-			places[cq]++
-			turns[wl.UID] = Turn{Place: places[cq]}
-			continue
-		}
-		root := cq.Parent().Root()
-		places[root]++
-		turns[wl.UID] = Turn{Cohort: string(root.GetName()), Place: places[root]}
+		places[among]++
+		turns[turn.Workload.UID] = Turn{Cohort: turn.Cohort, Place: places[among]}
 	}
 	return turns, nil
 }

@@ -69,7 +69,9 @@ func (fs *Foresight) outlook(ctx context.Context, f *Facts) (*outlook.Outlook, e
 	if err := fs.readTrainJobs(ctx); err != nil {
 		return nil, err
 	}
-	return &outlook.Outlook{Inventory: f.Cluster.Inventory, TrainJobs: fs.trainJobs, Kueue: f.Kueue, Manager: f.Manager, Now: f.Now, Assume: fs.assume}, nil
+	o := f.outlook()
+	o.TrainJobs, o.Assume = fs.trainJobs, fs.assume
+	return o, nil
 }
 
 // readTrainJobs reads all, or those of the namespace: what others tell of running times is missing then.

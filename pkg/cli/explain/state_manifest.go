@@ -137,9 +137,9 @@ func (f *Facts) refused(d *scheduler.Decision) State {
 	case d.Behind != nil:
 		return State{Reason: string(InUse), Remedy: "wait" + f.above(d.Behind, "before it"),
 			Message: fmt.Sprintf("which would fit (%s), but Kueue keeps it for %s: %s", assignment, frontText(d.Behind), d.Message)}
-	case len(d.Before) > 0:
-		return State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Before[0], "before it"),
-			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, nameOf(d.Before[0]))}
+	case d.Before != nil:
+		return State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Before, "before it"),
+			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, nameOf(d.Before))}
 	}
 	return State{Reason: string(InUse), Message: "Kueue would say: " + cmp.Or(d.Message, "others are before it"),
 		Remedy: f.quotaRemedy(f.clusterQueue())}

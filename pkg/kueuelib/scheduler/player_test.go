@@ -39,8 +39,8 @@ func (g *game) board(t *testing.T) *board {
 	for n := range g.Workloads {
 		expect.NoError(t, b.Add(t.Context(), &g.Workloads[n]))
 	}
-	for _, p := range g.waiting {
-		expect.NoError(t, b.Add(t.Context(), p.Workload))
+	for _, wl := range g.waiting {
+		expect.NoError(t, b.Add(t.Context(), wl))
 	}
 	b.settle()
 	return b
@@ -244,9 +244,9 @@ func TestOrderIsThatOfAdmissions(t *testing.T) {
 		for _, move := range b.moves {
 			admitted = append(admitted, strings.TrimPrefix(move, "Admitted "))
 		}
-		for _, wl := range g.simulation(t).Order(t.Context()) {
-			if slices.Contains(admitted, wl.Name) {
-				looked = append(looked, wl.Name)
+		for _, turn := range expect.Must(g.contest().Order(t.Context()))(t) {
+			if slices.Contains(admitted, turn.Workload.Name) {
+				looked = append(looked, turn.Workload.Name)
 			}
 		}
 		expect.Same(t, fmt.Sprintf("Seed %d: unexpected order", seed), admitted, looked)

@@ -69,6 +69,16 @@ func (w *World) Cache(ctx context.Context, c client.Client, workloads []kueue.Wo
 	return cache, nil
 }
 
+// changed returns a world whose ClusterQueues say something else.
+func (w *World) changed(change func(*kueue.ClusterQueueSpec)) *World {
+	other := *w
+	other.ClusterQueues = slices.Clone(w.ClusterQueues)
+	for n := range other.ClusterQueues {
+		change(&other.ClusterQueues[n].Spec)
+	}
+	return &other
+}
+
 // addNodes tells the cache what is there below a topology, and what pods that Kueue has not
 // placed take of it.
 func (w *World) addNodes(cache *Cache) {
