@@ -85,14 +85,9 @@ func Play(ctx context.Context, world *scheduler.World, jobs []Job, settings Sett
 	if err != nil {
 		return err
 	}
-	workloads := make([]*kueue.Workload, len(jobs))
+	jobs = scheduler.Apart(jobs, func(job *Job) **kueue.Workload { return &job.Workload })
 	for n := range jobs {
-		workloads[n] = jobs[n].Workload
-	}
-	for n, wl := range scheduler.Apart(workloads) {
-		job := jobs[n]
-		job.Workload = wl
-		if err := p.begin(ctx, &job); err != nil {
+		if err := p.begin(ctx, &jobs[n]); err != nil {
 			return err
 		}
 	}

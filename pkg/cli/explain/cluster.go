@@ -35,17 +35,17 @@ type Cluster struct {
 // could not work with either: cohorts in a circle.
 func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
 	c := &Cluster{Inventory: i, decided: map[question]*scheduler.Decision{}}
-	active := changed(i, func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = nil })
+	active := i.World().Changed(func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = nil })
 	var err error
-	if c.now, err = active.Snapshot(ctx); err != nil {
+	if c.now, err = active.Snapshot(ctx, i.Workloads); err != nil {
 		return nil, err
 	}
 	idle := *active
-	idle.Pods, idle.Workloads = nil, nil
-	if c.empty, err = idle.Snapshot(ctx); err != nil {
+	idle.Pods = nil
+	if c.empty, err = idle.Snapshot(ctx, nil); err != nil {
 		return nil, err
 	}
-	c.unlimited, err = changed(active, func(spec *kueue.ClusterQueueSpec) { liftLimits(spec.ResourceGroups) }).Snapshot(ctx)
+	c.unlimited, err = active.Changed(func(spec *kueue.ClusterQueueSpec) { liftLimits(spec.ResourceGroups) }).Snapshot(ctx, i.Workloads)
 	return c, err
 }
 
@@ -60,17 +60,6 @@ func (c *Cluster) without(ctx context.Context, job *trainjob.TrainJob) (*Cluster
 		return c, nil
 	}
 	return NewCluster(ctx, &i)
-}
-
-// changed returns an inventory whose ClusterQueues say something else.
-func changed(i *inventory.Inventory, change func(*kueue.ClusterQueueSpec)) *inventory.Inventory {
-	other := *i
-	other.ClusterQueues = make([]kueue.ClusterQueue, len(i.ClusterQueues))
-	for n := range i.ClusterQueues {
-		i.ClusterQueues[n].DeepCopyInto(&other.ClusterQueues[n])
-		change(&other.ClusterQueues[n].Spec)
-	}
-	return &other
 }
 
 func liftLimits(groups []kueue.ResourceGroup) {

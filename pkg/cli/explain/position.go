@@ -68,17 +68,9 @@ func PositionOf(c *Cluster, wl *kueue.Workload, cq kueue.ClusterQueueReference, 
 	return position
 }
 
-// Turn is when Kueue comes to look at a Workload, among all that wait in ClusterQueues which share quota.
-type Turn struct {
-	// Cohort is the topmost one; empty for a ClusterQueue that shares with none.
-	Cohort string
-	// Place counts from 1.
-	Place int
-}
-
 // Turns returns those of all that wait, by the UIDs of their Workloads. In each cycle Kueue looks at the
 // first of every ClusterQueue, without fair sharing at those that borrow last.
-func (s *Snapshot) Turns(ctx context.Context) (map[types.UID]Turn, error) {
+func (s *Snapshot) Turns(ctx context.Context) (map[types.UID]scheduler.Turn, error) {
 	if len(s.Facts) == 0 {
 		return nil, nil
 	}
@@ -91,14 +83,9 @@ func (s *Snapshot) Turns(ctx context.Context) (map[types.UID]Turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	turns, places := map[types.UID]Turn{}, map[[2]string]int{}
+	turns := map[types.UID]scheduler.Turn{}
 	for _, turn := range order {
-		among := [2]string{turn.Cohort, ""}
-		if turn.Cohort == "" {
-			among[1] = string(turn.ClusterQueue)
-		}
-		places[among]++
-		turns[turn.Workload.UID] = Turn{Cohort: turn.Cohort, Place: places[among]}
+		turns[turn.Workload.UID] = turn
 	}
 	return turns, nil
 }

@@ -34,7 +34,7 @@ func (c *Contest) player(ctx context.Context, asked sets.Set[client.ObjectKey]) 
 	if err != nil {
 		return nil, err
 	}
-	for _, wl := range Apart(c.Workloads) {
+	for _, wl := range Apart(c.Workloads, func(wl **kueue.Workload) **kueue.Workload { return wl }) {
 		key := client.ObjectKeyFromObject(wl)
 		if workload.HasQuotaReservation(wl) || !IsPreempting(wl) && (asked.Has(key) || WhyWaiting(wl) == "") {
 			_ = p.Add(ctx, wl) // It fails where the queue is not there, and it competes with nobody.
@@ -50,13 +50,13 @@ func (c *Contest) player(ctx context.Context, asked sets.Set[client.ObjectKey]) 
 	return p, nil
 }
 
-// Apart returns Workloads of which no two come at the same time, to which Kubernetes' second makes many: Kueue looks at such of
+// Apart returns items whose Workloads do not come at the same time, to which Kubernetes' second makes many: Kueue looks at such of
 // different ClusterQueues in any order, and the same input would not tell the same.
-func Apart(workloads []*kueue.Workload) []*kueue.Workload {
-	apart := slices.Clone(workloads)
-	order := make([]**kueue.Workload, len(apart))
-	for n := range apart {
-		order[n] = &apart[n]
+func Apart[T any](items []T, of func(*T) **kueue.Workload) []T {
+	items = slices.Clone(items)
+	order := make([]**kueue.Workload, len(items))
+	for n := range items {
+		order[n] = of(&items[n])
 	}
 	slices.SortStableFunc(order, func(a, b **kueue.Workload) int {
 		return cmp.Or((*a).CreationTimestamp.Compare((*b).CreationTimestamp.Time), cmp.Compare((*a).UID, (*b).UID))
@@ -72,7 +72,7 @@ func Apart(workloads []*kueue.Workload) []*kueue.Workload {
 		later.CreationTimestamp.Time = last
 		*wl = &later
 	}
-	return apart
+	return items
 }
 
 // Decide returns what Kueue's scheduler decides first about each that is asked about. Of one there is nothing whose
@@ -90,6 +90,7 @@ func (c *Contest) Decide(ctx context.Context, asked sets.Set[client.ObjectKey]) 
 	for all := range p.looks(ctx) {
 		r.takers = map[string]*kueue.Workload{}
 		for _, l := range all {
+			r.heads[l.queue] = p.memory.workloads[l.key]
 			if r.note(l); r.decided[l.key] != nil {
 				left.Delete(l.key)
 			}
@@ -110,21 +111,24 @@ type Turn struct {
 	ClusterQueue kueue.ClusterQueueReference
 	// Cohort is the topmost one; empty for a ClusterQueue that shares with none.
 	Cohort string
+	// Place counts from 1, among all that wait in ClusterQueues which share quota.
+	Place int
 }
 
 // Order returns all who wait in the order in which Kueue looks at them. Who cannot start keeps nobody back.
 func (c *Contest) Order(ctx context.Context) ([]Turn, error) {
 	strict := *c
-	strict.World = c.World.changed(func(spec *kueue.ClusterQueueSpec) { spec.QueueingStrategy = kueue.StrictFIFO })
+	strict.World = c.World.Changed(func(spec *kueue.ClusterQueueSpec) { spec.QueueingStrategy = kueue.StrictFIFO })
 	p, err := strict.player(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	var order []Turn
+	places := map[string]int{}
 	for all := range p.looks(ctx) {
 		for _, l := range all {
-			wl := p.memory.workloads[l.key]
-			order = append(order, Turn{wl, l.queue, l.cohort})
+			places[l.sharing()]++
+			order = append(order, Turn{p.memory.workloads[l.key], l.queue, l.cohort, places[l.sharing()]})
 			if !l.admits() {
 				p.Remove(ctx, l.key)
 			}

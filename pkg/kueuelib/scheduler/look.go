@@ -3,6 +3,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -74,6 +75,9 @@ func keyOf(ref klog.ObjectRef) client.ObjectKey {
 	return client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 }
 
+// sharing names the ClusterQueues that share quota with its own.
+func (l *look) sharing() string { return cmp.Or(l.cohort, "ClusterQueue "+string(l.queue)) }
+
 func (l *look) admits() bool { return l.status == "assumed" }
 
 // preempted are who is stopped for it.
@@ -90,6 +94,4 @@ func (l *look) isSkipped() bool {
 }
 
 // takes reports whether those behind it in the cycle cannot have what it has found.
-func (l *look) takes() bool {
-	return !l.isSkipped() && l.assignment.RepresentativeMode() != flavorassigner.NoFit
-}
+func (l *look) takes() bool { return l.assignment.RepresentativeMode() != flavorassigner.NoFit }

@@ -57,7 +57,7 @@ type Player struct {
 	clock      *virtualClock
 	cycleClock *cycleClock
 	memory     *memory
-	cache      *Cache
+	cache      *schdcache.Cache
 	queues     *qcache.Manager
 	requeuer   interface{ ProcessRequeues(context.Context) int }
 	// checks are the admission checks of each ClusterQueue.
@@ -95,9 +95,9 @@ func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *co
 		checks: map[kueue.ClusterQueueReference][]kueue.AdmissionCheckReference{},
 	}
 	p.cycleClock = &cycleClock{Clock: p.clock}
-	own := world.changed(func(spec *kueue.ClusterQueueSpec) { spec.NamespaceSelector = &metav1.LabelSelector{} })
+	own := world.Changed(func(spec *kueue.ClusterQueueSpec) { spec.NamespaceSelector = &metav1.LabelSelector{} })
 	var err error
-	if p.cache, err = own.Cache(ctx, p.memory, nil, schdcache.WithFairSharing(fairsharing.Enabled(fairSharing)), schdcache.WithAdmissionFairSharing(world.AdmissionFairSharing)); err != nil {
+	if p.cache, err = own.cache(ctx, p.memory, nil, schdcache.WithFairSharing(fairsharing.Enabled(fairSharing)), schdcache.WithAdmissionFairSharing(world.AdmissionFairSharing)); err != nil {
 		return nil, err
 	}
 	expected := expectations.New()

@@ -3,7 +3,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/go-logr/logr"
@@ -35,21 +34,20 @@ type shape struct {
 
 // note decides about a Workload, unless it is looked at again.
 func (r *record) note(l *look) {
-	wl, shared := r.memory.workloads[l.key], cmp.Or(l.cohort, "ClusterQueue "+string(l.queue))
-	d := &Decision{Outcome: Refuses, Message: l.message, Before: r.first[shared]}
-	switch victims := r.victims(l); {
+	wl, d := r.memory.workloads[l.key], &Decision{Outcome: Refuses, Message: l.message, Before: r.first[l.sharing()]}
+	switch d.Victims = r.victims(l); {
 	case l.isSkipped():
-		d.Behind = r.takers[shared]
+		d.Behind = r.takers[l.sharing()]
 		r.skipped[l.key] = d
-		d = nil
-	case l.admits(), len(victims) > 0:
-		d.Outcome, d.Message, d.Victims = Admits, "", victims
-		if len(victims) > 0 {
+		return
+	case l.admits(), len(d.Victims) > 0:
+		d.Outcome, d.Message = Admits, ""
+		if len(d.Victims) > 0 {
 			d.Outcome = Preempts
 		}
 		d.Admission = &kueue.Admission{ClusterQueue: l.queue, PodSetAssignments: l.assignment.ToAPI(logr.Discard())}
-		if r.first[shared] == nil {
-			r.first[shared] = wl
+		if d.Before == nil {
+			r.first[l.sharing()] = wl
 		}
 	case l.assignment.LastState.PendingFlavors():
 		d = nil
@@ -59,8 +57,8 @@ func (r *record) note(l *look) {
 	if d != nil && r.decided[l.key] == nil {
 		r.decided[l.key] = d
 	}
-	if r.heads[l.queue] = wl; l.takes() {
-		r.takers[shared] = wl
+	if l.takes() {
+		r.takers[l.sharing()] = wl
 	}
 }
 

@@ -12,8 +12,6 @@ import (
 )
 
 type (
-	// Cache holds queues, flavors, topologies and Workloads.
-	Cache = scheduler.Cache
 	// Snapshot is what a Cache holds at one time.
 	Snapshot = scheduler.Snapshot
 	// ClusterQueue is one of a Snapshot.
