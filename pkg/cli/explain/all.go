@@ -4,7 +4,6 @@ package explain
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,12 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -81,24 +78,17 @@ func (s *Snapshot) visible(ctx context.Context, c client.Client) {
 
 // waitsForQuota reports whether the job's Workload has a place in its queue.
 func (f *Facts) waitsForQuota() bool {
-	return f.Workload != nil && !finishedWorkload(f.Workload) && !kueuelib.HasQuotaReservation(f.Workload)
+	return f.Workload != nil && !kueuelib.IsFinished(f.Workload) && !kueuelib.HasQuotaReservation(f.Workload)
 }
 
 // positions returns those of all that wait, each with the next one before it.
 func positions(c *Cluster, now time.Time) map[types.UID]*Position {
-	queues := map[kueue.ClusterQueueReference][]*kueue.Workload{}
-	for _, p := range c.Pending() {
-		if c.InQueue(p.Workload, now) {
-			queues[p.ClusterQueue] = append(queues[p.ClusterQueue], p.Workload)
-		}
-	}
 	all := map[types.UID]*Position{}
-	for _, queue := range queues {
-		slices.SortFunc(queue, scheduler.CompareInQueue)
+	for _, queue := range queues(c, now) {
 		for n, wl := range queue {
 			all[wl.UID] = &Position{Place: n + 1, Pending: len(queue), Source: Computed}
 			if n > 0 {
-				all[wl.UID].Ahead = []string{c.jobOf(string(queue[n-1].UID))}
+				all[wl.UID].Ahead = []string{nameOf(queue[n-1])}
 			}
 		}
 	}

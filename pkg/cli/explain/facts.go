@@ -17,6 +17,7 @@
 package explain
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -116,10 +117,7 @@ func (f *Facts) condition(name string) *metav1.Condition {
 	if f.Workload == nil {
 		return nil
 	}
-	if c := apimeta.FindStatusCondition(f.Workload.Status.Conditions, name); c != nil && c.Status == metav1.ConditionTrue {
-		return c
-	}
-	return nil
+	return find(f.Workload.Status.Conditions, func(c *metav1.Condition) bool { return c.Type == name && c.Status == metav1.ConditionTrue })
 }
 
 // kueueMessage is what Kueue says of the Workload's quota, word by word.
@@ -140,15 +138,12 @@ func (f *Facts) warning(reasons ...string) *corev1.Event {
 
 // begun is when the present attempt to start began: the admission or, before it, the creation.
 func (f *Facts) begun() time.Time {
-	if c := f.condition(kueue.WorkloadAdmitted); c != nil {
-		return c.LastTransitionTime.Time
-	}
-	return f.Job.CreationTimestamp.Time
+	return cmp.Or(f.conditionSince(kueue.WorkloadAdmitted), &f.Job.CreationTimestamp).Time
 }
 
-// admittedSince is when the job was admitted; nil before that.
-func (f *Facts) admittedSince() *metav1.Time {
-	if c := f.condition(kueue.WorkloadAdmitted); c != nil {
+// conditionSince is since when a condition of the Workload is true; nil where it is not.
+func (f *Facts) conditionSince(name string) *metav1.Time {
+	if c := f.condition(name); c != nil {
 		return since(c.LastTransitionTime)
 	}
 	return nil

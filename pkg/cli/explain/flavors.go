@@ -198,15 +198,15 @@ func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *
 	}
 	switch {
 	case requested > amount.Max && most(a.Cluster.unlimited, name, at).CmpInt64(requested) >= 0:
-		return amount, reason(borrowingLimit(a.cq, at, amount, spec, true))
+		return amount, new(borrowingLimit(a.cq, at, amount, spec, true))
 	case requested > amount.Max:
-		return amount, reason(tooMuch(a.cq, at, amount))
+		return amount, new(tooMuch(a.cq, at, amount))
 	case requested <= left || amount.Free == nil:
 		return amount, nil
 	case free(a.Cluster.unlimited, name, at).Sub(a.taken[at]).CmpInt64(requested) >= 0:
-		return amount, reason(borrowingLimit(a.cq, at, amount, spec, false))
+		return amount, new(borrowingLimit(a.cq, at, amount, spec, false))
 	}
-	return amount, reason(a.quotaInUse(at, amount))
+	return amount, new(a.quotaInUse(at, amount))
 }
 
 // nodes looks whether the pods may run on the flavor's nodes. Only the first reason
@@ -242,7 +242,7 @@ func (a *assigner) nodes(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) []Reaso
 func (a *assigner) nodeFor(ps *kueue.PodSet, flavor *kueue.ResourceFlavor, tolerations []corev1.Toleration) *Reason {
 	found := a.Cluster.NodesOf(flavor)
 	if len(found) == 0 {
-		return reason(noNodes(flavor))
+		return new(noNodes(flavor))
 	}
 	var taint *corev1.Taint
 	var usable []*corev1.Node
@@ -260,9 +260,9 @@ func (a *assigner) nodeFor(ps *kueue.PodSet, flavor *kueue.ResourceFlavor, toler
 		return tooLarge(ps, flavor.Name, usable)
 	}
 	if taint != nil {
-		return reason(taintOfNodes(flavor.Name, ps, *taint))
+		return new(taintOfNodes(flavor.Name, ps, *taint))
 	}
-	return reason(a.selectorWithoutNode(flavor.Name, found, ps))
+	return new(a.selectorWithoutNode(flavor.Name, found, ps))
 }
 
 // tooLarge looks whether one pod is more than every node has, were it empty.
@@ -278,7 +278,7 @@ func tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
 	for _, name := range names {
 		largest := slices.MaxFunc(on, func(a, b *corev1.Node) int { return cmp.Compare(amountOf(a, name), amountOf(b, name)) })
 		if most := amountOf(largest, name); asked(name) > most {
-			return reason(podTooLarge(flavor, ps, name, asked(name), most, largest.Name))
+			return new(podTooLarge(flavor, ps, name, asked(name), most, largest.Name))
 		}
 	}
 	return nil

@@ -47,25 +47,33 @@ const (
 )
 
 // PositionOf computes a Workload's place among all that wait for the same ClusterQueue, or
-// nil when it does not wait there: what Kueue does not look at, as in a stopped LocalQueue, has no place and is before
-// nobody. Fair sharing between LocalQueues is not counted.
+// nil when it does not wait there.
 func PositionOf(c *Cluster, wl *kueue.Workload, cq kueue.ClusterQueueReference, now time.Time) *Position {
-	var queue []*kueue.Workload
-	for _, p := range c.Pending() {
-		if p.ClusterQueue == cq && c.InQueue(p.Workload, now) {
-			queue = append(queue, p.Workload)
-		}
-	}
-	slices.SortFunc(queue, scheduler.CompareInQueue)
+	queue := queues(c, now)[cq]
 	place := slices.IndexFunc(queue, func(o *kueue.Workload) bool { return o.UID == wl.UID })
 	if place < 0 {
 		return nil
 	}
 	position := &Position{Place: place + 1, Pending: len(queue), Source: Computed}
 	for _, other := range slices.Backward(queue[:place]) {
-		position.Ahead = append(position.Ahead, c.jobOf(string(other.UID)))
+		position.Ahead = append(position.Ahead, nameOf(other))
 	}
 	return position
+}
+
+// queues are all that wait, in their order: what Kueue does not look at, as in a stopped LocalQueue, has no place and is before
+// nobody. Fair sharing between LocalQueues is not counted.
+func queues(c *Cluster, now time.Time) map[kueue.ClusterQueueReference][]*kueue.Workload {
+	all := map[kueue.ClusterQueueReference][]*kueue.Workload{}
+	for _, p := range c.Pending() {
+		if c.InQueue(p.Workload, now) {
+			all[p.ClusterQueue] = append(all[p.ClusterQueue], p.Workload)
+		}
+	}
+	for _, queue := range all {
+		slices.SortFunc(queue, scheduler.CompareInQueue)
+	}
+	return all
 }
 
 // Turns returns those of all that wait, by the UIDs of their Workloads. In each cycle Kueue looks at the

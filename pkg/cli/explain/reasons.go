@@ -60,9 +60,6 @@ type Reason struct {
 	Warning bool `json:"warning,omitempty"`
 }
 
-// reason makes a Reason that may be missing.
-func reason(r Reason) *Reason { return &r }
-
 func notInQueue(cq *kueue.ClusterQueue, name corev1.ResourceName) Reason {
 	r := Reason{Code: NotInQueue, Lasting: true,
 		Message: fmt.Sprintf("ClusterQueue %s has no quota for %s", cq.Name, name),

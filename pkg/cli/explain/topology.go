@@ -19,13 +19,13 @@ func (a *assigner) topologyKind(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) 
 	asks, has := kueuelib.IsExplicitlyRequestingTopology(*ps), flavor.Spec.TopologyName != nil
 	switch {
 	case !asks && has && !a.Cluster.onlyTopologies(a.cq):
-		return reason(topologyOnly(flavor.Name, ps))
+		return new(topologyOnly(flavor.Name, ps))
 	case asks && !has:
-		return reason(noTopology(flavor.Name, ps, a.anyTopology()))
+		return new(noTopology(flavor.Name, ps, a.anyTopology()))
 	case asks && has:
 		topology := find(a.Cluster.Topologies, func(t *kueue.Topology) bool { return t.Name == string(*flavor.Spec.TopologyName) })
 		if level := levelOf(ps.TopologyRequest); topology != nil && level != "" && !hasLevel(topology, level) {
-			return reason(noLevel(flavor.Name, ps, topology, level))
+			return new(noLevel(flavor.Name, ps, topology, level))
 		}
 	}
 	return nil
@@ -54,9 +54,9 @@ func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *
 		return nil
 	}
 	if a.noPlacement(a.Cluster.empty, ps, flavor) == "" {
-		return reason(a.noRoom(why))
+		return new(a.noRoom(why))
 	}
-	return reason(neverRoom(flavor.Name, ps, why, a.instead(ps, flavor)))
+	return new(neverRoom(flavor.Name, ps, why, a.instead(ps, flavor)))
 }
 
 // places reports whether Kueue looks for nodes in a flavor before it gives quota: where an admission

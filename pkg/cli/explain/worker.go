@@ -43,14 +43,19 @@ func (f *Facts) Dispatched() (assigned string, nominated []string) {
 	return "", f.Workload.Status.NominatedClusterNames
 }
 
+// workerNames are the worker that has the job, or those that may admit it.
+func (f *Facts) workerNames() []string {
+	assigned, nominated := f.Dispatched()
+	if assigned != "" {
+		return []string{assigned}
+	}
+	return nominated
+}
+
 // LookInto reads the copy of a job of MultiKueue in its worker, or in each that may admit it. What
 // is wrong with a worker is part of the facts.
 func LookInto(ctx context.Context, workers *cluster.Workers, renderer *trainjob.Renderer, f *Facts) {
-	assigned, names := f.Dispatched()
-	if assigned != "" {
-		names = []string{assigned}
-	}
-	for _, name := range names {
+	for _, name := range f.workerNames() {
 		at, err := workers.Of(name)
 		if err != nil {
 			f.Workers = append(f.Workers, Worker{Cluster: name, Problem: err})
