@@ -4,6 +4,7 @@ package explain
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -107,14 +108,8 @@ func (f *Facts) Place() *Position { return f.position() }
 
 // GPUs sums up the GPUs that the PodSets ask for.
 func (f *Facts) GPUs() map[corev1.ResourceName]int64 {
-	sum := map[corev1.ResourceName]int64{}
-	for i := range f.PodSets {
-		for name, amount := range requestsOf(&f.PodSets[i]) {
-			if gpu.IsResource(name) {
-				sum[name] += amount
-			}
-		}
-	}
+	sum := sumOf(f.PodSets)
+	maps.DeleteFunc(sum, func(name corev1.ResourceName, _ int64) bool { return !gpu.IsResource(name) })
 	return sum
 }
 

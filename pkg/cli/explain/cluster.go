@@ -81,22 +81,6 @@ const (
 	pods          = "pods"
 )
 
-// free and most give what a ClusterQueue can have of a resource in a flavor now, and if
-// nobody else had anything; zero where Kueue would not use the ClusterQueue at all.
-func free(s *scheduler.Snapshot, cq string, at kueuelib.FlavorResource) kueuelib.Amount {
-	if queue := s.ClusterQueue(kueue.ClusterQueueReference(cq)); queue != nil {
-		return queue.Available(at)
-	}
-	return kueuelib.NewAmount(0)
-}
-
-func most(s *scheduler.Snapshot, cq string, at kueuelib.FlavorResource) kueuelib.Amount {
-	if queue := s.ClusterQueue(kueue.ClusterQueueReference(cq)); queue != nil {
-		return queue.PotentialAvailable(at)
-	}
-	return kueuelib.NewAmount(0)
-}
-
 // quotaFor returns what the ClusterQueue's spec says of a resource in a flavor, or nil.
 func quotaFor(cq *kueue.ClusterQueue, at kueuelib.FlavorResource) *kueue.ResourceQuota {
 	for grant := range inventory.Grants(cq.Spec.ResourceGroups) {
@@ -116,10 +100,6 @@ func (c *Cluster) onlyTopologies(cq *kueue.ClusterQueue) bool {
 			return flavor == nil || flavor.Spec.TopologyName == nil
 		})
 	})
-}
-
-func (c *Cluster) check(name kueue.AdmissionCheckReference) *kueue.AdmissionCheck {
-	return find(c.AdmissionChecks, func(a *kueue.AdmissionCheck) bool { return a.Name == string(name) })
 }
 
 // jobOf returns the job, "namespace/name", that a Workload belongs to: the one with this

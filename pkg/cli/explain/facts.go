@@ -23,7 +23,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -118,17 +117,6 @@ func (f *Facts) condition(name string) *metav1.Condition {
 		return nil
 	}
 	return find(f.Workload.Status.Conditions, func(c *metav1.Condition) bool { return c.Type == name && c.Status == metav1.ConditionTrue })
-}
-
-// kueueMessage is what Kueue says of the Workload's quota, word by word.
-func (f *Facts) kueueMessage() string {
-	if f.Workload == nil {
-		return ""
-	}
-	if c := apimeta.FindStatusCondition(f.Workload.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil {
-		return c.Message
-	}
-	return ""
 }
 
 // warning returns the latest warning event with one of the reasons, or nil.

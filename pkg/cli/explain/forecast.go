@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -106,21 +105,7 @@ func (f *Facts) wouldBe() *kueue.Workload {
 	}
 }
 
-// foreseen tells of a decision that is not a refusal, for which there is more to say; nil
-// otherwise.
-func (f *Facts) foreseen(d *scheduler.Decision) *State {
-	if d == nil {
-		return nil
-	}
-	switch d.Outcome {
-	case scheduler.Preempts:
-		return &State{Reason: "Preempts", Message: "preempting " + f.victimsText(d)}
-	case scheduler.Blocks:
-		return f.behind(d)
-	}
-	return nil
-}
-
+// behind tells of one that Kueue does not look at before another has started.
 func (f *Facts) behind(d *scheduler.Decision) *State {
 	front := "others are"
 	if d.Behind != nil {
@@ -186,7 +171,6 @@ func markPreempting(verdicts []Verdict, d *scheduler.Decision) {
 	}
 	for i := range verdicts {
 		v := &verdicts[i]
-		psa := find(d.Admission.PodSetAssignments, func(psa *kueue.PodSetAssignment) bool { return string(psa.Name) == v.PodSet })
-		v.Preempts = !v.Fits && psa != nil && slices.Contains(slices.Collect(maps.Values(psa.Flavors)), kueue.ResourceFlavorReference(v.Flavor))
+		v.Preempts = !v.Fits && assigns(d.Admission, kueue.PodSetReference(v.PodSet), kueue.ResourceFlavorReference(v.Flavor))
 	}
 }

@@ -100,9 +100,8 @@ func scheduled(f *Facts) *State {
 	case scheduler.Admits:
 		return f.warned(&State{Reason: "Fits", Message: fmt.Sprintf("%s and could have them now in %s: %s", asks, f.queueText(), assignmentText(d.Admission))})
 	case scheduler.Preempts:
-		s := f.foreseen(d)
-		s.Message = fmt.Sprintf("%s and would get them in %s by %s: %s", asks, f.queueText(), s.Message, assignmentText(d.Admission))
-		return f.warned(s)
+		return f.warned(&State{Reason: "Preempts",
+			Message: fmt.Sprintf("%s and would get them in %s by preempting %s: %s", asks, f.queueText(), f.victimsText(d), assignmentText(d.Admission))})
 	case scheduler.Blocks:
 		s := f.behind(d)
 		s.Message = fmt.Sprintf("would wait in %s: %s, and %s", f.queueText(), asks, s.Message)

@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -33,7 +34,7 @@ func reserving(f *Facts) *State {
 		if check.Message != "" {
 			text += " (" + check.Message + ")"
 		}
-		if why := inactive(f.Cluster.check(check.Name)); why != "" && f.Cluster.Saw(checks) {
+		if why := inactive(inventory.Find(f.Cluster.AdmissionChecks, "", string(check.Name))); why != "" && f.Cluster.Saw(checks) {
 			r := checkInactive(string(check.Name), why)
 			s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
 			text += ": " + r.Message

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
@@ -23,7 +24,7 @@ func (a *assigner) topologyKind(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) 
 	case asks && !has:
 		return new(noTopology(flavor.Name, ps, a.anyTopology()))
 	case asks && has:
-		topology := find(a.Cluster.Topologies, func(t *kueue.Topology) bool { return t.Name == string(*flavor.Spec.TopologyName) })
+		topology := inventory.Find(a.Cluster.Topologies, "", string(*flavor.Spec.TopologyName))
 		if level := levelOf(ps.TopologyRequest); topology != nil && level != "" && !hasLevel(topology, level) {
 			return new(noLevel(flavor.Name, ps, topology, level))
 		}
@@ -86,7 +87,7 @@ func (a *assigner) anyTopology() bool {
 // instead names the request nearest to that of a PodSet which would fit on empty nodes, as
 // Kueue would place it; empty for none.
 func (a *assigner) instead(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) string {
-	topology := find(a.Cluster.Topologies, func(t *kueue.Topology) bool { return t.Name == string(*flavor.Spec.TopologyName) })
+	topology := inventory.Find(a.Cluster.Topologies, "", string(*flavor.Spec.TopologyName))
 	if topology == nil || ps.TopologyRequest == nil || ps.TopologyRequest.Required == nil {
 		return "" // What is preferred, or not asked for at all, is in nobody's way.
 	}
