@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -25,7 +26,7 @@ type Preempted struct {
 	Job          string `json:"job"`
 	ClusterQueue string `json:"clusterQueue"`
 	Priority     int32  `json:"priority"`
-	// Reason is that of Kueue's condition Preempted.
+	// Reason is that of Kueue's condition Preempted; empty for one that stops for another reason already.
 	Reason string `json:"reason"`
 }
 
@@ -131,11 +132,12 @@ func (f *Facts) preempts(d *scheduler.Decision) []Preempted {
 		return nil
 	}
 	var all []Preempted
-	for _, v := range d.Victims {
-		all = append(all, Preempted{
-			Job: nameOf(v.Workload), ClusterQueue: string(v.ClusterQueue),
-			Priority: kueuelib.Priority(v.Workload), Reason: v.Reason,
-		})
+	for _, wl := range d.Victims {
+		p := Preempted{Job: nameOf(wl), ClusterQueue: string(wl.Status.Admission.ClusterQueue), Priority: kueuelib.Priority(wl)}
+		if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPreempted); c != nil {
+			p.Reason = c.Reason
+		}
+		all = append(all, p)
 	}
 	return all
 }

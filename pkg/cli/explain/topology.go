@@ -25,8 +25,15 @@ func (a *assigner) topologyKind(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) 
 		return new(noTopology(flavor.Name, ps, a.anyTopology()))
 	case asks && has:
 		topology := inventory.Find(a.Cluster.Topologies, "", string(*flavor.Spec.TopologyName))
-		if level := levelOf(ps.TopologyRequest); topology != nil && level != "" && !hasLevel(topology, level) {
-			return new(noLevel(flavor.Name, ps, topology, level))
+		if topology == nil {
+			return nil
+		}
+		var levels []string
+		for _, l := range topology.Spec.Levels {
+			levels = append(levels, l.NodeLabel)
+		}
+		if level := levelOf(ps.TopologyRequest); level != "" && !slices.Contains(levels, level) {
+			return new(noLevel(flavor.Name, ps, topology.Name, levels, level))
 		}
 	}
 	return nil
@@ -38,10 +45,6 @@ func levelOf(request *kueue.PodSetTopologyRequest) string {
 		return ""
 	}
 	return ptr.Deref(request.Required, ptr.Deref(request.Preferred, ""))
-}
-
-func hasLevel(topology *kueue.Topology, level string) bool {
-	return slices.ContainsFunc(topology.Spec.Levels, func(l kueue.TopologyLevel) bool { return l.NodeLabel == level })
 }
 
 // topologyFit asks Kueue's own placement, first with the nodes as they are and then with

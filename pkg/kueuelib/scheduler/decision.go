@@ -35,8 +35,8 @@ type Decision struct {
 	Outcome Outcome
 	// Admission is set where it admits or preempts.
 	Admission *kueue.Admission
-	// Victims are whom it preempts.
-	Victims []Victim
+	// Victims are whom it preempts, as Kueue left them: their condition Preempted says why.
+	Victims []*kueue.Workload
 	// Message is Kueue's own for one that is refused.
 	Message string
 	// Behind is in front of one that is blocked, or has taken the room that one found which
@@ -44,14 +44,6 @@ type Decision struct {
 	Behind *kueue.Workload
 	// Before is the first that gets quota before it, of that which it could have had.
 	Before *kueue.Workload
-}
-
-// Victim is a Workload that is preempted.
-type Victim struct {
-	Workload     *kueue.Workload
-	ClusterQueue kueue.ClusterQueueReference
-	// Reason is that of Kueue's condition Preempted; empty for one that stops for another reason already.
-	Reason string
 }
 
 // IsPreempting reports whether Kueue is stopping others for wl.

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/go-logr/logr"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -35,7 +34,10 @@ type shape struct {
 // note decides about a Workload, unless it is looked at again.
 func (r *record) note(l *look) {
 	wl, d := r.memory.workloads[l.key], &Decision{Outcome: Refuses, Message: l.message, Before: r.first[l.sharing()]}
-	switch d.Victims = r.victims(l); {
+	for _, target := range l.preempted() {
+		d.Victims = append(d.Victims, r.memory.workloads[keyOf(target)])
+	}
+	switch {
 	case l.isSkipped():
 		d.Behind = r.takers[l.sharing()]
 		r.skipped[l.key] = d
@@ -60,20 +62,6 @@ func (r *record) note(l *look) {
 	if l.takes() {
 		r.takers[l.sharing()] = wl
 	}
-}
-
-// victims are whom a Workload preempts.
-func (r *record) victims(l *look) []Victim {
-	var all []Victim
-	for _, target := range l.preempted() {
-		wl := r.memory.workloads[keyOf(target)]
-		v := Victim{Workload: wl, ClusterQueue: wl.Status.Admission.ClusterQueue}
-		if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPreempted); c != nil {
-			v.Reason = c.Reason
-		}
-		all = append(all, v)
-	}
-	return all
 }
 
 // rest decides about those that no cycle has decided about.
