@@ -3,6 +3,7 @@
 package scheduler_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -268,6 +269,38 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := &game{}
 			expect.Same(t, "Unexpected decision", tc.want, g.decide(t, tc.play(g)))
+		})
+	}
+}
+
+func TestDecideAboutAll(t *testing.T) {
+	cases := map[string]struct {
+		seconds time.Duration
+		want    map[string]scheduler.Outcome
+	}{
+		"in one play": {
+			seconds: 60,
+			want:    map[string]scheduler.Outcome{"first": scheduler.Admits, "large": scheduler.Refuses, "small": scheduler.Blocks},
+		},
+		"of whom the time was too short for, nothing is said": {want: map[string]scheduler.Outcome{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := &game{}
+			g.queue("a", "", "4", strictly)
+			g.queue("stopped", "", "4", func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = ptr.To(kueue.Hold) })
+			asked := sets.New[client.ObjectKey]()
+			for n, wl := range []*kueue.Workload{job("first", "a", 2, 9), job("large", "a", 4, 5), job("small", "a", 1, 1), job("nowhere", "stopped", 1, 0)} {
+				g.wait(wl, n%2 == 1)
+				asked.Insert(client.ObjectKeyFromObject(wl))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), tc.seconds*time.Second)
+			defer cancel()
+			got := map[string]scheduler.Outcome{}
+			for key, d := range expect.Must(g.contest().Decide(ctx, asked))(t) {
+				got[key.Name] = d.Outcome
+			}
+			expect.Same(t, "Unexpected outcomes", tc.want, got)
 		})
 	}
 }
