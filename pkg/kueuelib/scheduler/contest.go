@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -117,9 +118,13 @@ type Turn struct {
 
 // Order returns all who wait in the order in which Kueue looks at them. Who cannot start keeps nobody back.
 func (c *Contest) Order(ctx context.Context) ([]Turn, error) {
-	strict := *c
-	strict.World = c.World.Changed(func(spec *kueue.ClusterQueueSpec) { spec.QueueingStrategy = kueue.StrictFIFO })
-	p, err := strict.player(ctx, nil)
+	own, all := *c, sets.New[client.ObjectKey]()
+	own.Workloads = nil
+	for _, wl := range c.Workloads {
+		own.Workloads = append(own.Workloads, unlike(wl))
+		all.Insert(client.ObjectKeyFromObject(wl))
+	}
+	p, err := own.player(ctx, all)
 	if err != nil {
 		return nil, err
 	}
@@ -137,11 +142,21 @@ func (c *Contest) Order(ctx context.Context) ([]Turn, error) {
 	return order, ctx.Err()
 }
 
+// unlike returns a Workload like which there is no other: of those that are alike Kueue looks at one.
+func unlike(wl *kueue.Workload) *kueue.Workload {
+	wl = wl.DeepCopy()
+	for n := range wl.Spec.PodSets {
+		pod := &wl.Spec.PodSets[n].Template.Spec
+		pod.Tolerations = append(pod.Tolerations, corev1.Toleration{Key: string(wl.UID)}) // No taint has such a key.
+	}
+	return wl
+}
+
 // looks plays cycles and returns what Kueue found out in each. Whoever is preempted is gone at once.
 func (p *Player) looks(ctx context.Context) iter.Seq[[]*look] {
 	return func(yield func([]*look) bool) {
 		var all []*look
-		for range p.cycles(logr.NewContext(ctx, logr.New(cycleLog{looks: &all}))) {
+		for range p.cycles(logr.NewContext(ctx, logr.New(cycleLog{memory: p.memory, looks: &all}))) {
 			if !yield(all) {
 				return
 			}

@@ -153,6 +153,29 @@ func TestOrder(t *testing.T) {
 			},
 			want: "large small",
 		},
+		"who stops others is first, unless first in is strictly first out": {
+			play: func(g *game) {
+				for _, name := range []string{"a", "b"} {
+					g.queue(name, "all", "4", preempting)
+					g.wait(job(name+"1", name, 5, 20), false)
+					stopping := job(name+"2", name, 4, 10)
+					stopping.Status.Conditions = []metav1.Condition{{
+						Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Message: "no room. Pending the preemption of 1 workload(s)",
+					}}
+					g.wait(stopping, false)
+				}
+				strictly(&g.ClusterQueues[1].Spec)
+			},
+			want: "a2 b1 a1 b2",
+		},
+		"each of those that are alike": {
+			play: func(g *game) {
+				g.queue("a", "", "4")
+				g.wait(job("first", "a", 5, 0), true)
+				g.wait(job("second", "a", 5, 0), false)
+			},
+			want: "first second",
+		},
 		"once, though others are preempted": {
 			play: func(g *game) {
 				g.queue("a", "all", "4", preempting)

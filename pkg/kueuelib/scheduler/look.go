@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/scheduler/flavorassigner"
+	"sigs.k8s.io/kueue/pkg/workload"
 )
 
 // look is what Kueue's scheduler found out about one Workload in one cycle.
@@ -29,6 +30,7 @@ type look struct {
 // cycleLog takes the looks of a cycle, in Kueue's order, off the log of its scheduler: there is no other place where that tells the
 // order, and assignments that are no admissions yet.
 type cycleLog struct {
+	memory *memory
 	looks  *[]*look
 	values []any
 }
@@ -40,14 +42,18 @@ func (c cycleLog) Enabled(level int) bool       { return level <= 4 }
 func (c cycleLog) Error(error, string, ...any)  {}
 func (c cycleLog) WithName(string) logr.LogSink { return c }
 func (c cycleLog) WithValues(values ...any) logr.LogSink {
-	return cycleLog{c.looks, slices.Concat(c.values, values)}
+	return cycleLog{c.memory, c.looks, slices.Concat(c.values, values)}
 }
 
 func (c cycleLog) Info(_ int, message string, values ...any) {
 	switch message {
 	case "Attempting to schedule workload":
+		key := keyOf(value[klog.ObjectRef](c.values, "workload"))
+		if workload.HasQuotaReservation(c.memory.workloads[key]) {
+			return // It comes a second time, for its topology.
+		}
 		*c.looks = append(*c.looks, &look{
-			key: keyOf(value[klog.ObjectRef](c.values, "workload")), cohort: value[klog.ObjectRef](c.values, "rootCohort").Name,
+			key: key, cohort: value[klog.ObjectRef](c.values, "rootCohort").Name,
 			queue: kueue.ClusterQueueReference(value[klog.ObjectRef](c.values, "clusterQueue").Name),
 		})
 	case "Workload evaluated for admission":
