@@ -25,7 +25,7 @@ type Cluster struct {
 	// on its own. unlimited is now without the borrowing limits of ClusterQueues, empty is
 	// now without anybody's pods.
 	now, unlimited, empty *scheduler.Snapshot
-	// asked are all of whom more is told than of one: they are decided about together.
+	// asked are the Workloads of the jobs of a table, which are decided about in one play.
 	asked sets.Set[client.ObjectKey]
 	// decided is remembered of forecasts.
 	decided map[question]*scheduler.Decision

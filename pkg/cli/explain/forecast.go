@@ -11,6 +11,7 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -36,7 +37,7 @@ func (f *Facts) forecast() *scheduler.Decision {
 	if !f.seesQueues() || f.PriorityUnseen || f.queueName() == "" || len(f.PodSets) == 0 {
 		return nil
 	}
-	decision := f.decide(f.fairSharing())
+	decision := f.decide(ptr.Deref(f.Kueue, configapi.Configuration{}).FairSharing)
 	if f.KueueUnseen == "" || decision == nil {
 		return decision
 	}
@@ -47,13 +48,13 @@ func (f *Facts) forecast() *scheduler.Decision {
 	return decision
 }
 
-// question is what is decided about a Workload.
+// question is what Kueue decides about a Workload, with fair sharing or without.
 type question struct {
 	about  client.ObjectKey
-	shared bool
+	fairly bool
 }
 
-// decide has Kueue's scheduler run, with fair sharing or without, until the job is decided, and all others of whom more than one is told.
+// decide has Kueue's scheduler run until it has decided about the job, and about all others of which is told, too.
 func (f *Facts) decide(sharing *configapi.FairSharing) *scheduler.Decision {
 	wl := f.Workload
 	if wl == nil {
@@ -73,7 +74,7 @@ func (f *Facts) decide(sharing *configapi.FairSharing) *scheduler.Decision {
 	defer cancel()
 	decisions, _ := contest.Decide(ctx, asked) // It fails for cohorts in a circle, with which there are no facts.
 	for key := range asked {
-		f.Cluster.decided[question{key, q.shared}] = decisions[key]
+		f.Cluster.decided[question{key, q.fairly}] = decisions[key]
 	}
 	return decisions[q.about]
 }
@@ -83,20 +84,8 @@ func (f *Facts) outlook() *outlook.Outlook {
 	return &outlook.Outlook{Inventory: f.Cluster.Inventory, Kueue: f.Kueue, Manager: f.Manager, Now: f.Now}
 }
 
-func (f *Facts) fairSharing() *configapi.FairSharing {
-	if f.Kueue == nil {
-		return nil
-	}
-	return f.Kueue.FairSharing
-}
-
 // seesQueues reports whether the user sees who has quota, and who waits for it.
 func (f *Facts) seesQueues() bool { return len(f.outlook().UnseenQueues()) == 0 }
-
-func (c *Cluster) strict(name kueue.ClusterQueueReference) bool {
-	cq := c.ClusterQueue(name)
-	return cq != nil && cq.Spec.QueueingStrategy == kueue.StrictFIFO
-}
 
 // wouldBe is the Workload that a manifest would get now.
 func (f *Facts) wouldBe() *kueue.Workload {
@@ -112,7 +101,7 @@ func (f *Facts) behind(d *scheduler.Decision) *State {
 	if d.Behind != nil {
 		front = frontText(d.Behind) + " is"
 	}
-	if !f.Cluster.strict(f.clusterQueueName()) {
+	if f.clusterQueue().Spec.QueueingStrategy != kueue.StrictFIFO {
 		return &State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Behind, "in front"),
 			Message: fmt.Sprintf("%s before it in ClusterQueue %s and cannot start: others keep what it would take", front, f.clusterQueueName())}
 	}
