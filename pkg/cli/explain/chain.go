@@ -129,7 +129,7 @@ func (f *Facts) waitsFor() string {
 		return "its queue: " + away.Reason
 	}
 	s := f.why()
-	if _, refused := refusals(f.PodSets, Flavors(f)); refused {
+	if refusals(Flavors(f)) != nil {
 		return "quota: " + s.Reason
 	}
 	return strings.TrimPrefix(strings.TrimPrefix(s.Message, "and "), "which ")

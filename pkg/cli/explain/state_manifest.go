@@ -115,8 +115,8 @@ func scheduled(f *Facts) *State {
 // unforeseen is for who may not see what Kueue goes by.
 func unforeseen(f *Facts, asks string) *State {
 	verdicts := Flavors(f)
-	if _, ok := assignable(f.PodSets, verdicts); !ok {
-		s := lacking(f.PodSets, verdicts)
+	if _, ok := assignable(verdicts); !ok {
+		s := lacking(verdicts)
 		s.Message = fmt.Sprintf("would wait in %s: %s, %s", f.queueText(), asks, s.Message)
 		return &s
 	}
@@ -129,10 +129,10 @@ func unforeseen(f *Facts, asks string) *State {
 // words.
 func (f *Facts) refused(d *scheduler.Decision) State {
 	verdicts := Flavors(f)
-	assignment, ok := assignable(f.PodSets, verdicts)
+	assignment, ok := assignable(verdicts)
 	switch {
 	case !ok:
-		return lacking(f.PodSets, verdicts)
+		return lacking(verdicts)
 	case d.Behind != nil:
 		return State{Reason: string(InUse), Remedy: "wait" + f.above(d.Behind, "before it"),
 			Message: fmt.Sprintf("which would fit (%s), but Kueue keeps it for %s: %s", assignment, frontText(d.Behind), d.Message)}
@@ -146,7 +146,7 @@ func (f *Facts) refused(d *scheduler.Decision) State {
 
 // warned adds what the pods would run into that Kueue does not look at.
 func (f *Facts) warned(s *State) *State {
-	if r := warnedOf(f.PodSets, Flavors(f)); r != nil {
+	if r := warnedOf(Flavors(f)); r != nil {
 		s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
 		s.Message += ", but " + r.Message
 	}

@@ -163,7 +163,7 @@ func (f *Facts) podsReady() (ready, wanted int32) {
 // misplaced tells what is wrong with the flavors that the job has, or nil.
 func (f *Facts) misplaced() *Reason {
 	assigned, _ := split(Flavors(f), func(v Verdict) bool { return v.Assigned })
-	return warnedOf(f.PodSets, assigned)
+	return warnedOf(assigned)
 }
 
 func (f *Facts) where() string {

@@ -197,10 +197,10 @@ func (f *Facts) heldBack() *State {
 // byFlavors is for who may not see what a forecast goes by.
 func (f *Facts) byFlavors() State {
 	verdicts := Flavors(f)
-	if assignment, ok := assignable(f.PodSets, verdicts); ok {
+	if assignment, ok := assignable(verdicts); ok {
 		return f.notYet(assignment)
 	}
-	return lacking(f.PodSets, verdicts)
+	return lacking(verdicts)
 }
 
 // failedCheck tells of the first admission check that failed; there is one.
