@@ -8,11 +8,9 @@
 package forecast
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,7 +85,7 @@ func Play(ctx context.Context, world *scheduler.World, jobs []Job, settings Sett
 	if err != nil {
 		return err
 	}
-	jobs = apart(jobs)
+	jobs = scheduler.Apart(jobs, func(job *Job) **kueue.Workload { return &job.Workload })
 	for n := range jobs {
 		if err := p.begin(ctx, &jobs[n]); err != nil {
 			return err
@@ -101,31 +99,6 @@ func recovered(err *error) {
 	if reason := recover(); reason != nil {
 		*err = fmt.Errorf("playing a future panicked: %v", reason)
 	}
-}
-
-// apart has no two jobs come at the same time, to which Kubernetes' second makes many: Kueue looks at such of different
-// ClusterQueues in any order, and the same input would not tell the same.
-func apart(jobs []Job) []Job {
-	jobs = slices.Clone(jobs)
-	order := make([]*Job, len(jobs))
-	for n := range jobs {
-		order[n] = &jobs[n]
-	}
-	slices.SortStableFunc(order, func(a, b *Job) int {
-		return cmp.Or(a.Workload.CreationTimestamp.Compare(b.Workload.CreationTimestamp.Time), cmp.Compare(a.Workload.UID, b.Workload.UID))
-	})
-	var last time.Time
-	for _, job := range order {
-		if at := job.Workload.CreationTimestamp.Time; at.After(last) {
-			last = at
-			continue
-		}
-		last = last.Add(1)
-		later := *job.Workload
-		later.CreationTimestamp.Time = last
-		job.Workload = &later
-	}
-	return jobs
 }
 
 func newPlay(ctx context.Context, world *scheduler.World, settings Settings, tell func(Event)) (*play, error) {

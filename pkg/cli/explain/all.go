@@ -4,7 +4,7 @@ package explain
 
 import (
 	"context"
-	"slices"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,12 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -31,8 +29,13 @@ func ReadAll(ctx context.Context, c client.Client, jobs []trainjob.TrainJob, nam
 	if err := s.read(ctx, c, namespace, ""); err != nil {
 		return nil, err
 	}
+	s.Cluster.asked = sets.New[client.ObjectKey]()
 	for n := range jobs {
-		s.Facts = append(s.Facts, s.Of(&jobs[n]))
+		f := s.Of(&jobs[n])
+		s.Facts = append(s.Facts, f)
+		if f.waitsForQuota() {
+			s.Cluster.asked.Insert(client.ObjectKeyFromObject(f.Workload))
+		}
 	}
 	s.places(ctx, c)
 	return s, nil
@@ -76,24 +79,17 @@ func (s *Snapshot) visible(ctx context.Context, c client.Client) {
 
 // waitsForQuota reports whether the job's Workload has a place in its queue.
 func (f *Facts) waitsForQuota() bool {
-	return f.Workload != nil && !finishedWorkload(f.Workload) && !kueuelib.HasQuotaReservation(f.Workload)
+	return f.Workload != nil && !kueuelib.IsFinished(f.Workload) && !kueuelib.HasQuotaReservation(f.Workload)
 }
 
 // positions returns those of all that wait, each with the next one before it.
 func positions(c *Cluster, now time.Time) map[types.UID]*Position {
-	queues := map[kueue.ClusterQueueReference][]*kueue.Workload{}
-	for _, p := range c.Pending() {
-		if c.InQueue(p.Workload, now) {
-			queues[p.ClusterQueue] = append(queues[p.ClusterQueue], p.Workload)
-		}
-	}
 	all := map[types.UID]*Position{}
-	for _, queue := range queues {
-		slices.SortFunc(queue, scheduler.CompareInQueue)
+	for _, queue := range queues(c, now) {
 		for n, wl := range queue {
 			all[wl.UID] = &Position{Place: n + 1, Pending: len(queue), Source: Computed}
 			if n > 0 {
-				all[wl.UID].Ahead = []string{c.jobOf(string(queue[n-1].UID))}
+				all[wl.UID].Ahead = []string{nameOf(queue[n-1])}
 			}
 		}
 	}
@@ -112,14 +108,8 @@ func (f *Facts) Place() *Position { return f.position() }
 
 // GPUs sums up the GPUs that the PodSets ask for.
 func (f *Facts) GPUs() map[corev1.ResourceName]int64 {
-	sum := map[corev1.ResourceName]int64{}
-	for i := range f.PodSets {
-		for name, amount := range requestsOf(&f.PodSets[i]) {
-			if gpu.IsResource(name) {
-				sum[name] += amount
-			}
-		}
-	}
+	sum := sumOf(f.PodSets)
+	maps.DeleteFunc(sum, func(name corev1.ResourceName, _ int64) bool { return !gpu.IsResource(name) })
 	return sum
 }
 

@@ -28,6 +28,16 @@ func requestsOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
 	return requests
 }
 
+func sumOf(podSets []kueue.PodSet) map[corev1.ResourceName]int64 {
+	sum := map[corev1.ResourceName]int64{}
+	for i := range podSets {
+		for name, amount := range requestsOf(&podSets[i]) {
+			sum[name] += amount
+		}
+	}
+	return sum
+}
+
 // number is an amount as kubectl prints it: 16, 500m, 64Gi.
 func number(name corev1.ResourceName, amount int64) string {
 	q := kueuelib.NewResourceFormatter().ResourceQuantity(name, amount)
@@ -52,12 +62,7 @@ func quantity(name corev1.ResourceName, amount int64) string {
 // needs sums up what PodSets ask for, in words: the GPUs or, where there are none,
 // everything.
 func needs(podSets []kueue.PodSet) string {
-	sum := map[corev1.ResourceName]int64{}
-	for i := range podSets {
-		for name, amount := range requestsOf(&podSets[i]) {
-			sum[name] += amount
-		}
-	}
+	sum := sumOf(podSets)
 	var all, gpus []string
 	for _, name := range sortedResources(sum) {
 		all = append(all, quantity(name, sum[name]))

@@ -3,64 +3,56 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"k8s.io/utils/ptr"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
 // assignable names the flavors that take all PodSets now, in words; not ok when a PodSet
 // finds none in one of the ClusterQueue's resource groups.
-func assignable(podSets []kueue.PodSet, verdicts []Verdict) (assignment string, ok bool) {
-	if _, refused := refusals(podSets, verdicts); refused {
+func assignable(verdicts []Verdict) (assignment string, ok bool) {
+	if refusals(verdicts) != nil {
 		return "", false
 	}
 	var parts []string
-	for i := range podSets {
-		if names := flavorsOf(verdicts, string(podSets[i].Name)); len(names) > 0 {
-			parts = append(parts, fmt.Sprintf("%s on flavor %s", podSets[i].Name, strings.Join(names, " and ")))
+	last := ""
+	for _, v := range taking(verdicts) {
+		if v.PodSet == last {
+			parts[len(parts)-1] += " and " + v.Flavor
+			continue
 		}
+		last = v.PodSet
+		parts = append(parts, fmt.Sprintf("%s on flavor %s", v.PodSet, v.Flavor))
 	}
-	if len(parts) == 0 {
-		return "it needs no flavor", true
-	}
-	return strings.Join(parts, ", "), true
+	return cmp.Or(strings.Join(parts, ", "), "it needs no flavor"), true
 }
 
-// flavorsOf returns the first flavor of each resource group that takes a PodSet.
-func flavorsOf(verdicts []Verdict, podSet string) []string {
-	var names []string
-	done := -1
+// taking returns the verdict on the first flavor of each resource group that takes a PodSet.
+func taking(verdicts []Verdict) []Verdict {
+	var first []Verdict
 	for _, v := range verdicts {
-		if v.PodSet == podSet && v.Fits && v.group != done {
-			names, done = append(names, v.Flavor), v.group
+		if v.Fits && !slices.ContainsFunc(first, v.beside) {
+			first = append(first, v)
 		}
 	}
-	return names
+	return first
 }
 
-// refusals returns the verdicts on the first PodSet that finds no flavor in a resource group.
-func refusals(podSets []kueue.PodSet, verdicts []Verdict) ([]Verdict, bool) {
-	for i := range podSets {
-		var of []Verdict
-		for _, v := range verdicts {
-			if v.PodSet == string(podSets[i].Name) {
-				of = append(of, v)
-			}
-		}
-		for len(of) > 0 {
-			group := of[0].group
-			inGroup, rest := split(of, func(v Verdict) bool { return v.group == group })
-			if !slices.ContainsFunc(inGroup, func(v Verdict) bool { return v.Fits }) {
-				return inGroup, true
-			}
-			of = rest
+// refusals returns the verdicts on the first PodSet that finds no flavor in a resource group; nil where all do.
+func refusals(verdicts []Verdict) []Verdict {
+	for _, v := range verdicts {
+		if of, _ := split(verdicts, v.beside); !slices.ContainsFunc(of, func(o Verdict) bool { return o.Fits }) {
+			return of
 		}
 	}
-	return nil, false
+	return nil
 }
+
+// beside reports whether two verdicts are about the same PodSet and resource group.
+func (v Verdict) beside(o Verdict) bool { return v.PodSet == o.PodSet && v.group == o.group }
 
 func split[T any](items []T, wanted func(T) bool) (yes, no []T) {
 	for _, item := range items {
@@ -75,12 +67,10 @@ func split[T any](items []T, wanted func(T) bool) (yes, no []T) {
 
 // lacking tells in short what stands against the first PodSet that finds no flavor. What
 // time may bring counts more than what only people can change.
-func lacking(podSets []kueue.PodSet, verdicts []Verdict) State {
-	against, _ := refusals(podSets, verdicts)
-	against = useful(against)
+func lacking(verdicts []Verdict) State {
 	var parts []string
 	best, cause := Reason{Lasting: true}, ""
-	for _, v := range against {
+	for _, v := range useful(refusals(verdicts)) {
 		r := v.refusal()
 		parts = append(parts, brief(v, r))
 		if best.Code == "" || best.Lasting && !r.Lasting {
@@ -93,9 +83,7 @@ func lacking(podSets []kueue.PodSet, verdicts []Verdict) State {
 // useful leaves out flavors that have nothing for a PodSet, unless it has no other.
 func useful(verdicts []Verdict) []Verdict {
 	return slices.DeleteFunc(slices.Clone(verdicts), func(v Verdict) bool {
-		return v.useless && slices.ContainsFunc(verdicts, func(other Verdict) bool {
-			return other.PodSet == v.PodSet && other.group == v.group && !other.useless
-		})
+		return v.useless && slices.ContainsFunc(verdicts, func(o Verdict) bool { return v.beside(o) && !o.useless })
 	})
 }
 
@@ -138,14 +126,10 @@ func brief(v Verdict, r Reason) string {
 }
 
 // warnedOf returns what the pods would run into on the flavors that Kueue would take, or nil.
-func warnedOf(podSets []kueue.PodSet, verdicts []Verdict) *Reason {
-	for i := range podSets {
-		name := string(podSets[i].Name)
-		for _, flavor := range flavorsOf(verdicts, name) {
-			v := find(verdicts, func(v *Verdict) bool { return v.PodSet == name && v.Flavor == flavor })
-			if len(v.Reasons) > 0 {
-				return &v.Reasons[0]
-			}
+func warnedOf(verdicts []Verdict) *Reason {
+	for _, v := range taking(verdicts) {
+		if len(v.Reasons) > 0 {
+			return &v.Reasons[0]
 		}
 	}
 	return nil

@@ -15,7 +15,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // Link is an object on the way from a TrainJob to its pods.
@@ -46,18 +45,13 @@ func Chain(f *Facts) []Link {
 // workerLinks go on in the worker that has the job, or in those that may admit it.
 func workerLinks(f *Facts) []Link {
 	var links []Link
-	assigned, names := f.Dispatched()
-	if assigned != "" {
-		names = []string{assigned}
-	}
-	for _, name := range names {
-		w := f.worker(name)
+	for _, name := range f.workerNames() {
 		l := Link{Depth: 1, Kind: "Cluster", Name: name, State: "Nominated", WaitsFor: "it to admit the job"}
-		if assigned != "" {
+		if assigned, _ := f.Dispatched(); assigned != "" {
 			l.State, l.WaitsFor = "Assigned", ""
 		}
 		links = append(links, l)
-		for _, there := range w.chain() {
+		for _, there := range f.worker(name).chain() {
 			there.Depth += 2
 			links = append(links, there)
 		}
@@ -135,7 +129,7 @@ func (f *Facts) waitsFor() string {
 		return "its queue: " + away.Reason
 	}
 	s := f.why()
-	if _, refused := refusals(f.PodSets, Flavors(f)); refused {
+	if refusals(Flavors(f)) != nil {
 		return "quota: " + s.Reason
 	}
 	return strings.TrimPrefix(strings.TrimPrefix(s.Message, "and "), "which ")
@@ -179,11 +173,7 @@ func jobSetLinks(f *Facts) []Link {
 func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob) []Link {
 	groups := f.podGroups()
 	var links []Link
-	for i := range f.Jobs {
-		job := &f.Jobs[i]
-		if job.Labels[jobsetapi.ReplicatedJobNameKey] != rj.Name {
-			continue
-		}
+	for _, job := range f.jobsOf(rj.Name) {
 		links = append(links, jobLink(f, job))
 		for n := range groups {
 			if groups[n].Job == job.Name {
@@ -210,12 +200,10 @@ func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob) []Link {
 func jobLink(f *Facts, job *batchv1.Job) Link {
 	l := Link{Depth: 2, Kind: "Job", Name: job.Name, State: "Active"}
 	switch {
-	case podset.JobEnded(job):
-		for _, c := range job.Status.Conditions {
-			if c.Status == "True" && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
-				l.State = string(c.Type)
-			}
-		}
+	case has(job, batchv1.JobFailed):
+		l.State = string(batchv1.JobFailed)
+	case has(job, batchv1.JobComplete):
+		l.State = string(batchv1.JobComplete)
 	case ptr.Deref(job.Spec.Suspend, false):
 		l.State, l.WaitsFor = "Suspended", "its JobSet to be resumed"
 	case !f.Saw(pods):

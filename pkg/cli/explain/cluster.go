@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -23,39 +25,27 @@ type Cluster struct {
 	// on its own. unlimited is now without the borrowing limits of ClusterQueues, empty is
 	// now without anybody's pods.
 	now, unlimited, empty *scheduler.Snapshot
-	// played is how many waiting Workloads were looked at by all decisions so far.
-	played int
-}
-
-// mostPlayed bounds what a table of many jobs takes: each decision looks at all that wait, so that with ten thousand of them it
-// would take hours. A few hundred are all decided about; of more than that the first are, and of the rest Kueue's own
-// words are told.
-const mostPlayed = 100_000
-
-// plays reports whether one more decision about so many waiting Workloads is made. The first always is.
-func (c *Cluster) plays(waiting int) bool {
-	if c.played > 0 && c.played+waiting > mostPlayed {
-		return false
-	}
-	c.played += waiting
-	return true
+	// asked are the Workloads of the jobs of a table, which are decided about in one play.
+	asked sets.Set[client.ObjectKey]
+	// decided is remembered of forecasts.
+	decided map[question]*scheduler.Decision
 }
 
 // NewCluster makes the scheduler's view of an inventory. The error is of one that Kueue
 // could not work with either: cohorts in a circle.
 func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
-	c := &Cluster{Inventory: i}
-	active := changed(i, func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = nil })
+	c := &Cluster{Inventory: i, decided: map[question]*scheduler.Decision{}}
+	active := i.World().Changed(func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = nil })
 	var err error
-	if c.now, err = active.Snapshot(ctx); err != nil {
+	if c.now, err = active.Snapshot(ctx, i.Workloads); err != nil {
 		return nil, err
 	}
 	idle := *active
-	idle.Pods, idle.Workloads = nil, nil
-	if c.empty, err = idle.Snapshot(ctx); err != nil {
+	idle.Pods = nil
+	if c.empty, err = idle.Snapshot(ctx, nil); err != nil {
 		return nil, err
 	}
-	c.unlimited, err = changed(active, func(spec *kueue.ClusterQueueSpec) { liftLimits(spec.ResourceGroups) }).Snapshot(ctx)
+	c.unlimited, err = active.Changed(func(spec *kueue.ClusterQueueSpec) { liftLimits(spec.ResourceGroups) }).Snapshot(ctx, i.Workloads)
 	return c, err
 }
 
@@ -70,17 +60,6 @@ func (c *Cluster) without(ctx context.Context, job *trainjob.TrainJob) (*Cluster
 		return c, nil
 	}
 	return NewCluster(ctx, &i)
-}
-
-// changed returns an inventory whose ClusterQueues say something else.
-func changed(i *inventory.Inventory, change func(*kueue.ClusterQueueSpec)) *inventory.Inventory {
-	other := *i
-	other.ClusterQueues = make([]kueue.ClusterQueue, len(i.ClusterQueues))
-	for n := range i.ClusterQueues {
-		i.ClusterQueues[n].DeepCopyInto(&other.ClusterQueues[n])
-		change(&other.ClusterQueues[n].Spec)
-	}
-	return &other
 }
 
 func liftLimits(groups []kueue.ResourceGroup) {
@@ -102,22 +81,6 @@ const (
 	pods          = "pods"
 )
 
-// free and most give what a ClusterQueue can have of a resource in a flavor now, and if
-// nobody else had anything; zero where Kueue would not use the ClusterQueue at all.
-func free(s *scheduler.Snapshot, cq string, at kueuelib.FlavorResource) kueuelib.Amount {
-	if queue := s.ClusterQueue(kueue.ClusterQueueReference(cq)); queue != nil {
-		return queue.Available(at)
-	}
-	return kueuelib.NewAmount(0)
-}
-
-func most(s *scheduler.Snapshot, cq string, at kueuelib.FlavorResource) kueuelib.Amount {
-	if queue := s.ClusterQueue(kueue.ClusterQueueReference(cq)); queue != nil {
-		return queue.PotentialAvailable(at)
-	}
-	return kueuelib.NewAmount(0)
-}
-
 // quotaFor returns what the ClusterQueue's spec says of a resource in a flavor, or nil.
 func quotaFor(cq *kueue.ClusterQueue, at kueuelib.FlavorResource) *kueue.ResourceQuota {
 	for grant := range inventory.Grants(cq.Spec.ResourceGroups) {
@@ -137,10 +100,6 @@ func (c *Cluster) onlyTopologies(cq *kueue.ClusterQueue) bool {
 			return flavor == nil || flavor.Spec.TopologyName == nil
 		})
 	})
-}
-
-func (c *Cluster) check(name kueue.AdmissionCheckReference) *kueue.AdmissionCheck {
-	return find(c.AdmissionChecks, func(a *kueue.AdmissionCheck) bool { return a.Name == string(name) })
 }
 
 // jobOf returns the job, "namespace/name", that a Workload belongs to: the one with this

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -242,8 +241,11 @@ func (o *options) tell(all []Explanation) error {
 // print writes what was asked for: one TrainJob by its name as an object, those of files as a
 // list.
 func (o *options) print(all []Explanation) error {
-	if show.ForMachines(o.output) {
-		return o.encode(o.streams.Out, all)
+	switch machines := show.ForMachines(o.output); {
+	case machines && o.files.Given():
+		return show.Encode(o.streams.Out, o.output, all)
+	case machines:
+		return show.Encode(o.streams.Out, o.output, all[0])
 	}
 	p := &printer{out: o.streams.Out, paint: show.Painter(o.streams.Out), wide: o.output == show.Wide}
 	for i := range all {
@@ -255,12 +257,4 @@ func (o *options) print(all []Explanation) error {
 		}
 	}
 	return nil
-}
-
-func (o *options) encode(out io.Writer, all []Explanation) error {
-	var what any = all
-	if !o.files.Given() {
-		what = all[0]
-	}
-	return show.Encode(out, o.output, what)
 }

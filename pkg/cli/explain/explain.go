@@ -11,6 +11,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 // Explanation is all that there is to say of a TrainJob. Its JSON is for scripts: names
@@ -153,16 +154,14 @@ func queueOf(f *Facts) *Queue {
 	if f.Workload == nil {
 		return q
 	}
-	if f.Workload.Spec.Priority != nil {
-		q.Priority = *f.Workload.Spec.Priority
-	}
+	q.Priority = kueuelib.Priority(f.Workload)
 	if ref := f.Workload.Spec.PriorityClassRef; ref != nil {
 		q.PriorityClass = ref.Name
 	}
 	if s := StateOf(f); s.Phase == Waiting {
 		q.Position = f.position()
 		if f.Supposed == "" {
-			q.KueueSays = f.kueueMessage()
+			q.KueueSays = scheduler.WhyWaiting(f.Workload)
 		}
 	}
 	return q

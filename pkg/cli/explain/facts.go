@@ -17,18 +17,17 @@
 package explain
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -83,10 +82,6 @@ type Facts struct {
 	PriorityUnseen bool
 	// Workers are the clusters that MultiKueue gave the job to, or may; those that were looked into.
 	Workers []Worker
-
-	// decision is remembered of forecast.
-	decision   *scheduler.Decision
-	forecasted bool
 }
 
 // queueName is the LocalQueue that the job asks for; empty for none.
@@ -121,21 +116,7 @@ func (f *Facts) condition(name string) *metav1.Condition {
 	if f.Workload == nil {
 		return nil
 	}
-	if c := apimeta.FindStatusCondition(f.Workload.Status.Conditions, name); c != nil && c.Status == metav1.ConditionTrue {
-		return c
-	}
-	return nil
-}
-
-// kueueMessage is what Kueue says of the Workload's quota, word by word.
-func (f *Facts) kueueMessage() string {
-	if f.Workload == nil {
-		return ""
-	}
-	if c := apimeta.FindStatusCondition(f.Workload.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil {
-		return c.Message
-	}
-	return ""
+	return find(f.Workload.Status.Conditions, func(c *metav1.Condition) bool { return c.Type == name && c.Status == metav1.ConditionTrue })
 }
 
 // warning returns the latest warning event with one of the reasons, or nil.
@@ -145,15 +126,12 @@ func (f *Facts) warning(reasons ...string) *corev1.Event {
 
 // begun is when the present attempt to start began: the admission or, before it, the creation.
 func (f *Facts) begun() time.Time {
-	if c := f.condition(kueue.WorkloadAdmitted); c != nil {
-		return c.LastTransitionTime.Time
-	}
-	return f.Job.CreationTimestamp.Time
+	return cmp.Or(f.conditionSince(kueue.WorkloadAdmitted), &f.Job.CreationTimestamp).Time
 }
 
-// admittedSince is when the job was admitted; nil before that.
-func (f *Facts) admittedSince() *metav1.Time {
-	if c := f.condition(kueue.WorkloadAdmitted); c != nil {
+// conditionSince is since when a condition of the Workload is true; nil where it is not.
+func (f *Facts) conditionSince(name string) *metav1.Time {
+	if c := f.condition(name); c != nil {
 		return since(c.LastTransitionTime)
 	}
 	return nil

@@ -140,7 +140,7 @@ func (a *assigner) take(verdicts []Verdict) {
 // verdict looks at one flavor in Kueue's order: whether its nodes are right, then whether
 // there is quota.
 func (a *assigner) verdict(ps *kueue.PodSet, name kueue.ResourceFlavorReference, wanted map[corev1.ResourceName]int64) Verdict {
-	v := Verdict{PodSet: string(ps.Name), Flavor: string(name), Assigned: a.assigned(ps, name)}
+	v := Verdict{PodSet: string(ps.Name), Flavor: string(name), Assigned: a.Workload != nil && assigns(a.Workload.Status.Admission, ps.Name, name)}
 	for _, resource := range sortedResources(wanted) {
 		amount, reason := a.quota(kueuelib.FlavorResource{Flavor: name, Resource: resource}, wanted[resource])
 		v.Amounts = append(v.Amounts, amount)
@@ -171,42 +171,41 @@ func (a *assigner) verdict(ps *kueue.PodSet, name kueue.ResourceFlavorReference,
 	return v
 }
 
-func (a *assigner) assigned(ps *kueue.PodSet, flavor kueue.ResourceFlavorReference) bool {
-	if a.Workload == nil || a.Workload.Status.Admission == nil {
-		return false
-	}
-	return slices.ContainsFunc(a.Workload.Status.Admission.PodSetAssignments, func(psa kueue.PodSetAssignment) bool {
-		return psa.Name == ps.Name && slices.Contains(slices.Collect(maps.Values(psa.Flavors)), flavor)
+// assigns reports whether an admission gives a PodSet a flavor.
+func assigns(admission *kueue.Admission, podSet kueue.PodSetReference, flavor kueue.ResourceFlavorReference) bool {
+	return admission != nil && slices.ContainsFunc(admission.PodSetAssignments, func(psa kueue.PodSetAssignment) bool {
+		return psa.Name == podSet && slices.Contains(slices.Collect(maps.Values(psa.Flavors)), flavor)
 	})
 }
 
 // quota compares what is requested with what there is. Without a look at the Workloads
 // nobody can tell what is free, only what there could be.
 func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *Reason) {
-	name, spec := a.cq.Name, quotaFor(a.cq, at)
+	name, spec := kueue.ClusterQueueReference(a.cq.Name), quotaFor(a.cq, at)
 	amount := Amount{Resource: at.Resource, Requested: requested}
 	if spec != nil {
 		amount.Quota = kueuelib.ResourceValue(at.Resource, spec.NominalQuota)
 	}
-	if a.Cluster.now.ClusterQueue(kueue.ClusterQueueReference(name)) == nil {
+	now, unlimited := a.Cluster.now.ClusterQueue(name), a.Cluster.unlimited.ClusterQueue(name)
+	if now == nil {
 		return amount, nil // Inactive: StateOf says why.
 	}
-	amount.Max = most(a.Cluster.now, name, at).Int64()
-	left := max(0, free(a.Cluster.now, name, at).Sub(a.taken[at]).Int64())
+	amount.Max = now.PotentialAvailable(at).Int64()
+	left := max(0, now.Available(at).Sub(a.taken[at]).Int64())
 	if a.Cluster.Saw(workloads) {
 		amount.Free = &left
 	}
 	switch {
-	case requested > amount.Max && most(a.Cluster.unlimited, name, at).CmpInt64(requested) >= 0:
-		return amount, reason(borrowingLimit(a.cq, at, amount, spec, true))
+	case requested > amount.Max && unlimited.PotentialAvailable(at).CmpInt64(requested) >= 0:
+		return amount, new(borrowingLimit(a.cq, at, amount, spec, true))
 	case requested > amount.Max:
-		return amount, reason(tooMuch(a.cq, at, amount))
+		return amount, new(tooMuch(a.cq, at, amount))
 	case requested <= left || amount.Free == nil:
 		return amount, nil
-	case free(a.Cluster.unlimited, name, at).Sub(a.taken[at]).CmpInt64(requested) >= 0:
-		return amount, reason(borrowingLimit(a.cq, at, amount, spec, false))
+	case unlimited.Available(at).Sub(a.taken[at]).CmpInt64(requested) >= 0:
+		return amount, new(borrowingLimit(a.cq, at, amount, spec, false))
 	}
-	return amount, reason(a.quotaInUse(at, amount))
+	return amount, new(a.quotaInUse(at, amount))
 }
 
 // nodes looks whether the pods may run on the flavor's nodes. Only the first reason
@@ -242,7 +241,7 @@ func (a *assigner) nodes(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) []Reaso
 func (a *assigner) nodeFor(ps *kueue.PodSet, flavor *kueue.ResourceFlavor, tolerations []corev1.Toleration) *Reason {
 	found := a.Cluster.NodesOf(flavor)
 	if len(found) == 0 {
-		return reason(noNodes(flavor))
+		return new(noNodes(flavor))
 	}
 	var taint *corev1.Taint
 	var usable []*corev1.Node
@@ -260,9 +259,9 @@ func (a *assigner) nodeFor(ps *kueue.PodSet, flavor *kueue.ResourceFlavor, toler
 		return tooLarge(ps, flavor.Name, usable)
 	}
 	if taint != nil {
-		return reason(taintOfNodes(flavor.Name, ps, *taint))
+		return new(taintOfNodes(flavor.Name, ps, *taint))
 	}
-	return reason(a.selectorWithoutNode(flavor.Name, found, ps))
+	return new(a.selectorWithoutNode(flavor.Name, found, ps))
 }
 
 // tooLarge looks whether one pod is more than every node has, were it empty.
@@ -278,7 +277,7 @@ func tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
 	for _, name := range names {
 		largest := slices.MaxFunc(on, func(a, b *corev1.Node) int { return cmp.Compare(amountOf(a, name), amountOf(b, name)) })
 		if most := amountOf(largest, name); asked(name) > most {
-			return reason(podTooLarge(flavor, ps, name, asked(name), most, largest.Name))
+			return new(podTooLarge(flavor, ps, name, asked(name), most, largest.Name))
 		}
 	}
 	return nil
@@ -295,13 +294,6 @@ func matches(pod *corev1.PodSpec, labels map[string]string) bool {
 	return ok && err == nil
 }
 
-func requiredTerms(pod *corev1.PodSpec) []corev1.NodeSelectorTerm {
-	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return nil
-	}
-	return pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-}
-
 // checks returns the admission checks of a flavor that nobody looks after.
 func (a *assigner) checks(flavor kueue.ResourceFlavorReference) []Reason {
 	if a.cq.Spec.AdmissionChecksStrategy == nil || !a.Cluster.Saw(checks) {
@@ -312,7 +304,7 @@ func (a *assigner) checks(flavor kueue.ResourceFlavorReference) []Reason {
 		if len(rule.OnFlavors) > 0 && !slices.Contains(rule.OnFlavors, flavor) {
 			continue
 		}
-		if why := inactive(a.Cluster.check(rule.Name)); why != "" {
+		if why := inactive(inventory.Find(a.Cluster.AdmissionChecks, "", string(rule.Name))); why != "" {
 			reasons = append(reasons, checkInactive(string(rule.Name), why))
 		}
 	}

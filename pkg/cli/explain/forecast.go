@@ -3,17 +3,20 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
@@ -24,24 +27,17 @@ type Preempted struct {
 	Job          string `json:"job"`
 	ClusterQueue string `json:"clusterQueue"`
 	Priority     int32  `json:"priority"`
-	// Reason is that of Kueue's condition Preempted.
+	// Reason is that of Kueue's condition Preempted; empty for one that stops for another reason already.
 	Reason string `json:"reason"`
 }
 
 // forecast returns what Kueue's scheduler does with the job next, by its own code; nil where
 // the user may not see what it goes by, and where it does not come to look.
 func (f *Facts) forecast() *scheduler.Decision {
-	if !f.forecasted {
-		f.decision, f.forecasted = f.simulate(), true
-	}
-	return f.decision
-}
-
-func (f *Facts) simulate() *scheduler.Decision {
 	if !f.seesQueues() || f.PriorityUnseen || f.queueName() == "" || len(f.PodSets) == 0 {
 		return nil
 	}
-	decision := f.decide(f.fairSharing())
+	decision := f.decide(ptr.Deref(f.Kueue, configapi.Configuration{}).FairSharing)
 	if f.KueueUnseen == "" || decision == nil {
 		return decision
 	}
@@ -52,60 +48,44 @@ func (f *Facts) simulate() *scheduler.Decision {
 	return decision
 }
 
-// decide plays Kueue's cycles, with fair sharing or without, until the job is decided.
-func (f *Facts) decide(sharing *configapi.FairSharing) *scheduler.Decision {
-	if !f.Cluster.plays(len(f.Cluster.Pending())) {
-		return nil
-	}
-	snapshot, err := f.Cluster.Snapshot(context.Background())
-	if err != nil || snapshot.ClusterQueue(f.clusterQueueName()) == nil {
-		return nil
-	}
-	me, pending := f.contenders()
-	decision := scheduler.NewSimulation(snapshot, pending, f.Cluster.strict, sharing).Decide(context.Background(), me)
-	return &decision
+// question is what Kueue decides about a Workload, with fair sharing or without.
+type question struct {
+	about  client.ObjectKey
+	fairly bool
 }
 
-func (f *Facts) fairSharing() *configapi.FairSharing {
-	if f.Kueue == nil {
-		return nil
+// decide has Kueue's scheduler run until it has decided about the job, and about all others of which is told, too.
+func (f *Facts) decide(sharing *configapi.FairSharing) *scheduler.Decision {
+	wl := f.Workload
+	if wl == nil {
+		wl = f.wouldBe()
 	}
-	return f.Kueue.FairSharing
+	q := question{client.ObjectKeyFromObject(wl), sharing != nil}
+	if d, known := f.Cluster.decided[q]; known {
+		return d
+	}
+	contest, _ := f.outlook().Contest()
+	contest.FairSharing = sharing
+	if f.Workload == nil {
+		contest.Workloads = append(contest.Workloads, wl)
+	}
+	asked := f.Cluster.asked.Clone().Insert(q.about)
+	ctx, cancel := context.WithTimeout(context.Background(), outlook.Within)
+	defer cancel()
+	decisions, _ := contest.Decide(ctx, asked) // It fails for cohorts in a circle, with which there are no facts.
+	for key := range asked {
+		f.Cluster.decided[question{key, q.fairly}] = decisions[key]
+	}
+	return decisions[q.about]
+}
+
+// outlook is that of the cluster without what TrainJobs tell.
+func (f *Facts) outlook() *outlook.Outlook {
+	return &outlook.Outlook{Inventory: f.Cluster.Inventory, Kueue: f.Kueue, Manager: f.Manager, Now: f.Now}
 }
 
 // seesQueues reports whether the user sees who has quota, and who waits for it.
-func (f *Facts) seesQueues() bool {
-	return !slices.ContainsFunc([]string{clusterQueues, localQueues, flavors, cohorts, workloads}, func(kind string) bool { return !f.Cluster.Saw(kind) })
-}
-
-func (c *Cluster) strict(name kueue.ClusterQueueReference) bool {
-	cq := c.ClusterQueue(name)
-	return cq != nil && cq.Spec.QueueingStrategy == kueue.StrictFIFO
-}
-
-// contenders returns the job's Workload, of a manifest the one that it would have, and all
-// that wait with it.
-func (f *Facts) contenders() (me *kueue.Workload, pending []scheduler.Pending) {
-	for _, p := range f.Cluster.Pending() {
-		mine := f.Workload != nil && p.Workload.UID == f.Workload.UID
-		if !mine && !f.Cluster.InQueue(p.Workload, f.Now) {
-			continue
-		}
-		wl := inventory.WithRequests(p.Workload)
-		if mine {
-			me = wl
-		}
-		pending = append(pending, scheduler.Pending{
-			Workload: wl, ClusterQueue: p.ClusterQueue,
-			Parked: !mine && scheduler.WhyWaiting(wl) != "" && !scheduler.IsPreempting(wl) && !f.Cluster.strict(p.ClusterQueue),
-		})
-	}
-	if me == nil {
-		me = inventory.WithRequests(f.wouldBe())
-		pending = append(pending, scheduler.Pending{Workload: me, ClusterQueue: f.clusterQueueName()})
-	}
-	return me, pending
-}
+func (f *Facts) seesQueues() bool { return len(f.outlook().UnseenQueues()) == 0 }
 
 // wouldBe is the Workload that a manifest would get now.
 func (f *Facts) wouldBe() *kueue.Workload {
@@ -115,27 +95,13 @@ func (f *Facts) wouldBe() *kueue.Workload {
 	}
 }
 
-// foreseen tells of a decision that is not a refusal, for which there is more to say; nil
-// otherwise.
-func (f *Facts) foreseen(d *scheduler.Decision) *State {
-	if d == nil {
-		return nil
-	}
-	switch d.Outcome {
-	case scheduler.Preempts:
-		return &State{Reason: "Preempts", Message: "preempting " + f.victimsText(d)}
-	case scheduler.Blocks:
-		return f.behind(d)
-	}
-	return nil
-}
-
+// behind tells of one that Kueue does not look at before another has started.
 func (f *Facts) behind(d *scheduler.Decision) *State {
 	front := "others are"
 	if d.Behind != nil {
 		front = frontText(d.Behind) + " is"
 	}
-	if !f.Cluster.strict(f.clusterQueueName()) {
+	if f.clusterQueue().Spec.QueueingStrategy != kueue.StrictFIFO {
 		return &State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Behind, "in front"),
 			Message: fmt.Sprintf("%s before it in ClusterQueue %s and cannot start: others keep what it would take", front, f.clusterQueueName())}
 	}
@@ -155,11 +121,12 @@ func (f *Facts) preempts(d *scheduler.Decision) []Preempted {
 		return nil
 	}
 	var all []Preempted
-	for _, v := range d.Victims {
-		all = append(all, Preempted{
-			Job: nameOf(v.Workload), ClusterQueue: string(v.ClusterQueue),
-			Priority: kueuelib.Priority(v.Workload), Reason: v.Reason,
-		})
+	for _, wl := range d.Victims {
+		p := Preempted{Job: nameOf(wl), ClusterQueue: string(wl.Status.Admission.ClusterQueue), Priority: kueuelib.Priority(wl)}
+		if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPreempted); c != nil {
+			p.Reason = c.Reason
+		}
+		all = append(all, p)
 	}
 	return all
 }
@@ -171,7 +138,7 @@ func (f *Facts) victimsText(d *scheduler.Decision) string {
 	all := f.preempts(d)
 	var parts []string
 	for _, v := range all[:min(len(all), victimsShown)] {
-		parts = append(parts, fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, preempts[v.Reason]))
+		parts = append(parts, fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, cmp.Or(preempts[v.Reason], "stopping already")))
 	}
 	text := strings.Join(parts, ", ")
 	if n := len(all) - victimsShown; n > 0 {
@@ -195,7 +162,6 @@ func markPreempting(verdicts []Verdict, d *scheduler.Decision) {
 	}
 	for i := range verdicts {
 		v := &verdicts[i]
-		psa := find(d.Admission.PodSetAssignments, func(psa *kueue.PodSetAssignment) bool { return string(psa.Name) == v.PodSet })
-		v.Preempts = !v.Fits && psa != nil && slices.Contains(slices.Collect(maps.Values(psa.Flavors)), kueue.ResourceFlavorReference(v.Flavor))
+		v.Preempts = !v.Fits && assigns(d.Admission, kueue.PodSetReference(v.PodSet), kueue.ResourceFlavorReference(v.Flavor))
 	}
 }

@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -117,10 +118,7 @@ func valueText(part string, value json.RawMessage) string {
 }
 
 func tolerationText(t *corev1.Toleration) string {
-	text := t.Key
-	if text == "" {
-		text = "*"
-	}
+	text := cmp.Or(t.Key, "*")
 	if t.Operator != corev1.TolerationOpExists && t.Value != "" {
 		text += "=" + t.Value
 	}

@@ -13,7 +13,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
@@ -48,38 +47,38 @@ const (
 )
 
 // PositionOf computes a Workload's place among all that wait for the same ClusterQueue, or
-// nil when it does not wait there: what Kueue does not look at, as in a stopped LocalQueue, has no place and is before
-// nobody. Fair sharing between LocalQueues is not counted.
+// nil when it does not wait there.
 func PositionOf(c *Cluster, wl *kueue.Workload, cq kueue.ClusterQueueReference, now time.Time) *Position {
-	var queue []*kueue.Workload
-	for _, p := range c.Pending() {
-		if p.ClusterQueue == cq && c.InQueue(p.Workload, now) {
-			queue = append(queue, p.Workload)
-		}
-	}
-	slices.SortFunc(queue, scheduler.CompareInQueue)
+	queue := queues(c, now)[cq]
 	place := slices.IndexFunc(queue, func(o *kueue.Workload) bool { return o.UID == wl.UID })
 	if place < 0 {
 		return nil
 	}
 	position := &Position{Place: place + 1, Pending: len(queue), Source: Computed}
 	for _, other := range slices.Backward(queue[:place]) {
-		position.Ahead = append(position.Ahead, c.jobOf(string(other.UID)))
+		position.Ahead = append(position.Ahead, nameOf(other))
 	}
 	return position
 }
 
-// Turn is when Kueue comes to look at a Workload, among all that wait in ClusterQueues which share quota.
-type Turn struct {
-	// Cohort is the topmost one; empty for a ClusterQueue that shares with none.
-	Cohort string
-	// Place counts from 1.
-	Place int
+// queues are all that wait, in their order: what Kueue does not look at, as in a stopped LocalQueue, has no place and is before
+// nobody. Fair sharing between LocalQueues is not counted.
+func queues(c *Cluster, now time.Time) map[kueue.ClusterQueueReference][]*kueue.Workload {
+	all := map[kueue.ClusterQueueReference][]*kueue.Workload{}
+	for _, p := range c.Pending() {
+		if c.InQueue(p.Workload, now) {
+			all[p.ClusterQueue] = append(all[p.ClusterQueue], p.Workload)
+		}
+	}
+	for _, queue := range all {
+		slices.SortFunc(queue, scheduler.CompareInQueue)
+	}
+	return all
 }
 
 // Turns returns those of all that wait, by the UIDs of their Workloads. In each cycle Kueue looks at the
-// first of every ClusterQueue, at those that borrow last. Fair sharing's own order is not counted.
-func (s *Snapshot) Turns(ctx context.Context) (map[types.UID]Turn, error) {
+// first of every ClusterQueue, without fair sharing at those that borrow last.
+func (s *Snapshot) Turns(ctx context.Context) (map[types.UID]scheduler.Turn, error) {
 	if len(s.Facts) == 0 {
 		return nil, nil
 	}
@@ -87,29 +86,14 @@ func (s *Snapshot) Turns(ctx context.Context) (map[types.UID]Turn, error) {
 	if !f.seesQueues() {
 		return nil, exit.With(exit.Unseen, errors.New("you may not see all who wait, and where: ask an admin for ClusterRole kueue-batch-admin-role"))
 	}
-	snapshot, err := f.Cluster.Snapshot(ctx)
+	contest, _ := f.outlook().Contest()
+	order, err := contest.Order(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var pending []scheduler.Pending
-	queues := map[types.UID]*scheduler.ClusterQueue{}
-	for _, p := range f.Cluster.Pending() {
-		if cq := snapshot.ClusterQueue(p.ClusterQueue); cq != nil && f.Cluster.InQueue(p.Workload, f.Now) {
-			queues[p.Workload.UID] = cq
-			pending = append(pending, scheduler.Pending{Workload: inventory.WithRequests(p.Workload), ClusterQueue: p.ClusterQueue})
-		}
-	}
-	turns, places := map[types.UID]Turn{}, map[any]int{}
-	for _, wl := range scheduler.NewSimulation(snapshot, pending, f.Cluster.strict, f.fairSharing()).Order(ctx) {
-		cq := queues[wl.UID]
-		if !cq.HasParent() {
-			places[cq]++
-			turns[wl.UID] = Turn{Place: places[cq]}
-			continue
-		}
-		root := cq.Parent().Root()
-		places[root]++
-		turns[wl.UID] = Turn{Cohort: string(root.GetName()), Place: places[root]}
+	turns := map[types.UID]scheduler.Turn{}
+	for _, turn := range order {
+		turns[turn.Workload.UID] = turn
 	}
 	return turns, nil
 }

@@ -5,8 +5,10 @@ package explain
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -21,11 +23,11 @@ func TestTurns(t *testing.T) {
 	}
 	s := newScene(shares, pending("second", 0, minutesAgo(1)))
 	turns := expect.Must((&Snapshot{Facts: []*Facts{s.facts(t)}}).Turns(t.Context()))(t)
-	want := map[types.UID]Turn{
+	want := map[types.UID]scheduler.Turn{
 		"llm-workload": {Cohort: "all", Place: 1}, "guest-workload": {Cohort: "all", Place: 2}, "second-workload": {Cohort: "all", Place: 3},
 		"lonely-workload": {Place: 1},
 	}
-	expect.Same(t, "Unexpected turns", want, turns)
+	expect.Same(t, "Unexpected turns", want, turns, cmpopts.IgnoreFields(scheduler.Turn{}, "Workload", "ClusterQueue"))
 
 	_, err := (&Snapshot{Facts: []*Facts{newScene(unseenKind(workloads)).facts(t)}}).Turns(t.Context())
 	expect.That(t, err != nil, "Turns among those that may not be seen")

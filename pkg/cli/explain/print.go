@@ -311,11 +311,7 @@ func (p *printer) placement(e *Explanation) error {
 		for _, o := range part.Overrode {
 			instead = append(instead, fmt.Sprintf("%s (%s)", p.value(part.Field, o.Value), o.SetBy))
 		}
-		job := part.ReplicatedJob
-		if job == "" {
-			job = "-"
-		}
-		table.Row(job, part.Field, p.value(part.Field, part.Value), p.paint.Cyan(part.SetBy), strings.Join(instead, ", "))
+		table.Row(cmp.Or(part.ReplicatedJob, "-"), part.Field, p.value(part.Field, part.Value), p.paint.Cyan(part.SetBy), strings.Join(instead, ", "))
 	}
 	fmt.Fprintln(p.out)
 	return table.Print(p.out, p.paint, "")

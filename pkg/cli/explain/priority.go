@@ -66,17 +66,16 @@ func (f *Facts) withPriority(ctx context.Context, name string) (*Facts, error) {
 	other := *f
 	other.Job = f.Job.DeepCopy()
 	metav1.SetMetaDataLabel(&other.Job.ObjectMeta, kueueconstants.WorkloadPriorityClassLabel, name)
-	other.Supposed, other.Priority, other.Visible, other.decision, other.forecasted = name, class.Value, nil, nil, false
-	if f.Workload == nil {
-		return &other, nil
-	}
-	other.Workload = f.Workload.DeepCopy()
-	other.Workload.Spec.Priority, other.Workload.Spec.PriorityClassRef = &class.Value, kueue.NewWorkloadPriorityClassRef(name)
+	other.Supposed, other.Priority, other.Visible = name, class.Value, nil
 	i := *f.Cluster.Inventory
-	i.Workloads = slices.Clone(i.Workloads)
-	for n := range i.Workloads {
-		if i.Workloads[n].UID == other.Workload.UID {
-			i.Workloads[n] = *other.Workload
+	if f.Workload != nil {
+		other.Workload = f.Workload.DeepCopy()
+		other.Workload.Spec.Priority, other.Workload.Spec.PriorityClassRef = &class.Value, kueue.NewWorkloadPriorityClassRef(name)
+		i.Workloads = slices.Clone(i.Workloads)
+		for n := range i.Workloads {
+			if i.Workloads[n].UID == other.Workload.UID {
+				i.Workloads[n] = *other.Workload
+			}
 		}
 	}
 	var err error

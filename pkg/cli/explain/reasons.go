@@ -60,9 +60,6 @@ type Reason struct {
 	Warning bool `json:"warning,omitempty"`
 }
 
-// reason makes a Reason that may be missing.
-func reason(r Reason) *Reason { return &r }
-
 func notInQueue(cq *kueue.ClusterQueue, name corev1.ResourceName) Reason {
 	r := Reason{Code: NotInQueue, Lasting: true,
 		Message: fmt.Sprintf("ClusterQueue %s has no quota for %s", cq.Name, name),
@@ -149,13 +146,9 @@ func noTopology(flavor string, ps *kueue.PodSet, others bool) Reason {
 	return r
 }
 
-func noLevel(flavor string, ps *kueue.PodSet, topology *kueue.Topology, level string) Reason {
-	levels := make([]string, 0, len(topology.Spec.Levels))
-	for _, l := range topology.Spec.Levels {
-		levels = append(levels, l.NodeLabel)
-	}
+func noLevel(flavor string, ps *kueue.PodSet, topology string, levels []string, level string) Reason {
 	return Reason{Code: Topology, Lasting: true,
-		Message: fmt.Sprintf("topology %s of the flavor has no level %s, which the PodSet asks for", topology.Name, level),
+		Message: fmt.Sprintf("topology %s of the flavor has no level %s, which the PodSet asks for", topology, level),
 		Remedy:  fmt.Sprintf("name one of %s in the annotation of replicated job %s; flavor %s has no other", strings.Join(levels, ", "), ps.Name, flavor),
 	}
 }

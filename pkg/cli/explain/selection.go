@@ -52,10 +52,14 @@ func (f *Facts) selection(ps *kueue.PodSet, blamed map[string]string) string {
 	switch {
 	case len(parts) > 0:
 		return strings.Join(parts, " and ")
-	case len(requiredTerms(&ps.Template.Spec)) > 0:
+	case requiresNodes(ps.Template.Spec.Affinity):
 		return "its node affinity"
 	}
 	return "its node selector " + labels.Set(ps.Template.Spec.NodeSelector).String()
+}
+
+func requiresNodes(a *corev1.Affinity) bool {
+	return a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 }
 
 // ownerOf tells who set a field of a replicated job; empty where that is not known.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -105,7 +106,7 @@ func (s *Snapshot) sort() *byOwner {
 		switch owner := metav1.GetControllerOfNoCopy(wl); {
 		case owner == nil && wl.Labels[kueue.MultiKueueOriginLabel] != "":
 			by.ahead[client.ObjectKeyFromObject(wl)] = wl
-		case owner != nil && (by.workloads[owner.UID] == nil || !finishedWorkload(wl)):
+		case owner != nil && (by.workloads[owner.UID] == nil || !kueuelib.IsFinished(wl)):
 			by.workloads[owner.UID] = wl
 		}
 	}
@@ -135,12 +136,6 @@ func grouped[T any, K comparable](items []T, key func(*T) K) map[K][]T {
 // jobSetOf names the JobSet that a Job or pod was made for.
 func jobSetOf(obj metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[jobsetapi.JobSetNameKey]}
-}
-
-func finishedWorkload(wl *kueue.Workload) bool {
-	return slices.ContainsFunc(wl.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == kueue.WorkloadFinished && c.Status == metav1.ConditionTrue
-	})
 }
 
 // Of returns what was read of a TrainJob.

@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -21,19 +22,24 @@ import (
 
 // Foresight tells when jobs start that wait. All are of one cluster, which is read once.
 type Foresight struct {
-	client client.Client
-	// namespace is that whose TrainJobs are read by those who may not read all.
-	namespace string
+	// trainJobs are all, or those of a namespace: what others tell of running times is missing then.
+	trainJobs func(context.Context) ([]trainjob.TrainJob, error)
 	told      outlook.Told
-	trainJobs []trainjob.TrainJob
-	read      bool
 	// asks is how often Start is asked: all of them share the time of a command.
 	asks int
 }
 
 // NewForesight returns one that is asked so often, and goes by what it is told of running times, too.
 func NewForesight(c client.Client, namespace string, told outlook.Told, asks int) *Foresight {
-	return &Foresight{client: c, namespace: namespace, told: told, asks: max(1, asks)}
+	var read bool
+	var jobs []trainjob.TrainJob
+	return &Foresight{told: told, asks: max(1, asks), trainJobs: func(ctx context.Context) (_ []trainjob.TrainJob, err error) {
+		if !read {
+			read = true
+			jobs, _, err = cluster.VisibleTrainJobs(ctx, c, namespace)
+		}
+		return jobs, err
+	}}
 }
 
 // Start returns when the job of some facts starts; nil for one that does not wait for quota.
@@ -66,21 +72,13 @@ func (fs *Foresight) Start(ctx context.Context, f *Facts) (*outlook.Start, error
 }
 
 func (fs *Foresight) outlook(ctx context.Context, f *Facts) (*outlook.Outlook, error) {
-	if err := fs.readTrainJobs(ctx); err != nil {
+	o := f.outlook()
+	var err error
+	if o.TrainJobs, err = fs.trainJobs(ctx); err != nil {
 		return nil, err
 	}
-	return &outlook.Outlook{Inventory: f.Cluster.Inventory, TrainJobs: fs.trainJobs, Kueue: f.Kueue, Manager: f.Manager, Now: f.Now, Told: fs.told}, nil
-}
-
-// readTrainJobs reads all, or those of the namespace: what others tell of running times is missing then.
-func (fs *Foresight) readTrainJobs(ctx context.Context) error {
-	if fs.read {
-		return nil
-	}
-	fs.read = true
-	var err error
-	fs.trainJobs, _, err = cluster.VisibleTrainJobs(ctx, fs.client, fs.namespace)
-	return err
+	o.Told = fs.told
+	return o, nil
 }
 
 // Starts returns when each job of a snapshot starts that waits for quota, by its Workload. The futures of a part of
@@ -98,8 +96,8 @@ func (fs *Foresight) Starts(ctx context.Context, s *Snapshot) (map[client.Object
 	q, _ := o.Question()
 	parts := partsOf(q, waiting)
 	for _, part := range parts {
-		part.question.Time /= time.Duration(len(parts))
-		answers, err := outlook.OfAll(ctx, part.question, part.waiting)
+		part.Time /= time.Duration(len(parts))
+		answers, err := outlook.OfAll(ctx, part.Question, part.waiting)
 		if err != nil {
 			return nil, err
 		}
@@ -110,27 +108,25 @@ func (fs *Foresight) Starts(ctx context.Context, s *Snapshot) (map[client.Object
 
 // waitingPart is a part of the cluster, and who waits there.
 type waitingPart struct {
-	question *forecast.Question
-	waiting  []*kueue.Workload
+	*forecast.Question
+	waiting []*kueue.Workload
 }
 
 func partsOf(q *forecast.Question, waiting []*Facts) []*waitingPart {
 	var parts []*waitingPart
-	byQueue := map[string]*waitingPart{}
 	for _, f := range waiting {
-		at := byQueue[string(f.clusterQueueName())]
-		if at == nil {
+		at := slices.IndexFunc(parts, func(p *waitingPart) bool {
+			return inventory.Find(p.World.ClusterQueues, "", string(f.clusterQueueName())) != nil
+		})
+		if at < 0 {
 			about := q.About(f.Workload)
 			if about == nil {
 				continue
 			}
-			at = &waitingPart{question: about}
-			parts = append(parts, at)
-			for n := range about.World.ClusterQueues {
-				byQueue[about.World.ClusterQueues[n].Name] = at
-			}
+			at = len(parts)
+			parts = append(parts, &waitingPart{Question: about})
 		}
-		at.waiting = append(at.waiting, f.Workload)
+		parts[at].waiting = append(parts[at].waiting, f.Workload)
 	}
 	return parts
 }

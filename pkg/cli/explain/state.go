@@ -329,15 +329,12 @@ func deactivated(f *Facts) *State {
 	if f.Workload == nil || kueuelib.IsActive(f.Workload) {
 		return nil
 	}
-	s := &State{Phase: Deactivated, Reason: "Deactivated", Stuck: true,
+	s := &State{Phase: Deactivated, Reason: "Deactivated", Stuck: true, Since: f.conditionSince(kueue.WorkloadEvicted),
 		Message: "was taken out of its queue: spec.active of its Workload is false",
 		Remedy: fmt.Sprintf(`kubectl -n %s patch workload %s --type=merge -p '{"spec":{"active":true}}'`,
 			f.Workload.Namespace, f.Workload.Name)}
-	if evicted := f.condition(kueue.WorkloadEvicted); evicted != nil {
-		s.Since = since(evicted.LastTransitionTime)
-		if evicted.Reason != kueue.WorkloadDeactivated {
-			s.Reason, s.Message = evicted.Reason, s.Message+" ("+evicted.Message+")"
-		}
+	if evicted := f.condition(kueue.WorkloadEvicted); evicted != nil && evicted.Reason != kueue.WorkloadDeactivated {
+		s.Reason, s.Message = evicted.Reason, s.Message+" ("+evicted.Message+")"
 	}
 	if kueuelib.IsDeactivatedByKueue(f.Workload) {
 		s.Remedy = f.anotherWorkload()

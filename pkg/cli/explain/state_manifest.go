@@ -100,9 +100,8 @@ func scheduled(f *Facts) *State {
 	case scheduler.Admits:
 		return f.warned(&State{Reason: "Fits", Message: fmt.Sprintf("%s and could have them now in %s: %s", asks, f.queueText(), assignmentText(d.Admission))})
 	case scheduler.Preempts:
-		s := f.foreseen(d)
-		s.Message = fmt.Sprintf("%s and would get them in %s by %s: %s", asks, f.queueText(), s.Message, assignmentText(d.Admission))
-		return f.warned(s)
+		return f.warned(&State{Reason: "Preempts",
+			Message: fmt.Sprintf("%s and would get them in %s by preempting %s: %s", asks, f.queueText(), f.victimsText(d), assignmentText(d.Admission))})
 	case scheduler.Blocks:
 		s := f.behind(d)
 		s.Message = fmt.Sprintf("would wait in %s: %s, and %s", f.queueText(), asks, s.Message)
@@ -116,8 +115,8 @@ func scheduled(f *Facts) *State {
 // unforeseen is for who may not see what Kueue goes by.
 func unforeseen(f *Facts, asks string) *State {
 	verdicts := Flavors(f)
-	if _, ok := assignable(f.PodSets, verdicts); !ok {
-		s := lacking(f.PodSets, verdicts)
+	if _, ok := assignable(verdicts); !ok {
+		s := lacking(verdicts)
 		s.Message = fmt.Sprintf("would wait in %s: %s, %s", f.queueText(), asks, s.Message)
 		return &s
 	}
@@ -130,16 +129,16 @@ func unforeseen(f *Facts, asks string) *State {
 // words.
 func (f *Facts) refused(d *scheduler.Decision) State {
 	verdicts := Flavors(f)
-	assignment, ok := assignable(f.PodSets, verdicts)
+	assignment, ok := assignable(verdicts)
 	switch {
 	case !ok:
-		return lacking(f.PodSets, verdicts)
+		return lacking(verdicts)
 	case d.Behind != nil:
 		return State{Reason: string(InUse), Remedy: "wait" + f.above(d.Behind, "before it"),
 			Message: fmt.Sprintf("which would fit (%s), but Kueue keeps it for %s: %s", assignment, frontText(d.Behind), d.Message)}
-	case len(d.Before) > 0:
-		return State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Before[0], "before it"),
-			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, nameOf(d.Before[0]))}
+	case d.Before != nil:
+		return State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Before, "before it"),
+			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, nameOf(d.Before))}
 	}
 	return State{Reason: string(InUse), Message: "Kueue would say: " + cmp.Or(d.Message, "others are before it"),
 		Remedy: f.quotaRemedy(f.clusterQueue())}
@@ -147,7 +146,7 @@ func (f *Facts) refused(d *scheduler.Decision) State {
 
 // warned adds what the pods would run into that Kueue does not look at.
 func (f *Facts) warned(s *State) *State {
-	if r := warnedOf(f.PodSets, Flavors(f)); r != nil {
+	if r := warnedOf(Flavors(f)); r != nil {
 		s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
 		s.Message += ", but " + r.Message
 	}

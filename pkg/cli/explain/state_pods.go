@@ -14,16 +14,15 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // reserving is for a job that has quota and is not admitted.
 func reserving(f *Facts) *State {
-	s := &State{Phase: Reserved, Reason: "AdmissionCheckPending", Message: fmt.Sprintf("has quota in %s, %s, and waits to be admitted", f.queueText(), f.assignment())}
-	if c := f.condition(kueue.WorkloadQuotaReserved); c != nil {
-		s.Since = since(c.LastTransitionTime)
-	}
+	s := &State{Phase: Reserved, Reason: "AdmissionCheckPending", Since: f.conditionSince(kueue.WorkloadQuotaReserved),
+		Message: fmt.Sprintf("has quota in %s, %s, and waits to be admitted", f.queueText(), f.assignment())}
 	var waits []string
 	refused := false
 	for _, check := range f.Workload.Status.AdmissionChecks {
@@ -35,14 +34,14 @@ func reserving(f *Facts) *State {
 		if check.Message != "" {
 			text += " (" + check.Message + ")"
 		}
-		if why := inactive(f.Cluster.check(check.Name)); why != "" && f.Cluster.Saw(checks) {
+		if why := inactive(inventory.Find(f.Cluster.AdmissionChecks, "", string(check.Name))); why != "" && f.Cluster.Saw(checks) {
 			r := checkInactive(string(check.Name), why)
 			s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
 			text += ": " + r.Message
 		}
 		waits = append(waits, text)
 	}
-	if c := f.condition(kueue.WorkloadQuotaReserved); len(waits) == 1 && !refused && s.Remedy == "" && cluster.ForMultiKueue(f.Job) && c != nil && f.overdue(c.LastTransitionTime) {
+	if len(waits) == 1 && !refused && s.Remedy == "" && cluster.ForMultiKueue(f.Job) && s.Since != nil && f.overdue(*s.Since) {
 		s.Reason, s.Stuck = "NotDispatched", true
 		s.Remedy = "see that a worker cluster is connected: kubectl get multikueueclusters"
 		waits[0] += ", and Kueue has asked no worker cluster"
@@ -104,7 +103,7 @@ func unplaced(f *Facts) *State {
 
 // starting is for a job that was started, and whose pods do not all run.
 func starting(f *Facts) *State {
-	s := &State{Phase: Starting, Since: f.admittedSince()}
+	s := &State{Phase: Starting, Since: f.conditionSince(kueue.WorkloadAdmitted)}
 	if !f.Saw(pods) {
 		return f.byJobs(s)
 	}
@@ -164,7 +163,7 @@ func (f *Facts) podsReady() (ready, wanted int32) {
 // misplaced tells what is wrong with the flavors that the job has, or nil.
 func (f *Facts) misplaced() *Reason {
 	assigned, _ := split(Flavors(f), func(v Verdict) bool { return v.Assigned })
-	return warnedOf(f.PodSets, assigned)
+	return warnedOf(assigned)
 }
 
 func (f *Facts) where() string {
@@ -183,7 +182,7 @@ func running(f *Facts) State {
 		_, wanted := f.podsMade()
 		run = int64(wanted)
 	}
-	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(run, "pod")), Since: f.admittedSince()}
+	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(run, "pod")), Since: f.conditionSince(kueue.WorkloadAdmitted)}
 	if f.Workload != nil {
 		s.Message += fmt.Sprintf(" in %s: %s, %s", f.queueText(), needs(f.PodSets), f.assignment())
 	}

@@ -150,20 +150,21 @@ func (f *Facts) why() State {
 		return *s
 	}
 	if f.clusterQueue() == nil {
-		return State{Reason: Unseen, Message: "and Kueue says: " + f.kueueMessage(), Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
+		return State{Reason: Unseen, Message: "and Kueue says: " + scheduler.WhyWaiting(f.Workload), Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
 	}
 	switch d := f.forecast(); {
 	case d == nil:
 		return f.byFlavors()
 	case d.Outcome == scheduler.Admits:
 		return f.notYet(assignmentText(d.Admission))
-	case d.Outcome == scheduler.Refuses, d.Outcome == "":
-		// Without an outcome the forecast was cut off: Kueue would still be trying flavors.
-		return f.refused(d)
-	default:
-		s := f.foreseen(d)
-		s.Message = "and " + map[scheduler.Outcome]string{scheduler.Preempts: "Kueue is about to make room by "}[d.Outcome] + s.Message
+	case d.Outcome == scheduler.Preempts:
+		return State{Reason: "Preempts", Message: "and Kueue is about to make room by preempting " + f.victimsText(d)}
+	case d.Outcome == scheduler.Blocks:
+		s := f.behind(d)
+		s.Message = "and " + s.Message
 		return *s
+	default:
+		return f.refused(d)
 	}
 }
 
@@ -196,10 +197,10 @@ func (f *Facts) heldBack() *State {
 // byFlavors is for who may not see what a forecast goes by.
 func (f *Facts) byFlavors() State {
 	verdicts := Flavors(f)
-	if assignment, ok := assignable(f.PodSets, verdicts); ok {
+	if assignment, ok := assignable(verdicts); ok {
 		return f.notYet(assignment)
 	}
-	return lacking(f.PodSets, verdicts)
+	return lacking(verdicts)
 }
 
 // failedCheck tells of the first admission check that failed; there is one.

@@ -25,7 +25,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
-	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // What states say, in words that several have.
@@ -810,17 +809,4 @@ func justMade(s *scene) { madeBefore(0)(s) }
 // madeBefore is a job that was made a while ago and has not queued.
 func madeBefore(ago time.Duration) func(*scene) {
 	return func(s *scene) { s.Workload, s.Job.CreationTimestamp = nil, metav1.NewTime(now.Add(-ago)) }
-}
-
-// A table of ten thousand jobs that wait is not to take hours.
-func TestDecisionsOfATableAreBounded(t *testing.T) {
-	for waiting, want := range map[int]int{100: 200, 1000: 100, 10_000: 10, 200_000: 1} {
-		c, played := &Cluster{}, 0
-		for range 200 {
-			if c.plays(waiting) {
-				played++
-			}
-		}
-		expect.Same(t, "decisions about jobs", want, played)
-	}
 }

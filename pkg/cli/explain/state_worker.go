@@ -23,7 +23,7 @@ func inWorker(f *Facts) *State {
 	}
 	w := f.worker(name)
 	if w.Facts == nil {
-		s := &State{Phase: Elsewhere, Reason: "InWorker", Message: "is in worker cluster " + name, Since: f.admittedSince()}
+		s := &State{Phase: Elsewhere, Reason: "InWorker", Message: "is in worker cluster " + name, Since: f.conditionSince(kueue.WorkloadAdmitted)}
 		if w.Problem != nil {
 			s.Message += "; " + w.Problem.Error()
 		}
@@ -88,10 +88,7 @@ func dispatching(f *Facts) *State {
 	if len(nominated) == 0 {
 		return nil
 	}
-	s := &State{Phase: Reserved, Reason: "Dispatching", Stuck: true}
-	if c := f.condition(kueue.WorkloadQuotaReserved); c != nil {
-		s.Since = since(c.LastTransitionTime)
-	}
+	s := &State{Phase: Reserved, Reason: "Dispatching", Stuck: true, Since: f.conditionSince(kueue.WorkloadQuotaReserved)}
 	var told []string
 	for _, name := range nominated {
 		text, there := f.worker(name).asked()

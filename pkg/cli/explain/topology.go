@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
@@ -19,13 +20,20 @@ func (a *assigner) topologyKind(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) 
 	asks, has := kueuelib.IsExplicitlyRequestingTopology(*ps), flavor.Spec.TopologyName != nil
 	switch {
 	case !asks && has && !a.Cluster.onlyTopologies(a.cq):
-		return reason(topologyOnly(flavor.Name, ps))
+		return new(topologyOnly(flavor.Name, ps))
 	case asks && !has:
-		return reason(noTopology(flavor.Name, ps, a.anyTopology()))
+		return new(noTopology(flavor.Name, ps, a.anyTopology()))
 	case asks && has:
-		topology := find(a.Cluster.Topologies, func(t *kueue.Topology) bool { return t.Name == string(*flavor.Spec.TopologyName) })
-		if level := levelOf(ps.TopologyRequest); topology != nil && level != "" && !hasLevel(topology, level) {
-			return reason(noLevel(flavor.Name, ps, topology, level))
+		topology := inventory.Find(a.Cluster.Topologies, "", string(*flavor.Spec.TopologyName))
+		if topology == nil {
+			return nil
+		}
+		var levels []string
+		for _, l := range topology.Spec.Levels {
+			levels = append(levels, l.NodeLabel)
+		}
+		if level := levelOf(ps.TopologyRequest); level != "" && !slices.Contains(levels, level) {
+			return new(noLevel(flavor.Name, ps, topology.Name, levels, level))
 		}
 	}
 	return nil
@@ -39,10 +47,6 @@ func levelOf(request *kueue.PodSetTopologyRequest) string {
 	return ptr.Deref(request.Required, ptr.Deref(request.Preferred, ""))
 }
 
-func hasLevel(topology *kueue.Topology, level string) bool {
-	return slices.ContainsFunc(topology.Spec.Levels, func(l kueue.TopologyLevel) bool { return l.NodeLabel == level })
-}
-
 // topologyFit asks Kueue's own placement, first with the nodes as they are and then with
 // empty ones: what does not fit there never will.
 func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reason {
@@ -54,9 +58,9 @@ func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *
 		return nil
 	}
 	if a.noPlacement(a.Cluster.empty, ps, flavor) == "" {
-		return reason(a.noRoom(why))
+		return new(a.noRoom(why))
 	}
-	return reason(neverRoom(flavor.Name, ps, why, a.instead(ps, flavor)))
+	return new(neverRoom(flavor.Name, ps, why, a.instead(ps, flavor)))
 }
 
 // places reports whether Kueue looks for nodes in a flavor before it gives quota: where an admission
@@ -86,7 +90,7 @@ func (a *assigner) anyTopology() bool {
 // instead names the request nearest to that of a PodSet which would fit on empty nodes, as
 // Kueue would place it; empty for none.
 func (a *assigner) instead(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) string {
-	topology := find(a.Cluster.Topologies, func(t *kueue.Topology) bool { return t.Name == string(*flavor.Spec.TopologyName) })
+	topology := inventory.Find(a.Cluster.Topologies, "", string(*flavor.Spec.TopologyName))
 	if topology == nil || ps.TopologyRequest == nil || ps.TopologyRequest.Required == nil {
 		return "" // What is preferred, or not asked for at all, is in nobody's way.
 	}

@@ -43,14 +43,19 @@ func (f *Facts) Dispatched() (assigned string, nominated []string) {
 	return "", f.Workload.Status.NominatedClusterNames
 }
 
+// workerNames are the worker that has the job, or those that may admit it.
+func (f *Facts) workerNames() []string {
+	assigned, nominated := f.Dispatched()
+	if assigned != "" {
+		return []string{assigned}
+	}
+	return nominated
+}
+
 // LookInto reads the copy of a job of MultiKueue in its worker, or in each that may admit it. What
 // is wrong with a worker is part of the facts.
 func LookInto(ctx context.Context, workers *cluster.Workers, renderer *trainjob.Renderer, f *Facts) {
-	assigned, names := f.Dispatched()
-	if assigned != "" {
-		names = []string{assigned}
-	}
-	for _, name := range names {
+	for _, name := range f.workerNames() {
 		at, err := workers.Of(name)
 		if err != nil {
 			f.Workers = append(f.Workers, Worker{Cluster: name, Problem: err})
@@ -135,15 +140,15 @@ func LookIntoAll(ctx context.Context, workers *cluster.Workers, s *Snapshot, nam
 		}
 		copies, err := copiesIn(ctx, at, namespace)
 		for _, f := range all {
-			f.Workers = []Worker{copies.of(f, at, err)}
+			if f.Workers = []Worker{{Cluster: name, Context: at.Context, Problem: err}}; err == nil {
+				f.Workers[0] = copied(f, copies[client.ObjectKeyFromObject(f.Job)], at)
+			}
 		}
 	}
 }
 
-// copies are the facts of the TrainJobs that MultiKueue made in a worker.
-type copies map[types.NamespacedName]*Facts
-
-func copiesIn(ctx context.Context, at *cluster.Worker, namespace string) (copies, error) {
+// copiesIn reads the facts of the TrainJobs that MultiKueue made in a worker.
+func copiesIn(ctx context.Context, at *cluster.Worker, namespace string) (map[types.NamespacedName]*Facts, error) {
 	c, err := at.Client()
 	if err != nil {
 		return nil, at.Problem(err)
@@ -156,24 +161,20 @@ func copiesIn(ctx context.Context, at *cluster.Worker, namespace string) (copies
 	if err != nil {
 		return nil, at.Problem(err)
 	}
-	found := copies{}
+	found := map[types.NamespacedName]*Facts{}
 	for _, f := range snapshot.Facts {
 		found[client.ObjectKeyFromObject(f.Job)] = f
 	}
 	return found, nil
 }
 
-func (c copies) of(f *Facts, at *cluster.Worker, err error) Worker {
-	w := Worker{Cluster: at.Cluster, Context: at.Context, Problem: err}
-	found := c[client.ObjectKeyFromObject(f.Job)]
-	switch {
-	case err != nil:
-	case found == nil:
+// copied is what a worker has of a job.
+func copied(f, found *Facts, at *cluster.Worker) Worker {
+	w := Worker{Cluster: at.Cluster, Context: at.Context}
+	if found == nil {
 		w.Problem = at.NoCopy(f.Job.Namespace, f.Job.Name)
-	default:
-		if w.Problem = at.Check(found.Job, f.Workload.Name); w.Problem == nil {
-			w.Facts, w.Copied = found, true
-		}
+	} else if w.Problem = at.Check(found.Job, f.Workload.Name); w.Problem == nil {
+		w.Facts, w.Copied = found, true
 	}
 	return w
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -232,7 +233,7 @@ func (l *lister) list(ctx context.Context) (List, error) {
 	}
 	explain.LookIntoAll(ctx, l.workers, snapshot, l.namespace)
 	l.watchWorkers(snapshot)
-	var turns map[types.UID]explain.Turn
+	var turns map[types.UID]scheduler.Turn
 	if l.query.byCohort {
 		if turns, err = snapshot.Turns(ctx); err != nil {
 			return List{}, err

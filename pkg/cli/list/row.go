@@ -15,6 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 // List is what the command tells. Its JSON is for scripts: names stay, new ones may come.
@@ -86,7 +87,7 @@ const (
 )
 
 // newList tells of the jobs that are asked for.
-func newList(s *explain.Snapshot, q *query, turns map[types.UID]explain.Turn, starts map[client.ObjectKey]outlook.Start) List {
+func newList(s *explain.Snapshot, q *query, turns map[types.UID]scheduler.Turn, starts map[client.ObjectKey]outlook.Start) List {
 	l := List{TrainJobs: []TrainJob{}}
 	fields := map[string]map[string]bool{}
 	for _, f := range s.Facts {
@@ -182,7 +183,7 @@ func (r *TrainJob) elsewhere(f *explain.Facts, there *explain.Worker) {
 }
 
 // takes notes the turn of a job that has one.
-func (r *TrainJob) takes(turns map[types.UID]explain.Turn, wl *kueue.Workload) {
+func (r *TrainJob) takes(turns map[types.UID]scheduler.Turn, wl *kueue.Workload) {
 	if wl != nil {
 		turn := turns[wl.UID]
 		r.Turn, r.Cohort = turn.Place, turn.Cohort

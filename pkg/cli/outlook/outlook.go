@@ -26,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -84,18 +85,41 @@ func (o *Outlook) Unseen() []string {
 	return slices.DeleteFunc(all, o.Saw)
 }
 
-// Question returns what is asked of the future of the whole cluster. Warnings are about what it does not go by.
-func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
-	traits := o.traitsByUID()
-	q = &forecast.Question{
-		World: o.World(), Runtimes: forecast.NewRuntimes(o.past(traits), o.Assume, o.Measured...), Futures: Futures, Time: Within, Seed: uint64(o.Now.Unix()),
-		Settings: forecast.Settings{Begin: o.Now, Horizon: Horizon, Stopping: stopping, Checks: checks},
-	}
+// Contest is all who have quota now or wait where Kueue looks at them. Warnings are about what is not gone by.
+func (o *Outlook) Contest() (c *scheduler.Contest, warnings []string) {
+	c = &scheduler.Contest{World: o.World(), Now: o.Now}
 	if o.Kueue != nil {
-		q.FairSharing, q.World.Resources, q.World.AdmissionFairSharing = o.Kueue.FairSharing, o.Kueue.Resources, o.Kueue.AdmissionFairSharing
+		c.FairSharing, c.World.Resources, c.World.AdmissionFairSharing = o.Kueue.FairSharing, o.Kueue.Resources, o.Kueue.AdmissionFairSharing
 		if unknown := kueuelib.UseFeatureGates(o.Kueue.FeatureGates); len(unknown) > 0 {
 			warnings = append(warnings, fmt.Sprintf("Kueue's feature gates %s are not known here: the forecast is by those of Kueue 0.19", strings.Join(unknown, ", ")))
 		}
+	}
+	for n := range o.Workloads {
+		if wl := &o.Workloads[n]; o.takesPart(wl) {
+			c.Workloads = append(c.Workloads, wl)
+		}
+	}
+	return c, warnings
+}
+
+// takesPart reports whether a Workload has quota, or waits in a queue that Kueue looks at.
+func (o *Outlook) takesPart(wl *kueue.Workload) bool {
+	switch {
+	case kueuelib.IsFinished(wl):
+		return false
+	case kueuelib.HasQuotaReservation(wl):
+		return wl.Status.Admission != nil && o.ClusterQueue(wl.Status.Admission.ClusterQueue) != nil
+	}
+	return kueuelib.IsAdmissible(wl) && o.InQueue(wl, o.Now) && o.ClusterQueue(o.LocalQueue(wl.Namespace, wl.Spec.QueueName).Spec.ClusterQueue) != nil
+}
+
+// Question returns what is asked of the future of the whole cluster. Warnings are about what it does not go by.
+func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
+	traits := o.traitsByUID()
+	c, warnings := o.Contest()
+	q = &forecast.Question{
+		World: c.World, Runtimes: forecast.NewRuntimes(o.past(traits), o.Assume, o.Measured...), Futures: Futures, Time: Within, Seed: uint64(o.Now.Unix()),
+		Settings: forecast.Settings{Begin: o.Now, Horizon: Horizon, Stopping: stopping, Checks: checks, FairSharing: c.FairSharing},
 	}
 	for n := range o.Workloads {
 		if e, takesPart := o.entrant(&o.Workloads[n], q.Runtimes, traits); takesPart {
@@ -114,21 +138,12 @@ func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
 // entrant is a Workload that runs, or waits in a queue that Kueue looks at.
 func (o *Outlook) entrant(wl *kueue.Workload, runtimes *forecast.Runtimes, traits map[types.UID]jobTraits) (forecast.Entrant, bool) {
 	e := forecast.Entrant{Workload: inventory.WithRequests(wl), Running: runtimes.Of(o.subject(wl, traits))}
-	switch {
-	case kueuelib.IsFinished(wl):
-		return e, false
-	case kueuelib.HasQuotaReservation(wl):
-		return e, wl.Status.Admission != nil && o.ClusterQueue(wl.Status.Admission.ClusterQueue) != nil
-	case !kueuelib.IsAdmissible(wl):
-		return e, false
-	}
 	if retry := wl.Status.RequeueState; retry != nil && retry.RequeueAt != nil && retry.RequeueAt.After(o.Now) {
 		// Kueue goes by the real clock there, which has not come so far: it comes when it is to be tried again.
 		e.Arrives, e.Workload.Status.RequeueState = retry.RequeueAt.Time, nil
 		apimeta.RemoveStatusCondition(&e.Workload.Status.Conditions, kueue.WorkloadRequeued)
 	}
-	queue := o.LocalQueue(wl.Namespace, wl.Spec.QueueName)
-	return e, o.InQueue(e.Workload, o.Now) && o.ClusterQueue(queue.Spec.ClusterQueue) != nil
+	return e, o.takesPart(e.Workload)
 }
 
 // jobTraits is what a TrainJob tells of how long it runs.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -33,32 +32,22 @@ type Waiting struct {
 
 // order has those first whom Kueue admits now, in the order in which it does; then the others in that in which
 // it looks at them.
-func order(ctx context.Context, at *outlook.Outlook, snapshot *scheduler.Snapshot) ([]Waiting, error) {
+func order(ctx context.Context, at *outlook.Outlook) ([]Waiting, error) {
 	admitted, err := admittedNow(ctx, at)
 	if err != nil {
 		return nil, err
 	}
-	var pending []scheduler.Pending
-	queues := map[client.ObjectKey]kueue.ClusterQueueReference{}
-	for _, p := range at.Pending() {
-		if snapshot.ClusterQueue(p.ClusterQueue) != nil && at.InQueue(p.Workload, at.Now) {
-			queues[client.ObjectKeyFromObject(p.Workload)] = p.ClusterQueue
-			pending = append(pending, scheduler.Pending{Workload: inventory.WithRequests(p.Workload), ClusterQueue: p.ClusterQueue})
-		}
+	contest, _ := at.Contest()
+	turns, err := contest.Order(ctx)
+	if err != nil {
+		return nil, err
 	}
-	var sharing *configapi.FairSharing
-	if at.Kueue != nil {
-		sharing = at.Kueue.FairSharing
-	}
-	strict := func(name kueue.ClusterQueueReference) bool {
-		return at.ClusterQueue(name).Spec.QueueingStrategy == kueue.StrictFIFO
-	}
-	all := admitted
-	for _, wl := range scheduler.NewSimulation(snapshot, pending, strict, sharing).Order(ctx) {
-		if !slices.ContainsFunc(admitted, func(other *kueue.Workload) bool {
-			return client.ObjectKeyFromObject(other) == client.ObjectKeyFromObject(wl)
-		}) {
-			all = append(all, wl)
+	all, queues := admitted, map[client.ObjectKey]kueue.ClusterQueueReference{}
+	for _, turn := range turns {
+		key := client.ObjectKeyFromObject(turn.Workload)
+		queues[key] = turn.ClusterQueue
+		if !slices.ContainsFunc(admitted, func(wl *kueue.Workload) bool { return client.ObjectKeyFromObject(wl) == key }) {
+			all = append(all, turn.Workload)
 		}
 	}
 	return places(all, len(admitted), queues), nil

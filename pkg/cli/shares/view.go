@@ -97,7 +97,7 @@ func newView(ctx context.Context, at *outlook.Outlook) (*View, error) {
 			v.Cohorts = append(v.Cohorts, Cohort{Name: cohort.Name, Parent: string(cohort.Spec.ParentName), Fair: Fair{seen.FairWeight, share(seen.DominantResourceShare())}})
 		}
 	}
-	v.Waiting, err = order(ctx, at, snapshot)
+	v.Waiting, err = order(ctx, at)
 	v.Note = note(at, v.Waiting)
 	return v, err
 }

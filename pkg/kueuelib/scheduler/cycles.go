@@ -5,6 +5,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 	_ "unsafe" // For go:linkname.
 
@@ -25,28 +26,37 @@ func schedule(*scheduler.Scheduler, context.Context) wait.SpeedSignal //nolint:r
 
 // Settle plays cycles until there is no more to come of them, or the context is done, and returns what happened, in its
 // order.
-func (p *Player) Settle(ctx context.Context) []Moved {
-	ctx = quietly(ctx)
-	var all []Moved
-	seen := sets.New[client.ObjectKey]()
-	for idle := 0; idle <= p.patience && ctx.Err() == nil; idle++ {
-		p.cycles.asked.Store(0)
-		p.memory.requeued = nil
-		schedule(p.kueue, &cycleContext{Context: ctx, clock: p.cycles})
-		if p.cycles.noHeads() {
-			break
-		}
-		moved := p.observe(ctx)
+func (p *Player) Settle(ctx context.Context) (all []Moved) {
+	for moved := range p.cycles(quietly(ctx)) {
 		all = append(all, moved...)
-		if len(moved) > 0 {
-			seen.Clear()
-		}
-		if !seen.HasAll(p.memory.requeued...) || len(moved) > 0 {
-			idle = 0
-		}
-		seen.Insert(p.memory.requeued...)
 	}
 	return all
+}
+
+// cycles plays them one by one.
+func (p *Player) cycles(ctx context.Context) iter.Seq[[]Moved] {
+	return func(yield func([]Moved) bool) {
+		seen := sets.New[client.ObjectKey]()
+		for idle := 0; idle <= p.patience && ctx.Err() == nil; idle++ {
+			p.cycleClock.asked.Store(0)
+			p.memory.requeued = nil
+			schedule(p.kueue, &cycleContext{Context: ctx, clock: p.cycleClock})
+			if p.cycleClock.noHeads() {
+				return
+			}
+			moved := p.observe(ctx)
+			if len(moved) > 0 {
+				seen.Clear()
+			}
+			if !seen.HasAll(p.memory.requeued...) || len(moved) > 0 {
+				idle = 0
+			}
+			seen.Insert(p.memory.requeued...)
+			if !yield(moved) {
+				return
+			}
+		}
+	}
 }
 
 // observe tells queues and cache of what was written, as Kueue's controller of Workloads does.

@@ -5,7 +5,6 @@ package scheduler
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -55,12 +54,12 @@ type Moved struct {
 // Player runs Kueue's own scheduler, with its queues, its cache and its preemption, without a cluster
 // and at a time that the caller says. It is for one goroutine; others may have players of their own.
 type Player struct {
-	clock    *virtualClock
-	cycles   *cycleClock
-	memory   *memory
-	cache    *Cache
-	queues   *qcache.Manager
-	requeuer interface{ ProcessRequeues(context.Context) int }
+	clock      *virtualClock
+	cycleClock *cycleClock
+	memory     *memory
+	cache      *schdcache.Cache
+	queues     *qcache.Manager
+	requeuer   interface{ ProcessRequeues(context.Context) int }
 	// checks are the admission checks of each ClusterQueue.
 	checks map[kueue.ClusterQueueReference][]kueue.AdmissionCheckReference
 	kueue  *scheduler.Scheduler
@@ -95,14 +94,10 @@ func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *co
 		memory: &memory{workloads: map[client.ObjectKey]*kueue.Workload{}, queues: world.LocalQueues},
 		checks: map[kueue.ClusterQueueReference][]kueue.AdmissionCheckReference{},
 	}
-	p.cycles = &cycleClock{Clock: p.clock}
-	own := *world
-	own.ClusterQueues = slices.Clone(world.ClusterQueues)
-	for n := range own.ClusterQueues {
-		own.ClusterQueues[n].Spec.NamespaceSelector = &metav1.LabelSelector{}
-	}
+	p.cycleClock = &cycleClock{Clock: p.clock}
+	own := world.Changed(func(spec *kueue.ClusterQueueSpec) { spec.NamespaceSelector = &metav1.LabelSelector{} })
 	var err error
-	if p.cache, err = own.Cache(ctx, p.memory, nil, schdcache.WithFairSharing(fairsharing.Enabled(fairSharing)), schdcache.WithAdmissionFairSharing(world.AdmissionFairSharing)); err != nil {
+	if p.cache, err = own.cache(ctx, p.memory, nil, schdcache.WithFairSharing(fairsharing.Enabled(fairSharing)), schdcache.WithAdmissionFairSharing(world.AdmissionFairSharing)); err != nil {
 		return nil, err
 	}
 	expected := expectations.New()
@@ -110,7 +105,7 @@ func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *co
 		qcache.WithClock(p.clock), qcache.WithPreemptionExpectations(expected), qcache.WithAdmissionFairSharing(world.AdmissionFairSharing),
 	}
 	ofScheduler := []scheduler.Option{
-		scheduler.WithFairSharing(fairSharing), scheduler.WithClock(nil, p.cycles), scheduler.WithPreemptionExpectations(expected),
+		scheduler.WithFairSharing(fairSharing), scheduler.WithClock(nil, p.cycleClock), scheduler.WithPreemptionExpectations(expected),
 		scheduler.WithAdmissionFairSharing(world.AdmissionFairSharing),
 	}
 	if r := world.Resources; r != nil {
@@ -121,10 +116,10 @@ func NewPlayer(ctx context.Context, world *World, now time.Time, fairSharing *co
 	}
 	p.queues, p.requeuer = qcache.NewManagerForUnitTestsWithRequeuer(p.memory, p.cache, ofQueues...)
 	p.kueue = scheduler.New(p.queues, p.cache, p.memory, noEvents{}, ofScheduler...)
-	if err := p.addQueues(quietly(ctx), &own); err != nil {
+	if err := p.addQueues(quietly(ctx), own); err != nil {
 		return nil, err
 	}
-	return p, p.startConsumption(&own)
+	return p, p.startConsumption(own)
 }
 
 func quietly(ctx context.Context) context.Context { return logr.NewContext(ctx, logr.Discard()) }

@@ -3,6 +3,7 @@
 package scheduler_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
@@ -29,18 +31,20 @@ type board struct {
 	moves []string
 }
 
-func (g *game) board(t *testing.T) *board {
+func (g *game) board(t *testing.T) *board { return g.boardWith(t, nil) }
+
+func (g *game) boardWith(t *testing.T, sharing *configapi.FairSharing) *board {
 	t.Helper()
 	if g.Flavors == nil {
 		g.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}}}
 	}
 	b := &board{t: t, now: time.Unix(1000, 0)}
-	b.Player = expect.Must(scheduler.NewPlayer(t.Context(), g.World(), b.now, nil))(t)
+	b.Player = expect.Must(scheduler.NewPlayer(t.Context(), g.World(), b.now, sharing))(t)
 	for n := range g.Workloads {
 		expect.NoError(t, b.Add(t.Context(), &g.Workloads[n]))
 	}
-	for _, p := range g.waiting {
-		expect.NoError(t, b.Add(t.Context(), p.Workload))
+	for _, wl := range g.waiting {
+		expect.NoError(t, b.Add(t.Context(), wl))
 	}
 	b.settle()
 	return b
@@ -221,11 +225,15 @@ func gpusAndPods(gpus string) corev1.ResourceList {
 	return corev1.ResourceList{gpu.Whole: resource.MustParse(gpus), corev1.ResourcePods: resource.MustParse("110")}
 }
 
-// The order that Order says is that in which Kueue's scheduler admits, where there is room for all.
+// The order that Order says is that in which Kueue's scheduler admits, where there is room for all, among those that share quota.
 func TestOrderIsThatOfAdmissions(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		g := &game{}
+		var sharing *configapi.FairSharing
+		if seed%2 == 1 {
+			sharing = &configapi.FairSharing{}
+		}
 		for q := range 4 {
 			change := func(*kueue.ClusterQueueSpec) {}
 			if random.IntN(2) == 0 {
@@ -239,15 +247,19 @@ func TestOrderIsThatOfAdmissions(t *testing.T) {
 			wl.CreationTimestamp = metav1.NewTime(time.Unix(int64(random.IntN(900)), int64(n)))
 			g.wait(wl, false)
 		}
-		b := g.board(t)
-		var admitted, looked []string
-		for _, move := range b.moves {
-			admitted = append(admitted, strings.TrimPrefix(move, "Admitted "))
-		}
-		for _, wl := range g.simulation(t).Order(t.Context()) {
-			if slices.Contains(admitted, wl.Name) {
-				looked = append(looked, wl.Name)
+		b, contest := g.boardWith(t, sharing), g.contest()
+		contest.FairSharing = sharing
+		among, looked, admitted := map[string]string{}, map[string][]string{}, map[string][]string{}
+		for _, turn := range expect.Must(contest.Order(t.Context()))(t) {
+			name := turn.Workload.Name
+			among[name] = cmp.Or(turn.Cohort, string(turn.ClusterQueue))
+			if slices.Contains(b.moves, "Admitted "+name) {
+				looked[among[name]] = append(looked[among[name]], name)
 			}
+		}
+		for _, move := range b.moves {
+			name := strings.TrimPrefix(move, "Admitted ")
+			admitted[among[name]] = append(admitted[among[name]], name)
 		}
 		expect.Same(t, fmt.Sprintf("Seed %d: unexpected order", seed), admitted, looked)
 	}

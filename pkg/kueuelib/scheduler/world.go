@@ -32,10 +32,20 @@ type World struct {
 	AdmissionFairSharing *configapi.AdmissionFairSharing
 }
 
-// Cache returns a Cache of Kueue's that knows this world and these Workloads, of which those
-// without an admission do not count. It fails when cohorts form a cycle; the error names one of them.
-func (w *World) Cache(ctx context.Context, c client.Client, workloads []kueue.Workload, options ...scheduler.Option) (*Cache, error) {
-	ctx = logr.NewContext(ctx, logr.Discard())
+// Snapshot returns what Kueue's scheduler would see, made by Kueue's own cache: quota that is left along the cohort
+// tree, topology domains and their free capacity. A ClusterQueue that is stopped, or misses a flavor, topology or
+// admission check, is in its InactiveClusterQueueSets and nowhere else. Workloads without an admission do not count.
+// It fails when cohorts form a cycle; the error names one of them.
+func (w *World) Snapshot(ctx context.Context, workloads []kueue.Workload) (*Snapshot, error) {
+	cache, err := w.cache(ctx, &memory{}, workloads)
+	if err != nil {
+		return nil, err
+	}
+	return cache.Snapshot(quietly(ctx))
+}
+
+func (w *World) cache(ctx context.Context, c client.Client, workloads []kueue.Workload, options ...scheduler.Option) (*scheduler.Cache, error) {
+	ctx = quietly(ctx)
 	if w.Resources != nil {
 		options = append(slices.Clip(options), scheduler.WithExcludedResourcePrefixes(w.Resources.ExcludeResourcePrefixes), scheduler.WithResourceTransformations(w.Resources.Transformations))
 	}
@@ -69,9 +79,20 @@ func (w *World) Cache(ctx context.Context, c client.Client, workloads []kueue.Wo
 	return cache, nil
 }
 
+// Changed returns a world whose ClusterQueues say something else.
+func (w *World) Changed(change func(*kueue.ClusterQueueSpec)) *World {
+	other := *w
+	other.ClusterQueues = make([]kueue.ClusterQueue, len(w.ClusterQueues))
+	for n := range other.ClusterQueues {
+		w.ClusterQueues[n].DeepCopyInto(&other.ClusterQueues[n])
+		change(&other.ClusterQueues[n].Spec)
+	}
+	return &other
+}
+
 // addNodes tells the cache what is there below a topology, and what pods that Kueue has not
 // placed take of it.
-func (w *World) addNodes(cache *Cache) {
+func (w *World) addNodes(cache *scheduler.Cache) {
 	for n := range w.Nodes {
 		cache.TASCache().SyncNode(&w.Nodes[n])
 	}

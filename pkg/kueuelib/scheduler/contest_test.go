@@ -3,6 +3,7 @@
 package scheduler_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -25,7 +28,7 @@ const pool = "h100"
 // game is a cluster with one flavor, and those who wait. A job is named by its Workload.
 type game struct {
 	inventory.Inventory
-	waiting []scheduler.Pending
+	waiting []*kueue.Workload
 }
 
 func (g *game) queue(name, cohort, gpus string, changes ...func(*kueue.ClusterQueueSpec)) {
@@ -76,7 +79,10 @@ func (g *game) run(wl *kueue.Workload) {
 }
 
 func (g *game) wait(wl *kueue.Workload, parked bool) *kueue.Workload {
-	g.waiting = append(g.waiting, scheduler.Pending{Workload: wl, ClusterQueue: kueue.ClusterQueueReference(wl.Spec.QueueName), Parked: parked})
+	if parked {
+		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Message: "no room"}}
+	}
+	g.waiting = append(g.waiting, wl)
 	return wl
 }
 
@@ -85,29 +91,29 @@ type told struct {
 	Outcome scheduler.Outcome
 	Message string
 	Behind  string
-	Before  []string
+	Before  string
 	Pods    int32
 }
 
-func (g *game) simulation(t *testing.T) *scheduler.Simulation {
-	t.Helper()
+func (g *game) contest() *scheduler.Contest {
 	g.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}}}
-	snapshot := expect.Must(g.Snapshot(t.Context()))(t)
-	strict := func(name kueue.ClusterQueueReference) bool {
-		return g.ClusterQueue(name).Spec.QueueingStrategy == kueue.StrictFIFO
+	c := &scheduler.Contest{World: g.World(), Workloads: g.waiting, Now: time.Unix(1000, 0)}
+	for n := range g.Workloads {
+		c.Workloads = append(c.Workloads, &g.Workloads[n])
 	}
-	return scheduler.NewSimulation(snapshot, g.waiting, strict, nil)
+	return c
 }
 
 func (g *game) decide(t *testing.T, wl *kueue.Workload) told {
 	t.Helper()
-	d := g.simulation(t).Decide(t.Context(), wl)
+	d := expect.Must(g.contest().Decide(t.Context(), sets.New(client.ObjectKeyFromObject(wl))))(t)[client.ObjectKeyFromObject(wl)]
+	expect.Need(t, d != nil, "there is a decision")
 	got := told{Outcome: d.Outcome, Message: d.Message}
 	if d.Behind != nil {
 		got.Behind = d.Behind.Name
 	}
-	for _, before := range d.Before {
-		got.Before = append(got.Before, before.Name)
+	if d.Before != nil {
+		got.Before = d.Before.Name
 	}
 	if d.Admission != nil {
 		got.Pods = ptr.Deref(d.Admission.PodSetAssignments[0].Count, 0)
@@ -147,6 +153,29 @@ func TestOrder(t *testing.T) {
 			},
 			want: "large small",
 		},
+		"who stops others is first, unless first in is strictly first out": {
+			play: func(g *game) {
+				for _, name := range []string{"a", "b"} {
+					g.queue(name, "all", "4", preempting)
+					g.wait(job(name+"1", name, 5, 20), false)
+					stopping := job(name+"2", name, 4, 10)
+					stopping.Status.Conditions = []metav1.Condition{{
+						Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Message: "no room. Pending the preemption of 1 workload(s)",
+					}}
+					g.wait(stopping, false)
+				}
+				strictly(&g.ClusterQueues[1].Spec)
+			},
+			want: "a2 b1 a1 b2",
+		},
+		"each of those that are alike": {
+			play: func(g *game) {
+				g.queue("a", "", "4")
+				g.wait(job("first", "a", 5, 0), true)
+				g.wait(job("second", "a", 5, 0), false)
+			},
+			want: "first second",
+		},
 		"once, though others are preempted": {
 			play: func(g *game) {
 				g.queue("a", "all", "4", preempting)
@@ -165,8 +194,8 @@ func TestOrder(t *testing.T) {
 			g := &game{}
 			tc.play(g)
 			var names []string
-			for _, wl := range g.simulation(t).Order(t.Context()) {
-				names = append(names, wl.Name)
+			for _, turn := range expect.Must(g.contest().Order(t.Context()))(t) {
+				names = append(names, turn.Workload.Name)
 			}
 			expect.Same(t, "Unexpected order", tc.want, strings.Join(names, " "))
 		})
@@ -180,15 +209,31 @@ func TestDecide(t *testing.T) {
 	}{
 		"one that was parked is in front when somebody was preempted": {
 			play: func(g *game) *kueue.Workload {
-				g.queue("a", "", "4", preempting)
-				g.queue("b", "", "4")
+				g.queue("a", "all", "4", preempting)
+				g.queue("b", "all", "4")
 				g.run(job("victim", "a", 4, -10))
 				g.run(job("other", "b", 2, 0))
-				g.wait(job("preemptor", "a", 4, 200), false)
-				g.wait(job("head", "b", 3, 10), false)
-				return g.wait(job("parked", "b", 2, 100), true)
+				g.wait(job("preemptor", "a", 2, 200), false)
+				g.wait(job("parked", "b", 4, 100), true)
+				g.wait(job("head", "b", 5, 10), false)
+				return g.wait(job("last", "b", 1, 0), false)
 			},
-			want: told{Outcome: scheduler.Admits, Before: []string{"preemptor"}, Pods: 2},
+			want: told{
+				Outcome: scheduler.Refuses, Before: "preemptor",
+				Message: "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 1 more needed",
+			},
+		},
+		"like one that was refused": {
+			play: func(g *game) *kueue.Workload {
+				g.queue("a", "", "4")
+				g.wait(job("first", "a", 5, 0), false)
+				g.wait(job("other", "a", 6, -1), false)
+				return g.wait(job("second", "a", 5, 0), false)
+			},
+			want: told{
+				Outcome: scheduler.Refuses,
+				Message: "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor h100, previously considered podsets requests (0) + current podset request (5) > maximum capacity (4)",
+			},
 		},
 		"a head keeps its own quota from others in the cohort": {
 			play: func(g *game) *kueue.Workload {
@@ -209,7 +254,7 @@ func TestDecide(t *testing.T) {
 				return g.wait(job("next", "a", 1, 0), false)
 			},
 			want: told{
-				Outcome: scheduler.Refuses, Before: []string{"elastic"},
+				Outcome: scheduler.Refuses, Before: "elastic",
 				Message: "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 1 more needed",
 			},
 		},
@@ -247,6 +292,38 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := &game{}
 			expect.Same(t, "Unexpected decision", tc.want, g.decide(t, tc.play(g)))
+		})
+	}
+}
+
+func TestDecideAboutAll(t *testing.T) {
+	cases := map[string]struct {
+		seconds time.Duration
+		want    map[string]scheduler.Outcome
+	}{
+		"in one play": {
+			seconds: 60,
+			want:    map[string]scheduler.Outcome{"first": scheduler.Admits, "large": scheduler.Refuses, "small": scheduler.Blocks},
+		},
+		"of whom the time was too short for, nothing is said": {want: map[string]scheduler.Outcome{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := &game{}
+			g.queue("a", "", "4", strictly)
+			g.queue("stopped", "", "4", func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = ptr.To(kueue.Hold) })
+			asked := sets.New[client.ObjectKey]()
+			for n, wl := range []*kueue.Workload{job("first", "a", 2, 9), job("large", "a", 4, 5), job("small", "a", 1, 1), job("nowhere", "stopped", 1, 0)} {
+				g.wait(wl, n%2 == 1)
+				asked.Insert(client.ObjectKeyFromObject(wl))
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), tc.seconds*time.Second)
+			defer cancel()
+			got := map[string]scheduler.Outcome{}
+			for key, d := range expect.Must(g.contest().Decide(ctx, asked))(t) {
+				got[key.Name] = d.Outcome
+			}
+			expect.Same(t, "Unexpected outcomes", tc.want, got)
 		})
 	}
 }
