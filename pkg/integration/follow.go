@@ -44,6 +44,10 @@ func follow(ctx context.Context, j *job) result {
 		if jobclient.HasEnded(&j.TrainJob) {
 			return staysEnded(j)
 		}
+		if failedStart(j) != nil {
+			// jobframework lets it go when it is deleted.
+			return result{}
+		}
 		return notYet(ctx, j)
 	}
 	j.deps.expectations.SawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
