@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -228,13 +230,23 @@ func asPrebuilt(ctx context.Context, j *job, own []kueue.PodSet) ([]kueue.PodSet
 		return own, err
 	}
 	jobframework.SanitizePodSets(own)
-	if podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules) != "" {
-		if !podset.SameResources(own, wl.Spec.PodSets) {
-			return nil, nil
-		}
+	difference := podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules)
+	switch {
+	case otherTopology(own, wl) != "", difference != "" && !podset.SameResources(own, wl.Spec.PodSets):
+		return nil, nil
+	case difference != "":
 		return own, nil
 	}
 	return wl.DeepCopy().Spec.PodSets, nil
+}
+
+// otherTopology says in what topology a prebuilt Workload asks for another one than its job. A copy has what the manager
+// cluster of MultiKueue goes by, and would be made again and again.
+func otherTopology(own []kueue.PodSet, wl *kueue.Workload) string {
+	if placeholder.IsCopy(wl) {
+		return ""
+	}
+	return podset.TopologyDifference(own, wl.Spec.PodSets)
 }
 
 // tellPrebuilt says why a job cannot use the prebuilt Workload that it names.
@@ -263,7 +275,7 @@ func unusable(ctx context.Context, j *job, wl *kueue.Workload) string {
 		return ""
 	}
 	jobframework.SanitizePodSets(own)
-	difference := podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules)
+	difference := cmp.Or(podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules), otherTopology(own, wl))
 	if difference == "" && ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, -1) != ptr.Deref(jobframework.MaximumExecutionTimeSeconds(j), -1) {
 		difference = "spec.maximumExecutionTimeSeconds is not what the TrainJob's label says"
 	}
