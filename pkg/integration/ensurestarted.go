@@ -161,7 +161,7 @@ func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, l
 		return result{again: j.record.start.lookAgain(j.deps.startTimeout)}
 	}
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
-		return ofError(deactivate(ctx, j, wl, why, lacking))
+		return ofError(deactivate(ctx, j, wl, fmt.Sprintf("could not start in %s", lacking.Round(time.Second)), why))
 	}
 	// It may be done although the answer is lost.
 	before := j.record.start
@@ -179,7 +179,7 @@ func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, l
 }
 
 // deactivate has a Workload that somebody made give its quota back. Whoever activates it again has the job queue again.
-func deactivate(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) error {
+func deactivate(ctx context.Context, j *job, wl *kueue.Workload, what, why string) error {
 	before := wl.DeepCopy()
 	wl = wl.DeepCopy()
 	if j.active(ctx) {
@@ -195,8 +195,8 @@ func deactivate(ctx context.Context, j *job, wl *kueue.Workload, why string, lac
 		return fmt.Errorf("deactivating prebuilt Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
 	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
-		"gives its quota back, could not start in %s: prebuilt Workload %s is deactivated; when its spec.active is false, set it to true to have the job queue again: %s",
-		lacking.Round(time.Second), wl.Name, why))
+		"gives its quota back, %s: prebuilt Workload %s is deactivated; when its spec.active is false, set it to true to have the job queue again: %s",
+		what, wl.Name, why))
 	return nil
 }
 

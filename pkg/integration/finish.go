@@ -56,6 +56,9 @@ func finish(ctx context.Context, j *job) result {
 		letQuotaGo(ctx, j)
 		return result{}
 	}
+	if err := reportPodsLeft(ctx, j); err != nil {
+		return done(err)
+	}
 	since := finishedSince(j)
 	if time.Since(since) < longStop {
 		return lookAgain(recheckIn(since))

@@ -289,6 +289,7 @@ func TestMovedOn(t *testing.T) {
 	cases := map[string]struct {
 		labels map[string]string
 		wl     kueue.WorkloadSpec
+		copied bool
 		want   string
 	}{
 		"the queue and nothing else":         {wl: kueue.WorkloadSpec{QueueName: "q"}},
@@ -296,6 +297,8 @@ func TestMovedOn(t *testing.T) {
 		"a class where there was none":       {labels: map[string]string{"kueue.x-k8s.io/priority-class": "high"}, wl: kueue.WorkloadSpec{QueueName: "q"}, want: "priority class"},
 		"a class in place of the pods'":      {labels: map[string]string{"kueue.x-k8s.io/priority-class": "high"}, wl: kueue.WorkloadSpec{QueueName: "q", PriorityClassRef: ofPods}, want: "priority class"},
 		"another class, which Kueue follows": {labels: map[string]string{"kueue.x-k8s.io/priority-class": "high"}, wl: kueue.WorkloadSpec{QueueName: "q", PriorityClassRef: withClass}},
+		"another class, and variants":        {labels: map[string]string{"kueue.x-k8s.io/priority-class": "high"}, wl: kueue.WorkloadSpec{QueueName: "q", PriorityClassRef: withClass}, copied: true, want: "priority class"},
+		"the same class, and variants":       {labels: map[string]string{"kueue.x-k8s.io/priority-class": "low"}, wl: kueue.WorkloadSpec{QueueName: "q", PriorityClassRef: withClass}, copied: true},
 		"the pods' class alone":              {wl: kueue.WorkloadSpec{QueueName: "q", PriorityClassRef: ofPods}},
 		"a time limit":                       {labels: map[string]string{"kueue.x-k8s.io/max-exec-time-seconds": "9"}, wl: kueue.WorkloadSpec{QueueName: "q"}, want: "time limit"},
 		"the same time limit":                {labels: map[string]string{"kueue.x-k8s.io/max-exec-time-seconds": "9"}, wl: kueue.WorkloadSpec{QueueName: "q", MaximumExecutionTimeSeconds: ptr.To[int32](9)}},
@@ -306,8 +309,41 @@ func TestMovedOn(t *testing.T) {
 			j := &job{}
 			j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"}
 			maps.Copy(j.Labels, tc.labels)
-			got := movedOn(j, &kueue.Workload{Spec: tc.wl})
+			wl := &kueue.Workload{Spec: tc.wl}
+			if tc.copied {
+				wl.Labels = hasVariants
+			}
+			got := movedOn(j, wl)
 			expect.That(t, strings.Contains(got, tc.want) && (got == "") == (tc.want == ""), "movedOn = %q, want %q", got, tc.want)
+		})
+	}
+}
+
+// hasVariants is on a Workload that concurrent admission has copied.
+var hasVariants = map[string]string{"kueue.x-k8s.io/concurrent-admission-parent": "true"}
+
+// Kueue charges the variants, and brings them no change.
+func TestChangedJobThatWaitsHasNoVariantsOfBefore(t *testing.T) {
+	tests := map[string]struct {
+		change func(*kueue.WorkloadSpec)
+		kept   bool
+	}{
+		"nothing changed":      {change: func(*kueue.WorkloadSpec) {}, kept: true},
+		"another queue":        {change: func(s *kueue.WorkloadSpec) { s.QueueName = "former" }},
+		"fewer pods were due":  {change: func(s *kueue.WorkloadSpec) { s.PodSets[0].Count = 7 }},
+		"other nodes were due": {change: func(s *kueue.WorkloadSpec) { s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"zone": "a"} }},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, js := suspendedJob()
+			wl := inttest.WorkloadOf(stored)
+			wl.Labels = hasVariants
+			r, _ := newReconciler(t, stored, js)
+			wl.Spec.QueueName, wl.Spec.PodSets = "q", expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
+			tc.change(&wl.Spec)
+			expect.NoError(t, r.deps.client.Create(t.Context(), wl))
+			expect.NoError(t, follow(t.Context(), jobOf(t, r, stored)).err)
+			expect.Same(t, "The Workload is kept", tc.kept, inttest.Exists(t, r.deps.client, wl))
 		})
 	}
 }

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -43,6 +45,10 @@ func follow(ctx context.Context, j *job) result {
 		}
 		if jobclient.HasEnded(&j.TrainJob) {
 			return staysEnded(j)
+		}
+		if failedStart(j) != nil {
+			// jobframework lets it go when it is deleted.
+			return result{}
 		}
 		return notYet(ctx, j)
 	}
@@ -66,8 +72,8 @@ func follow(ctx context.Context, j *job) result {
 		// It is somebody else's to write, and what it says counts.
 		return result{}
 	}
-	if changed := movedOn(j, wl); kueuelib.HasQuotaReservation(wl) && changed != "" {
-		// jobframework would start the job again on the quota that it had before.
+	if changed := movedOn(j, wl); changed != "" && (kueuelib.HasQuotaReservation(wl) || kueuelib.HasVariants(wl)) {
+		// jobframework would start the job again on the quota that it had before, and variants go on queuing.
 		if active {
 			return lookAgain(retrySlowly)
 		}
@@ -89,13 +95,17 @@ func staysEnded(j *job) result {
 
 // movedOn says which of the job's labels are not for the Workload that holds quota, or
 // nothing. Kueue takes no priority class for one that was admitted without. One with another
-// time limit jobframework would delete, and its quota with it, while pods are left.
+// time limit jobframework would delete, and its quota with it, while pods are left. Where concurrent admission has copied
+// it into variants, these keep the class that it had.
 func movedOn(j *job, wl *kueue.Workload) string {
 	if wl.Spec.QueueName != jobframework.QueueName(j) {
 		return "The queue changed; the job queues again"
 	}
-	if jobframework.WorkloadPriorityClassName(j) != "" && !kueuelib.HasWorkloadPriorityClass(wl) {
+	switch class := jobframework.WorkloadPriorityClassName(j); {
+	case class != "" && !kueuelib.HasWorkloadPriorityClass(wl):
 		return "The job got a priority class; it queues again"
+	case class != "" && kueuelib.HasVariants(wl) && class != wl.Spec.PriorityClassRef.Name:
+		return "The job got another priority class; it queues again"
 	}
 	if !sameTimeLimit(wl, &j.TrainJob) {
 		return "The time limit changed; the job queues again"
@@ -111,6 +121,9 @@ func followSelection(ctx context.Context, j *job, wl *kueue.Workload) result {
 		return dropUnfit(ctx, j, wl, err)
 	}
 	jobframework.SanitizePodSets(podSets)
+	if kueuelib.HasVariants(wl) && !podset.SameResources(podSets, wl.Spec.PodSets) {
+		return done(renewWorkload(ctx, j, wl.DeepCopy(), podSets))
+	}
 	if len(podSets) != len(wl.Spec.PodSets) || podset.SameSelection(podSets, wl.Spec.PodSets) {
 		return result{}
 	}
@@ -118,7 +131,7 @@ func followSelection(ctx context.Context, j *job, wl *kueue.Workload) result {
 }
 
 func renewWorkload(ctx context.Context, j *job, wl *kueue.Workload, podSets []kueue.PodSet) error {
-	if !kueuelib.HasQuotaReservation(wl) {
+	if !kueuelib.HasQuotaReservation(wl) && !kueuelib.HasVariants(wl) {
 		if err := setPodSets(ctx, j, wl, podSets); err != nil {
 			return err
 		}
@@ -128,7 +141,7 @@ func renewWorkload(ctx context.Context, j *job, wl *kueue.Workload, podSets []ku
 		ctrl.LoggerFrom(ctx).Info("Updated the Workload to what TrainJob asks for")
 		return nil
 	}
-	return requeue(ctx, j, wl, "What this job asks for changed after it was admitted; it queues again")
+	return requeue(ctx, j, wl, "What this job asks for changed; it queues again")
 }
 
 // requeue deletes the Workload as we know it; jobframework makes another.
@@ -224,13 +237,23 @@ func asPrebuilt(ctx context.Context, j *job, own []kueue.PodSet) ([]kueue.PodSet
 		return own, err
 	}
 	jobframework.SanitizePodSets(own)
-	if podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules) != "" {
-		if !podset.SameResources(own, wl.Spec.PodSets) {
-			return nil, nil
-		}
+	difference := podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules)
+	switch {
+	case otherTopology(own, wl) != "", difference != "" && !podset.SameResources(own, wl.Spec.PodSets):
+		return nil, nil
+	case difference != "":
 		return own, nil
 	}
 	return wl.DeepCopy().Spec.PodSets, nil
+}
+
+// otherTopology says in what topology a prebuilt Workload asks for another one than its job. A copy has what the manager
+// cluster of MultiKueue goes by, and would be made again and again.
+func otherTopology(own []kueue.PodSet, wl *kueue.Workload) string {
+	if placeholder.IsCopy(wl) {
+		return ""
+	}
+	return podset.TopologyDifference(own, wl.Spec.PodSets)
 }
 
 // tellPrebuilt says why a job cannot use the prebuilt Workload that it names.
@@ -259,7 +282,7 @@ func unusable(ctx context.Context, j *job, wl *kueue.Workload) string {
 		return ""
 	}
 	jobframework.SanitizePodSets(own)
-	difference := podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules)
+	difference := cmp.Or(podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules), otherTopology(own, wl))
 	if difference == "" && ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, -1) != ptr.Deref(jobframework.MaximumExecutionTimeSeconds(j), -1) {
 		difference = "spec.maximumExecutionTimeSeconds is not what the TrainJob's label says"
 	}

@@ -254,7 +254,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo
 		}
 	}
 	if j.active(ctx) {
-		return stopped, keepsQuota(j, reason)
+		return stopped, firstError(reportPodsLeft(ctx, j), keepsQuota(j, reason))
 	}
 	if err := gateStopped(ctx, j, c); err != nil {
 		return stopped, err

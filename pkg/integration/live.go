@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -56,10 +57,16 @@ func confirm(ctx context.Context, live client.Reader, cached *kueue.Workload) er
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading Workload %s: %w", client.ObjectKeyFromObject(cached), err)
 	}
-	if err != nil || wl.UID != cached.UID || !state.MayRun(&wl) || !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) {
+	if err != nil || wl.UID != cached.UID || !state.MayRun(&wl) || !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) ||
+		!slices.EqualFunc(wl.Status.AdmissionChecks, cached.Status.AdmissionChecks, updateAlike) {
 		return errOutdated
 	}
 	return nil
+}
+
+// updateAlike reports whether two states of an admission check add the same to pods.
+func updateAlike(a, b kueue.AdmissionCheckState) bool {
+	return a.Name == b.Name && equality.Semantic.DeepEqual(a.PodSetUpdates, b.PodSetUpdates)
 }
 
 // areCurrent reports whether our views are what the API server has.

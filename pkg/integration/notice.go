@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
@@ -29,7 +30,7 @@ type notice struct {
 
 // noticeOf returns the one that matters most, or none.
 func noticeOf(wl *kueue.Workload) notice {
-	for _, of := range []func(*kueue.Workload) notice{outOfSync, rejected, deactivated, retried, inadmissible} {
+	for _, of := range []func(*kueue.Workload) notice{outOfSync, failed, rejected, deactivated, retried, inadmissible} {
 		if n := of(wl); n.reason != "" {
 			n.message = jobevents.Truncate(fmt.Sprintf("Workload %s %s", wl.Name, n.message))
 			return n
@@ -44,6 +45,20 @@ func outOfSync(wl *kueue.Workload) notice {
 		return notice{}
 	}
 	return notice{reason: jobevents.ReasonOutOfSync, message: fmt.Sprintf("was finished without a run: %s; delete it and create it again like the TrainJob, and the job queues", finished.Message)}
+}
+
+// failed is about a start that jobframework gave up: what the admission adds to the pods cannot be added.
+func failed(wl *kueue.Workload) notice {
+	if !failedToStart(wl) {
+		return notice{}
+	}
+	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+	return notice{reason: jobevents.ReasonCannotStart, message: fmt.Sprintf("was finished because the job could not be started: %s; when that is put right, delete it, and the job queues again", finished.Message)}
+}
+
+func failedToStart(wl *kueue.Workload) bool {
+	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+	return finished != nil && kueuelib.IsFinished(wl) && finished.Reason == jobframework.FailedToStartFinishedReason
 }
 
 // deactivated says by whom and why: Kueue gives a reason of its own for what it deactivates.
@@ -183,11 +198,24 @@ func tellNotice(ctx context.Context, j *job) result {
 			return ofError(err)
 		}
 	}
+	if wl := failedStart(j); wl != nil && j.record.start.former != wl.UID {
+		// Kueue may delete it soon, and the next one would fail like it.
+		j.record.start.holdBack(wl.UID, sumOf(&j.TrainJob, j.deps.Field), j.deps.startTimeout)
+	}
 	if n.reason != "" && !n.meant {
 		j.deps.Recorder.Note(j.UID, n.reason)
 	}
 	j.deps.Recorder.WarnOfState(&j.TrainJob, jobevents.ActionQueue, n.reason, n.message)
 	return result{}
+}
+
+// failedStart returns the Workload with which a start was given up, or nil.
+func failedStart(j *job) *kueue.Workload {
+	workloads := j.workloads()
+	if i := slices.IndexFunc(workloads, func(wl kueue.Workload) bool { return failedToStart(&wl) }); i >= 0 && j.unfinishedWorkload() == nil {
+		return &workloads[i]
+	}
+	return nil
 }
 
 // noticeFor returns the notice of the Workload of a job that is not finished, or else of the last one.

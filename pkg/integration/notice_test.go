@@ -4,6 +4,7 @@ package integration
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +50,10 @@ func TestNoticeOf(t *testing.T) {
 		"out of sync": {
 			workload: changes{condition(kueue.WorkloadFinished, metav1.ConditionTrue, kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its user job")},
 			want:     notice{reason: "WorkloadOutOfSync", message: "Workload wl was finished without a run: The prebuilt workload is out of sync with its user job; delete it and create it again like the TrainJob, and the job queues"},
+		},
+		"a start that was given up": {
+			workload: changes{condition(kueue.WorkloadFinished, metav1.ConditionTrue, "FailedToStart", "conflict for nodeSelector: zone")},
+			want:     notice{reason: "CannotStart", message: "Workload wl was finished because the job could not be started: conflict for nodeSelector: zone; when that is put right, delete it, and the job queues again"},
 		},
 		"to be deactivated, and evicted for that": {
 			workload: changes{deactivation.Mark, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadDeactivated, "The workload is deactivated")},
@@ -201,4 +206,20 @@ func TestTroubleOfNotices(t *testing.T) {
 			expect.Same(t, "It is told", name != "nothing", len(recorder.Events) > 0)
 		})
 	}
+}
+
+// Kueue may delete a finished Workload in a second, and the next one would take quota for a start that fails like the last.
+func TestAStartThatFailedIsNotTriedAgainAtOnce(t *testing.T) {
+	stored, js := suspendedJob()
+	wl := inttest.WorkloadOf(stored, inttest.Is(kueue.WorkloadFinished, "FailedToStart"))
+	wl.UID = "failed"
+	r, recorder := newReconciler(t, stored, js, wl)
+	r.deps.startTimeout, r.deps.waitForJobSet = defaultStartTimeout, 0
+	for range 2 {
+		expect.Must(look(t, r, jobKey))(t)
+	}
+	wantTold(t, eventsSoFar(recorder, "Warning CannotStart"), "was finished because the job could not be started")
+	expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
+	result := expect.Must(look(t, r, jobKey))(t)
+	expect.That(t, result.RequeueAfter > 50*time.Second && !inttest.Exists(t, r.deps.client, wl), "The job queues again at once, or in %s", result.RequeueAfter)
 }

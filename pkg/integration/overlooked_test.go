@@ -9,6 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/watches"
@@ -69,6 +70,22 @@ func TestTakeOverlooked(t *testing.T) {
 			}
 		})
 	}
+}
+
+// MultiKueue would reject it, and a job that runs would be stopped for that.
+func TestOverlookedJobOfThisClusterStaysOutOfMultiKueue(t *testing.T) {
+	stored, _ := disagreeing(false, false, false, time.Now())
+	stored.Labels, stored.CreationTimestamp = nil, metav1.NewTime(time.Unix(3000, 0))
+	webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating},
+		Webhooks:   []admissionregistrationv1.MutatingWebhook{{MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "not-deleting"}}}},
+	}
+	behind := inttest.ClusterQueue("remote")
+	r, recorder := newReconciler(t, stored, kit.LocalQueue("ns", "default", behind.Name), behind, inttest.Check("remote", kueue.MultiKueueControllerName), webhooks)
+	got := takeOverlooked(t.Context(), jobOf(t, r, storedJob(t, r)))
+	expect.That(t, got == result{}, "takeOverlooked() = %+v", got)
+	expect.Same(t, "Unexpected queue", "", storedJob(t, r).Labels[kit.QueueLabel])
+	wantTold(t, eventsSoFar(recorder, ""), "Warning QueuedLate not put into LocalQueue default: no other cluster may run the TrainJob")
 }
 
 // The queue may be seen after the TrainJobs that are to get it.

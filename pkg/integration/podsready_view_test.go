@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -54,6 +55,52 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 	reconcileOnce(t, r)
 	expect.That(t, slices.Contains(written, kueue.WorkloadQuotaReserved),
 		"The next view of the Workload has %v written, want its quota to be given back", written)
+}
+
+// Kueue may admit nothing, in no queue, while a Workload that holds quota is not ready.
+func TestPodsThatAreLeftBlockNoAdmission(t *testing.T) {
+	ready, lost := inttest.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted), inttest.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForRecovery)
+	evicted := inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
+	tests := map[string]struct {
+		ended   bool
+		says    []func(*kueue.Workload)
+		podGone bool
+		want    []string
+	}{
+		"a preempted job was ready, and a pod is left":     {says: []func(*kueue.Workload){evicted, ready}},
+		"a preempted job was not ready, and a pod is left": {says: []func(*kueue.Workload){evicted, lost}, want: []string{"PodsReady True: PodsLeft"}},
+		"its last pod is gone":                             {says: []func(*kueue.Workload){evicted, ready}, podGone: true, want: []string{"PodsReady False: WaitForStart"}},
+		"a failed job, and a pod is left":                  {ended: true, says: []func(*kueue.Workload){lost}, want: []string{"PodsReady True: PodsLeft"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
+			if tc.ended {
+				stored.Status.Conditions = append(stored.Status.Conditions, inttest.True(trainer.TrainJobFailed, ""))
+			}
+			wl := inttest.WorkloadOf(stored, append(tc.says, inttest.Admitted)...)
+			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+			r, _ := newReconciler(t, stored, js, wl)
+			if !tc.podGone {
+				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.PodOf("ns", "job")))
+			}
+			var written []string
+			r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
+				SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+					for _, said := range obj.(*kueue.Workload).Status.Conditions {
+						written = append(written, fmt.Sprintf("%s %s: %s", said.Type, said.Status, said.Reason))
+					}
+					return nil
+				},
+			})
+			r.deps.kueue = testenv.Kueue(testenv.BlocksAdmission)
+			for range 2 {
+				// The second one has the same view as the first.
+				reconcileOnce(t, r)
+			}
+			expect.Same(t, "Unexpected PodsReady", tc.want, written)
+		})
+	}
 }
 
 // A view without what was just written must not have it written again.

@@ -20,8 +20,12 @@ func TestPrebuiltWorkloadHasWhatTheJobIsChargedFor(t *testing.T) {
 		change func(*kueue.PodSet)
 		want   bool
 	}{
-		"the same":              {change: func(*kueue.PodSet) {}, want: true},
-		"other pods":            {change: func(ps *kueue.PodSet) { ps.Count++ }},
+		"the same":       {change: func(*kueue.PodSet) {}, want: true},
+		"other pods":     {change: func(ps *kueue.PodSet) { ps.Count++ }},
+		"ranks left out": {change: func(ps *kueue.PodSet) { ps.TopologyRequest = nil }, want: true},
+		"another topology": {change: func(ps *kueue.PodSet) {
+			ps.TopologyRequest = &kueue.PodSetTopologyRequest{Required: new("block")}
+		}},
 		"another runtime class": {change: func(ps *kueue.PodSet) { ps.Template.Spec.RuntimeClassName = new("slim") }},
 	}
 	for name, tc := range tests {

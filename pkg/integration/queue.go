@@ -5,6 +5,7 @@ package integration
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/matchconditions"
@@ -252,6 +254,12 @@ func takeOverlooked(ctx context.Context, j *job) result {
 		j.deps.queues.HasDefault(ctx), j.deps.kueue.Settings().NamespaceSelector())
 	queue := string(jobframework.QueueNameForObject(defaulted))
 	if err != nil || queue == "" {
+		return ofError(err)
+	}
+	if err := j.deps.queues.MayGo(ctx, &j.TrainJob, queue); errors.Is(err, queues.ErrOnlyHere) {
+		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonOverlooked, jobevents.ActionQueue, fmt.Errorf("not put into LocalQueue %s: %w", queue, err))
+		return result{}
+	} else if err != nil {
 		return ofError(err)
 	}
 	if err := jobclient.SetQueue(ctx, j.deps.client, &j.TrainJob, queue); err != nil {

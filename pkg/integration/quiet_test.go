@@ -142,14 +142,22 @@ func TestStillAdmitted(t *testing.T) {
 
 func TestConfirm(t *testing.T) {
 	other := func(wl *kueue.Workload) { wl.Status.Admission.ClusterQueue = "other" }
+	provisioned := func(request string) func(*kueue.Workload) {
+		return func(wl *kueue.Workload) {
+			wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "nodes", State: kueue.CheckStateReady,
+				PodSetUpdates: []kueue.PodSetUpdate{{Name: "node", Annotations: map[string]string{"request": request}}}}}
+		}
+	}
 	tests := map[string]struct {
 		cached, live *kueue.Workload
 		want         error
 	}{
-		"the admission stands": {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a")},
-		"it is gone":           {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a", inttest.Isnt(kueue.WorkloadAdmitted, "")), want: errOutdated},
-		"it is another one":    {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a", other), want: errOutdated},
-		"the Workload is gone": {cached: inttest.AdmittedOf("a"), want: errOutdated},
+		"a check adds the same to pods":  {cached: inttest.AdmittedOf("a", provisioned("1")), live: inttest.AdmittedOf("a", provisioned("1"))},
+		"it adds what it did not before": {cached: inttest.AdmittedOf("a", provisioned("1")), live: inttest.AdmittedOf("a", provisioned("2")), want: errOutdated},
+		"the admission stands":           {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a")},
+		"it is gone":                     {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a", inttest.Isnt(kueue.WorkloadAdmitted, "")), want: errOutdated},
+		"it is another one":              {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a", other), want: errOutdated},
+		"the Workload is gone":           {cached: inttest.AdmittedOf("a"), want: errOutdated},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
@@ -129,6 +131,37 @@ func TestWhatWaitsIsNotFirst(t *testing.T) {
 	result, err := (&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest)
 	expect.That(t, err == nil && result.RequeueAfter != 0 && ptr.Deref(result.Priority, 1) == 0,
 		"Reconcile() = %+v, %v; want to come again with priority 0", result, err)
+}
+
+// A prebuilt Workload is its user's: it gives its quota back and stays. MultiKueue gets a copy back by deletion.
+func TestWhatExceedsAPrebuiltWorkloadDeactivatesIt(t *testing.T) {
+	tests := map[string]struct {
+		change func(*kueue.Workload)
+		kept   bool
+	}{
+		"somebody made it":   {change: func(*kueue.Workload) {}, kept: true},
+		"MultiKueue made it": {change: func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(false, false, false, time.Now().Add(-time.Hour))
+			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 2}}
+			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 1}}
+			stored.Labels[kueueconstants.PrebuiltWorkloadLabel] = wl.Name
+			tc.change(wl)
+			child := doneJob(js)
+			child.Labels[jobsetapi.ReplicatedJobNameKey], child.Status = "node", batchv1.JobStatus{Active: 1}
+			r, recorder := newReconciler(t, js, child, wl)
+			expect.NoError(t, ensureWithinQuota(t.Context(), jobOf(t, r, stored)).err)
+			expect.Same(t, "The Workload is kept", tc.kept, inttest.Exists(t, r.deps.client, wl))
+			if tc.kept {
+				inttest.Reload(t, r.deps.client, wl)
+				expect.That(t, deactivation.Marked(wl), "It is not to be deactivated")
+				wantTold(t, eventsSoFar(recorder, ""), "Warning CannotStart gives its quota back, cannot run on it: prebuilt Workload")
+			}
+		})
+	}
 }
 
 // A job that runs is what its JobSet and that one's Jobs have, whenever they were made.

@@ -22,11 +22,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -154,12 +156,17 @@ func excessNow(ctx context.Context, j *job, wl *kueue.Workload) (string, error) 
 
 // requeueExceeding releases the quota of a job whose JobSet asks for more, so that the job queues
 // for what it really is. What was remembered of its runtime is read again: it is not what
-// Trainer made the JobSet of.
+// Trainer made the JobSet of. A Workload that somebody else made stays, deactivated; a copy is
+// deleted, for MultiKueue would let what exceeds it run on.
 func requeueExceeding(ctx context.Context, j *job, wl *kueue.Workload, excess string) error {
 	if _, err := j.deps.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
 		return err
 	}
-	return requeue(ctx, j, wl, fmt.Sprintf("JobSet %s asks for more than the job was admitted for: %s. The job queues for that", j.Name, excess))
+	why := fmt.Sprintf("JobSet %s asks for more than the job was admitted for: %s", j.Name, excess)
+	if jobframework.PrebuiltWorkloadNameFor(j) != "" && !placeholder.IsCopy(wl) {
+		return deactivate(ctx, j, wl, "cannot run on it", why)
+	}
+	return requeue(ctx, j, wl, why+". The job queues for that")
 }
 
 // startable returns an error where the JobSet that would be started asks for more than the

@@ -167,7 +167,7 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 	left, err := j.pods().AnyLeft(ctx, j.key)
 	if left {
 		ctrl.LoggerFrom(ctx).V(2).Info("Kept the quota of a deleted TrainJob for its pods")
-		return result{done: true, again: recheckIn(state.StoppingSince(workloads)), err: err}
+		return result{done: true, again: recheckIn(state.StoppingSince(workloads)), err: firstError(err, reportPodsLeft(ctx, j))}
 	}
 	if err != nil {
 		return ofError(err)
@@ -291,7 +291,7 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 	})
 	if left {
 		ctrl.LoggerFrom(ctx).V(2).Info("Waited for pods of a former TrainJob")
-		return result{done: true, again: recheckIn(since), err: err}
+		return result{done: true, again: recheckIn(since), err: firstError(err, reportPodsLeft(ctx, j))}
 	}
 	if err != nil {
 		return result{err: err}

@@ -15,6 +15,7 @@ import (
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
 	"sigs.k8s.io/kueue/pkg/util/priority"
 	"sigs.k8s.io/kueue/pkg/util/taints"
+	"sigs.k8s.io/kueue/pkg/util/tas"
 	"sigs.k8s.io/kueue/pkg/util/tolerations"
 )
 
@@ -73,4 +74,9 @@ func TruncateEvent(message string) string { return api.TruncateEventMessage(mess
 // Patch writes what change changes of an object, under the condition of its resource version.
 func Patch(ctx context.Context, c client.Client, obj client.Object, change func() (bool, error)) error {
 	return clientutil.Patch(ctx, c, obj, change)
+}
+
+// SliceTopologies returns in which domains a request wants slices of its pods, whichever of Kueue's fields say so.
+func SliceTopologies(request *kueue.PodSetTopologyRequest) []kueue.PodsetSliceRequiredTopologyConstraint {
+	return tas.PodSetSliceRequiredTopologyConstraints(request)
 }

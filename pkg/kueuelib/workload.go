@@ -17,6 +17,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 	"sigs.k8s.io/kueue/pkg/features"
 	"sigs.k8s.io/kueue/pkg/workload"
+	"sigs.k8s.io/kueue/pkg/workload/concurrentadmission"
 	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 	workloadpatching "sigs.k8s.io/kueue/pkg/workload/patching"
@@ -96,6 +97,10 @@ func HasRejectedChecks(wl *kueue.Workload) bool { return workload.HasRejectedChe
 
 // HasWorkloadPriorityClass reports whether the priority of wl is of a WorkloadPriorityClass.
 func HasWorkloadPriorityClass(wl *kueue.Workload) bool { return workload.IsWorkloadPriorityClass(wl) }
+
+// HasVariants reports whether Kueue's concurrent admission queues copies of wl in its place, one for each flavor. It never
+// changes them.
+func HasVariants(wl *kueue.Workload) bool { return concurrentadmission.IsParent(wl) }
 
 // The values of Status.
 const (

@@ -33,6 +33,9 @@ const (
 
 	// RunsAnnotation is on a remainder: the UIDs of the JobSets whose pods it is charged for.
 	RunsAnnotation = "kueue-trainer.dev/jobset-uids"
+
+	// PodsLeft is the reason of what is true of a Workload that holds quota only for pods that are left.
+	PodsLeft = "PodsLeft"
 )
 
 // nowhere is a resource that no ClusterQueue has.
@@ -164,6 +167,6 @@ func unfit(podSets []kueue.PodSet) []kueue.PodSet {
 func asReserved(reserved *metav1.Condition, condition string) metav1.Condition {
 	return metav1.Condition{
 		Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: reserved.LastTransitionTime,
-		Reason: "PodsLeft", Message: "Pods are left of a TrainJob that is gone from here",
+		Reason: PodsLeft, Message: "Pods are left of a TrainJob that is gone from here",
 	}
 }

@@ -56,6 +56,30 @@ func difference(job, prebuilt *kueue.PodSet, rules []TolerationRule) string {
 	return fmt.Sprintf("PodSet %q differs in %s", job.Name, field)
 }
 
+// TopologyDifference says in what topology a prebuilt Workload's PodSets ask for another one than those of a TrainJob;
+// empty: in none, or Kueue goes by none. Ranks do not count: who wrote it need not know them. Where the Workload
+// alone asks for one, Kueue gates the pods and never takes the gate off; where the TrainJob alone does, it gets none.
+func TopologyDifference(job, prebuilt []kueue.PodSet) string {
+	if !kueuelib.TopologyAwareSchedulingEnabled() || len(job) != len(prebuilt) {
+		return ""
+	}
+	for i := range job {
+		if !equality.Semantic.DeepEqual(topologyOf(&job[i]), topologyOf(&prebuilt[i])) {
+			return fmt.Sprintf("PodSet %q differs in topologyRequest", job[i].Name)
+		}
+	}
+	return ""
+}
+
+// topologyOf returns what a PodSet asks for.
+func topologyOf(ps *kueue.PodSet) kueue.PodSetTopologyRequest {
+	request := ptr.Deref(ps.TopologyRequest, kueue.PodSetTopologyRequest{})
+	return kueue.PodSetTopologyRequest{
+		Required: request.Required, Preferred: request.Preferred, Unconstrained: ptr.To(ptr.Deref(request.Unconstrained, false)),
+		PodSetGroupName: request.PodSetGroupName, PodsetSliceRequiredTopologyConstraints: kueuelib.SliceTopologies(&request),
+	}
+}
+
 // toleratesAlike reports whether the pods of a TrainJob tolerate what those of a prebuilt
 // Workload do and, beyond that, only what is added to them.
 func toleratesAlike(job, prebuilt *corev1.PodSpec, rules []TolerationRule) bool {

@@ -162,3 +162,31 @@ func TestDifference(t *testing.T) {
 		})
 	}
 }
+
+func TestTopologyDifference(t *testing.T) {
+	unlike := `PodSet "node" differs in topologyRequest`
+	ranks := &kueue.PodSetTopologyRequest{PodIndexLabel: ptr.To("rank")}
+	block := &kueue.PodSetTopologyRequest{PodIndexLabel: ptr.To("rank"), Required: ptr.To("block")}
+	sliced := &kueue.PodSetTopologyRequest{PodSetSliceRequiredTopology: ptr.To("rack"), PodSetSliceSize: ptr.To[int32](2)}
+	cases := map[string]struct {
+		job, prebuilt *kueue.PodSetTopologyRequest
+		want          string
+	}{
+		"neither asks for one, one tells ranks":            {job: ranks},
+		"both do, one tells ranks":                         {job: block, prebuilt: &kueue.PodSetTopologyRequest{Required: ptr.To("block")}},
+		"the TrainJob alone does":                          {job: block, want: unlike},
+		"the Workload alone does":                          {job: ranks, prebuilt: block, want: unlike},
+		"any will do for the Workload":                     {job: ranks, prebuilt: &kueue.PodSetTopologyRequest{Unconstrained: ptr.To(true)}, want: unlike},
+		"any will do for neither, and one says that it is": {job: ranks, prebuilt: &kueue.PodSetTopologyRequest{Unconstrained: ptr.To(false)}},
+		"slices in Kueue's older words": {job: sliced, prebuilt: &kueue.PodSetTopologyRequest{
+			PodsetSliceRequiredTopologyConstraints: []kueue.PodsetSliceRequiredTopologyConstraint{{Topology: "rack", Size: 2}}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			of := func(request *kueue.PodSetTopologyRequest) []kueue.PodSet {
+				return []kueue.PodSet{{Name: "node", TopologyRequest: request}}
+			}
+			expect.Same(t, "Unexpected TopologyDifference", tc.want, TopologyDifference(of(tc.job), of(tc.prebuilt)))
+		})
+	}
+}

@@ -47,6 +47,9 @@ func workloadOver(f *Facts) *State {
 		if told := find(f.Warnings, differs); told != nil {
 			s.Message = "gets no quota any more: " + told.Message
 		}
+	case c.Reason == jobframework.FailedToStartFinishedReason:
+		s.Message = fmt.Sprintf("could not be started, and its Workload %s is finished: %s", f.Workload.Name, c.Message)
+		s.Remedy = fmt.Sprintf("put that right, then delete Workload %s, and the job queues again", f.Workload.Name)
 	case f.Job.Suspended() && len(f.livePods()) == 0 && f.overdue(c.LastTransitionTime):
 		s.Message = fmt.Sprintf("gets no quota any more: its Workload %s is finished, though the TrainJob is not: %s", f.Workload.Name, c.Message)
 		s.Remedy = "delete the TrainJob and create it again"

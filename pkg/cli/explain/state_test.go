@@ -108,6 +108,11 @@ func TestStateOf(t *testing.T) {
 			want: stuck(Deactivated, "OutOfSync", "gets no quota any more: prebuilt Workload trainjob-llm is not what this TrainJob is: other containers",
 				"delete Workload trainjob-llm and create it again like the TrainJob, and the job queues"),
 		},
+		"its start was given up": {
+			scene: changes{admitted, with(kueue.WorkloadFinished, "FailedToStart", "conflict for nodeSelector: zone", 1)},
+			want: stuck(Deactivated, "FailedToStart", "could not be started, and its Workload trainjob-llm is finished: conflict for nodeSelector: zone",
+				"put that right, then delete Workload trainjob-llm, and the job queues again"),
+		},
 		"its Workload was finished while it waits": {
 			scene: changes{finishedByHand},
 			want: stuck(Deactivated, "ByHand", "gets no quota any more: its Workload trainjob-llm is finished, though the TrainJob is not: it was in the way",

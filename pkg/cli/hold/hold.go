@@ -31,7 +31,8 @@ const holdExample = `  # Let others go first
 const stopLong = `Stop TrainJobs, until they are resumed.
 
 Their pods are deleted, with their grace period: what they have not saved is lost. The quota
-is free when the last pod is gone. Resumed, they queue again behind those that wait.
+is free when the last pod is gone. Resumed, they queue again behind those that wait, and their
+time limit (kueue.x-k8s.io/max-exec-time-seconds) and their retries count from the beginning.
 
 Setting spec.suspend to true stops a TrainJob too, but Kueue starts it again at once.`
 
@@ -52,7 +53,8 @@ const resumeExample = `  # After hold, and after stop
 const requeueLong = `Stop TrainJobs and queue them again, behind those that wait.
 
 Their pods are deleted, with their grace period, and the command waits until the quota is
-given back. Interrupted before, it leaves the TrainJob stopped: resume queues it.`
+given back. Interrupted before, it leaves the TrainJob stopped: resume queues it. Its time limit
+and its retries count from the beginning, as after stop.`
 
 const requeueExample = `  # Let those that wait go first
   kubectl trainjob requeue llm -n team-a`

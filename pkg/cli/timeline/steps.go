@@ -15,6 +15,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -129,7 +130,7 @@ func workloadSteps(f *Facts) []Step {
 		steps = append(steps, Step{Time: wl.CreationTimestamp.Time, Actor: Manager, Object: object, Step: "made it", milestone: queued})
 		for _, c := range wl.Status.Conditions {
 			s, known := conditionSteps[c.Type]
-			if known && c.Status == metav1.ConditionTrue {
+			if known && c.Status == metav1.ConditionTrue && c.Reason != placeholder.PodsLeft {
 				s.Time, s.Object = c.LastTransitionTime.Time, object
 				if s.milestone == evicted {
 					s.Step += ": " + c.Message

@@ -11,6 +11,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -18,6 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 )
 
 // readiness is what the condition PodsReady of a Workload says.
@@ -31,6 +33,7 @@ var (
 	waitsForRecovery = readiness{metav1.ConditionFalse, kueue.WorkloadWaitForRecovery, "At least one pod has failed, waiting for recovery"}
 	started          = readiness{metav1.ConditionTrue, kueue.WorkloadStarted, "All pods reached readiness and the workload is running"}
 	recovered        = readiness{metav1.ConditionTrue, kueue.WorkloadRecovered, started.message}
+	podsLeft         = readiness{metav1.ConditionTrue, placeholder.PodsLeft, "The workload does not run any more, and pods of it are left"}
 )
 
 // nextReadiness returns what PodsReady of a Workload has to say next, or nil while what it
@@ -52,14 +55,14 @@ func nextReadiness(wl *kueue.Workload, ready bool) *readiness {
 		// Kueue 0.19 looks for another node once more after any write in that moment, and
 		// evicts the job because the failed one is not among its nodes any more.
 		return nil
-	case ready && (condition == nil || condition.Status != metav1.ConditionTrue):
+	case ready && (condition == nil || condition.Status != metav1.ConditionTrue || is(placeholder.PodsLeft)):
 		if is(kueue.WorkloadWaitForRecovery) {
 			return &recovered
 		}
 		return &started
 	case ready, condition == nil, condition.Status != metav1.ConditionTrue:
 		return nil
-	case condition.LastTransitionTime.Before(&admitted.LastTransitionTime):
+	case condition.LastTransitionTime.Before(&admitted.LastTransitionTime), is(placeholder.PodsLeft):
 		// It is of an admission before this one.
 		return &waitsForStart
 	}
@@ -78,6 +81,12 @@ type Reporter struct {
 // Wanted reports whether Kueue waits for pods to be ready, or is about to.
 func (r Reporter) Wanted() bool { return r.Kueue.WaitsForPodsReady() }
 
+// Blocks reports whether Kueue admits nothing, in no queue, while a Workload that holds quota is not ready.
+func (r Reporter) Blocks() bool {
+	waits := r.Kueue.Settings().WaitForPodsReady
+	return waits != nil && ptr.Deref(waits.BlockAdmission, false)
+}
+
 // Report writes what PodsReady has to say next of a Workload of the TrainJob key, and reports
 // whether there was anything. What it was written by is an old view from then on.
 func (r Reporter) Report(ctx context.Context, key types.NamespacedName, wl *kueue.Workload, ready bool) (bool, error) {
@@ -85,17 +94,30 @@ func (r Reporter) Report(ctx context.Context, key types.NamespacedName, wl *kueu
 	if next == nil {
 		return false, nil
 	}
+	return true, r.write(ctx, key, wl, next)
+}
+
+// ReportLeft has Kueue admit others while a Workload holds quota only for the pods that are left of it: they never get
+// ready again.
+func (r Reporter) ReportLeft(ctx context.Context, key types.NamespacedName, wl *kueue.Workload) error {
+	if !r.Blocks() || kueuelib.IsFinished(wl) || apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady) {
+		return nil
+	}
+	return r.write(ctx, key, wl, &podsLeft)
+}
+
+func (r Reporter) write(ctx context.Context, key types.NamespacedName, wl *kueue.Workload, next *readiness) error {
 	err := kueuelib.SetCondition(ctx, r.Client, wl.DeepCopy(), kueue.WorkloadPodsReady, next.status, next.reason, next.message)
 	if err != nil {
-		return true, client.IgnoreNotFound(err)
+		return client.IgnoreNotFound(err)
 	}
 	r.Expectations.Outdate(key, jobclient.VersionsOf([]kueue.Workload{*wl}))
 	ctrl.LoggerFrom(ctx).V(2).Info("Reported PodsReady", "status", next.status, "reason", next.reason)
 	if *next != started {
 		// One that recovers was ready once: it would count twice.
-		return true, nil
+		return nil
 	}
-	return true, r.observe(ctx, wl)
+	return r.observe(ctx, wl)
 }
 
 // observe records how long it took until the pods of a Workload were ready, in Kueue's

@@ -57,6 +57,8 @@ func TestNextReadiness(t *testing.T) {
 		"it has stopped, as was told":                            {conditions: []metav1.Condition{evicted, podsReady(waitsForStart, 60)}},
 		"it is admitted again before anybody told that it stops": {conditions: []metav1.Condition{admitted, podsReady(started, 5)}, want: &waitsForStart},
 		"it gets ready again":                                    {conditions: []metav1.Condition{admitted, podsReady(waitsForStart, 5)}, ready: true, want: &started},
+		"it is admitted again after pods were left":              {conditions: []metav1.Condition{admitted, podsReady(podsLeft, 10)}, want: &waitsForStart},
+		"it is so, and gets ready at once":                       {conditions: []metav1.Condition{admitted, podsReady(podsLeft, 10)}, ready: true, want: &started},
 		"what Kueue before 0.11 wrote":                           {conditions: []metav1.Condition{admitted, condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, "PodsReady", 5)}},
 		"a pod is lost with its node, which Kueue is about to replace": {
 			conditions: []metav1.Condition{admitted, podsReady(started, 20)}, unhealthy: []kueue.UnhealthyNode{{Name: "node-1"}}},

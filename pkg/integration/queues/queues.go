@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -159,6 +160,25 @@ func (q *Queues) Reachable(ctx context.Context, t *trainjob.TrainJob) error {
 	}
 	return fmt.Errorf("%w: spec.managedBy is %s, and LocalQueue %s leads to ClusterQueue %s, which has no MultiKueue admission check; create the TrainJob without spec.managedBy, or name a queue that has one",
 		ErrNoOtherCluster, kueue.MultiKueueControllerName, queue, r.clusterQueue)
+}
+
+// ErrOnlyHere is of a TrainJob that no other cluster may run, in a queue that leads to others.
+var ErrOnlyHere = errors.New("no other cluster may run the TrainJob")
+
+// MayGo returns ErrOnlyHere for a TrainJob of this cluster's own in a LocalQueue that leads to other clusters: MultiKueue
+// rejects and deactivates it.
+func (q *Queues) MayGo(ctx context.Context, t *trainjob.TrainJob, queue string) error {
+	if !kueuelib.MultiKueueEnabled() || t.ManagedExternally() {
+		return nil
+	}
+	multi, err := q.LeadsToMultiKueue(ctx, t.Namespace, queue)
+	if err != nil {
+		return fmt.Errorf("reading where LocalQueue %s leads: %w", queue, err)
+	}
+	if !multi {
+		return nil
+	}
+	return fmt.Errorf("%w: LocalQueue %s leads to other clusters, and spec.managedBy cannot be changed; create the TrainJob again, in that queue and without spec.managedBy", ErrOnlyHere, queue)
 }
 
 // routeOf follows a LocalQueue to the admission checks of its ClusterQueue.

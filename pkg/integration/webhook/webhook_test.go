@@ -266,6 +266,7 @@ func TestManagedBy(t *testing.T) {
 	away, here := torch(elsewhere+suspended, gateJSON), []client.Object{queue, inttest.ClusterQueue()}
 	other, remote := inttest.Check("other", "example.com/budget"), inttest.Check("remote", kueue.MultiKueueControllerName)
 	behindBoth := inttest.ClusterQueue("other", "remote")
+	there := []client.Object{queue, behindBoth, other, remote}
 	cases := map[string]struct {
 		objects     []client.Object
 		object, old string
@@ -281,7 +282,11 @@ func TestManagedBy(t *testing.T) {
 		"no queue":                         {objects: here, object: inttest.Manifest(``, away)},
 		"a move to such a queue": {
 			objects: here, object: inQueue(away), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"far"`, away), refused: true},
-		"a label of a job that is there": {objects: here, object: inQueue(away, `"a":"b"`), old: inQueue(away)},
+		"a job of Trainer's in a queue with MultiKueue": {objects: there, object: inQueue(torch(byTrainer)), refused: true},
+		"a move of a job of this cluster to such a queue": {
+			objects: there, object: inQueue(torch(byTrainer + suspended)), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"near"`, torch(byTrainer+suspended)), refused: true},
+		"a job of this cluster that is there": {objects: there, object: inQueue(torch(byTrainer), `"a":"b"`), old: inQueue(torch(byTrainer))},
+		"a label of a job that is there":      {objects: here, object: inQueue(away, `"a":"b"`), old: inQueue(away)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

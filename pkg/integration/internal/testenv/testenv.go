@@ -59,6 +59,11 @@ func WaitsForPods(settings *kueueconfig.Settings) {
 	settings.WaitForPodsReady = &configapi.WaitForPodsReady{}
 }
 
+// BlocksAdmission are the settings of a Kueue that admits nothing while pods are not ready.
+func BlocksAdmission(settings *kueueconfig.Settings) {
+	settings.WaitForPodsReady = &configapi.WaitForPodsReady{BlockAdmission: new(true)}
+}
+
 // Describer describes TrainJobs of those runtimes that c has.
 func Describer(tb testing.TB, c client.Client) *podsets.Describer {
 	tb.Helper()
