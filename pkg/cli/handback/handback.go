@@ -243,9 +243,9 @@ type handBack struct {
 	field  patch.Field
 	// placed is Of.Placed.
 	placed bool
-	// respelt are the TrainJobs that have to be created again. They lose their entry, or the in-tree integration adds
-	// another to their manifest, and the API server refuses that.
-	respelt map[types.UID]bool
+	// respelt are the TrainJobs that have to be created again, with the field why. They lose their entry, or the in-tree
+	// integration adds another to their manifest, and the API server refuses that.
+	respelt map[types.UID]string
 }
 
 // handBack makes of one TrainJob what others can start, and returns what it did.
@@ -280,10 +280,11 @@ func createAgain(job *trainjob.TrainJob, why string) error {
 // nor stop.
 func (h *handBack) unwritable(job *trainjob.TrainJob, freed bool) error {
 	queued := freed || job.Labels[kueueconstants.QueueLabel] != "" || h.field.Has(&job.Spec)
-	if !h.respelt[job.UID] || !queued || !job.DeletionTimestamp.IsZero() || job.Finished() {
+	field := h.respelt[job.UID]
+	if field == "" || !queued || !job.DeletionTimestamp.IsZero() || job.Finished() {
 		return nil
 	}
-	const why = "spec.trainer or spec.initializer is not spelt as Kubernetes writes it, such as nvidia.com/gpu: 8 for \"8\", " +
+	why := field + " is not spelt as Kubernetes writes it, such as nvidia.com/gpu: 8 for \"8\", or readOnly: false or value: \"\" (take such out), " +
 		"and cannot change: the in-tree integration writes a TrainJob whole, and the API server refuses that"
 	if job.Suspended() {
 		return createAgain(job, why+", so it would be admitted and never start")
@@ -297,7 +298,7 @@ func (h *handBack) unwritable(job *trainjob.TrainJob, freed bool) error {
 // that has none (RunWithPodSetsInfo).
 func (h *handBack) makeEntry(ctx context.Context, job *trainjob.TrainJob, freed bool) (bool, error) {
 	queued := freed || job.ManagedExternally() || job.Labels[kueueconstants.QueueLabel] != ""
-	if h.placed || h.respelt[job.UID] || h.served < trainjob.Trainer22 || !queued || !job.Suspended() || h.field.Has(&job.Spec) {
+	if h.placed || h.respelt[job.UID] != "" || h.served < trainjob.Trainer22 || !queued || !job.Suspended() || h.field.Has(&job.Spec) {
 		return false, nil
 	}
 	if err := h.setEntry(ctx, job, nil); err != nil {
@@ -319,7 +320,7 @@ func (h *handBack) free(ctx context.Context, job *trainjob.TrainJob) (bool, erro
 
 // frees reports whether the entry of a TrainJob is to be replaced.
 func (h *handBack) frees(job *trainjob.TrainJob) bool {
-	return (h.placed || h.respelt[job.UID]) && job.Suspended() && h.field.Has(&job.Spec) || h.field.HoldsGate(&job.Spec)
+	return (h.placed || h.respelt[job.UID] != "") && job.Suspended() && h.field.Has(&job.Spec) || h.field.HoldsGate(&job.Spec)
 }
 
 func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
@@ -331,7 +332,7 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 		return false, fmt.Errorf("TrainJob %s was resumed without quota, its pods hold the gate: suspend it and run this again: "+
 			"kubectl -n %s patch trainjob %s --type merge -p '{\"spec\":{\"suspend\":true}}'", key, job.Namespace, job.Name)
 	}
-	if h.respelt[job.UID] {
+	if h.respelt[job.UID] != "" {
 		if err := h.dropEntry(ctx, job); err != nil {
 			return false, fmt.Errorf("removing the entry of TrainJob %s: %w", key, err)
 		}

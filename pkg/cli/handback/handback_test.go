@@ -102,7 +102,7 @@ func TestHandBackOfWhatIsCreatedAgain(t *testing.T) {
 	job.Spec.Suspend = ptr.To(true)
 	gate(t, ours, job)
 	c := clusterWith(t, "runtimePatches", job, func(*trainjob.TrainJob) {})
-	h := &handBack{client: c, served: trainjob.Trainer23, field: ours, respelt: map[types.UID]bool{"llm": true}}
+	h := &handBack{client: c, served: trainjob.Trainer23, field: ours, respelt: map[types.UID]string{"llm": "spec.trainer"}}
 	// One that an earlier run has freed has an entry without the gate.
 	expect.Must(ours.Set(&job.Spec, []patch.Placement{patch.Freed("node")}))(t)
 	expect.NoError(t, c.Update(t.Context(), job))
