@@ -50,7 +50,8 @@ kueue-trainer stands aside and still frees pods that were faster.
 In a manager cluster of MultiKueue, TrainJobs that wait for another cluster get the empty
 patch entry that the in-tree integration starts none without. In a worker cluster, Workloads
 lose the finalizer that only kueue-trainer takes off.
-Running TrainJobs are left alone, and running it again changes nothing.`
+Running TrainJobs are left alone, and running it again changes nothing. It fails where the
+in-tree integration could not stop one, or would keep the quota of one that it stops.`
 
 const handBackExample = `  # Every namespace
   kubectl trainjob hand-back --all-namespaces
@@ -89,7 +90,7 @@ func run(ctx context.Context, c client.Client, out io.Writer, namespace string) 
 	if err := managerIdle(ctx, c, Of{Namespace: namespace}); err != nil {
 		return err
 	}
-	return errors.Join(Free(ctx, c, out, Of{Namespace: namespace}), ReleaseWorkloads(ctx, c, out, namespace))
+	return errors.Join(Free(ctx, c, out, Of{Namespace: namespace}), entryless(ctx, c, out, namespace), ReleaseWorkloads(ctx, c, out, namespace))
 }
 
 // ReleaseWorkloads takes the finalizer off that keeps the quota of a worker cluster until pods are
