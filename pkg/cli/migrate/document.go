@@ -155,6 +155,9 @@ func rewrite(doc *manifest.Document, objects []object, conversions []*conversion
 		}
 		return text, nil, agree(doc, text, objects, conversions)
 	}
+	if strings.ContainsAny(strings.ReplaceAll(string(text), "\r\n", "\n"), "\r\u0085\u2028\u2029") {
+		return nil, nil, errBreaks
+	}
 	var edits []edit
 	b := &block{text: text, lines: lines(text)}
 	for i := range objects {
@@ -174,6 +177,10 @@ func rewrite(doc *manifest.Document, objects []object, conversions []*conversion
 
 var errDisagree = errors.New("the edited text would not say the same as the converted TrainJob, so it is left alone: " +
 	"write the older fields in plain block style, without anchors, and run this again")
+
+// errBreaks is of text in which the YAML library counts other lines than everybody else.
+var errBreaks = errors.New("it has line breaks other than LF and CRLF (a CR alone, U+0085, U+2028 or U+2029): convert them, " +
+	"or write them as \\r, \\N, \\L or \\P in double quotes, and run this again")
 
 // agree compares the new text with the document in which the objects are replaced by what
 // they were converted to.

@@ -535,6 +535,14 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 			text:     head + "  podTemplateOverrides: []\r\n",
 			messages: []string{"f.yaml:5: error: " + errDisagree.Error()},
 		},
+		"line ends of a CR": {
+			text:     strings.ReplaceAll(head+"  podTemplateOverrides: []\n", "\n", "\r"),
+			messages: []string{"f.yaml:5: error: " + errBreaks.Error()},
+		},
+		"a text with a line break of Unicode": {
+			text:     strings.Replace(head, "name: job", "name: job, annotations: {a: \"b\u2028c\"}", 1) + "  podTemplateOverrides: []\n",
+			messages: []string{"f.yaml:6: error: " + errBreaks.Error()},
+		},
 		"a TrainJob that is in a list twice": {
 			text: "apiVersion: v1\nkind: List\nitems:\n- &j\n  apiVersion: trainer.kubeflow.org/v1alpha1\n  kind: TrainJob\n  metadata: {name: job}\n" +
 				"  spec:\n    runtimeRef: {name: torch}\n    podTemplateOverrides:\n    - targetJobs: [{name: node}]\n      spec:\n        serviceAccountName: me\n        nodeSelector:\n          a: b\n- *j\n",
