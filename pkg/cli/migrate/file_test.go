@@ -443,6 +443,35 @@ spec:
 			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team", "f.yaml:7: warning: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.hostNetwork: " +
 				`Forbidden: Trainer does not patch it: remove it`},
 		},
+		"a text at the end keeps its empty lines": {
+			before: head + `  podTemplateOverrides:
+  - targetJobs: [{name: node}]
+    metadata:
+      annotations:
+        note: |+
+          two empty lines
+
+
+  # Later.
+
+  suspend: true
+`,
+			after: head + ofTeam + `          - name: node
+            template:
+              spec:
+                template:
+                  metadata:
+                    annotations:
+                      note: |+
+                        two empty lines
+
+
+  # Later.
+
+  suspend: true
+`,
+			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
+		},
 		"comments without a place are named": {
 			before:   head + "  podTemplateOverrides: [] # none yet\n",
 			after:    head,
