@@ -472,6 +472,22 @@ spec:
 `,
 			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
 		},
+		"a patch of Kustomize needs no more than it has": {
+			before: patched + "  podTemplateOverrides: []\n  suspend: true\n",
+			after:  patched + "  suspend: true\n",
+			messages: []string{
+				"f.yaml:1: trainjob job: podTemplateOverrides → nothing",
+				"f.yaml:4: warning: spec.runtimeRef: Required value: set it, unless this is a patch of another manifest",
+			},
+		},
+		"a JSON patch, a text, and a CRD": {
+			before: jsonPatch + "---\n" + strings.Replace(jsonPatch, "podTemplate", "template", 1) + "---\n" + crd,
+			after:  jsonPatch + "---\n" + strings.Replace(jsonPatch, "podTemplate", "template", 1) + "---\n" + crd,
+			messages: []string{
+				"f.yaml:2: warning: podTemplateOverrides stands in what is no TrainJob, such as a patch or a text in it: write runtimePatches there yourself",
+				"f.yaml:6: warning: templateOverrides stands in what is no TrainJob, such as a patch or a text in it: write runtimePatches there yourself",
+			},
+		},
 		"comments without a place are named": {
 			before:   head + "  podTemplateOverrides: [] # none yet\n",
 			after:    head,
@@ -508,6 +524,12 @@ const ofTeam = `  runtimePatches:
         spec:
           replicatedJobs:
 `
+
+const (
+	patched   = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: job}\nspec:\n"
+	jsonPatch = "- op: add\n  path: /spec/podTemplateOverrides/-\n  value: {}\n"
+	crd       = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {podTemplateOverrides: {}}\n"
+)
 
 const head = `apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
@@ -599,6 +621,10 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 				"f.yaml:8: error: spec.modelConfig: Forbidden: it is from before Trainer 2.0: write it as initializer.model, or remove it",
 				`f.yaml:13: error: spec.runtimeRef.apiGroup: Unsupported value: "kubeflow.org": supported values: "trainer.kubeflow.org"`,
 			},
+		},
+		"what is missing in a list": {
+			text:     head + "  trainer:\n    env: [{value: a}]\n",
+			messages: []string{"f.yaml:8: error: spec.trainer.env[0].name: Required value: set it"},
 		},
 		"what Trainer 2.3 would refuse, though nothing is to be converted": {
 			text: head + "  numNode: 2\n  initializer:\n    model: {storageUri: hf/x}\n",
