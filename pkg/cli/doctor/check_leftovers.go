@@ -58,6 +58,13 @@ var trainJobChecks = []check{{
 	problem: "The TrainJob {message}", effect: "It gets nowhere by itself ({phase}, {reason}).",
 	commands: []string{"kubectl trainjob explain -n {namespace} {name}"},
 }, {
+	inOrder: "every TrainJob is one that Trainer since 2.2 can read", looksAt: []Kind{trainJobs, crds}, wrong: unreadableTrainJobs,
+	id: "ProcessesByName", severity: Warning, when: "`numProcPerNode` of a TrainJob is a text, such as `auto`, which Trainer 2.1 alone can read; an error with a newer one, which then reads no TrainJob of the cluster",
+	problem:  "spec.trainer.numProcPerNode is a text in {trainjobs}.",
+	effect:   "Trainer since 2.2 takes a number: after an upgrade it could read no list of TrainJobs, and none of the whole cluster would start, stop or end.",
+	advice:   "Delete these when they have ended, or create them again with a number, or without the field, which means auto:",
+	commands: []string{"kubectl -n {name} get trainjobs -o custom-columns=NAME:.metadata.name,PROCESSES:.spec.trainer.numProcPerNode"},
+}, {
 	inOrder: "nothing holds an admission gate that nobody takes away", looksAt: []Kind{trainJobs, jobSets, jobs, pods, mutating, validating, deployments, trainJobProbe}, wrong: leftGates,
 	id: "GatesLeft", severity: Error, when: "kueue-trainer is not installed, and its admission gate is still on TrainJobs, JobSets, Jobs or Pods",
 	problem: "kueue-trainer is not installed, and its admission gate is still on {counts}.",

@@ -20,9 +20,11 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -641,6 +643,17 @@ func TestLeftovers(t *testing.T) {
 		},
 		"a Workload that MultiKueue made before its job": {change: func(f *Facts) { f.Workloads = []kueue.Workload{workload(copied)} }},
 		"a Workload that is finished":                    {change: func(f *Facts) { f.Workloads = []kueue.Workload{workload(finished)} }},
+		"a TrainJob of Trainer 2.1 with processes by name": {
+			change: func(f *Facts) {
+				f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
+				f.ProcessesByName = processesByName([]unstructured.Unstructured{withProcesses("auto"), withProcesses(int64(2))})
+			},
+			want: one(Warning, "ProcessesByName", "Namespace jobs", listProcesses),
+		},
+		"the same behind an upgrade of Trainer": {
+			change: func(f *Facts) { f.ProcessesByName = map[string][]string{"jobs": {"llm"}} },
+			want:   one(Error, "ProcessesByName", "Namespace jobs", listProcesses),
+		},
 		"a JobSet of a TrainJob with a Workload of its own": {
 			change: func(f *Facts) {
 				f.JobSets = []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "twice", UID: "js", OwnerReferences: []metav1.OwnerReference{
@@ -650,6 +663,26 @@ func TestLeftovers(t *testing.T) {
 			want: one(Error, "CountedTwice", old, deleteOld),
 		},
 	})
+}
+
+const listProcesses = "kubectl -n jobs get trainjobs -o custom-columns=NAME:.metadata.name,PROCESSES:.spec.trainer.numProcPerNode"
+
+func withProcesses(number any) unstructured.Unstructured {
+	return unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"namespace": "jobs", "name": "llm"},
+		"spec":     map[string]any{"trainer": map[string]any{"numProcPerNode": number}},
+	}}
+}
+
+func TestLoadReadsWhatTrainJobsHaveNoFieldFor(t *testing.T) {
+	scheme := kit.Scheme()
+	scheme.AddKnownTypeWithName(trainjob.GVK, &unstructured.Unstructured{})
+	scheme.AddKnownTypeWithName(trainjob.GVK.GroupVersion().WithKind("TrainJobList"), &unstructured.UnstructuredList{})
+	job := withProcesses("gpu")
+	job.SetGroupVersionKind(trainjob.GVK)
+	l := &loader{client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(&job).Build(), facts: &Facts{Unread: map[Kind]error{}}}
+	l.trainJobs(t.Context())
+	expect.Same(t, "Unexpected TrainJobs with processes by name", map[string][]string{"jobs": {"llm"}}, l.facts.ProcessesByName)
 }
 
 func TestStuckTrainJobs(t *testing.T) {

@@ -39,6 +39,8 @@ type Facts struct {
 	// Events are warnings, and what kubelets say of images that they pull.
 	Events    []corev1.Event
 	TrainJobs []trainjob.TrainJob
+	// ProcessesByName are names by namespace; no TrainJob here has what makes them so.
+	ProcessesByName map[string][]string
 	// PriorityClasses are Kueue's; nil where they could not be read.
 	PriorityClasses *kueue.WorkloadPriorityClassList
 	JobSets         []jobsetapi.JobSet

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -159,6 +160,9 @@ func (l *loader) trainJobs(ctx context.Context) {
 		list(ctx, l, events, &corev1.EventList{}, func(list *corev1.EventList) { f.Events = append(f.Events, list.Items...) }, told)
 	}
 	list(ctx, l, trainJobs, &trainjob.List{}, func(list *trainjob.List) { f.TrainJobs = list.Items })
+	stored := &unstructured.UnstructuredList{}
+	stored.SetGroupVersionKind(trainjob.GVK)
+	list(ctx, l, trainJobs, stored, func(list *unstructured.UnstructuredList) { f.ProcessesByName = processesByName(list.Items) })
 	list(ctx, l, classes, &kueue.WorkloadPriorityClassList{}, func(list *kueue.WorkloadPriorityClassList) { f.PriorityClasses = list })
 	list(ctx, l, jobSets, &jobsetapi.JobSetList{}, func(list *jobsetapi.JobSetList) { f.JobSets = list.Items })
 	list(ctx, l, jobs, &batchv1.JobList{}, func(list *batchv1.JobList) { f.Jobs = list.Items }, client.HasLabels{jobsetapi.JobSetNameKey})

@@ -50,7 +50,8 @@ kueue-trainer stands aside and still frees pods that were faster.
 In a manager cluster of MultiKueue, TrainJobs that wait for another cluster get the empty
 patch entry that the in-tree integration starts none without. In a worker cluster, Workloads
 lose the finalizer that only kueue-trainer takes off.
-Running TrainJobs are left alone, and running it again changes nothing.`
+Running TrainJobs are left alone, and running it again changes nothing. It fails where the
+in-tree integration could not stop one, or would keep the quota of one that it stops.`
 
 const handBackExample = `  # Every namespace
   kubectl trainjob hand-back --all-namespaces
@@ -89,7 +90,7 @@ func run(ctx context.Context, c client.Client, out io.Writer, namespace string) 
 	if err := managerIdle(ctx, c, Of{Namespace: namespace}); err != nil {
 		return err
 	}
-	return errors.Join(Free(ctx, c, out, Of{Namespace: namespace}), ReleaseWorkloads(ctx, c, out, namespace))
+	return errors.Join(Free(ctx, c, out, Of{Namespace: namespace}), entryless(ctx, c, out, namespace), ReleaseWorkloads(ctx, c, out, namespace))
 }
 
 // ReleaseWorkloads takes the finalizer off that keeps the quota of a worker cluster until pods are
@@ -243,9 +244,9 @@ type handBack struct {
 	field  patch.Field
 	// placed is Of.Placed.
 	placed bool
-	// respelt are the TrainJobs that have to be created again. They lose their entry, or the in-tree integration adds
-	// another to their manifest, and the API server refuses that.
-	respelt map[types.UID]bool
+	// respelt are the TrainJobs that have to be created again, with the field why. They lose their entry, or the in-tree
+	// integration adds another to their manifest, and the API server refuses that.
+	respelt map[types.UID]string
 }
 
 // handBack makes of one TrainJob what others can start, and returns what it did.
@@ -280,10 +281,11 @@ func createAgain(job *trainjob.TrainJob, why string) error {
 // nor stop.
 func (h *handBack) unwritable(job *trainjob.TrainJob, freed bool) error {
 	queued := freed || job.Labels[kueueconstants.QueueLabel] != "" || h.field.Has(&job.Spec)
-	if !h.respelt[job.UID] || !queued || !job.DeletionTimestamp.IsZero() || job.Finished() {
+	field := h.respelt[job.UID]
+	if field == "" || !queued || !job.DeletionTimestamp.IsZero() || job.Finished() {
 		return nil
 	}
-	const why = "spec.trainer or spec.initializer is not spelt as Kubernetes writes it, such as nvidia.com/gpu: 8 for \"8\", " +
+	why := field + " is not spelt as Kubernetes writes it, such as nvidia.com/gpu: 8 for \"8\", or readOnly: false or value: \"\" (take such out), " +
 		"and cannot change: the in-tree integration writes a TrainJob whole, and the API server refuses that"
 	if job.Suspended() {
 		return createAgain(job, why+", so it would be admitted and never start")
@@ -297,7 +299,7 @@ func (h *handBack) unwritable(job *trainjob.TrainJob, freed bool) error {
 // that has none (RunWithPodSetsInfo).
 func (h *handBack) makeEntry(ctx context.Context, job *trainjob.TrainJob, freed bool) (bool, error) {
 	queued := freed || job.ManagedExternally() || job.Labels[kueueconstants.QueueLabel] != ""
-	if h.placed || h.respelt[job.UID] || h.served < trainjob.Trainer22 || !queued || !job.Suspended() || h.field.Has(&job.Spec) {
+	if h.placed || h.respelt[job.UID] != "" || h.served < trainjob.Trainer22 || !queued || !job.Suspended() || h.field.Has(&job.Spec) {
 		return false, nil
 	}
 	if err := h.setEntry(ctx, job, nil); err != nil {
@@ -319,7 +321,7 @@ func (h *handBack) free(ctx context.Context, job *trainjob.TrainJob) (bool, erro
 
 // frees reports whether the entry of a TrainJob is to be replaced.
 func (h *handBack) frees(job *trainjob.TrainJob) bool {
-	return (h.placed || h.respelt[job.UID]) && job.Suspended() && h.field.Has(&job.Spec) || h.field.HoldsGate(&job.Spec)
+	return (h.placed || h.respelt[job.UID] != "") && job.Suspended() && h.field.Has(&job.Spec) || h.field.HoldsGate(&job.Spec)
 }
 
 func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
@@ -331,7 +333,7 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 		return false, fmt.Errorf("TrainJob %s was resumed without quota, its pods hold the gate: suspend it and run this again: "+
 			"kubectl -n %s patch trainjob %s --type merge -p '{\"spec\":{\"suspend\":true}}'", key, job.Namespace, job.Name)
 	}
-	if h.respelt[job.UID] {
+	if h.respelt[job.UID] != "" {
 		if err := h.dropEntry(ctx, job); err != nil {
 			return false, fmt.Errorf("removing the entry of TrainJob %s: %w", key, err)
 		}

@@ -3,6 +3,7 @@
 package handback
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -95,6 +96,36 @@ func TestHandBackOfAManagerCluster(t *testing.T) {
 	}
 }
 
+// Its eviction by the in-tree integration ends with "error restoring info to the trainjob", before the quota is given back.
+func TestRunReportsWhatRunsWithoutAnEntry(t *testing.T) {
+	const says = "runs without an entry of the in-tree integration"
+	for name, tc := range map[string]struct {
+		field     string
+		change    func(*trainjob.TrainJob)
+		err, said string
+	}{
+		"it ran through an upgrade from Trainer 2.1": {err: says},
+		"it runs in another cluster":                 {change: func(job *trainjob.TrainJob) { job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }, said: says},
+		"it has one": {change: func(job *trainjob.TrainJob) {
+			expect.Must(patch.Of(trainjob.Trainer22).Set(&job.Spec, []patch.Placement{patch.Freed("node")}))(t)
+		}},
+		"it is in no queue": {change: func(job *trainjob.TrainJob) { job.Labels = nil }},
+		"it ended": {change: func(job *trainjob.TrainJob) {
+			job.Status.Conditions = []metav1.Condition{{Type: "Complete", Status: metav1.ConditionTrue}}
+		}},
+		"Trainer 2.1, without in-tree integration": {field: "podTemplateOverrides"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}}
+			kit.With(job, tc.change)
+			var out strings.Builder
+			err := run(t.Context(), clusterWith(t, cmp.Or(tc.field, "runtimePatches"), job, func(*trainjob.TrainJob) {}), &out, "ns")
+			expect.Says(t, err, tc.err)
+			expect.Same(t, "Unexpected word of it", tc.said != "", strings.Contains(out.String(), says))
+		})
+	}
+}
+
 // The in-tree integration adds its entry to whatever is created, and two of one manager are refused.
 func TestHandBackOfWhatIsCreatedAgain(t *testing.T) {
 	ours := patch.Of(trainjob.Trainer23)
@@ -102,7 +133,7 @@ func TestHandBackOfWhatIsCreatedAgain(t *testing.T) {
 	job.Spec.Suspend = ptr.To(true)
 	gate(t, ours, job)
 	c := clusterWith(t, "runtimePatches", job, func(*trainjob.TrainJob) {})
-	h := &handBack{client: c, served: trainjob.Trainer23, field: ours, respelt: map[types.UID]bool{"llm": true}}
+	h := &handBack{client: c, served: trainjob.Trainer23, field: ours, respelt: map[types.UID]string{"llm": "spec.trainer"}}
 	// One that an earlier run has freed has an entry without the gate.
 	expect.Must(ours.Set(&job.Spec, []patch.Placement{patch.Freed("node")}))(t)
 	expect.NoError(t, c.Update(t.Context(), job))

@@ -16,19 +16,27 @@ import (
 
 func TestRespelt(t *testing.T) {
 	for name, tc := range map[string]struct {
-		trainer string
-		want    bool
+		spec string
+		want string
 	}{
-		"an amount that is a number": {trainer: `{"resourcesPerNode":{"limits":{"nvidia.com/gpu":8}}}`, want: true},
-		"one that is text":           {trainer: `{"numNodes":4,"resourcesPerNode":{"limits":{"nvidia.com/gpu":"8"}}}`},
-		"text in another spelling":   {trainer: `{"resourcesPerNode":{"limits":{"cpu":"1000m"}}}`, want: true},
-		"no amount":                  {trainer: `{"numNodes":4,"image":"train:1","args":["a"]}`},
-		"nothing":                    {trainer: `null`},
+		"an amount that is a number":              {spec: `{"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":8}}}}`, want: "spec.trainer"},
+		"one that is text":                        {spec: `{"trainer":{"numNodes":4,"resourcesPerNode":{"limits":{"nvidia.com/gpu":"8"}}}}`},
+		"text in another spelling":                {spec: `{"trainer":{"resourcesPerNode":{"limits":{"cpu":"1000m"}}}}`, want: "spec.trainer"},
+		"no amount":                               {spec: `{"trainer":{"numNodes":4,"image":"train:1","args":["a"]}}`},
+		"nothing":                                 {spec: `{"trainer":null}`},
+		"an initializer's variable that is empty": {spec: `{"initializer":{"model":{"env":[{"name":"A","value":""}]}}}`, want: "spec.initializer"},
+		"a mount of another manager's that says a default": {
+			spec: entryOf(`{"containers":[{"name":"node","volumeMounts":[{"name":"v","mountPath":"/x","readOnly":false}]}]}`),
+			want: "the entry of example.com/a in spec.runtimePatches",
+		},
+		"one that does not":               {spec: entryOf(`{"containers":[{"name":"node","volumeMounts":[{"name":"v","mountPath":"/x"}]}]}`)},
+		"what may change, or is left out": {spec: entryOf(`{"tolerations":[{"key":"a","operator":""}],"volumes":[]}`)},
+		"an entry without pods":           {spec: `{"runtimePatches":[{"manager":"example.com/a","trainingRuntimeSpec":{"template":{"spec":{}}}}]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := &unstructured.Unstructured{Object: map[string]any{
 				"metadata": map[string]any{"namespace": "ns", "name": "llm", "uid": "a"},
-				"spec":     map[string]any{"trainer": expect.FromJSON[any](t, tc.trainer)},
+				"spec":     expect.FromJSON[any](t, tc.spec),
 			}}
 			job.SetGroupVersionKind(trainjob.GVK)
 			scheme := runtime.NewScheme()
@@ -40,4 +48,10 @@ func TestRespelt(t *testing.T) {
 			expect.Same(t, "Unexpected respelt", tc.want, found[types.UID("a")])
 		})
 	}
+}
+
+// entryOf is the spec of a TrainJob with an entry of example.com/a.
+func entryOf(pods string) string {
+	return `{"runtimePatches":[{"manager":"example.com/a","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[
+		{"name":"node","template":{"spec":{"template":{"spec":` + pods + `}}}}]}}}}]}`
 }

@@ -195,6 +195,8 @@ func (f *File) add(start, end int) {
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
 		doc.Node, doc.Err = &yaml.Node{Line: 1}, doc.complaint(err)
+	case err == nil:
+		doc.Node, doc.Err = &yaml.Node{Line: 1}, &Error{doc.Path, doc.Line, "there are several documents in it, between line breaks other than LF and CRLF: convert those"}
 	case len(node.Content) == 0 || node.Content[0].Tag == "!!null":
 		return
 	default:

@@ -48,6 +48,7 @@ func TestParseGoesOnBehindWhatCannotBeRead(t *testing.T) {
 		"a tab":                         {data: "a: 1\n---\nb: 1\n\tc: 2\n---\nd: 1\n", want: "f.yaml:4: "},
 		"a template":                    {data: "a: 1\n---\n{{- if .Values.a }}\nb: 2\n{{- end }}\n---\nd: 1\n", want: "f.yaml:3: "},
 		"two contents in one document":  {data: "a: 1\n---\n{b: 1}\n{c: 2}\n---\nd: 1\n", want: "f.yaml:4: "},
+		"another document behind a CR":  {data: "a: 1\n---\nb: 1\r---\rc: 2\n---\nd: 1\n", want: "f.yaml:3: there are several documents in it"},
 		"directives without a document": {data: "a: 1\n---\n%YAML 1.2\n...\n---\nd: 1\n", want: "f.yaml:"},
 	}
 	for name, tc := range cases {

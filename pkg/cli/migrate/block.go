@@ -111,7 +111,8 @@ func (b *block) field(mapping *yaml.Node, name string, limit int) (edit, error) 
 	if strings.TrimSpace(b.lines[key.Line-1][:min(indent, len(b.lines[key.Line-1]))]) != "" {
 		return edit{}, fmt.Errorf("spec.%s shares its line with another field: write it on a line of its own", name)
 	}
-	e := edit{first: key.Line, last: min(after(mapping, at+1, limit), len(b.lines)+1)}
+	end := min(after(mapping, at+1, limit), len(b.lines)+1)
+	e := edit{first: key.Line, last: end}
 	for e.first > 1 && b.comment(e.first-1) && b.indent(e.first-1) == indent {
 		e.first--
 	}
@@ -119,7 +120,18 @@ func (b *block) field(mapping *yaml.Node, name string, limit int) (edit, error) 
 	for e.last > key.Line+1 && (b.blank(e.last-1) || b.comment(e.last-1) && b.indent(e.last-1) <= indent) {
 		e.last--
 	}
+	for keeps(mapping.Content[at+1]) && e.last < end && b.blank(e.last) {
+		e.last++
+	}
 	return e, nil
+}
+
+// keeps reports whether what ends a value is a text with the empty lines behind it (|+).
+func keeps(value *yaml.Node) bool {
+	for len(value.Content) > 0 {
+		value = value.Content[len(value.Content)-1]
+	}
+	return value.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 && strings.HasSuffix("\n"+value.Value, "\n\n")
 }
 
 func (b *block) blank(line int) bool { return strings.TrimSpace(b.lines[line-1]) == "" }

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	sigsyaml "sigs.k8s.io/yaml"
 
@@ -82,6 +84,9 @@ func (r *result) document(doc *manifest.Document, owner string) []byte {
 		r.messages = append(r.messages, unreadable(doc, err))
 		return doc.Text()
 	}
+	if len(objects) == 0 {
+		r.overlook(doc)
+	}
 	conversions, ok := r.convert(doc, objects, owner)
 	if !ok {
 		return doc.Text()
@@ -107,6 +112,20 @@ func (r *result) document(doc *manifest.Document, owner string) []byte {
 		r.say(doc, objects[0].Field("spec"), warning, "this comment has no place any more: "+comment)
 	}
 	return text
+}
+
+// olderField is the name of one.
+var olderField = regexp.MustCompile(`\b(podTemplate|jobTemplate|template)Overrides\b`)
+
+// overlook warns of a document without a TrainJob that names an older field all the same: a JSON patch of one, say, or one
+// within a ConfigMap.
+func (r *result) overlook(doc *manifest.Document) {
+	at := olderField.FindIndex(doc.Text())
+	if at == nil || doc.Of(apiextensions.GroupName, "CustomResourceDefinition") {
+		return
+	}
+	r.messages = append(r.messages, message{doc.Path, doc.Line + bytes.Count(doc.Text()[:at[0]], []byte("\n")), warning,
+		fmt.Sprintf("%s stands in what is no TrainJob, such as a patch or a text in it: write runtimePatches there yourself", doc.Text()[at[0]:at[1]])})
 }
 
 // unreadable is about a document that cannot be read as objects.
@@ -155,6 +174,9 @@ func rewrite(doc *manifest.Document, objects []object, conversions []*conversion
 		}
 		return text, nil, agree(doc, text, objects, conversions)
 	}
+	if strings.ContainsAny(strings.ReplaceAll(string(text), "\r\n", "\n"), "\r\u0085\u2028\u2029") {
+		return nil, nil, errBreaks
+	}
 	var edits []edit
 	b := &block{text: text, lines: lines(text)}
 	for i := range objects {
@@ -174,6 +196,10 @@ func rewrite(doc *manifest.Document, objects []object, conversions []*conversion
 
 var errDisagree = errors.New("the edited text would not say the same as the converted TrainJob, so it is left alone: " +
 	"write the older fields in plain block style, without anchors, and run this again")
+
+// errBreaks is of text in which the YAML library counts other lines than everybody else.
+var errBreaks = errors.New("it has line breaks other than LF and CRLF (a CR alone, U+0085, U+2028 or U+2029): convert them, " +
+	"or write them as \\r, \\N, \\L or \\P in double quotes, and run this again")
 
 // agree compares the new text with the document in which the objects are replaced by what
 // they were converted to.

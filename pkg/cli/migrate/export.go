@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
@@ -76,7 +77,8 @@ func exportOne(u *unstructured.Unstructured) (*manifest.File, error) {
 }
 
 // withoutQueue takes out what kueue-trainer put into the spec: its part of the patches, or who runs
-// the TrainJob elsewhere, and with that the suspension.
+// the TrainJob elsewhere, and with that the suspension. The in-tree integration puts an empty entry into TrainJobs in no queue
+// as well: who suspended those is their user.
 func withoutQueue(u *unstructured.Unstructured, job *trainjob.TrainJob) error {
 	if ptr.Deref(job.Spec.ManagedBy, "") == kueue.MultiKueueControllerName {
 		unstructured.RemoveNestedField(u.Object, "spec", "managedBy")
@@ -87,8 +89,11 @@ func withoutQueue(u *unstructured.Unstructured, job *trainjob.TrainJob) error {
 		if !field.Has(&job.Spec) {
 			continue
 		}
+		jobs, err := field.Jobs(&job.Spec)
+		if err != nil || len(jobs) > 0 || u.GetLabels()[kueueconstants.QueueLabel] != "" {
+			unstructured.RemoveNestedField(u.Object, "spec", "suspend")
+		}
 		field.Drop(&job.Spec)
-		unstructured.RemoveNestedField(u.Object, "spec", "suspend")
 	}
 	return setLists(u, map[string]any{
 		"podTemplateOverrides": job.Spec.PodTemplateOverrides, "runtimePatches": job.Spec.RuntimePatches,

@@ -443,6 +443,51 @@ spec:
 			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team", "f.yaml:7: warning: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.hostNetwork: " +
 				`Forbidden: Trainer does not patch it: remove it`},
 		},
+		"a text at the end keeps its empty lines": {
+			before: head + `  podTemplateOverrides:
+  - targetJobs: [{name: node}]
+    metadata:
+      annotations:
+        note: |+
+          two empty lines
+
+
+  # Later.
+
+  suspend: true
+`,
+			after: head + ofTeam + `          - name: node
+            template:
+              spec:
+                template:
+                  metadata:
+                    annotations:
+                      note: |+
+                        two empty lines
+
+
+  # Later.
+
+  suspend: true
+`,
+			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
+		},
+		"a patch of Kustomize needs no more than it has": {
+			before: patched + "  podTemplateOverrides: []\n  suspend: true\n",
+			after:  patched + "  suspend: true\n",
+			messages: []string{
+				"f.yaml:1: trainjob job: podTemplateOverrides → nothing",
+				"f.yaml:4: warning: spec.runtimeRef: Required value: set it, unless this is a patch of another manifest",
+			},
+		},
+		"a JSON patch, a text, and a CRD": {
+			before: jsonPatch + "---\n" + strings.Replace(jsonPatch, "podTemplate", "template", 1) + "---\n" + crd,
+			after:  jsonPatch + "---\n" + strings.Replace(jsonPatch, "podTemplate", "template", 1) + "---\n" + crd,
+			messages: []string{
+				"f.yaml:2: warning: podTemplateOverrides stands in what is no TrainJob, such as a patch or a text in it: write runtimePatches there yourself",
+				"f.yaml:6: warning: templateOverrides stands in what is no TrainJob, such as a patch or a text in it: write runtimePatches there yourself",
+			},
+		},
 		"comments without a place are named": {
 			before:   head + "  podTemplateOverrides: [] # none yet\n",
 			after:    head,
@@ -479,6 +524,12 @@ const ofTeam = `  runtimePatches:
         spec:
           replicatedJobs:
 `
+
+const (
+	patched   = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: job}\nspec:\n"
+	jsonPatch = "- op: add\n  path: /spec/podTemplateOverrides/-\n  value: {}\n"
+	crd       = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec: {podTemplateOverrides: {}}\n"
+)
 
 const head = `apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
@@ -535,6 +586,14 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 			text:     head + "  podTemplateOverrides: []\r\n",
 			messages: []string{"f.yaml:5: error: " + errDisagree.Error()},
 		},
+		"line ends of a CR": {
+			text:     strings.ReplaceAll(head+"  podTemplateOverrides: []\n", "\n", "\r"),
+			messages: []string{"f.yaml:5: error: " + errBreaks.Error()},
+		},
+		"a text with a line break of Unicode": {
+			text:     strings.Replace(head, "name: job", "name: job, annotations: {a: \"b\u2028c\"}", 1) + "  podTemplateOverrides: []\n",
+			messages: []string{"f.yaml:6: error: " + errBreaks.Error()},
+		},
 		"a TrainJob that is in a list twice": {
 			text: "apiVersion: v1\nkind: List\nitems:\n- &j\n  apiVersion: trainer.kubeflow.org/v1alpha1\n  kind: TrainJob\n  metadata: {name: job}\n" +
 				"  spec:\n    runtimeRef: {name: torch}\n    podTemplateOverrides:\n    - targetJobs: [{name: node}]\n      spec:\n        serviceAccountName: me\n        nodeSelector:\n          a: b\n- *j\n",
@@ -562,6 +621,10 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 				"f.yaml:8: error: spec.modelConfig: Forbidden: it is from before Trainer 2.0: write it as initializer.model, or remove it",
 				`f.yaml:13: error: spec.runtimeRef.apiGroup: Unsupported value: "kubeflow.org": supported values: "trainer.kubeflow.org"`,
 			},
+		},
+		"what is missing in a list": {
+			text:     head + "  trainer:\n    env: [{value: a}]\n",
+			messages: []string{"f.yaml:8: error: spec.trainer.env[0].name: Required value: set it"},
 		},
 		"what Trainer 2.3 would refuse, though nothing is to be converted": {
 			text: head + "  numNode: 2\n  initializer:\n    model: {storageUri: hf/x}\n",

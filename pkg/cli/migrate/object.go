@@ -56,15 +56,23 @@ type trainJob struct {
 	Spec       map[string]json.RawMessage `json:"spec"`
 }
 
-// convert makes a TrainJob of the newest Trainer of the object, which would take it. What
-// is left as it is has its bytes.
+// convert makes a TrainJob of the newest Trainer of the object, which would take it, or a part of one, as patches are of
+// Kustomize. What is left as it is has its bytes.
 func (o *object) convert(owner string) (*conversion, field.ErrorList) {
 	converted, warnings, errs := convert.ManifestToRuntimePatches(o.JSON, owner)
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	if errs := rules.Fields(trainjob.Trainer23, converted); len(errs) > 0 {
-		return nil, errs
+	var refused field.ErrorList
+	for _, err := range rules.Fields(trainjob.Trainer23, converted) {
+		if err.Type != field.ErrorTypeRequired || strings.Contains(err.Field, "[") {
+			refused = append(refused, err)
+			continue
+		}
+		warnings = append(warnings, err.Error()+", unless this is a patch of another manifest")
+	}
+	if len(refused) > 0 {
+		return nil, refused
 	}
 	c := &conversion{json: converted, warnings: warnings}
 	if err := errors.Join(json.Unmarshal(o.JSON, &c.before), json.Unmarshal(converted, &c.after)); err != nil {

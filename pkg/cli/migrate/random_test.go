@@ -30,7 +30,7 @@ var (
 // What the text comes to say is what the conversion of its JSON says, and every comment
 // is in the text or in the report, for manifests and manners of writing of all kinds.
 func TestRandomManifests(t *testing.T) {
-	s := random.New(*seed)
+	s := random.New(*seed).Taken()
 	for i := range *manifests {
 		written := write(t, s, olderJob(s))
 		file := manifest.Parse("f.yaml", []byte(written))

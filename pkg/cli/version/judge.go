@@ -108,7 +108,7 @@ func (p *Part) known() bool {
 	if p.Name == cluster.Trainer.Name {
 		return p.Generation != "" || minor(p.Version) != ""
 	}
-	return !p.unseen && (p.Version != "" || p.Wants == "")
+	return !p.unseen && (minor(p.Version) != "" || p.Wants == "")
 }
 
 // wants is the release that a part has to be of; empty where any will do, or nobody knows.
@@ -126,10 +126,10 @@ func wants(part, generation, plugin string) string {
 	return ""
 }
 
-// minor is the minor release of a version, 0.19 of v0.19.2; empty for a build that is none.
+// minor is the minor release of a version, 0.19 of v0.19.2 and 0.20 of v0.20.0-rc.1; empty for a build that is of none.
 func minor(text string) string {
 	release, err := version.ParseSemantic(text)
-	if err != nil || release.PreRelease() != "" {
+	if err != nil || release.Major()+release.Minor() == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%d.%d", release.Major(), release.Minor())

@@ -71,6 +71,16 @@ func TestJudge(t *testing.T) {
 			parts: parts(func(p []Part) { p[0].Version = "v0.18.1" }), together: No, code: exit.Warnings,
 			problems: warns("Kueue is v0.18.1, and kueue-trainer is made for 0.19 and tested with it only"),
 		},
+		"a candidate of another Kueue": {
+			parts: parts(func(p []Part) { p[0].Version = "v0.20.0-rc.1" }), together: No, code: exit.Warnings,
+			problems: warns("Kueue is v0.20.0-rc.1, and kueue-trainer is made for 0.19 and tested with it only"),
+		},
+		"a candidate of another Trainer": {
+			parts: parts(func(p []Part) { p[2].Version = "v2.4.0-rc.0" }), together: No, code: exit.Warnings,
+			problems: warns("Trainer is v2.4.0-rc.0, and kueue-trainer is made for 2.1 to 2.3 and tested with them only"),
+		},
+		"a candidate of the release that is wanted": {parts: parts(func(p []Part) { p[0].Version = "v0.19.3-rc.0" }), together: Yes},
+		"builds of no release":                      {parts: parts(func(p []Part) { p[0].Version, p[3].Version = "20260714", "v0.0.0-20261122183337-abc" }), together: Unknown},
 		"no Kueue": {
 			parts: parts(func(p []Part) { p[0].Version, p[0].Missing = "", true }), together: No, code: exit.Findings,
 			problems: breaks("Kueue is not installed"),

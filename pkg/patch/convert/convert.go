@@ -46,12 +46,11 @@ func patchesOf(r *overlay.Reader, layers []overlay.Layer) (patches []trainjob.Ru
 	return patches, slices.Concat(warnings, spread, told), nil
 }
 
-// judged tells errors, of what the API server would refuse for how a conversion put it
-// together, from what is forbidden wherever it stands, as it did in the original: fields
-// that nobody knows, and variables of containers that have theirs from the TrainJob.
+// judged tells errors, of what the API server or Trainer's webhook would refuse, from fields
+// that nobody knows, as in the original: the API server drops them.
 func judged(verdict rules.Verdict) (warnings []string, errs field.ErrorList) {
 	for _, err := range verdict.Errors {
-		if err.Type == field.ErrorTypeForbidden {
+		if err.Type == field.ErrorTypeForbidden && err.Origin != rules.OriginWebhook {
 			warnings = append(warnings, err.Error())
 			continue
 		}

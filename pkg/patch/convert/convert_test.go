@@ -266,11 +266,6 @@ func TestManifests(t *testing.T) {
   - {targetJobs: [{name: launcher}]}`,
 			warnings: []string{"those of a.io/x, b.io/x are lost", "podTemplateOverrides[0].spec.future: Forbidden"},
 		},
-		"variables that Trainer forbids wherever they stand": {
-			spec:     `{podTemplateOverrides: [{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: A, value: b}]}]}}]}`,
-			want:     `{runtimePatches: [{manager: example.com/team, ` + inNode("containers: [{name: node, env: [{name: A, value: b}]}]") + `}]}`,
-			warnings: []string{"spec.trainer.env"},
-		},
 		"what we wrote on Trainer 2.1 is left out": {
 			spec: `
   podTemplateOverrides:
@@ -386,6 +381,14 @@ func TestRefusals(t *testing.T) {
 				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].env",
 				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.schedulingGates",
 			},
+		},
+		"variables that Trainer's webhook forbids": {
+			manifest: `{podTemplateOverrides: [{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: A, value: b}]}]}}]}`,
+			want:     []string{"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].env"},
+		},
+		"the same in patches": {
+			way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{manager: a.io/x, ` + inNode("containers: [{name: node, env: [{name: A, value: b}]}]") + `}]}`,
+			want: []string{"spec.podTemplateOverrides[0].spec.containers[0].env"},
 		},
 		"an owner that we are": {
 			way: func(manifest []byte) ([]byte, []string, field.ErrorList) {

@@ -121,11 +121,14 @@ var reserved = map[string]string{
 	"model-initializer":   "spec.initializer.model.env",
 }
 
+// OriginWebhook is the origin of what Trainer's webhook forbids; the API server drops what the CRD does not have.
+const OriginWebhook = "webhook"
+
 // noReservedEnv: webhook, Validate. It counts for containers only; init containers of
 // these names may have variables.
 func (v *Verdict) noReservedEnv(path *field.Path, container string, variables int) {
 	if instead, ok := reserved[container]; ok && variables > 0 {
-		v.refuse(field.Forbidden(path, fmt.Sprintf("variables of container %q are set elsewhere: use %s", container, instead)))
+		v.refuse(field.Forbidden(path, fmt.Sprintf("variables of container %q are set elsewhere: use %s", container, instead)).WithOrigin(OriginWebhook))
 	}
 }
 

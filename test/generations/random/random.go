@@ -17,10 +17,18 @@ type Object = map[string]any
 // Source makes random parts of TrainJobs.
 type Source struct {
 	*rand.Rand
+	// taken is set by Taken.
+	taken bool
 }
 
 // New returns the source of a seed.
-func New(seed uint64) Source { return Source{rand.New(rand.NewPCG(seed, 0))} }
+func New(seed uint64) Source { return Source{Rand: rand.New(rand.NewPCG(seed, 0))} }
+
+// Taken is the same without what the webhooks of all releases refuse: variables of containers that have theirs from the TrainJob.
+func (s Source) Taken() Source {
+	s.taken = true
+	return s
+}
 
 // Jobs are the replicated jobs of every Runtime, with their containers.
 var Jobs = []struct {
@@ -165,7 +173,9 @@ func (s Source) affinity() any {
 func (s Source) containers(choices []string, securityContext bool) []any {
 	return list(s, choices, func(name string) any {
 		container := Object{"name": name}
-		s.put(container, "env", func() any { return s.env() })
+		if !s.taken || !slices.Contains([]string{"node", "dataset-initializer", "model-initializer"}, name) {
+			s.put(container, "env", func() any { return s.env() })
+		}
 		s.put(container, "volumeMounts", func() any { return s.mounts() })
 		if securityContext {
 			s.put(container, "securityContext", func() any { return Object{"runAsUser": s.IntN(3), "privileged": s.maybe()} })
