@@ -119,6 +119,20 @@ var _ = Describe("What cannot run", core, func() {
 		Expect(w.Create(ctx, w.Job("bad").Runtime(runtime.Name).Obj())).To(MatchError(SatisfyAll(ContainSubstring("spec.runtimeRef"),
 			ContainSubstring(runtime.Name), ContainSubstring("container node"), ContainSubstring("requests[nvidia.com/gpu]"))))
 	}, SpecTimeout(specTimeout))
+
+	It("does not come into a queue that leads to other clusters, where it was made for this one", func(ctx context.Context) {
+		externalOnly("the in-tree integration lets it be rejected")
+		w := newPools(ctx, "16", "0")
+		check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: w.Name("elsewhere")}}
+		check.Spec.ControllerName = kueue.MultiKueueControllerName
+		far := kit.ClusterQueue(w.Name("far"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
+		far.Spec.AdmissionChecksStrategy = kit.Checks(check.Name)
+		w.Make(ctx, check, far, kit.LocalQueue(w.Namespace, "far", far.Name))
+		w.MakePending(ctx, w.Job("waits").Nodes(4).GPUs("8"))
+		job := w.TrainJob(ctx, "waits")
+		Expect(w.Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"far"}}}`)))).
+			To(MatchError(SatisfyAll(ContainSubstring("spec.managedBy"), ContainSubstring("create the TrainJob again"))))
+	}, SpecTimeout(specTimeout))
 })
 
 // expectRefused has the API server refuse a TrainJob as it was changed, with words that tell why.

@@ -118,6 +118,25 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 	})
 })
 
+var _ = Describe("Where Kueue admits nothing before all pods are ready", Label("control"), Serial, func() {
+	It("the last pods of a TrainJob that stops hold up nobody", core, long, func(ctx context.Context) {
+		externalOnly("the in-tree integration resets PodsReady with the eviction")
+		localOnly("the spec changes Kueue's configuration")
+		restartKueueWith(ctx, map[string]any{"waitForPodsReady": map[string]any{"timeout": "5m", "recoveryTimeout": "5m", "blockAdmission": true}}, "kueue")
+		w := newPools(ctx, "16", "0")
+		slow := w.Job("stops").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "30s")
+		pods := w.MakeRunning(ctx, slow, 1, onH100)
+		w.eventuallyReady(ctx, "stops", kueue.WorkloadStarted)
+		w.PatchJSON(ctx, w.Workload(ctx, "stops"), `{"spec":{"active":false}}`)
+		w.eventuallyEvicted(ctx, "stops", kueue.WorkloadDeactivated)
+		w.MakeRunning(ctx, w.Job("next").GPUs("8"), 1, onH100)
+		Expect(world.UIDs(w.Pods(ctx, "stops"))).To(Equal(world.UIDs(pods)), "its pod is there still")
+		Eventually(ctx, func() *metav1.Condition { return w.podsReady(ctx, "stops") }).WithTimeout(time.Minute).
+			Should(HaveValue(HaveField("Reason", kueue.WorkloadWaitForStart)), "the next admission is a start")
+		Eventually(ctx, func() *bool { return w.Workload(ctx, "stops").Spec.Active }).Should(HaveValue(BeFalse()))
+	}, SpecTimeout(specTimeout))
+})
+
 // podsReady returns the condition PodsReady of a TrainJob's Workload, or nil.
 func (w *site) podsReady(ctx context.Context, job string) *metav1.Condition {
 	wl := w.Workload(ctx, job)
