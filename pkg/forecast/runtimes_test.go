@@ -96,6 +96,11 @@ func TestRuntimes(t *testing.T) {
 			subject: forecast.Subject{Traits: a, Running: 100 * time.Hour},
 			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{time.Second, 100 * time.Hour},
 		},
+		"a quarter runs still, long after the last end: what runs beyond that is one of them": {
+			past:    slices.Concat(ranFor(a, true, slices.Concat(many(15, 0.5), many(15, 3))...), ranFor(a, false, many(10, 75)...)),
+			subject: forecast.Subject{Traits: a, Running: 4 * time.Hour},
+			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{75 * time.Hour, 1e6 * time.Hour},
+		},
 		"too few of its kind: the runtime": {
 			past:    slices.Concat(ranFor(a, true, many(3, 1)...), ranFor(forecast.Traits{Runtime: "torch", Queue: "b"}, true, many(40, 4)...)),
 			subject: forecast.Subject{Traits: a},
@@ -150,7 +155,7 @@ func TestRuntimes(t *testing.T) {
 			past:     ranFor(a, false, many(80, 3)...),
 			measured: []forecast.Histogram{counted("a", 0, 40, 0)},
 			subject:  forecast.Subject{Traits: a},
-			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{2 * time.Hour, 10 * time.Hour},
+			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{3 * time.Hour, 1e6 * time.Hour},
 		},
 		"what ran longer than the last bound ran for longer than that": {
 			measured: []forecast.Histogram{counted("a", 40, 40, 200)},
