@@ -82,7 +82,7 @@ func (d *Draws) of(s *Subject) *relatives {
 	for n, m := range r.past {
 		r.totals[n] = m.For
 		if !m.Ended && g != nil {
-			r.totals[n] = d.longer(r, g, r.around(m.submitted, m.submitted), m.For)
+			r.totals[n] = d.longer(r, g, r.before(n), m.For)
 		}
 	}
 	return r

@@ -238,21 +238,28 @@ func TestNeighboursRunForLikeTimes(t *testing.T) {
 	expect.That(t, together > 2*alone, "the sum of twenty that are alike spreads by %s, of others by %s", together, alone)
 }
 
-// One that has run as long as those near it which still run is one of them: they end at about the same time.
+// One that has run as long as those near it which still run is one of them: they end at about the same time, also where
+// all were submitted in the same second.
 func TestExperimentsEndTogether(t *testing.T) {
+	for _, gap := range []time.Duration{time.Second, 0} {
+		t.Run(gap.String()+" apart", func(t *testing.T) { testExperimentsEndTogether(t, gap) })
+	}
+}
+
+func testExperimentsEndTogether(t *testing.T, gap time.Duration) {
 	a := forecast.Traits{Queue: "a", GPUs: 1}
 	var past []forecast.Past
 	for experiment := range 20 {
 		for n := range 10 {
 			past = append(past, forecast.Past{
 				Traits: a, Ran: forecast.Ran{For: time.Duration(1+experiment) * time.Hour, Ended: true},
-				Submitted: begin.Add(time.Duration(experiment-40)*time.Hour + time.Duration(n)*time.Second),
+				Submitted: begin.Add(time.Duration(experiment-40)*time.Hour + time.Duration(n)*gap),
 			})
 		}
 	}
 	var subjects []forecast.Subject
 	for n := range 10 {
-		s := forecast.Subject{Traits: a, Submitted: begin.Add(time.Duration(n) * time.Second), Job: types.UID(strconv.Itoa(n)), Running: 3 * time.Hour}
+		s := forecast.Subject{Traits: a, Submitted: begin.Add(time.Duration(n) * gap), Job: types.UID(strconv.Itoa(n)), Running: 3 * time.Hour}
 		past = append(past, forecast.Past{Traits: a, Ran: forecast.Ran{For: s.Running}, Submitted: s.Submitted, Job: s.Job})
 		subjects = append(subjects, s)
 	}
