@@ -206,6 +206,66 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// Who came and is gone is not among those that the cluster still has: only of the time since the oldest end all are there.
+func TestArrivals(t *testing.T) {
+	cases := map[string]struct {
+		set func(*outlook.Outlook)
+		// between are bounds of how many come in two weeks.
+		between [2]int
+		warning string
+	}{
+		"three days are known": {
+			set: func(o *outlook.Outlook) {
+				for n := range 5 * 24 {
+					ended(job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n+1)*time.Hour), 30*time.Minute)
+				}
+			},
+			between: [2]int{300, 370},
+		},
+		"ended Workloads are kept for an hour": {
+			set: func(o *outlook.Outlook) {
+				for n := range 18 {
+					if wl := job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n)*5*time.Minute); n > 5 {
+						ended(wl, 30*time.Minute)
+					}
+				}
+			},
+			between: [2]int{3700, 4600}, warning: "others are taken to come as in the last 60 min: of what ended before, nothing is left",
+		},
+		"the cluster is a day old": {
+			set: func(o *outlook.Outlook) {
+				for n := range 24 {
+					ended(job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n+1)*time.Hour), 5*time.Minute)
+				}
+			},
+			between: [2]int{300, 370}, warning: "others are taken to come as in the last 24 h: of what ended before, nothing is left",
+		},
+		"none has ended": {
+			set: func(o *outlook.Outlook) {
+				for n := range 10 {
+					job(o, fmt.Sprintf("llm-%d", n), 1, time.Duration(n+1)*time.Hour)
+				}
+			},
+			between: [2]int{300, 370}, warning: "others are taken to come as in the last 10 h: of what ended before, nothing is left",
+		},
+		"the first came just now": {
+			set:     func(o *outlook.Outlook) { job(o, "llm", 1, time.Second) },
+			between: [2]int{290, 380}, warning: "others are taken to come as in the last 60 min: of what ended before, nothing is left",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := town()
+			o.NoArrivals = false
+			tc.set(o)
+			q, warnings := o.Question()
+			come := len(q.Jobs(0)) - len(q.Entrants)
+			expect.That(t, come >= tc.between[0] && come <= tc.between[1], "%d come, and not between %d and %d", come, tc.between[0], tc.between[1])
+			expect.Same(t, "Unexpected warnings", tc.warning, strings.Join(warnings, "\n"))
+		})
+	}
+}
+
 func TestUnseen(t *testing.T) {
 	cases := map[string]struct {
 		set  func(*outlook.Outlook)

@@ -49,3 +49,17 @@ func (o *Outlook) oldestEnd() time.Time {
 	}
 	return oldest
 }
+
+// complete is for how long all are known who came: since the oldest end that is known, or since the first came where none
+// has ended. An hour is the least, or a few would be a flood.
+func (o *Outlook) complete() time.Duration {
+	since := o.oldestEnd()
+	if !since.Before(o.Now) {
+		for n := range o.Workloads {
+			if created := o.Workloads[n].CreationTimestamp.Time; created.Before(since) {
+				since = created
+			}
+		}
+	}
+	return min(recent, max(time.Hour, o.Now.Sub(since)))
+}
