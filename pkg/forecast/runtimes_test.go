@@ -157,6 +157,18 @@ func TestRuntimes(t *testing.T) {
 			subject:  forecast.Subject{Traits: a},
 			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{3 * time.Hour, 1e6 * time.Hour},
 		},
+		"they do where the cluster has none that has ended": {
+			past: func() []forecast.Past {
+				past := ranFor(a, false, many(80, 20)...)
+				for n := range past {
+					past[n].Seen = past[n].For - time.Second
+				}
+				return past
+			}(),
+			measured: []forecast.Histogram{counted("a", 0, 40, 0)},
+			subject:  forecast.Subject{Traits: a},
+			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{3 * time.Hour, 1e6 * time.Hour},
+		},
 		"what ran longer than the last bound ran for longer than that": {
 			measured: []forecast.Histogram{counted("a", 40, 40, 200)},
 			subject:  forecast.Subject{Traits: a},
