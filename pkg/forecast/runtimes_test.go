@@ -101,6 +101,17 @@ func TestRuntimes(t *testing.T) {
 			subject: forecast.Subject{Traits: a, Running: 4 * time.Hour},
 			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{75 * time.Hour, 1e6 * time.Hour},
 		},
+		"of those that run still, only what is seen of them counts": {
+			past: func() []forecast.Past {
+				past := ranFor(a, false, many(10, 75)...)
+				for n := range past {
+					past[n].Seen = 74 * time.Hour
+				}
+				return slices.Concat(ranFor(a, true, slices.Concat(many(15, 0.5), many(15, 3))...), past)
+			}(),
+			subject: forecast.Subject{Traits: a, Running: 4 * time.Hour},
+			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{time.Hour, 10 * time.Hour},
+		},
 		"too few of its kind: the runtime": {
 			past:    slices.Concat(ranFor(a, true, many(3, 1)...), ranFor(forecast.Traits{Runtime: "torch", Queue: "b"}, true, many(40, 4)...)),
 			subject: forecast.Subject{Traits: a},

@@ -77,7 +77,7 @@ func tailOf(ran []Ran, weights []float64) float64 {
 	var ended, sum float64
 	for n := first; n < len(ran); n++ {
 		if ran[from].For > 0 {
-			sum += weights[n] * math.Log(float64(ran[n].For)/float64(ran[from].For))
+			sum += weights[n] * math.Log(float64(ran[n].For)/float64(max(ran[from].For, ran[n].seen())))
 		}
 		if ran[n].Ended {
 			ended += weights[n]
