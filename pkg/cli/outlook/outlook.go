@@ -184,9 +184,8 @@ func (o *Outlook) subject(wl *kueue.Workload, traits map[types.UID]jobTraits) fo
 	}
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
 		s.Limit = time.Duration(*limit) * time.Second
-		if past := wl.Status.AccumulatedPastExecutionTimeSeconds; past != nil {
-			s.Limit = max(time.Second, s.Limit-time.Duration(*past)*time.Second)
-		}
+		past := ptr.Deref(wl.Status.AccumulatedPastExecutionTimeSeconds, 0)
+		s.Left = max(time.Second, s.Limit-time.Duration(past)*time.Second)
 	}
 	for _, owner := range wl.OwnerReferences {
 		job, found := traits[owner.UID]
@@ -225,7 +224,7 @@ func (o *Outlook) arrivals(runtimes *forecast.Runtimes, traits map[types.UID]job
 // queued is wl as it came.
 func queued(wl *kueue.Workload) *kueue.Workload {
 	fresh := inventory.WithRequests(wl)
-	fresh.Status = kueue.WorkloadStatus{}
+	fresh.Status, fresh.Spec.Active = kueue.WorkloadStatus{}, nil
 	return fresh
 }
 
