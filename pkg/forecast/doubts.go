@@ -47,7 +47,7 @@ func (r *Runtimes) evidence() []evidence {
 				continue
 			}
 			e := evidence{all: normal(logOf(m.For), mean, deviation)}
-			for l, near := range relatives.around(m.submitted, m.submitted) {
+			for l, near := range relatives.before(n) {
 				e.near[l], e.count[l] = near.past.density(k, l, logOf(m.For))
 			}
 			all = append(all, e)

@@ -28,7 +28,7 @@ func (d *Draws) Whole(k Running) time.Duration { return d.draw(k, 0) }
 
 // draw draws how long a job runs on that has run for some time.
 func (d *Draws) draw(k Running, after time.Duration) time.Duration {
-	limit := k.subject.Limit
+	limit := k.subject.limit()
 	var total time.Duration
 	switch {
 	case k.Source == Reported && after > 0:
@@ -82,7 +82,7 @@ func (d *Draws) of(s *Subject) *relatives {
 	for n, m := range r.past {
 		r.totals[n] = m.For
 		if !m.Ended && g != nil {
-			r.totals[n] = d.longer(r, g, r.around(m.submitted, m.submitted), m.For)
+			r.totals[n] = d.longer(r, g, r.before(n), m.For)
 		}
 	}
 	return r

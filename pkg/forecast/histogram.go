@@ -43,8 +43,11 @@ func (h *Histogram) ran() []Ran {
 	return all
 }
 
+// Month is how far back histograms go.
+const Month = 30 * 24 * time.Hour
+
 // learnMeasured makes groups of what histograms have. Those that run now count, too, since it is the long ones that have not
-// ended; from when the past would have seen them end, which is rather late, as a histogram may begin before.
+// ended; from when a histogram would have seen them end, which has more than what the cluster still has.
 func (r *Runtimes) learnMeasured(past []Past, histograms []Histogram) {
 	ran := map[string][]Ran{}
 	add := func(queue string, more ...Ran) {
@@ -57,7 +60,9 @@ func (r *Runtimes) learnMeasured(past []Past, histograms []Histogram) {
 	}
 	for n := range past {
 		if !past[n].Ended {
-			add(past[n].Queue, past[n].Ran)
+			ran := past[n].Ran
+			ran.Seen = max(0, ran.For-Month)
+			add(past[n].Queue, ran)
 		}
 	}
 	for like, of := range ran {

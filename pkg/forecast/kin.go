@@ -3,6 +3,7 @@
 package forecast
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -70,13 +71,24 @@ func (r *Runtimes) learnKin(past []Past) {
 			inOrder = append(inOrder, &past[n])
 		}
 	}
-	slices.SortStableFunc(inOrder, func(a, b *Past) int { return a.Submitted.Compare(b.Submitted) })
+	slices.SortStableFunc(inOrder, func(a, b *Past) int {
+		// Of one second those that have ended come first, then those that have run longest: they tell most of the others.
+		return cmp.Or(a.Submitted.Compare(b.Submitted), running(a)-running(b), cmp.Compare(b.For, a.For))
+	})
 	r.across, r.levels, r.kin = across(inOrder), levels, map[family]kin{}
 	for _, p := range inOrder {
 		f := r.familyOf(p.Traits, p.Limit)
 		r.kin[f] = append(r.kin[f], member{p.Submitted, p.Ran, p.Job})
 	}
 	r.learnDoubts()
+}
+
+// running is 1 for a job that has not ended.
+func running(p *Past) int {
+	if p.Ended {
+		return 0
+	}
+	return 1
 }
 
 // familyOf names those that may be parts of the experiments of a job.
@@ -124,6 +136,15 @@ type relatives struct {
 
 // near are those near to a job, at each level.
 type near [len(levels)]struct{ past, later span }
+
+// before finds those in front of the past one at a place: many may have been submitted in its second.
+func (r *relatives) before(place int) (n near) {
+	for l, level := range levels {
+		first := r.past.between(r.past[place].submitted.Add(-level.within), r.past[place].submitted).first
+		n[l].past = span{first, place}
+	}
+	return n
+}
 
 // around finds those that were submitted until a time.
 func (r *relatives) around(submitted, until time.Time) (n near) {

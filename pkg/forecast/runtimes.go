@@ -59,8 +59,18 @@ type Subject struct {
 	Running time.Duration
 	// Reported is what the trainer says is left; nil where it says nothing.
 	Reported *time.Duration
-	// Limit is the time after which it is stopped; zero for none.
+	// Limit is the time after which it is stopped, as its user wrote it; zero for none.
 	Limit time.Duration
+	// Left is what earlier runs have left of a limit that all its runs share; zero where each has its own.
+	Left time.Duration
+}
+
+// limit is that of a run; zero for none.
+func (s *Subject) limit() time.Duration {
+	if s.Left > 0 {
+		return min(s.Left, s.Limit)
+	}
+	return s.Limit
 }
 
 // Running is what is known of a running time.
@@ -191,12 +201,17 @@ func ended(ran []Ran) int {
 	return n
 }
 
-// again is how long a job runs that is preempted and starts over: as long as it would have all in all.
+// again is how long a job runs that is preempted and starts over: as long as it would have all in all, or until a limit
+// that counts what it has run.
 func (k *Running) again(rest time.Duration) time.Duration {
 	if rest == 0 {
 		return 0
 	}
-	return k.subject.Running + rest
+	again := k.subject.Running + rest
+	if left := k.subject.Left; left > 0 {
+		again = min(again, max(time.Second, left-k.subject.Running))
+	}
+	return again
 }
 
 // another is what is known of one more such job, which is submitted at some time. Of one that reports it runs as long
@@ -206,6 +221,6 @@ func (k Running) another(at time.Time) Running {
 		whole := k.subject.Running + *k.subject.Reported
 		k.subject.Reported = &whole
 	}
-	k.subject.Submitted, k.subject.Running, k.subject.Job = at, 0, ""
+	k.subject.Submitted, k.subject.Running, k.subject.Job, k.subject.Left = at, 0, "", 0
 	return k
 }

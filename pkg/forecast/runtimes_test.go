@@ -96,6 +96,22 @@ func TestRuntimes(t *testing.T) {
 			subject: forecast.Subject{Traits: a, Running: 100 * time.Hour},
 			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{time.Second, 100 * time.Hour},
 		},
+		"a quarter runs still, long after the last end: what runs beyond that is one of them": {
+			past:    slices.Concat(ranFor(a, true, slices.Concat(many(15, 0.5), many(15, 3))...), ranFor(a, false, many(10, 75)...)),
+			subject: forecast.Subject{Traits: a, Running: 4 * time.Hour},
+			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{75 * time.Hour, 1e6 * time.Hour},
+		},
+		"of those that run still, only what is seen of them counts": {
+			past: func() []forecast.Past {
+				past := ranFor(a, false, many(10, 75)...)
+				for n := range past {
+					past[n].Seen = 74 * time.Hour
+				}
+				return slices.Concat(ranFor(a, true, slices.Concat(many(15, 0.5), many(15, 3))...), past)
+			}(),
+			subject: forecast.Subject{Traits: a, Running: 4 * time.Hour},
+			source:  forecast.Similar, like: "runtime torch, queue a, 2 to 8 GPUs", between: [2]time.Duration{time.Hour, 10 * time.Hour},
+		},
 		"too few of its kind: the runtime": {
 			past:    slices.Concat(ranFor(a, true, many(3, 1)...), ranFor(forecast.Traits{Runtime: "torch", Queue: "b"}, true, many(40, 4)...)),
 			subject: forecast.Subject{Traits: a},
@@ -150,7 +166,19 @@ func TestRuntimes(t *testing.T) {
 			past:     ranFor(a, false, many(80, 3)...),
 			measured: []forecast.Histogram{counted("a", 0, 40, 0)},
 			subject:  forecast.Subject{Traits: a},
-			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{2 * time.Hour, 10 * time.Hour},
+			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{3 * time.Hour, 1e6 * time.Hour},
+		},
+		"they do where the cluster has none that has ended": {
+			past: func() []forecast.Past {
+				past := ranFor(a, false, many(80, 20)...)
+				for n := range past {
+					past[n].Seen = past[n].For - time.Second
+				}
+				return past
+			}(),
+			measured: []forecast.Histogram{counted("a", 0, 40, 0)},
+			subject:  forecast.Subject{Traits: a},
+			source:   forecast.Measured, like: "queue a", between: [2]time.Duration{3 * time.Hour, 1e6 * time.Hour},
 		},
 		"what ran longer than the last bound ran for longer than that": {
 			measured: []forecast.Histogram{counted("a", 40, 40, 200)},
@@ -233,21 +261,28 @@ func TestNeighboursRunForLikeTimes(t *testing.T) {
 	expect.That(t, together > 2*alone, "the sum of twenty that are alike spreads by %s, of others by %s", together, alone)
 }
 
-// One that has run as long as those near it which still run is one of them: they end at about the same time.
+// One that has run as long as those near it which still run is one of them: they end at about the same time, also where
+// all were submitted in the same second.
 func TestExperimentsEndTogether(t *testing.T) {
+	for _, gap := range []time.Duration{time.Second, 0} {
+		t.Run(gap.String()+" apart", func(t *testing.T) { testExperimentsEndTogether(t, gap) })
+	}
+}
+
+func testExperimentsEndTogether(t *testing.T, gap time.Duration) {
 	a := forecast.Traits{Queue: "a", GPUs: 1}
 	var past []forecast.Past
 	for experiment := range 20 {
 		for n := range 10 {
 			past = append(past, forecast.Past{
 				Traits: a, Ran: forecast.Ran{For: time.Duration(1+experiment) * time.Hour, Ended: true},
-				Submitted: begin.Add(time.Duration(experiment-40)*time.Hour + time.Duration(n)*time.Second),
+				Submitted: begin.Add(time.Duration(experiment-40)*time.Hour + time.Duration(n)*gap),
 			})
 		}
 	}
 	var subjects []forecast.Subject
 	for n := range 10 {
-		s := forecast.Subject{Traits: a, Submitted: begin.Add(time.Duration(n) * time.Second), Job: types.UID(strconv.Itoa(n)), Running: 3 * time.Hour}
+		s := forecast.Subject{Traits: a, Submitted: begin.Add(time.Duration(n) * gap), Job: types.UID(strconv.Itoa(n)), Running: 3 * time.Hour}
 		past = append(past, forecast.Past{Traits: a, Ran: forecast.Ran{For: s.Running}, Submitted: s.Submitted, Job: s.Job})
 		subjects = append(subjects, s)
 	}

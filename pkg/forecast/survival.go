@@ -66,14 +66,18 @@ func newSurvival(ran []Ran, weight func(int) float64) survival {
 // longest is the part of the jobs by which those are judged that run longer than any that has ended.
 const longest = 0.2
 
-// tailOf is the exponent that fits best to the longest jobs; two where they tell nothing: of those that have run for
-// some time, half then run on for at least four tenths of it.
+// tailOf is the exponent that fits best to the longest jobs, or to all that ran on beyond the last end where these are
+// more; two where they tell nothing: of those that have run for some time, half then run on for at least four tenths of it.
 func tailOf(ran []Ran, weights []float64) float64 {
 	from := int(float64(len(ran)) * (1 - longest))
+	first := from
+	if last := lastEnd(ran); last < from {
+		from, first = max(0, last), last+1
+	}
 	var ended, sum float64
-	for n := from; n < len(ran); n++ {
+	for n := first; n < len(ran); n++ {
 		if ran[from].For > 0 {
-			sum += weights[n] * math.Log(float64(ran[n].For)/float64(ran[from].For))
+			sum += weights[n] * math.Log(float64(ran[n].For)/float64(max(ran[from].For, ran[n].seen())))
 		}
 		if ran[n].Ended {
 			ended += weights[n]
@@ -81,6 +85,15 @@ func tailOf(ran []Ran, weights []float64) float64 {
 	}
 	const unknown, few = 2, 0.5 // As if half a job had been seen that tells nothing.
 	return (ended + few) / (sum + few/unknown)
+}
+
+// lastEnd is where the last is that has ended; negative where none has.
+func lastEnd(ran []Ran) int {
+	last := len(ran) - 1
+	for last >= 0 && !ran[last].Ended {
+		last--
+	}
+	return last
 }
 
 // at returns the share that runs longer than t.

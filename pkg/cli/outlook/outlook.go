@@ -131,6 +131,9 @@ func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
 	})
 	if !o.NoArrivals {
 		q.Arrivals = o.arrivals(q.Runtimes, traits)
+		if within := q.Arrivals.Within; within < 24*time.Hour && len(o.Workloads) > 0 {
+			warnings = append(warnings, fmt.Sprintf("others are taken to come as in the last %s: of what ended before, nothing is left", Roughly(ptr.To(int64(within.Seconds())))))
+		}
 	}
 	return q, warnings
 }
@@ -181,9 +184,8 @@ func (o *Outlook) subject(wl *kueue.Workload, traits map[types.UID]jobTraits) fo
 	}
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
 		s.Limit = time.Duration(*limit) * time.Second
-		if past := wl.Status.AccumulatedPastExecutionTimeSeconds; past != nil {
-			s.Limit = max(time.Second, s.Limit-time.Duration(*past)*time.Second)
-		}
+		past := ptr.Deref(wl.Status.AccumulatedPastExecutionTimeSeconds, 0)
+		s.Left = max(time.Second, s.Limit-time.Duration(past)*time.Second)
 	}
 	for _, owner := range wl.OwnerReferences {
 		job, found := traits[owner.UID]
@@ -206,11 +208,11 @@ func (o *Outlook) subject(wl *kueue.Workload, traits map[types.UID]jobTraits) fo
 
 // arrivals are who came lately: a queue's usual load.
 func (o *Outlook) arrivals(runtimes *forecast.Runtimes, traits map[types.UID]jobTraits) forecast.Arrivals {
-	arrivals := forecast.Arrivals{Within: recent}
+	arrivals := forecast.Arrivals{Within: o.complete()}
 	for n := range o.Workloads {
 		wl := &o.Workloads[n]
 		queue := o.LocalQueue(wl.Namespace, wl.Spec.QueueName)
-		if wl.CreationTimestamp.Add(recent).Before(o.Now) || queue == nil || ptr.Deref(queue.Spec.StopPolicy, kueue.None) != kueue.None ||
+		if wl.CreationTimestamp.Add(arrivals.Within).Before(o.Now) || queue == nil || ptr.Deref(queue.Spec.StopPolicy, kueue.None) != kueue.None ||
 			o.ClusterQueue(queue.Spec.ClusterQueue) == nil {
 			continue
 		}
@@ -222,7 +224,7 @@ func (o *Outlook) arrivals(runtimes *forecast.Runtimes, traits map[types.UID]job
 // queued is wl as it came.
 func queued(wl *kueue.Workload) *kueue.Workload {
 	fresh := inventory.WithRequests(wl)
-	fresh.Status = kueue.WorkloadStatus{}
+	fresh.Status, fresh.Spec.Active = kueue.WorkloadStatus{}, nil
 	return fresh
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -79,6 +80,16 @@ func ended(wl *kueue.Workload, after time.Duration) {
 	})
 }
 
+// overTime has Kueue stop a Workload that has run for as many hours as its limit.
+func overTime(wl *kueue.Workload, hours int32) {
+	wl.Spec.MaximumExecutionTimeSeconds, wl.Spec.Active = ptr.To(3600*hours), ptr.To(false)
+	end := metav1.NewTime(wl.CreationTimestamp.Add(time.Duration(hours) * time.Hour))
+	wl.Status.Conditions = []metav1.Condition{
+		{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "DeactivatedDueToMaximumExecutionTimeExceeded", LastTransitionTime: end},
+		{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionFalse, LastTransitionTime: end},
+	}
+}
+
 func TestStart(t *testing.T) {
 	cases := map[string]struct {
 		set  func(*outlook.Outlook)
@@ -121,6 +132,38 @@ func TestStart(t *testing.T) {
 				running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](6 * 3600)
 			},
 			want: "starts in about 5 h (P10 to P90 of 200 futures), often after team/llm ends",
+		},
+		"a limit, of which earlier runs have left little": {
+			set: func(o *outlook.Outlook) {
+				wl := running(job(o, "llm", 8, time.Hour))
+				wl.Spec.MaximumExecutionTimeSeconds, wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To[int32](6*3600), ptr.To[int32](3*3600)
+			},
+			want: "starts in about 2 h (P10 to P90 of 200 futures), often after team/llm ends",
+		},
+		"others of its limit have ended, whatever earlier runs have left of it": {
+			set: func(o *outlook.Outlook) {
+				for n := range 30 {
+					wl := job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour)
+					ended(wl, 2*time.Hour)
+					wl.Spec.MaximumExecutionTimeSeconds = ptr.To[int32](9 * 3600)
+					ended(job(o, fmt.Sprintf("other-%d", n), 8, 100*time.Hour), 20*time.Hour)
+				}
+				wl := running(job(o, "llm", 8, time.Hour))
+				wl.Spec.MaximumExecutionTimeSeconds, wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To[int32](9*3600), ptr.To[int32](3600)
+			},
+			want: "starts in about 60 min (P10 to P90 of 200 futures), often after team/llm ends",
+		},
+		"most that are like it were stopped at their limit": {
+			set: func(o *outlook.Outlook) {
+				for n := range 20 {
+					ended(job(o, fmt.Sprintf("past-%d", n), 8, 100*time.Hour), 2*time.Hour)
+				}
+				for n := range 80 {
+					overTime(job(o, fmt.Sprintf("stopped-%d", n), 8, 100*time.Hour), 8)
+				}
+				running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](6 * 3600)
+			},
+			want: "starts in about 5 h, between 60 min and 5 h (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"others have ended": {
 			set: func(o *outlook.Outlook) {
@@ -202,6 +245,78 @@ func TestStart(t *testing.T) {
 			q.Time = 0
 			start := expect.Must(outlook.Of(t.Context(), q, &o.Workloads[0]))(t)
 			expect.Same(t, "Unexpected answer", tc.want, start.String())
+		})
+	}
+}
+
+// Who came and is gone is not among those that the cluster still has: only of the time since the oldest end all are there.
+func TestArrivals(t *testing.T) {
+	cases := map[string]struct {
+		set func(*outlook.Outlook)
+		// between are bounds of how many come in two weeks.
+		between [2]int
+		warning string
+	}{
+		"three days are known": {
+			set: func(o *outlook.Outlook) {
+				for n := range 5 * 24 {
+					ended(job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n+1)*time.Hour), 30*time.Minute)
+				}
+			},
+			between: [2]int{300, 370},
+		},
+		"ended Workloads are kept for an hour": {
+			set: func(o *outlook.Outlook) {
+				for n := range 18 {
+					if wl := job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n)*5*time.Minute); n > 5 {
+						ended(wl, 30*time.Minute)
+					}
+				}
+			},
+			between: [2]int{3700, 4600}, warning: "others are taken to come as in the last 60 min: of what ended before, nothing is left",
+		},
+		"the cluster is a day old": {
+			set: func(o *outlook.Outlook) {
+				for n := range 24 {
+					ended(job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n+1)*time.Hour), 5*time.Minute)
+				}
+			},
+			between: [2]int{300, 370}, warning: "others are taken to come as in the last 24 h: of what ended before, nothing is left",
+		},
+		"none has ended": {
+			set: func(o *outlook.Outlook) {
+				for n := range 10 {
+					job(o, fmt.Sprintf("llm-%d", n), 1, time.Duration(n+1)*time.Hour)
+				}
+			},
+			between: [2]int{300, 370}, warning: "others are taken to come as in the last 10 h: of what ended before, nothing is left",
+		},
+		"they were stopped at their limits": {
+			set: func(o *outlook.Outlook) {
+				for n := range 100 {
+					overTime(job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n+1)*time.Hour), 1)
+				}
+			},
+			between: [2]int{300, 370},
+		},
+		"the first came just now": {
+			set:     func(o *outlook.Outlook) { job(o, "llm", 1, time.Second) },
+			between: [2]int{290, 380}, warning: "others are taken to come as in the last 60 min: of what ended before, nothing is left",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := town()
+			o.NoArrivals = false
+			tc.set(o)
+			q, warnings := o.Question()
+			jobs := q.Jobs(0)
+			for n := range jobs {
+				expect.That(t, kueuelib.IsActive(jobs[n].Workload), "Workload %s comes deactivated", jobs[n].Workload.Name)
+			}
+			come := len(jobs) - len(q.Entrants)
+			expect.That(t, come >= tc.between[0] && come <= tc.between[1], "%d come, and not between %d and %d", come, tc.between[0], tc.between[1])
+			expect.Same(t, "Unexpected warnings", tc.warning, strings.Join(warnings, "\n"))
 		})
 	}
 }

@@ -3,9 +3,11 @@
 package outlook
 
 import (
+	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -21,19 +23,36 @@ func (o *Outlook) past(traits map[types.UID]jobTraits) []forecast.Past {
 		wl := &o.Workloads[n]
 		s := o.subject(wl, traits)
 		p := forecast.Past{Traits: s.Traits, Limit: s.Limit, Submitted: s.Submitted, Job: s.Job}
+		var since time.Time
+		if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
+			since = admitted.LastTransitionTime.Time
+		}
 		switch ran, ended := kueuelib.RanFor(wl); {
 		case ended:
 			p.Ran = forecast.Ran{For: ran, Ended: true}
-		case !kueuelib.IsAdmitted(wl) || kueuelib.IsFinished(wl):
+		case kueuelib.IsFinished(wl):
+			continue
+		case overTime(wl) != nil: // It was stopped, and would have run longer.
+			p.Ran = forecast.Ran{For: s.Limit}
+			since = overTime(wl).LastTransitionTime.Add(-s.Limit)
+		case !kueuelib.IsAdmitted(wl):
 			continue
 		default:
 			p.Ran = forecast.Ran{For: s.Running}
 		}
-		admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-		p.Seen = max(0, oldest.Sub(admitted.LastTransitionTime.Time)-time.Second)
+		p.Seen = max(0, oldest.Sub(since)-time.Second)
 		all = append(all, p)
 	}
 	return all
+}
+
+// overTime is how Kueue has stopped a Workload that reached its limit; nil where it has not.
+func overTime(wl *kueue.Workload) *metav1.Condition {
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	if wl.Spec.MaximumExecutionTimeSeconds == nil || evicted == nil || evicted.Status != metav1.ConditionTrue || !strings.HasSuffix(evicted.Reason, kueue.WorkloadMaximumExecutionTimeExceeded) {
+		return nil
+	}
+	return evicted
 }
 
 // oldestEnd is before which no ends are known: Workloads that have ended are kept for some time only.
@@ -48,4 +67,18 @@ func (o *Outlook) oldestEnd() time.Time {
 		}
 	}
 	return oldest
+}
+
+// complete is for how long all are known who came: since the oldest end that is known, or since the first came where none
+// has ended. An hour is the least, or a few would be a flood.
+func (o *Outlook) complete() time.Duration {
+	since := o.oldestEnd()
+	if !since.Before(o.Now) {
+		for n := range o.Workloads {
+			if created := o.Workloads[n].CreationTimestamp.Time; created.Before(since) {
+				since = created
+			}
+		}
+	}
+	return min(recent, max(time.Hour, o.Now.Sub(since)))
 }

@@ -20,9 +20,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
-// month is how far back a Prometheus is asked.
-const month = 30 * 24 * time.Hour
-
 // Told is what a command is told of running times, beside what the cluster tells.
 type Told struct {
 	// Assume is how long a job runs of which nothing is known; zero for unknown.
@@ -63,11 +60,11 @@ func (f *Flags) Complete(ctx context.Context, notes io.Writer) error {
 
 // measured asks a Prometheus how long the TrainJobs of each queue ran.
 func measured(ctx context.Context, c *prom.Client, now time.Time) ([]forecast.Histogram, error) {
-	if err := c.OneCluster(ctx, now.Add(-month), now); err != nil {
+	if err := c.OneCluster(ctx, now.Add(-forecast.Month), now); err != nil {
 		return nil, err
 	}
 	by := strings.Join([]string{model.BucketLabel, metrics.Namespace, metrics.LocalQueue}, ", ")
-	buckets, err := prom.Ask[model.Vector](c.Query(ctx, c.Aggregated("sum", by, "increase", metrics.AdmittedUntilEnded().Name+"_bucket", month), now))
+	buckets, err := prom.Ask[model.Vector](c.Query(ctx, c.Aggregated("sum", by, "increase", metrics.AdmittedUntilEnded().Name+"_bucket", forecast.Month), now))
 	if err != nil {
 		return nil, err
 	}

@@ -272,7 +272,7 @@ WAY   WITHOUT         LOSES
 
 // Two plays have one warning, which names no job that only the simulation knows.
 func TestWarnings(t *testing.T) {
-	args := []string{"-f", "queues.yaml", "--horizon", "24h", "--set-quota", "team-a/h100/nvidia.com/gpu=16"}
+	args := []string{"-f", "queues.yaml", "--arrivals", "none", "--horizon", "24h", "--set-quota", "team-a/h100/nvidia.com/gpu=16"}
 	coming := queues + of(workloads, "mine", time.Minute, "4")
 	_, got, err := told(t, map[string]string{"queues.yaml": coming}, args...)
 	expect.NoError(t, err)
@@ -293,7 +293,7 @@ func TestPrometheus(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	coming := map[string]string{"queues.yaml": queues + of(workloads, "mine", time.Minute, "4")}
-	_, got, err := told(t, coming, "-f", "queues.yaml", "--prometheus", server.URL)
+	_, got, err := told(t, coming, "-f", "queues.yaml", "--arrivals", "none", "--prometheus", server.URL)
 	expect.NoError(t, err)
 	expect.Same(t, "Unexpected warnings", "", got)
 	server.Close()
