@@ -127,6 +127,16 @@ func TestStart(t *testing.T) {
 			},
 			want: "starts in about 60 min (P10 to P90 of 200 futures), often after team/llm ends",
 		},
+		"the trainer told it of an earlier run": {
+			set: func(o *outlook.Outlook) {
+				running(job(o, "llm", 8, time.Hour))
+				tj := trainjob.TrainJob{}
+				tj.UID = "job-llm"
+				tj.Status.TrainerStatus = &trainer.TrainerStatus{EstimatedRemainingSeconds: ptr.To[int32](3 * 7200), LastUpdatedTime: metav1.NewTime(now.Add(-2 * time.Hour))}
+				o.TrainJobs = append(o.TrainJobs, tj)
+			},
+			want: "unknown, because nothing is known of how long team/llm run: --assume 4h takes it for them",
+		},
 		"a limit is all that is known": {
 			set: func(o *outlook.Outlook) {
 				running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](6 * 3600)
