@@ -143,6 +143,14 @@ after,team-a/main,2-8 GPUs,2,0,0,0
 `, got)
 }
 
+// What only the changes bring has a row.
+func TestChangesBringRows(t *testing.T) {
+	files := map[string]string{"queues.yaml": queues, "one.yaml": of(workloads, "one", time.Minute, "1")}
+	got, err := command(t, files, "-f", "queues.yaml", "--arrivals", "none", "--assume", "1h", "--job", "one.yaml@+2h")
+	expect.NoError(t, err)
+	expect.That(t, strings.Contains(got, "\nteam-a/main   1 GPU   0 → 1   0 → 0            0 min → 0 min   0 min → 0 min\n"), "there is no row for it:\n%s", got)
+}
+
 // A job that ran before the play began loses that as well.
 func TestLostHours(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
