@@ -3,7 +3,6 @@
 package simulate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +57,7 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	}
 	q.Seed, q.Horizon = o.seed, o.horizon
 	jobs := append(q.Jobs(0), more...)
-	come, err := readArrivals(bytes.NewReader(o.csv), o.arrivals, at.Inventory, q.Begin)
+	come, err := readArrivals(o.csv, o.arrivals, at.Inventory, q.Begin)
 	if err != nil {
 		return Result{}, err
 	}

@@ -215,7 +215,7 @@ func later(text string) (path string, after time.Duration, err error) {
 	if !found {
 		return text, 0, nil
 	}
-	if after, err = time.ParseDuration(wait); err != nil {
+	if after, err = time.ParseDuration(wait); err != nil || after < 0 {
 		return "", 0, fmt.Errorf("%q: %q is no time like 2h", text, wait)
 	}
 	return path, after, nil

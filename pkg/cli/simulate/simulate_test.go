@@ -3,6 +3,7 @@
 package simulate
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -166,10 +167,28 @@ func TestLostHours(t *testing.T) {
 }
 
 func TestPodsOfArrivals(t *testing.T) {
-	for gpus, want := range map[int32][2]int64{1: {1, 1}, 8: {1, 8}, 12: {2, 6}, 16: {2, 8}, 17: {3, 6}} {
-		ps := workloadOf(&kueue.LocalQueue{}, 0, gpus, 0, time.Time{}).Spec.PodSets[0]
-		expect.Same(t, "Unexpected pods, and GPUs of each", want, [2]int64{int64(ps.Count), ps.Template.Spec.Containers[0].Resources.Requests.Name(gpu.Whole, "").Value()})
+	for gpus, want := range map[int32]string{1: "1 of 1", 8: "1 of 8", 9: "1 of 4, 1 of 5", 12: "2 of 6", 16: "2 of 8", 17: "1 of 5, 2 of 6"} {
+		var pods []string
+		for _, ps := range workloadOf(&kueue.LocalQueue{}, 0, gpus, 0, time.Time{}).Spec.PodSets {
+			pods = append(pods, fmt.Sprintf("%d of %d", ps.Count, ps.Template.Spec.Containers[0].Resources.Requests.Name(gpu.Whole, "").Value()))
+		}
+		expect.Same(t, "Unexpected pods, and GPUs of each", want, strings.Join(pods, ", "))
 	}
+}
+
+// The earliest is the begin, wherever it stands.
+func TestTimesOfArrivals(t *testing.T) {
+	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "main"}}}}
+	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	newestFirst := "\ufefftime,queue,gpus,duration\n2026-01-31T14:00:00Z,a/main,1,1h\n2026-01-31T12:00:00Z,a/main,1,1h\n"
+	jobs := expect.Must(readArrivals([]byte(newestFirst), "jobs.csv", i, begin))(t)
+	var after []time.Duration
+	for _, job := range jobs {
+		after = append(after, job.Arrives.Sub(begin).Round(time.Second))
+	}
+	expect.Same(t, "Unexpected times", []time.Duration{2 * time.Hour, 0}, after)
+	_, err := readArrivals([]byte(strings.Repeat("noon,a/main,1,1h\n", 1000)), "jobs.csv", i, begin)
+	expect.Same(t, "Lines of the error", 11, strings.Count(err.Error(), "\n")+1)
 }
 
 func TestAddNodes(t *testing.T) {
@@ -192,6 +211,15 @@ func TestWrongInput(t *testing.T) {
 		"a time that is none": {
 			files: map[string]string{"jobs.csv": "noon,team-a/main,8,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
 			want: `jobs.csv:1: time: "noon" is neither a time after the begin, such as 90m, nor one like 2026-01-31T12:00:00Z`,
+		},
+		"a time before the begin": {
+			files: map[string]string{"jobs.csv": "-90m,team-a/main,8,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
+			want: `jobs.csv:1: time: "-90m" is before the begin`,
+		},
+		"a job that comes before the begin": {args: []string{"--arrivals", "none", "--job", "one.yaml@+-2h"}, want: `"-2h" is no time like 2h`},
+		"columns in another order": {
+			files: map[string]string{"jobs.csv": "queue,time,gpus,duration\nteam-a/main,1h,8,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
+			want: `jobs.csv:1: the columns are queue,time,gpus,duration, and not time,queue,gpus,duration,priority`,
 		},
 		"a queue that is not there": {
 			files: map[string]string{"jobs.csv": "time,queue,gpus,duration\n1h,team-b/main,8,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
