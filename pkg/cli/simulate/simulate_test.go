@@ -306,6 +306,33 @@ WAY   WITHOUT         LOSES
 	expect.Says(t, err, "team-a/mine is held out of queue main: resume it first")
 }
 
+// One alone may be cheaper than any set that is grown: of 36 GPUs all are used, and 8 are asked for.
+func TestNowWithoutOneAlone(t *testing.T) {
+	all := strings.ReplaceAll(queues, "nominalQuota: 8", "nominalQuota: 36") + of(workloads+runs, "one", time.Hour, "6") + of(workloads+runs, "two", 63*time.Minute, "6") +
+		of(workloads+runs, "alone", 66*time.Minute, "8") + of(workloads+runs, "large", 5*time.Hour, "16") + of(workloads, "mine", time.Minute, "8")
+	got, err := command(t, map[string]string{"queues.yaml": all}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
+	expect.NoError(t, err)
+	expect.That(t, strings.Contains(got, "\n1     team-a/alone   8.8 GPU-hours since its start\n"), "one alone is not the first way:\n%s", got)
+}
+
+// One that has stopped, or that starts by a clock which is ahead, has nothing to lose.
+func TestRunsSince(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		status metav1.ConditionStatus
+		ago    time.Duration
+		want   time.Duration
+	}{
+		"it runs":                 {status: metav1.ConditionTrue, ago: time.Hour, want: time.Hour},
+		"it was stopped":          {status: metav1.ConditionFalse, ago: time.Hour},
+		"it starts in the future": {status: metav1.ConditionTrue, ago: -time.Hour},
+	} {
+		wl := &kueue.Workload{}
+		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: tc.status, LastTransitionTime: metav1.NewTime(now.Add(-tc.ago))}}
+		expect.Same(t, name, tc.want, now.Sub(runsSince(wl, now)))
+	}
+}
+
 // Two plays have one warning, which names no job that only the simulation knows.
 func TestWarnings(t *testing.T) {
 	args := []string{"-f", "queues.yaml", "--arrivals", "none", "--horizon", "24h", "--set-quota", "team-a/h100/nvidia.com/gpu=16"}
