@@ -91,6 +91,11 @@ func advise(ctx context.Context, at *outlook.Outlook, job string) (Advice, error
 	if q = q.About(target); q == nil {
 		return advice, fmt.Errorf("the queue of %s leads to no ClusterQueue", job)
 	}
+	for _, e := range q.Entrants {
+		if e.Workload.UID == target.UID && e.Arrives.After(at.Now) {
+			return advice, fmt.Errorf("%s is to be tried again in %s: ask then", job, e.Arrives.Sub(at.Now).Round(time.Second))
+		}
+	}
 	s := &search{question: q, target: client.ObjectKeyFromObject(target), now: at.Now}
 	if advice.Starts, err = s.starts(ctx, nil); err != nil || advice.Starts {
 		return advice, err

@@ -333,6 +333,23 @@ func TestRunsSince(t *testing.T) {
 	}
 }
 
+// One that Kueue tries again later does not start now, and that says nothing of the others.
+func TestNowIsTooEarly(t *testing.T) {
+	later := "status: {requeueState: {count: 1, requeueAt: \"" + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + "\"}}\n"
+	_, err := command(t, map[string]string{"queues.yaml": queues + of(workloads+later, "mine", time.Minute, "4")}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
+	expect.Says(t, err, "team-a/mine is to be tried again in ")
+}
+
+// A job that was created again has a Workload that has ended, whose priority matters no more.
+func TestPriorityOfEnded(t *testing.T) {
+	done := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "llm"}}
+	done.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
+	waits := kueue.Workload{ObjectMeta: done.ObjectMeta}
+	i := &inventory.Inventory{Workloads: []kueue.Workload{done, waits}}
+	expect.NoError(t, setPriority(i, inventory.JobName(&waits), "7"))
+	expect.That(t, i.Workloads[0].Spec.Priority == nil && i.Workloads[1].Spec.Priority != nil, "the one that has ended is changed")
+}
+
 // Two plays have one warning, which names no job that only the simulation knows.
 func TestWarnings(t *testing.T) {
 	args := []string{"-f", "queues.yaml", "--arrivals", "none", "--horizon", "24h", "--set-quota", "team-a/h100/nvidia.com/gpu=16"}
