@@ -56,6 +56,7 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 		o.warn(warning)
 	}
 	q.Seed, q.Horizon = o.seed, o.horizon
+	o.keepComing(q)
 	jobs := append(q.Jobs(0), more...)
 	come, err := readArrivals(o.csv, o.arrivals, at.Inventory, q.Begin)
 	if err != nil {
@@ -74,6 +75,16 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 		o.warn(outlook.LeftOut(counter.leftOut))
 	}
 	return counter.end(), err
+}
+
+// keepComing has the same Workloads come in each play: priorities are changed of those who are there only.
+func (o *options) keepComing(q *forecast.Question) {
+	if o.come == nil {
+		o.come = q.Arrivals.Of
+	}
+	for n := range q.Arrivals.Of {
+		q.Arrivals.Of[n].Workload = o.come[n].Workload
+	}
 }
 
 // tellUnknown warns of jobs that run to the end because nothing is known of them.

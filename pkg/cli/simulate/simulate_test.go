@@ -22,6 +22,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -348,6 +349,23 @@ func TestPriorityOfEnded(t *testing.T) {
 	i := &inventory.Inventory{Workloads: []kueue.Workload{done, waits}}
 	expect.NoError(t, setPriority(i, inventory.JobName(&waits), "7"))
 	expect.That(t, i.Workloads[0].Spec.Priority == nil && i.Workloads[1].Spec.Priority != nil, "the one that has ended is changed")
+}
+
+// A priority that is changed is not that of those who come like the job.
+func TestPriorityOfArrivals(t *testing.T) {
+	before := outlook.Outlook{Now: time.Now(), Inventory: &inventory.Inventory{
+		ClusterQueues: []kueue.ClusterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}},
+		LocalQueues:   []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "a"}}},
+		Workloads:     []kueue.Workload{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "llm", CreationTimestamp: metav1.Now()}, Spec: kueue.WorkloadSpec{QueueName: "main"}}},
+	}}
+	scenario := Scenario{Priorities: []string{inventory.JobName(&before.Workloads[0]) + "=7"}}
+	after := expect.Must(scenario.apply(&before))(t)
+	o := &options{}
+	for _, at := range []*outlook.Outlook{&before, after} {
+		q, _ := at.Question()
+		o.keepComing(q)
+		expect.That(t, len(q.Arrivals.Of) == 1 && q.Arrivals.Of[0].Workload.Spec.Priority == nil, "others come with %v", q.Arrivals.Of)
+	}
 }
 
 // Two plays have one warning, which names no job that only the simulation knows.
