@@ -146,7 +146,9 @@ func (o *options) coming(at *outlook.Outlook, wl *kueue.Workload, after time.Dur
 	fresh := inventory.WithRequests(wl)
 	arrives := at.Now.Add(after + time.Duration(serial+1))
 	fresh.Status, fresh.CreationTimestamp = kueue.WorkloadStatus{}, metav1.NewTime(arrives)
-	fresh.UID = types.UID(fmt.Sprintf("coming-%d", serial))
+	// The one that it is of may be there, too, and deactivated.
+	fresh.Name, fresh.Spec.Active = fmt.Sprintf("coming-%06d", serial), nil
+	fresh.UID = types.UID(fresh.Name)
 	runs := o.running.Assume
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
 		runs = time.Duration(*limit) * time.Second

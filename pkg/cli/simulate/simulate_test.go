@@ -153,6 +153,15 @@ func TestChangesBringRows(t *testing.T) {
 	expect.That(t, strings.Contains(got, "\nteam-a/main   1 GPU   0 → 1   0 → 0            0 min → 0 min   0 min → 0 min\n"), "there is no row for it:\n%s", got)
 }
 
+// A Workload that is there, or twice in files, can come, and one that is deactivated.
+func TestJobsThatAreThereComeAgain(t *testing.T) {
+	one := of(workloads, "one", time.Minute, "1")
+	files := map[string]string{"queues.yaml": queues + one, "one.yaml": strings.ReplaceAll(one, "active: true", "active: false")}
+	got, err := command(t, files, "-f", "queues.yaml", "--arrivals", "none", "--assume", "1h", "--job", "one.yaml@+2h", "--job", "one.yaml@+3h")
+	expect.NoError(t, err)
+	expect.That(t, strings.Contains(got, "\n1 → 3    0 → 0         0 → 0\n"), "not all start:\n%s", got)
+}
+
 // A job that ran before the play began loses that as well.
 func TestLostHours(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
