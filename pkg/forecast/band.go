@@ -34,10 +34,11 @@ func (f *Futures) Band(key client.ObjectKey, horizon time.Duration) Band {
 }
 
 // quantile is the time by which a share of all futures has seen a start. Few futures are a sample: of n, the one
-// at place k is later than the truth in k of n+1 cases. Between two places the one further out is taken.
+// at place k is later than the truth in k of n+1 cases. Between two places the one further out is taken, and where few have
+// none so far out, the first or the last.
 func (f *Futures) quantile(starts []Start, share float64) *time.Duration {
 	place := share * float64(f.Drawn+1)
-	n := int(math.Ceil(place)) - 1
+	n := min(int(math.Ceil(place)), f.Drawn) - 1
 	if share < 0.5 {
 		n = max(0, int(place)-1)
 	}

@@ -210,3 +210,31 @@ func TestPreemptedJobsKeepWhatIsLeftOfTheirLimit(t *testing.T) {
 		expect.Same(t, fmt.Sprintf("With %s left, it runs again", left), want, q.Jobs(1)[0].Again)
 	}
 }
+
+func TestBandOfFewFutures(t *testing.T) {
+	key := client.ObjectKey{Namespace: "team", Name: "mine"}
+	cases := map[string]struct {
+		drawn int
+		// hours are the starts, and want is P10, P50 and P90.
+		hours []int
+		want  string
+	}{
+		"the last is the latest":     {drawn: 5, hours: []int{1, 2, 3, 4, 5}, want: "1h 3h 5h"},
+		"one":                        {drawn: 1, hours: []int{7}, want: "7h 7h 7h"},
+		"one of five comes too late": {drawn: 5, hours: []int{1, 2, 3, 4}, want: "1h 3h -"},
+		"one of nine comes too late": {drawn: 9, hours: []int{1, 2, 3, 4, 5, 6, 7, 8}, want: "1h 5h -"},
+		"nine have a tenth":          {drawn: 9, hours: []int{1, 2, 3, 4, 5, 6, 7, 8, 9}, want: "1h 5h 9h"},
+		"of nineteen, the last is beyond nine tenths": {drawn: 19, hours: []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, want: "2h 10h 18h"},
+		"none": {want: "- - -"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := &forecast.Futures{Drawn: tc.drawn, Starts: map[client.ObjectKey][]forecast.Start{}}
+			for _, h := range tc.hours {
+				f.Starts[key] = append(f.Starts[key], forecast.Start{In: time.Duration(h) * time.Hour})
+			}
+			b := f.Band(key, 24*time.Hour)
+			expect.Same(t, "Unexpected band", tc.want, fmt.Sprintf("%s %s %s", inHours(b.P10), inHours(b.P50), inHours(b.P90)))
+		})
+	}
+}

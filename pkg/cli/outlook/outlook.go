@@ -154,7 +154,9 @@ type jobTraits struct {
 	runtime  string
 	user     string
 	deadline time.Duration
+	// reported is what its trainer says is left, and told when it last did.
 	reported *time.Duration
+	told     time.Time
 }
 
 func (o *Outlook) traitsByUID() map[types.UID]jobTraits {
@@ -169,7 +171,7 @@ func (o *Outlook) traitsByUID() map[types.UID]jobTraits {
 		if status := job.Status.TrainerStatus; status != nil && status.EstimatedRemainingSeconds != nil {
 			left := time.Duration(*status.EstimatedRemainingSeconds)*time.Second - o.Now.Sub(status.LastUpdatedTime.Time)
 			left = max(0, left)
-			t.reported = &left
+			t.reported, t.told = &left, status.LastUpdatedTime.Time
 		}
 		all[job.UID] = t
 	}
@@ -181,6 +183,10 @@ func (o *Outlook) subject(wl *kueue.Workload, traits map[types.UID]jobTraits) fo
 	s := forecast.Subject{
 		Traits:    forecast.Traits{Queue: wl.Namespace + "/" + string(wl.Spec.QueueName), GPUs: GPUs(wl)},
 		Submitted: wl.CreationTimestamp.Time, Job: wl.UID,
+	}
+	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	if !kueuelib.IsAdmitted(wl) {
+		admitted = nil
 	}
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
 		s.Limit = time.Duration(*limit) * time.Second
@@ -196,11 +202,12 @@ func (o *Outlook) subject(wl *kueue.Workload, traits map[types.UID]jobTraits) fo
 		if job.deadline > 0 && (s.Limit == 0 || job.deadline < s.Limit) {
 			s.Limit = job.deadline
 		}
-		if kueuelib.IsAdmitted(wl) {
+		// What it said in an earlier run is not of this one.
+		if admitted != nil && !job.told.Before(admitted.LastTransitionTime.Time) {
 			s.Reported = job.reported
 		}
 	}
-	if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); kueuelib.IsAdmitted(wl) {
+	if admitted != nil {
 		s.Running = max(time.Second, o.Now.Sub(admitted.LastTransitionTime.Time))
 	}
 	return s

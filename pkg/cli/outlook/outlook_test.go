@@ -127,6 +127,16 @@ func TestStart(t *testing.T) {
 			},
 			want: "starts in about 60 min (P10 to P90 of 200 futures), often after team/llm ends",
 		},
+		"the trainer told it of an earlier run": {
+			set: func(o *outlook.Outlook) {
+				running(job(o, "llm", 8, time.Hour))
+				tj := trainjob.TrainJob{}
+				tj.UID = "job-llm"
+				tj.Status.TrainerStatus = &trainer.TrainerStatus{EstimatedRemainingSeconds: ptr.To[int32](3 * 7200), LastUpdatedTime: metav1.NewTime(now.Add(-2 * time.Hour))}
+				o.TrainJobs = append(o.TrainJobs, tj)
+			},
+			want: "unknown, because nothing is known of how long team/llm run: --assume 4h takes it for them",
+		},
 		"a limit is all that is known": {
 			set: func(o *outlook.Outlook) {
 				running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](6 * 3600)
@@ -212,6 +222,19 @@ func TestStart(t *testing.T) {
 			},
 			want: "starts in about 63 min, between 3 min and 2 days (P10 to P90 of 200 futures), often after team/llm ends; in 5 % of the futures not within 14 days",
 		},
+		"nothing is known of one behind it, and of those who may go before it": {
+			set: func(o *outlook.Outlook) {
+				o.NoArrivals = false
+				running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](7200)
+				job(o, "behind", 8, 0)
+				for n, came := range []time.Duration{11 * time.Hour, 6 * time.Hour, 3 * time.Hour} {
+					stale := job(o, fmt.Sprintf("urgent-%d", n), 8, came)
+					ended(stale, time.Hour)
+					stale.Spec.Priority, stale.Status.Conditions[len(stale.Status.Conditions)-1].Reason = ptr.To[int32](10), kueue.WorkloadFinishedReasonOutOfSync
+				}
+			},
+			want: "starts in about 60 min, between 60 min and more than 14 days (P10 to P90 of 200 futures), often after team/llm ends; in 20 % of the futures not within 14 days",
+		},
 		"it is to be tried again later": {
 			set: func(o *outlook.Outlook) {
 				wl := &o.Workloads[0]
@@ -246,6 +269,18 @@ func TestStart(t *testing.T) {
 			start := expect.Must(outlook.Of(t.Context(), q, &o.Workloads[0]))(t)
 			expect.Same(t, "Unexpected answer", tc.want, start.String())
 		})
+	}
+}
+
+func TestFewFuturesTellTheirRange(t *testing.T) {
+	for futures, want := range map[int]string{8: "the first to the last of 8 futures", 9: "P10 to P90 of 9 futures", 1: "the first to the last of 1 future"} {
+		o := town()
+		job(o, "mine", 8, time.Minute)
+		running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](6 * 3600)
+		q, _ := o.Question()
+		q.Time, q.Futures = 0, futures
+		start := expect.Must(outlook.Of(t.Context(), q, &o.Workloads[0]))(t)
+		expect.Same(t, "Unexpected answer", "starts in about 5 h ("+want+"), often after team/llm ends", start.String())
 	}
 }
 

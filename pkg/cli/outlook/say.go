@@ -83,7 +83,7 @@ func answer(ctx context.Context, q *forecast.Question, futures *forecast.Futures
 		if b.AfterShare >= often {
 			s.After = k.names[b.After]
 		}
-		if b.P90 == nil {
+		if b.P50 == nil {
 			late[key] = true
 		}
 		starts[key] = s
@@ -177,12 +177,12 @@ func (s Start) String() string {
 	case s.P50 == nil:
 		return fmt.Sprintf("in %.0f %% of the futures not within %s (%d futures)", 100*s.Late, Roughly(ptr.To(s.HorizonSeconds)), s.Futures)
 	}
-	text := fmt.Sprintf("starts in about %s, between %s and %s (P10 to P90 of %d futures)", Roughly(s.P50), Roughly(s.P10), s.latest(), s.Futures)
+	text := fmt.Sprintf("starts in about %s, between %s and %s (%s)", Roughly(s.P50), Roughly(s.P10), s.latest(), s.band())
 	switch {
 	case s.P90 != nil && *s.P90 < int64(time.Minute.Seconds()):
 		text = fmt.Sprintf("starts within a minute (P90 of %d futures)", s.Futures)
 	case s.narrow():
-		text = fmt.Sprintf("starts in about %s (P10 to P90 of %d futures)", Roughly(s.P50), s.Futures)
+		text = fmt.Sprintf("starts in about %s (%s)", Roughly(s.P50), s.band())
 	}
 	if s.After != "" {
 		text += ", often after " + s.After + " ends"
@@ -191,6 +191,14 @@ func (s Start) String() string {
 		text += fmt.Sprintf("; in %.0f %% of the futures not within %s", max(1, 100*s.Late), Roughly(ptr.To(s.HorizonSeconds)))
 	}
 	return text
+}
+
+// band is what the earliest and the latest time are of: few futures have no tenth.
+func (s Start) band() string {
+	if s.Futures < 9 {
+		return fmt.Sprintf("the first to the last of %s", show.Count(int64(s.Futures), "future"))
+	}
+	return fmt.Sprintf("P10 to P90 of %d futures", s.Futures)
 }
 
 // Short is the answer in a cell of a table.

@@ -3,10 +3,12 @@
 package simulate
 
 import (
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,29 +31,57 @@ var fields = []string{"time", "queue", "gpus", "duration", "priority"}
 // gpusPerPod is how many GPUs a pod has at most: a usual node's.
 const gpusPerPod = 8
 
+// mostErrors are told of a file; the next thousand would be the same.
+const mostErrors = 10
+
 // readArrivals reads jobs that come: when, as a time after the begin such as 90m, or as an RFC 3339 time, of
-// which the first is the begin; to which LocalQueue, as namespace/name; with how many GPUs; and for how long.
-func readArrivals(in io.Reader, path string, i *inventory.Inventory, begin time.Time) ([]forecast.Job, error) {
-	reader := csv.NewReader(in)
-	reader.FieldsPerRecord, reader.TrimLeadingSpace = -1, true
-	a := &arrivals{path: path, inventory: i, begin: begin}
+// which the earliest is the begin; to which LocalQueue, as namespace/name; with how many GPUs; and for how long.
+func readArrivals(data []byte, path string, i *inventory.Inventory, begin time.Time) ([]forecast.Job, error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // Some spreadsheets begin a file with it.
+	reader := reading(data)
+	a := &arrivals{path: path, inventory: i, begin: begin, first: earliest(data)}
 	var jobs []forecast.Job
-	var all error
-	for {
+	var all []error
+	for len(all) < mostErrors {
 		record, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			return jobs, all
+			return jobs, errors.Join(all...)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		a.line, _ = reader.FieldPos(0)
-		if len(jobs) == 0 && record[0] == fields[0] {
+		if a.line, _ = reader.FieldPos(0); a.line == 1 && slices.Contains(record, fields[0]) {
+			if len(record) > len(fields) || !slices.Equal(record, fields[:len(record)]) {
+				return nil, fmt.Errorf("%s:1: the columns are %s, and not %s", path, strings.Join(record, ","), strings.Join(fields, ","))
+			}
 			continue
 		}
 		job, err := a.job(record, len(jobs))
-		if all = errors.Join(all, err); err == nil {
-			jobs = append(jobs, job)
+		if err != nil {
+			all = append(all, err)
+			continue
+		}
+		jobs = append(jobs, job)
+	}
+	return nil, errors.Join(append(all, fmt.Errorf("%s: what comes after these %d is not looked at", path, mostErrors))...)
+}
+
+func reading(data []byte) *csv.Reader {
+	reader := csv.NewReader(bytes.NewReader(data))
+	reader.FieldsPerRecord, reader.TrimLeadingSpace = -1, true
+	return reader
+}
+
+// earliest is the first RFC 3339 time, wherever it stands: exports often begin with the newest.
+func earliest(data []byte) (first time.Time) {
+	reader := reading(data)
+	for {
+		record, err := reader.Read()
+		if err != nil {
+			return first // What is wrong is told by who reads all.
+		}
+		if at, err := time.Parse(time.RFC3339, record[0]); err == nil && (first.IsZero() || at.Before(first)) {
+			first = at
 		}
 	}
 }
@@ -61,7 +91,8 @@ type arrivals struct {
 	line      int
 	inventory *inventory.Inventory
 	begin     time.Time
-	first     time.Time
+	// first is the RFC 3339 time that is the begin.
+	first time.Time
 }
 
 func (a *arrivals) wrong(field int, text string, args ...any) error {
@@ -102,14 +133,14 @@ func (a *arrivals) job(record []string, serial int) (forecast.Job, error) {
 
 func (a *arrivals) time(text string) (time.Time, error) {
 	if after, err := time.ParseDuration(text); err == nil {
+		if after < 0 {
+			return a.begin, a.wrong(0, "%q is before the begin", text)
+		}
 		return a.begin.Add(after), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return at, a.wrong(0, "%q is neither a time after the begin, such as 90m, nor one like 2026-01-31T12:00:00Z", text)
-	}
-	if a.first.IsZero() {
-		a.first = at
 	}
 	return a.begin.Add(at.Sub(a.first)), nil
 }
@@ -122,19 +153,25 @@ func (a *arrivals) queue(text string) *kueue.LocalQueue {
 	return nil
 }
 
+// workloadOf spreads GPUs over as few pods as hold them, some of which may have one more than others.
 func workloadOf(queue *kueue.LocalQueue, serial int, gpus, priority int32, at time.Time) *kueue.Workload {
 	pods := (gpus-1)/gpusPerPod + 1
-	each := (gpus-1)/pods + 1
+	more := gpus % pods
 	name := fmt.Sprintf("line-%06d", serial)
-	requests := corev1.ResourceList{gpu.Whole: *resource.NewQuantity(int64(each), resource.DecimalSI)}
+	sets := []kueue.PodSet{podSet("node", pods-more, gpus/pods)}
+	if more > 0 {
+		sets = append(sets, podSet("more", more, gpus/pods+1))
+	}
 	return &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: queue.Namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(at)},
-		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue.Name), Priority: ptr.To(priority), PodSets: []kueue.PodSet{{
-			Name: "node", Count: pods,
-			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				RestartPolicy: corev1.RestartPolicyNever,
-				Containers:    []corev1.Container{{Name: "node", Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}},
-			}},
-		}}},
+		Spec:       kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue.Name), Priority: ptr.To(priority), PodSets: sets},
 	}
+}
+
+func podSet(name kueue.PodSetReference, pods, gpus int32) kueue.PodSet {
+	requests := corev1.ResourceList{gpu.Whole: *resource.NewQuantity(int64(gpus), resource.DecimalSI)}
+	return kueue.PodSet{Name: name, Count: pods, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers:    []corev1.Container{{Name: "node", Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}},
+	}}}
 }

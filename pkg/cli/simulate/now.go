@@ -11,7 +11,6 @@ import (
 	"sort"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -92,6 +91,11 @@ func advise(ctx context.Context, at *outlook.Outlook, job string) (Advice, error
 	if q = q.About(target); q == nil {
 		return advice, fmt.Errorf("the queue of %s leads to no ClusterQueue", job)
 	}
+	for _, e := range q.Entrants {
+		if e.Workload.UID == target.UID && e.Arrives.After(at.Now) {
+			return advice, fmt.Errorf("%s is to be tried again in %s: ask then", job, e.Arrives.Sub(at.Now).Round(time.Second))
+		}
+	}
 	s := &search{question: q, target: client.ObjectKeyFromObject(target), now: at.Now}
 	if advice.Starts, err = s.starts(ctx, nil); err != nil || advice.Starts {
 		return advice, err
@@ -111,6 +115,9 @@ func advise(ctx context.Context, at *outlook.Outlook, job string) (Advice, error
 		if way != nil && !slices.ContainsFunc(advice.Ways, func(w Way) bool { return slices.Equal(w.Without, way.Without) }) {
 			advice.Ways = append(advice.Ways, *way)
 		}
+	}
+	if err := s.alone(ctx, &advice); err != nil {
+		return advice, err
 	}
 	slices.SortStableFunc(advice.Ways, func(a, b Way) int { return cmp.Compare(a.GPUHours, b.GPUHours) })
 	return advice, nil
@@ -161,6 +168,27 @@ func (s *search) starts(ctx context.Context, without []candidate) (bool, error) 
 	return started, err
 }
 
+// alone adds the cheapest that suffices by itself and is cheaper than what was found: sets that are grown and then
+// shrunk may not come by it.
+func (s *search) alone(ctx context.Context, advice *Advice) error {
+	const most = 50 // Each is a play.
+	all := slices.DeleteFunc(s.candidates(), func(c candidate) bool {
+		return c.Waits || slices.ContainsFunc(advice.Ways, func(w Way) bool { return w.GPUHours <= c.GPUHours })
+	})
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.GPUHours, b.GPUHours) })
+	for n := range all[:min(len(all), most)] {
+		starts, err := s.starts(ctx, all[n:n+1])
+		if err != nil {
+			return err
+		}
+		if starts {
+			advice.Ways = append(advice.Ways, Way{Without: []Loss{all[n].Loss}, GPUHours: all[n].GPUHours})
+			return nil
+		}
+	}
+	return nil
+}
+
 // way takes as many as it needs in an order, and puts back whom it does not need; nil where all are too few.
 func (s *search) way(ctx context.Context, order func(a, b candidate) int) (*Way, error) {
 	all := s.candidates()
@@ -203,11 +231,9 @@ func (s *search) candidates() []candidate {
 		if c.key == s.target {
 			continue
 		}
-		if admitted := apimeta.FindStatusCondition(e.Workload.Status.Conditions, kueue.WorkloadAdmitted); kueuelib.HasQuotaReservation(e.Workload) {
+		if kueuelib.HasQuotaReservation(e.Workload) {
 			c.Waits = false
-			if admitted != nil {
-				c.GPUHours = float64(c.gpus) * s.now.Sub(admitted.LastTransitionTime.Time).Hours()
-			}
+			c.GPUHours = float64(c.gpus) * s.now.Sub(runsSince(e.Workload, s.now)).Hours()
 		}
 		all = append(all, c)
 	}

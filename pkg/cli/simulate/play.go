@@ -3,7 +3,6 @@
 package simulate
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -57,8 +56,9 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 		o.warn(warning)
 	}
 	q.Seed, q.Horizon = o.seed, o.horizon
+	o.keepComing(q)
 	jobs := append(q.Jobs(0), more...)
-	come, err := readArrivals(bytes.NewReader(o.csv), o.arrivals, at.Inventory, q.Begin)
+	come, err := readArrivals(o.csv, o.arrivals, at.Inventory, q.Begin)
 	if err != nil {
 		return Result{}, err
 	}
@@ -75,6 +75,16 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 		o.warn(outlook.LeftOut(counter.leftOut))
 	}
 	return counter.end(), err
+}
+
+// keepComing has the same Workloads come in each play: priorities are changed of those who are there only.
+func (o *options) keepComing(q *forecast.Question) {
+	if o.come == nil {
+		o.come = q.Arrivals.Of
+	}
+	for n := range q.Arrivals.Of {
+		q.Arrivals.Of[n].Workload = o.come[n].Workload
+	}
 }
 
 // tellUnknown warns of jobs that run to the end because nothing is known of them.
@@ -136,7 +146,9 @@ func (o *options) coming(at *outlook.Outlook, wl *kueue.Workload, after time.Dur
 	fresh := inventory.WithRequests(wl)
 	arrives := at.Now.Add(after + time.Duration(serial+1))
 	fresh.Status, fresh.CreationTimestamp = kueue.WorkloadStatus{}, metav1.NewTime(arrives)
-	fresh.UID = types.UID(fmt.Sprintf("coming-%d", serial))
+	// The one that it is of may be there, too, and deactivated.
+	fresh.Name, fresh.Spec.Active = fmt.Sprintf("coming-%06d", serial), nil
+	fresh.UID = types.UID(fresh.Name)
 	runs := o.running.Assume
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {
 		runs = time.Duration(*limit) * time.Second

@@ -3,9 +3,12 @@
 package simulate
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
@@ -35,20 +38,25 @@ func (c *Comparison) after() *Result {
 	return &c.Before
 }
 
+// byGroup are the waits by queue and size.
+func (r *Result) byGroup() map[[2]string]Waits {
+	all := map[[2]string]Waits{}
+	for _, w := range r.Waits {
+		all[[2]string{w.Queue, w.Size}] = w
+	}
+	return all
+}
+
 func printTables(out io.Writer, paint show.Paint, c Comparison) error {
 	waits := show.NewTable("QUEUE", "SIZE", "JOBS", "WAITING AT END", "MEDIAN WAIT", "P90 WAIT")
-	after := map[[2]string]Waits{}
-	for _, w := range c.after().Waits {
-		after[[2]string{w.Queue, w.Size}] = w
-	}
-	for _, before := range c.Before.Waits {
-		now := after[[2]string{before.Queue, before.Size}]
-		queue := before.Queue
-		if queue == "" {
-			queue = "all"
-		}
-		waits.Row(queue, orDash(before.Size), c.both(before.Jobs, now.Jobs), c.both(before.Waiting, now.Waiting),
-			c.both(outlook.Roughly(&before.MedianSeconds), outlook.Roughly(&now.MedianSeconds)), c.both(outlook.Roughly(&before.P90Seconds), outlook.Roughly(&now.P90Seconds)))
+	before, after := c.Before.byGroup(), c.after().byGroup()
+	groups := map[[2]string]Waits{} // What changes bring may be in neither queue nor size before.
+	maps.Copy(groups, before)
+	maps.Copy(groups, after)
+	for _, group := range slices.SortedFunc(maps.Keys(groups), compareGroups) {
+		was, is := before[group], after[group]
+		waits.Row(cmp.Or(group[0], "all"), orDash(group[1]), c.both(was.Jobs, is.Jobs), c.both(was.Waiting, is.Waiting),
+			c.both(outlook.Roughly(&was.MedianSeconds), outlook.Roughly(&is.MedianSeconds)), c.both(outlook.Roughly(&was.P90Seconds), outlook.Roughly(&is.P90Seconds)))
 	}
 	if err := waits.Print(out, paint, ""); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Result is what came of a play. Its JSON is for scripts: names stay, new ones may come.
@@ -83,15 +84,21 @@ func newCounter(begin time.Time, horizon time.Duration, quota map[string]int64, 
 			job.came = jobs[n].Arrives
 		}
 		if wl.Status.Admission != nil {
-			job.started, job.since, job.ran, job.gpus = true, begin, begin, gpusOf(wl)
-			if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil && admitted.LastTransitionTime.Time.Before(begin) {
-				job.ran = admitted.LastTransitionTime.Time
-			}
+			job.started, job.since, job.ran, job.gpus = true, begin, runsSince(wl, begin), gpusOf(wl)
 			job.queue = "" // Its wait is over, and not counted.
 		}
 		c.jobs[client.ObjectKeyFromObject(wl)] = job
 	}
 	return c
+}
+
+// runsSince is since when a Workload has run; now for one that does not, or by a clock that is ahead of this one.
+func runsSince(wl *kueue.Workload, now time.Time) time.Time {
+	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	if !kueuelib.IsAdmitted(wl) || admitted.LastTransitionTime.After(now) {
+		return now
+	}
+	return admitted.LastTransitionTime.Time
 }
 
 func (c *counter) tell(e forecast.Event) {

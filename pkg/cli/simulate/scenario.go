@@ -20,6 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Scenario is what is different in the second play. A file has it, and flags add to it.
@@ -198,7 +199,7 @@ func setPriority(i *inventory.Inventory, what, value string) error {
 		return fmt.Errorf("%q is no priority", value)
 	}
 	for n := range i.Workloads {
-		if wl := &i.Workloads[n]; inventory.JobName(wl) == what {
+		if wl := &i.Workloads[n]; inventory.JobName(wl) == what && !kueuelib.IsFinished(wl) {
 			changed := wl.DeepCopy()
 			p := int32(priority)
 			changed.Spec.Priority = &p
@@ -206,7 +207,7 @@ func setPriority(i *inventory.Inventory, what, value string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("there is no Workload of a job %s", what)
+	return fmt.Errorf("there is no Workload of a job %s that has not ended", what)
 }
 
 // later reads FILE@+2h.
@@ -215,7 +216,7 @@ func later(text string) (path string, after time.Duration, err error) {
 	if !found {
 		return text, 0, nil
 	}
-	if after, err = time.ParseDuration(wait); err != nil {
+	if after, err = time.ParseDuration(wait); err != nil || after < 0 {
 		return "", 0, fmt.Errorf("%q: %q is no time like 2h", text, wait)
 	}
 	return path, after, nil

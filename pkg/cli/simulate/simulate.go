@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 )
 
 const long = `Play what becomes of a cluster's jobs, as it is and with changes, and compare the two.
@@ -74,6 +75,8 @@ type options struct {
 	csv []byte
 	job string
 	now bool
+	// come are who comes in the first play.
+	come []forecast.Entrant
 	// warned are the warnings that were printed: two plays have the same.
 	warned sets.Set[string]
 }

@@ -3,6 +3,7 @@
 package simulate
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -143,6 +145,23 @@ after,team-a/main,2-8 GPUs,2,0,0,0
 `, got)
 }
 
+// What only the changes bring has a row.
+func TestChangesBringRows(t *testing.T) {
+	files := map[string]string{"queues.yaml": queues, "one.yaml": of(workloads, "one", time.Minute, "1")}
+	got, err := command(t, files, "-f", "queues.yaml", "--arrivals", "none", "--assume", "1h", "--job", "one.yaml@+2h")
+	expect.NoError(t, err)
+	expect.That(t, strings.Contains(got, "\nteam-a/main   1 GPU   0 → 1   0 → 0            0 min → 0 min   0 min → 0 min\n"), "there is no row for it:\n%s", got)
+}
+
+// A Workload that is there, or twice in files, can come, and one that is deactivated.
+func TestJobsThatAreThereComeAgain(t *testing.T) {
+	one := of(workloads, "one", time.Minute, "1")
+	files := map[string]string{"queues.yaml": queues + one, "one.yaml": strings.ReplaceAll(one, "active: true", "active: false")}
+	got, err := command(t, files, "-f", "queues.yaml", "--arrivals", "none", "--assume", "1h", "--job", "one.yaml@+2h", "--job", "one.yaml@+3h")
+	expect.NoError(t, err)
+	expect.That(t, strings.Contains(got, "\n1 → 3    0 → 0         0 → 0\n"), "not all start:\n%s", got)
+}
+
 // A job that ran before the play began loses that as well.
 func TestLostHours(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -158,10 +177,28 @@ func TestLostHours(t *testing.T) {
 }
 
 func TestPodsOfArrivals(t *testing.T) {
-	for gpus, want := range map[int32][2]int64{1: {1, 1}, 8: {1, 8}, 12: {2, 6}, 16: {2, 8}, 17: {3, 6}} {
-		ps := workloadOf(&kueue.LocalQueue{}, 0, gpus, 0, time.Time{}).Spec.PodSets[0]
-		expect.Same(t, "Unexpected pods, and GPUs of each", want, [2]int64{int64(ps.Count), ps.Template.Spec.Containers[0].Resources.Requests.Name(gpu.Whole, "").Value()})
+	for gpus, want := range map[int32]string{1: "1 of 1", 8: "1 of 8", 9: "1 of 4, 1 of 5", 12: "2 of 6", 16: "2 of 8", 17: "1 of 5, 2 of 6"} {
+		var pods []string
+		for _, ps := range workloadOf(&kueue.LocalQueue{}, 0, gpus, 0, time.Time{}).Spec.PodSets {
+			pods = append(pods, fmt.Sprintf("%d of %d", ps.Count, ps.Template.Spec.Containers[0].Resources.Requests.Name(gpu.Whole, "").Value()))
+		}
+		expect.Same(t, "Unexpected pods, and GPUs of each", want, strings.Join(pods, ", "))
 	}
+}
+
+// The earliest is the begin, wherever it stands.
+func TestTimesOfArrivals(t *testing.T) {
+	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "main"}}}}
+	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	newestFirst := "\ufefftime,queue,gpus,duration\n2026-01-31T14:00:00Z,a/main,1,1h\n2026-01-31T12:00:00Z,a/main,1,1h\n"
+	jobs := expect.Must(readArrivals([]byte(newestFirst), "jobs.csv", i, begin))(t)
+	var after []time.Duration
+	for _, job := range jobs {
+		after = append(after, job.Arrives.Sub(begin).Round(time.Second))
+	}
+	expect.Same(t, "Unexpected times", []time.Duration{2 * time.Hour, 0}, after)
+	_, err := readArrivals([]byte(strings.Repeat("noon,a/main,1,1h\n", 1000)), "jobs.csv", i, begin)
+	expect.Same(t, "Lines of the error", 11, strings.Count(err.Error(), "\n")+1)
 }
 
 func TestAddNodes(t *testing.T) {
@@ -184,6 +221,15 @@ func TestWrongInput(t *testing.T) {
 		"a time that is none": {
 			files: map[string]string{"jobs.csv": "noon,team-a/main,8,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
 			want: `jobs.csv:1: time: "noon" is neither a time after the begin, such as 90m, nor one like 2026-01-31T12:00:00Z`,
+		},
+		"a time before the begin": {
+			files: map[string]string{"jobs.csv": "-90m,team-a/main,8,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
+			want: `jobs.csv:1: time: "-90m" is before the begin`,
+		},
+		"a job that comes before the begin": {args: []string{"--arrivals", "none", "--job", "one.yaml@+-2h"}, want: `"-2h" is no time like 2h`},
+		"columns in another order": {
+			files: map[string]string{"jobs.csv": "queue,time,gpus,duration\nteam-a/main,1h,8,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
+			want: `jobs.csv:1: the columns are queue,time,gpus,duration, and not time,queue,gpus,duration,priority`,
 		},
 		"a queue that is not there": {
 			files: map[string]string{"jobs.csv": "time,queue,gpus,duration\n1h,team-b/main,8,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
@@ -268,6 +314,67 @@ WAY   WITHOUT         LOSES
 	held := queues + strings.ReplaceAll(of(workloads, "mine", time.Minute, "4"), "queueName: main", "queueName: main.held")
 	_, err = command(t, map[string]string{"queues.yaml": held}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
 	expect.Says(t, err, "team-a/mine is held out of queue main: resume it first")
+}
+
+// One alone may be cheaper than any set that is grown: of 36 GPUs all are used, and 8 are asked for.
+func TestNowWithoutOneAlone(t *testing.T) {
+	all := strings.ReplaceAll(queues, "nominalQuota: 8", "nominalQuota: 36") + of(workloads+runs, "one", time.Hour, "6") + of(workloads+runs, "two", 63*time.Minute, "6") +
+		of(workloads+runs, "alone", 66*time.Minute, "8") + of(workloads+runs, "large", 5*time.Hour, "16") + of(workloads, "mine", time.Minute, "8")
+	got, err := command(t, map[string]string{"queues.yaml": all}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
+	expect.NoError(t, err)
+	expect.That(t, strings.Contains(got, "\n1     team-a/alone   8.8 GPU-hours since its start\n"), "one alone is not the first way:\n%s", got)
+}
+
+// One that has stopped, or that starts by a clock which is ahead, has nothing to lose.
+func TestRunsSince(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		status metav1.ConditionStatus
+		ago    time.Duration
+		want   time.Duration
+	}{
+		"it runs":                 {status: metav1.ConditionTrue, ago: time.Hour, want: time.Hour},
+		"it was stopped":          {status: metav1.ConditionFalse, ago: time.Hour},
+		"it starts in the future": {status: metav1.ConditionTrue, ago: -time.Hour},
+	} {
+		wl := &kueue.Workload{}
+		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: tc.status, LastTransitionTime: metav1.NewTime(now.Add(-tc.ago))}}
+		expect.Same(t, name, tc.want, now.Sub(runsSince(wl, now)))
+	}
+}
+
+// One that Kueue tries again later does not start now, and that says nothing of the others.
+func TestNowIsTooEarly(t *testing.T) {
+	later := "status: {requeueState: {count: 1, requeueAt: \"" + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + "\"}}\n"
+	_, err := command(t, map[string]string{"queues.yaml": queues + of(workloads+later, "mine", time.Minute, "4")}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
+	expect.Says(t, err, "team-a/mine is to be tried again in ")
+}
+
+// A job that was created again has a Workload that has ended, whose priority matters no more.
+func TestPriorityOfEnded(t *testing.T) {
+	done := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "llm"}}
+	done.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
+	waits := kueue.Workload{ObjectMeta: done.ObjectMeta}
+	i := &inventory.Inventory{Workloads: []kueue.Workload{done, waits}}
+	expect.NoError(t, setPriority(i, inventory.JobName(&waits), "7"))
+	expect.That(t, i.Workloads[0].Spec.Priority == nil && i.Workloads[1].Spec.Priority != nil, "the one that has ended is changed")
+}
+
+// A priority that is changed is not that of those who come like the job.
+func TestPriorityOfArrivals(t *testing.T) {
+	before := outlook.Outlook{Now: time.Now(), Inventory: &inventory.Inventory{
+		ClusterQueues: []kueue.ClusterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}},
+		LocalQueues:   []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "a"}}},
+		Workloads:     []kueue.Workload{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "llm", CreationTimestamp: metav1.Now()}, Spec: kueue.WorkloadSpec{QueueName: "main"}}},
+	}}
+	scenario := Scenario{Priorities: []string{inventory.JobName(&before.Workloads[0]) + "=7"}}
+	after := expect.Must(scenario.apply(&before))(t)
+	o := &options{}
+	for _, at := range []*outlook.Outlook{&before, after} {
+		q, _ := at.Question()
+		o.keepComing(q)
+		expect.That(t, len(q.Arrivals.Of) == 1 && q.Arrivals.Of[0].Workload.Spec.Priority == nil, "others come with %v", q.Arrivals.Of)
+	}
 }
 
 // Two plays have one warning, which names no job that only the simulation knows.
