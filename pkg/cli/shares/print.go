@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -69,7 +70,8 @@ func shareText(share float64) string {
 	if share < 0 {
 		return "∞"
 	}
-	return fmt.Sprintf("%.0f", share)
+	// As Kueue has it in the status of a ClusterQueue.
+	return fmt.Sprintf("%.0f", math.Ceil(share))
 }
 
 func listed(resources corev1.ResourceList) string {

@@ -83,6 +83,16 @@ PLACE   JOB           CLUSTERQUEUE   PRIORITY   NOW      WHY THERE
 `, out.String())
 }
 
+func TestViewOfAHeldQueue(t *testing.T) {
+	at := town()
+	held := at.ClusterQueue("b")
+	held.Spec.StopPolicy = ptr.To(kueue.Hold)
+	held.Status.FairSharing = &kueue.FairSharingStatus{WeightedShare: 125}
+	view := expect.Must(newView(t.Context(), at))(t)
+	expect.Same(t, "Unexpected share", Fair{Weight: 2, Share: 125}, view.Queues[1].Fair)
+	expect.Same(t, "Unexpected text", "1", shareText(0.4))
+}
+
 func TestViewUnderFairSharing(t *testing.T) {
 	at := town()
 	at.Kueue = &configapi.Configuration{FairSharing: &configapi.FairSharing{}}

@@ -88,7 +88,7 @@ func newView(ctx context.Context, at *outlook.Outlook) (*View, error) {
 	for _, q := range quotas {
 		v.Queues = append(v.Queues, Queue{
 			ClusterQueue: string(q.ClusterQueue), Cohort: string(q.Cohort), Flavor: string(q.Flavor), Resource: string(q.Resource),
-			Nominal: q.Nominal, Used: q.Reserved, Borrowed: q.Borrowed, Lent: q.Lent, Fair: fairOf(snapshot.ClusterQueue(q.ClusterQueue)),
+			Nominal: q.Nominal, Used: q.Reserved, Borrowed: q.Borrowed, Lent: q.Lent, Fair: fairOf(snapshot.ClusterQueue(q.ClusterQueue), at.ClusterQueue(q.ClusterQueue)),
 		})
 	}
 	for n := range at.Cohorts {
@@ -117,11 +117,22 @@ func note(at *outlook.Outlook, waiting []Waiting) string {
 	return fmt.Sprintf("Kueue shares fairly: who starts now is in its order. Of those who wait, the order holds within a %s; which of these is next, %s at that time decide.", holds, decides)
 }
 
-func fairOf(cq *scheduler.ClusterQueue) Fair {
-	if cq == nil {
-		return Fair{}
+// fairOf goes by what is stored where the snapshot leaves a ClusterQueue out, because it is not active: Kueue goes on counting it.
+func fairOf(cq *scheduler.ClusterQueue, stored *kueue.ClusterQueue) Fair {
+	if cq != nil {
+		return Fair{Weight: cq.FairWeight, Share: share(cq.DominantResourceShare())}
 	}
-	return Fair{Weight: cq.FairWeight, Share: share(cq.DominantResourceShare())}
+	fair := Fair{Weight: 1}
+	if stored.Spec.FairSharing != nil && stored.Spec.FairSharing.Weight != nil {
+		fair.Weight = stored.Spec.FairSharing.Weight.AsApproximateFloat64()
+	}
+	if status := stored.Status.FairSharing; status != nil {
+		fair.Share = float64(status.WeightedShare)
+		if status.WeightedShare == math.MaxInt64 {
+			fair.Share = -1
+		}
+	}
+	return fair
 }
 
 // share makes of Kueue's infinity something that JSON has.
