@@ -71,7 +71,7 @@ func (r *Runtimes) learnMeasured(past []Past, histograms []Histogram) {
 	}
 }
 
-// thinned keeps every so many of those of a month, which may be many: each future sorts them anew.
+// thinned keeps an even sample of those of a month, which may be many: each future sorts its own copy.
 func thinned(ran []Ran) []Ran {
 	const most = 2000
 	every := len(ran)/most + 1

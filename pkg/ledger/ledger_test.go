@@ -95,7 +95,7 @@ func leading(t *testing.T, test func(t *testing.T, s *stage, l *Ledger)) {
 	})
 }
 
-// pass lets time go by, and all happen that happens meanwhile.
+// pass lets time go by on the clock of the bubble, and all happen that happens meanwhile.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -243,7 +243,7 @@ func TestLedgerSavesChangesOnceAMinute(t *testing.T) {
 	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		for i := range 30 {
 			l.observe(t.Context(), ofTrainJob(types.UID(rune('a'+i))).reserve(now()).Workload)
-			time.Sleep(4 * time.Second)
+			pass(4 * time.Second)
 		}
 		synctest.Wait()
 		expect.That(t, s.writes >= 2 && s.writes <= 4, "%d writes in two minutes, want 1 and one for each", s.writes)
@@ -260,7 +260,7 @@ func TestLedgerReadsAVersionOnce(t *testing.T) {
 		}
 		l.observe(t.Context(), versioned(ofTrainJob("a").reserve(now()).admit(now()), "1").Workload)
 		holds("waiting")
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		evicted := ofTrainJob("a").reserve(now() - 10).admit(now() - 10).evict(now())
 		l.observe(t.Context(), versioned(evicted, "1").Workload)
 		holds("waiting")
@@ -421,7 +421,7 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// Who orphans a Workload takes its owner off: Kueue finishes it, and the manager may start anew in between.
+// Who orphans a Workload takes its owner off: Kueue finishes it, and the manager may restart in between.
 func TestLedgerFollowsAWorkloadThatIsOrphaned(t *testing.T) {
 	for name, restarts := range map[string]bool{"under the same leader": false, "while nobody leads": true} {
 		t.Run(name, func(t *testing.T) {
@@ -483,7 +483,7 @@ func TestCollector(t *testing.T) {
 		defer lead(t, l)()
 		wl := ofTrainJob("a").reserve(now()).admit(now())
 		l.observe(t.Context(), wl.Workload)
-		time.Sleep(12 * time.Second)
+		pass(12 * time.Second)
 		// The outcomes are told before there is one.
 		want := map[string]float64{"held_resources": 16, "quota_resource_seconds_total": 160, "ended_resource_seconds_total": 0}
 		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
@@ -558,16 +558,23 @@ func TestCollectorTellsForHowLongNothingIsSaved(t *testing.T) {
 	})
 }
 
+// ofTwoQueues has two queues hold 16 GPUs each, and collects without their labels.
+func ofTwoQueues(t *testing.T, l *Ledger) *prometheus.Registry {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	expect.NoError(t, registry.Register(NewCollector(l, false)))
+	for _, queue := range []string{"a", "b"} {
+		wl := ofTrainJob(types.UID(queue)).reserve(now())
+		wl.Spec.QueueName = kueue.LocalQueueName(queue)
+		l.observe(t.Context(), wl.Workload)
+	}
+	return registry
+}
+
 func TestCollectorWithoutLocalQueues(t *testing.T) {
 	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
-		registry := prometheus.NewPedanticRegistry()
-		expect.NoError(t, registry.Register(NewCollector(l, false)))
-		for _, queue := range []string{"a", "b"} {
-			wl := ofTrainJob(types.UID(queue)).reserve(now())
-			wl.Spec.QueueName = kueue.LocalQueueName(queue)
-			l.observe(t.Context(), wl.Workload)
-		}
-		time.Sleep(12 * time.Second)
+		registry := ofTwoQueues(t, l)
+		pass(12 * time.Second)
 		want := map[string]float64{"held_resources": 32, "quota_resource_seconds_total": 320, "ended_resource_seconds_total": 0}
 		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
 	})
@@ -576,18 +583,12 @@ func TestCollectorWithoutLocalQueues(t *testing.T) {
 // Without labels of LocalQueues, those that are put together were one series before.
 func TestCollectorWithoutLocalQueuesGoesOnWhereTheyArePutTogether(t *testing.T) {
 	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
-		registry := prometheus.NewPedanticRegistry()
-		expect.NoError(t, registry.Register(NewCollector(l, false)))
-		for _, queue := range []string{"a", "b"} {
-			wl := ofTrainJob(types.UID(queue)).reserve(now())
-			wl.Spec.QueueName = kueue.LocalQueueName(queue)
-			l.observe(t.Context(), wl.Workload)
-		}
+		registry := ofTwoQueues(t, l)
 		told := func(want float64, when string) {
 			t.Helper()
 			expect.Same(t, "Unexpected seconds "+when, want, gathered(t, registry)["quota_resource_seconds_total"])
 		}
-		time.Sleep(12 * time.Second)
+		pass(12 * time.Second)
 		told(320, "before")
 		l.mu.Lock()
 		l.putTogether(func(s Series) Series {
@@ -598,7 +599,7 @@ func TestCollectorWithoutLocalQueuesGoesOnWhereTheyArePutTogether(t *testing.T) 
 		})
 		l.mu.Unlock()
 		told(320, "then")
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		told(640, "after")
 	})
 }
@@ -618,12 +619,12 @@ func TestCollectorWithoutLocalQueuesTellsOnceWhatUsersUsed(t *testing.T) {
 			}
 			return byUser
 		}
-		time.Sleep(12 * time.Second)
+		pass(12 * time.Second)
 		expect.Same(t, "Unexpected seconds before", map[string]float64{"ann": 160}, told())
 		l.mu.Lock()
 		l.putTogether(func(s Series) Series { return s.withoutQueue() })
 		l.mu.Unlock()
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		expect.Same(t, "Unexpected seconds after", map[string]float64{"ann": 160, others: 160}, told())
 	})
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // entryless reports TrainJobs that run without an entry of the in-tree integration: when one is evicted, that suspends it
-// and gives no quota back before it can empty its entry (Stop), and Trainer takes none while a TrainJob runs. Of those that
-// run in another cluster out is told: they never have one.
+// and keeps its quota because there is no entry to restore (its Stop), and Trainer accepts no new one while a TrainJob runs.
+// Those that run in another cluster never have one: they are printed to out, and are no failure.
 func entryless(ctx context.Context, c client.Client, out io.Writer, namespace string) error {
 	h, jobs, err := list(ctx, c, Of{Namespace: namespace})
 	if err != nil || h.served < trainjob.Trainer22 {

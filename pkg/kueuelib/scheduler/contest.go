@@ -29,7 +29,7 @@ type Contest struct {
 }
 
 // player returns a Player with all of them, those that wait as Kueue left them: parked where it looked in vain, and in front
-// where it stops others for them. Of those that are asked about Kueue is to find out anew.
+// where it stops others for them. Those that are asked about are not parked: Kueue decides about them again.
 func (c *Contest) player(ctx context.Context, asked sets.Set[client.ObjectKey]) (*Player, error) {
 	p, err := NewPlayer(ctx, c.World, c.Now, c.FairSharing)
 	if err != nil {
