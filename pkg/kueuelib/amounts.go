@@ -30,9 +30,6 @@ type (
 	PodSetInfo = podset.PodSetInfo
 )
 
-// NewAmount returns an Amount.
-func NewAmount(value int64) Amount { return resources.NewAmount(value) }
-
 // NewResourceFormatter returns what writes amounts as quantities.
 func NewResourceFormatter() *resources.ResourceFormatter { return resources.NewResourceFormatter() }
 
