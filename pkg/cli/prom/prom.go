@@ -30,6 +30,8 @@ const (
 	Stale = 5 * time.Minute
 	// looks is how often a window is looked at.
 	looks = 500
+	// patience is how long one answer may take: Prometheus itself gives a query up after two minutes.
+	patience = 150 * time.Second
 )
 
 // Flags name a Prometheus.
@@ -73,7 +75,9 @@ type Client struct {
 }
 
 // Client returns one for the flags.
-func (f *Flags) Client() (*Client, error) {
+func (f *Flags) Client() (*Client, error) { return f.client(patience) }
+
+func (f *Flags) client(patience time.Duration) (*Client, error) {
 	server, err := url.Parse(f.URL)
 	if err != nil {
 		// Its text has the URL, and that may have a password.
@@ -87,7 +91,7 @@ func (f *Flags) Client() (*Client, error) {
 		}
 		transport = withToken{transport, server, strings.TrimSpace(string(token))}
 	}
-	client, err := api.NewClient(api.Config{Address: f.URL, RoundTripper: transport})
+	client, err := api.NewClient(api.Config{Address: f.URL, Client: &http.Client{Transport: transport, Timeout: patience}})
 	if err != nil {
 		return nil, fmt.Errorf("--prometheus %s: %w", server.Redacted(), err)
 	}

@@ -34,6 +34,16 @@ func TestTokenStaysWithItsServer(t *testing.T) {
 	expect.Same(t, "Unexpected tokens of the server, and of that which it redirects to", []string{"Bearer secret", ""}, []string{sent, got})
 }
 
+func TestPrometheusThatNeverAnswersIsGivenUp(t *testing.T) {
+	over := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
+	t.Cleanup(silent.Close)
+	t.Cleanup(func() { close(over) })
+	flags := Flags{URL: silent.URL}
+	_, err := Ask[model.Vector](expect.Must(flags.client(50*time.Millisecond))(t).Query(t.Context(), "up", time.Now()))
+	expect.Says(t, err, "Client.Timeout exceeded")
+}
+
 func TestPrometheusDoesNotTellPasswords(t *testing.T) {
 	for _, address := range []string{"http://ann:secret@host:port", "http://ann:secret@%"} {
 		_, err := (&Flags{URL: address}).Client()
