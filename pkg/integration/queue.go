@@ -256,7 +256,7 @@ func takeOverlooked(ctx context.Context, j *job) result {
 	if err != nil || queue == "" {
 		return ofError(err)
 	}
-	if err := j.deps.queues.MayGo(ctx, &j.TrainJob, queue); errors.Is(err, queues.ErrOnlyHere) {
+	if err := j.deps.queues.Dispatchable(ctx, &j.TrainJob, queue); errors.Is(err, queues.ErrOnlyHere) {
 		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonOverlooked, jobevents.ActionQueue, fmt.Errorf("not put into LocalQueue %s: %w", queue, err))
 		return result{}
 	} else if err != nil {

@@ -165,9 +165,9 @@ func (q *Queues) Reachable(ctx context.Context, t *trainjob.TrainJob) error {
 // ErrOnlyHere is of a TrainJob that no other cluster may run, in a queue that leads to others.
 var ErrOnlyHere = errors.New("no other cluster may run the TrainJob")
 
-// MayGo returns ErrOnlyHere for a TrainJob of this cluster's own in a LocalQueue that leads to other clusters: MultiKueue
+// Dispatchable returns ErrOnlyHere for a TrainJob of this cluster's own in a LocalQueue that leads to other clusters: MultiKueue
 // rejects and deactivates it.
-func (q *Queues) MayGo(ctx context.Context, t *trainjob.TrainJob, queue string) error {
+func (q *Queues) Dispatchable(ctx context.Context, t *trainjob.TrainJob, queue string) error {
 	if !kueuelib.MultiKueueEnabled() || t.ManagedExternally() {
 		return nil
 	}
