@@ -25,7 +25,7 @@ export KUBERNETES
 # Flags of the generations tests: the seed and the count of random manifests.
 GENERATIONS_FLAGS ?=
 
-# What make bench measures, e.g. BENCH_FLAGS='-jobs 50 -parts requests,burst -out /tmp/bench'.
+# What make bench measures, e.g. BENCH_FLAGS='-parts life -rounds 1 -out .local-bench-out'.
 BENCH_FLAGS ?=
 
 # Ginkgo flags for e2e, e.g. E2E_FLAGS='-ginkgo.focus=preempted', and in how many processes specs
@@ -167,7 +167,6 @@ build: ## Build the manager and the kubectl plugin, with its completion.
 .PHONY: unit
 unit: ## Run the unit tests.
 	go test $(EVENTS) -vet=off ./pkg/... ./cmd/... ./test/kit/... ./test/attempt/... ./test/bench/... ./test/ledger/... ./test/mutants/... ./test/docs/... ./test/gate/... ./test/faults/internal/...
-	KUBECONFIG= go test $(EVENTS) -run '^$$' -bench . -benchtime 1x ./pkg/integration
 	go test $(EVENTS) -skip 'TestFaults|TestAdversary' ./test/faults ./test/adversary
 	@# They read files beside their modules, which the go command does not look at before it takes a result for the same.
 	go test -C test/localcluster $(EVENTS) -count=1 ./...
@@ -287,7 +286,7 @@ mutation: ## Change one operator after another in MUTATED, e.g. pkg/podset, and 
 	  $(BIN)/gremlins unleash --invert-logical --timeout-coefficient 20 -o .tests/mutation/$$(basename $$package).json ./$$package; done
 
 .PHONY: bench
-bench: $(BIN)/localcluster ## Measure requests, speed, CPU and memory beside Kueue's in-tree integration, into docs/. About 65 minutes.
+bench: $(BIN)/localcluster ## Measure requests, speed, CPU and memory beside Kueue's in-tree integration, into docs/. About 50 minutes.
 	trap 'LOCAL_DIR=$(CURDIR)/.local-bench $(BIN)/localcluster down' EXIT; go run ./test/bench $(BENCH_FLAGS)
 
 # TRACE is a CSV of jobs (submit in minutes, virtual cluster, GPUs, duration in minutes), TRACE_CLUSTERS one of virtual clusters and their

@@ -4,6 +4,9 @@ package integration
 
 import (
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -208,6 +212,9 @@ func wantTold(t *testing.T, told []string, want string) {
 // servedDefaults are those of Kueue's Workload CRD. Without a schema, PodSets are empty.
 func servedDefaults(tb testing.TB) *podset.Defaults {
 	tb.Helper()
-	crd := moduleYAML(tb, "sigs.k8s.io/kueue", "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml", &apiextensionsv1.CustomResourceDefinition{})
+	dir := expect.Must(exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output())(tb)
+	data := expect.Must(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml")))(tb)
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	expect.NoError(tb, yaml.Unmarshal(data, crd))
 	return expect.Must(podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version))(tb)
 }

@@ -45,6 +45,18 @@ func (f *Forecast) seconds(futures int) string {
 	return fmt.Sprintf("%.2f", drawFor.Seconds()*float64(futures)/float64(f.Futures))
 }
 
+func forecastTable(forecasts []*Forecast) string {
+	if len(forecasts) == 0 {
+		return ""
+	}
+	out := fmt.Sprintf("\n| forecast of one job in | Workloads | futures in %.0f s | one future, s | %d futures, s |\n|---|---|---|---|---|\n",
+		drawFor.Seconds(), fewFutures)
+	for _, f := range forecasts {
+		out += fmt.Sprintf("| %s | %d | %d | %s | %s |\n", f.where(), f.Workloads, f.Futures, f.seconds(1), f.seconds(fewFutures))
+	}
+	return out
+}
+
 func (f *Forecast) where() string {
 	if f.Teams == 1 {
 		return "a queue"
@@ -62,7 +74,7 @@ func (b *bench) forecasts(ctx context.Context, teams int, sizes ...int) error {
 			return fmt.Errorf("%d Workloads: %w", n, err)
 		}
 		b.results.Forecasts = append(b.results.Forecasts, &Forecast{Workloads: n, Teams: teams, Futures: futures.Drawn})
-		b.say("forecast, %d teams, %5d Workloads: %4d futures in %s", teams, n, futures.Drawn, drawFor)
+		say("forecast, %d teams, %5d Workloads: %4d futures in %s", teams, n, futures.Drawn, drawFor)
 	}
 	return nil
 }

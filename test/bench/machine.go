@@ -6,10 +6,12 @@ import (
 	"debug/buildinfo"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/procfs"
@@ -32,6 +34,15 @@ type Machine struct {
 // the projects, so they carry their versions.
 var versioned = map[string]string{
 	"kueue": "Kueue", "trainer-2.3": "Trainer", "jobset-2.3": "JobSet", "kube-apiserver": "Kubernetes", "etcd": "etcd", "kwok": "kwok",
+}
+
+// String names machine and versions.
+func (m Machine) String() string {
+	versions := make([]string, 0, len(m.Versions))
+	for _, name := range slices.Sorted(maps.Keys(m.Versions)) {
+		versions = append(versions, name+" "+m.Versions[name])
+	}
+	return fmt.Sprintf("%d x %s, %.0f GiB, Linux %s, %s; %s", m.CPUs, m.CPU, m.MemoryGiB, m.Kernel, m.Go, strings.Join(versions, ", "))
 }
 
 func thisMachine() (Machine, error) {

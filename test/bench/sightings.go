@@ -30,8 +30,11 @@ type moment string
 // Moments of a TrainJob. The API's timestamps count seconds, so they are taken when a
 // watch brings the news.
 const (
-	// made: JobSet has made its child Job.
-	made moment = "with a child Job"
+	created moment = "created"
+	// withJob: JobSet has made its child Job.
+	withJob moment = "with a child Job"
+	// placed: that Job is resumed, behind its admission.
+	placed moment = "with a Job that runs"
 	// queued: it has a Workload.
 	queued   moment = "queued"
 	admitted moment = "admitted"
@@ -40,6 +43,8 @@ const (
 	// bound: a pod of it is bound to a node.
 	bound   moment = "bound"
 	evicted moment = "evicted"
+	// released: its quota is free.
+	released moment = "without quota"
 	// gone: its last pod is deleted.
 	gone moment = "without pods"
 	// finished: its Workload is.
@@ -74,9 +79,11 @@ func (s *sightings) note(object client.Object, deleted bool, at time.Time) {
 	s.latest = at
 	switch obj := object.(type) {
 	case *trainer.TrainJob:
+		s.mark(obj.Name, created, at, true)
 		s.mark(obj.Name, started, at, !ptr.Deref(obj.Spec.Suspend, false))
 	case *batchv1.Job:
-		s.mark(obj.Labels[jobsetapi.JobSetNameKey], made, at, true)
+		s.mark(obj.Labels[jobsetapi.JobSetNameKey], withJob, at, true)
+		s.mark(obj.Labels[jobsetapi.JobSetNameKey], placed, at, !ptr.Deref(obj.Spec.Suspend, false))
 	case *kueue.Workload:
 		s.noteWorkload(obj, at)
 	case *corev1.Pod:
@@ -95,6 +102,8 @@ func (s *sightings) noteWorkload(wl *kueue.Workload, at time.Time) {
 	} {
 		s.mark(owner.Name, m, at, apimeta.IsStatusConditionTrue(wl.Status.Conditions, condition))
 	}
+	_, stopped := s.moments[owner.Name][evicted]
+	s.mark(owner.Name, released, at, stopped && wl.Status.Admission == nil)
 }
 
 func (s *sightings) notePod(pod *corev1.Pod, deleted bool, at time.Time) {
@@ -134,9 +143,6 @@ func (s *sightings) last() time.Time {
 	defer s.mu.Unlock()
 	return s.latest
 }
-
-// count returns how many jobs have had a moment.
-func (s *sightings) count(m moment) int { return len(s.times(m)) }
 
 // latestOf returns when the last job had its moment.
 func (s *sightings) latestOf(m moment) time.Time {

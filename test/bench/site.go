@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -23,28 +24,36 @@ import (
 )
 
 const (
-	// nodes is the number of GPU nodes. The half of them that the flavor is about has room
-	// for 3,300 pods.
-	nodes = 60
+	// namespace is the one whose requests the API server logs with their bodies.
+	namespace = "audited"
 	// creators is how many TrainJobs are being created at a time.
 	creators = 10
+	// patience ends a wait for what does not come; 12,000 TrainJobs take two busy cores half an hour.
+	patience = 2 * time.Hour
+	// quiet is how long nothing may change until all is said to be done.
+	quiet = 2 * time.Second
 )
 
 // site is a cluster with a queue that has room for every job. What fails ends the measurement.
 type site struct {
 	*world.Cluster
-	namespace string
-	log       *logs.Audit
-	seen      *sightings
-	pids      map[string]int
+	column
+	results *Results
+	log     *logs.Audit
+	seen    *sightings
+	pids    map[string]int
+	token   string
+	// made is how many TrainJobs there have been.
+	made int
 }
 
-func newSite(ctx context.Context, cluster *world.Cluster, namespace string) *site {
+func newSite(ctx context.Context, cluster *world.Cluster, c column, results *Results) *site {
 	work.MakeQueue(ctx, cluster, namespace)
 	return &site{
-		Cluster: cluster, namespace: namespace, pids: attempt.Must(cluster.PIDs()),
-		log:  attempt.Must(logs.OpenAudit(filepath.Join(cluster.LocalDir(), "logs", "audit.log"))),
-		seen: attempt.Must(sight(ctx, cluster, namespace)),
+		Cluster: cluster, column: c, results: results, pids: attempt.Must(cluster.PIDs()),
+		log:   attempt.Must(logs.OpenAudit(filepath.Join(cluster.LocalDir(), "logs", "audit.log"))),
+		seen:  attempt.Must(sight(ctx, cluster, namespace)),
+		token: metricsToken(ctx, cluster.Client),
 	}
 }
 
@@ -53,20 +62,22 @@ func (s *site) stopQueue(ctx context.Context, policy kueue.StopPolicy) {
 	work.StopQueue(ctx, s.Client, policy)
 }
 
-// create makes TrainJobs of one pod, some at a time, as fast as the API server takes them.
-func (s *site) create(ctx context.Context, from, to, atATime int) {
+// create makes n TrainJobs of one pod, some at a time, as fast as the API server takes them.
+func (s *site) create(ctx context.Context, n, atATime int) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atATime)
-	for i := from; i < to; i++ {
-		group.Go(func() error { return s.Client.Create(ctx, work.Job(s.namespace, i, "1")) })
+	for range n {
+		job := work.Job(namespace, s.made, "1")
+		s.made++
+		group.Go(func() error { return s.Client.Create(ctx, job) })
 	}
 	attempt.Succeed(group.Wait())
 }
 
-// finish lets all pods succeed.
-func (s *site) finish(ctx context.Context) {
+// finish lets the pods of the TrainJobs succeed, all or some.
+func (s *site) finish(ctx context.Context, some ...client.ListOption) {
 	var pods corev1.PodList
-	attempt.Succeed(s.Client.List(ctx, &pods, client.InNamespace(s.namespace)))
+	attempt.Succeed(s.Client.List(ctx, &pods, append(some, client.InNamespace(namespace))...))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(creators)
 	for i := range pods.Items {
@@ -78,9 +89,25 @@ func (s *site) finish(ctx context.Context) {
 	attempt.Succeed(group.Wait())
 }
 
+// clear deletes all TrainJobs, and forgets what was seen of them.
+func (s *site) clear(ctx context.Context) {
+	attempt.Succeed(s.Client.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(namespace)))
+	s.until(ctx, "TrainJobs and pods are gone", func() (bool, error) {
+		var pods corev1.PodList
+		var jobs trainer.TrainJobList
+		if err := s.Client.List(ctx, &pods, client.InNamespace(namespace), client.Limit(1)); err != nil {
+			return false, err
+		}
+		err := s.Client.List(ctx, &jobs, client.InNamespace(namespace), client.Limit(1))
+		return len(pods.Items)+len(jobs.Items) == 0, err
+	})
+	s.settled(ctx)
+	s.seen.forget()
+}
+
 // used returns what every component has used so far.
-func (s *site) used() Used {
-	all := Used{}
+func (s *site) used() map[string]usage.Usage {
+	all := map[string]usage.Usage{}
 	for name, pid := range s.pids {
 		u, err := usage.Read(pid)
 		attempt.Succeed(err, "%s", name)
@@ -88,13 +115,6 @@ func (s *site) used() Used {
 	}
 	return all
 }
-
-const (
-	// patience ends a wait for what does not come; 12,000 TrainJobs take two busy cores half an hour.
-	patience = 2 * time.Hour
-	// quiet is how long nothing may change until all is said to be done.
-	quiet = 3 * time.Second
-)
 
 // until waits for a condition.
 func (s *site) until(ctx context.Context, what string, met func() (bool, error)) {
@@ -105,7 +125,7 @@ func (s *site) until(ctx context.Context, what string, met func() (bool, error))
 
 // all waits until a moment has come for n jobs.
 func (s *site) all(ctx context.Context, n int, m moment) {
-	s.until(ctx, fmt.Sprintf("%d jobs %s", n, m), func() (bool, error) { return s.seen.count(m) >= n, nil })
+	s.until(ctx, fmt.Sprintf("%d jobs %s", n, m), func() (bool, error) { return len(s.seen.times(m)) >= n, nil })
 }
 
 // settled waits until nothing changes any more.
@@ -116,10 +136,10 @@ func (s *site) settled(ctx context.Context) {
 // suspended waits until n jobs wait with all that Trainer and JobSet make for them.
 func (s *site) suspended(ctx context.Context, n int) {
 	s.all(ctx, n, queued)
-	s.all(ctx, n, made)
+	s.all(ctx, n, withJob)
 }
 
-// hold lets nothing be admitted, and says so once Kueue has taken note.
+// hold lets nothing be admitted, and returns once Kueue has taken note.
 func (s *site) hold(ctx context.Context) {
 	s.stopQueue(ctx, kueue.Hold)
 	s.until(ctx, "a ClusterQueue on hold", func() (bool, error) {

@@ -13,11 +13,9 @@ import (
 type Usage struct {
 	// CPUSeconds in user and kernel mode, of all threads.
 	CPUSeconds float64 `json:"cpuSeconds"`
-	// PeakMiB is the largest resident set since the process started.
-	PeakMiB float64 `json:"peakMiB"`
-	// FileMiB is how much of the resident set is pages of files now: its program, which the
-	// system can drop and read again.
-	FileMiB float64 `json:"fileMiB"`
+	// AnonMiB is what it has in memory now without pages of files: its program, which the system can drop and read
+	// again, does not count.
+	AnonMiB float64 `json:"anonMiB"`
 }
 
 // Since returns what was used after an earlier reading; memory stays as it is.
@@ -37,8 +35,8 @@ func Read(pid int) (Usage, error) {
 		return Usage{}, err
 	}
 	status, err := proc.NewStatus()
-	if err == nil && status.VmHWM == 0 {
+	if err == nil && status.VmRSS == 0 {
 		err = fmt.Errorf("process %d has no memory: it has ended", pid)
 	}
-	return Usage{CPUSeconds: stat.CPUTime(), PeakMiB: float64(status.VmHWM) / (1 << 20), FileMiB: float64(status.RssFile) / (1 << 20)}, err
+	return Usage{CPUSeconds: stat.CPUTime(), AnonMiB: float64(status.RssAnon) / (1 << 20)}, err
 }
