@@ -3,54 +3,44 @@
 package caches
 
 import (
-	"maps"
+	"crypto/sha256"
+	"encoding/json"
+	"reflect"
 	"unique"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/lru"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// Compact is the transform of all that no other is for. It drops managed fields, and shares strings and lists of resources
-// that are equal: objects in caches are only read.
+// Compact is the transform of all that no other is for. It drops managed fields, and shares strings and parts that are
+// equal: objects in caches are only read.
 func Compact(in any) (any, error) {
 	switch obj := in.(type) {
 	case *trainjob.TrainJob:
 		shareMeta(&obj.ObjectMeta)
 		shareConditions(obj.Status.Conditions)
-		if obj.Spec.Trainer != nil && obj.Spec.Trainer.ResourcesPerNode != nil {
-			shareLists(obj.Spec.Trainer.ResourcesPerNode)
+		if obj.Spec.Trainer != nil {
+			obj.Spec.Trainer.ResourcesPerNode = common(obj.Spec.Trainer.ResourcesPerNode)
 		}
 	case *kueue.Workload:
 		shareMeta(&obj.ObjectMeta)
 		shareConditions(obj.Status.Conditions)
-		for i := range obj.Spec.PodSets {
-			shareTemplate(&obj.Spec.PodSets[i].Template)
-		}
+		obj.Spec.PodSets = common(obj.Spec.PodSets)
 	case *jobsetapi.JobSet:
 		shareMeta(&obj.ObjectMeta)
 		shareConditions(obj.Status.Conditions)
-		for i := range obj.Spec.ReplicatedJobs {
-			shareMeta(&obj.Spec.ReplicatedJobs[i].Template.ObjectMeta)
-			shareTemplate(&obj.Spec.ReplicatedJobs[i].Template.Spec.Template)
-		}
+		obj.Spec.ReplicatedJobs = common(obj.Spec.ReplicatedJobs)
 	case *batchv1.Job:
 		shareMeta(&obj.ObjectMeta)
-		shareTemplate(&obj.Spec.Template)
+		shareMeta(&obj.Spec.Template.ObjectMeta)
+		obj.Spec.Template.Spec.NodeSelector = sharedMap(obj.Spec.Template.Spec.NodeSelector)
 	}
 	return stripManagedFields(in)
-}
-
-func shareTemplate(template *corev1.PodTemplateSpec) {
-	shareMeta(&template.ObjectMeta)
-	template.Spec.NodeSelector = sharedMap(template.Spec.NodeSelector)
-	for i := range template.Spec.Containers {
-		shareLists(&template.Spec.Containers[i].Resources)
-	}
 }
 
 func shareMeta(meta *metav1.ObjectMeta) {
@@ -62,13 +52,6 @@ func shareConditions(conditions []metav1.Condition) {
 	for i := range conditions {
 		c := &conditions[i]
 		c.Type, c.Reason, c.Message = shared(c.Type), shared(c.Reason), shared(c.Message)
-	}
-}
-
-// shareLists keeps one map where requests and limits are equal.
-func shareLists(resources *corev1.ResourceRequirements) {
-	if maps.Equal(resources.Requests, resources.Limits) {
-		resources.Requests = resources.Limits
 	}
 }
 
@@ -92,4 +75,29 @@ func shared(text string) string {
 		return text
 	}
 	return unique.Make(text).Value()
+}
+
+// parts are those that many objects have alike, as TrainJobs of one team do, by a hash of what they say.
+var parts = lru.New(1024)
+
+// largest is the length in JSON, in bytes, of the parts that are kept to be shared: what a tenant makes large stays his.
+const largest = 4 << 10
+
+type part struct {
+	kind reflect.Type
+	says [sha256.Size]byte
+}
+
+// common returns one part for all objects of late that have one alike.
+func common[T any](of T) T {
+	text, err := json.Marshal(of)
+	if err != nil || len(text) > largest {
+		return of
+	}
+	key := part{reflect.TypeFor[T](), sha256.Sum256(text)}
+	if known, ok := parts.Get(key); ok {
+		return known.(T)
+	}
+	parts.Add(key, of)
+	return of
 }

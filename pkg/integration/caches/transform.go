@@ -139,7 +139,7 @@ func isTrainJob(owner metav1.OwnerReference) bool { return owner.Kind == trainjo
 // askedOf keeps what Excess of pkg/podset compares.
 func askedOf(spec *corev1.PodSpec) corev1.PodSpec {
 	return corev1.PodSpec{
-		InitContainers: resourcesOf(spec.InitContainers), Containers: resourcesOf(spec.Containers),
+		InitContainers: common(resourcesOf(spec.InitContainers)), Containers: common(resourcesOf(spec.Containers)),
 		Resources: spec.Resources, Overhead: spec.Overhead, ResourceClaims: spec.ResourceClaims, NodeName: spec.NodeName,
 	}
 }
