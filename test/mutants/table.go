@@ -585,7 +585,7 @@ var mutants = slices.Concat(
 	),
 	in("pkg/config/kueueconfig/follow.go",
 		mutant{Breaks: "settings that could not be read are taken for the defaults", Test: "TestReadFirst",
-			Search: "f.unanswered && ctx.Err() == nil;", Replace: "false;"},
+			Search: "return !f.unanswered, nil", Replace: "return true, nil"},
 	),
 	in("pkg/integration/queues/queues.go",
 		mutant{Breaks: "TrainJobs that name a ReplicaSet as their owner stop every worker", Test: "TestManagesWithoutLookingAtOwners",
