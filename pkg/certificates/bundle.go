@@ -33,25 +33,10 @@ func blocks(data []byte) []*pem.Block {
 	return out
 }
 
-// leafOf returns the first certificate of a chain.
-func leafOf(serving *tls.Certificate) (*x509.Certificate, error) {
-	switch {
-	case serving == nil || len(serving.Certificate) == 0:
-		return nil, errNoCertificate
-	case serving.Leaf != nil:
-		return serving.Leaf, nil
-	}
-	return x509.ParseCertificate(serving.Certificate[0])
-}
-
 // signedBy reports whether a serving certificate is of an authority.
 func signedBy(serving *tls.Certificate, ca []byte) bool {
-	leaf, err := leafOf(serving)
-	if err != nil {
-		return false
-	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	_, err = leaf.Verify(x509.VerifyOptions{Roots: roots})
+	_, err := serving.Leaf.Verify(x509.VerifyOptions{Roots: roots})
 	return err == nil
 }
