@@ -19,7 +19,7 @@ package integration
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 //
 // The settings that Kueue and the manager share stand in Kueue's own configuration.
-// +kubebuilder:rbac:groups="",namespace=kueue-system,resources=configmaps,resourceNames=kueue-manager-config,verbs=get
+// +kubebuilder:rbac:groups="",namespace=kueue-system,resources=configmaps,resourceNames=kueue-manager-config,verbs=get;watch
 //
 // The policies of config/policies let those write what they guard who may write this
 // resource, which no API serves, in every namespace.

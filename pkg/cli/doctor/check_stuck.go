@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -86,8 +88,11 @@ func areStuck(n int) string {
 // snapshot is what explain tells the state of TrainJobs by.
 func (f *Facts) snapshot(field patch.Field) *explain.Snapshot {
 	s := &explain.Snapshot{
-		Around:     explain.Around{Now: f.Now, Cluster: f.Cluster, Field: field, Manager: cluster.ManagerConfigurationIn(f.configMap(managerPart)), Classes: f.PriorityClasses},
+		Around:     explain.Around{Now: f.Now, Cluster: f.Cluster, Field: field, Manager: cluster.ManagerConfigurationIn(f.configMap(managerPart))},
 		Namespaces: f.Namespaces, Workloads: f.Workloads, JobSets: f.JobSets, Jobs: f.Jobs, Pods: f.Pods, Events: f.Events,
+	}
+	if f.Unread[classes] == nil {
+		s.Classes = &kueue.WorkloadPriorityClassList{Items: f.PriorityClasses}
 	}
 	if f.Unread[events] != nil {
 		s.Unseen = []string{string(events)}

@@ -706,10 +706,10 @@ func TestStuckTrainJobs(t *testing.T) {
 	finds(t, f)
 
 	f.TrainJobs[0].Labels["kueue.x-k8s.io/priority-class"] = "urgent"
-	f.PriorityClasses = &kueue.WorkloadPriorityClassList{}
+	f.PriorityClasses = nil
 	finds(t, f, Finding{Severity: Warning, Reason: "TrainJobStuck", Object: "TrainJob jobs/a", Commands: []string{"kubectl trainjob explain -n jobs a"}})
 	expect.Same(t, "Unexpected problem", "The TrainJob is not queued: it names WorkloadPriorityClass urgent, which does not exist.", newReport(f).Findings[0].Problem)
-	f.PriorityClasses.Items = []kueue.WorkloadPriorityClass{*kit.Priority("urgent", 1000)}
+	f.PriorityClasses = []kueue.WorkloadPriorityClass{*kit.Priority("urgent", 1000)}
 	finds(t, f)
 }
 

@@ -10,13 +10,10 @@ import (
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -63,19 +60,18 @@ func (w *Worker) kubectl(command string) string {
 // fleet reads what MultiKueue has to do with the cluster.
 func (l *loader) fleet(ctx context.Context) {
 	f := l.facts
-	list(ctx, l, workerClusters, &kueue.MultiKueueClusterList{}, func(list *kueue.MultiKueueClusterList) { f.MultiKueueClusters = list.Items })
+	list(ctx, l, workerClusters, &f.MultiKueueClusters)
 	if len(f.MultiKueueClusters) == 0 {
 		return
 	}
 	l.access(ctx)
-	list(ctx, l, workerConfigs, &kueue.MultiKueueConfigList{}, func(list *kueue.MultiKueueConfigList) { f.MultiKueueConfigs = list.Items })
+	list(ctx, l, workerConfigs, &f.MultiKueueConfigs)
 	l.runtimes(ctx)
 }
 
 func (l *loader) runtimes(ctx context.Context) {
-	f := l.facts
-	list(ctx, l, clusterRuntimes, &trainer.ClusterTrainingRuntimeList{}, func(list *trainer.ClusterTrainingRuntimeList) { f.ClusterRuntimes = list.Items })
-	list(ctx, l, ownRuntimes, &trainer.TrainingRuntimeList{}, func(list *trainer.TrainingRuntimeList) { f.Runtimes = list.Items })
+	list(ctx, l, clusterRuntimes, &l.facts.ClusterRuntimes)
+	list(ctx, l, ownRuntimes, &l.facts.Runtimes)
 }
 
 // LoadWorkers reads the workers of a manager cluster, as far as contexts are known to lead there.
@@ -116,14 +112,14 @@ func loadWorker(ctx context.Context, at *cluster.Worker, manager *Facts) (*Facts
 	if err != nil {
 		return nil, at.Problem(err)
 	}
-	l := &loader{client: c, facts: &Facts{Now: manager.Now, Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}}
+	l := newLoader(c, manager.Now)
 	f := l.facts
-	list(ctx, l, crds, &apiextensionsv1.CustomResourceDefinitionList{}, func(list *apiextensionsv1.CustomResourceDefinitionList) { f.CRDs = list.Items })
+	list(ctx, l, crds, &f.CRDs)
 	l.deployed(ctx, managerPart)
-	list(ctx, l, namespaceKind, &corev1.NamespaceList{}, func(list *corev1.NamespaceList) { f.Namespaces = list.Items })
-	list(ctx, l, localQueues, &kueue.LocalQueueList{}, func(list *kueue.LocalQueueList) { f.LocalQueues = list.Items })
-	list(ctx, l, clusterQueues, &kueue.ClusterQueueList{}, func(list *kueue.ClusterQueueList) { f.ClusterQueues = list.Items })
-	list(ctx, l, trainJobs, &trainjob.List{}, func(list *trainjob.List) { f.TrainJobs = list.Items })
+	list(ctx, l, namespaceKind, &f.Namespaces)
+	list(ctx, l, localQueues, &f.LocalQueues)
+	list(ctx, l, clusterQueues, &f.ClusterQueues)
+	list(ctx, l, trainJobs, &f.TrainJobs)
 	l.runtimes(ctx)
 	for _, err := range f.Unread {
 		if !forRights(err) {
@@ -138,23 +134,18 @@ func (f *Facts) elsewhere(there *Facts, at *cluster.Worker) error {
 	if uid := there.uidOf(metav1.NamespaceSystem); uid != "" && uid == f.uidOf(metav1.NamespaceSystem) {
 		return fmt.Errorf("%s is the manager cluster itself: give the right context with --worker-context %s=CONTEXT", at, at.Cluster)
 	}
-	copies := map[types.NamespacedName]*trainjob.TrainJob{}
-	for i := range there.TrainJobs {
-		copies[client.ObjectKeyFromObject(&there.TrainJobs[i])] = &there.TrainJobs[i]
-	}
-	workloads := map[types.UID]*kueue.Workload{}
 	for i := range f.Workloads {
-		if owner := metav1.GetControllerOfNoCopy(&f.Workloads[i]); owner != nil {
-			workloads[owner.UID] = &f.Workloads[i]
+		wl := &f.Workloads[i]
+		owner := metav1.GetControllerOfNoCopy(wl)
+		if owner == nil || cluster.Assigned(wl) != at.Cluster {
+			continue
 		}
-	}
-	for i := range f.TrainJobs {
-		job := &f.TrainJobs[i]
-		wl, copied := workloads[job.UID], copies[client.ObjectKeyFromObject(job)]
-		if cluster.ForMultiKueue(job) && !job.Finished() && copied != nil && cluster.Assigned(wl) == at.Cluster {
-			if err := at.Check(copied, wl.Name); err != nil {
-				return err
-			}
+		job, copied := inventory.Find(f.TrainJobs, wl.Namespace, owner.Name), inventory.Find(there.TrainJobs, wl.Namespace, owner.Name)
+		if job == nil || job.UID != owner.UID || copied == nil || job.Finished() || !cluster.ForMultiKueue(job) {
+			continue
+		}
+		if err := at.Check(copied, wl.Name); err != nil {
+			return err
 		}
 	}
 	return nil

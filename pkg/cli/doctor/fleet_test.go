@@ -364,7 +364,7 @@ func TestElsewhere(t *testing.T) {
 			change: func(manager, there *Facts) {
 				job := &manager.TrainJobs[0]
 				manager.Workloads = []kueue.Workload{{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{UID: job.UID, Controller: ptr.To(true)}}},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{Name: job.Name, UID: job.UID, Controller: ptr.To(true)}}},
 					Status:     kueue.WorkloadStatus{ClusterName: ptr.To("west")},
 				}}
 				there.TrainJobs = manager.TrainJobs
