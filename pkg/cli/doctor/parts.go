@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -73,13 +72,4 @@ func (p *part) restart() string {
 // logs is the command that shows what it says.
 func (p *part) logs() string {
 	return fmt.Sprintf("kubectl -n %s logs deployment/%s --tail=20", p.Namespace, p.Deployment)
-}
-
-// partOf returns the part that a webhook configuration belongs to, or nil.
-func partOf(configuration string) *part {
-	i := slices.IndexFunc(parts, func(p *part) bool { return configuration == p.mutating || configuration == p.validating })
-	if i < 0 {
-		return nil
-	}
-	return parts[i]
 }

@@ -7,14 +7,9 @@ import (
 	"regexp"
 	"slices"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/installed"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 )
 
@@ -23,8 +18,8 @@ import (
 func (f *Facts) at(p *part) *part {
 	found := *p
 	for _, w := range f.webhooks() {
-		if w.part == p && w.client.Service != nil {
-			found.Namespace = w.client.Service.Namespace
+		if w.part == p && w.ClientConfig.Service != nil {
+			found.Namespace = w.ClientConfig.Service.Namespace
 			break
 		}
 	}
@@ -96,50 +91,4 @@ func (f *Facts) reinstall(p *part) string {
 		return ""
 	}
 	return "Install " + p.Name + " again, or upgrade it, the way it was installed. Where Helm did, upgrade its release:"
-}
-
-// owner returns the part that a webhook configuration belongs to, or nil: by its name, or by what it is
-// asked about where the part has none of that name, as Helm releases name theirs after themselves.
-func (f *Facts) owner(configuration string, rules []admissionregistrationv1.RuleWithOperations) *part {
-	if p := partOf(configuration); p != nil {
-		return p
-	}
-	for _, p := range parts {
-		if p.asked != (schema.GroupResource{}) && installed.Asked(rules, p.asked) {
-			if f.hasNamed(p) {
-				return nil
-			}
-			return p
-		}
-	}
-	return nil
-}
-
-// hasNamed reports whether a part has a webhook configuration by the name of its manifests.
-func (f *Facts) hasNamed(p *part) bool {
-	return inventory.Find(f.Mutating, "", p.mutating) != nil || inventory.Find(f.Validating, "", p.validating) != nil
-}
-
-// deployers write fields that somebody has declared, values of the chart for instance.
-var deployers = []string{"helm", "helm-controller", "argocd-controller"}
-
-// declaredFields are those of a configuration that its deployer has set and nobody has since. Of the
-// manager's alone: nobody asks what narrows others'.
-func declaredFields(of *part, entries []metav1.ManagedFieldsEntry) *fieldpath.Set {
-	all := fieldpath.NewSet()
-	if of != managerPart {
-		return all
-	}
-	for _, e := range entries {
-		var fields fieldpath.Set
-		if slices.Contains(deployers, e.Manager) && e.FieldsV1 != nil && fields.FromJSON(e.FieldsV1.GetRawReader()) == nil {
-			all = all.Union(&fields)
-		}
-	}
-	return all
-}
-
-// declares reports whether a field of a webhook is among them.
-func declares(fields *fieldpath.Set, webhook string, path ...any) bool {
-	return fields.Has(fieldpath.MakePathOrDie(append([]any{"webhooks", fieldpath.KeyByFields("name", webhook)}, path...)...))
 }
