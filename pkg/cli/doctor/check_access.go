@@ -90,19 +90,16 @@ func missingRights(f *Facts, found func(hit)) {
 
 // grant tells how to give Kueue its rights.
 func (w *Worker) grant(a *Access) hit {
-	who, subject := object("User", "", a.User), "--user="+quotedIfNeeded(a.User)
-	namespace, account, err := serviceaccount.SplitUsername(a.User)
-	if err == nil {
-		who, subject = object(rbacv1.ServiceAccountKind, namespace, account), fmt.Sprintf("--serviceaccount=%s:%s", namespace, account)
-	} else {
-		account = a.User
+	subject := rbacv1.Subject{Kind: rbacv1.UserKind, Name: a.User}
+	if namespace, account, err := serviceaccount.SplitUsername(a.User); err == nil {
+		subject = rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}
 	}
-	h := w.about(who, "rules", ruleNames(w.Lacks))
+	h := w.about(object(subject.Kind, subject.Namespace, subject.Name), "rules", ruleNames(w.Lacks))
 	h.Commands = []string{w.kubectl("kubectl apply -k config/multikueue")}
-	if err != nil || namespace != kueuePart.Namespace || account != workerAccount {
+	if subject.Namespace != kueuePart.Namespace || subject.Name != workerAccount {
 		h.Advice = "config/multikueue gives them to a ServiceAccount of its own; this one has to have them, too:"
 		h.Commands = append(h.Commands, w.kubectl(fmt.Sprintf("kubectl create clusterrolebinding %s --clusterrole=%s %s",
-			quotedIfNeeded(workerRole+"-"+account), workerRole, subject)))
+			quotedIfNeeded(workerRole+"-"+subject.Name), workerRole, subjectFlag(subject))))
 	}
 	return h
 }

@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 )
 
@@ -38,7 +39,7 @@ var poolChecks = []check{{
 }, {
 	inOrder: "every GPU node is in a flavor", looksAt: pools, wrong: nodesWithoutFlavor,
 	id: "NodesWithoutFlavor", severity: Warning, when: "no ClusterQueue has GPUs in any flavor of a GPU node",
-	problem: "{are} with {product} in no flavor that a ClusterQueue has GPUs of: {nodes}.",
+	problem: "In no flavor that a ClusterQueue has GPUs of: {count} with {product} ({nodes}).",
 	effect:  "No TrainJob in a queue gets these GPUs.",
 	advice:  "See what flavors and quotas the nodes would give:", commands: []string{generatePools},
 }, {
@@ -53,7 +54,7 @@ var poolChecks = []check{{
 }, {
 	inOrder: "the taints of GPU nodes are tolerated", looksAt: slices.Concat(pools, []Kind{configMaps}), wrong: taints,
 	id: "TaintNotTolerated", severity: Error, when: "GPU nodes of a flavor have a taint that neither kueue-trainer's rules nor the flavor tolerates, and the flavor's `nodeTaints` do not tell Kueue of",
-	problem: "{have} taint {taint}, which neither the flavor tolerates nor Kueue knows of.",
+	problem: "Taint {taint} of {nodes} is neither tolerated by the flavor nor known to Kueue.",
 	effect:  "TrainJobs that are admitted to it hold quota, and their pods stay Pending.",
 	advice:  "To let only those TrainJobs in that tolerate the taint themselves, put it into the flavor's nodeTaints instead.", commands: []string{"{tolerate}"},
 }}
@@ -116,7 +117,7 @@ func nodesWithoutFlavor(f *Facts, found func(hit)) {
 		}
 	}
 	for product, names := range groups {
-		found(about("Node", "", names[0], "are", are(len(names)), "product", product, "nodes", few(names)))
+		found(about("Node", "", names[0], "count", show.Count(len(names), "node"), "product", product, "nodes", few(names)))
 	}
 }
 
@@ -126,14 +127,6 @@ func (f *Facts) reached(node *corev1.Node, names []corev1.ResourceName) bool {
 		flavor := f.Flavor(g.Flavor)
 		return flavor != nil && slices.Contains(names, g.Quota.Name) && inventory.Picks(flavor, node)
 	})
-}
-
-// are is "1 node is" or "3 nodes are".
-func are(n int) string {
-	if n == 1 {
-		return "1 node is"
-	}
-	return fmt.Sprintf("%d nodes are", n)
 }
 
 // few names the first of many.

@@ -54,7 +54,7 @@ func stuckTrainJobs(f *Facts, found func(hit)) {
 	}
 	for key, h := range first {
 		if names := others[key]; len(names) > 0 {
-			h.values[1] = fmt.Sprintf("%s %s in the namespace for the same reason: %s.", h.values[1], areStuck(len(names)), few(names))
+			h.values[1] = fmt.Sprintf("%s The same holds for %d more in the namespace: %s.", h.values[1], len(names), few(names))
 		}
 		found(h)
 	}
@@ -75,14 +75,6 @@ func stuck(job *trainjob.TrainJob, state explain.State) hit {
 		h.Advice = sentence(strings.ToUpper(state.Remedy[:1]) + state.Remedy[1:])
 	}
 	return h
-}
-
-// areStuck is "So is 1 more" or "So are 3 more".
-func areStuck(n int) string {
-	if n == 1 {
-		return "So is 1 more"
-	}
-	return fmt.Sprintf("So are %d more", n)
 }
 
 // snapshot is what explain tells the state of TrainJobs by.

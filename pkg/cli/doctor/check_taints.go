@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -80,7 +81,7 @@ func declared(flavor *kueue.ResourceFlavor, taint corev1.Taint) bool {
 
 func taintHit(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes int64) hit {
 	toleration := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect}
-	h := about("ResourceFlavor", "", flavor.Name, "have", have(nodes), "taint", taint.ToString(),
+	h := about("ResourceFlavor", "", flavor.Name, "nodes", show.Count(nodes, "GPU node"), "taint", taint.ToString(),
 		"tolerate", patchCommand("resourceflavor", flavor.Name, "add", "/spec/tolerations", append(slices.Clone(flavor.Spec.Tolerations), toleration)))
 	if flavor.Spec.TopologyName != nil {
 		h.Effect = "Kueue finds no place in the flavor's topology, so no TrainJob is admitted to it."
@@ -88,11 +89,4 @@ func taintHit(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes int64) hit
 		h.Commands = []string{fmt.Sprintf("kubectl taint nodes -l '%s' %s:%s-", labels.Set(flavor.Spec.NodeLabels), taint.Key, taint.Effect)}
 	}
 	return h
-}
-
-func have(nodes int64) string {
-	if nodes == 1 {
-		return "1 GPU node of the flavor has"
-	}
-	return fmt.Sprintf("%d GPU nodes of the flavor have", nodes)
 }

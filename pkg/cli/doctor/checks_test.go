@@ -697,7 +697,7 @@ func TestStuckTrainJobs(t *testing.T) {
 	f.TrainJobs[2].Status.Conditions = []metav1.Condition{{Type: "Complete", Status: metav1.ConditionTrue}}
 	finds(t, f, Finding{Severity: Error, Reason: "TrainJobStuck", Object: "TrainJob jobs/a", Commands: []string{"kubectl trainjob explain -n jobs a"}})
 	problem := newReport(f).Findings[0].Problem
-	const want = "The TrainJob asks for queue queue and has no Workload after 60m: nobody queues it. So is 1 more in the namespace for the same reason: b."
+	const want = "The TrainJob asks for queue queue and has no Workload after 60m: nobody queues it. The same holds for 1 more in the namespace: b."
 	expect.Same(t, "Unexpected problem", want, problem)
 	f.managerConfig("waitForJobSet: 2h")
 	finds(t, f)
