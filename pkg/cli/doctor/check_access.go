@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -41,16 +42,16 @@ func (f *Facts) ending(name string, a *Access) hit {
 	if !a.Until.After(f.Now) {
 		h = h.as("WorkerTokenExpires", Error)
 	}
-	w := f.worker(name)
+	at := slices.IndexFunc(f.Workers, func(w Worker) bool { return w.Name == name && w.Context != "" })
 	switch {
 	case a.Credential != token || a.User == "":
 		h.Commands = []string{fmt.Sprintf("kubectl -n %s get secret %s", kueuePart.Namespace, a.Secret)}
-	case w == nil || w.Context == "":
+	case at < 0:
 		h.Advice = fmt.Sprintf("Renew it, as docs/multikueue.md says. With --worker-context %s=CONTEXT doctor prints the commands. The contexts that you have:", name)
 		h.Commands = []string{"kubectl config get-contexts"}
 	default:
 		h.Advice = "Renew it, as docs/multikueue.md says. Kueue notices by itself:"
-		h.Commands = w.renew(a)
+		h.Commands = f.Workers[at].renew(a)
 	}
 	return h
 }

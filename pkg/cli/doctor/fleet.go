@@ -5,7 +5,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -158,16 +157,6 @@ func (f *Facts) uidOf(namespace string) types.UID {
 	return ""
 }
 
-// worker returns what is known of a MultiKueueCluster, or nil.
-func (f *Facts) worker(name string) *Worker {
-	for i := range f.Workers {
-		if f.Workers[i].Name == name {
-			return &f.Workers[i]
-		}
-	}
-	return nil
-}
-
 // told are the workers of which kinds could be read.
 func (f *Facts) told(kinds ...Kind) []*Worker {
 	var told []*Worker
@@ -186,51 +175,42 @@ func (f *Facts) dispatched(worker string) []*trainjob.TrainJob {
 	for i := range f.TrainJobs {
 		job := &f.TrainJobs[i]
 		queue := f.LocalQueue(job.Namespace, kueue.LocalQueueName(job.Labels[kueueconstants.QueueLabel]))
-		if cluster.ForMultiKueue(job) && !job.Finished() && slices.Contains(f.workersOf(queue), worker) {
+		if cluster.ForMultiKueue(job) && !job.Finished() && queue != nil && f.leadsTo(queue, worker) {
 			found = append(found, job)
 		}
 	}
 	return found
 }
 
-// workersOf names the workers that a queue leads to.
-func (f *Facts) workersOf(queue *kueue.LocalQueue) []string {
-	if queue == nil {
-		return nil
-	}
+// leadsTo reports whether a queue leads to a worker, by an AdmissionCheck of MultiKueue.
+func (f *Facts) leadsTo(queue *kueue.LocalQueue, worker string) bool {
 	cq := f.ClusterQueue(queue.Spec.ClusterQueue)
 	if cq == nil || cq.Spec.AdmissionChecksStrategy == nil {
-		return nil
+		return false
 	}
-	names := map[string]bool{}
-	for _, rule := range cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
-		for _, name := range f.workersBehind(rule.Name) {
-			names[name] = true
+	return slices.ContainsFunc(cq.Spec.AdmissionChecksStrategy.AdmissionChecks, func(rule kueue.AdmissionCheckStrategyRule) bool {
+		check := f.MultiKueueCheck(rule.Name)
+		if check == nil || check.Spec.Parameters == nil {
+			return false
 		}
-	}
-	return slices.Sorted(maps.Keys(names))
+		config := inventory.Find(f.MultiKueueConfigs, "", check.Spec.Parameters.Name)
+		return config != nil && slices.Contains(config.Spec.Clusters, worker)
+	})
 }
 
-// workersBehind names the workers of an AdmissionCheck of MultiKueue.
-func (f *Facts) workersBehind(name kueue.AdmissionCheckReference) []string {
-	check := f.MultiKueueCheck(name)
-	if check == nil || check.Spec.Parameters == nil {
-		return nil
-	}
-	if config := inventory.Find(f.MultiKueueConfigs, "", check.Spec.Parameters.Name); config != nil {
-		return config.Spec.Clusters
-	}
-	return nil
-}
+// runtimeRef names a runtime of either kind.
+type runtimeRef struct{ kind, namespace, name string }
 
-// runtime is what a TrainJob is made of, in either kind.
-type runtime struct {
-	kind, namespace, name string
-	spec                  *trainer.TrainingRuntimeSpec
+func runtimeOf(job *trainjob.TrainJob) runtimeRef {
+	ref := runtimeRef{kind: ptr.Deref(job.Spec.RuntimeRef.Kind, trainer.ClusterTrainingRuntimeKind), name: job.Spec.RuntimeRef.Name}
+	if ref.kind == trainer.TrainingRuntimeKind {
+		ref.namespace = job.Namespace
+	}
+	return ref
 }
 
 // resource is how kubectl names it.
-func (r runtime) resource() string {
+func (r runtimeRef) resource() string {
 	name := strings.ToLower(r.kind) + " " + r.name
 	if r.namespace != "" {
 		return "-n " + r.namespace + " " + name
@@ -238,24 +218,13 @@ func (r runtime) resource() string {
 	return name
 }
 
-// runtimeOf returns the runtime of a TrainJob; without a spec where there is none.
-func (f *Facts) runtimeOf(job *trainjob.TrainJob) runtime {
-	ref := job.Spec.RuntimeRef
-	r := runtime{kind: ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind), name: ref.Name}
-	if r.kind == trainer.TrainingRuntimeKind {
-		r.namespace = job.Namespace
+// runtimeSpec returns nil where there is no such runtime.
+func (f *Facts) runtimeSpec(ref runtimeRef) *trainer.TrainingRuntimeSpec {
+	if rt := inventory.Find(f.ClusterRuntimes, ref.namespace, ref.name); rt != nil {
+		return &rt.Spec
 	}
-	return f.same(r)
-}
-
-// same returns the runtime of this cluster with the name of one of another.
-func (f *Facts) same(r runtime) runtime {
-	r.spec = nil
-	if rt := inventory.Find(f.ClusterRuntimes, r.namespace, r.name); rt != nil {
-		r.spec = &rt.Spec
+	if rt := inventory.Find(f.Runtimes, ref.namespace, ref.name); rt != nil {
+		return &rt.Spec
 	}
-	if rt := inventory.Find(f.Runtimes, r.namespace, r.name); rt != nil {
-		r.spec = &rt.Spec
-	}
-	return r
+	return nil
 }
