@@ -555,7 +555,7 @@ var mutants = slices.Concat(
 			Spec:   "runs no pod beside those that end, also when its user resumes it",
 			Search: "job.Spec.Suspend = ptr.To(true)\n\treturn nil", Replace: "job.Spec.Suspend = ptr.To(!state.StoppedSince(wl).IsZero())\n\treturn nil"},
 	),
-	in("pkg/certificates/bundle.go",
+	in("pkg/certificates/certificates.go",
 		mutant{Breaks: "a certificate that has expired is trusted on", Test: "TestWithAuthority",
 			Search: "now.After(certificate.NotAfter)", Replace: "certificate.Raw == nil"},
 	),

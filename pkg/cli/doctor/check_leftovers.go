@@ -28,29 +28,6 @@ import (
 // settle is how long the garbage collector and Kueue may take for what they do anyway.
 const settle = 10 * time.Second
 
-// kinds counts by kind what holds our gate in a namespace.
-type kinds map[string]int64
-
-func (k kinds) String() string {
-	var counts []string
-	for _, kind := range []string{"TrainJob", "JobSet", "Job", "Pod"} {
-		if k[kind] > 0 {
-			counts = append(counts, show.Count(k[kind], kind))
-		}
-	}
-	return strings.Join(counts, ", ")
-}
-
-// gates are by namespace.
-type gates map[string]kinds
-
-func (g gates) hold(namespace, kind string) {
-	if g[namespace] == nil {
-		g[namespace] = kinds{}
-	}
-	g[namespace][kind]++
-}
-
 var trainJobChecks = []check{{
 	inOrder: "no TrainJob is stuck",
 	looksAt: []Kind{trainJobs, workloads, jobSets, jobs, pods, localQueues, clusterQueues, flavors, nodes, schedulerView, crds}, wrong: stuckTrainJobs,
@@ -92,8 +69,14 @@ func leftGates(f *Facts, found func(hit)) {
 	if f.managerInstalled() || f.integrates() == external {
 		return
 	}
-	for namespace, held := range f.gates() {
-		h := about("Namespace", "", namespace, "counts", held)
+	counts := map[string][]string{}
+	for _, kind := range []string{"TrainJob", "JobSet", "Job", "Pod"} {
+		for namespace, count := range f.gated(kind) {
+			counts[namespace] = append(counts[namespace], show.Count(count, kind))
+		}
+	}
+	for namespace, held := range counts {
+		h := about("Namespace", "", namespace, "counts", strings.Join(held, ", "))
 		if f.generation() == trainjob.Trainer21 {
 			h.Advice = "hand-back is for a change to the in-tree integration, which Trainer 2.1 has none of; kueue-trainer frees them:"
 			h.Commands = []string{f.apply("default")}
@@ -102,31 +85,38 @@ func leftGates(f *Facts, found func(hit)) {
 	}
 }
 
-func (f *Facts) gates() gates {
-	held := gates{}
-	for i := range f.TrainJobs {
-		if job := &f.TrainJobs[i]; !job.Finished() && holdsGate(job) {
-			held.hold(job.Namespace, "TrainJob")
+// gated counts by namespace the objects of a kind that hold our gate.
+func (f *Facts) gated(kind string) map[string]int {
+	count := map[string]int{}
+	switch kind {
+	case "TrainJob":
+		for _, job := range f.TrainJobs {
+			if !job.Finished() && holdsGate(&job) {
+				count[job.Namespace]++
+			}
+		}
+	case "JobSet":
+		for _, js := range f.JobSets {
+			if slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+				return patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates)
+			}) {
+				count[js.Namespace]++
+			}
+		}
+	case "Job":
+		for _, job := range f.Jobs {
+			if patch.HasAdmissionGate(job.Spec.Template.Spec.SchedulingGates) && job.Status.CompletionTime == nil {
+				count[job.Namespace]++
+			}
+		}
+	case "Pod":
+		for _, pod := range f.Pods {
+			if patch.HasAdmissionGate(pod.Spec.SchedulingGates) {
+				count[pod.Namespace]++
+			}
 		}
 	}
-	for i := range f.JobSets {
-		if slices.ContainsFunc(f.JobSets[i].Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-			return patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates)
-		}) {
-			held.hold(f.JobSets[i].Namespace, "JobSet")
-		}
-	}
-	for i := range f.Jobs {
-		if job := &f.Jobs[i]; patch.HasAdmissionGate(job.Spec.Template.Spec.SchedulingGates) && job.Status.CompletionTime == nil {
-			held.hold(job.Namespace, "Job")
-		}
-	}
-	for i := range f.Pods {
-		if pod := &f.Pods[i]; patch.HasAdmissionGate(pod.Spec.SchedulingGates) {
-			held.hold(pod.Namespace, "Pod")
-		}
-	}
-	return held
+	return count
 }
 
 // orphans finds Workloads of TrainJobs that do not exist any more, or that lost their

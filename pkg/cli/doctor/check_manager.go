@@ -11,11 +11,13 @@ import (
 	"strings"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/component-helpers/auth/rbac/validation"
 	"k8s.io/utils/ptr"
 
+	"github.com/kueue-trainer/kueue-trainer/config/policies"
 	"github.com/kueue-trainer/kueue-trainer/config/rbac"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 )
@@ -222,4 +224,27 @@ func ruleNames(rules []rbacv1.PolicyRule) string {
 	}
 	slices.Sort(names)
 	return few(slices.Compact(names))
+}
+
+// unenforcedPolicies finds rules of kueue-trainer that the API server does not know, or does
+// not enforce. People may have switched them off on purpose.
+func unenforcedPolicies(f *Facts, found func(hit)) {
+	for _, name := range policies.Names() {
+		if problem := f.policyProblem(name); problem != "" {
+			found(about("ValidatingAdmissionPolicy", "", name, "problem", problem, "enforce", f.apply("policies", "--set policies.enabled=true")))
+		}
+	}
+}
+
+// policyProblem says why the API server does not enforce a policy; empty: it does.
+func (f *Facts) policyProblem(name string) string {
+	if inventory.Find(f.Policies, "", name) == nil {
+		return "The policy is not installed."
+	}
+	if !slices.ContainsFunc(f.PolicyBindings, func(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
+		return b.Spec.PolicyName == name && slices.Contains(b.Spec.ValidationActions, admissionregistrationv1.Deny)
+	}) {
+		return "No binding of the policy denies what it refuses."
+	}
+	return ""
 }
