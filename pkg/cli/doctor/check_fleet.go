@@ -40,7 +40,12 @@ var workerChecks = []check{{
 	problem: "Its {credential}, by which Kueue gets into worker cluster {worker}, ended at {until}.",
 	effect:  "The worker" + lostTrainJobs, advice: "Renew it, as docs/multikueue.md says.",
 }, {
-	inOrder: "MultiKueue takes TrainJobs to its workers", looksAt: []Kind{workerClusters, configMaps, mutating, validating, deployments}, given: []condition{inFleet(managerThere), inFleet(kueueConfigured)}, wrong: undispatched,
+	inOrder: "MultiKueue takes TrainJobs to its workers", looksAt: []Kind{workerClusters, configMaps, mutating, validating, deployments}, given: []condition{inFleet(managerThere), inFleet(kueueConfigured)},
+	wrong: func(f *Facts, found func(hit)) {
+		if cfg, err := f.kueueSettings(); err == nil && len(f.MultiKueueClusters) > 0 && !dispatches(cfg) {
+			found(hit{})
+		}
+	},
 	id: "TrainJobNotDispatched", severity: Error, when: "TrainJob is not in `multiKueue.externalFrameworks` of Kueue's configuration", object: kueueConfigObject,
 	problem: "There are workers of MultiKueue, and " + externalFramework + " is not in multiKueue.externalFrameworks.",
 	effect:  "No TrainJob goes to a worker: those in queues with a MultiKueue admission check are rejected.", commands: restarted,
@@ -110,13 +115,6 @@ func lostWorkers(f *Facts, found func(hit)) {
 		}
 		h.Commands = append(h.Commands, kueuePart.restart())
 		found(h)
-	}
-}
-
-// undispatched finds a Kueue that hands no TrainJobs of kueue-trainer to workers.
-func undispatched(f *Facts, found func(hit)) {
-	if cfg, err := f.kueueSettings(); err == nil && len(f.MultiKueueClusters) > 0 && !dispatches(cfg) {
-		found(hit{})
 	}
 }
 

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +36,17 @@ var trainJobChecks = []check{{
 	problem: "The TrainJob {message}", effect: "It gets nowhere by itself ({phase}, {reason}).",
 	commands: []string{"kubectl trainjob explain -n {namespace} {name}"},
 }, {
-	inOrder: "every TrainJob is one that Trainer since 2.2 can read", looksAt: []Kind{trainJobs, crds}, wrong: unreadableTrainJobs,
+	inOrder: "every TrainJob is one that Trainer since 2.2 can read", looksAt: []Kind{trainJobs, crds},
+	wrong: func(f *Facts, found func(hit)) {
+		for _, namespace := range slices.Sorted(maps.Keys(f.ProcessesByName)) {
+			h := about("Namespace", "", namespace, "trainjobs", few(f.ProcessesByName[namespace]))
+			if f.generation() >= trainjob.Trainer22 {
+				h = h.as("ProcessesByName", Error)
+				h.Effect = "Trainer can read no list of TrainJobs: none of the whole cluster starts, stops or ends."
+			}
+			found(h)
+		}
+	},
 	id: "ProcessesByName", severity: Warning, when: "`numProcPerNode` of a TrainJob is a text, such as `auto`, which Trainer 2.1 alone can read; an error with a newer one, which then reads no TrainJob of the cluster",
 	problem:  "spec.trainer.numProcPerNode is a text in {trainjobs}.",
 	effect:   "Trainer since 2.2 takes a number: after an upgrade it could read no list of TrainJobs, and none of the whole cluster would start, stop or end.",
@@ -56,7 +67,21 @@ var trainJobChecks = []check{{
 	problem: "No pod is left of TrainJob {trainjob}, and kueue-trainer, which would delete its Workload, is not running.",
 	effect:  "It holds quota that no pod uses.",
 }, {
-	inOrder: "no JobSet of a TrainJob is queued a second time", looksAt: []Kind{jobSets, workloads}, wrong: countedTwice,
+	inOrder: "no JobSet of a TrainJob is queued a second time", looksAt: []Kind{jobSets, workloads},
+	wrong: func(f *Facts, found func(hit)) {
+		ofTrainJobs := sets.New[types.UID]()
+		for i := range f.JobSets {
+			if owner := metav1.GetControllerOfNoCopy(&f.JobSets[i]); owner != nil && owner.Kind == trainjob.GVK.Kind {
+				ofTrainJobs.Insert(f.JobSets[i].UID)
+			}
+		}
+		for i := range f.Workloads {
+			wl := &f.Workloads[i]
+			if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && ofTrainJobs.Has(owner.UID) {
+				found(about("Workload", wl.Namespace, wl.Name, "jobset", owner.Name))
+			}
+		}
+	},
 	id: "CountedTwice", severity: Error, when: "a TrainJob's JobSet has a Workload too",
 	problem:  "JobSet {jobset} has a Workload of its own, beside that of its TrainJob.",
 	effect:   "Its pods are counted twice, and wait for two admissions.",
@@ -213,20 +238,4 @@ func (f *Facts) settling(wl *kueue.Workload) bool {
 		last = wl.DeletionTimestamp.Time
 	}
 	return f.Now.Sub(last) < settle
-}
-
-// countedTwice finds JobSets that Kueue queues although their TrainJob is queued.
-func countedTwice(f *Facts, found func(hit)) {
-	ofTrainJobs := sets.New[types.UID]()
-	for i := range f.JobSets {
-		if owner := metav1.GetControllerOfNoCopy(&f.JobSets[i]); owner != nil && owner.Kind == trainjob.GVK.Kind {
-			ofTrainJobs.Insert(f.JobSets[i].UID)
-		}
-	}
-	for i := range f.Workloads {
-		wl := &f.Workloads[i]
-		if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && ofTrainJobs.Has(owner.UID) {
-			found(about("Workload", wl.Namespace, wl.Name, "jobset", owner.Name))
-		}
-	}
 }

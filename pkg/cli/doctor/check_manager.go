@@ -30,7 +30,12 @@ const (
 )
 
 var managerChecks = []check{{
-	inOrder: "kueue-trainer is running", looksAt: []Kind{deployments, configMaps, leases, mutating, validating}, given: []condition{managerThere}, wrong: managerRunning,
+	inOrder: "kueue-trainer is running", looksAt: []Kind{deployments, configMaps, leases, mutating, validating}, given: []condition{managerThere},
+	wrong: func(f *Facts, found func(hit)) {
+		if problem, commands := f.notRunning(); problem != "" {
+			found(hit{Finding: Finding{Problem: problem, Commands: commands}})
+		}
+	},
 	id: "ManagerNotRunning", severity: Error, when: "no replica is ready, or none leads: its Lease was given up or has run out",
 	object: object("Deployment", managerPart.Namespace, managerPart.Deployment),
 	effect: managerPart.without,
@@ -40,19 +45,19 @@ var managerChecks = []check{{
 	problem: "The manager lacks permissions: {rules}.",
 	effect:  "Reconciles that need them fail, with errors in the manager's log, and TrainJobs hang there.",
 }, {
-	inOrder: "kueue-trainer's policies are enforced", looksAt: []Kind{admissionPolicies, deployments, mutating, validating}, given: []condition{managerThere}, wrong: unenforcedPolicies,
+	inOrder: "kueue-trainer's policies are enforced", looksAt: []Kind{admissionPolicies, deployments, mutating, validating}, given: []condition{managerThere},
+	wrong: func(f *Facts, found func(hit)) {
+		for _, name := range policies.Names() {
+			if problem := f.policyProblem(name); problem != "" {
+				found(about("ValidatingAdmissionPolicy", "", name, "problem", problem, "enforce", f.apply("policies", "--set policies.enabled=true")))
+			}
+		}
+	},
 	id: "PolicyNotEnforced", severity: Warning, when: "a [policy](what-holds.md#policies) is not installed, or no binding of it denies",
 	problem: "{problem}",
 	effect:  "People with edit rights in a namespace can run pods without quota; docs/what-holds.md#policies says how.",
 	advice:  "Unless it was switched off on purpose:", commands: []string{"{enforce}"},
 }}
-
-// managerRunning finds a manager that is installed but does not run.
-func managerRunning(f *Facts, found func(hit)) {
-	if problem, commands := f.notRunning(); problem != "" {
-		found(hit{Finding: Finding{Problem: problem, Commands: commands}})
-	}
-}
 
 // notRunning looks at the Deployment, if there is one, since a manager can also run elsewhere, and at the lease.
 func (f *Facts) notRunning() (problem string, commands []string) {
@@ -224,16 +229,6 @@ func ruleNames(rules []rbacv1.PolicyRule) string {
 	}
 	slices.Sort(names)
 	return few(slices.Compact(names))
-}
-
-// unenforcedPolicies finds rules of kueue-trainer that the API server does not know, or does
-// not enforce. People may have switched them off on purpose.
-func unenforcedPolicies(f *Facts, found func(hit)) {
-	for _, name := range policies.Names() {
-		if problem := f.policyProblem(name); problem != "" {
-			found(about("ValidatingAdmissionPolicy", "", name, "problem", problem, "enforce", f.apply("policies", "--set policies.enabled=true")))
-		}
-	}
 }
 
 // policyProblem says why the API server does not enforce a policy; empty: it does.

@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -105,16 +104,4 @@ func processesByName(jobs []unstructured.Unstructured) map[string][]string {
 		}
 	}
 	return names
-}
-
-// unreadableTrainJobs finds TrainJobs for which Trainer's types since 2.2 cannot decode a list.
-func unreadableTrainJobs(f *Facts, found func(hit)) {
-	for _, namespace := range slices.Sorted(maps.Keys(f.ProcessesByName)) {
-		h := about("Namespace", "", namespace, "trainjobs", few(f.ProcessesByName[namespace]))
-		if f.generation() >= trainjob.Trainer22 {
-			h = h.as("ProcessesByName", Error)
-			h.Effect = "Trainer can read no list of TrainJobs: none of the whole cluster starts, stops or ends."
-		}
-		found(h)
-	}
 }
