@@ -28,6 +28,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/config/policies"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -133,6 +134,7 @@ func TestManager(t *testing.T) {
 	notRunning := func(commands ...string) []Finding {
 		return one(Error, "ManagerNotRunning", ourDeployment, commands...)
 	}
+	unenforced := one(Warning, "PolicyNotEnforced", "ValidatingAdmissionPolicy "+policies.Names()[0], "kubectl apply -k config/policies")
 	eachFinds(t, map[string]broken{
 		"scaled to nothing": {
 			change: func(f *Facts) {
@@ -176,6 +178,14 @@ func TestManager(t *testing.T) {
 		"a rule is missing": {
 			change: func(f *Facts) { f.ClusterRoles[0].Rules = f.ClusterRoles[0].Rules[1:] },
 			want:   one(Error, "PermissionsMissing", "ClusterRole kueue-trainer-manager-role", applyRoles),
+		},
+		"a policy is not installed": {change: func(f *Facts) { f.Policies = f.Policies[1:] }, want: unenforced},
+		"a policy has no binding":   {change: func(f *Facts) { f.PolicyBindings = f.PolicyBindings[1:] }, want: unenforced},
+		"a policy that only warns": {
+			change: func(f *Facts) {
+				f.PolicyBindings[0].Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}
+			},
+			want: unenforced,
 		},
 		"more than it needs": {
 			change: func(f *Facts) {
@@ -429,36 +439,27 @@ func TestConfiguration(t *testing.T) {
 }
 
 func TestKueueNoise(t *testing.T) {
-	quiet := []string{"kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -", restartKueue}
 	bare := jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "bare", Labels: map[string]string{kit.QueueLabel: "queue"}}}
-	ofTrainJob := bare.DeepCopy()
+	ofTrainJob, unlabelled := *bare.DeepCopy(), *bare.DeepCopy()
 	ofTrainJob.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&trainjob.TrainJob{}, trainjob.GVK)}
-	unlabelled := bare.DeepCopy()
 	unlabelled.Labels = nil
-	cases := map[string]broken{
-		"no JobSet is queued": {want: []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Commands: quiet}}},
-		"those of TrainJobs, and those without a queue, do not count": {
-			change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{*ofTrainJob, *unlabelled} },
-			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Commands: quiet}},
-		},
-		"a JobSet is queued": {
-			change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{bare} },
-			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Advice: "JobSet jobs/bare is queued without a TrainJob, so Kueue has to look after JobSets."}},
-		},
-		"JobSets cannot be read": {
-			change: func(f *Facts) { f.Unread[jobSets] = errors.New("forbidden") },
-			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject}},
-		},
-		"Kueue does not look after JobSets": {change: withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}")},
+	const needed = "JobSet jobs/bare is queued without a TrainJob, so Kueue has to look after JobSets."
+	noise := func(advice string, commands ...string) []Finding {
+		return []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Advice: advice, Commands: commands}}
 	}
-	for name, tc := range cases {
+	quiet := noise("", "kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -", restartKueue)
+	for name, tc := range map[string]broken{
+		"no JobSet is queued": {want: quiet},
+		"those of TrainJobs, and those without a queue, do not count": {
+			change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{ofTrainJob, unlabelled} }, want: quiet,
+		},
+		"a JobSet is queued":                {change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{bare} }, want: noise(needed)},
+		"JobSets cannot be read":            {change: func(f *Facts) { f.Unread[jobSets] = errors.New("forbidden") }, want: noise("")},
+		"Kueue does not look after JobSets": {change: withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}")},
+	} {
 		t.Run(name, func(t *testing.T) {
-			f := with(t, tc.change)
-			got := slices.DeleteFunc(newReport(f).Findings, func(f Finding) bool { return f.Reason != "KueueNoise" })
+			got := slices.DeleteFunc(newReport(with(t, tc.change)).Findings, func(f Finding) bool { return f.Reason != "KueueNoise" })
 			for i := range got {
-				if got[i].Problem == "" || got[i].Effect == "" {
-					t.Errorf("Finding without problem or effect: %+v", got[i])
-				}
 				if len(got[i].Commands) > 0 {
 					got[i].Advice = ""
 				}
