@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -145,15 +144,13 @@ func silentWebhooks(probe int) func(*Facts, func(hit)) {
 	return func(f *Facts, found func(hit)) {
 		errs := f.Probes.all()
 		w, reason := f.silent(errs[probe])
-		if w == nil {
-			return
+		told := w != nil && slices.ContainsFunc(errs[:probe], func(earlier error) bool {
+			other, _ := f.silent(earlier)
+			return other != nil && other.part == w.part
+		})
+		if w != nil && !told {
+			found(w.hit(f, "reason", sentence(reason)))
 		}
-		for _, earlier := range errs[:probe] {
-			if other, _ := f.silent(earlier); other != nil && other.part == w.part {
-				return
-			}
-		}
-		found(w.hit(f, "reason", sentence(reason)))
 	}
 }
 
@@ -161,17 +158,12 @@ func silentWebhooks(probe int) func(*Facts, func(hit)) {
 // Webhooks of two parts may have the same name; then the address tells.
 func (f *Facts) silent(err error) (*webhook, string) {
 	name, reason := failedWebhook(err)
-	var found *webhook
-	for _, w := range f.webhooks() {
-		if name == "" || w.Name != name {
-			continue
-		}
-		if strings.Contains(reason, w.address()) {
-			return &w, reason
-		}
-		found = cmp.Or(found, &w)
+	named := slices.DeleteFunc(f.webhooks(), func(w webhook) bool { return w.Name != name })
+	if len(named) == 0 {
+		return nil, reason
 	}
-	return found, reason
+	at := slices.IndexFunc(named, func(w webhook) bool { return strings.Contains(reason, w.address()) })
+	return &named[max(at, 0)], reason
 }
 
 // webhookPolicies finds our webhooks changed so that they miss TrainJobs or changes of
