@@ -118,9 +118,7 @@ var configurationChecks = []check{{
 // listed tells the ways apart in which Kueue can know of TrainJobs. Which one is active
 // in-tree shows in the other checks.
 func listed(f *Facts, found func(hit)) {
-	cfg, err := f.kueueSettings()
-	switch {
-	case err != nil:
+	switch cfg, _ := f.kueueSettings(); {
 	case listsInTree(cfg) && listsExternal(cfg):
 		found(hit{})
 	case listsExternal(cfg) && slices.Contains(cfg.Integrations.Frameworks, jobSetFramework):
@@ -206,6 +204,6 @@ func (f *Facts) givesQueues(cfg *configapi.Configuration) string {
 
 // listsOther reports whether Kueue's configuration has another integration than is active.
 func (f *Facts) listsOther() bool {
-	cfg, err := f.kueueSettings()
-	return err == nil && !(listsInTree(cfg) && listsExternal(cfg)) && listsInTree(cfg) != (f.integrates() == inTree)
+	cfg, _ := f.kueueSettings()
+	return !(listsInTree(cfg) && listsExternal(cfg)) && listsInTree(cfg) != (f.integrates() == inTree)
 }

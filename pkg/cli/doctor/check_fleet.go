@@ -42,7 +42,10 @@ var workerChecks = []check{{
 }, {
 	inOrder: "MultiKueue takes TrainJobs to its workers", looksAt: []Kind{workerClusters, configMaps, mutating, validating, deployments}, given: []condition{inFleet(managerThere), inFleet(kueueConfigured)},
 	wrong: func(f *Facts, found func(hit)) {
-		if cfg, err := f.kueueSettings(); err == nil && len(f.MultiKueueClusters) > 0 && !dispatches(cfg) {
+		if len(f.MultiKueueClusters) == 0 {
+			return
+		}
+		if cfg, _ := f.kueueSettings(); !dispatches(cfg) {
 			found(hit{})
 		}
 	},

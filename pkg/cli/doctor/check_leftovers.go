@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -154,8 +154,7 @@ func orphans(f *Facts, found func(hit)) {
 	for i := range f.Workloads {
 		wl := &f.Workloads[i]
 		problem := orphaned(wl, there)
-		if problem == "" || wl.DeletionTimestamp.IsZero() && apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished) || f.settling(wl) ||
-			heldForPods(wl) && metav1.GetControllerOfNoCopy(wl) != nil {
+		if problem == "" || f.settling(wl) || wl.DeletionTimestamp.IsZero() && kueuelib.IsFinished(wl) {
 			continue
 		}
 		h := abandoned(wl, "problem", problem)
@@ -221,11 +220,9 @@ func orphaned(wl *kueue.Workload, there sets.Set[types.UID]) string {
 	switch {
 	case owner == nil && heldForPods(wl):
 		return fmt.Sprintf("The Workload is deleted, and has no owner by which kueue-trainer would find it to take finalizer %s off.", placeholder.Finalizer)
-	case owner == nil:
-		if _, multiKueue := wl.Labels[kueue.MultiKueueOriginLabel]; !multiKueue && len(wl.OwnerReferences) == 0 && strings.HasPrefix(wl.Name, "trainjob-") {
-			return "The Workload has no owner, and its name is one of a TrainJob's."
-		}
-	case owner.Kind == trainjob.GVK.Kind && owner.APIVersion == trainjob.GVK.GroupVersion().String() && !there.Has(owner.UID):
+	case owner == nil && !placeholder.IsCopy(wl) && len(wl.OwnerReferences) == 0 && strings.HasPrefix(wl.Name, "trainjob-"):
+		return "The Workload has no owner, and its name is one of a TrainJob's."
+	case ledger.OfTrainJob(wl) && !heldForPods(wl) && !there.Has(owner.UID):
 		return fmt.Sprintf("The Workload's TrainJob %s does not exist any more.", owner.Name)
 	}
 	return ""

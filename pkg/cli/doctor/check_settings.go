@@ -34,8 +34,8 @@ func (f *Facts) fixManagerConfig() string {
 // managedManager finds a Kueue that holds the manager's own pods and Jobs back, since it
 // manages what names no queue in the manager's namespace too.
 func managedManager(f *Facts, found func(hit)) {
-	cfg, err := f.kueueSettings()
-	if err != nil || !f.managesNamespace(cfg, f.at(managerPart).Namespace) {
+	cfg, _ := f.kueueSettings()
+	if !f.managesNamespace(cfg, f.at(managerPart).Namespace) {
 		return
 	}
 	var effects []string
@@ -52,12 +52,9 @@ func managedManager(f *Facts, found func(hit)) {
 
 // managesNamespace reports whether Kueue manages jobs without a queue in a namespace.
 func (f *Facts) managesNamespace(cfg *configapi.Configuration, name string) bool {
-	selector, err := metav1.LabelSelectorAsSelector(cfg.ManagedJobsNamespaceSelector)
-	if err != nil || !cfg.ManageJobsWithoutQueueName {
-		return false
-	}
-	selected, known := f.selected(selector, name)
-	return known && selected
+	selector, _ := metav1.LabelSelectorAsSelector(cfg.ManagedJobsNamespaceSelector) // Who decoded it has looked.
+	selected, _ := f.selected(selector, name)
+	return cfg.ManageJobsWithoutQueueName && selected
 }
 
 // selected reports whether a selector takes a namespace, and whether the namespace is there.
@@ -78,10 +75,7 @@ func (f *Facts) leftOut(namespace string) bool {
 
 // unmanagedQueues finds namespaces with queues that Kueue leaves alone.
 func unmanagedQueues(f *Facts, found func(hit)) {
-	_, settings, err := f.settingsInForce()
-	if err != nil {
-		return
-	}
+	_, settings, _ := f.settingsInForce()
 	effect := ""
 	if pod, _ := kueueconfig.Behind(f.configMap(kueuePart), f.Pods, f.Now); pod != nil {
 		effect = "When Kueue is restarted, its TrainJobs run at once, outside of all quotas, whatever queue they name."
