@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -215,20 +216,15 @@ func differingManagers(f *Facts, found func(hit)) {
 
 // haveRules is the command that gives the worker toleration rules, or has somebody give them.
 func (w *Worker) haveRules(rules []managerconfig.TolerationRule) string {
-	if r := w.release(); r != nil {
-		return r.upgrade(configure(map[string]any{"tolerationRules": rules}), "--kube-context "+quotedIfNeeded(w.Context))
+	name := managerPart.ConfigMap
+	if cm := w.configMap(managerPart); cm != nil {
+		name = cm.Name
 	}
-	return w.kubectl(fmt.Sprintf("kubectl -n %s edit configmap %s", managerPart.Namespace, w.managerConfigMapName()))
+	return cmp.Or(w.upgrade(configure(map[string]any{"tolerationRules": rules}), "--kube-context "+quotedIfNeeded(w.Context)),
+		w.kubectl(fmt.Sprintf("kubectl -n %s edit configmap %s", managerPart.Namespace, name)))
 }
 
 // managerRelease is that of kueue-trainer, where that is known.
 func (f *Facts) managerRelease() string {
 	return strings.TrimPrefix(cluster.Release(f.deployment(managerPart), f.configMap(managerPart)), "v")
-}
-
-func (f *Facts) managerConfigMapName() string {
-	if cm := f.configMap(managerPart); cm != nil {
-		return cm.Name
-	}
-	return managerPart.ConfigMap
 }

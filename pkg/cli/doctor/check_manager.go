@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -71,10 +72,8 @@ func (f *Facts) notRunning() (problem string, commands []string) {
 		return fmt.Sprintf("None of kueue-trainer's %d replicas is ready.", replicas),
 			append([]string{fmt.Sprintf("kubectl -n %s describe pods", d.Namespace)}, commands...)
 	}
-	scale := fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=2", d.Namespace, d.Name)
-	if r := f.release(); r != nil {
-		scale = r.upgrade("--set replicas=2") // It would be refused the replicas that kubectl has set.
-	}
+	// A release would be refused the replicas that kubectl has set.
+	scale := cmp.Or(f.upgrade("--set replicas=2"), fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=2", d.Namespace, d.Name))
 	return "kueue-trainer was scaled to no replica.", []string{scale}
 }
 
@@ -124,8 +123,8 @@ func permissions(f *Facts, found func(hit)) {
 // grant are the commands that give the subjects a role. A binding that has them stays as it is: whom the
 // manager runs as may not be what config/rbac says.
 func (f *Facts) grant(subjects []rbacv1.Subject, role rbacv1.Role) []string {
-	if r := f.release(); r != nil {
-		return []string{r.upgrade()}
+	if upgrade := f.upgrade(); upgrade != "" {
+		return []string{upgrade}
 	}
 	commands := []string{"kubectl apply -f config/rbac/role.yaml"}
 	if slices.ContainsFunc(f.boundTo(subjects, role.Namespace), func(ref rbacv1.RoleRef) bool { return ref.Kind == role.Kind && ref.Name == role.Name }) {

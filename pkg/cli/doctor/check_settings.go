@@ -25,10 +25,7 @@ func (f *Facts) differing(settings []string, found func(hit)) {
 
 // fixManagerConfig is the command that has the manager go by Kueue's settings.
 func (f *Facts) fixManagerConfig() string {
-	if r := f.release(); r != nil {
-		return r.upgrade(configure(f.valuesLikeKueue()))
-	}
-	return fixManagerConfig
+	return cmp.Or(f.upgrade(configure(f.valuesLikeKueue())), fixManagerConfig)
 }
 
 // managedManager finds a Kueue that holds the manager's own pods and Jobs back, since it

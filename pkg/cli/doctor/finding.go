@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"gomodules.xyz/jsonpatch/v2"
+
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
 
@@ -162,12 +164,7 @@ func writeFinding(text *strings.Builder, paint show.Paint, f Finding) {
 
 // patchCommand is the command that changes one field of a cluster-wide object.
 func patchCommand(kind, name, op, path string, value any) string {
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value"`
-	}
-	data, err := json.Marshal([]operation{{Op: op, Path: path, Value: value}})
+	data, err := json.Marshal([]jsonpatch.Operation{jsonpatch.NewOperation(op, path, value)})
 	if err != nil {
 		panic(fmt.Sprintf("a patch of %s %s: %v", kind, name, err)) // only texts, maps and API types come here
 	}

@@ -129,20 +129,12 @@ func relocated(finding Finding, names map[string]string) Finding {
 
 // placed is a role of config/rbac as it is installed for parts that are elsewhere.
 func (f *Facts) placed(role rbacv1.Role) rbacv1.Role {
-	for _, p := range []*part{kueuePart, managerPart} {
-		if role.Namespace != p.Namespace {
-			continue
+	names := f.relocation()
+	role.Namespace = cmp.Or(names[role.Namespace], role.Namespace)
+	for _, rule := range role.Rules {
+		for n, name := range rule.ResourceNames {
+			rule.ResourceNames[n] = cmp.Or(names[name], name)
 		}
-		at := f.at(p)
-		role.Namespace = at.Namespace
-		for i := range role.Rules {
-			for n, name := range role.Rules[i].ResourceNames {
-				if name == p.ConfigMap {
-					role.Rules[i].ResourceNames[n] = at.ConfigMap
-				}
-			}
-		}
-		return role
 	}
 	return role
 }
@@ -168,47 +160,27 @@ const (
 	publishedChart                 = "oci://ghcr.io/kueue-trainer/charts/kueue-trainer"
 )
 
-// release is Helm's, to which the objects of kueue-trainer belong. kubectl apply -k would take fields
-// away from it, have another image and undo its values.
-type release struct {
-	name, namespace string
-	// version of the chart. An upgrade to another one has another image.
-	version string
-	// serverSide is set where the API server applies it: it refuses a field that somebody else has set
-	// to another value.
-	serverSide bool
-}
-
-// release returns nil where Helm did not install what is there of kueue-trainer.
-func (f *Facts) release() *release {
+// upgrade is the command that installs kueue-trainer's Helm release once more, with the values it has and those of the
+// flags; empty where Helm did not install it. Where it did, kubectl apply -k would take fields away from it, have
+// another image and undo its values.
+func (f *Facts) upgrade(flags ...string) string {
 	for _, obj := range slices.Concat(inventory.Objects(f.Deployments), inventory.Objects(f.Mutating), inventory.Objects(f.Validating), inventory.Objects(f.ClusterRoles)) {
 		version, ours := strings.CutPrefix(obj.GetLabels()["helm.sh/chart"], "kueue-trainer-")
 		name := obj.GetAnnotations()["meta.helm.sh/release-name"]
 		if !ours || name == "" {
 			continue
 		}
-		return &release{
-			name: name, namespace: obj.GetAnnotations()["meta.helm.sh/release-namespace"],
-			version: strings.ReplaceAll(version, "_", "+"), // a label takes no "+"
-			serverSide: slices.ContainsFunc(obj.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
-				return e.Operation == metav1.ManagedFieldsOperationApply
-			}),
+		chart := checkoutChart
+		if version != checkoutVersion { // Another version would have another image.
+			chart = publishedChart + " --version " + strings.ReplaceAll(version, "_", "+") // a label takes no "+"
 		}
+		command := fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values", name, chart, obj.GetAnnotations()["meta.helm.sh/release-namespace"])
+		if slices.ContainsFunc(obj.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Operation == metav1.ManagedFieldsOperationApply }) {
+			command += " --force-conflicts" // The API server applies it, and what is to be put right, somebody else has set.
+		}
+		return strings.Join(append([]string{command}, flags...), " ")
 	}
-	return nil
-}
-
-// upgrade is the command that installs the release once more, with the values it has and others.
-func (r *release) upgrade(flags ...string) string {
-	chart := checkoutChart
-	if r.version != checkoutVersion {
-		chart = publishedChart + " --version " + r.version
-	}
-	command := fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values", r.name, chart, r.namespace)
-	if r.serverSide {
-		command += " --force-conflicts" // what is to be put right, somebody else has set
-	}
-	return strings.Join(append([]string{command}, flags...), " ")
+	return ""
 }
 
 // configure is the flag that sets values of the manager's configuration; nil takes one out.
@@ -223,10 +195,7 @@ func configure(values map[string]any) string {
 // apply is the command that puts back what a directory of config/ has. With Helm that comes with all
 // the rest, and with the values that the flags set.
 func (f *Facts) apply(directory string, helmFlags ...string) string {
-	if r := f.release(); r != nil {
-		return r.upgrade(helmFlags...)
-	}
-	return "kubectl apply -k config/" + directory
+	return cmp.Or(f.upgrade(helmFlags...), "kubectl apply -k config/"+directory)
 }
 
 // releases are Helm's, of which one may be what is to be brought up to date.
