@@ -18,14 +18,11 @@ import (
 
 // differing is about the manager's ConfigMap, suffix included.
 func (f *Facts) differing(settings []string, found func(hit)) {
-	if len(settings) > 0 {
-		found(about("ConfigMap", managerPart.Namespace, f.configMap(managerPart).Name, "differ", strings.Join(settings, ", "), "fix", f.fixManagerConfig()))
+	if len(settings) == 0 {
+		return
 	}
-}
-
-// fixManagerConfig is the command that has the manager go by Kueue's settings.
-func (f *Facts) fixManagerConfig() string {
-	return cmp.Or(f.upgrade(configure(f.valuesLikeKueue())), fixManagerConfig)
+	fix := cmp.Or(f.upgrade(configure(f.valuesLikeKueue())), fixManagerConfig)
+	found(about("ConfigMap", managerPart.Namespace, f.configMap(managerPart).Name, "differ", strings.Join(settings, ", "), "fix", fix))
 }
 
 // managedManager finds a Kueue that holds the manager's own pods and Jobs back, since it

@@ -822,25 +822,6 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 	}
 }
 
-func TestPoolsAreJudgedByAllQuotasOrNot(t *testing.T) {
-	pools := []string{"every flavor has nodes", "every GPU node is in a flavor", "quotas are there as nodes", "the taints of GPU nodes are tolerated"}
-	for kind, hide := range map[Kind]func(*Facts){
-		clusterQueues: func(f *Facts) { f.ClusterQueues, f.LocalQueues = nil, nil },
-		cohorts:       func(*Facts) {},
-	} {
-		t.Run(string(kind), func(t *testing.T) {
-			f := healthy(t)
-			hide(f)
-			f.Unread[kind] = errors.New("forbidden")
-			finds(t, f)
-			passed := newReport(f).Passed
-			if i := slices.IndexFunc(pools, func(name string) bool { return slices.Contains(passed, name) }); i >= 0 {
-				t.Errorf("Called in order: %s", pools[i])
-			}
-		})
-	}
-}
-
 func TestForbiddenIsNotMissing(t *testing.T) {
 	// Each takes away what could not be read.
 	forget := map[Kind]func(*Facts){
@@ -912,15 +893,21 @@ func TestOnlyRightsAreToldAsRights(t *testing.T) {
 }
 
 func TestWhatCannotBeReadIsSaid(t *testing.T) {
-	f := healthy(t)
-	f.Nodes = nil
-	f.Unread[nodes] = notAllowedTo("list", "nodes")
-	r := newReport(f)
-	expect.That(t, r.Errors+r.Warnings == 0 && !slices.Contains(r.Passed, "every flavor has nodes"), "Without nodes flavors were judged: %+v", r)
-	expect.That(t, len(r.Unseen) == 1 && slices.Contains(r.Unseen[0].Checks, "every flavor has nodes") && r.NotMade == len(r.Unseen[0].Checks),
-		"The checks that need nodes are not told: %+v", r.Unseen)
-	var out strings.Builder
-	expect.Same(t, "Unexpected exit code", exit.Unseen, exit.Code(report(&out, "", r)))
-	want := fmt.Sprintf("Not known: %d checks made, nothing found; %d could not be made.\nunseen   nodes (you may not list them): %d checks\n", r.Checks, r.NotMade, r.NotMade)
-	expect.Same(t, "Unexpected text", want, out.String())
+	judged := []string{"every flavor has nodes", "every GPU node is in a flavor", "quotas are there as nodes", "the taints of GPU nodes are tolerated"}
+	for _, kind := range []Kind{flavors, nodes, clusterQueues, cohorts} {
+		t.Run(string(kind), func(t *testing.T) {
+			f := healthy(t)
+			f.Unread[kind] = notAllowedTo("list", string(kind))
+			r := newReport(f)
+			expect.Need(t, r.Errors+r.Warnings == 0 && len(r.Unseen) == 1, "Without %s it was judged, or more is unseen: %+v", kind, r)
+			expect.Same(t, "Checks that could not be made", len(r.Unseen[0].Checks), r.NotMade)
+			for _, name := range judged {
+				expect.That(t, slices.Contains(r.Unseen[0].Checks, name) && !slices.Contains(r.Passed, name), "Called in order, or not told: %s", name)
+			}
+			var out strings.Builder
+			expect.Same(t, "Unexpected exit code", exit.Unseen, exit.Code(report(&out, "", r)))
+			want := fmt.Sprintf("Not known: %d checks made, nothing found; %d could not be made.\nunseen   %s (you may not list them): %d checks\n", r.Checks, r.NotMade, kind, r.NotMade)
+			expect.Same(t, "Unexpected text", want, out.String())
+		})
+	}
 }

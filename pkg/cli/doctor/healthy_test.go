@@ -281,7 +281,7 @@ func TestHealthy(t *testing.T) {
 
 func TestEveryRowIsComplete(t *testing.T) {
 	for _, s := range table {
-		expect.That(t, s.checks[0].wrong != nil, "The first row of %q finds nothing", s.title)
+		expect.That(t, s.checks[0].wrong != nil, "The first row of %q finds nothing", s.Title)
 		for _, c := range s.checks {
 			expect.That(t, c.id != "" && c.severity != 0 && c.when != "", "A row that the docs cannot describe: %+v", c)
 			expect.Same(t, "It is another case of a check: "+c.id, c.wrong == nil, c.inOrder == "")
