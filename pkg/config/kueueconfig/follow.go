@@ -40,9 +40,6 @@ type ConfigMap struct {
 	Key string `json:"key,omitempty"`
 }
 
-// ref names it in the log.
-func (c ConfigMap) ref() klog.ObjectRef { return klog.KRef(c.Namespace, c.Name) }
-
 // Follower holds the settings in force. It reads Kueue's configuration and follows it while
 // the manager runs. What it read last holds where there is nothing to read any more, and until
 // Kueue has started with what is there; before the first time, Kueue's defaults do.
@@ -215,7 +212,7 @@ func (f *Follower) decode(found *corev1.ConfigMap) (*configapi.Configuration, er
 
 // take lets what was read hold, or tells why that cannot be.
 func (f *Follower) take(ctx context.Context, cfg *configapi.Configuration, err error) {
-	log := ctrl.LoggerFrom(ctx).WithName("kueue-configuration").WithValues("configMap", f.where.ref(), "file", f.where.Key)
+	log := ctrl.LoggerFrom(ctx).WithName("kueue-configuration").WithValues("configMap", klog.KRef(f.where.Namespace, f.where.Name), "file", f.where.Key)
 	settings := f.Settings()
 	if err != nil {
 		f.readable.Store(false)
@@ -272,7 +269,9 @@ func (f *Follower) hold(ctx context.Context, log logr.Logger, settings *Settings
 	if before := f.current.Swap(settings); equality.Semantic.DeepEqual(before, settings) {
 		return
 	}
-	log.Info("Changed the settings that are shared with Kueue", "settings", withoutGates(*settings))
+	logged := *settings
+	logged.FeatureGates = nil // There are too many of them.
+	log.Info("Changed the settings that are shared with Kueue", "settings", logged)
 	f.notify(ctx, log)
 }
 
@@ -286,10 +285,4 @@ func (f *Follower) notify(ctx context.Context, log logr.Logger) {
 			log.Error(err, "Could not follow a change of Kueue's settings")
 		}
 	}
-}
-
-// withoutGates leaves the gates out of what is logged: there are too many of them.
-func withoutGates(settings Settings) Settings {
-	settings.FeatureGates = nil
-	return settings
 }
