@@ -112,8 +112,10 @@ func run(ctx context.Context, cfg *managerconfig.Configuration) error {
 			return err
 		}
 	}
-	kueue, err := followKueue(ctx, mgr, cfg)
-	if err != nil {
+	kueue := kueueconfig.NewFollower(mgr.GetAPIReader(), cfg.KueueConfigMap, cfg.Overrides)
+	kueue.ReadFirst(ctx) // before anything goes by it
+	kueue.Recorder = mgr.GetEventRecorder("kueue-trainer")
+	if err := mgr.Add(kueue); err != nil {
 		return err
 	}
 	return start(ctx, mgr, cfg, integrationOptions(cfg, kueue, recorder, scarce), certs)
@@ -127,19 +129,6 @@ func tellScarcity(scarce bool) {
 		return
 	}
 	log.Info("Had memory again for several TrainJobs at a time")
-}
-
-// followKueue reads Kueue's settings before anything goes by them, and lets the manager
-// follow them from then on.
-func followKueue(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configuration) (*kueueconfig.Follower, error) {
-	c, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient()})
-	if err != nil {
-		return nil, fmt.Errorf("making the client for Kueue's configuration: %w", err)
-	}
-	kueue := kueueconfig.NewFollower(c, cfg.KueueConfigMap, cfg.Overrides)
-	kueue.ReadFirst(ctx)
-	kueue.Recorder = mgr.GetEventRecorder("kueue-trainer")
-	return kueue, mgr.Add(kueue)
 }
 
 // start sets the integration up once certificates are there, and runs the manager.

@@ -44,8 +44,8 @@ func newRecorder(cfg *managerconfig.Configuration, certificate served) *metrics.
 	build := version.Get()
 	recorder.Register(metrics.NewScraped(func(tell metrics.Tell) {
 		tell(metrics.BuildInfo(), 1, build.Version, build.Revision, build.Go)
-		if ends, err := certificates.Ends(certificate(nil)); err == nil {
-			tell(metrics.CertificateExpiry(), float64(ends.Unix()))
+		if serving, err := certificate(nil); err == nil {
+			tell(metrics.CertificateExpiry(), float64(serving.Leaf.NotAfter.Unix()))
 		}
 	}, metrics.BuildInfo(), metrics.CertificateExpiry()))
 	return recorder

@@ -8,6 +8,8 @@ package certificates
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"sync"
@@ -18,18 +20,15 @@ import (
 	"github.com/cert-manager/cert-manager/pkg/server/tls/authority"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
@@ -41,9 +40,11 @@ const (
 	// checkSoon is how long to wait for a certificate of the authority of now.
 	checkSoon = 200 * time.Millisecond
 
-	// checkLater is how often to look for a certificate that was renewed.
-	checkLater = time.Minute
+	// checkLater is how often to look for a certificate that was renewed, or is of another authority.
+	checkLater = 10 * time.Second
 )
+
+var _ manager.LeaderElectionRunnable = (*Certificates)(nil)
 
 // Options say where the authority is kept, and for whom it signs.
 type Options struct {
@@ -97,18 +98,6 @@ func (c *Certificates) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errNoCertificate
 }
 
-// Ends returns when a certificate ends that was got, or why none was.
-func Ends(serving *tls.Certificate, err error) (time.Time, error) {
-	if err != nil {
-		return time.Time{}, err
-	}
-	leaf, err := leafOf(serving)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return leaf.NotAfter, nil
-}
-
 // AddTo adds the certificates to a manager; each replica has its own.
 func (c *Certificates) AddTo(mgr ctrl.Manager) error {
 	signer := &authority.DynamicAuthority{
@@ -118,17 +107,7 @@ func (c *Certificates) AddTo(mgr ctrl.Manager) error {
 	c.source = &servertls.DynamicSource{DNSNames: c.options.DNSNames, Authority: signer, RetryInterval: checkSoon}
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 
-	rotated := make(chan struct{}, 1)
-	signer.WatchRotation(rotated)
-	events := make(chan event.GenericEvent)
-	err := mgr.Add(everywhere(func(ctx context.Context) error {
-		go announce(ctx, rotated, events)
-		if err := c.source.Start(ctrl.LoggerInto(ctx, mgr.GetLogger().WithName("certificates"))); ctx.Err() == nil {
-			return fmt.Errorf("signing serving certificates: %w", err)
-		}
-		return nil
-	}))
-	if err != nil {
+	if err := mgr.Add(c); err != nil {
 		return err
 	}
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
@@ -137,28 +116,22 @@ func (c *Certificates) AddTo(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("certificates").
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, one).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, one).
-		WatchesRawSource(source.Channel(events, one)).
 		WithOptions(controller.Options{
 			NeedLeaderElection: ptr.To(false), LogConstructor: logging.ForController(mgr.GetLogger(), "certificates", "secret"),
 		}).
 		Complete(c)
 }
 
-// announce makes events of rotations.
-func announce(ctx context.Context, rotated <-chan struct{}, events chan<- event.GenericEvent) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-rotated:
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case events <- event.GenericEvent{Object: &metav1.PartialObjectMetadata{}}:
-		}
+// Start implements manager.Runnable: it signs serving certificates until ctx ends.
+func (c *Certificates) Start(ctx context.Context) error {
+	if err := c.source.Start(ctrl.LoggerInto(ctx, ctrl.Log.WithName("certificates"))); ctx.Err() == nil {
+		return fmt.Errorf("signing serving certificates: %w", err)
 	}
+	return nil
 }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves webhooks.
+func (c *Certificates) NeedLeaderElection() bool { return false }
 
 // Reconcile has the webhook configurations trust the authority, and serves a new certificate
 // only then.
@@ -204,13 +177,34 @@ func settling(served, signed *tls.Certificate, now time.Time) time.Duration {
 	return max(0, signed.Leaf.NotBefore.Add(settleFor).Sub(now))
 }
 
-// everywhere runs on every replica, which all serve webhooks.
-type everywhere func(context.Context) error
+// withAuthority returns a bundle of PEM blocks that has ca, and none that is no certificate or
+// has expired. Former authorities stay until they expire: other replicas may serve by them.
+func withAuthority(bundle, ca []byte, now time.Time) []byte {
+	var out []byte
+	seen := map[string]bool{}
+	for _, block := range append(blocks(bundle), blocks(ca)...) {
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil || now.After(certificate.NotAfter) || seen[string(block.Bytes)] {
+			continue
+		}
+		seen[string(block.Bytes)] = true
+		out = append(out, pem.EncodeToMemory(block)...)
+	}
+	return out
+}
 
-var _ manager.LeaderElectionRunnable = everywhere(nil)
+func blocks(data []byte) []*pem.Block {
+	var out []*pem.Block
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		out = append(out, &pem.Block{Type: block.Type, Bytes: block.Bytes})
+	}
+	return out
+}
 
-// Start implements manager.Runnable.
-func (r everywhere) Start(ctx context.Context) error { return r(ctx) }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (everywhere) NeedLeaderElection() bool { return false }
+// signedBy reports whether a serving certificate is of an authority.
+func signedBy(serving *tls.Certificate, ca []byte) bool {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	_, err := serving.Leaf.Verify(x509.VerifyOptions{Roots: roots})
+	return err == nil
+}

@@ -93,12 +93,6 @@ integrations: {labelKeysToCopy: [team]}
 			content: head + "namespace: elsewhere\n",
 			want:    changed(func(c *Configuration) { c.Namespace, c.LeaderElection.ResourceNamespace = "elsewhere", "elsewhere" }),
 		},
-		"a selector of one's own": {
-			content: head + "managedJobsNamespaceSelector: {matchLabels: {team: a}}\n",
-			want: changed(func(c *Configuration) {
-				c.ManagedJobsNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
-			}),
-		},
 		"an empty list of workers is no list": {content: head + "controller: {groupKindConcurrency: {}}\n", want: defaults()},
 		"a value that is Kueue's default is an override, too": {
 			content: head + "manageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}\nwaitForPodsReady: {}\n",
@@ -114,15 +108,12 @@ integrations: {labelKeysToCopy: [team]}
 				c.KueueConfigMap.Namespace, c.KueueConfigMap.Name = "openshift-kueue-operator", "kueue-config"
 			}),
 		},
-		"waitForPodsReady with a timeout": {
-			content: head + "waitForPodsReady: {timeout: 7m}\n",
+		"settings of Kueue's, as Kueue writes them": {
+			content: head + "managedJobsNamespaceSelector: {matchLabels: {team: a}}\nwaitForPodsReady: {timeout: 7m}\n" +
+				"objectRetentionPolicies: {workloads: {afterFinished: 1h}}\nfeatureGates: {TopologyAwareScheduling: false}\n",
 			want: changed(func(c *Configuration) {
+				c.ManagedJobsNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 				c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: 7 * time.Minute}}
-			}),
-		},
-		"retention and feature gates, as Kueue writes them": {
-			content: head + "objectRetentionPolicies: {workloads: {afterFinished: 1h}}\nfeatureGates: {TopologyAwareScheduling: false}\n",
-			want: changed(func(c *Configuration) {
 				c.ObjectRetentionPolicies = &configapi.ObjectRetentionPolicies{Workloads: &configapi.WorkloadRetentionPolicy{AfterFinished: &metav1.Duration{Duration: time.Hour}}}
 				c.FeatureGates = map[string]bool{"TopologyAwareScheduling": false}
 			}),
@@ -185,12 +176,4 @@ func TestLoadOfAMissingFile(t *testing.T) {
 	_, err := Load(path)
 	expect.That(t, errors.Is(err, fs.ErrNotExist) && strings.Contains(err.Error(), path),
 		"Load = %v, want an error that names %s and wraps fs.ErrNotExist", err, path)
-}
-
-func TestDefaultIsIdempotent(t *testing.T) {
-	cfg := changed(func(c *Configuration) { c.KueueConfigMap.Key = "" })
-	Default(cfg)
-	first := *cfg
-	Default(cfg)
-	expect.Same(t, "The second time changes it", &first, cfg)
 }

@@ -73,14 +73,6 @@ func TestValidate(t *testing.T) {
 			},
 			want: []string{"waitForPodsReady.timeout: FieldValueInvalid"},
 		},
-		"several errors come together": {
-			change: func(c *Configuration) {
-				c.Kind = "Config"
-				c.Controller.GroupKindConcurrency = map[string]int{TrainJobKind: 0}
-				c.FeatureGates = map[string]bool{"Nothing": true}
-			},
-			want: []string{"kind: FieldValueNotSupported", "controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid", "featureGates[Nothing]: FieldValueInvalid"},
-		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

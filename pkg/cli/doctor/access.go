@@ -4,10 +4,8 @@ package doctor
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,10 +18,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -158,16 +158,13 @@ func (a *Access) readToken(jwt string) error {
 }
 
 func (a *Access) readCertificate(data []byte) error {
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return errors.New("its client certificate cannot be decoded")
-	}
-	cert, err := x509.ParseCertificate(block.Bytes)
+	certificates, err := cert.ParseCertsPEM(data)
 	if err != nil {
 		return errors.New("its client certificate cannot be decoded")
 	}
-	a.Credential, a.Until = certificate, cert.NotAfter
-	a.User, a.Groups = cert.Subject.CommonName, append(slices.Clone(cert.Subject.Organization), user.AllAuthenticated)
+	leaf := certificates[0]
+	a.Credential, a.Until = certificate, leaf.NotAfter
+	a.User, a.Groups = leaf.Subject.CommonName, append(slices.Clone(leaf.Subject.Organization), user.AllAuthenticated)
 	return nil
 }
 
@@ -180,10 +177,10 @@ func (a *Access) readCertificate(data []byte) error {
 // revoked does not show this way; Kueue says so itself when it connects.
 func lacking(ctx context.Context, c client.Writer, a *Access, namespaces []string) ([]rbacv1.PolicyRule, error) {
 	var rules []rbacv1.PolicyRule
-	for _, needed := range neededInWorkers() {
+	for _, rule := range neededInWorkers() {
 		var missing []string
-		for _, verb := range needed.Verbs {
-			granted, err := a.may(ctx, c, verb, needed, namespaces)
+		for _, verb := range rule.Verbs {
+			granted, err := a.may(ctx, c, verb, rule, namespaces)
 			if err != nil {
 				return nil, err
 			}
@@ -191,8 +188,8 @@ func lacking(ctx context.Context, c client.Writer, a *Access, namespaces []strin
 				missing = append(missing, verb)
 			}
 		}
-		if len(missing) > 0 {
-			rules = append(rules, rbacv1.PolicyRule{APIGroups: needed.APIGroups, Resources: needed.Resources, Verbs: missing})
+		if rule.Verbs = missing; len(missing) > 0 {
+			rules = append(rules, rule)
 		}
 	}
 	return rules, nil
@@ -201,16 +198,16 @@ func lacking(ctx context.Context, c client.Writer, a *Access, namespaces []strin
 // may asks first about all namespaces, which is what config/multikueue grants. Kueue lists and
 // watches all at once, and does the rest where there are jobs.
 func (a *Access) may(ctx context.Context, c client.Writer, verb string, rule rbacv1.PolicyRule, namespaces []string) (bool, error) {
-	granted, err := a.mayIn(ctx, c, verb, rule, "")
-	if granted || err != nil || verb == "list" || verb == "watch" || len(namespaces) == 0 {
+	granted, err := a.mayIn(ctx, c, verb, rule, metav1.NamespaceAll)
+	if granted || err != nil || verb == "list" || verb == "watch" {
 		return granted, err
 	}
 	for _, namespace := range namespaces {
-		if granted, err := a.mayIn(ctx, c, verb, rule, namespace); !granted || err != nil {
+		if granted, err = a.mayIn(ctx, c, verb, rule, namespace); !granted || err != nil {
 			return false, err
 		}
 	}
-	return true, nil
+	return granted, nil
 }
 
 func (a *Access) mayIn(ctx context.Context, c client.Writer, verb string, rule rbacv1.PolicyRule, namespace string) (bool, error) {
@@ -254,7 +251,7 @@ func neededInWorkers() []rbacv1.PolicyRule {
 func (f *Facts) namespacesOf(worker string) []string {
 	names := map[string]bool{}
 	for i := range f.LocalQueues {
-		if queue := &f.LocalQueues[i]; slices.Contains(f.workersOf(queue), worker) {
+		if queue := &f.LocalQueues[i]; f.leadsTo(queue, worker) {
 			names[queue.Namespace] = true
 		}
 	}

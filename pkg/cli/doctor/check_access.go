@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -41,16 +42,16 @@ func (f *Facts) ending(name string, a *Access) hit {
 	if !a.Until.After(f.Now) {
 		h = h.as("WorkerTokenExpires", Error)
 	}
-	w := f.worker(name)
+	at := slices.IndexFunc(f.Workers, func(w Worker) bool { return w.Name == name && w.Context != "" })
 	switch {
 	case a.Credential != token || a.User == "":
 		h.Commands = []string{fmt.Sprintf("kubectl -n %s get secret %s", kueuePart.Namespace, a.Secret)}
-	case w == nil || w.Context == "":
+	case at < 0:
 		h.Advice = fmt.Sprintf("Renew it, as docs/multikueue.md says. With --worker-context %s=CONTEXT doctor prints the commands. The contexts that you have:", name)
 		h.Commands = []string{"kubectl config get-contexts"}
 	default:
 		h.Advice = "Renew it, as docs/multikueue.md says. Kueue notices by itself:"
-		h.Commands = w.renew(a)
+		h.Commands = f.Workers[at].renew(a)
 	}
 	return h
 }
@@ -90,19 +91,16 @@ func missingRights(f *Facts, found func(hit)) {
 
 // grant tells how to give Kueue its rights.
 func (w *Worker) grant(a *Access) hit {
-	who, subject := object("User", "", a.User), "--user="+quotedIfNeeded(a.User)
-	namespace, account, err := serviceaccount.SplitUsername(a.User)
-	if err == nil {
-		who, subject = object(rbacv1.ServiceAccountKind, namespace, account), fmt.Sprintf("--serviceaccount=%s:%s", namespace, account)
-	} else {
-		account = a.User
+	subject := rbacv1.Subject{Kind: rbacv1.UserKind, Name: a.User}
+	if namespace, account, err := serviceaccount.SplitUsername(a.User); err == nil {
+		subject = rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}
 	}
-	h := w.about(who, "rules", ruleNames(w.Lacks))
+	h := w.about(object(subject.Kind, subject.Namespace, subject.Name), "rules", ruleNames(w.Lacks))
 	h.Commands = []string{w.kubectl("kubectl apply -k config/multikueue")}
-	if err != nil || namespace != kueuePart.Namespace || account != workerAccount {
+	if subject.Namespace != kueuePart.Namespace || subject.Name != workerAccount {
 		h.Advice = "config/multikueue gives them to a ServiceAccount of its own; this one has to have them, too:"
 		h.Commands = append(h.Commands, w.kubectl(fmt.Sprintf("kubectl create clusterrolebinding %s --clusterrole=%s %s",
-			quotedIfNeeded(workerRole+"-"+account), workerRole, subject)))
+			quotedIfNeeded(workerRole+"-"+subject.Name), workerRole, subjectFlag(subject))))
 	}
 	return h
 }

@@ -29,7 +29,12 @@ var kueueConfigObject = object("ConfigMap", kueuePart.Namespace, kueuePart.Confi
 var restarted = []string{fixKueueConfig, kueuePart.restart()}
 
 var configurationChecks = []check{{
-	inOrder: "Kueue's configuration can be read", looksAt: []Kind{configMaps, deployments}, given: []condition{kueueConfigMap}, wrong: kueueConfiguration,
+	inOrder: "Kueue's configuration can be read", looksAt: []Kind{configMaps, deployments}, given: []condition{kueueConfigMap},
+	wrong: func(f *Facts, found func(hit)) {
+		if _, err := f.kueueSettings(); err != nil {
+			found(hit{values: []any{"problem", sentence(err.Error())}})
+		}
+	},
 	id: "KueueConfiguration", severity: Error, when: "Kueue's cannot be decoded", object: kueueConfigObject,
 	problem: "{problem}", effect: "Kueue does not start with it.",
 	commands: []string{fmt.Sprintf("kubectl -n %s edit configmap %s", kueuePart.Namespace, kueuePart.ConfigMap), kueuePart.restart()},
@@ -53,7 +58,15 @@ var configurationChecks = []check{{
 	problem: "Kueue's manageJobsWithoutQueueName is on, and its managedJobsNamespaceSelector has the manager's namespace.",
 	effect:  "{effects}", commands: restarted,
 }, {
-	inOrder: "Kueue runs with the configuration it has", looksAt: []Kind{configMaps, deployments, trainJobProbe}, given: []condition{kueueConfigured, probeAnswered}, wrong: kueueRestart,
+	inOrder: "Kueue runs with the configuration it has", looksAt: []Kind{configMaps, deployments, trainJobProbe}, given: []condition{kueueConfigured, probeAnswered},
+	wrong: func(f *Facts, found func(hit)) {
+		switch {
+		case f.listsOther() && f.integrates() == inTree:
+			found(hit{}.as("KueueNotRestarted", Error))
+		case f.listsOther():
+			found(hit{})
+		}
+	},
 	id: "KueueNotRestarted", severity: Warning, when: "Kueue's configuration lists the in-tree integration, which is not active", object: kueueConfigObject,
 	problem: "Kueue's configuration lists TrainJob in integrations.frameworks, but the integration is not active: Kueue runs with an older configuration.",
 	effect:  "The in-tree integration takes TrainJobs over at Kueue's next restart.",
@@ -63,36 +76,49 @@ var configurationChecks = []check{{
 	problem: "Kueue's in-tree integration is active, though its configuration does not list it: Kueue runs with an older configuration.",
 	effect:  "kueue-trainer stands aside until Kueue is restarted.", commands: []string{kueuePart.restart()},
 }, {
-	inOrder: "Kueue has started with the configuration it has", looksAt: []Kind{configMaps, deployments, pods}, given: []condition{kueueConfigured}, wrong: kueueBehind,
+	inOrder: "Kueue has started with the configuration it has", looksAt: []Kind{configMaps, deployments, pods}, given: []condition{kueueConfigured},
+	wrong: func(f *Facts, found func(hit)) {
+		pod, changed := kueueconfig.Behind(f.configMap(kueuePart), f.Pods, f.Now)
+		if pod != nil && !f.listsOther() {
+			found(hit{values: []any{"pod", pod.Name, "changed", changed.UTC().Format(time.RFC3339)}})
+		}
+	},
 	id: "KueueNotRestarted", severity: Warning, when: "the configuration changed after Kueue started", object: kueueConfigObject,
 	problem: "Kueue's configuration changed at {changed}, after pod {pod} started: Kueue runs with an older one.",
 	effect:  "Kueue goes by the former settings until it is restarted, and so does kueue-trainer, unless it started since.", commands: []string{kueuePart.restart()},
 }, {
-	inOrder: "feature gates are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap}, wrong: featureGates,
+	inOrder: "feature gates are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap},
+	wrong: func(f *Facts, found func(hit)) {
+		kueues, managers, _ := f.settingsInForce()
+		var differ []string
+		for _, d := range kueueconfig.GateDifferences(kueues, managers) {
+			differ = append(differ, fmt.Sprintf("%s is %t in Kueue and %t in kueue-trainer", strings.TrimPrefix(d.Setting, "featureGates."), d.Kueue, d.Here))
+		}
+		f.differing(differ, found)
+	},
 	id: "FeatureGatesDiffer", severity: Warning, when: "the manager overrides a gate of Kueue's with another value, or Kueue has one from a flag, which the manager does not see",
 	problem:  "Feature gates differ: {differ}.",
 	effect:   "Gates decide what stands in Workloads and on pods: one side undoes, or does not understand, what the other writes.",
 	commands: []string{"{fix}", managerPart.restart()},
 }, {
-	inOrder: "settings of the same name are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap}, wrong: settings,
+	inOrder: "settings of the same name are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap},
+	wrong: func(f *Facts, found func(hit)) {
+		kueues, managers, _ := f.settingsInForce()
+		var differ []string
+		for _, d := range kueueconfig.Differences(kueues, managers) {
+			differ = append(differ, d.Setting)
+		}
+		f.differing(differ, found)
+	},
 	id: "SettingsDiffer", severity: Warning, when: "the manager overrides a [setting of Kueue's](operate.md#settings-of-kueues) with another value",
 	problem: "kueue-trainer's configuration overrides Kueue's with other values for {differ}.",
 	effect:  "TrainJobs are treated otherwise than all other jobs.", commands: []string{"{fix}", managerPart.restart()},
 }}
 
-// kueueConfiguration finds one that Kueue cannot read.
-func kueueConfiguration(f *Facts, found func(hit)) {
-	if _, err := f.kueueSettings(); err != nil {
-		found(hit{values: []any{"problem", sentence(err.Error())}})
-	}
-}
-
 // listed tells the ways apart in which Kueue can know of TrainJobs. Which one is active
 // in-tree shows in the other checks.
 func listed(f *Facts, found func(hit)) {
-	cfg, err := f.kueueSettings()
-	switch {
-	case err != nil:
+	switch cfg, _ := f.kueueSettings(); {
 	case listsInTree(cfg) && listsExternal(cfg):
 		found(hit{})
 	case listsExternal(cfg) && slices.Contains(cfg.Integrations.Frameworks, jobSetFramework):
@@ -176,26 +202,8 @@ func (f *Facts) givesQueues(cfg *configapi.Configuration) string {
 	return ""
 }
 
-// kueueBehind finds a Kueue that started before its configuration changed.
-func kueueBehind(f *Facts, found func(hit)) {
-	pod, changed := kueueconfig.Behind(f.configMap(kueuePart), f.Pods, f.Now)
-	if pod != nil && !f.listsOther() {
-		found(hit{values: []any{"pod", pod.Name, "changed", changed.UTC().Format(time.RFC3339)}})
-	}
-}
-
-// kueueRestart finds a Kueue that runs with an older configuration than it has.
-func kueueRestart(f *Facts, found func(hit)) {
-	switch {
-	case f.listsOther() && f.integrates() == inTree:
-		found(hit{}.as("KueueNotRestarted", Error))
-	case f.listsOther():
-		found(hit{})
-	}
-}
-
 // listsOther reports whether Kueue's configuration has another integration than is active.
 func (f *Facts) listsOther() bool {
-	cfg, err := f.kueueSettings()
-	return err == nil && !(listsInTree(cfg) && listsExternal(cfg)) && listsInTree(cfg) != (f.integrates() == inTree)
+	cfg, _ := f.kueueSettings()
+	return !(listsInTree(cfg) && listsExternal(cfg)) && listsInTree(cfg) != (f.integrates() == inTree)
 }

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,7 +41,15 @@ var workerChecks = []check{{
 	problem: "Its {credential}, by which Kueue gets into worker cluster {worker}, ended at {until}.",
 	effect:  "The worker" + lostTrainJobs, advice: "Renew it, as docs/multikueue.md says.",
 }, {
-	inOrder: "MultiKueue takes TrainJobs to its workers", looksAt: []Kind{workerClusters, configMaps, mutating, validating, deployments}, given: []condition{inFleet(managerThere), inFleet(kueueConfigured)}, wrong: undispatched,
+	inOrder: "MultiKueue takes TrainJobs to its workers", looksAt: []Kind{workerClusters, configMaps, mutating, validating, deployments}, given: []condition{inFleet(managerThere), inFleet(kueueConfigured)},
+	wrong: func(f *Facts, found func(hit)) {
+		if len(f.MultiKueueClusters) == 0 {
+			return
+		}
+		if cfg, _ := f.kueueSettings(); !dispatches(cfg) {
+			found(hit{})
+		}
+	},
 	id: "TrainJobNotDispatched", severity: Error, when: "TrainJob is not in `multiKueue.externalFrameworks` of Kueue's configuration", object: kueueConfigObject,
 	problem: "There are workers of MultiKueue, and " + externalFramework + " is not in multiKueue.externalFrameworks.",
 	effect:  "No TrainJob goes to a worker: those in queues with a MultiKueue admission check are rejected.", commands: restarted,
@@ -97,12 +106,12 @@ func (w *Worker) about(what string, values ...any) hit {
 func lostWorkers(f *Facts, found func(hit)) {
 	for i := range f.MultiKueueClusters {
 		mkc := &f.MultiKueueClusters[i]
+		if apimeta.IsStatusConditionTrue(mkc.Status.Conditions, kueue.MultiKueueClusterActive) {
+			continue
+		}
 		problem := "Kueue has not looked at it: its MultiKueue is off, or Kueue does not run"
 		if active := apimeta.FindStatusCondition(mkc.Status.Conditions, kueue.MultiKueueClusterActive); active != nil {
 			problem = "Kueue does not reach it: " + active.Message
-		}
-		if apimeta.IsStatusConditionTrue(mkc.Status.Conditions, kueue.MultiKueueClusterActive) {
-			continue
 		}
 		h := about("MultiKueueCluster", "", mkc.Name, "problem", sentence(problem))
 		if at := mkc.Spec.ClusterSource.KubeConfig; at != nil && at.LocationType == kueue.SecretLocationType {
@@ -110,13 +119,6 @@ func lostWorkers(f *Facts, found func(hit)) {
 		}
 		h.Commands = append(h.Commands, kueuePart.restart())
 		found(h)
-	}
-}
-
-// undispatched finds a Kueue that hands no TrainJobs of kueue-trainer to workers.
-func undispatched(f *Facts, found func(hit)) {
-	if cfg, err := f.kueueSettings(); err == nil && len(f.MultiKueueClusters) > 0 && !dispatches(cfg) {
-		found(hit{})
 	}
 }
 
@@ -141,20 +143,21 @@ func olderTrainers(f *Facts, found func(hit)) {
 // workerRuntimes finds runtimes of TrainJobs that a worker lacks, or has otherwise.
 func workerRuntimes(f *Facts, found func(hit)) {
 	for _, w := range f.told(crds, clusterRuntimes, ownRuntimes) {
-		seen := map[runtime]bool{}
+		seen := map[runtimeRef]bool{}
 		for _, job := range f.dispatched(w.Name) {
-			here := f.runtimeOf(job)
-			if here.spec == nil || seen[here] {
+			ref := runtimeOf(job)
+			here, there := f.runtimeSpec(ref), w.runtimeSpec(ref)
+			if here == nil || seen[ref] {
 				continue
 			}
-			seen[here] = true
-			read := fmt.Sprintf("kubectl get %s -o jsonpath={.spec}", here.resource())
-			h := w.about(object(here.kind, here.namespace, here.name), "job", job.Namespace+"/"+job.Name, "copy", w.copied(here.resource()),
+			seen[ref] = true
+			read := fmt.Sprintf("kubectl get %s -o jsonpath={.spec}", ref.resource())
+			h := w.about(object(ref.kind, ref.namespace, ref.name), "job", job.Namespace+"/"+job.Name, "copy", w.copied(ref.resource()),
 				"diff", fmt.Sprintf("diff <(%s) <(%s) || true", read, w.kubectl(read)))
-			switch there := w.same(here); {
-			case there.spec == nil:
+			switch {
+			case there == nil:
 				found(h)
-			case w.generation() == f.generation() && !equality.Semantic.DeepEqual(here.spec, there.spec):
+			case w.generation() == f.generation() && !equality.Semantic.DeepEqual(here, there):
 				found(h.as("WorkerRuntimeDiffers", Warning))
 			}
 		}
@@ -174,34 +177,25 @@ func workerQueues(f *Facts, found func(hit)) {
 	for _, w := range f.told(namespaceKind, localQueues) {
 		seen := map[string]bool{}
 		for _, job := range f.dispatched(w.Name) {
-			if h := w.lacksQueue(job, f); h != nil && !seen[h.Object] {
+			namespace, name := job.Namespace, kueue.LocalQueueName(job.Labels[kueueconstants.QueueLabel])
+			h := w.about(object("LocalQueue", namespace, string(name)), "job", namespace+"/"+job.Name).as("WorkerLocalQueueMissing", Error)
+			switch here := f.LocalQueue(namespace, name); {
+			case w.uidOf(namespace) == "":
+				h = w.about(object("Namespace", "", namespace), "job", namespace+"/"+job.Name, "create", w.kubectl("kubectl create namespace "+namespace))
+			case here == nil || w.LocalQueue(namespace, name) != nil:
+				continue
+			case w.ClusterQueue(here.Spec.ClusterQueue) != nil:
+				h.Commands = []string{w.copied(fmt.Sprintf("-n %s localqueue %s", namespace, name))}
+			default:
+				h.Advice = fmt.Sprintf("Make LocalQueue %s/%s there, for one of the ClusterQueues that it has:", namespace, name)
+				h.Commands = []string{w.kubectl("kubectl get clusterqueues")}
+			}
+			if !seen[h.Object] {
 				seen[h.Object] = true
-				found(*h)
+				found(h)
 			}
 		}
 	}
-}
-
-// lacksQueue is about the namespace or the LocalQueue of a TrainJob; nil: the worker has both.
-func (w *Worker) lacksQueue(job *trainjob.TrainJob, f *Facts) *hit {
-	of := job.Namespace + "/" + job.Name
-	if w.uidOf(job.Namespace) == "" {
-		h := w.about(object("Namespace", "", job.Namespace), "job", of, "create", w.kubectl("kubectl create namespace "+job.Namespace))
-		return &h
-	}
-	name := kueue.LocalQueueName(job.Labels[kueueconstants.QueueLabel])
-	here := f.LocalQueue(job.Namespace, name)
-	if here == nil || w.LocalQueue(job.Namespace, name) != nil {
-		return nil
-	}
-	h := w.about(object("LocalQueue", job.Namespace, string(name)), "job", of).as("WorkerLocalQueueMissing", Error)
-	if w.ClusterQueue(here.Spec.ClusterQueue) != nil {
-		h.Commands = []string{w.copied(fmt.Sprintf("-n %s localqueue %s", job.Namespace, name))}
-		return &h
-	}
-	h.Advice = fmt.Sprintf("Make LocalQueue %s/%s there, for one of the ClusterQueues that it has:", job.Namespace, name)
-	h.Commands = []string{w.kubectl("kubectl get clusterqueues")}
-	return &h
 }
 
 // differingManagers finds workers whose kueue-trainer is another one.
@@ -222,20 +216,15 @@ func differingManagers(f *Facts, found func(hit)) {
 
 // haveRules is the command that gives the worker toleration rules, or has somebody give them.
 func (w *Worker) haveRules(rules []managerconfig.TolerationRule) string {
-	if r := w.release(); r != nil {
-		return r.upgrade(configure(map[string]any{"tolerationRules": rules}), "--kube-context "+quotedIfNeeded(w.Context))
+	name := managerPart.ConfigMap
+	if cm := w.configMap(managerPart); cm != nil {
+		name = cm.Name
 	}
-	return w.kubectl(fmt.Sprintf("kubectl -n %s edit configmap %s", managerPart.Namespace, w.managerConfigMapName()))
+	return cmp.Or(w.upgrade(configure(map[string]any{"tolerationRules": rules}), "--kube-context "+quotedIfNeeded(w.Context)),
+		w.kubectl(fmt.Sprintf("kubectl -n %s edit configmap %s", managerPart.Namespace, name)))
 }
 
 // managerRelease is that of kueue-trainer, where that is known.
 func (f *Facts) managerRelease() string {
 	return strings.TrimPrefix(cluster.Release(f.deployment(managerPart), f.configMap(managerPart)), "v")
-}
-
-func (f *Facts) managerConfigMapName() string {
-	if cm := f.configMap(managerPart); cm != nil {
-		return cm.Name
-	}
-	return managerPart.ConfigMap
 }

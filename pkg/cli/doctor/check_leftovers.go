@@ -4,12 +4,12 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -28,29 +29,6 @@ import (
 // settle is how long the garbage collector and Kueue may take for what they do anyway.
 const settle = 10 * time.Second
 
-// kinds counts by kind what holds our gate in a namespace.
-type kinds map[string]int64
-
-func (k kinds) String() string {
-	var counts []string
-	for _, kind := range []string{"TrainJob", "JobSet", "Job", "Pod"} {
-		if k[kind] > 0 {
-			counts = append(counts, show.Count(k[kind], kind))
-		}
-	}
-	return strings.Join(counts, ", ")
-}
-
-// gates are by namespace.
-type gates map[string]kinds
-
-func (g gates) hold(namespace, kind string) {
-	if g[namespace] == nil {
-		g[namespace] = kinds{}
-	}
-	g[namespace][kind]++
-}
-
 var trainJobChecks = []check{{
 	inOrder: "no TrainJob is stuck",
 	looksAt: []Kind{trainJobs, workloads, jobSets, jobs, pods, localQueues, clusterQueues, flavors, nodes, schedulerView, crds}, wrong: stuckTrainJobs,
@@ -58,7 +36,17 @@ var trainJobChecks = []check{{
 	problem: "The TrainJob {message}", effect: "It gets nowhere by itself ({phase}, {reason}).",
 	commands: []string{"kubectl trainjob explain -n {namespace} {name}"},
 }, {
-	inOrder: "every TrainJob is one that Trainer since 2.2 can read", looksAt: []Kind{trainJobs, crds}, wrong: unreadableTrainJobs,
+	inOrder: "every TrainJob is one that Trainer since 2.2 can read", looksAt: []Kind{trainJobs, crds},
+	wrong: func(f *Facts, found func(hit)) {
+		for _, namespace := range slices.Sorted(maps.Keys(f.ProcessesByName)) {
+			h := about("Namespace", "", namespace, "trainjobs", few(f.ProcessesByName[namespace]))
+			if f.generation() >= trainjob.Trainer22 {
+				h = h.as("ProcessesByName", Error)
+				h.Effect = "Trainer can read no list of TrainJobs: none of the whole cluster starts, stops or ends."
+			}
+			found(h)
+		}
+	},
 	id: "ProcessesByName", severity: Warning, when: "`numProcPerNode` of a TrainJob is a text, such as `auto`, which Trainer 2.1 alone can read; an error with a newer one, which then reads no TrainJob of the cluster",
 	problem:  "spec.trainer.numProcPerNode is a text in {trainjobs}.",
 	effect:   "Trainer since 2.2 takes a number: after an upgrade it could read no list of TrainJobs, and none of the whole cluster would start, stop or end.",
@@ -79,7 +67,21 @@ var trainJobChecks = []check{{
 	problem: "No pod is left of TrainJob {trainjob}, and kueue-trainer, which would delete its Workload, is not running.",
 	effect:  "It holds quota that no pod uses.",
 }, {
-	inOrder: "no JobSet of a TrainJob is queued a second time", looksAt: []Kind{jobSets, workloads}, wrong: countedTwice,
+	inOrder: "no JobSet of a TrainJob is queued a second time", looksAt: []Kind{jobSets, workloads},
+	wrong: func(f *Facts, found func(hit)) {
+		ofTrainJobs := sets.New[types.UID]()
+		for i := range f.JobSets {
+			if owner := metav1.GetControllerOfNoCopy(&f.JobSets[i]); owner != nil && owner.Kind == trainjob.GVK.Kind {
+				ofTrainJobs.Insert(f.JobSets[i].UID)
+			}
+		}
+		for i := range f.Workloads {
+			wl := &f.Workloads[i]
+			if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && ofTrainJobs.Has(owner.UID) {
+				found(about("Workload", wl.Namespace, wl.Name, "jobset", owner.Name))
+			}
+		}
+	},
 	id: "CountedTwice", severity: Error, when: "a TrainJob's JobSet has a Workload too",
 	problem:  "JobSet {jobset} has a Workload of its own, beside that of its TrainJob.",
 	effect:   "Its pods are counted twice, and wait for two admissions.",
@@ -92,8 +94,14 @@ func leftGates(f *Facts, found func(hit)) {
 	if f.managerInstalled() || f.integrates() == external {
 		return
 	}
-	for namespace, held := range f.gates() {
-		h := about("Namespace", "", namespace, "counts", held)
+	counts := map[string][]string{}
+	for _, kind := range []string{"TrainJob", "JobSet", "Job", "Pod"} {
+		for namespace, count := range f.gated(kind) {
+			counts[namespace] = append(counts[namespace], show.Count(count, kind))
+		}
+	}
+	for namespace, held := range counts {
+		h := about("Namespace", "", namespace, "counts", strings.Join(held, ", "))
 		if f.generation() == trainjob.Trainer21 {
 			h.Advice = "hand-back is for a change to the in-tree integration, which Trainer 2.1 has none of; kueue-trainer frees them:"
 			h.Commands = []string{f.apply("default")}
@@ -102,31 +110,38 @@ func leftGates(f *Facts, found func(hit)) {
 	}
 }
 
-func (f *Facts) gates() gates {
-	held := gates{}
-	for i := range f.TrainJobs {
-		if job := &f.TrainJobs[i]; !job.Finished() && holdsGate(job) {
-			held.hold(job.Namespace, "TrainJob")
+// gated counts by namespace the objects of a kind that hold our gate.
+func (f *Facts) gated(kind string) map[string]int {
+	count := map[string]int{}
+	switch kind {
+	case "TrainJob":
+		for _, job := range f.TrainJobs {
+			if !job.Finished() && holdsGate(&job) {
+				count[job.Namespace]++
+			}
+		}
+	case "JobSet":
+		for _, js := range f.JobSets {
+			if slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+				return patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates)
+			}) {
+				count[js.Namespace]++
+			}
+		}
+	case "Job":
+		for _, job := range f.Jobs {
+			if patch.HasAdmissionGate(job.Spec.Template.Spec.SchedulingGates) && job.Status.CompletionTime == nil {
+				count[job.Namespace]++
+			}
+		}
+	case "Pod":
+		for _, pod := range f.Pods {
+			if patch.HasAdmissionGate(pod.Spec.SchedulingGates) {
+				count[pod.Namespace]++
+			}
 		}
 	}
-	for i := range f.JobSets {
-		if slices.ContainsFunc(f.JobSets[i].Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-			return patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates)
-		}) {
-			held.hold(f.JobSets[i].Namespace, "JobSet")
-		}
-	}
-	for i := range f.Jobs {
-		if job := &f.Jobs[i]; patch.HasAdmissionGate(job.Spec.Template.Spec.SchedulingGates) && job.Status.CompletionTime == nil {
-			held.hold(job.Namespace, "Job")
-		}
-	}
-	for i := range f.Pods {
-		if pod := &f.Pods[i]; patch.HasAdmissionGate(pod.Spec.SchedulingGates) {
-			held.hold(pod.Namespace, "Pod")
-		}
-	}
-	return held
+	return count
 }
 
 // orphans finds Workloads of TrainJobs that do not exist any more, or that lost their
@@ -139,8 +154,7 @@ func orphans(f *Facts, found func(hit)) {
 	for i := range f.Workloads {
 		wl := &f.Workloads[i]
 		problem := orphaned(wl, there)
-		if problem == "" || wl.DeletionTimestamp.IsZero() && apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished) || f.settling(wl) ||
-			heldForPods(wl) && metav1.GetControllerOfNoCopy(wl) != nil {
+		if problem == "" || f.settling(wl) || wl.DeletionTimestamp.IsZero() && kueuelib.IsFinished(wl) {
 			continue
 		}
 		h := abandoned(wl, "problem", problem)
@@ -206,11 +220,9 @@ func orphaned(wl *kueue.Workload, there sets.Set[types.UID]) string {
 	switch {
 	case owner == nil && heldForPods(wl):
 		return fmt.Sprintf("The Workload is deleted, and has no owner by which kueue-trainer would find it to take finalizer %s off.", placeholder.Finalizer)
-	case owner == nil:
-		if _, multiKueue := wl.Labels[kueue.MultiKueueOriginLabel]; !multiKueue && len(wl.OwnerReferences) == 0 && strings.HasPrefix(wl.Name, "trainjob-") {
-			return "The Workload has no owner, and its name is one of a TrainJob's."
-		}
-	case owner.Kind == trainjob.GVK.Kind && owner.APIVersion == trainjob.GVK.GroupVersion().String() && !there.Has(owner.UID):
+	case owner == nil && !placeholder.IsCopy(wl) && len(wl.OwnerReferences) == 0 && strings.HasPrefix(wl.Name, "trainjob-"):
+		return "The Workload has no owner, and its name is one of a TrainJob's."
+	case ledger.OfTrainJob(wl) && !heldForPods(wl) && !there.Has(owner.UID):
 		return fmt.Sprintf("The Workload's TrainJob %s does not exist any more.", owner.Name)
 	}
 	return ""
@@ -223,20 +235,4 @@ func (f *Facts) settling(wl *kueue.Workload) bool {
 		last = wl.DeletionTimestamp.Time
 	}
 	return f.Now.Sub(last) < settle
-}
-
-// countedTwice finds JobSets that Kueue queues although their TrainJob is queued.
-func countedTwice(f *Facts, found func(hit)) {
-	ofTrainJobs := sets.New[types.UID]()
-	for i := range f.JobSets {
-		if owner := metav1.GetControllerOfNoCopy(&f.JobSets[i]); owner != nil && owner.Kind == trainjob.GVK.Kind {
-			ofTrainJobs.Insert(f.JobSets[i].UID)
-		}
-	}
-	for i := range f.Workloads {
-		wl := &f.Workloads[i]
-		if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && ofTrainJobs.Has(owner.UID) {
-			found(about("Workload", wl.Namespace, wl.Name, "jobset", owner.Name))
-		}
-	}
 }

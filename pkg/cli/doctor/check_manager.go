@@ -3,8 +3,8 @@
 package doctor
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,13 +12,13 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/component-helpers/auth/rbac/validation"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/config/policies"
 	"github.com/kueue-trainer/kueue-trainer/config/rbac"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 )
@@ -31,7 +31,12 @@ const (
 )
 
 var managerChecks = []check{{
-	inOrder: "kueue-trainer is running", looksAt: []Kind{deployments, configMaps, leases, mutating, validating}, given: []condition{managerThere}, wrong: managerRunning,
+	inOrder: "kueue-trainer is running", looksAt: []Kind{deployments, configMaps, leases, mutating, validating}, given: []condition{managerThere},
+	wrong: func(f *Facts, found func(hit)) {
+		if problem, commands := f.notRunning(); problem != "" {
+			found(hit{Finding: Finding{Problem: problem, Commands: commands}})
+		}
+	},
 	id: "ManagerNotRunning", severity: Error, when: "no replica is ready, or none leads: its Lease was given up or has run out",
 	object: object("Deployment", managerPart.Namespace, managerPart.Deployment),
 	effect: managerPart.without,
@@ -41,73 +46,58 @@ var managerChecks = []check{{
 	problem: "The manager lacks permissions: {rules}.",
 	effect:  "Reconciles that need them fail, with errors in the manager's log, and TrainJobs hang there.",
 }, {
-	inOrder: "kueue-trainer's policies are enforced", looksAt: []Kind{admissionPolicies, deployments, mutating, validating}, given: []condition{managerThere}, wrong: unenforcedPolicies,
+	inOrder: "kueue-trainer's policies are enforced", looksAt: []Kind{admissionPolicies, deployments, mutating, validating}, given: []condition{managerThere},
+	wrong: func(f *Facts, found func(hit)) {
+		for _, name := range policies.Names() {
+			if problem := f.policyProblem(name); problem != "" {
+				found(about("ValidatingAdmissionPolicy", "", name, "problem", problem, "enforce", f.apply("policies", "--set policies.enabled=true")))
+			}
+		}
+	},
 	id: "PolicyNotEnforced", severity: Warning, when: "a [policy](what-holds.md#policies) is not installed, or no binding of it denies",
 	problem: "{problem}",
 	effect:  "People with edit rights in a namespace can run pods without quota; docs/what-holds.md#policies says how.",
 	advice:  "Unless it was switched off on purpose:", commands: []string{"{enforce}"},
 }}
 
-// managerRunning finds a manager that is installed but does not run.
-func managerRunning(f *Facts, found func(hit)) {
-	if problem, commands := f.notRunning(); problem != "" {
-		found(hit{Finding: Finding{Problem: problem, Commands: commands}})
-	}
-}
-
+// notRunning looks at the Deployment, if there is one, since a manager can also run elsewhere, and at the lease.
 func (f *Facts) notRunning() (problem string, commands []string) {
-	if problem, commands = f.notReady(); problem != "" {
-		return problem, commands
-	}
-	return f.notLed()
-}
-
-// notReady looks at the Deployment, if there is one: a manager can also run elsewhere.
-func (f *Facts) notReady() (problem string, commands []string) {
+	commands = []string{managerPart.logs(), managerPart.restart()}
 	d := f.deployment(managerPart)
-	switch {
-	case d == nil || d.Status.ReadyReplicas > 0:
-		return "", nil
-	case ptr.Deref(d.Spec.Replicas, 1) == 0:
-		return "kueue-trainer was scaled to no replica.",
-			[]string{f.scale(d)}
-	default:
-		return fmt.Sprintf("None of kueue-trainer's %d replicas is ready.", ptr.Deref(d.Spec.Replicas, 1)),
-			[]string{fmt.Sprintf("kubectl -n %s describe pods", d.Namespace), managerPart.logs(), managerPart.restart()}
+	if d == nil || d.Status.ReadyReplicas > 0 {
+		return f.notLed(), commands
 	}
+	replicas := ptr.Deref(d.Spec.Replicas, 1)
+	if replicas > 0 {
+		return fmt.Sprintf("None of kueue-trainer's %d replicas is ready.", replicas),
+			append([]string{fmt.Sprintf("kubectl -n %s describe pods", d.Namespace)}, commands...)
+	}
+	// A release would be refused the replicas that kubectl has set.
+	scale := cmp.Or(f.upgrade("--set replicas=2"), fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=2", d.Namespace, d.Name))
+	return "kueue-trainer was scaled to no replica.", []string{scale}
 }
 
-// scale is the command that has the Deployment run again. A release would be refused the replicas
-// that kubectl has set.
-func (f *Facts) scale(d *appsv1.Deployment) string {
-	if r := f.release(); r != nil {
-		return r.upgrade("--set replicas=2")
-	}
-	return fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=2", d.Namespace, d.Name)
-}
-
-// notLed looks at the lease of the leader, which renews it all the time.
-func (f *Facts) notLed() (problem string, commands []string) {
+// notLed looks at the lease of the leader, which renews it all the time; empty: there is one.
+func (f *Facts) notLed() string {
 	cfg := f.managerConfiguration()
 	if !*cfg.LeaderElection.LeaderElect {
-		return "", nil
+		return ""
 	}
-	commands = []string{managerPart.logs(), managerPart.restart()}
 	lease := inventory.Find(f.Leases, f.at(managerPart).Namespace, cfg.LeaderElection.ResourceName)
 	switch {
 	case lease == nil:
-		return "No replica of kueue-trainer has ever led: there is no Lease.", commands
+		return "No replica of kueue-trainer has ever led: there is no Lease."
 	case ptr.Deref(lease.Spec.HolderIdentity, "") == "":
-		return fmt.Sprintf("No replica of kueue-trainer leads: the last one gave Lease %s up.", lease.Name), commands
+		return fmt.Sprintf("No replica of kueue-trainer leads: the last one gave Lease %s up.", lease.Name)
 	case lease.Spec.RenewTime == nil:
-		return "", nil
+		return ""
 	}
 	expires := lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
-	if f.Now.After(expires.Add(skew)) {
-		return fmt.Sprintf("No replica of kueue-trainer leads: Lease %s was renewed last at %s, by %s.",
-			lease.Name, lease.Spec.RenewTime.UTC().Format(time.RFC3339), *lease.Spec.HolderIdentity), commands
+	if f.Now.Before(expires.Add(skew)) {
+		return ""
 	}
-	return "", nil
+	return fmt.Sprintf("No replica of kueue-trainer leads: Lease %s was renewed last at %s, by %s.",
+		lease.Name, lease.Spec.RenewTime.UTC().Format(time.RFC3339), *lease.Spec.HolderIdentity)
 }
 
 // permissions compares what the manager may do with what it needs.
@@ -133,12 +123,11 @@ func permissions(f *Facts, found func(hit)) {
 // grant are the commands that give the subjects a role. A binding that has them stays as it is: whom the
 // manager runs as may not be what config/rbac says.
 func (f *Facts) grant(subjects []rbacv1.Subject, role rbacv1.Role) []string {
-	if r := f.release(); r != nil {
-		return []string{r.upgrade()}
+	if upgrade := f.upgrade(); upgrade != "" {
+		return []string{upgrade}
 	}
 	commands := []string{"kubectl apply -f config/rbac/role.yaml"}
-	refs := f.boundTo(subjects, role.Namespace)
-	if slices.ContainsFunc(refs, func(ref rbacv1.RoleRef) bool { return ref.Kind == role.Kind && ref.Name == role.Name }) {
+	if slices.ContainsFunc(f.boundTo(subjects, role.Namespace), func(ref rbacv1.RoleRef) bool { return ref.Kind == role.Kind && ref.Name == role.Name }) {
 		return commands
 	}
 	create := fmt.Sprintf("kubectl create clusterrolebinding %s --clusterrole=%s", managerBinding, role.Name)
@@ -146,14 +135,17 @@ func (f *Facts) grant(subjects []rbacv1.Subject, role rbacv1.Role) []string {
 		create = fmt.Sprintf("kubectl -n %s create rolebinding %s --role=%s", role.Namespace, managerBinding, role.Name)
 	}
 	for _, s := range subjects {
-		switch s.Kind {
-		case rbacv1.ServiceAccountKind:
-			create += fmt.Sprintf(" --serviceaccount=%s:%s", s.Namespace, s.Name)
-		default:
-			create += fmt.Sprintf(" --%s=%s", strings.ToLower(s.Kind), quotedIfNeeded(s.Name))
-		}
+		create += " " + subjectFlag(s)
 	}
 	return append(commands, create+" --dry-run=client -o yaml | kubectl apply -f -")
+}
+
+// subjectFlag names a subject to kubectl create.
+func subjectFlag(s rbacv1.Subject) string {
+	if s.Kind == rbacv1.ServiceAccountKind {
+		return fmt.Sprintf("--serviceaccount=%s:%s", s.Namespace, s.Name)
+	}
+	return fmt.Sprintf("--%s=%s", strings.ToLower(s.Kind), quotedIfNeeded(s.Name))
 }
 
 // managerSubjects are who the manager runs as: the ServiceAccount of its Deployment, or
@@ -172,43 +164,35 @@ func (f *Facts) managerSubjects() []rbacv1.Subject {
 func (f *Facts) granted(subjects []rbacv1.Subject, namespace string) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, ref := range f.boundTo(subjects, namespace) {
-		rules = append(rules, f.rules(ref, namespace)...)
+		if role := inventory.Find(f.ClusterRoles, "", ref.Name); ref.Kind == "ClusterRole" && role != nil {
+			rules = append(rules, role.Rules...)
+		}
+		if role := inventory.Find(f.Roles, namespace, ref.Name); ref.Kind == "Role" && role != nil {
+			rules = append(rules, role.Rules...)
+		}
 	}
 	return rules
 }
 
 // boundTo returns the roles that the subjects have in a namespace; without one, everywhere.
 func (f *Facts) boundTo(subjects []rbacv1.Subject, namespace string) []rbacv1.RoleRef {
-	concerned := func(bound []rbacv1.Subject) bool {
-		return slices.ContainsFunc(bound, func(b rbacv1.Subject) bool {
-			return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
-				return b.Kind == s.Kind && b.Namespace == s.Namespace && b.Name == s.Name
-			})
-		})
-	}
 	var refs []rbacv1.RoleRef
-	for i := range f.ClusterRoleBindings {
-		if b := &f.ClusterRoleBindings[i]; concerned(b.Subjects) {
-			refs = append(refs, b.RoleRef)
+	add := func(bound []rbacv1.Subject, ref rbacv1.RoleRef) {
+		if slices.ContainsFunc(bound, func(b rbacv1.Subject) bool {
+			return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool { return b.Kind == s.Kind && b.Namespace == s.Namespace && b.Name == s.Name })
+		}) {
+			refs = append(refs, ref)
 		}
 	}
+	for i := range f.ClusterRoleBindings {
+		add(f.ClusterRoleBindings[i].Subjects, f.ClusterRoleBindings[i].RoleRef)
+	}
 	for i := range f.RoleBindings {
-		if b := &f.RoleBindings[i]; b.Namespace == namespace && concerned(b.Subjects) {
-			refs = append(refs, b.RoleRef)
+		if f.RoleBindings[i].Namespace == namespace {
+			add(f.RoleBindings[i].Subjects, f.RoleBindings[i].RoleRef)
 		}
 	}
 	return refs
-}
-
-// rules returns those of the role that a binding in namespace refers to.
-func (f *Facts) rules(ref rbacv1.RoleRef, namespace string) []rbacv1.PolicyRule {
-	if role := inventory.Find(f.ClusterRoles, "", ref.Name); ref.Kind == "ClusterRole" && role != nil {
-		return role.Rules
-	}
-	if role := inventory.Find(f.Roles, namespace, ref.Name); ref.Kind == "Role" && role != nil {
-		return role.Rules
-	}
-	return nil
 }
 
 // neededRoles reads what this version of the manager is installed with.
@@ -218,20 +202,15 @@ func neededRoles() []rbacv1.Role { return rolesIn("config/rbac/role.yaml", rbac.
 // fields.
 func rolesIn(file string, content []byte) []rbacv1.Role {
 	var roles []rbacv1.Role
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), len(content))
 	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return roles
-		}
 		var role rbacv1.Role
-		if err == nil {
-			err = yaml.Unmarshal(document, &role)
-		}
-		if err != nil {
+		switch err := decoder.Decode(&role); {
+		case errors.Is(err, io.EOF):
+			return roles
+		case err != nil:
 			panic(fmt.Sprintf("%s: %v", file, err)) // part of this program, and tested
-		}
-		if role.Kind != "" {
+		case role.Kind != "":
 			roles = append(roles, role)
 		}
 	}
@@ -239,7 +218,6 @@ func rolesIn(file string, content []byte) []rbacv1.Role {
 
 // ruleNames tells rules briefly, the first few of many.
 func ruleNames(rules []rbacv1.PolicyRule) string {
-	const most = 4
 	var names []string
 	for _, rule := range rules {
 		name := strings.Join(rule.Verbs, ",") + " " + strings.Join(rule.Resources, ",")
@@ -249,8 +227,18 @@ func ruleNames(rules []rbacv1.PolicyRule) string {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	if names = slices.Compact(names); len(names) > most {
-		names = append(names[:most], fmt.Sprintf("and %d more", len(names)-most))
+	return few(slices.Compact(names))
+}
+
+// policyProblem says why the API server does not enforce a policy; empty: it does.
+func (f *Facts) policyProblem(name string) string {
+	if inventory.Find(f.Policies, "", name) == nil {
+		return "The policy is not installed."
 	}
-	return strings.Join(names, ", ")
+	if !slices.ContainsFunc(f.PolicyBindings, func(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) bool {
+		return b.Spec.PolicyName == name && slices.Contains(b.Spec.ValidationActions, admissionregistrationv1.Deny)
+	}) {
+		return "No binding of the policy denies what it refuses."
+	}
+	return ""
 }

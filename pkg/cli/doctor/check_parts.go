@@ -15,7 +15,14 @@ import (
 )
 
 var partChecks = []check{{
-	inOrder: "Kueue, JobSet and Trainer are installed", looksAt: []Kind{crds}, wrong: missingParts,
+	inOrder: "Kueue, JobSet and Trainer are installed", looksAt: []Kind{crds},
+	wrong: func(f *Facts, found func(hit)) {
+		for _, p := range parts {
+			if p.CRD != "" && f.crd(p.CRD) == nil {
+				found(about("CustomResourceDefinition", "", p.CRD, f.of(p)...))
+			}
+		}
+	},
 	id: "PartMissing", severity: Error, when: "the cluster does not serve the part's kinds",
 	problem: "{part} is not installed: the cluster does not serve {name}.",
 	effect:  "{without}", commands: []string{"{install}"},
@@ -32,7 +39,18 @@ var partChecks = []check{{
 	id: "KueueVersion", severity: Info, when: "always: which release Kueue is, as far as that is told", object: "Kueue",
 	problem: "Kueue is {release}.",
 }, {
-	inOrder: "Trainer is of a known generation", looksAt: []Kind{crds}, wrong: trainerGeneration,
+	inOrder: "Trainer is of a known generation", looksAt: []Kind{crds},
+	wrong: func(f *Facts, found func(hit)) {
+		crd := f.crd(trainjob.CRDName)
+		if crd == nil {
+			return
+		}
+		if generation, err := trainjob.TrainerVersionOf(crd); err == nil {
+			found(hit{values: []any{"generation", generation}}.as("TrainerGeneration", Info))
+		} else {
+			found(hit{values: f.of(trainerPart)})
+		}
+	},
 	id: "TrainerGeneration", severity: Error, when: "the TrainJob CRD is of a Trainer before 2.1", object: object("CustomResourceDefinition", "", trainjob.CRDName),
 	problem: "The TrainJob CRD has neither spec.runtimePatches nor spec.podTemplateOverrides: it is of a Trainer before 2.1.",
 	effect:  "kueue-trainer is not ready, starts and stops nothing, and queued TrainJobs are refused.", advice: "{reinstall}", commands: []string{"{install}"},
@@ -40,15 +58,6 @@ var partChecks = []check{{
 	id: "TrainerGeneration", severity: Info, when: "always: which generation Trainer is", object: "Trainer",
 	problem: "Trainer is of generation {generation}.",
 }}
-
-// missingParts finds parts whose kinds are not served.
-func missingParts(f *Facts, found func(hit)) {
-	for _, p := range parts {
-		if p.CRD != "" && f.crd(p.CRD) == nil {
-			found(about("CustomResourceDefinition", "", p.CRD, f.of(p)...))
-		}
-	}
-}
 
 // kueueVersion compares Kueue's release with the one that kueue-trainer is made for.
 func kueueVersion(f *Facts, found func(hit)) {
@@ -81,15 +90,37 @@ func serves(crd *apiextensionsv1.CustomResourceDefinition, name string) bool {
 	})
 }
 
-// trainerGeneration tells which generation of Trainer the cluster serves.
-func trainerGeneration(f *Facts, found func(hit)) {
-	crd := f.crd(trainjob.CRDName)
-	if crd == nil {
-		return
-	}
-	if generation, err := trainjob.TrainerVersionOf(crd); err == nil {
-		found(hit{values: []any{"generation", generation}}.as("TrainerGeneration", Info))
-	} else {
-		found(hit{values: f.of(trainerPart)})
-	}
-}
+var integrationChecks = []check{{
+	inOrder: "one integration looks after TrainJobs",
+	looksAt: []Kind{trainJobProbe, mutating, validating, deployments}, given: []condition{probeAnswered},
+	wrong: func(f *Facts, found func(hit)) {
+		h := hit{values: append(f.of(managerPart), "all", f.apply("default"))}
+		switch answer, installed := f.integrates(), f.managerInstalled(); {
+		case answer == inTree && installed:
+			found(h.as("BothIntegrations", Error))
+		case answer == inTree:
+			found(h.as("InTree", Info))
+		case answer == nobody && installed:
+			found(h.as("WebhookWithoutEffect", Error))
+		case answer == nobody:
+			found(h)
+		}
+	},
+	id: "NoIntegration", severity: Error, when: "neither kueue-trainer nor Kueue's in-tree integration takes TrainJobs into queues",
+	object:  object("Deployment", managerPart.Namespace, managerPart.Deployment),
+	problem: "Nobody looks after TrainJobs: kueue-trainer is not installed, and Kueue's in-tree integration is off.",
+	effect:  "A TrainJob in a queue runs at once, without quota.", commands: []string{"{all}"},
+}, {
+	id: "BothIntegrations", severity: Error, when: "both do: see [the in-tree integration](in-tree.md#both-at-once)", object: "Kueue",
+	problem: "Kueue's in-tree TrainJob integration is active, and kueue-trainer is installed as well.",
+	effect:  "kueue-trainer stands aside: all TrainJobs are in the in-tree integration's hands.",
+	advice:  "To keep the in-tree integration, uninstall kueue-trainer as docs/in-tree.md says. To go over to kueue-trainer:", commands: restarted,
+}, {
+	id: "WebhookWithoutEffect", severity: Error, when: "all webhooks are there, and a queued TrainJob is not suspended",
+	object:  object("MutatingWebhookConfiguration", "", managerPart.mutating),
+	problem: "A TrainJob in a queue is not suspended when it is made, though kueue-trainer is installed.",
+	effect:  "New TrainJobs run at once, without quota, until the manager sees them.", commands: []string{"{logs}", "{install}"},
+}, {
+	id: "InTree", severity: Info, when: "the in-tree integration alone takes them", object: "Kueue",
+	problem: "Kueue's in-tree integration looks after TrainJobs; kueue-trainer is not installed.",
+}}

@@ -15,7 +15,14 @@ import (
 const unstop = `--type=merge -p '{"spec":{"stopPolicy":"None"}}'`
 
 var queueChecks = []check{{
-	inOrder: "every LocalQueue leads to a ClusterQueue", looksAt: []Kind{localQueues, clusterQueues}, wrong: localQueuesToNowhere,
+	inOrder: "every LocalQueue leads to a ClusterQueue", looksAt: []Kind{localQueues, clusterQueues},
+	wrong: func(f *Facts, found func(hit)) {
+		for _, q := range f.LocalQueues {
+			if f.ClusterQueue(q.Spec.ClusterQueue) == nil {
+				found(about("LocalQueue", q.Namespace, q.Name, "clusterqueue", q.Spec.ClusterQueue))
+			}
+		}
+	},
 	id: "LocalQueueToNowhere", severity: Error, when: "its ClusterQueue does not exist",
 	problem:  "Its ClusterQueue {clusterqueue} does not exist.",
 	effect:   "TrainJobs in this queue wait for ever.",
@@ -34,27 +41,32 @@ var queueChecks = []check{{
 	effect:   "No TrainJob in it is admitted{evicted}.",
 	commands: []string{"kubectl patch clusterqueue {name} " + unstop},
 }, {
-	inOrder: "LocalQueues are not stopped", looksAt: []Kind{localQueues}, wrong: stoppedLocalQueues,
+	inOrder: "LocalQueues are not stopped", looksAt: []Kind{localQueues},
+	wrong: func(f *Facts, found func(hit)) {
+		for _, q := range f.LocalQueues {
+			if stopped, values := stopped(q.Spec.StopPolicy); stopped {
+				found(about("LocalQueue", q.Namespace, q.Name, values...))
+			}
+		}
+	},
 	id: "LocalQueueStopped", severity: Warning, when: "somebody has set `stopPolicy`",
 	problem:  "The LocalQueue was stopped: its stopPolicy is {policy}.",
 	effect:   "No TrainJob in it is admitted{evicted}.",
 	commands: []string{"kubectl -n {namespace} patch localqueue {name} " + unstop},
 }, {
-	inOrder: "no LocalQueue admits TrainJobs that are held", looksAt: []Kind{localQueues}, wrong: queuesOfHeld,
+	inOrder: "no LocalQueue admits TrainJobs that are held", looksAt: []Kind{localQueues},
+	wrong: func(f *Facts, found func(hit)) {
+		for _, q := range f.LocalQueues {
+			if queue, is := hold.From(q.Name); is {
+				found(about("LocalQueue", q.Namespace, q.Name, "queue", queue))
+			}
+		}
+	},
 	id: "LocalQueueOfHeld", severity: Warning, when: "a LocalQueue has the name by which `hold` and `stop` keep TrainJobs out of another: it admits them",
 	problem:  "By this name kubectl trainjob hold and stop keep TrainJobs out of LocalQueue {queue}.",
 	effect:   "TrainJobs that are held or stopped are admitted by it.",
 	commands: []string{"kubectl -n {namespace} delete localqueue {name}"},
 }}
-
-// localQueuesToNowhere finds LocalQueues whose ClusterQueue does not exist.
-func localQueuesToNowhere(f *Facts, found func(hit)) {
-	for _, q := range f.LocalQueues {
-		if f.ClusterQueue(q.Spec.ClusterQueue) == nil {
-			found(about("LocalQueue", q.Namespace, q.Name, "clusterqueue", q.Spec.ClusterQueue))
-		}
-	}
-}
 
 // inactiveClusterQueues finds ClusterQueues that admit nothing, and tells why.
 func inactiveClusterQueues(f *Facts, found func(hit)) {
@@ -82,24 +94,6 @@ func inactive(cq *kueue.ClusterQueue, active *metav1.Condition) hit {
 		values = []any{"make", "Make the Topology that the flavor names", "instead", "use another flavor", "see", "kubectl get topologies,resourceflavors"}
 	}
 	return about("ClusterQueue", "", cq.Name, append(values, "message", sentence(active.Message))...)
-}
-
-// queuesOfHeld finds LocalQueues by the name that keeps TrainJobs out of another one: they admit what is held.
-func queuesOfHeld(f *Facts, found func(hit)) {
-	for _, q := range f.LocalQueues {
-		if queue, is := hold.From(q.Name); is {
-			found(about("LocalQueue", q.Namespace, q.Name, "queue", queue))
-		}
-	}
-}
-
-// stoppedLocalQueues finds LocalQueues that an admin has stopped.
-func stoppedLocalQueues(f *Facts, found func(hit)) {
-	for _, q := range f.LocalQueues {
-		if stopped, values := stopped(q.Spec.StopPolicy); stopped {
-			found(about("LocalQueue", q.Namespace, q.Name, values...))
-		}
-	}
 }
 
 // stopped reports whether there is a stopPolicy, which somebody has set on purpose.

@@ -7,17 +7,18 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// explained are reasons that are findings of their own, about the queue.
-var explained = []string{"ClusterQueueMissing", "ClusterQueueStopped", "ClusterQueueInactive", "LocalQueueStopped"}
-
-// meant are reasons that a job's user has brought about, and may end.
-var meant = []string{"Held"}
+// leftOut are reasons that are findings of their own, about the queue, and one that a job's user has brought about, and
+// may end.
+var leftOut = []string{"ClusterQueueMissing", "ClusterQueueStopped", "ClusterQueueInactive", "LocalQueueStopped", "Held"}
 
 // blamed are reasons for which a controller is to blame, not the job or its queue.
 var blamed = []string{"NobodyReacts", "KueueSilent", "NotStarted", "PodsMissing"}
@@ -35,31 +36,31 @@ func stuckTrainJobs(f *Facts, found func(hit)) {
 	}
 	snapshot := f.snapshot(patch.Of(generation))
 	type alike struct{ namespace, reason, cause string }
-	others := map[alike][]string{}
-	first := map[alike]hit{}
+	groups := map[alike][]*trainjob.TrainJob{}
 	for i := range f.TrainJobs {
 		job := &f.TrainJobs[i]
 		state := explain.StateOf(snapshot.Of(job))
-		key := alike{job.Namespace, state.Reason, state.Cause}
-		if !state.Stuck && !slices.Contains(holding, state.Reason) || slices.Contains(slices.Concat(explained, meant), state.Reason) {
-			continue
+		if (state.Stuck || slices.Contains(holding, state.Reason)) && !slices.Contains(leftOut, state.Reason) {
+			key := alike{job.Namespace, state.Reason, state.Cause}
+			groups[key] = append(groups[key], job)
 		}
-		if _, known := first[key]; known {
-			others[key] = append(others[key], job.Name)
-			continue
-		}
-		first[key] = stuck(job, state)
 	}
-	for key, h := range first {
-		if names := others[key]; len(names) > 0 {
-			h.values[1] = fmt.Sprintf("%s %s in the namespace for the same reason: %s.", h.values[1], areStuck(len(names)), few(names))
-		}
-		found(h)
+	for _, jobs := range groups {
+		found(stuck(jobs, explain.StateOf(snapshot.Of(jobs[0]))))
 	}
 }
 
-func stuck(job *trainjob.TrainJob, state explain.State) hit {
-	h := about("TrainJob", job.Namespace, job.Name, "message", sentence(state.Message), "phase", state.Phase, "reason", state.Reason)
+// stuck is about the first of jobs that are stuck for the same reason, whose state is given.
+func stuck(jobs []*trainjob.TrainJob, state explain.State) hit {
+	message := sentence(state.Message)
+	if others := jobs[1:]; len(others) > 0 {
+		var names []string
+		for _, job := range others {
+			names = append(names, job.Name)
+		}
+		message += fmt.Sprintf(" The same holds for %d more in the namespace: %s.", len(others), few(names))
+	}
+	h := about("TrainJob", jobs[0].Namespace, jobs[0].Name, "message", message, "phase", state.Phase, "reason", state.Reason)
 	if !state.Stuck {
 		h.Effect = fmt.Sprintf("It holds quota and does not run until others have ended (%s, %s).", state.Phase, state.Reason)
 	}
@@ -75,22 +76,30 @@ func stuck(job *trainjob.TrainJob, state explain.State) hit {
 	return h
 }
 
-// areStuck is "So is 1 more" or "So are 3 more".
-func areStuck(n int) string {
-	if n == 1 {
-		return "So is 1 more"
-	}
-	return fmt.Sprintf("So are %d more", n)
-}
-
 // snapshot is what explain tells the state of TrainJobs by.
 func (f *Facts) snapshot(field patch.Field) *explain.Snapshot {
 	s := &explain.Snapshot{
-		Around:     explain.Around{Now: f.Now, Cluster: f.Cluster, Field: field, Manager: cluster.ManagerConfigurationIn(f.configMap(managerPart)), Classes: f.PriorityClasses},
+		Around:     explain.Around{Now: f.Now, Cluster: f.Cluster, Field: field, Manager: cluster.ManagerConfigurationIn(f.configMap(managerPart))},
 		Namespaces: f.Namespaces, Workloads: f.Workloads, JobSets: f.JobSets, Jobs: f.Jobs, Pods: f.Pods, Events: f.Events,
+	}
+	if f.Unread[classes] == nil {
+		s.Classes = &kueue.WorkloadPriorityClassList{Items: f.PriorityClasses}
 	}
 	if f.Unread[events] != nil {
 		s.Unseen = []string{string(events)}
 	}
 	return s
+}
+
+// processesByName are, by namespace, the TrainJobs whose numProcPerNode is a text. Trainer 2.1 takes one, and the API server
+// goes on giving it out when the CRD has a number.
+func processesByName(jobs []unstructured.Unstructured) map[string][]string {
+	names := map[string][]string{}
+	for i := range jobs {
+		value, _, _ := unstructured.NestedFieldNoCopy(jobs[i].Object, "spec", "trainer", "numProcPerNode")
+		if _, isText := value.(string); isText {
+			names[jobs[i].GetNamespace()] = append(names[jobs[i].GetNamespace()], jobs[i].GetName())
+		}
+	}
+	return names
 }

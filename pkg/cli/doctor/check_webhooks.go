@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,16 +58,15 @@ var webhookChecks = []check{{
 
 // hit is a case of the webhook.
 func (w webhook) hit(f *Facts, values ...any) hit {
-	return about(w.kind, "", w.configuration, slices.Concat(f.of(w.part), values, []any{"webhook", w.name, "kind", strings.ToLower(w.kind), "index", w.index})...)
+	return about(w.kind, "", w.configuration, slices.Concat(f.of(w.part), values, []any{"webhook", w.Name, "kind", strings.ToLower(w.kind), "index", w.index})...)
 }
 
 // missingWebhooks finds webhook configurations that are not there or hold nothing.
-// kueue-trainer's are missed only where it is installed.
 func missingWebhooks(f *Facts, found func(hit)) {
 	all := f.webhooks()
 	for _, p := range parts {
-		for kind, name := range map[string]string{"MutatingWebhookConfiguration": p.mutating, "ValidatingWebhookConfiguration": p.validating} {
-			if !expectsWebhook(f, name) || slices.ContainsFunc(all, func(w webhook) bool { return w.part == p && w.kind == kind }) {
+		for kind, name := range map[string]string{mutatingKind: p.mutating, validatingKind: p.validating} {
+			if !f.expectsWebhook(p, kind) || slices.ContainsFunc(all, func(w webhook) bool { return w.part == p && w.kind == kind }) {
 				continue
 			}
 			h := about(kind, "", name, f.of(p)...)
@@ -78,7 +76,8 @@ func missingWebhooks(f *Facts, found func(hit)) {
 			found(h)
 		}
 	}
-	if ours := f.managersWebhooks(); len(ours) > 0 && !slices.ContainsFunc(ours, func(w webhook) bool { return w.asksAbout("workloads") }) {
+	ours := slices.DeleteFunc(all, func(w webhook) bool { return w.part != managerPart || w.kind != mutatingKind })
+	if len(ours) > 0 && !slices.ContainsFunc(ours, func(w webhook) bool { return w.asksAbout("workloads") }) {
 		h := ours[0].hit(f)
 		h.Problem = "The webhook that puts deactivations off is not installed: the configuration is of an older release."
 		h.Effect = "The quota of a job whose Workload is deactivated goes to others before its pods do."
@@ -86,22 +85,17 @@ func missingWebhooks(f *Facts, found func(hit)) {
 	}
 }
 
-// managersWebhooks returns the mutating ones of the manager.
-func (f *Facts) managersWebhooks() []webhook {
-	return slices.DeleteFunc(f.webhooks(), func(w webhook) bool { return w.part != managerPart || w.kind != "MutatingWebhookConfiguration" })
-}
-
-// expectsWebhook reports whether a configuration belongs to what is installed: Trainer
-// before 2.2 has nothing to default, and a part that is not installed has no webhooks.
-func expectsWebhook(f *Facts, configuration string) bool {
-	switch p := partOf(configuration); p {
-	case kueuePart, jobSetPart:
-		return f.crd(p.CRD) != nil
+// expectsWebhook reports whether a part is installed that has a webhook configuration of the kind: Trainer before 2.2 has
+// nothing to default.
+func (f *Facts) expectsWebhook(p *part, kind string) bool {
+	switch p {
+	case managerPart:
+		return f.managerInstalled()
 	case trainerPart:
 		generation := f.generation()
-		return generation >= trainjob.Trainer22 || generation == trainjob.Trainer21 && configuration == p.validating
+		return generation >= trainjob.Trainer22 || generation == trainjob.Trainer21 && kind == validatingKind
 	default:
-		return f.managerInstalled()
+		return f.crd(p.CRD) != nil
 	}
 }
 
@@ -110,7 +104,7 @@ func expectsWebhook(f *Facts, configuration string) bool {
 func webhookServices(f *Facts, found func(hit)) {
 	seen := map[string]bool{}
 	for _, w := range f.webhooks() {
-		if w.client.Service == nil || seen[w.object()] {
+		if w.ClientConfig.Service == nil || seen[w.object()] {
 			continue
 		}
 		if problem, commands := f.serviceProblem(w); problem != "" {
@@ -123,10 +117,10 @@ func webhookServices(f *Facts, found func(hit)) {
 }
 
 func (f *Facts) serviceProblem(w webhook) (problem string, commands []string) {
-	service := w.client.Service
+	service := w.ClientConfig.Service
 	served := fmt.Sprintf("is served by Service %s/%s, which", service.Namespace, service.Name)
 	switch {
-	case len(w.client.CABundle) == 0:
+	case len(w.ClientConfig.CABundle) == 0:
 		return "has no caBundle: the API server trusts no certificate of it.", []string{w.part.restart()}
 	case !slices.ContainsFunc(parts, func(p *part) bool { return f.at(p).Namespace == service.Namespace }):
 		return "", nil // it was not read
@@ -150,15 +144,13 @@ func silentWebhooks(probe int) func(*Facts, func(hit)) {
 	return func(f *Facts, found func(hit)) {
 		errs := f.Probes.all()
 		w, reason := f.silent(errs[probe])
-		if w == nil {
-			return
+		told := w != nil && slices.ContainsFunc(errs[:probe], func(earlier error) bool {
+			other, _ := f.silent(earlier)
+			return other != nil && other.part == w.part
+		})
+		if w != nil && !told {
+			found(w.hit(f, "reason", sentence(reason)))
 		}
-		for _, earlier := range errs[:probe] {
-			if other, _ := f.silent(earlier); other != nil && other.part == w.part {
-				return
-			}
-		}
-		found(w.hit(f, "reason", sentence(reason)))
 	}
 }
 
@@ -166,25 +158,12 @@ func silentWebhooks(probe int) func(*Facts, func(hit)) {
 // Webhooks of two parts may have the same name; then the address tells.
 func (f *Facts) silent(err error) (*webhook, string) {
 	name, reason := failedWebhook(err)
-	var found *webhook
-	for _, w := range f.webhooks() {
-		if name == "" || w.name != name {
-			continue
-		}
-		if strings.Contains(reason, w.address()) {
-			return &w, reason
-		}
-		found = cmp.Or(found, &w)
+	named := slices.DeleteFunc(f.webhooks(), func(w webhook) bool { return w.Name != name })
+	if len(named) == 0 {
+		return nil, reason
 	}
-	return found, reason
-}
-
-// address is what the API server calls.
-func (w webhook) address() string {
-	if w.client.Service != nil {
-		return fmt.Sprintf("https://%s.%s.svc:", w.client.Service.Name, w.client.Service.Namespace)
-	}
-	return ptr.Deref(w.client.URL, "")
+	at := slices.IndexFunc(named, func(w webhook) bool { return strings.Contains(reason, w.address()) })
+	return &named[max(at, 0)], reason
 }
 
 // webhookPolicies finds our webhooks changed so that they miss TrainJobs or changes of
@@ -196,8 +175,8 @@ func webhookPolicies(f *Facts, found func(hit)) {
 			continue
 		}
 		ofWorkloads := w.asksAbout("workloads")
-		if w.failure != admissionregistrationv1.Fail {
-			h := w.hit(f, "failure", w.failure)
+		if failure := ptr.Deref(w.FailurePolicy, admissionregistrationv1.Fail); failure != admissionregistrationv1.Fail {
+			h := w.hit(f, "failure", failure)
 			if ofWorkloads {
 				h.Effect = "The quota of a job whose Workload is deactivated while the manager is away goes to others before its pods do."
 			}
@@ -206,10 +185,10 @@ func webhookPolicies(f *Facts, found func(hit)) {
 		if ofWorkloads {
 			continue
 		}
-		if later := f.askedAfter(w); w.reinvocation == admissionregistrationv1.NeverReinvocationPolicy && len(later) > 0 {
-			found(w.hit(f, "later", later[0]).as("WebhookOrder", Warning))
+		if later := f.askedAfter(w); w.reinvocation == admissionregistrationv1.NeverReinvocationPolicy && later != "" {
+			found(w.hit(f, "later", later).as("WebhookOrder", Warning))
 		}
-		if w.narrowed || !seesTrainJobs(w) || narrows(w.namespaces) && !w.namespacesDeclared && !f.managedBy(w.namespaces) {
+		if w.narrowed() || !seesTrainJobs(w) || narrows(w.NamespaceSelector) && !w.declares("namespaceSelector") && !f.managedBy(w.NamespaceSelector) {
 			reset := f.apply("webhook", `--set-json 'webhooks={"matchConditions":[],"namespaceSelector":null}'`)
 			found(w.hit(f, "reset", reset).as("WebhookScope", Error))
 		}
@@ -223,47 +202,38 @@ func (f *Facts) managedBy(selector *metav1.LabelSelector) bool {
 	return err == nil && metav1.FormatLabelSelector(selector) == metav1.FormatLabelSelector(settings.ManagedJobsNamespaceSelector)
 }
 
-// askedAfter names the mutating webhook configurations that are asked about TrainJobs
-// after w, when w is a mutating one.
-func (f *Facts) askedAfter(w webhook) []string {
+// askedAfter names the first mutating webhook configuration that is asked about TrainJobs after w; empty: there is none.
+func (f *Facts) askedAfter(w webhook) string {
 	var later []string
 	for i := range f.Mutating {
 		configuration := &f.Mutating[i]
-		asked := slices.ContainsFunc(configuration.Webhooks, func(o admissionregistrationv1.MutatingWebhook) bool { return concernsTrainJobs(o.Rules) })
-		if w.reinvocation != "" && configuration.Name > w.configuration && asked {
+		if configuration.Name > w.configuration && slices.ContainsFunc(configuration.Webhooks, func(o admissionregistrationv1.MutatingWebhook) bool {
+			return slices.ContainsFunc(o.Rules, hasTrainJobs)
+		}) {
 			later = append(later, configuration.Name)
 		}
 	}
-	slices.Sort(later)
-	return later
-}
-
-func concernsTrainJobs(rules []admissionregistrationv1.RuleWithOperations) bool {
-	return slices.ContainsFunc(rules, func(rule admissionregistrationv1.RuleWithOperations) bool { return covers(rule.Rule) })
+	if len(later) == 0 {
+		return ""
+	}
+	return slices.Min(later)
 }
 
 // seesTrainJobs reports whether the rules have creation and update of TrainJobs.
 func seesTrainJobs(w webhook) bool {
-	for _, operation := range []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update} {
-		if !slices.ContainsFunc(w.rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
-			return covers(rule.Rule) && containsOr(rule.Operations, operation, admissionregistrationv1.OperationAll)
-		}) {
-			return false
-		}
+	sees := func(operation admissionregistrationv1.OperationType) bool {
+		return slices.ContainsFunc(w.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
+			return hasTrainJobs(rule) && containsOr(rule.Operations, operation, admissionregistrationv1.OperationAll)
+		})
 	}
-	return true
+	return sees(admissionregistrationv1.Create) && sees(admissionregistrationv1.Update)
 }
 
-func covers(rule admissionregistrationv1.Rule) bool {
+func hasTrainJobs(rule admissionregistrationv1.RuleWithOperations) bool {
 	return containsOr(rule.APIGroups, trainjob.GVK.Group, "*") && containsOr(rule.APIVersions, trainjob.GVK.Version, "*") &&
 		(containsOr(rule.Resources, "trainjobs", "*") || slices.Contains(rule.Resources, "*/*"))
 }
 
 func containsOr[T comparable](list []T, value, all T) bool {
 	return slices.Contains(list, value) || slices.Contains(list, all)
-}
-
-// narrows reports whether a selector leaves anything out.
-func narrows(selector *metav1.LabelSelector) bool {
-	return selector != nil && len(selector.MatchLabels)+len(selector.MatchExpressions) > 0
 }

@@ -28,6 +28,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/config/policies"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -133,6 +134,7 @@ func TestManager(t *testing.T) {
 	notRunning := func(commands ...string) []Finding {
 		return one(Error, "ManagerNotRunning", ourDeployment, commands...)
 	}
+	unenforced := one(Warning, "PolicyNotEnforced", "ValidatingAdmissionPolicy "+policies.Names()[0], "kubectl apply -k config/policies")
 	eachFinds(t, map[string]broken{
 		"scaled to nothing": {
 			change: func(f *Facts) {
@@ -176,6 +178,14 @@ func TestManager(t *testing.T) {
 		"a rule is missing": {
 			change: func(f *Facts) { f.ClusterRoles[0].Rules = f.ClusterRoles[0].Rules[1:] },
 			want:   one(Error, "PermissionsMissing", "ClusterRole kueue-trainer-manager-role", applyRoles),
+		},
+		"a policy is not installed": {change: func(f *Facts) { f.Policies = f.Policies[1:] }, want: unenforced},
+		"a policy has no binding":   {change: func(f *Facts) { f.PolicyBindings = f.PolicyBindings[1:] }, want: unenforced},
+		"a policy that only warns": {
+			change: func(f *Facts) {
+				f.PolicyBindings[0].Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}
+			},
+			want: unenforced,
 		},
 		"more than it needs": {
 			change: func(f *Facts) {
@@ -429,36 +439,27 @@ func TestConfiguration(t *testing.T) {
 }
 
 func TestKueueNoise(t *testing.T) {
-	quiet := []string{"kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -", restartKueue}
 	bare := jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "bare", Labels: map[string]string{kit.QueueLabel: "queue"}}}
-	ofTrainJob := bare.DeepCopy()
+	ofTrainJob, unlabelled := *bare.DeepCopy(), *bare.DeepCopy()
 	ofTrainJob.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&trainjob.TrainJob{}, trainjob.GVK)}
-	unlabelled := bare.DeepCopy()
 	unlabelled.Labels = nil
-	cases := map[string]broken{
-		"no JobSet is queued": {want: []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Commands: quiet}}},
-		"those of TrainJobs, and those without a queue, do not count": {
-			change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{*ofTrainJob, *unlabelled} },
-			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Commands: quiet}},
-		},
-		"a JobSet is queued": {
-			change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{bare} },
-			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Advice: "JobSet jobs/bare is queued without a TrainJob, so Kueue has to look after JobSets."}},
-		},
-		"JobSets cannot be read": {
-			change: func(f *Facts) { f.Unread[jobSets] = errors.New("forbidden") },
-			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject}},
-		},
-		"Kueue does not look after JobSets": {change: withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}")},
+	const needed = "JobSet jobs/bare is queued without a TrainJob, so Kueue has to look after JobSets."
+	noise := func(advice string, commands ...string) []Finding {
+		return []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Advice: advice, Commands: commands}}
 	}
-	for name, tc := range cases {
+	quiet := noise("", "kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -", restartKueue)
+	for name, tc := range map[string]broken{
+		"no JobSet is queued": {want: quiet},
+		"those of TrainJobs, and those without a queue, do not count": {
+			change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{ofTrainJob, unlabelled} }, want: quiet,
+		},
+		"a JobSet is queued":                {change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{bare} }, want: noise(needed)},
+		"JobSets cannot be read":            {change: func(f *Facts) { f.Unread[jobSets] = errors.New("forbidden") }, want: noise("")},
+		"Kueue does not look after JobSets": {change: withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}")},
+	} {
 		t.Run(name, func(t *testing.T) {
-			f := with(t, tc.change)
-			got := slices.DeleteFunc(newReport(f).Findings, func(f Finding) bool { return f.Reason != "KueueNoise" })
+			got := slices.DeleteFunc(newReport(with(t, tc.change)).Findings, func(f Finding) bool { return f.Reason != "KueueNoise" })
 			for i := range got {
-				if got[i].Problem == "" || got[i].Effect == "" {
-					t.Errorf("Finding without problem or effect: %+v", got[i])
-				}
 				if len(got[i].Commands) > 0 {
 					got[i].Advice = ""
 				}
@@ -697,7 +698,7 @@ func TestStuckTrainJobs(t *testing.T) {
 	f.TrainJobs[2].Status.Conditions = []metav1.Condition{{Type: "Complete", Status: metav1.ConditionTrue}}
 	finds(t, f, Finding{Severity: Error, Reason: "TrainJobStuck", Object: "TrainJob jobs/a", Commands: []string{"kubectl trainjob explain -n jobs a"}})
 	problem := newReport(f).Findings[0].Problem
-	const want = "The TrainJob asks for queue queue and has no Workload after 60m: nobody queues it. So is 1 more in the namespace for the same reason: b."
+	const want = "The TrainJob asks for queue queue and has no Workload after 60m: nobody queues it. The same holds for 1 more in the namespace: b."
 	expect.Same(t, "Unexpected problem", want, problem)
 	f.managerConfig("waitForJobSet: 2h")
 	finds(t, f)
@@ -706,10 +707,10 @@ func TestStuckTrainJobs(t *testing.T) {
 	finds(t, f)
 
 	f.TrainJobs[0].Labels["kueue.x-k8s.io/priority-class"] = "urgent"
-	f.PriorityClasses = &kueue.WorkloadPriorityClassList{}
+	f.PriorityClasses = nil
 	finds(t, f, Finding{Severity: Warning, Reason: "TrainJobStuck", Object: "TrainJob jobs/a", Commands: []string{"kubectl trainjob explain -n jobs a"}})
 	expect.Same(t, "Unexpected problem", "The TrainJob is not queued: it names WorkloadPriorityClass urgent, which does not exist.", newReport(f).Findings[0].Problem)
-	f.PriorityClasses.Items = []kueue.WorkloadPriorityClass{*kit.Priority("urgent", 1000)}
+	f.PriorityClasses = []kueue.WorkloadPriorityClass{*kit.Priority("urgent", 1000)}
 	finds(t, f)
 }
 
@@ -821,25 +822,6 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 	}
 }
 
-func TestPoolsAreJudgedByAllQuotasOrNot(t *testing.T) {
-	pools := []string{"every flavor has nodes", "every GPU node is in a flavor", "quotas are there as nodes", "the taints of GPU nodes are tolerated"}
-	for kind, hide := range map[Kind]func(*Facts){
-		clusterQueues: func(f *Facts) { f.ClusterQueues, f.LocalQueues = nil, nil },
-		cohorts:       func(*Facts) {},
-	} {
-		t.Run(string(kind), func(t *testing.T) {
-			f := healthy(t)
-			hide(f)
-			f.Unread[kind] = errors.New("forbidden")
-			finds(t, f)
-			passed := newReport(f).Passed
-			if i := slices.IndexFunc(pools, func(name string) bool { return slices.Contains(passed, name) }); i >= 0 {
-				t.Errorf("Called in order: %s", pools[i])
-			}
-		})
-	}
-}
-
 func TestForbiddenIsNotMissing(t *testing.T) {
 	// Each takes away what could not be read.
 	forget := map[Kind]func(*Facts){
@@ -911,15 +893,21 @@ func TestOnlyRightsAreToldAsRights(t *testing.T) {
 }
 
 func TestWhatCannotBeReadIsSaid(t *testing.T) {
-	f := healthy(t)
-	f.Nodes = nil
-	f.Unread[nodes] = notAllowedTo("list", "nodes")
-	r := newReport(f)
-	expect.That(t, r.Errors+r.Warnings == 0 && !slices.Contains(r.Passed, "every flavor has nodes"), "Without nodes flavors were judged: %+v", r)
-	expect.That(t, len(r.Unseen) == 1 && slices.Contains(r.Unseen[0].Checks, "every flavor has nodes") && r.NotMade == len(r.Unseen[0].Checks),
-		"The checks that need nodes are not told: %+v", r.Unseen)
-	var out strings.Builder
-	expect.Same(t, "Unexpected exit code", exit.Unseen, exit.Code(report(&out, "", r)))
-	want := fmt.Sprintf("Not known: %d checks made, nothing found; %d could not be made.\nunseen   nodes (you may not list them): %d checks\n", r.Checks, r.NotMade, r.NotMade)
-	expect.Same(t, "Unexpected text", want, out.String())
+	judged := []string{"every flavor has nodes", "every GPU node is in a flavor", "quotas are there as nodes", "the taints of GPU nodes are tolerated"}
+	for _, kind := range []Kind{flavors, nodes, clusterQueues, cohorts} {
+		t.Run(string(kind), func(t *testing.T) {
+			f := healthy(t)
+			f.Unread[kind] = notAllowedTo("list", string(kind))
+			r := newReport(f)
+			expect.Need(t, r.Errors+r.Warnings == 0 && len(r.Unseen) == 1, "Without %s it was judged, or more is unseen: %+v", kind, r)
+			expect.Same(t, "Checks that could not be made", len(r.Unseen[0].Checks), r.NotMade)
+			for _, name := range judged {
+				expect.That(t, slices.Contains(r.Unseen[0].Checks, name) && !slices.Contains(r.Passed, name), "Called in order, or not told: %s", name)
+			}
+			var out strings.Builder
+			expect.Same(t, "Unexpected exit code", exit.Unseen, exit.Code(report(&out, "", r)))
+			want := fmt.Sprintf("Not known: %d checks made, nothing found; %d could not be made.\nunseen   %s (you may not list them): %d checks\n", r.Checks, r.NotMade, kind, r.NotMade)
+			expect.Same(t, "Unexpected text", want, out.String())
+		})
+	}
 }

@@ -46,7 +46,9 @@ func (f *Facts) settingsInForce() (kueues, managers *kueueconfig.Settings, err e
 		return nil, nil, err
 	}
 	running := cfg.DeepCopy()
-	running.FeatureGates = f.kueueGates(cfg)
+	running.FeatureGates = map[string]bool{}
+	maps.Copy(running.FeatureGates, cfg.FeatureGates)
+	maps.Copy(running.FeatureGates, f.kueueGateFlags())
 	// Gates that this version does not know have the same value on both sides.
 	kueues, _ = kueueconfig.Of(running, kueueconfig.Overrides{})
 	managers, _ = kueueconfig.Of(cfg, f.managerConfiguration().Overrides)
@@ -77,15 +79,6 @@ func listsExternal(cfg *configapi.Configuration) bool {
 func dispatches(cfg *configapi.Configuration) bool {
 	return cfg.MultiKueue != nil && slices.ContainsFunc(cfg.MultiKueue.ExternalFrameworks,
 		func(e configapi.MultiKueueExternalFramework) bool { return e.Name == externalFramework })
-}
-
-// kueueGates are the feature gates that Kueue was given, in its configuration or by a
-// flag.
-func (f *Facts) kueueGates(cfg *configapi.Configuration) map[string]bool {
-	gates := map[string]bool{}
-	maps.Copy(gates, cfg.FeatureGates)
-	maps.Copy(gates, f.kueueGateFlags())
-	return gates
 }
 
 // kueueGateFlags are the feature gates that Kueue's Deployment sets by a flag, which the

@@ -8,12 +8,12 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
 
@@ -50,13 +50,13 @@ func newConfigMapCommand(flags cluster.Flags, streams genericiooptions.IOStreams
 			if err != nil {
 				return err
 			}
-			l := &loader{client: c, facts: &Facts{Unread: map[Kind]error{}}}
+			l := newLoader(c, time.Now())
 			l.installation(cmd.Context())
 			if err := l.facts.Unread[configMaps]; err != nil {
 				return err
 			}
-			list(cmd.Context(), l, namespaceKind, &corev1.NamespaceList{}, func(list *corev1.NamespaceList) { l.facts.Namespaces = list.Items })
-			list(cmd.Context(), l, workerClusters, &kueue.MultiKueueClusterList{}, func(list *kueue.MultiKueueClusterList) { l.facts.MultiKueueClusters = list.Items })
+			list(cmd.Context(), l, namespaceKind, &l.facts.Namespaces)
+			list(cmd.Context(), l, workerClusters, &l.facts.MultiKueueClusters)
 			if args[0] != names[0] {
 				return printConfigMap(streams.Out, l.facts, managerPart, l.facts.likeKueue)
 			}

@@ -6,11 +6,10 @@
 //
 // table.go says what a check is: a row with what it looks at, when something is wrong, and what is said of
 // that. The rows stand in check_*.go beside the functions that find their cases; docs/doctor.md is made of
-// them. checks.go goes through the table, given.go has what a check takes for granted.
-// load.go and probe.go read facts.go, with what is a part (parts.go), a configuration (config.go) and a
-// webhook (webhook.go); fleet.go and access.go what there is of workers of MultiKueue.
-// helm.go has the commands that put back what was installed; configmap.go prints corrected configurations;
-// lower.go shares out quotas; print.go and text.go are for the reader.
+// them. checks.go goes through the table, and has what a check takes for granted.
+// load.go reads facts.go, with what is a part, where it is and how it is put back (parts.go), a configuration (config.go)
+// and a webhook (webhook.go); fleet.go and access.go read what there is of workers of MultiKueue.
+// configmap.go prints corrected configurations; finding.go is what the reader gets.
 package doctor
 
 import (

@@ -41,8 +41,8 @@ type Facts struct {
 	TrainJobs []trainjob.TrainJob
 	// ProcessesByName are names by namespace; no TrainJob here has what makes them so.
 	ProcessesByName map[string][]string
-	// PriorityClasses are Kueue's; nil where they could not be read.
-	PriorityClasses *kueue.WorkloadPriorityClassList
+	// PriorityClasses are Kueue's.
+	PriorityClasses []kueue.WorkloadPriorityClass
 	JobSets         []jobsetapi.JobSet
 	// Jobs of JobSets.
 	Jobs []batchv1.Job

@@ -5,18 +5,14 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -63,19 +59,18 @@ func (w *Worker) kubectl(command string) string {
 // fleet reads what MultiKueue has to do with the cluster.
 func (l *loader) fleet(ctx context.Context) {
 	f := l.facts
-	list(ctx, l, workerClusters, &kueue.MultiKueueClusterList{}, func(list *kueue.MultiKueueClusterList) { f.MultiKueueClusters = list.Items })
+	list(ctx, l, workerClusters, &f.MultiKueueClusters)
 	if len(f.MultiKueueClusters) == 0 {
 		return
 	}
 	l.access(ctx)
-	list(ctx, l, workerConfigs, &kueue.MultiKueueConfigList{}, func(list *kueue.MultiKueueConfigList) { f.MultiKueueConfigs = list.Items })
+	list(ctx, l, workerConfigs, &f.MultiKueueConfigs)
 	l.runtimes(ctx)
 }
 
 func (l *loader) runtimes(ctx context.Context) {
-	f := l.facts
-	list(ctx, l, clusterRuntimes, &trainer.ClusterTrainingRuntimeList{}, func(list *trainer.ClusterTrainingRuntimeList) { f.ClusterRuntimes = list.Items })
-	list(ctx, l, ownRuntimes, &trainer.TrainingRuntimeList{}, func(list *trainer.TrainingRuntimeList) { f.Runtimes = list.Items })
+	list(ctx, l, clusterRuntimes, &l.facts.ClusterRuntimes)
+	list(ctx, l, ownRuntimes, &l.facts.Runtimes)
 }
 
 // LoadWorkers reads the workers of a manager cluster, as far as contexts are known to lead there.
@@ -116,14 +111,14 @@ func loadWorker(ctx context.Context, at *cluster.Worker, manager *Facts) (*Facts
 	if err != nil {
 		return nil, at.Problem(err)
 	}
-	l := &loader{client: c, facts: &Facts{Now: manager.Now, Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}}
+	l := newLoader(c, manager.Now)
 	f := l.facts
-	list(ctx, l, crds, &apiextensionsv1.CustomResourceDefinitionList{}, func(list *apiextensionsv1.CustomResourceDefinitionList) { f.CRDs = list.Items })
+	list(ctx, l, crds, &f.CRDs)
 	l.deployed(ctx, managerPart)
-	list(ctx, l, namespaceKind, &corev1.NamespaceList{}, func(list *corev1.NamespaceList) { f.Namespaces = list.Items })
-	list(ctx, l, localQueues, &kueue.LocalQueueList{}, func(list *kueue.LocalQueueList) { f.LocalQueues = list.Items })
-	list(ctx, l, clusterQueues, &kueue.ClusterQueueList{}, func(list *kueue.ClusterQueueList) { f.ClusterQueues = list.Items })
-	list(ctx, l, trainJobs, &trainjob.List{}, func(list *trainjob.List) { f.TrainJobs = list.Items })
+	list(ctx, l, namespaceKind, &f.Namespaces)
+	list(ctx, l, localQueues, &f.LocalQueues)
+	list(ctx, l, clusterQueues, &f.ClusterQueues)
+	list(ctx, l, trainJobs, &f.TrainJobs)
 	l.runtimes(ctx)
 	for _, err := range f.Unread {
 		if !forRights(err) {
@@ -138,23 +133,18 @@ func (f *Facts) elsewhere(there *Facts, at *cluster.Worker) error {
 	if uid := there.uidOf(metav1.NamespaceSystem); uid != "" && uid == f.uidOf(metav1.NamespaceSystem) {
 		return fmt.Errorf("%s is the manager cluster itself: give the right context with --worker-context %s=CONTEXT", at, at.Cluster)
 	}
-	copies := map[types.NamespacedName]*trainjob.TrainJob{}
-	for i := range there.TrainJobs {
-		copies[client.ObjectKeyFromObject(&there.TrainJobs[i])] = &there.TrainJobs[i]
-	}
-	workloads := map[types.UID]*kueue.Workload{}
 	for i := range f.Workloads {
-		if owner := metav1.GetControllerOfNoCopy(&f.Workloads[i]); owner != nil {
-			workloads[owner.UID] = &f.Workloads[i]
+		wl := &f.Workloads[i]
+		owner := metav1.GetControllerOfNoCopy(wl)
+		if owner == nil || cluster.Assigned(wl) != at.Cluster {
+			continue
 		}
-	}
-	for i := range f.TrainJobs {
-		job := &f.TrainJobs[i]
-		wl, copied := workloads[job.UID], copies[client.ObjectKeyFromObject(job)]
-		if cluster.ForMultiKueue(job) && !job.Finished() && copied != nil && cluster.Assigned(wl) == at.Cluster {
-			if err := at.Check(copied, wl.Name); err != nil {
-				return err
-			}
+		job, copied := inventory.Find(f.TrainJobs, wl.Namespace, owner.Name), inventory.Find(there.TrainJobs, wl.Namespace, owner.Name)
+		if job == nil || job.UID != owner.UID || copied == nil || job.Finished() || !cluster.ForMultiKueue(job) {
+			continue
+		}
+		if err := at.Check(copied, wl.Name); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -165,16 +155,6 @@ func (f *Facts) uidOf(namespace string) types.UID {
 		return found.UID
 	}
 	return ""
-}
-
-// worker returns what is known of a MultiKueueCluster, or nil.
-func (f *Facts) worker(name string) *Worker {
-	for i := range f.Workers {
-		if f.Workers[i].Name == name {
-			return &f.Workers[i]
-		}
-	}
-	return nil
 }
 
 // told are the workers of which kinds could be read.
@@ -195,51 +175,42 @@ func (f *Facts) dispatched(worker string) []*trainjob.TrainJob {
 	for i := range f.TrainJobs {
 		job := &f.TrainJobs[i]
 		queue := f.LocalQueue(job.Namespace, kueue.LocalQueueName(job.Labels[kueueconstants.QueueLabel]))
-		if cluster.ForMultiKueue(job) && !job.Finished() && slices.Contains(f.workersOf(queue), worker) {
+		if cluster.ForMultiKueue(job) && !job.Finished() && queue != nil && f.leadsTo(queue, worker) {
 			found = append(found, job)
 		}
 	}
 	return found
 }
 
-// workersOf names the workers that a queue leads to.
-func (f *Facts) workersOf(queue *kueue.LocalQueue) []string {
-	if queue == nil {
-		return nil
-	}
+// leadsTo reports whether a queue leads to a worker, by an AdmissionCheck of MultiKueue.
+func (f *Facts) leadsTo(queue *kueue.LocalQueue, worker string) bool {
 	cq := f.ClusterQueue(queue.Spec.ClusterQueue)
 	if cq == nil || cq.Spec.AdmissionChecksStrategy == nil {
-		return nil
+		return false
 	}
-	names := map[string]bool{}
-	for _, rule := range cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
-		for _, name := range f.workersBehind(rule.Name) {
-			names[name] = true
+	return slices.ContainsFunc(cq.Spec.AdmissionChecksStrategy.AdmissionChecks, func(rule kueue.AdmissionCheckStrategyRule) bool {
+		check := f.MultiKueueCheck(rule.Name)
+		if check == nil || check.Spec.Parameters == nil {
+			return false
 		}
-	}
-	return slices.Sorted(maps.Keys(names))
+		config := inventory.Find(f.MultiKueueConfigs, "", check.Spec.Parameters.Name)
+		return config != nil && slices.Contains(config.Spec.Clusters, worker)
+	})
 }
 
-// workersBehind names the workers of an AdmissionCheck of MultiKueue.
-func (f *Facts) workersBehind(name kueue.AdmissionCheckReference) []string {
-	check := f.MultiKueueCheck(name)
-	if check == nil || check.Spec.Parameters == nil {
-		return nil
-	}
-	if config := inventory.Find(f.MultiKueueConfigs, "", check.Spec.Parameters.Name); config != nil {
-		return config.Spec.Clusters
-	}
-	return nil
-}
+// runtimeRef names a runtime of either kind.
+type runtimeRef struct{ kind, namespace, name string }
 
-// runtime is what a TrainJob is made of, in either kind.
-type runtime struct {
-	kind, namespace, name string
-	spec                  *trainer.TrainingRuntimeSpec
+func runtimeOf(job *trainjob.TrainJob) runtimeRef {
+	ref := runtimeRef{kind: ptr.Deref(job.Spec.RuntimeRef.Kind, trainer.ClusterTrainingRuntimeKind), name: job.Spec.RuntimeRef.Name}
+	if ref.kind == trainer.TrainingRuntimeKind {
+		ref.namespace = job.Namespace
+	}
+	return ref
 }
 
 // resource is how kubectl names it.
-func (r runtime) resource() string {
+func (r runtimeRef) resource() string {
 	name := strings.ToLower(r.kind) + " " + r.name
 	if r.namespace != "" {
 		return "-n " + r.namespace + " " + name
@@ -247,24 +218,13 @@ func (r runtime) resource() string {
 	return name
 }
 
-// runtimeOf returns the runtime of a TrainJob; without a spec where there is none.
-func (f *Facts) runtimeOf(job *trainjob.TrainJob) runtime {
-	ref := job.Spec.RuntimeRef
-	r := runtime{kind: ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind), name: ref.Name}
-	if r.kind == trainer.TrainingRuntimeKind {
-		r.namespace = job.Namespace
+// runtimeSpec returns nil where there is no such runtime.
+func (f *Facts) runtimeSpec(ref runtimeRef) *trainer.TrainingRuntimeSpec {
+	if rt := inventory.Find(f.ClusterRuntimes, ref.namespace, ref.name); rt != nil {
+		return &rt.Spec
 	}
-	return f.same(r)
-}
-
-// same returns the runtime of this cluster with the name of one of another.
-func (f *Facts) same(r runtime) runtime {
-	r.spec = nil
-	if rt := inventory.Find(f.ClusterRuntimes, r.namespace, r.name); rt != nil {
-		r.spec = &rt.Spec
+	if rt := inventory.Find(f.Runtimes, ref.namespace, ref.name); rt != nil {
+		return &rt.Spec
 	}
-	if rt := inventory.Find(f.Runtimes, r.namespace, r.name); rt != nil {
-		r.spec = &rt.Spec
-	}
-	return r
+	return nil
 }

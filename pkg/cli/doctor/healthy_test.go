@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"regexp"
@@ -19,9 +20,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/config/policies"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -173,6 +176,17 @@ func withPermissions(f *Facts) {
 	}
 }
 
+// withPolicies installs all of them.
+func withPolicies(f *Facts) {
+	for _, name := range policies.Names() {
+		meta := metav1.ObjectMeta{Name: name}
+		f.Policies = append(f.Policies, admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta})
+		f.PolicyBindings = append(f.PolicyBindings, admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		}})
+	}
+}
+
 // gpuNode has 8 GPUs and the taint that GPU nodes have.
 func gpuNode(name, product string, taints ...corev1.Taint) corev1.Node {
 	node := kit.ReadyNode(name, map[string]string{gpu.ProductLabel: product}, "nvidia.com/gpu", "8")
@@ -263,4 +277,30 @@ func TestHealthy(t *testing.T) {
 	finds(t, f)
 	report := newReport(f)
 	expect.Same(t, "Unexpected checks, and those that passed", []int{len(checks()), len(checks())}, []int{report.Checks, len(report.Passed)})
+}
+
+func TestEveryRowIsComplete(t *testing.T) {
+	for _, s := range table {
+		expect.That(t, s.checks[0].wrong != nil, "The first row of %q finds nothing", s.Title)
+		for _, c := range s.checks {
+			expect.That(t, c.id != "" && c.severity != 0 && c.when != "", "A row that the docs cannot describe: %+v", c)
+			expect.Same(t, "It is another case of a check: "+c.id, c.wrong == nil, c.inOrder == "")
+			expect.That(t, (c.wrong == nil) == (c.looksAt == nil),
+				"A row that is neither a check nor another case of one: %s, %s", c.id, c.when)
+		}
+	}
+}
+
+func TestPoliciesAreNamedAfterTheirFiles(t *testing.T) {
+	names := policies.Names()
+	expect.Need(t, len(names) != 0, "no policies")
+	for _, name := range names {
+		content := expect.Must(policies.Files.ReadFile(name[len("kueue-trainer-"):] + ".yaml"))(t)
+		decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+		var policy admissionregistrationv1.ValidatingAdmissionPolicy
+		var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
+		expect.NoError(t, decoder.Decode(&policy))
+		expect.NoError(t, decoder.Decode(&binding))
+		expect.Same(t, "Unexpected names", []string{name, name, name}, []string{policy.Name, binding.Name, binding.Spec.PolicyName})
+	}
 }

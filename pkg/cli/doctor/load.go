@@ -7,21 +7,15 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -85,9 +79,13 @@ type loader struct {
 	facts  *Facts
 }
 
+func newLoader(c client.Client, now time.Time) *loader {
+	return &loader{client: c, facts: &Facts{Now: now, Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}}
+}
+
 // Load reads the whole installation. Dry runs are made in the namespace.
 func Load(ctx context.Context, c client.Client, namespace string) *Facts {
-	l := &loader{client: c, facts: &Facts{Now: time.Now(), Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}}
+	l := newLoader(c, time.Now())
 	l.installation(ctx)
 	l.inventory(ctx)
 	l.trainJobs(ctx)
@@ -99,35 +97,33 @@ func Load(ctx context.Context, c client.Client, namespace string) *Facts {
 // installation reads what the parts consist of.
 func (l *loader) installation(ctx context.Context) {
 	f := l.facts
-	list(ctx, l, crds, &apiextensionsv1.CustomResourceDefinitionList{}, func(list *apiextensionsv1.CustomResourceDefinitionList) { f.CRDs = list.Items })
-	list(ctx, l, mutating, &admissionregistrationv1.MutatingWebhookConfigurationList{}, func(list *admissionregistrationv1.MutatingWebhookConfigurationList) { f.Mutating = list.Items })
-	list(ctx, l, validating, &admissionregistrationv1.ValidatingWebhookConfigurationList{}, func(list *admissionregistrationv1.ValidatingWebhookConfigurationList) { f.Validating = list.Items })
-	list(ctx, l, admissionPolicies, &admissionregistrationv1.ValidatingAdmissionPolicyList{}, func(list *admissionregistrationv1.ValidatingAdmissionPolicyList) { f.Policies = list.Items })
-	list(ctx, l, admissionPolicies, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, func(list *admissionregistrationv1.ValidatingAdmissionPolicyBindingList) {
-		f.PolicyBindings = list.Items
-	})
-	list(ctx, l, clusterRoles, &rbacv1.ClusterRoleList{}, func(list *rbacv1.ClusterRoleList) { f.ClusterRoles = list.Items })
-	list(ctx, l, clusterRoles, &rbacv1.ClusterRoleBindingList{}, func(list *rbacv1.ClusterRoleBindingList) { f.ClusterRoleBindings = list.Items })
+	list(ctx, l, crds, &f.CRDs)
+	list(ctx, l, mutating, &f.Mutating)
+	list(ctx, l, validating, &f.Validating)
+	list(ctx, l, admissionPolicies, &f.Policies)
+	list(ctx, l, admissionPolicies, &f.PolicyBindings)
+	list(ctx, l, clusterRoles, &f.ClusterRoles)
+	list(ctx, l, clusterRoles, &f.ClusterRoleBindings)
 	// The manager first: its configuration says where Kueue is.
 	for _, p := range slices.Backward(parts) {
 		in := client.InNamespace(f.at(p).Namespace)
-		list(ctx, l, services, &corev1.ServiceList{}, func(list *corev1.ServiceList) { f.Services = append(f.Services, list.Items...) }, in)
-		list(ctx, l, endpointSlices, &discoveryv1.EndpointSliceList{}, func(list *discoveryv1.EndpointSliceList) { f.EndpointSlices = append(f.EndpointSlices, list.Items...) }, in)
+		list(ctx, l, services, &f.Services, in)
+		list(ctx, l, endpointSlices, &f.EndpointSlices, in)
+		list(ctx, l, leases, &f.Leases, in)
 		l.deployed(ctx, p)
-		list(ctx, l, leases, &coordinationv1.LeaseList{}, func(list *coordinationv1.LeaseList) { f.Leases = append(f.Leases, list.Items...) }, in)
 	}
 	for _, p := range []*part{managerPart, kueuePart} {
 		in := client.InNamespace(f.at(p).Namespace)
-		list(ctx, l, roleBindings, &rbacv1.RoleList{}, func(list *rbacv1.RoleList) { f.Roles = append(f.Roles, list.Items...) }, in)
-		list(ctx, l, roleBindings, &rbacv1.RoleBindingList{}, func(list *rbacv1.RoleBindingList) { f.RoleBindings = append(f.RoleBindings, list.Items...) }, in)
+		list(ctx, l, roleBindings, &f.Roles, in)
+		list(ctx, l, roleBindings, &f.RoleBindings, in)
 	}
 }
 
 // deployed reads how a part is run.
 func (l *loader) deployed(ctx context.Context, p *part) {
-	f, in := l.facts, client.InNamespace(l.facts.at(p).Namespace)
-	list(ctx, l, deployments, &appsv1.DeploymentList{}, func(list *appsv1.DeploymentList) { f.Deployments = append(f.Deployments, list.Items...) }, in)
-	list(ctx, l, configMaps, &corev1.ConfigMapList{}, func(list *corev1.ConfigMapList) { f.ConfigMaps = append(f.ConfigMaps, list.Items...) }, in)
+	in := client.InNamespace(l.facts.at(p).Namespace)
+	list(ctx, l, deployments, &l.facts.Deployments, in)
+	list(ctx, l, configMaps, &l.facts.ConfigMaps, in)
 }
 
 // inventory reads nodes, queues and Workloads. Without Kueue there is nothing to join.
@@ -155,27 +151,88 @@ func (l *loader) inventory(ctx context.Context) {
 
 func (l *loader) trainJobs(ctx context.Context) {
 	f := l.facts
-	list(ctx, l, namespaceKind, &corev1.NamespaceList{}, func(list *corev1.NamespaceList) { f.Namespaces = list.Items })
-	for _, told := range []client.MatchingFields{{"type": corev1.EventTypeWarning}, {"involvedObject.kind": "Pod", "reason": explain.ImagePulled}} {
-		list(ctx, l, events, &corev1.EventList{}, func(list *corev1.EventList) { f.Events = append(f.Events, list.Items...) }, told)
-	}
-	list(ctx, l, trainJobs, &trainjob.List{}, func(list *trainjob.List) { f.TrainJobs = list.Items })
+	list(ctx, l, namespaceKind, &f.Namespaces)
+	list(ctx, l, events, &f.Events, client.MatchingFields{"type": corev1.EventTypeWarning})
+	list(ctx, l, events, &f.Events, client.MatchingFields{"involvedObject.kind": "Pod", "reason": explain.ImagePulled})
+	list(ctx, l, trainJobs, &f.TrainJobs)
 	stored := &unstructured.UnstructuredList{}
 	stored.SetGroupVersionKind(trainjob.GVK)
-	list(ctx, l, trainJobs, stored, func(list *unstructured.UnstructuredList) { f.ProcessesByName = processesByName(list.Items) })
-	list(ctx, l, classes, &kueue.WorkloadPriorityClassList{}, func(list *kueue.WorkloadPriorityClassList) { f.PriorityClasses = list })
-	list(ctx, l, jobSets, &jobsetapi.JobSetList{}, func(list *jobsetapi.JobSetList) { f.JobSets = list.Items })
-	list(ctx, l, jobs, &batchv1.JobList{}, func(list *batchv1.JobList) { f.Jobs = list.Items }, client.HasLabels{jobsetapi.JobSetNameKey})
+	if err := l.client.List(ctx, stored); err != nil {
+		l.note(trainJobs, err)
+	}
+	f.ProcessesByName = processesByName(stored.Items)
+	list(ctx, l, classes, &f.PriorityClasses)
+	list(ctx, l, jobSets, &f.JobSets)
+	list(ctx, l, jobs, &f.Jobs, client.HasLabels{jobsetapi.JobSetNameKey})
 }
 
-// list reads one kind. A kind that is not served has no objects: that its CRD is missing
-// is a finding of its own.
-func list[L client.ObjectList](ctx context.Context, l *loader, kind Kind, into L, take func(L), options ...client.ListOption) {
-	err := l.client.List(ctx, into, options...)
-	switch {
-	case err == nil:
-		take(into)
-	case !apimeta.IsNoMatchError(err) && !apierrors.IsNotFound(err):
+// list reads objects of one kind, and adds them to those that are known.
+func list[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, l *loader, kind Kind, into *[]T, options ...client.ListOption) {
+	found, err := listOf(l.client, P(new(T)))
+	if err == nil {
+		err = l.client.List(ctx, found, options...)
+	}
+	if err != nil {
+		l.note(kind, err)
+		return
+	}
+	items, _ := apimeta.ExtractList(found) // It is a list: the scheme has it as one.
+	for _, item := range items {
+		*into = append(*into, *item.(P))
+	}
+}
+
+// listOf returns an empty list of what is of the kind of an object.
+func listOf(c client.Client, of client.Object) (client.ObjectList, error) {
+	kind, err := c.GroupVersionKindFor(of)
+	if err != nil {
+		return nil, err
+	}
+	empty, err := c.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err != nil {
+		return nil, err
+	}
+	return empty.(client.ObjectList), nil
+}
+
+// note takes down why a kind could not be read. One that is not served has no objects: that its CRD is missing is a finding of
+// its own.
+func (l *loader) note(kind Kind, err error) {
+	if !apimeta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 		l.facts.Unread[kind] = err
+	}
+}
+
+// probeName names objects that are never stored.
+const probeName = "kubectl-trainjob-doctor"
+
+// probe asks the API server what becomes of new objects, as dry runs: whether the
+// webhooks of every part answer shows there, wherever they are.
+func (l *loader) probe(ctx context.Context, namespace string) {
+	f := l.facts
+	f.Probes.Flavor = l.client.Create(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: probeName}}, client.DryRunAll)
+	f.Probes.JobSet = l.client.Create(ctx, plainJobSet(namespace), client.DryRunAll)
+	f.Probes.Job, f.Probes.TrainJob = trainjob.DryRun(ctx, l.client, namespace, trainjob.ProbeQueue)
+	for kind, err := range map[Kind]error{flavorProbe: f.Probes.Flavor, jobSetProbe: f.Probes.JobSet, trainJobProbe: f.Probes.TrainJob} {
+		if name, _ := failedWebhook(err); err != nil && name == "" {
+			f.Unread[kind] = err
+		}
+	}
+}
+
+// plainJobSet is the least that JobSet takes.
+func plainJobSet(namespace string) *jobsetapi.JobSet {
+	return &jobsetapi.JobSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: probeName},
+		Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{
+			Name: "probe", Replicas: 1,
+			Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				RestartPolicy: corev1.RestartPolicyNever,
+				Containers:    []corev1.Container{{Name: "probe", Image: "probe"}},
+			}}}},
+		}}},
 	}
 }

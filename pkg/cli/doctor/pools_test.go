@@ -111,7 +111,7 @@ func TestPools(t *testing.T) {
 				f.Flavors[1].Spec.NodeLabels = nil
 				f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "same", "4"), clusterQueue("any", "any", "2"))
 			},
-			want: above(quota("clusterqueue", "gpus", "12"), quota("clusterqueue", "more", "2")),
+			want: above(quota("clusterqueue", "gpus", "11"), quota("clusterqueue", "more", "3")),
 		},
 		"a flavor that is in excess by itself comes first": {
 			change: func(f *Facts) {

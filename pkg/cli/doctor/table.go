@@ -82,13 +82,13 @@ func replacer(values []any) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// section is a group of checks, in the order in which an installation is built.
-type section struct {
-	title  string
+// Section is a group of checks, in the order in which an installation is built.
+type Section struct {
+	Title  string
 	checks []check
 }
 
-var table = []section{
+var table = []Section{
 	{"Kueue, JobSet and Trainer", partChecks},
 	{"The manager", managerChecks},
 	{"Webhooks of all four", webhookChecks},
@@ -114,11 +114,8 @@ func checks() [][]check {
 	return all
 }
 
-// Section is a part of the table, for docs/doctor.md.
-type Section struct {
-	Title string
-	Rows  []Row
-}
+// Sections are the table, for docs/doctor.md.
+func Sections() []Section { return table }
 
 // Row is a kind of finding.
 type Row struct {
@@ -128,17 +125,13 @@ type Row struct {
 	When string
 }
 
-// Sections describe the table.
-func Sections() []Section {
-	var all []Section
-	for _, s := range table {
-		described := Section{Title: s.title}
-		for _, c := range s.checks {
-			if r := (Row{c.id, c.severity, c.when}); !slices.Contains(described.Rows, r) {
-				described.Rows = append(described.Rows, r)
-			}
+// Rows are the kinds of findings of a section.
+func (s Section) Rows() []Row {
+	var rows []Row
+	for _, c := range s.checks {
+		if r := (Row{c.id, c.severity, c.when}); !slices.Contains(rows, r) {
+			rows = append(rows, r)
 		}
-		all = append(all, described)
 	}
-	return all
+	return rows
 }

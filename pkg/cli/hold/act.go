@@ -5,7 +5,6 @@ package hold
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -40,15 +39,6 @@ type actor struct {
 }
 
 func (a *actor) act(ctx context.Context, name string) error {
-	err := a.move(ctx, name)
-	if why := unchanged(""); errors.As(err, &why) {
-		a.say(name, string(why))
-		return nil
-	}
-	return err
-}
-
-func (a *actor) move(ctx context.Context, name string) error {
 	if a.verb.away != nil {
 		before, done, err := a.write(ctx, name, a.verb.away)
 		if err != nil {
@@ -56,10 +46,10 @@ func (a *actor) move(ctx context.Context, name string) error {
 		}
 		a.say(name, toldAway(before, done))
 	}
-	if !a.verb.back {
-		return nil
+	if a.verb.back {
+		return a.back(ctx, name)
 	}
-	return a.back(ctx, name)
+	return nil
 }
 
 // back queues a job again, once it has given back the quota that it had.
@@ -108,12 +98,12 @@ func (a *actor) look(ctx context.Context, name string) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &view{job: job}
-	v.workload, err = a.workload(ctx, v.job)
-	if v.unseen = exit.Code(err) == exit.Unseen; v.unseen {
-		return v, nil
+	wl, err := a.workload(ctx, job)
+	unseen := exit.Code(err) == exit.Unseen
+	if unseen {
+		err = nil
 	}
-	return v, err
+	return &view{job: job, workload: wl, unseen: unseen}, err
 }
 
 // workload returns the unfinished Workload of a job, or nil.
@@ -166,12 +156,11 @@ func (a *actor) unused(ctx context.Context, queue string) error {
 	if _, is := hold.From(queue); !is {
 		return nil
 	}
-	var lq kueue.LocalQueue
-	err := a.client.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: queue}, &lq)
-	if err == nil {
+	err := a.client.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: queue}, &kueue.LocalQueue{})
+	switch {
+	case err == nil:
 		return fmt.Errorf("there is a LocalQueue %s, which would admit what is to be held: delete it", queue)
-	}
-	if apierrors.IsForbidden(err) {
+	case apierrors.IsForbidden(err):
 		return nil
 	}
 	return client.IgnoreNotFound(err)
@@ -229,33 +218,19 @@ func (a *actor) awaitQuota(ctx context.Context, before *view) error {
 
 func toldAway(v *view, c change) string {
 	queue, _ := hold.From(c.queue)
-	if !c.suspend {
-		return fmt.Sprintf("held out of queue %s%s", queue, waitsSince(v.workload))
+	switch {
+	case !c.suspend && v.workload == nil:
+		return "held out of queue " + queue
+	case !c.suspend:
+		return fmt.Sprintf("held out of queue %s; it keeps its place, of one that waits since %s", queue, v.workload.CreationTimestamp.UTC().Format(time.RFC3339))
+	case v.workload == nil:
+		return "stopped"
 	}
-	text := "stopped"
-	if pods := podsOf(v.workload); pods > 0 {
-		text += fmt.Sprintf(": %s end with their grace period, and their quota is free when the last one is gone", show.Count(pods, "pod"))
+	pods := int32(0)
+	for _, ps := range v.workload.Spec.PodSets {
+		pods += ps.Count
 	}
-	return text
-}
-
-// waitsSince tells what a job that is held does not lose.
-func waitsSince(wl *kueue.Workload) string {
-	if wl == nil {
-		return ""
-	}
-	return fmt.Sprintf("; it keeps its place, of one that waits since %s", wl.CreationTimestamp.UTC().Format(time.RFC3339))
-}
-
-func podsOf(wl *kueue.Workload) int64 {
-	if wl == nil {
-		return 0
-	}
-	var sum int64
-	for i := range wl.Spec.PodSets {
-		sum += int64(wl.Spec.PodSets[i].Count)
-	}
-	return sum
+	return fmt.Sprintf("stopped: %s end with their grace period, and their quota is free when the last one is gone", show.Count(pods, "pod"))
 }
 
 func toldBack(v *view, c change) string {

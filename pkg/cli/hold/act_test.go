@@ -11,10 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -111,6 +113,31 @@ func TestExitCodes(t *testing.T) {
 			}).Build()
 			a := &actor{client: c, namespace: "team", verb: verbs[0], out: io.Discard}
 			expect.Same(t, "Unexpected exit code", tc.want, exit.Code(a.all(t.Context(), tc.names)))
+		})
+	}
+}
+
+func TestManaged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		suspends bool
+		fails    error
+		resumes  bool
+		want     string
+	}{
+		"a queued job is suspended":           {suspends: true},
+		"it starts at once":                   {want: `{"spec":{"suspend":true}}`},
+		"it starts at once, and is to resume": {resumes: true, want: `{"spec":{"suspend":false}}`},
+		"nobody answers":                      {fails: errors.New("failed calling webhook")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			torch := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
+			c := kit.Fake(kit.Scheme(trainjob.AddToScheme), torch).WithInterceptorFuncs(interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+					obj.(*trainjob.TrainJob).Spec.Suspend = ptr.To(tc.suspends)
+					return tc.fails
+				},
+			}).Build()
+			expect.Says(t, managed(t.Context(), c, "team", !tc.resumes), tc.want)
 		})
 	}
 }

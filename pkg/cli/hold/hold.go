@@ -128,6 +128,10 @@ func (a *actor) all(ctx context.Context, args []string) error {
 		if err == nil {
 			err = a.act(ctx, name)
 		}
+		if why := unchanged(""); errors.As(err, &why) {
+			a.say(name, string(why))
+			continue
+		}
 		errs = append(errs, err)
 	}
 	err := errors.Join(errs...)

@@ -8,10 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,4 +71,12 @@ func Generation(ctx context.Context, c client.Reader) (trainjob.TrainerVersion, 
 		return 0, fmt.Errorf("reading CRD %s: %w", trainjob.CRDName, err)
 	}
 	return trainjob.TrainerVersionOf(&crd)
+}
+
+// Asked reports whether rules name a resource. Those for all there are, as policy engines have them, are
+// not counted: this tells whose webhooks they are, whatever the name of their configuration.
+func Asked(rules []admissionregistrationv1.RuleWithOperations, about schema.GroupResource) bool {
+	return slices.ContainsFunc(rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
+		return slices.Contains(rule.APIGroups, about.Group) && slices.Contains(rule.Resources, about.Resource)
+	})
 }

@@ -21,7 +21,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -245,23 +244,29 @@ func (u *uninstall) stopManager(ctx context.Context) error {
 	if err := u.client.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))); err != nil {
 		return fmt.Errorf("stopping Deployment %s: %w", key, err)
 	}
-	if err := u.podsGone(ctx, selector); err != nil {
+	err = podsGone(ctx, fmt.Sprintf("Deployment %s is stopped", key), func(ctx context.Context) ([]corev1.Pod, error) {
+		var pods corev1.PodList
+		err := u.client.List(ctx, &pods, client.InNamespace(u.namespace), client.MatchingLabelsSelector{Selector: selector})
+		return pods.Items, err
+	})
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(u.out, "deployment %s: stopped\n", key)
 	return nil
 }
 
-func (u *uninstall) podsGone(ctx context.Context, selector labels.Selector) error {
-	var pods corev1.PodList
+// podsGone waits until all pods have ended that list returns after something was stopped. One that was evicted stays for
+// people to look at.
+func podsGone(ctx context.Context, stopped string, list func(context.Context) ([]corev1.Pod, error)) error {
+	var left []corev1.Pod
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, goneWithin, true, func(ctx context.Context) (bool, error) {
-		err := u.client.List(ctx, &pods, client.InNamespace(u.namespace), client.MatchingLabelsSelector{Selector: selector})
-		// One that was evicted stays for people to look at.
-		pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return podset.PodEnded(&pod) })
-		return len(pods.Items) == 0, err
+		pods, err := list(ctx)
+		left = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return podset.PodEnded(&pod) })
+		return len(left) == 0, err
 	})
-	if errors.Is(err, context.DeadlineExceeded) && len(pods.Items) > 0 {
-		return fmt.Errorf("pod %s/%s of the manager does not end: look at it, and run this again", u.namespace, pods.Items[0].Name)
+	if errors.Is(err, context.DeadlineExceeded) && len(left) > 0 {
+		return fmt.Errorf("%s, and its pod %s does not end: look at it, and run this again", stopped, left[0].Name)
 	}
 	return err
 }
@@ -291,19 +296,16 @@ func (u *uninstall) deleteAdmission(ctx context.Context) error {
 // waited for.
 func (u *uninstall) suspendsQueued(ctx context.Context) (bool, error) {
 	var job *trainjob.TrainJob
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, time.Second, heardWithin, true, func(ctx context.Context) (bool, error) {
-		job, last = trainjob.DryRun(ctx, u.client, u.namespace, trainjob.ProbeQueue)
-		return !unanswered(last), nil
+	err := insist(ctx, func(ctx context.Context) (err error) {
+		job, err = trainjob.DryRun(ctx, u.client, u.namespace, trainjob.ProbeQueue)
+		return err
 	})
 	switch {
-	case errors.Is(last, trainjob.ErrNoRuntime):
+	case errors.Is(err, trainjob.ErrNoRuntime):
 		// Nobody can ask, and Kueue's configuration has the say.
 		return false, nil
-	case last != nil:
-		return false, fmt.Errorf("asking the API server what becomes of a queued TrainJob: %w", last)
 	case err != nil:
-		return false, err
+		return false, fmt.Errorf("asking the API server what becomes of a queued TrainJob: %w", err)
 	}
 	return job.Suspended(), nil
 }
@@ -313,17 +315,21 @@ func unanswered(err error) bool {
 	return apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err)
 }
 
-// patient asks again while API servers call webhooks that are deleted already: each hears of
-// that by itself.
+// insist asks again while API servers call webhooks that are deleted already: each hears of that by itself.
+func insist(ctx context.Context, ask func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, time.Second, heardWithin, true, func(ctx context.Context) (bool, error) {
+		last = ask(ctx)
+		return !unanswered(last), nil
+	})
+	return cmp.Or(last, err)
+}
+
+// patient is a client that insists on its patches.
 func patient(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			var last error
-			err := wait.PollUntilContextTimeout(ctx, time.Second, heardWithin, true, func(ctx context.Context) (bool, error) {
-				last = c.Patch(ctx, obj, patch, opts...)
-				return !unanswered(last), nil
-			})
-			return cmp.Or(last, err)
+			return insist(ctx, func(ctx context.Context) error { return c.Patch(ctx, obj, patch, opts...) })
 		},
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -23,16 +21,19 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // freeWorkloads leaves no Workload of a TrainJob that only the manager could end, and none
 // that would be admitted for a TrainJob that nobody starts.
 func (u *uninstall) freeWorkloads(ctx context.Context) error {
-	jobs, err := u.trainJobs(ctx)
-	if err != nil {
-		return err
+	var list trainjob.List
+	if err := u.client.List(ctx, &list); err != nil {
+		return fmt.Errorf("listing TrainJobs: %w", err)
+	}
+	jobs := map[types.UID]*trainjob.TrainJob{}
+	for i := range list.Items {
+		jobs[list.Items[i].UID] = &list.Items[i]
 	}
 	var workloads kueue.WorkloadList
 	if err := u.client.List(ctx, &workloads); meta.IsNoMatchError(err) {
@@ -48,18 +49,6 @@ func (u *uninstall) freeWorkloads(ctx context.Context) error {
 		}
 	}
 	return failures
-}
-
-func (u *uninstall) trainJobs(ctx context.Context) (map[types.UID]*trainjob.TrainJob, error) {
-	var list trainjob.List
-	if err := u.client.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("listing TrainJobs: %w", err)
-	}
-	jobs := map[types.UID]*trainjob.TrainJob{}
-	for i := range list.Items {
-		jobs[list.Items[i].UID] = &list.Items[i]
-	}
-	return jobs, nil
 }
 
 // freeWorkload takes the finalizers off, and deletes the Workload of a TrainJob that waits, when
@@ -93,40 +82,25 @@ func (u *uninstall) freeWorkload(ctx context.Context, wl *kueue.Workload, job *t
 
 // jobPodsGone waits until the pods of a TrainJob have ended that was evicted a moment ago.
 func (u *uninstall) jobPodsGone(ctx context.Context, job *trainjob.TrainJob) error {
-	var pods corev1.PodList
-	err := wait.PollUntilContextTimeout(ctx, time.Second, goneWithin, true, func(ctx context.Context) (bool, error) {
-		err := u.client.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job.Name})
-		if err != nil {
-			return false, err
+	suspended := fmt.Sprintf("TrainJob %s/%s is suspended", job.Namespace, job.Name)
+	labelled := []client.ListOption{client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job.Name}}
+	return podsGone(ctx, suspended, func(ctx context.Context) ([]corev1.Pod, error) {
+		var js jobsetapi.JobSet
+		if err := u.client.Get(ctx, client.ObjectKeyFromObject(job), &js); err != nil || !metav1.IsControlledBy(&js, job) {
+			return nil, client.IgnoreNotFound(err)
 		}
-		jobs, err := u.childJobs(ctx, job)
-		pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
-			owner := metav1.GetControllerOfNoCopy(&pod)
-			return owner == nil || !jobs[owner.UID] || podset.PodEnded(&pod) || pod.Spec.NodeName == ""
-		})
-		return len(pods.Items) == 0, err
+		var children batchv1.JobList
+		var pods corev1.PodList
+		if err := errors.Join(u.client.List(ctx, &children, labelled...), u.client.List(ctx, &pods, labelled...)); err != nil {
+			return nil, fmt.Errorf("listing the Jobs and pods of JobSet %s: %w", client.ObjectKeyFromObject(&js), err)
+		}
+		// Anybody may make pods with these labels.
+		return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+			return pod.Spec.NodeName == "" || !slices.ContainsFunc(children.Items, func(child batchv1.Job) bool {
+				return metav1.IsControlledBy(&child, &js) && metav1.IsControlledBy(&pod, &child)
+			})
+		}), nil
 	})
-	if errors.Is(err, context.DeadlineExceeded) && len(pods.Items) > 0 {
-		return fmt.Errorf("TrainJob %s/%s is suspended, and its pod %s does not end: look at it, and run this again", job.Namespace, job.Name, pods.Items[0].Name)
-	}
-	return err
-}
-
-// childJobs returns the UIDs of the Jobs that the JobSet of a TrainJob controls: anybody may make pods with its labels.
-func (u *uninstall) childJobs(ctx context.Context, job *trainjob.TrainJob) (map[types.UID]bool, error) {
-	var js jobsetapi.JobSet
-	if err := u.client.Get(ctx, client.ObjectKeyFromObject(job), &js); err != nil || !metav1.IsControlledBy(&js, job) {
-		return nil, client.IgnoreNotFound(err)
-	}
-	var list batchv1.JobList
-	if err := u.client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name}); err != nil {
-		return nil, fmt.Errorf("listing the Jobs of JobSet %s: %w", client.ObjectKeyFromObject(&js), err)
-	}
-	jobs := map[types.UID]bool{}
-	for i := range list.Items {
-		jobs[list.Items[i].UID] = metav1.IsControlledBy(&list.Items[i], &js)
-	}
-	return jobs, nil
 }
 
 // deleteRemainders deletes the Workloads that keep the quota of pods which MultiKueue left: nobody

@@ -42,77 +42,61 @@ func (l *loader) parts(ctx context.Context) ([]Part, error) {
 }
 
 func (l *loader) part(ctx context.Context, of cluster.Part) (Part, error) {
-	p := Part{Name: of.Name}
-	if err := l.crd(ctx, of, &p); err != nil {
-		return p, err
+	var crd apiextensionsv1.CustomResourceDefinition
+	var deployment appsv1.Deployment
+	var configMaps corev1.ConfigMapList
+	deployed, err := l.get(ctx, "deployments.apps", client.ObjectKey{Namespace: of.Namespace, Name: of.Deployment}, &deployment)
+	if err != nil {
+		return Part{}, err
 	}
-	deployment, errDeployment := l.deployment(ctx, of)
-	if err := l.unread("deployments.apps", errDeployment); err != nil {
-		return p, err
-	}
+	installed := deployed
 	switch {
-	case deployment != nil:
-		p.unseen = false
-	case of.Webhook != "":
-		if err := l.webhook(ctx, of, &p, errDeployment); err != nil {
-			return p, err
+	case of.CRD != "":
+		installed, err = l.get(ctx, "customresourcedefinitions.apiextensions.k8s.io", client.ObjectKey{Name: of.CRD}, &crd)
+	case deployed != there: // It can also run elsewhere.
+		installed, err = l.get(ctx, "mutatingwebhookconfigurations.admissionregistration.k8s.io", client.ObjectKey{Name: of.Webhook}, &admissionregistrationv1.MutatingWebhookConfiguration{})
+	}
+	if err != nil {
+		return Part{}, err
+	}
+	if of.ConfigMap != "" {
+		if _, err := l.seen("configmaps", l.client.List(ctx, &configMaps, client.InNamespace(of.Namespace))); err != nil {
+			return Part{}, err
 		}
 	}
-	configMap, err := l.configMap(ctx, of, deployment)
-	p.Version = cluster.Release(deployment, configMap)
-	return p, err
-}
-
-// crd tells by its CRD whether a part is installed, and the generation of Trainer.
-func (l *loader) crd(ctx context.Context, of cluster.Part, p *Part) error {
-	if of.CRD == "" {
-		return nil
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	err := l.client.Get(ctx, client.ObjectKey{Name: of.CRD}, &crd)
-	p.Missing, p.unseen = apierrors.IsNotFound(err), apierrors.IsForbidden(err)
-	if err == nil && of.CRD == trainjob.CRDName {
+	p := Part{Name: of.Name, Missing: installed == missing && (of.CRD != "" || deployed == missing)}
+	p.unseen = !p.Missing && installed != there && deployed != there
+	p.Version = cluster.Release(&deployment, cluster.ConfigMapOf(&deployment, configMaps.Items, of.ConfigMap))
+	if installed == there && of.CRD == trainjob.CRDName {
 		// What is none of those that are known is none.
 		generation, _ := trainjob.TrainerVersionOf(&crd)
 		p.Generation = generation.String()
 	}
-	return l.unread("customresourcedefinitions.apiextensions.k8s.io", err)
+	return p, nil
 }
 
-// deployment returns nil with the error.
-func (l *loader) deployment(ctx context.Context, of cluster.Part) (*appsv1.Deployment, error) {
-	var found appsv1.Deployment
-	if err := l.client.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Deployment}, &found); err != nil {
-		return nil, err
-	}
-	return &found, nil
+// sight is what is known of an object.
+type sight int
+
+const (
+	missing sight = iota
+	hidden
+	there
+)
+
+func (l *loader) get(ctx context.Context, kind string, key client.ObjectKey, obj client.Object) (sight, error) {
+	return l.seen(kind, l.client.Get(ctx, key, obj))
 }
 
-// webhook tells whether a part without a CRD is installed, of which no Deployment was seen: it
-// can also run elsewhere.
-func (l *loader) webhook(ctx context.Context, of cluster.Part, p *Part, errDeployment error) error {
-	err := l.client.Get(ctx, client.ObjectKey{Name: of.Webhook}, &admissionregistrationv1.MutatingWebhookConfiguration{})
-	p.Missing = apierrors.IsNotFound(err) && apierrors.IsNotFound(errDeployment)
-	p.unseen = err != nil && !p.Missing
-	return l.unread("mutatingwebhookconfigurations.admissionregistration.k8s.io", err)
-}
-
-func (l *loader) configMap(ctx context.Context, of cluster.Part, deployment *appsv1.Deployment) (*corev1.ConfigMap, error) {
-	if of.ConfigMap == "" {
-		return nil, nil
-	}
-	var list corev1.ConfigMapList
-	err := l.client.List(ctx, &list, client.InNamespace(of.Namespace))
-	return cluster.ConfigMapOf(deployment, list.Items, of.ConfigMap), l.unread("configmaps", err)
-}
-
-// unread takes note of a kind that may not be read, and returns every other error.
-func (l *loader) unread(kind string, err error) error {
-	if !apierrors.IsForbidden(err) {
-		return client.IgnoreNotFound(err)
-	}
-	if !slices.Contains(l.unseen, kind) {
+// seen takes note of a kind that may not be read, and returns every other error.
+func (l *loader) seen(kind string, err error) (sight, error) {
+	switch {
+	case err == nil:
+		return there, nil
+	case !apierrors.IsForbidden(err):
+		return missing, client.IgnoreNotFound(err)
+	case !slices.Contains(l.unseen, kind):
 		l.unseen = append(l.unseen, kind)
 	}
-	return nil
+	return hidden, nil
 }

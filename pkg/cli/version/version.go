@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -41,61 +42,48 @@ const example = `  # All of them
   # For scripts
   kubectl trainjob version -o json`
 
-type options struct {
-	flags   cluster.Flags
-	streams genericiooptions.IOStreams
-
-	client bool
-	output string
-}
-
 // NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{flags: flags, streams: streams}
+	alone, format := false, ""
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Tell the releases of plugin, kueue-trainer, Kueue, Trainer and JobSet, and whether they go together",
 		Long:    long,
 		Example: example,
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			build := version.Get()
+			report := Report{Plugin: Plugin{Version: build.Version, Revision: build.Revision, Go: build.Go}}
+			var errCluster error
+			if !alone {
+				errCluster = report.look(cmd.Context(), flags, streams.ErrOut)
+			}
+			// The plugin's is known whatever the cluster says.
+			if err := report.print(streams.Out, format); err != nil {
+				return err
+			}
+			return cmp.Or(errCluster, report.err())
+		},
 	}
-	cmd.Flags().BoolVar(&o.client, "client", false, "tell the plugin's alone")
-	show.OutputFlag(cmd, &o.output, show.JSON, show.YAML)
+	cmd.Flags().BoolVar(&alone, "client", false, "tell the plugin's alone")
+	show.OutputFlag(cmd, &format, show.JSON, show.YAML)
 	return cmd
 }
 
-func (o *options) run(ctx context.Context) error {
-	build := version.Get()
-	report := Report{Plugin: Plugin{Version: build.Version, Revision: build.Revision, Go: build.Go}}
-	var errCluster error
-	if !o.client {
-		errCluster = o.look(ctx, &report)
-	}
-	// The plugin's is known whatever the cluster says.
-	if err := o.print(&report); err != nil {
-		return err
-	}
-	if errCluster != nil {
-		return errCluster
-	}
-	return report.err()
-}
-
-func (o *options) look(ctx context.Context, report *Report) error {
-	c, err := o.flags.Client()
+func (r *Report) look(ctx context.Context, flags cluster.Flags, notes io.Writer) error {
+	c, err := flags.Client()
 	if err != nil {
 		return err
 	}
 	l := &loader{client: c}
-	if report.Parts, err = l.parts(ctx); err != nil {
+	if r.Parts, err = l.parts(ctx); err != nil {
 		return err
 	}
-	report.Unseen = l.unseen
+	r.Unseen = l.unseen
 	for _, kind := range l.unseen {
-		fmt.Fprintf(o.streams.ErrOut, "note: you may not read %s, so something is <unknown>; ask an admin for that\n", kind)
+		fmt.Fprintf(notes, "note: you may not read %s, so something is <unknown>; ask an admin for that\n", kind)
 	}
-	judge(report)
+	judge(r)
 	return nil
 }
 
@@ -113,28 +101,28 @@ func (r *Report) err() error {
 	return nil
 }
 
-func (o *options) print(report *Report) error {
-	if o.output != "" {
-		return show.Encode(o.streams.Out, o.output, report)
+func (r *Report) print(out io.Writer, format string) error {
+	if format != "" {
+		return show.Encode(out, format, r)
 	}
-	paint := show.Painter(o.streams.Out)
+	paint := show.Painter(out)
 	table := show.NewTable("PART", "VERSION", "WANTED")
-	table.Row("kubectl trainjob", report.Plugin.Version, "-")
-	for i := range report.Parts {
-		p := &report.Parts[i]
+	table.Row("kubectl trainjob", r.Plugin.Version, "-")
+	for i := range r.Parts {
+		p := &r.Parts[i]
 		table.Row(p.Name, p.text(), cmp.Or(p.Wants, "-"))
 	}
-	if err := table.Print(o.streams.Out, paint, ""); err != nil {
+	if err := table.Print(out, paint, ""); err != nil {
 		return err
 	}
-	switch report.Together {
+	switch r.Together {
 	case Yes:
-		fmt.Fprintf(o.streams.Out, "\n%s\n", paint.Green("They go together."))
+		fmt.Fprintf(out, "\n%s\n", paint.Green("They go together."))
 	case Unknown:
-		fmt.Fprintf(o.streams.Out, "\n%s\n", paint.Yellow("They go together, as far as that can be seen."))
+		fmt.Fprintf(out, "\n%s\n", paint.Yellow("They go together, as far as that can be seen."))
 	}
-	for _, problem := range report.Problems {
-		fmt.Fprintf(o.streams.Out, "\n%s\n%s %s\n", paint.Red(problem.Message+"."), paint.Bold("What helps:"), problem.Remedy)
+	for _, problem := range r.Problems {
+		fmt.Fprintf(out, "\n%s\n%s %s\n", paint.Red(problem.Message+"."), paint.Bold("What helps:"), problem.Remedy)
 	}
 	return nil
 }

@@ -14,9 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,13 +25,9 @@ import (
 const (
 	// readTimeout is how long one request may take.
 	readTimeout = 10 * time.Second
-	// retryAfter is how soon a configuration is asked for again that could not be read,
-	// or cannot be watched, and restartPoll how soon whether Kueue has started with it.
-	retryAfter  = 30 * time.Second
-	restartPoll = 5 * time.Second
-	// watchFor is how long one watch lasts, and pause the least time between two.
-	watchFor = 5 * time.Minute
-	pause    = time.Second
+	// readEvery is how often the configuration is asked for. A watch would tell of an edit sooner, and not of the
+	// restart by which Kueue goes by it, for which somebody has to look again and again anyway.
+	readEvery = 5 * time.Second
 )
 
 // ConfigMap is where Kueue's configuration file is.
@@ -46,9 +40,6 @@ type ConfigMap struct {
 	Key string `json:"key,omitempty"`
 }
 
-// ref names it in the log.
-func (c ConfigMap) ref() klog.ObjectRef { return klog.KRef(c.Namespace, c.Name) }
-
 // Follower holds the settings in force. It reads Kueue's configuration and follows it while
 // the manager runs. What it read last holds where there is nothing to read any more, and until
 // Kueue has started with what is there; before the first time, Kueue's defaults do.
@@ -58,7 +49,7 @@ type Follower struct {
 
 	where     ConfigMap
 	overrides Overrides
-	client    client.WithWatch
+	client    client.Reader
 
 	current atomic.Pointer[Settings]
 
@@ -68,9 +59,8 @@ type Follower struct {
 	unanswered bool
 	// problem is what was told of it last.
 	problem string
-	// awaited: Kueue has yet to start with the ConfigMap; ahead: what holds here is none of the running Kueue's, since
-	// this process started after an edit of it.
-	awaited, ahead bool
+	// ahead: what holds here is none of the running Kueue's, since this process started after an edit of its ConfigMap.
+	ahead bool
 	// comes is set while Kueue will wait for pods to be ready once it has started with the ConfigMap.
 	comes atomic.Bool
 	// toldAwaited is the version of the ConfigMap that people were told of.
@@ -83,7 +73,7 @@ type Follower struct {
 }
 
 // NewFollower returns a Follower with Kueue's defaults, and what overrides them.
-func NewFollower(c client.WithWatch, where ConfigMap, overrides Overrides) *Follower {
+func NewFollower(c client.Reader, where ConfigMap, overrides Overrides) *Follower {
 	f := &Follower{client: c, where: where, overrides: overrides}
 	settings, _ := Of(Defaults(where.Namespace), overrides)
 	f.current.Store(settings)
@@ -133,54 +123,43 @@ func (f *Follower) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (f *Follower) Start(ctx context.Context) error {
-	for ctx.Err() == nil {
-		version := f.Read(ctx)
-		switch {
-		case f.awaited:
-			sleep(ctx, restartPoll)
-		case version == "" || !f.watch(ctx, version):
-			sleep(ctx, retryAfter)
-		default:
-			sleep(ctx, pause)
-		}
-	}
+	wait.UntilWithContext(ctx, f.Read, readEvery)
 	return nil
 }
 
 // ReadFirst is Read until there is an answer: settings that could not be read are not the defaults, and jobs would run by
 // those.
 func (f *Follower) ReadFirst(ctx context.Context) {
-	for f.Read(ctx); f.unanswered && ctx.Err() == nil; f.Read(ctx) {
-		sleep(ctx, time.Second)
-	}
+	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		f.Read(ctx)
+		return !f.unanswered, nil
+	})
 }
 
-// Read reads Kueue's configuration once, and lets it hold. It returns the resourceVersion of
-// the ConfigMap, which may be a wrong one; empty where there is none to read.
-func (f *Follower) Read(ctx context.Context) string {
+// Read reads Kueue's configuration once, and lets it hold.
+func (f *Follower) Read(ctx context.Context) {
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	var found corev1.ConfigMap
 	err := f.client.Get(reading, client.ObjectKey{Namespace: f.where.Namespace, Name: f.where.Name}, &found)
 	if ctx.Err() != nil {
-		return ""
+		return
 	}
 	f.unanswered = err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)
 	var cfg *configapi.Configuration
 	if err == nil {
 		cfg, err = f.decode(&found)
 	}
-	f.awaited = false
+	awaited := false
 	if err == nil {
-		f.awaited, err = f.awaitsRestart(reading, &found, cfg)
+		awaited, err = f.awaitsRestart(reading, &found, cfg)
 	}
-	if f.awaited && !f.ahead {
+	if awaited && !f.ahead {
 		f.readable.Store(true)
-		return found.ResourceVersion
+		return
 	}
 	f.take(ctx, cfg, err)
 	f.comes.Store(false)
-	return found.ResourceVersion
 }
 
 // awaitsRestart reports whether Kueue has yet to start with other settings than those in force, and tells people. Where
@@ -231,39 +210,9 @@ func (f *Follower) decode(found *corev1.ConfigMap) (*configapi.Configuration, er
 	return Decode([]byte(file), f.where.Namespace)
 }
 
-// watch returns when the ConfigMap has changed since version, or after a while. It reports
-// whether it could watch.
-func (f *Follower) watch(ctx context.Context, version string) bool {
-	ctx, cancel := context.WithTimeout(ctx, watchFor)
-	defer cancel()
-	watcher, err := f.client.Watch(ctx, &corev1.ConfigMapList{}, &client.ListOptions{
-		Namespace:     f.where.Namespace,
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, f.where.Name),
-	})
-	if err != nil {
-		ctrl.LoggerFrom(ctx).V(1).Info("Could not watch Kueue's configuration", "configMap", f.where.ref(), "error", err)
-		return false
-	}
-	defer watcher.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return true
-		case e, open := <-watcher.ResultChan():
-			if open && e.Type == watch.Error {
-				return false
-			}
-			// It begins with the ConfigMap as it is. A watch from the ConfigMap's own version, which may be old, is refused.
-			if known, is := e.Object.(*corev1.ConfigMap); !open || !is || e.Type == watch.Deleted || known.ResourceVersion != version {
-				return true
-			}
-		}
-	}
-}
-
 // take lets what was read hold, or tells why that cannot be.
 func (f *Follower) take(ctx context.Context, cfg *configapi.Configuration, err error) {
-	log := ctrl.LoggerFrom(ctx).WithName("kueue-configuration").WithValues("configMap", f.where.ref(), "file", f.where.Key)
+	log := ctrl.LoggerFrom(ctx).WithName("kueue-configuration").WithValues("configMap", klog.KRef(f.where.Namespace, f.where.Name), "file", f.where.Key)
 	settings := f.Settings()
 	if err != nil {
 		f.readable.Store(false)
@@ -320,7 +269,9 @@ func (f *Follower) hold(ctx context.Context, log logr.Logger, settings *Settings
 	if before := f.current.Swap(settings); equality.Semantic.DeepEqual(before, settings) {
 		return
 	}
-	log.Info("Changed the settings that are shared with Kueue", "settings", withoutGates(*settings))
+	logged := *settings
+	logged.FeatureGates = nil // There are too many of them.
+	log.Info("Changed the settings that are shared with Kueue", "settings", logged)
 	f.notify(ctx, log)
 }
 
@@ -333,18 +284,5 @@ func (f *Follower) notify(ctx context.Context, log logr.Logger) {
 		if err := do(ctx); err != nil {
 			log.Error(err, "Could not follow a change of Kueue's settings")
 		}
-	}
-}
-
-// withoutGates leaves the gates out of what is logged: there are too many of them.
-func withoutGates(settings Settings) Settings {
-	settings.FeatureGates = nil
-	return settings
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
 	}
 }

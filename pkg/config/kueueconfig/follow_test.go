@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -98,7 +97,8 @@ func TestRead(t *testing.T) {
 			read := false
 			for _, file := range tc.files {
 				s.write(t, file)
-				read = s.Read(t.Context()) != "" && s.problem == ""
+				s.Read(t.Context())
+				read = s.problem == ""
 			}
 			got := state{Waits: s.Settings().WaitForPodsReady != nil, Manages: s.Settings().ManageJobsWithoutQueueName, Read: read}
 			expect.Same(t, "Unexpected state", tc.want, got)
@@ -135,57 +135,15 @@ func TestReadFirst(t *testing.T) {
 	}
 }
 
-// watching has a site answer requests to watch.
-func (s *site) watching(answer func(*client.ListOptions) (watch.Interface, error)) {
-	s.Follower.client = interceptor.NewClient(s.client, interceptor.Funcs{
-		Watch: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
-			return answer((&client.ListOptions{}).ApplyOptions(opts))
-		},
+func TestItFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, Overrides{})
+		s.write(t, head)
+		go s.Start(t.Context()) //nolint:errcheck // It returns none.
+		synctest.Wait()
+		s.write(t, head+"manageJobsWithoutQueueName: true\n")
+		time.Sleep(readEvery)
+		synctest.Wait()
+		expect.That(t, s.Settings().ManageJobsWithoutQueueName, "A change is not followed")
 	})
-}
-
-// A watch tells first of the ConfigMap as it is, whose version is known.
-func TestWatchReturnsWhenTheConfigMapChanges(t *testing.T) {
-	configMap := func(version string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
-	}
-	tests := map[string]struct {
-		event   func(*watch.FakeWatcher)
-		want    bool
-		refused bool
-	}{
-		"it is as it was":      {event: func(w *watch.FakeWatcher) { w.Add(configMap("1")) }},
-		"it was changed":       {event: func(w *watch.FakeWatcher) { w.Modify(configMap("2")) }, want: true},
-		"it was gone before":   {event: func(w *watch.FakeWatcher) { w.Add(configMap("3")) }, want: true},
-		"it is gone":           {event: func(w *watch.FakeWatcher) { w.Delete(configMap("1")) }, want: true},
-		"the watch is ended":   {event: (*watch.FakeWatcher).Stop, want: true},
-		"the watch is refused": {event: func(w *watch.FakeWatcher) { w.Error(&metav1.Status{}) }, want: true, refused: true},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, watcher := newSite(t, Overrides{}), watch.NewFake()
-				s.watching(func(options *client.ListOptions) (watch.Interface, error) {
-					expect.Same(t, "Unexpected object that is watched", "metadata.name=kueue-manager-config", options.FieldSelector.String())
-					expect.Same(t, "Unexpected namespace", where.Namespace, options.Namespace)
-					return watcher, nil
-				})
-				returned, watched := false, true
-				go func() { watched = s.watch(t.Context(), "1"); returned = true }()
-				tc.event(watcher)
-				synctest.Wait()
-				expect.Same(t, "It has returned", tc.want, returned)
-				time.Sleep(watchFor)
-				synctest.Wait()
-				expect.That(t, returned, "It does not return after a while")
-				expect.Same(t, "It could not watch", tc.refused, !watched)
-			})
-		})
-	}
-}
-
-func TestWatchThatIsForbidden(t *testing.T) {
-	s := newSite(t, Overrides{})
-	s.watching(func(*client.ListOptions) (watch.Interface, error) { return nil, errors.New("no") })
-	expect.That(t, !s.watch(t.Context(), "1"), "It could watch")
 }

@@ -27,7 +27,7 @@ func newAuthority(t *testing.T, name string, notAfter time.Time) ([]byte, *tls.C
 	leaf := &x509.Certificate{DNSNames: []string{"svc"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	_, signed, err := pki.SignCertificate(leaf, ca, key.Public(), key)
 	expect.NoError(t, err)
-	return data, &tls.Certificate{Certificate: [][]byte{signed.Raw}}
+	return data, &tls.Certificate{Leaf: signed}
 }
 
 func TestWithAuthority(t *testing.T) {
@@ -57,31 +57,16 @@ func TestSignedBy(t *testing.T) {
 	ca, signed := newAuthority(t, "ours", time.Now().Add(time.Hour))
 	other, _ := newAuthority(t, "other", time.Now().Add(time.Hour))
 	cases := map[string]struct {
-		serving *tls.Certificate
-		ca      []byte
-		want    bool
+		ca   []byte
+		want bool
 	}{
-		"of the authority":           {serving: signed, ca: ca, want: true},
-		"of another":                 {serving: signed, ca: other},
-		"none yet":                   {ca: ca},
-		"without a certificate":      {serving: &tls.Certificate{}, ca: ca},
-		"what is no certificate":     {serving: &tls.Certificate{Certificate: [][]byte{{1}}}, ca: ca},
-		"of an unreadable authority": {serving: signed, ca: []byte("none")},
+		"of the authority":           {ca: ca, want: true},
+		"of another":                 {ca: other},
+		"of an unreadable authority": {ca: []byte("none")},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected signedBy", tc.want, signedBy(tc.serving, tc.ca)) })
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected signedBy", tc.want, signedBy(signed, tc.ca)) })
 	}
-}
-
-func TestEnds(t *testing.T) {
-	_, signed := newAuthority(t, "ours", time.Now().Add(time.Hour))
-	leaf := expect.Must(x509.ParseCertificate(signed.Certificate[0]))(t)
-	parsed := &tls.Certificate{Certificate: [][]byte{{1}}, Leaf: leaf}
-	for name, certificate := range map[string]*tls.Certificate{"as it was signed": signed, "as it was read": parsed} {
-		expect.Same(t, "Unexpected end of a certificate "+name, leaf.NotAfter, expect.Must(Ends(certificate, nil))(t))
-	}
-	_, err := Ends(nil, errNoCertificate)
-	expect.That(t, err != nil, "There is no certificate, and it ends")
 }
 
 // Nobody may know of a new authority yet, or be at the time when a certificate begins.

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handback
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"gomodules.xyz/jsonpatch/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// jobSetWithin is how long a JobSet may take to lose its gate for good.
+const jobSetWithin = 30 * time.Second
+
+// freeChildJobs brings the suspended child Jobs to the pod templates of the JobSet.
+func (h *handBack) freeChildJobs(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	js, err := h.freeJobSet(ctx, job)
+	if err != nil || js == nil {
+		return false, err
+	}
+	var children batchv1.JobList
+	err = h.client.List(ctx, &children, client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name})
+	if err != nil {
+		return false, fmt.Errorf("listing the child Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
+	}
+	changed := false
+	for i := range children.Items {
+		child := &children.Items[i]
+		if !metav1.IsControlledBy(child, js) || !ptr.Deref(child.Spec.Suspend, false) || !patch.HasAdmissionGate(child.Spec.Template.Spec.SchedulingGates) {
+			continue
+		}
+		if err := h.freeChildJob(ctx, child, js); err != nil {
+			return changed, err
+		}
+		changed = true
+	}
+	return changed, nil
+}
+
+// freeJobSet takes the gate off the JobSet, also where Trainer cannot: the in-tree
+// integration may have emptied our entry, of which Trainer's server-side apply makes
+// "metadata: null". The label stays, with another value, for the same reason. Trainer may
+// be applying an older entry, so we look again until the gate stays away. Nil means that
+// there is no JobSet, or none of this TrainJob.
+func (h *handBack) freeJobSet(ctx context.Context, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
+	js := &jobsetapi.JobSet{}
+	key := client.ObjectKeyFromObject(job)
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, jobSetWithin, true, func(ctx context.Context) (bool, error) {
+		if err := h.client.Get(ctx, key, js); err != nil {
+			return true, err
+		}
+		if !metav1.IsControlledBy(js, job) || !slices.ContainsFunc(js.Spec.ReplicatedJobs, gatedReplicatedJob) {
+			return true, nil
+		}
+		ungate, err := ungateJobSet(js)
+		if err != nil {
+			return false, err
+		}
+		err = h.client.Patch(ctx, js, ungate)
+		// 422 is what a patch gets whose test of the resourceVersion fails.
+		if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+			return false, nil
+		}
+		return false, err
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("taking the gate from JobSet %s: %w; run this again", key, err)
+	case !metav1.IsControlledBy(js, job):
+		return nil, nil
+	}
+	return js, nil
+}
+
+// ungateJobSet is a patch of nothing but the gate and its label: our types may not know
+// every field of a JobSet.
+func ungateJobSet(js *jobsetapi.JobSet) (client.Patch, error) {
+	operations := []jsonpatch.Operation{jsonpatch.NewOperation("test", "/metadata/resourceVersion", js.ResourceVersion)}
+	for i, rj := range js.Spec.ReplicatedJobs {
+		if !gatedReplicatedJob(rj) {
+			continue
+		}
+		path, template := fmt.Sprintf("/spec/replicatedJobs/%d/template/spec/template", i), rj.Template.Spec.Template
+		if template.Annotations == nil && template.Labels == nil {
+			operations = append(operations, jsonpatch.NewOperation("add", path+"/metadata", map[string]any{}))
+		}
+		labels := map[string]string{}
+		maps.Copy(labels, template.Labels)
+		maps.Copy(labels, patch.Freed(rj.Name).Labels)
+		gates := slices.DeleteFunc(slices.Clone(template.Spec.SchedulingGates), func(gate corev1.PodSchedulingGate) bool { return gate.Name == patch.AdmissionGate })
+		operations = append(operations, jsonpatch.NewOperation("add", path+"/metadata/labels", labels), jsonpatch.NewOperation("add", path+"/spec/schedulingGates", gates))
+	}
+	data, err := json.Marshal(operations)
+	return client.RawPatch(types.JSONPatchType, data), err
+}
+
+func (h *handBack) freeChildJob(ctx context.Context, child *batchv1.Job, js *jobsetapi.JobSet) error {
+	index := slices.IndexFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+		return rj.Name == child.Labels[jobsetapi.ReplicatedJobNameKey]
+	})
+	if index < 0 {
+		return nil
+	}
+	placed := child.DeepCopy()
+	podset.PlaceTemplate(&placed.Spec.Template, &js.Spec.ReplicatedJobs[index].Template.Spec.Template)
+	err := h.client.Patch(ctx, placed, client.MergeFrom(child))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the gate from child Job %s: %w", client.ObjectKeyFromObject(child), err)
+	}
+	return nil
+}
+
+func gatedReplicatedJob(rj jobsetapi.ReplicatedJob) bool {
+	return patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates)
+}
+
+// ReleaseWorkloads takes the finalizer off that keeps the quota of a worker cluster until pods are
+// gone: nobody else does. It tells out whose, and reports every one that it could not take.
+func ReleaseWorkloads(ctx context.Context, c client.Client, out io.Writer, namespace string) error {
+	var workloads kueue.WorkloadList
+	err := c.List(ctx, &workloads, client.InNamespace(namespace))
+	switch {
+	case meta.IsNoMatchError(err):
+		// Kueue is gone already.
+		return nil
+	case apierrors.IsForbidden(err):
+		fmt.Fprintf(out, "Workloads were not looked at, which matters in a worker cluster of MultiKueue: %v\n", err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("listing Workloads: %w", err)
+	}
+	var failures error
+	for i := range workloads.Items {
+		wl := &workloads.Items[i]
+		if !controllerutil.ContainsFinalizer(wl, placeholder.Finalizer) {
+			continue
+		}
+		if err := releaseWorkload(ctx, c, client.ObjectKeyFromObject(wl)); err != nil {
+			failures = errors.Join(failures, fmt.Errorf("taking finalizer %s off Workload %s/%s: %w; run this again", placeholder.Finalizer, wl.Namespace, wl.Name, err))
+			continue
+		}
+		fmt.Fprintf(out, "workload %s/%s: finalizer removed\n", wl.Namespace, wl.Name)
+	}
+	return failures
+}
+
+func releaseWorkload(ctx context.Context, c client.Client, key types.NamespacedName) error {
+	return client.IgnoreNotFound(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		var wl kueue.Workload
+		if err := c.Get(ctx, key, &wl); err != nil {
+			return err
+		}
+		before := wl.DeepCopy()
+		controllerutil.RemoveFinalizer(&wl, placeholder.Finalizer)
+		return c.Patch(ctx, &wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	}))
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// frees reports whether the entry of a TrainJob is to be replaced.
+func (h *handBack) frees(job *trainjob.TrainJob) bool {
+	return (h.placed || h.respelt[job.UID] != "") && job.Suspended() && h.field.Has(&job.Spec) || h.field.HoldsGate(&job.Spec)
+}
+
+func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	key := client.ObjectKeyFromObject(job)
+	if !h.frees(job) {
+		return false, nil
+	}
+	if !job.Suspended() {
+		return false, fmt.Errorf("TrainJob %s was resumed without quota, its pods hold the gate: suspend it and run this again: "+
+			"kubectl -n %s patch trainjob %s --type merge -p '{\"spec\":{\"suspend\":true}}'", key, job.Namespace, job.Name)
+	}
+	if h.respelt[job.UID] != "" {
+		if err := h.dropEntry(ctx, job); err != nil {
+			return false, fmt.Errorf("removing the entry of TrainJob %s: %w", key, err)
+		}
+		return true, nil
+	}
+	placements, err := patch.AllFreed(h.field, &job.Spec)
+	if err != nil {
+		return false, fmt.Errorf("TrainJob %s: %w", key, err)
+	}
+	freed := job.DeepCopy()
+	if changed, err := h.field.Set(&freed.Spec, placements); err != nil || !changed {
+		return false, err
+	}
+	err = h.setEntry(ctx, job, placements)
+	if apierrors.IsInvalid(err) {
+		return false, createAgain(job, "it cannot be changed any more, so the in-tree integration could not start it either: "+err.Error())
+	}
+	if err != nil {
+		return false, fmt.Errorf("removing the gate from the entry of TrainJob %s: %w", key, err)
+	}
+	return true, nil
+}
+
+// makeEntry adds the manager's entry, empty, to a TrainJob in a queue that has none: one that waits for another cluster
+// was created without, and one may have lost it to a setEntry that was stopped. The in-tree integration starts no job
+// that has none (RunWithPodSetsInfo).
+func (h *handBack) makeEntry(ctx context.Context, job *trainjob.TrainJob, freed bool) (bool, error) {
+	queued := freed || job.ManagedExternally() || job.Labels[kueueconstants.QueueLabel] != ""
+	if h.placed || h.respelt[job.UID] != "" || h.served < trainjob.Trainer22 || !queued || !job.Suspended() || h.field.Has(&job.Spec) {
+		return false, nil
+	}
+	if err := h.setEntry(ctx, job, nil); err != nil {
+		return false, fmt.Errorf("making the in-tree integration's entry of TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
+	}
+	return true, nil
+}
+
+// setEntry replaces the entry, in two writes: Trainer's webhook leaves an entry alone that is new and has a time. Whoever
+// is stopped between the writes has a TrainJob without an entry, which waits, and makes it by the same command.
+func (h *handBack) setEntry(ctx context.Context, job *trainjob.TrainJob, placements []patch.Placement) error {
+	if h.served >= trainjob.Trainer22 && h.field.Has(&job.Spec) {
+		if err := h.dropEntry(ctx, job); err != nil {
+			return err
+		}
+	}
+	return h.write(ctx, job, func(spec *trainjob.Spec) error {
+		if _, err := h.field.Set(spec, placements); err != nil {
+			return err
+		}
+		return patch.Stamp(spec.RuntimePatches, metav1.Now())
+	})
+}
+
+func (h *handBack) dropEntry(ctx context.Context, job *trainjob.TrainJob) error {
+	return h.write(ctx, job, func(spec *trainjob.Spec) error {
+		h.field.Drop(spec)
+		return nil
+	})
+}
+
+func (h *handBack) write(ctx context.Context, job *trainjob.TrainJob, change func(*trainjob.Spec) error) error {
+	before := job.DeepCopy()
+	if err := change(&job.Spec); err != nil {
+		return err
+	}
+	return h.client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// createAgain says what to do with a TrainJob that nobody can start.
+func createAgain(job *trainjob.TrainJob, why string) error {
+	return fmt.Errorf("TrainJob %s/%s has to be created again (kubectl -n %s get trainjob %s -o yaml | kubectl replace --force -f -): %s",
+		job.Namespace, job.Name, job.Namespace, job.Name, why)
+}
+
+// unwritable returns an error for a TrainJob in a queue, or that was freed, which the in-tree integration can neither start
+// nor stop.
+func (h *handBack) unwritable(job *trainjob.TrainJob, freed bool) error {
+	queued := freed || job.Labels[kueueconstants.QueueLabel] != "" || h.field.Has(&job.Spec)
+	field := h.respelt[job.UID]
+	if field == "" || !queued {
+		return nil
+	}
+	why := field + " is not spelt as Kubernetes writes it, such as nvidia.com/gpu: 8 for \"8\", or readOnly: false or value: \"\" (take such out), " +
+		"and cannot change: the in-tree integration writes a TrainJob whole, and the API server refuses that"
+	if job.Suspended() {
+		return createAgain(job, why+", so it would be admitted and never start")
+	}
+	return fmt.Errorf("TrainJob %s/%s runs, and the in-tree integration could not stop it, for a preemption say: let it end, or delete it "+
+		"and create it again: %s", job.Namespace, job.Name, why)
+}
+
+// entryless reports TrainJobs that run without an entry of the in-tree integration: when one is evicted, that suspends it
+// and keeps its quota because there is no entry to restore (its Stop), and Trainer accepts no new one while a TrainJob runs.
+// Those that run in another cluster never have one: they are printed to out, and are no failure.
+func (h *handBack) entryless(out io.Writer) error {
+	if h.served < trainjob.Trainer22 {
+		return nil
+	}
+	var failures error
+	for i := range h.jobs {
+		job := &h.jobs[i]
+		queued := job.ManagedExternally() || job.Labels[kueueconstants.QueueLabel] != ""
+		if !queued || job.Suspended() || h.field.Has(&job.Spec) {
+			continue
+		}
+		text := fmt.Sprintf("TrainJob %s/%s runs without an entry of the in-tree integration, which would keep its quota when it is evicted: "+
+			"let it end, or run this again as soon as it is suspended", job.Namespace, job.Name)
+		if job.ManagedExternally() {
+			fmt.Fprintln(out, text)
+			continue
+		}
+		failures = errors.Join(failures, errors.New(text))
+	}
+	return failures
+}
