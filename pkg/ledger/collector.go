@@ -30,9 +30,9 @@ var _ prometheus.Collector = (*Collector)(nil)
 func NewCollector(l *Ledger, localQueues bool) *Collector {
 	desc := func(m metrics.Metric) *prometheus.Desc { return prometheus.NewDesc(m.Name, m.Help+".", m.Labels, nil) }
 	return &Collector{
-		ledger: l, localQueues: localQueues, held: desc(metrics.HeldResources()), seconds: desc(metrics.QuotaSeconds()),
-		ended: desc(metrics.EndedSeconds()), began: desc(metrics.LedgerBegan()), saved: desc(metrics.LedgerSaved()),
-		unsaved: desc(metrics.LedgerUnsaved()),
+		ledger: l, localQueues: localQueues, held: desc(metrics.HeldResources), seconds: desc(metrics.QuotaSeconds),
+		ended: desc(metrics.EndedSeconds), began: desc(metrics.LedgerBegan), saved: desc(metrics.LedgerSaved),
+		unsaved: desc(metrics.LedgerUnsaved),
 	}
 }
 

@@ -22,15 +22,15 @@ type Recorder struct {
 func NewRecorder(registry prometheus.Registerer, labels QueueLabels) *Recorder {
 	r := &Recorder{
 		QueueLabels: labels, registry: registry,
-		admittedUntilStarted: NewHistogram(AdmittedUntilStarted()),
-		startedUntilReady:    NewHistogram(StartedUntilReady()),
-		admittedUntilEnded:   newRunTimes(AdmittedUntilEnded()),
-		evictedUntilStopped:  NewHistogram(EvictedUntilStopped()),
-		starts:               NewCounter(Starts()),
-		stops:                NewCounter(Stops()),
-		ungatedPods:          NewCounter(UngatedPods()),
-		writes:               NewCounter(Writes()),
-		webhookRequests:      NewCounter(WebhookRequests()),
+		admittedUntilStarted: NewHistogram(AdmittedUntilStarted),
+		startedUntilReady:    NewHistogram(StartedUntilReady),
+		admittedUntilEnded:   newRunTimes(AdmittedUntilEnded),
+		evictedUntilStopped:  NewHistogram(EvictedUntilStopped),
+		starts:               NewCounter(Starts),
+		stops:                NewCounter(Stops),
+		ungatedPods:          NewCounter(UngatedPods),
+		writes:               NewCounter(Writes),
+		webhookRequests:      NewCounter(WebhookRequests),
 	}
 	// Pods at the gate are so rare that the first one would be lost on who asks for increases.
 	for _, outcome := range []string{UngateFreed, UngateRefused} {

@@ -31,7 +31,7 @@ const sideBySide = 30 * time.Minute
 // OneCluster returns an error where Prometheus has the ledgers of several clusters in a window: their
 // series have the same names, and a bill or a forecast would mix them.
 func (c *Client) OneCluster(ctx context.Context, from, to time.Time) error {
-	series := metrics.LedgerBegan().Name + c.match
+	series := metrics.LedgerBegan.Name + c.match
 	from = to.Add(-max(to.Sub(from), sideBySide))
 	count := fmt.Sprintf(`count(count_values("began", last_over_time(%s[%s])))`, series, model.Duration(Stale))
 	ledgers, err := Ask[model.Matrix](c.QueryRange(ctx, count, prometheus.Range{Start: from, End: to, Step: max(Step(from, to), Stale)}))

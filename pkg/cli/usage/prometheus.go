@@ -45,7 +45,7 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 	if err := q.OneCluster(ctx, q.from, q.to); err != nil {
 		return nil, nil, err
 	}
-	began, err := q.read(ctx, metrics.LedgerBegan().Name, before)
+	began, err := q.read(ctx, metrics.LedgerBegan.Name, before)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -69,7 +69,7 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 	epochs := epochs(values, known, q.from, q.to, prom.Stale)
 	fresh := known || !time.UnixMilli(int64(minOf(values)*1000)).Before(q.from)
 	var totals []ledger.Total
-	for metric, label := range map[string]string{metrics.QuotaSeconds().Name: metrics.Phase, metrics.EndedSeconds().Name: metrics.Outcome} {
+	for metric, label := range map[string]string{metrics.QuotaSeconds.Name: metrics.Phase, metrics.EndedSeconds.Name: metrics.Outcome} {
 		all, err := q.read(ctx, metric, lookBack(values, q.from))
 		if err != nil {
 			return nil, nil, err
