@@ -11,7 +11,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -48,7 +47,8 @@ type checkpoint struct {
 
 // checkpoint returns a copy of what is to be saved.
 func (b *Book) checkpoint(writer string, now time.Time) checkpoint {
-	c := checkpoint{Format: format, Writer: writer, Began: b.began, Saved: now, Held: totals(b.held), Ended: totals(b.ended), Merged: totals(b.merged)}
+	c := checkpoint{Format: format, Writer: writer, Began: b.began, Saved: now, Merged: sorted(b.merged)}
+	c.set(b.totals)
 	for _, uid := range slices.Sorted(maps.Keys(b.open)) {
 		h := *b.open[uid]
 		h.Spans = slices.Clone(h.Spans)
@@ -62,19 +62,19 @@ func (b *Book) checkpoint(writer string, now time.Time) checkpoint {
 	return c
 }
 
-func totals(of map[slot]float64) []Total {
-	out := make([]Total, 0, len(of))
-	for s, seconds := range of {
-		out = append(out, Total{s.Series, s.is, seconds})
-	}
-	slices.SortFunc(out, func(a, b Total) int {
-		if order := a.compare(b.Series); order != 0 {
-			return order
+// set has a checkpoint save totals.
+func (c *checkpoint) set(totals map[slot]float64) {
+	c.Held, c.Ended = []Total{}, []Total{}
+	for _, t := range sorted(totals) {
+		if isPhase(t.Is) {
+			c.Held = append(c.Held, t)
+		} else {
+			c.Ended = append(c.Ended, t)
 		}
-		return strings.Compare(a.Is, b.Is)
-	})
-	return out
+	}
 }
+
+func (c *checkpoint) totals() []Total { return slices.Concat(c.Held, c.Ended) }
 
 // book returns the book that was saved. The clock of who saved it may be ahead.
 func (c checkpoint) book(now time.Time) *Book {
@@ -82,12 +82,9 @@ func (c checkpoint) book(now time.Time) *Book {
 	b.assumed = later(c.Began, earlier(c.Saved, now).Add(-remembered))
 	b.merged = slots(c.Merged)
 	b.whole = wholes(b.merged)
-	for _, t := range c.Held {
-		b.held[slot{t.Series, t.Is}] = t.Seconds
+	for _, t := range c.totals() {
+		b.totals[slot{t.Series, t.Is}] = t.Seconds
 		b.tellsApart(t.Series)
-	}
-	for _, t := range c.Ended {
-		b.ended[slot{t.Series, t.Is}] = t.Seconds
 	}
 	for _, h := range c.Open {
 		b.open[h.UID] = h

@@ -5,7 +5,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,8 +39,17 @@ func LoadSaved(ctx context.Context, c client.Reader, namespace string) (*Saved, 
 func (s *Saved) Totals(readings []Reading, there func(types.UID) bool, now time.Time) []Total {
 	b := s.checkpoint.book(now)
 	b.catchUp(readings, there, s.checkpoint.Saved, now)
-	held, ended := b.Totals(now)
-	return slices.Concat(totals(held), totals(ended))
+	return sorted(b.Totals(now))
+}
+
+// Prove returns what readings prove of a time by themselves, without anything that was saved: by
+// phase, and of runs that ended in it, by outcome.
+func Prove(readings []Reading, from, to time.Time) []Total {
+	b := NewBook(from)
+	for _, r := range readings {
+		b.Observe(r, to, time.Time{})
+	}
+	return sorted(b.Totals(to))
 }
 
 // catchUp takes note of what Workloads tell since a time until which the book was kept, and of those

@@ -30,7 +30,7 @@ func (s Series) withoutQueue() Series {
 // come and go for as long as the account lasts.
 func (c checkpoint) smaller() []together {
 	series, held := map[string]int{}, sets.New[string]()
-	for _, t := range slices.Concat(c.Held, c.Ended) {
+	for _, t := range c.totals() {
 		series[t.Namespace]++
 	}
 	for _, h := range c.Open {
@@ -72,13 +72,13 @@ func put(of, merged map[slot]float64, which together) map[slot]float64 {
 
 func (c *checkpoint) put(which together) {
 	merged := slots(c.Merged)
-	c.Held, c.Ended = totals(put(slots(c.Held), merged, which)), totals(put(slots(c.Ended), merged, which))
-	c.Merged = totals(merged)
+	c.set(put(slots(c.totals()), merged, which))
+	c.Merged = sorted(merged)
 }
 
 // put puts series of the book together, those of holdings too, which go on as that.
 func (b *Book) put(which together, now time.Time) {
-	b.held, b.ended = put(b.held, b.merged, which), put(b.ended, b.merged, which)
+	b.totals = put(b.totals, b.merged, which)
 	for _, h := range b.open {
 		h.seconds(b.began, now, func(s Series, phase string, seconds float64) {
 			if to := which(s); to != s {
@@ -92,7 +92,7 @@ func (b *Book) put(which together, now time.Time) {
 }
 
 func (h *Holding) put(which together) {
-	h.Past = totals(put(slots(h.Past), map[slot]float64{}, which))
+	h.Past = sorted(put(slots(h.Past), map[slot]float64{}, which))
 	for i := range h.Spans {
 		shares := slices.Clone(h.Spans[i].Shares)
 		for k := range shares {
@@ -108,14 +108,6 @@ func wholes(merged map[slot]float64) map[string]bool {
 	out := map[string]bool{}
 	for s := range merged {
 		out[s.Namespace] = true
-	}
-	return out
-}
-
-func slots(of []Total) map[slot]float64 {
-	out := map[slot]float64{}
-	for _, t := range of {
-		out[slot{t.Series, t.Is}] += t.Seconds
 	}
 	return out
 }

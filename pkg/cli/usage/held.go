@@ -97,12 +97,6 @@ func (v *view) account(saved *ledger.Saved, now time.Time, namespace string) []l
 	return slices.DeleteFunc(totals, func(t ledger.Total) bool { return namespace != "" && t.Namespace != namespace })
 }
 
-// bill returns what the Workloads alone prove of a time.
-func (v *view) bill(from, to time.Time) []ledger.Total {
-	held, ended := ledger.Prove(v.readings(), from, to)
-	return append(held, ended...)
-}
-
 func (v *view) readings() []ledger.Reading {
 	readings := make([]ledger.Reading, 0, len(v.workloads))
 	for i := range v.workloads {
