@@ -125,39 +125,25 @@ var milestonesThere = map[milestone]milestone{
 
 // stepsThere are those in the workers.
 func stepsThere(f *Facts) []Step {
-	var steps []Step
-	for i := range f.Copies {
-		if f.Copies[i].Facts != nil {
-			steps = append(steps, stepsOf(&f.Copies[i])...)
+	var all []Step
+	for _, there := range f.Copies {
+		if there.Facts == nil {
+			continue
+		}
+		for _, s := range stepsIn(there.Facts) {
+			s.Cluster = there.Cluster
+			switch {
+			case s.milestone == created || s.milestone == queued:
+				s.Actor, s.Step = Kueue, "copied it from the manager cluster"
+			case s.milestone == stopped && s.Actor == JobSet:
+				// It says so of one that was made suspended, too.
+				s.milestone = copySuspended
+			}
+			if stands, differs := milestonesThere[s.milestone]; differs {
+				s.milestone = stands
+			}
+			all = append(all, s)
 		}
 	}
-	return steps
-}
-
-// stepsOf are those of a copy.
-func stepsOf(there *Copy) []Step {
-	steps := stepsIn(there.Facts)
-	for i := range steps {
-		s := &steps[i]
-		s.Cluster = there.Cluster
-		switch {
-		case s.milestone == created || s.milestone == queued:
-			s.Actor, s.Step = Kueue, "copied it from the manager cluster"
-		case s.milestone == stopped && s.Actor == JobSet:
-			// It says so of one that was made suspended, too.
-			s.milestone = copySuspended
-		}
-		if there, differs := milestonesThere[s.milestone]; differs {
-			s.milestone = there
-		}
-	}
-	return steps
-}
-
-// stepsHere leaves out what was done in a worker: Kueue copies the status of its TrainJob.
-func stepsHere(f *Facts) []Step {
-	steps, there := stepsIn(f), stepsThere(f)
-	return slices.DeleteFunc(steps, func(s Step) bool {
-		return s.Actor == Trainer && slices.ContainsFunc(there, func(o Step) bool { return o.Actor == s.Actor && o.Time.Equal(s.Time) && o.Step == s.Step })
-	})
+	return all
 }
