@@ -5,10 +5,7 @@ package kueuelib
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/podset"
 	"sigs.k8s.io/kueue/pkg/resources"
 	"sigs.k8s.io/kueue/pkg/util/api"
@@ -30,50 +27,39 @@ type (
 	PodSetInfo = podset.PodSetInfo
 )
 
-// NewResourceFormatter returns what writes amounts as quantities.
-func NewResourceFormatter() *resources.ResourceFormatter { return resources.NewResourceFormatter() }
+// Kueue's arithmetic, and what it does with the pods of a PodSet.
+var (
+	// NewResourceFormatter returns what writes amounts as quantities.
+	NewResourceFormatter = resources.NewResourceFormatter
+	// ResourceValue returns a quantity of a resource as an Amount has it.
+	ResourceValue = resources.ResourceValue
+	// RequestsOf adds up what a pod asks for.
+	RequestsOf = resources.NewRequestsFromPodSpec
+	// ByResource returns requests by resource.
+	ByResource = resources.ToMap
+	// Priority returns the priority of a Workload.
+	Priority = priority.Priority
+	// IsSchedulingTaint reports whether a taint keeps pods off a node.
+	IsSchedulingTaint = taints.IsSchedulingTaint
+	// SameToleration reports whether two tolerations are alike, in so many words or by default.
+	SameToleration = tolerations.Equal
 
-// ResourceValue returns a quantity of a resource as an Amount has it.
-func ResourceValue(name corev1.ResourceName, quantity resource.Quantity) int64 {
-	return resources.ResourceValue(name, quantity)
-}
+	// ErrInvalidPodSetInfo is of an admission that does not fit its PodSet, for good.
+	ErrInvalidPodSetInfo = podset.ErrInvalidPodsetInfo
+	// WrongPodSetCount is the error of an admission for another number of PodSets.
+	WrongPodSetCount = podset.BadPodSetsInfoLenError
+	// ConflictingPodSet is the error of an admission that sets what a PodSet has already.
+	ConflictingPodSet = podset.BadPodSetsUpdateError
+	// IsPermanent reports whether an error of an admission lasts: jobframework finishes the Workload for it.
+	IsPermanent = podset.IsPermanent
 
-// RequestsOf adds up what a pod asks for.
-func RequestsOf(spec *corev1.PodSpec) Requests { return resources.NewRequestsFromPodSpec(spec) }
-
-// ByResource returns requests by resource.
-func ByResource(requests Requests) map[corev1.ResourceName]int64 { return resources.ToMap(requests) }
-
-// Priority returns the priority of a Workload.
-func Priority(wl *kueue.Workload) int32 { return priority.Priority(wl) }
-
-// IsSchedulingTaint reports whether a taint keeps pods off a node.
-func IsSchedulingTaint(taint *corev1.Taint) bool { return taints.IsSchedulingTaint(taint) }
-
-// SameToleration reports whether two tolerations are alike, in so many words or by default.
-func SameToleration(a, b corev1.Toleration) bool { return tolerations.Equal(a, b) }
-
-// ErrInvalidPodSetInfo is of an admission that does not fit its PodSet, for good.
-var ErrInvalidPodSetInfo = podset.ErrInvalidPodsetInfo
-
-// WrongPodSetCount is the error of an admission for another number of PodSets.
-func WrongPodSetCount(want, got int) error { return podset.BadPodSetsInfoLenError(want, got) }
-
-// ConflictingPodSet is the error of an admission that sets what a PodSet has already.
-func ConflictingPodSet(what string, err error) error { return podset.BadPodSetsUpdateError(what, err) }
-
-// IsPermanent reports whether an error of an admission lasts: jobframework finishes the Workload for it.
-func IsPermanent(err error) bool { return podset.IsPermanent(err) }
-
-// TruncateEvent shortens a message to what an event takes.
-func TruncateEvent(message string) string { return api.TruncateEventMessage(message) }
+	// TruncateEvent shortens a message to what an event takes.
+	TruncateEvent = api.TruncateEventMessage
+	// SliceTopologies returns in which domains a request wants slices of its pods, whichever of Kueue's fields say so.
+	SliceTopologies = tas.PodSetSliceRequiredTopologyConstraints
+)
 
 // Patch writes what change changes of an object, under the condition of its resource version.
 func Patch(ctx context.Context, c client.Client, obj client.Object, change func() (bool, error)) error {
 	return clientutil.Patch(ctx, c, obj, change)
-}
-
-// SliceTopologies returns in which domains a request wants slices of its pods, whichever of Kueue's fields say so.
-func SliceTopologies(request *kueue.PodSetTopologyRequest) []kueue.PodsetSliceRequiredTopologyConstraint {
-	return tas.PodSetSliceRequiredTopologyConstraints(request)
 }
