@@ -7,7 +7,6 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"unicode"
 )
 
 // Screen is a terminal that only shows what is written to it: messages of pods, events and conditions, which are other
@@ -38,37 +37,19 @@ func Cursor(out io.Writer) io.Writer {
 	return out
 }
 
-// painted begins with what Paint writes.
-var painted = regexp.MustCompile(`^\x1b\[(?:0|1|2|3[1236])m`)
+// obeyed is what a terminal obeys instead of showing it: what Paint writes, control characters, and those that turn the
+// direction of a text.
+var obeyed = regexp.MustCompile(`\x1b\[(?:0|1|2|3[1236])m|[\p{Cc}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]`)
 
-// visible replaces control characters, but those to keep and Paint's, and those that turn the direction of a text.
+// visible replaces it, but those characters to keep and Paint's.
 func visible(text, keep string) string {
-	if !strings.ContainsFunc(text, unseen) {
-		return text
-	}
-	var out strings.Builder
-	for text != "" {
-		if code := painted.FindString(text); code != "" {
-			out.WriteString(code)
-			text = text[len(code):]
-			continue
+	return obeyed.ReplaceAllStringFunc(text, func(found string) string {
+		if strings.HasSuffix(found, "m") || strings.Contains(keep, found) {
+			return found
 		}
-		size := 1
-		for size < len(text) && text[size]&0xC0 == 0x80 {
-			size++
-		}
-		one := text[:size]
-		if strings.ContainsFunc(one, unseen) && !strings.Contains(keep, one) {
-			one = "\uFFFD"
-		}
-		out.WriteString(one)
-		text = text[size:]
-	}
-	return out.String()
+		return "\uFFFD"
+	})
 }
-
-// unseen reports whether a terminal obeys a character instead of showing it.
-func unseen(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
 // Line is a text on one line: a newline of other people's begins none.
 func Line(text string) string { return visible(strings.Join(strings.Fields(text), " "), "") }
