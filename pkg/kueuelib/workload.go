@@ -99,11 +99,8 @@ const (
 	StatusFinished      = workload.StatusFinished
 )
 
-// PodSetResources is what a PodSet of a Workload asks for.
-type PodSetResources = workload.PodSetResources
-
 // TotalRequests returns what the PodSets of wl ask for, as Kueue's scheduler counts it.
-func TotalRequests(wl *kueue.Workload) []PodSetResources { return workload.NewInfo(wl).TotalRequests }
+func TotalRequests(wl *kueue.Workload) []workload.PodSetResources { return workload.NewInfo(wl).TotalRequests }
 
 // SetCondition writes a condition of wl as the controller of a job does, and changes wl.
 func SetCondition(ctx context.Context, c client.Client, wl *kueue.Workload, condition string, status metav1.ConditionStatus, reason, message string) error {

@@ -11,6 +11,7 @@ package inventory
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,12 +50,7 @@ func (u Unseen) String() string {
 
 // Saw reports whether a kind could be listed, as Unseen names it.
 func (i *Inventory) Saw(kind string) bool {
-	for _, unseen := range i.Unseen {
-		if unseen.Kind == kind {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(i.Unseen, func(u Unseen) bool { return u.Kind == kind })
 }
 
 // Find returns the object of a name, or nil.

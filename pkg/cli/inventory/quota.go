@@ -67,14 +67,13 @@ func quotaOf(cq *kueue.ClusterQueue, grant Grant, snapshot *scheduler.Snapshot) 
 		Reserved: reserved.Total, Borrowed: reserved.Borrowed,
 		Used: usage(cq.Status.FlavorsUsage, flavor, spec.Name).Total,
 	}
-	seen := snapshot.ClusterQueue(quota.ClusterQueue)
-	if seen == nil {
-		return quota
+	if seen := snapshot.ClusterQueue(quota.ClusterQueue); seen != nil {
+		quota.Active = true
+		// It may be below zero after quota was taken away.
+		free := seen.Available(kueuelib.FlavorResource{Flavor: flavor, Resource: spec.Name}).Int64()
+		quota.Free = kueuelib.NewResourceFormatter().ResourceQuantity(spec.Name, max(0, free))
+		quota.Lent = lent(quota)
 	}
-	quota.Active = true
-	available := seen.Available(kueuelib.FlavorResource{Flavor: flavor, Resource: spec.Name})
-	quota.Free = amount(spec.Name, available)
-	quota.Lent = lent(quota)
 	return quota
 }
 
@@ -83,20 +82,10 @@ func lent(quota Quota) resource.Quantity {
 	rest := quota.Nominal.DeepCopy()
 	rest.Sub(quota.Reserved)
 	rest.Sub(quota.Free)
-	return atLeastZero(rest)
-}
-
-func atLeastZero(q resource.Quantity) resource.Quantity {
-	if q.Sign() < 0 {
-		return resource.Quantity{Format: q.Format}
+	if rest.Sign() < 0 {
+		return resource.Quantity{Format: rest.Format}
 	}
-	return q
-}
-
-// amount puts an amount of Kueue's, which may be below zero after quota was taken away,
-// into units.
-func amount(name corev1.ResourceName, a kueuelib.Amount) resource.Quantity {
-	return kueuelib.NewResourceFormatter().ResourceQuantity(name, max(0, a.Int64()))
+	return rest
 }
 
 func usage(of []kueue.FlavorUsage, flavor kueue.ResourceFlavorReference, name corev1.ResourceName) kueue.ResourceUsage {
