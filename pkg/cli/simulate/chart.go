@@ -18,12 +18,11 @@ var bars = []rune(" ▁▂▃▄▅▆▇█")
 // printCharts draws how much of each flavor's GPUs is used, a line for each play.
 func printCharts(out io.Writer, c Comparison) error {
 	table := show.NewTable("FLAVOR", "GPUS", "", "USED, OVER "+strings.ToUpper(lasts(c)), "MEAN")
-	for _, play := range c.plays() {
+	for name, play := range c.plays() {
+		if c.After == nil {
+			name = ""
+		}
 		for _, usage := range play.Used {
-			name := play.name
-			if c.After == nil {
-				name = ""
-			}
 			table.Row(usage.Flavor, usage.GPUs, name, line(usage.Shares), fmt.Sprintf("%.0f %%", 100*mean(usage.Shares)))
 		}
 	}
@@ -76,10 +75,10 @@ func writeSVG(out io.Writer, c Comparison) error {
 		fmt.Fprintf(&text, `<text x="%d" y="%d">%s: share of %d GPUs used, over %s (before grey, after blue)</text>`+"\n", svgLeft, top-6, html.EscapeString(flavor.Flavor), flavor.GPUs, lasts(c))
 		fmt.Fprintf(&text, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#cccccc"/>`+"\n", svgLeft, top, svgWidth, svgHeight)
 		fmt.Fprintf(&text, `<text x="8" y="%d">100 %%</text><text x="8" y="%d">0 %%</text>`+"\n", top+10, top+svgHeight)
-		for _, play := range c.plays() {
+		for name, play := range c.plays() {
 			for _, usage := range play.Used {
 				if usage.Flavor == flavor.Flavor {
-					fmt.Fprintf(&text, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", colours[play.name], points(usage.Shares, top))
+					fmt.Fprintf(&text, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", colours[name], points(usage.Shares, top))
 				}
 			}
 		}

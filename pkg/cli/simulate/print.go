@@ -7,6 +7,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -30,14 +31,6 @@ func (o *options) print(c Comparison) error {
 	return printCharts(o.streams.Out, c)
 }
 
-// after is what came of the changes, or of none.
-func (c *Comparison) after() *Result {
-	if c.After != nil {
-		return c.After
-	}
-	return &c.Before
-}
-
 // byGroup are the waits by queue and size.
 func (r *Result) byGroup() map[[2]string]Waits {
 	all := map[[2]string]Waits{}
@@ -49,13 +42,14 @@ func (r *Result) byGroup() map[[2]string]Waits {
 
 func printTables(out io.Writer, paint show.Paint, c Comparison) error {
 	waits := show.NewTable("QUEUE", "SIZE", "JOBS", "WAITING AT END", "MEDIAN WAIT", "P90 WAIT")
-	before, after := c.Before.byGroup(), c.after().byGroup()
+	last := cmp.Or(c.After, &c.Before)
+	before, after := c.Before.byGroup(), last.byGroup()
 	groups := map[[2]string]Waits{} // What changes bring may be in neither queue nor size before.
 	maps.Copy(groups, before)
 	maps.Copy(groups, after)
 	for _, group := range slices.SortedFunc(maps.Keys(groups), compareGroups) {
 		was, is := before[group], after[group]
-		waits.Row(cmp.Or(group[0], "all"), orDash(group[1]), c.both(was.Jobs, is.Jobs), c.both(was.Waiting, is.Waiting),
+		waits.Row(cmp.Or(group[0], "all"), cmp.Or(group[1], "-"), c.both(was.Jobs, is.Jobs), c.both(was.Waiting, is.Waiting),
 			c.both(outlook.Roughly(&was.MedianSeconds), outlook.Roughly(&is.MedianSeconds)), c.both(outlook.Roughly(&was.P90Seconds), outlook.Roughly(&is.P90Seconds)))
 	}
 	if err := waits.Print(out, paint, ""); err != nil {
@@ -63,8 +57,8 @@ func printTables(out io.Writer, paint show.Paint, c Comparison) error {
 	}
 	fmt.Fprintln(out)
 	totals := show.NewTable("STARTS", "PREEMPTIONS", "GPU-HOURS LOST TO THEM")
-	totals.Row(c.both(c.Before.Starts, c.after().Starts), c.both(c.Before.Preemptions, c.after().Preemptions),
-		c.both(fmt.Sprintf("%.0f", c.Before.LostGPUHours), fmt.Sprintf("%.0f", c.after().LostGPUHours)))
+	totals.Row(c.both(c.Before.Starts, last.Starts), c.both(c.Before.Preemptions, last.Preemptions),
+		c.both(fmt.Sprintf("%.0f", c.Before.LostGPUHours), fmt.Sprintf("%.0f", last.LostGPUHours)))
 	return totals.Print(out, paint, "")
 }
 
@@ -76,41 +70,24 @@ func (c *Comparison) both(before, after any) string {
 	return fmt.Sprintf("%v → %v", before, after)
 }
 
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 // writeCSV writes the waits.
 func writeCSV(out io.Writer, c Comparison) error {
-	w := csv.NewWriter(out)
-	if err := w.Write([]string{"scenario", "queue", "size", "jobs", "waiting", "medianSeconds", "p90Seconds"}); err != nil {
-		return err
-	}
-	for _, of := range c.plays() {
-		for _, waits := range of.Waits {
-			record := []string{of.name, waits.Queue, waits.Size, strconv.Itoa(waits.Jobs), strconv.Itoa(waits.Waiting), strconv.FormatInt(waits.MedianSeconds, 10), strconv.FormatInt(waits.P90Seconds, 10)}
-			if err := w.Write(record); err != nil {
-				return err
-			}
+	records := [][]string{{"scenario", "queue", "size", "jobs", "waiting", "medianSeconds", "p90Seconds"}}
+	for name, of := range c.plays() {
+		for _, w := range of.Waits {
+			records = append(records, []string{
+				name, w.Queue, w.Size, strconv.Itoa(w.Jobs), strconv.Itoa(w.Waiting), strconv.FormatInt(w.MedianSeconds, 10), strconv.FormatInt(w.P90Seconds, 10),
+			})
 		}
 	}
-	w.Flush()
-	return w.Error()
+	return csv.NewWriter(out).WriteAll(records)
 }
 
-// named is a result with its name.
-type named struct {
-	*Result
-	name string
-}
-
-func (c *Comparison) plays() []named {
-	plays := []named{{&c.Before, "before"}}
-	if c.After != nil {
-		plays = append(plays, named{c.After, "after"})
+// plays are those that there are, by their names.
+func (c *Comparison) plays() iter.Seq2[string, *Result] {
+	return func(yield func(string, *Result) bool) {
+		if yield("before", &c.Before) && c.After != nil {
+			yield("after", c.After)
+		}
 	}
-	return plays
 }
