@@ -266,12 +266,14 @@ func (l *Ledger) load(ctx context.Context) (checkpoint, bool, error) {
 // cached returns the Workloads that the cache has.
 func (l *Ledger) cached(ctx context.Context) (map[types.UID]*kueue.Workload, error) {
 	var list kueue.WorkloadList
-	err := l.options.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy)
+	if err := l.options.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
 	workloads := make(map[types.UID]*kueue.Workload, len(list.Items))
 	for i := range list.Items {
 		workloads[list.Items[i].UID] = &list.Items[i]
 	}
-	return workloads, err
+	return workloads, nil
 }
 
 // seen returns an error unless the cache has the Workloads of all holdings that are still there:

@@ -21,11 +21,7 @@ func Names(ctx context.Context, c client.Reader, list client.ObjectList, namespa
 	}
 	var names []string
 	err := meta.EachListItem(list, func(item runtime.Object) error {
-		object, err := meta.Accessor(item)
-		if err != nil {
-			return err
-		}
-		names = append(names, object.GetName())
+		names = append(names, item.(client.Object).GetName())
 		return nil
 	})
 	slices.Sort(names)

@@ -169,3 +169,9 @@ func TestTrainJobsThatCannotBeRead(t *testing.T) {
 		})
 	}
 }
+
+func TestTrainJobsThatMayNotBeSeenAreNone(t *testing.T) {
+	c := kit.Fake(kit.Scheme()).WithInterceptorFuncs(kit.Refusing(func(any, client.ObjectKey) error { return kit.Forbidden("trainjobs") })).Build()
+	jobs, all, err := VisibleTrainJobs(t.Context(), c, "team")
+	expect.That(t, len(jobs) == 0 && !all && err == nil, "There are %d, all of them: %t, error %v", len(jobs), all, err)
+}

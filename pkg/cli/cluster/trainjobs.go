@@ -42,11 +42,9 @@ func TrainJobs(ctx context.Context, c client.Reader, namespace string, options .
 // VisibleTrainJobs returns all TrainJobs, or, to a user who may not list them, those of a namespace, as far as he may list these.
 func VisibleTrainJobs(ctx context.Context, c client.Reader, namespace string) (jobs []trainjob.TrainJob, all bool, err error) {
 	for _, in := range []string{"", namespace} {
-		var list trainjob.List
-		if err := c.List(ctx, &list, client.InNamespace(in)); err == nil {
-			return list.Items, in == "", nil
-		} else if !apierrors.IsForbidden(err) {
-			return nil, false, fmt.Errorf("reading TrainJobs: %w", err)
+		jobs, err = TrainJobs(ctx, c, in)
+		if exit.Code(err) != exit.Unseen {
+			return jobs, in == "", err
 		}
 	}
 	return nil, false, nil

@@ -167,10 +167,13 @@ func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
 			return nil, err
 		}
 		i, err := readFiles(files)
-		if err == nil && len(i.ClusterQueues) == 0 {
-			err = errors.New("there is no ClusterQueue in what -f names")
+		switch {
+		case err != nil:
+			return nil, err
+		case len(i.ClusterQueues) == 0:
+			return nil, errors.New("there is no ClusterQueue in what -f names")
 		}
-		return &outlook.Outlook{Inventory: i}, err
+		return &outlook.Outlook{Inventory: i}, nil
 	}
 	c, namespace, err := o.flags.ClientIn(false)
 	if err != nil {
