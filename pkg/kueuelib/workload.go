@@ -100,7 +100,9 @@ const (
 )
 
 // TotalRequests returns what the PodSets of wl ask for, as Kueue's scheduler counts it.
-func TotalRequests(wl *kueue.Workload) []workload.PodSetResources { return workload.NewInfo(wl).TotalRequests }
+func TotalRequests(wl *kueue.Workload) []workload.PodSetResources {
+	return workload.NewInfo(wl).TotalRequests
+}
 
 // SetCondition writes a condition of wl as the controller of a job does, and changes wl.
 func SetCondition(ctx context.Context, c client.Client, wl *kueue.Workload, condition string, status metav1.ConditionStatus, reason, message string) error {

@@ -270,7 +270,7 @@ func TestBookCountsWhatEndedLongBeforeItWasSaved(t *testing.T) {
 	}
 	want := seconds{"running": 16 * 10, "useful": 16 * 10}
 	expect.Same(t, "Unexpected GPU seconds", want, sums(b, late))
-	ahead := (checkpoint{Began: noon, Saved: late}).book(at(20))
+	ahead := (Saved{Began: noon, Saved: late}).book(at(20))
 	expect.That(t, !ahead.assumed.After(noon), "Of a clock that is ahead, all until %s is taken for counted", ahead.assumed)
 }
 
@@ -414,14 +414,14 @@ func TestCheckpointFits(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	valid := func(c checkpoint) []byte { return expect.Must(compress(c))(t) }
+	valid := func(c Saved) []byte { return expect.Must(compress(c))(t) }
 	for name, data := range map[string][]byte{
 		"nothing":                       nil,
 		"what is not compressed":        []byte("{}"),
-		"another format":                valid(checkpoint{Format: format + 1}),
-		"a holding without a beginning": valid(checkpoint{Format: format, Open: []*Holding{{UID: "a"}}}),
-		"a holding that is none":        valid(checkpoint{Format: format, Open: []*Holding{nil}}),
-		"half of what was saved":        valid(checkpoint{Format: format})[:20],
+		"another format":                valid(Saved{Format: format + 1}),
+		"a holding without a beginning": valid(Saved{Format: format, Open: []*Holding{{UID: "a"}}}),
+		"a holding that is none":        valid(Saved{Format: format, Open: []*Holding{nil}}),
+		"half of what was saved":        valid(Saved{Format: format})[:20],
 	} {
 		_, err := decode(data)
 		expect.That(t, err != nil, "%s is taken for a checkpoint", name)

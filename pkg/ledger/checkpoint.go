@@ -28,8 +28,8 @@ const (
 // errNewer is why a checkpoint must not be replaced: who wrote it may read it again.
 var errNewer = errors.New("it is that of a newer release")
 
-// checkpoint is the book as it is saved.
-type checkpoint struct {
+// Saved is a checkpoint: the book as it is saved, for the next leader and for those who only look.
+type Saved struct {
 	Format int `json:"format"`
 	// Writer is the process that saved it.
 	Writer string `json:"writer"`
@@ -46,8 +46,8 @@ type checkpoint struct {
 }
 
 // checkpoint returns a copy of what is to be saved.
-func (b *Book) checkpoint(writer string, now time.Time) checkpoint {
-	c := checkpoint{Format: format, Writer: writer, Began: b.began, Saved: now, Merged: sorted(b.merged)}
+func (b *Book) checkpoint(writer string, now time.Time) Saved {
+	c := Saved{Format: format, Writer: writer, Began: b.began, Saved: now, Merged: sorted(b.merged)}
 	c.set(b.totals)
 	for _, uid := range slices.Sorted(maps.Keys(b.open)) {
 		h := *b.open[uid]
@@ -63,7 +63,7 @@ func (b *Book) checkpoint(writer string, now time.Time) checkpoint {
 }
 
 // set has a checkpoint save totals.
-func (c *checkpoint) set(totals map[slot]float64) {
+func (c *Saved) set(totals map[slot]float64) {
 	c.Held, c.Ended = []Total{}, []Total{}
 	for _, t := range sorted(totals) {
 		if isPhase(t.Is) {
@@ -74,10 +74,10 @@ func (c *checkpoint) set(totals map[slot]float64) {
 	}
 }
 
-func (c *checkpoint) totals() []Total { return slices.Concat(c.Held, c.Ended) }
+func (c *Saved) totals() []Total { return slices.Concat(c.Held, c.Ended) }
 
 // book returns the book that was saved. The clock of who saved it may be ahead.
-func (c checkpoint) book(now time.Time) *Book {
+func (c Saved) book(now time.Time) *Book {
 	b := NewBook(c.Began)
 	b.assumed = later(c.Began, earlier(c.Saved, now).Add(-remembered))
 	b.merged = slots(c.Merged)
@@ -98,7 +98,7 @@ func (c checkpoint) book(now time.Time) *Book {
 // encode returns a checkpoint as it is stored, and what it put together for that; nil: nothing. Where it is too large,
 // Workloads that run have to tell themselves what they hold: only what ends just now has to be saved. Where the totals are
 // too large, series are put together: tenants may make up some, and others come and go; neither shall stop the account.
-func (c checkpoint) encode() ([]byte, together, error) {
+func (c Saved) encode() ([]byte, together, error) {
 	data, err := compress(c)
 	if err != nil || len(data) <= maxSize {
 		return data, nil, err
@@ -129,8 +129,8 @@ func compress(c any) ([]byte, error) {
 }
 
 // decode reads what encode returned.
-func decode(data []byte) (checkpoint, error) {
-	var c checkpoint
+func decode(data []byte) (Saved, error) {
+	var c Saved
 	zip, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return c, err
@@ -155,7 +155,7 @@ func decode(data []byte) (checkpoint, error) {
 	return c, c.validate()
 }
 
-func (c checkpoint) validate() error {
+func (c Saved) validate() error {
 	if c.Format != format {
 		return fmt.Errorf("it has format %d, this release reads %d", c.Format, format)
 	}

@@ -257,7 +257,7 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 }
 
 // load reads what is saved, and does not wait for it longer than for a save.
-func (l *Ledger) load(ctx context.Context) (checkpoint, bool, error) {
+func (l *Ledger) load(ctx context.Context) (Saved, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	return l.store.load(ctx)

@@ -12,14 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Saved is the account as a manager saved it last, for those who only look.
-type Saved struct {
-	// Began is when its totals were 0.
-	Began time.Time
-
-	checkpoint checkpoint
-}
-
 // LoadSaved reads what a manager has saved in its namespace.
 func LoadSaved(ctx context.Context, c client.Reader, namespace string) (*Saved, error) {
 	var cm corev1.ConfigMap
@@ -30,15 +22,15 @@ func LoadSaved(ctx context.Context, c client.Reader, namespace string) (*Saved, 
 	if err != nil {
 		return nil, fmt.Errorf("ConfigMap %s/%s: %w", namespace, ConfigMapName, err)
 	}
-	return &Saved{Began: saved.Began, checkpoint: saved}, nil
+	return &saved, nil
 }
 
 // Totals returns what the account comes to now, by phase and by outcome, with what Workloads tell
 // since it was saved. there is whether a Workload that the account knows is there; readings are of
 // Workloads read after the account.
 func (s *Saved) Totals(readings []Reading, there func(types.UID) bool, now time.Time) []Total {
-	b := s.checkpoint.book(now)
-	b.catchUp(readings, there, s.checkpoint.Saved, now)
+	b := s.book(now)
+	b.catchUp(readings, there, s.Saved, now)
 	return sorted(b.Totals(now))
 }
 

@@ -28,7 +28,7 @@ func (s Series) withoutQueue() Series {
 // smaller returns what to put together, one after the other, until a checkpoint fits: the queues and users of
 // the namespaces that have the most series, so that none takes the place of others, then namespaces that hold nothing: they
 // come and go for as long as the account lasts.
-func (c checkpoint) smaller() []together {
+func (c Saved) smaller() []together {
 	series, held := map[string]int{}, sets.New[string]()
 	for _, t := range c.totals() {
 		series[t.Namespace]++
@@ -70,7 +70,7 @@ func put(of, merged map[slot]float64, which together) map[slot]float64 {
 	return sums
 }
 
-func (c *checkpoint) put(which together) {
+func (c *Saved) put(which together) {
 	merged := slots(c.Merged)
 	c.set(put(slots(c.totals()), merged, which))
 	c.Merged = sorted(merged)

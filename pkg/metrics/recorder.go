@@ -100,11 +100,11 @@ func (r *Recorder) ForgetLocalQueue(namespace, name string) {
 }
 
 func (r *Recorder) forget(queue prometheus.Labels) {
-	for _, histogram := range []*prometheus.HistogramVec{r.admittedUntilStarted, r.startedUntilReady, r.admittedUntilEnded, r.evictedUntilStopped} {
-		histogram.DeletePartialMatch(queue)
-	}
-	for _, counter := range []*prometheus.CounterVec{r.starts, r.stops} {
-		counter.DeletePartialMatch(queue)
+	for _, of := range []*prometheus.MetricVec{
+		r.admittedUntilStarted.MetricVec, r.startedUntilReady.MetricVec, r.admittedUntilEnded.MetricVec, r.evictedUntilStopped.MetricVec,
+		r.starts.MetricVec, r.stops.MetricVec,
+	} {
+		of.DeletePartialMatch(queue)
 	}
 }
 

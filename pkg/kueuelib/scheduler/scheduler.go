@@ -11,9 +11,7 @@
 package scheduler
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/kueue/pkg/cache/scheduler"
-	"sigs.k8s.io/kueue/pkg/util/tas"
 )
 
 type (
@@ -24,6 +22,3 @@ type (
 	// TopologyRequests are those of a Workload, by flavor.
 	TopologyRequests = scheduler.WorkloadTASRequests
 )
-
-// PlacedByTopology reports whether Kueue has placed pod by a topology.
-func PlacedByTopology(pod *corev1.Pod) bool { return tas.IsTAS(pod) }

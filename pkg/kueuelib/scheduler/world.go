@@ -13,6 +13,7 @@ import (
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/cache/scheduler"
+	"sigs.k8s.io/kueue/pkg/util/tas"
 )
 
 // World is what Workloads compete for.
@@ -106,5 +107,5 @@ func (w *World) addNodes(cache *scheduler.Cache) {
 // TakesOfTopology reports whether a pod takes of a topology what Kueue has not given it.
 func TakesOfTopology(pod *corev1.Pod) bool {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	return pod.Spec.NodeName != "" && !ended && !PlacedByTopology(pod)
+	return pod.Spec.NodeName != "" && !ended && !tas.IsTAS(pod)
 }
