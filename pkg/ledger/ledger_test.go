@@ -558,35 +558,20 @@ func TestCollectorTellsForHowLongNothingIsSaved(t *testing.T) {
 	})
 }
 
-// ofTwoQueues has two queues hold 16 GPUs each, and collects without their labels.
-func ofTwoQueues(t *testing.T, l *Ledger) *prometheus.Registry {
-	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	expect.NoError(t, registry.Register(NewCollector(l, false)))
-	for _, queue := range []string{"a", "b"} {
-		wl := ofTrainJob(types.UID(queue)).reserve(now())
-		wl.Spec.QueueName = kueue.LocalQueueName(queue)
-		l.look(t.Context(), wl.Workload)
-	}
-	return registry
-}
-
+// Without labels of LocalQueues they are one series, also when they are put together.
 func TestCollectorWithoutLocalQueues(t *testing.T) {
 	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
-		registry := ofTwoQueues(t, l)
-		pass(12 * time.Second)
-		want := map[string]float64{"held_resources": 32, "quota_resource_seconds_total": 320, "ended_resource_seconds_total": 0}
-		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
-	})
-}
-
-// Without labels of LocalQueues, those that are put together were one series before.
-func TestCollectorWithoutLocalQueuesGoesOnWhereTheyArePutTogether(t *testing.T) {
-	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
-		registry := ofTwoQueues(t, l)
-		told := func(want float64, when string) {
+		registry := prometheus.NewPedanticRegistry()
+		expect.NoError(t, registry.Register(NewCollector(l, false)))
+		for _, queue := range []string{"a", "b"} {
+			wl := ofTrainJob(types.UID(queue)).reserve(now())
+			wl.Spec.QueueName = kueue.LocalQueueName(queue)
+			l.look(t.Context(), wl.Workload)
+		}
+		told := func(seconds float64, when string) {
 			t.Helper()
-			expect.Same(t, "Unexpected seconds "+when, want, gathered(t, registry)["quota_resource_seconds_total"])
+			want := map[string]float64{"held_resources": 32, "quota_resource_seconds_total": seconds, "ended_resource_seconds_total": 0}
+			expect.Same(t, "Unexpected metrics "+when, want, gathered(t, registry))
 		}
 		pass(12 * time.Second)
 		told(320, "before")

@@ -12,14 +12,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -199,30 +198,18 @@ func TestPlayer(t *testing.T) {
 	}
 }
 
-func checked(spec *kueue.ClusterQueueSpec) {
-	spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "capacity"}}}
-}
+func checked(spec *kueue.ClusterQueueSpec) { spec.AdmissionChecksStrategy = kit.Checks("capacity") }
 
 // topology gives the flavor nodes of eight GPUs below a topology.
 func (g *game) topology(nodes int) {
-	g.Topologies = []kueue.Topology{{
-		ObjectMeta: metav1.ObjectMeta{Name: "racks"},
-		Spec:       kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}},
-	}}
-	g.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}, Spec: kueue.ResourceFlavorSpec{
-		NodeLabels: map[string]string{"pool": pool}, TopologyName: (*kueue.TopologyReference)(&g.Topologies[0].Name),
-	}}}
+	g.Topologies = []kueue.Topology{*kit.Topology("racks", corev1.LabelHostname)}
+	flavor := kit.PlainFlavor(pool, "pool", pool)
+	flavor.Spec.TopologyName = (*kueue.TopologyReference)(&g.Topologies[0].Name)
+	g.Flavors = []kueue.ResourceFlavor{*flavor}
 	for n := range nodes {
 		name := fmt.Sprintf("node-%d", n)
-		g.Nodes = append(g.Nodes, corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": pool, corev1.LabelHostname: name}},
-			Status:     corev1.NodeStatus{Allocatable: gpusAndPods("8"), Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-		})
+		g.Nodes = append(g.Nodes, *kit.ReadyNode(name, map[string]string{"pool": pool, corev1.LabelHostname: name}, "nvidia.com/gpu", "8", "pods", "110"))
 	}
-}
-
-func gpusAndPods(gpus string) corev1.ResourceList {
-	return corev1.ResourceList{gpu.Whole: resource.MustParse(gpus), corev1.ResourcePods: resource.MustParse("110")}
 }
 
 // The order that Order says is that in which Kueue's scheduler admits, where there is room for all, among those that share quota.
