@@ -85,23 +85,8 @@ func ForgetLocalQueue(namespace, name string) {
 	metrics.ClearLocalQueueMetrics(metrics.LocalQueueReference{Namespace: namespace, Name: kueue.LocalQueueName(name)})
 }
 
-// LocalQueueMetrics says of which LocalQueues Kueue's configuration wants metrics.
-type LocalQueueMetrics struct {
-	config *metrics.LocalQueueMetricsConfig
-}
-
-// NewLocalQueueMetrics reads the configuration, which may be nil.
-func NewLocalQueueMetrics(cfg *configapi.LocalQueueMetrics) LocalQueueMetrics {
-	return LocalQueueMetrics{metrics.NewLocalQueueMetricsConfig(cfg)}
-}
-
-// Enabled reports whether it wants those of any.
-func (m LocalQueueMetrics) Enabled() bool { return m.config.IsEnabled() }
-
-// Wanted reports whether it wants those of a LocalQueue with these labels.
-func (m LocalQueueMetrics) Wanted(labels map[string]string) bool {
-	return m.config.ShouldExposeLocalQueueMetrics(labels)
-}
+// NewLocalQueueMetrics returns what says of which LocalQueues Kueue's configuration, which may be nil, wants metrics.
+var NewLocalQueueMetrics = metrics.NewLocalQueueMetricsConfig
 
 // CustomLabelSources returns the labels and annotations of Workloads that metrics carry.
 var CustomLabelSources = metrics.WorkloadCustomLabelSources

@@ -25,7 +25,7 @@ func TrainJob(ctx context.Context, c client.Reader, namespace, name string) (*tr
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("there is no TrainJob %s in namespace %s: %w", name, namespace, ErrNoTrainJob)
 	case err != nil:
-		return nil, unreadTrainJobs("get", namespace, err)
+		return nil, Unread("get", "TrainJobs", namespace, err)
 	}
 	return &job, nil
 }
@@ -34,7 +34,7 @@ func TrainJob(ctx context.Context, c client.Reader, namespace, name string) (*tr
 func TrainJobs(ctx context.Context, c client.Reader, namespace string, options ...client.ListOption) ([]trainjob.TrainJob, error) {
 	var jobs trainjob.List
 	if err := c.List(ctx, &jobs, append(options, client.InNamespace(namespace))...); err != nil {
-		return nil, unreadTrainJobs("list", namespace, err)
+		return nil, Unread("list", "TrainJobs", namespace, err)
 	}
 	return jobs.Items, nil
 }
@@ -50,14 +50,14 @@ func VisibleTrainJobs(ctx context.Context, c client.Reader, namespace string) (j
 	return nil, false, nil
 }
 
-// unreadTrainJobs says what to do about TrainJobs that could not be read. That a user may not read
+// Unread says what to do about objects of a kind that could not be read. That a user may not read
 // them is an answer, with an exit code of its own.
-func unreadTrainJobs(verb, namespace string, err error) error {
+func Unread(verb, kind, namespace string, err error) error {
 	switch {
 	case !apierrors.IsForbidden(err):
-		return fmt.Errorf("reading TrainJobs: %w", err)
+		return fmt.Errorf("reading %s: %w", kind, err)
 	case namespace == "":
-		return exit.With(exit.Unseen, fmt.Errorf("you may not %s TrainJobs of all namespaces: name one with -n, or ask an admin for ClusterRole kueue-batch-admin-role", verb))
+		return exit.With(exit.Unseen, fmt.Errorf("you may not %s %s of all namespaces: name one with -n, or ask an admin for ClusterRole kueue-batch-admin-role", verb, kind))
 	}
-	return exit.With(exit.Unseen, fmt.Errorf("you may not %s TrainJobs in namespace %s: name another with -n, or ask an admin for ClusterRole kueue-trainer-user there", verb, namespace))
+	return exit.With(exit.Unseen, fmt.Errorf("you may not %s %s in namespace %s: name another with -n, or ask an admin for ClusterRole kueue-trainer-user there", verb, kind, namespace))
 }

@@ -10,13 +10,10 @@ import (
 
 // MultiKueueCheck returns an AdmissionCheck of MultiKueue, or nil.
 func (i *Inventory) MultiKueueCheck(name kueue.AdmissionCheckReference) *kueue.AdmissionCheck {
-	at := slices.IndexFunc(i.AdmissionChecks, func(c kueue.AdmissionCheck) bool {
-		return c.Name == string(name) && c.Spec.ControllerName == kueue.MultiKueueControllerName
-	})
-	if at < 0 {
-		return nil
+	if check := Find(i.AdmissionChecks, "", string(name)); check != nil && check.Spec.ControllerName == kueue.MultiKueueControllerName {
+		return check
 	}
-	return &i.AdmissionChecks[at]
+	return nil
 }
 
 // LeadsAway reports whether what is admitted to a flavor of a ClusterQueue runs in other clusters:
