@@ -7,7 +7,7 @@
 // Workload proves, holding.go puts versions together, book.go has the sums; all three are pure.
 // What the objects do not tell any more, because quota was given back or a Workload is gone, is
 // saved in a ConfigMap soon after (checkpoint.go, store.go), so that a restart or another leader
-// counts on from there, and so may others who read it (saved.go). ledger.go is the book of this process, follow.go lets it follow the caches,
+// counts on from there, and so may others who read it. together.go puts series together where they are too many. ledger.go is the book of this process, follow.go lets it follow the caches,
 // collector.go tells Prometheus.
 package ledger
 

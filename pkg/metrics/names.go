@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package metrics is what the manager measures: names, units and labels of its metrics (names.go),
-// the Recorder of what happens (recorder.go), gauges that are told at each scrape (gauges.go), and
-// how both are made of a Metric, with labels of LocalQueues or without (vectors.go). writes.go counts
+// the Recorder of what happens (recorder.go), and how it and gauges that are told at each scrape are made
+// of a Metric, with labels of LocalQueues or without (vectors.go). writes.go counts
 // what the manager writes, wherever that is.
 //
 // docs/metrics.md is generated from names.go; dashboards and alerts are checked against it.

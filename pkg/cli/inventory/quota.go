@@ -4,6 +4,8 @@ package inventory
 
 import (
 	"context"
+	"fmt"
+	"iter"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -97,4 +99,30 @@ func usage(of []kueue.FlavorUsage, flavor kueue.ResourceFlavorReference, name co
 		}
 	}
 	return kueue.ResourceUsage{}
+}
+
+// Grant is the quota of one resource in one flavor, as a ClusterQueue or Cohort has it.
+type Grant struct {
+	Flavor kueue.ResourceFlavorReference
+	// Quota stands in the object itself.
+	Quota *kueue.ResourceQuota
+	// Path of Quota in the object, as JSON patches have it.
+	Path string
+}
+
+// Grants returns the quotas of the resource groups of a ClusterQueue or Cohort, in their
+// order.
+func Grants(groups []kueue.ResourceGroup) iter.Seq[Grant] {
+	return func(yield func(Grant) bool) {
+		for g, group := range groups {
+			for n, flavor := range group.Flavors {
+				for r := range flavor.Resources {
+					path := fmt.Sprintf("/spec/resourceGroups/%d/flavors/%d/resources/%d", g, n, r)
+					if !yield(Grant{Flavor: flavor.Name, Quota: &flavor.Resources[r], Path: path}) {
+						return
+					}
+				}
+			}
+		}
+	}
 }

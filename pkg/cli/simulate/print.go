@@ -6,11 +6,14 @@ import (
 	"cmp"
 	"encoding/csv"
 	"fmt"
+	"html"
 	"io"
 	"iter"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
@@ -90,4 +93,91 @@ func (c *Comparison) plays() iter.Seq2[string, *Result] {
 			yield("after", c.After)
 		}
 	}
+}
+
+// bars are the eighths of a line.
+var bars = []rune(" ▁▂▃▄▅▆▇█")
+
+// printCharts draws how much of each flavor's GPUs is used, a line for each play.
+func printCharts(out io.Writer, c Comparison) error {
+	table := show.NewTable("FLAVOR", "GPUS", "", "USED, OVER "+strings.ToUpper(lasts(c)), "MEAN")
+	for name, play := range c.plays() {
+		if c.After == nil {
+			name = ""
+		}
+		for _, usage := range play.Used {
+			table.Row(usage.Flavor, usage.GPUs, name, line(usage.Shares), fmt.Sprintf("%.0f %%", 100*mean(usage.Shares)))
+		}
+	}
+	if table.Empty() {
+		return nil
+	}
+	fmt.Fprintln(out)
+	return table.Print(out, show.Paint{}, "")
+}
+
+func lasts(c Comparison) string {
+	horizon := time.Duration(c.HorizonSeconds) * time.Second
+	if horizon >= 48*time.Hour {
+		return fmt.Sprintf("%.0f days", horizon.Hours()/24)
+	}
+	return fmt.Sprintf("%.0f h", horizon.Hours())
+}
+
+func line(shares []float64) string {
+	var text strings.Builder
+	for _, share := range shares {
+		at := int(share*float64(len(bars)-1) + 0.5)
+		text.WriteRune(bars[min(len(bars)-1, max(0, at))])
+	}
+	return text.String()
+}
+
+func mean(all []float64) float64 {
+	var sum float64
+	for _, v := range all {
+		sum += v
+	}
+	return sum / float64(max(1, len(all)))
+}
+
+// The measures of an SVG, in pixels.
+const (
+	svgWidth, svgHeight = 720, 140
+	svgLeft, svgTop     = 60, 30
+)
+
+// writeSVG draws the same with a chart for each flavor: before in grey, after in blue.
+func writeSVG(out io.Writer, c Comparison) error {
+	colours := map[string]string{"before": "#888888", "after": "#1f6feb"}
+	var text strings.Builder
+	height := svgTop + (svgHeight+svgTop)*len(c.Before.Used)
+	fmt.Fprintf(&text, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", svgWidth+2*svgLeft, height)
+	for row, flavor := range c.Before.Used {
+		top := svgTop + row*(svgHeight+svgTop)
+		fmt.Fprintf(&text, `<text x="%d" y="%d">%s: share of %d GPUs used, over %s (before grey, after blue)</text>`+"\n", svgLeft, top-6, html.EscapeString(flavor.Flavor), flavor.GPUs, lasts(c))
+		fmt.Fprintf(&text, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#cccccc"/>`+"\n", svgLeft, top, svgWidth, svgHeight)
+		fmt.Fprintf(&text, `<text x="8" y="%d">100 %%</text><text x="8" y="%d">0 %%</text>`+"\n", top+10, top+svgHeight)
+		for name, play := range c.plays() {
+			for _, usage := range play.Used {
+				if usage.Flavor == flavor.Flavor {
+					fmt.Fprintf(&text, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", colours[name], points(usage.Shares, top))
+				}
+			}
+		}
+	}
+	text.WriteString("</svg>\n")
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+// points are those of a line, which ends at the top of its chart where more than all is used.
+func points(shares []float64, top int) string {
+	var all []string
+	for n, share := range shares {
+		x := float64(svgLeft) + (float64(n)+0.5)*svgWidth/float64(len(shares))
+		y := float64(top) + svgHeight*(1-min(1, share))
+		all = append(all, fmt.Sprintf("%.1f,%.1f", x, y))
+	}
+	return strings.Join(all, " ")
 }

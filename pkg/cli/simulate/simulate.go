@@ -3,7 +3,7 @@
 // Package simulate is the command that plays what becomes of a cluster's jobs, as it is and with changes.
 //
 // simulate.go is the command. scene.go reads what there is, arrivals.go who comes, scenario.go changes it; play.go
-// plays both, result.go counts, print.go and chart.go show it. now.go tells without whom a job would start at once.
+// plays both, result.go counts, print.go shows it. now.go tells without whom a job would start at once.
 package simulate
 
 import (
