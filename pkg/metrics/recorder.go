@@ -22,15 +22,15 @@ type Recorder struct {
 func NewRecorder(registry prometheus.Registerer, labels QueueLabels) *Recorder {
 	r := &Recorder{
 		QueueLabels: labels, registry: registry,
-		admittedUntilStarted: NewHistogram(AdmittedUntilStarted),
-		startedUntilReady:    NewHistogram(StartedUntilReady),
+		admittedUntilStarted: newHistogram(AdmittedUntilStarted),
+		startedUntilReady:    newHistogram(StartedUntilReady),
 		admittedUntilEnded:   newRunTimes(AdmittedUntilEnded),
-		evictedUntilStopped:  NewHistogram(EvictedUntilStopped),
-		starts:               NewCounter(Starts),
-		stops:                NewCounter(Stops),
-		ungatedPods:          NewCounter(UngatedPods),
-		writes:               NewCounter(Writes),
-		webhookRequests:      NewCounter(WebhookRequests),
+		evictedUntilStopped:  newHistogram(EvictedUntilStopped),
+		starts:               newCounter(Starts),
+		stops:                newCounter(Stops),
+		ungatedPods:          newCounter(UngatedPods),
+		writes:               newCounter(Writes),
+		webhookRequests:      newCounter(WebhookRequests),
 	}
 	// Pods at the gate are so rare that the first one would be lost on who asks for increases.
 	for _, outcome := range []string{UngateFreed, UngateRefused} {

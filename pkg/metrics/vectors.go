@@ -32,8 +32,8 @@ func (l QueueLabels) Values(q Queue, more ...string) []string {
 // buckets are for times that people wait: for a write, an image, a grace period, a node.
 var buckets = []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600}
 
-// NewHistogram returns the histogram of m, with buckets and as a native one.
-func NewHistogram(m Metric) *prometheus.HistogramVec {
+// newHistogram returns the histogram of m, with buckets and as a native one.
+func newHistogram(m Metric) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: m.Name, Help: help(m), Buckets: buckets,
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
@@ -54,8 +54,8 @@ func newRunTimes(m Metric) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: m.Name, Help: help(m), Buckets: runTimes}, m.Labels)
 }
 
-// NewCounter returns the counter of m.
-func NewCounter(m Metric) *prometheus.CounterVec {
+// newCounter returns the counter of m.
+func newCounter(m Metric) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: help(m)}, m.Labels)
 }
 
