@@ -43,11 +43,11 @@ func newRecorder(cfg *managerconfig.Configuration, certificate served) *metrics.
 	recorder := metrics.NewRecorder(ctrlmetrics.Registry, metrics.QueueLabels{LocalQueues: *cfg.Metrics.LocalQueueLabels})
 	build := version.Get()
 	recorder.Register(metrics.NewScraped(func(tell metrics.Tell) {
-		tell(metrics.BuildInfo(), 1, build.Version, build.Revision, build.Go)
+		tell(metrics.BuildInfo, 1, build.Version, build.Revision, build.Go)
 		if serving, err := certificate(nil); err == nil {
-			tell(metrics.CertificateExpiry(), float64(serving.Leaf.NotAfter.Unix()))
+			tell(metrics.CertificateExpiry, float64(serving.Leaf.NotAfter.Unix()))
 		}
-	}, metrics.BuildInfo(), metrics.CertificateExpiry()))
+	}, metrics.BuildInfo, metrics.CertificateExpiry))
 	return recorder
 }
 

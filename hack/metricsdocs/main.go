@@ -48,7 +48,7 @@ func run(args []string) error {
 	}
 	var out bytes.Buffer
 	err = parsed.Execute(&out, map[string]any{
-		"Recorded": metrics.Recorded(), "Told": metrics.Told(), "Ledger": metrics.Ledger(), "Values": values,
+		"Recorded": metrics.Recorded, "Told": metrics.Told, "Ledger": metrics.Ledger, "Values": values,
 	})
 	if err != nil {
 		return err

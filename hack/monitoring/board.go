@@ -106,7 +106,7 @@ var (
 // growth is how much a total grew over a window. Where the ledger began in it, that is the whole total;
 // the one that was lost before is told until five minutes later.
 func growth(total, over string, w window) string {
-	began := fmt.Sprintf("on () (%s > time() - %s - 300)", latest(metrics.LedgerBegan(), ""), w.seconds)
+	began := fmt.Sprintf("on () (%s > time() - %s - 300)", latest(metrics.LedgerBegan, ""), w.seconds)
 	return fmt.Sprintf("(max_over_time(%s) - min_over_time(%s) unless %s) or (%s and %s)", over, over, began, total, began)
 }
 

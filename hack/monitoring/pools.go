@@ -13,16 +13,16 @@ func pools() board {
 		hours    = " / 3600"
 	)
 	held := func(by, filter string) string {
-		return "sum by (" + by + ") (" + latest(metrics.HeldResources(), ofTeams+filter) + ")"
+		return "sum by (" + by + ") (" + latest(metrics.HeldResources, ofTeams+filter) + ")"
 	}
 	kueue := func(by, metric string) string {
 		return "sum by (" + by + ") (max by (cluster_queue, flavor) (" + metric + "{" + ofKueue + "}))"
 	}
 	used := func(by, filter string) string {
-		return "sum by (" + by + ") (" + over(metrics.QuotaSeconds(), ofTeams+filter, shown) + ")" + hours
+		return "sum by (" + by + ") (" + over(metrics.QuotaSeconds, ofTeams+filter, shown) + ")" + hours
 	}
 	ended := func(by, filter string) string {
-		return "sum by (" + by + ") (" + over(metrics.EndedSeconds(), ofTeams+filter, shown) + ")" + hours
+		return "sum by (" + by + ") (" + over(metrics.EndedSeconds, ofTeams+filter, shown) + ")" + hours
 	}
 	const team = "cluster_queue, namespace, local_queue"
 	return board{
@@ -39,7 +39,7 @@ func pools() board {
 				{kind: number, title: "Reserved", why: "By all kinds of jobs.", width: 6, height: low, unit: "short",
 					queries: []query{{"sum(" + kueue("flavor", "kueue_cluster_queue_resource_reservation") + ")", ""}}},
 				{kind: number, title: "Running TrainJobs", why: "Held by TrainJobs all of whose pods are ready.", width: 6, height: low, unit: "short",
-					queries: []query{{"sum(" + latest(metrics.HeldResources(), ofTeams+`, phase="running"`) + ") or vector(0)", ""}}},
+					queries: []query{{"sum(" + latest(metrics.HeldResources, ofTeams+`, phase="running"`) + ") or vector(0)", ""}}},
 				{kind: number, title: "Waited for", why: "What Workloads in the queues ask for.", width: 6, height: low, unit: "short",
 					queries: []query{{"sum(max by (cluster_queue) (kueue_cluster_queue_resource_pending{" + ofKueue + "}))", ""}}},
 				{kind: lines, title: "By pool", why: "Quota, what is reserved of it by any job, and what TrainJobs run on. A pool is a ResourceFlavor.", width: 12, height: high, unit: "short",
@@ -67,8 +67,8 @@ func pools() board {
 					}},
 				{kind: lines, title: "Share lost to evictions (of the last day)", why: "Of the time that has ended: what was running when Kueue took the quota back.", width: 12, height: high, unit: "percentunit",
 					queries: []query{{
-						"sum by (cluster_queue) (" + over(metrics.EndedSeconds(), ofTeams+`, outcome="lost"`, day) + ")\n/ sum by (cluster_queue) (" +
-							over(metrics.EndedSeconds(), ofTeams, day) + ")", "{{cluster_queue}}"}}},
+						"sum by (cluster_queue) (" + over(metrics.EndedSeconds, ofTeams+`, outcome="lost"`, day) + ")\n/ sum by (cluster_queue) (" +
+							over(metrics.EndedSeconds, ofTeams, day) + ")", "{{cluster_queue}}"}}},
 				{kind: lines, title: "Share held without ready pods", why: "Waiting for pods, or for the last one to end.", width: 12, height: high, unit: "percentunit",
 					queries: []query{{held("cluster_queue", `, phase!="running"`) + "\n/ " + held("cluster_queue", ""), "{{cluster_queue}}"}}},
 			}},

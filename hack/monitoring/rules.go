@@ -61,9 +61,9 @@ func ruleGroups() rulefmt.RuleGroups {
 // where the last one saved.
 func records() []rulefmt.Rule {
 	return []rulefmt.Rule{
-		{Record: "kueue_trainer:held_resources:max", Expr: latest(metrics.HeldResources(), "")},
-		{Record: "kueue_trainer:quota_resource_seconds:max", Expr: latest(metrics.QuotaSeconds(), "")},
-		{Record: "kueue_trainer:ended_resource_seconds:max", Expr: latest(metrics.EndedSeconds(), "")},
+		{Record: "kueue_trainer:held_resources:max", Expr: latest(metrics.HeldResources, "")},
+		{Record: "kueue_trainer:quota_resource_seconds:max", Expr: latest(metrics.QuotaSeconds, "")},
+		{Record: "kueue_trainer:ended_resource_seconds:max", Expr: latest(metrics.EndedSeconds, "")},
 		// What ended in a day. No increase, which would take a leader's begin a moment behind the last one for a start at 0.
 		{Record: "kueue_trainer:ended_resource_seconds:max1d",
 			Expr: growth("kueue_trainer:ended_resource_seconds:max", "kueue_trainer:ended_resource_seconds:max["+day.duration+"]", day)},

@@ -53,7 +53,7 @@ var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)
 func known(t *testing.T) map[string][]string {
 	t.Helper()
 	all := maps.Clone(elsewhere)
-	for _, m := range metrics.All() {
+	for _, m := range metrics.All {
 		add(all, m.Name, m.Type == metrics.Histogram, m.Labels)
 	}
 	for _, rule := range records() {

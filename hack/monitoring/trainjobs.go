@@ -22,9 +22,9 @@ func queueVariables() []variable {
 // trainJobs is an admin's one page.
 func trainJobs() board {
 	inState := func(states string) string {
-		return "sum(" + latest(metrics.TrainJobs(), queues+`, state=~"`+states+`"`) + ") or vector(0)"
+		return "sum(" + latest(metrics.TrainJobs, queues+`, state=~"`+states+`"`) + ") or vector(0)"
 	}
-	stuck := latest(metrics.StuckTrainJobs(), queues)
+	stuck := latest(metrics.StuckTrainJobs, queues)
 	return board{
 		file: "trainjobs", title: "TrainJobs", variables: queueVariables(),
 		description: "Do TrainJobs get what they ask for, how long do they wait, and which are stuck?",
@@ -45,7 +45,7 @@ func trainJobs() board {
 			}},
 			{title: "Queues", panels: []panel{
 				{kind: stacked, title: "TrainJobs by state", why: "What TrainJobs that have not finished do.", width: 12, height: high, unit: "short",
-					queries: []query{{"sum by (state) (" + latest(metrics.TrainJobs(), queues) + ")", "{{state}}"}}},
+					queries: []query{{"sum by (state) (" + latest(metrics.TrainJobs, queues) + ")", "{{state}}"}}},
 				{kind: stacked, title: "Workloads that wait, by ClusterQueue", why: "All kinds of jobs. Inadmissible ones wait for a change of quota, or for ever.", width: 12, height: high, unit: "short",
 					queries: []query{{"sum by (cluster_queue, status) (max by (cluster_queue, status) (kueue_pending_workloads{" + clusterQueues + "}))", "{{cluster_queue}} {{status}}"}}},
 			}},
@@ -57,18 +57,18 @@ func trainJobs() board {
 					}},
 				{kind: lines, title: "From admitted to resumed", why: "What kueue-trainer takes: quota is held, and no pod is made.", width: 12, height: high, unit: "s",
 					queries: []query{
-						{quantile(0.5, metrics.AdmittedUntilStarted().Name, queues, metrics.ClusterQueue), "{{cluster_queue}} half"},
-						{quantile(0.95, metrics.AdmittedUntilStarted().Name, queues, metrics.ClusterQueue), "{{cluster_queue}} 95 %"},
+						{quantile(0.5, metrics.AdmittedUntilStarted.Name, queues, metrics.ClusterQueue), "{{cluster_queue}} half"},
+						{quantile(0.95, metrics.AdmittedUntilStarted.Name, queues, metrics.ClusterQueue), "{{cluster_queue}} 95 %"},
 					}},
 				{kind: lines, title: "From resumed to ready", why: "Scheduling, images, containers, until all pods are ready.", width: 12, height: high, unit: "s",
 					queries: []query{
-						{quantile(0.5, metrics.StartedUntilReady().Name, queues, metrics.ClusterQueue), "{{cluster_queue}} half"},
-						{quantile(0.95, metrics.StartedUntilReady().Name, queues, metrics.ClusterQueue), "{{cluster_queue}} 95 %"},
+						{quantile(0.5, metrics.StartedUntilReady.Name, queues, metrics.ClusterQueue), "{{cluster_queue}} half"},
+						{quantile(0.95, metrics.StartedUntilReady.Name, queues, metrics.ClusterQueue), "{{cluster_queue}} 95 %"},
 					}},
 				{kind: lines, title: "From evicted to stopped", why: "Checkpoints and grace periods: the quota is given back when the last pod is gone.", width: 12, height: high, unit: "s",
 					queries: []query{
-						{quantile(0.5, metrics.EvictedUntilStopped().Name, queues, metrics.ClusterQueue), "{{cluster_queue}} half"},
-						{quantile(0.95, metrics.EvictedUntilStopped().Name, queues, metrics.ClusterQueue), "{{cluster_queue}} 95 %"},
+						{quantile(0.5, metrics.EvictedUntilStopped.Name, queues, metrics.ClusterQueue), "{{cluster_queue}} half"},
+						{quantile(0.95, metrics.EvictedUntilStopped.Name, queues, metrics.ClusterQueue), "{{cluster_queue}} 95 %"},
 					}},
 			}},
 			{title: "Stuck and stopped", panels: []panel{
@@ -77,9 +77,9 @@ func trainJobs() board {
 				{kind: rows, title: "Alerts", why: "What fires or is about to, where the rules of config/monitoring are installed.", width: 12, height: high, unit: "short",
 					queries: []query{{`max by (alertname, alertstate, severity, namespace, local_queue, reason) (ALERTS{alertname=~"KueueTrainer.+"})`, ""}}},
 				{kind: stacked, title: "Starts", why: "First ones, and those again after a stop.", width: 8, height: high, unit: "short",
-					queries: []query{{"sum by (kind) (increase(" + metrics.Starts().Name + "{" + queues + "}[$__rate_interval]))", "{{kind}}"}}},
+					queries: []query{{"sum by (kind) (increase(" + metrics.Starts.Name + "{" + queues + "}[$__rate_interval]))", "{{kind}}"}}},
 				{kind: stacked, title: "Stops", why: "By the reason of Kueue's eviction, or of the manager.", width: 8, height: high, unit: "short",
-					queries: []query{{"sum by (reason) (increase(" + metrics.Stops().Name + "{" + queues + "}[$__rate_interval]))", "{{reason}}"}}},
+					queries: []query{{"sum by (reason) (increase(" + metrics.Stops.Name + "{" + queues + "}[$__rate_interval]))", "{{reason}}"}}},
 				{kind: stacked, title: "Preemptions", why: "All kinds of jobs, by the ClusterQueue that took the quota.", width: 8, height: high, unit: "short",
 					queries: []query{{`sum by (preempting_cluster_queue, reason) (increase(kueue_preempted_workloads_total{preempting_cluster_queue=~"$cluster_queue"}[$__rate_interval]))`,
 						"{{preempting_cluster_queue}} {{reason}}"}}},

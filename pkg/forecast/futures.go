@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,24 +72,42 @@ type Futures struct {
 
 // Draw plays futures side by side, each with running times and arrivals of its own.
 func Draw(ctx context.Context, q *Question) (*Futures, error) {
-	d := &drawing{question: q, futures: &Futures{Starts: map[client.ObjectKey][]Start{}}}
+	f := &Futures{Starts: map[client.ObjectKey][]Start{}}
 	within, cancel := withTime(ctx, q.Time)
 	defer cancel()
-	var group sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), q.Futures, most) {
-		group.Go(func() { d.work(within) })
+	var mu sync.Mutex
+	group, within := errgroup.WithContext(within)
+	group.SetLimit(min(runtime.GOMAXPROCS(0), most))
+	for n := range q.Futures {
+		group.Go(func() error {
+			if within.Err() != nil {
+				return within.Err()
+			}
+			starts, leftOut, err := q.play(within, uint64(n+1))
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			f.Drawn++
+			f.LeftOut = max(f.LeftOut, leftOut)
+			for key, start := range starts {
+				f.Starts[key] = append(f.Starts[key], start)
+			}
+			return nil
+		})
 	}
-	group.Wait()
-	if errors.Is(d.err, context.DeadlineExceeded) && ctx.Err() == nil {
-		d.err = nil // The time was over, and what is there is the answer.
+	err := group.Wait()
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = nil // The time was over, and what is there is the answer.
 	}
-	for _, starts := range d.futures.Starts {
+	for _, starts := range f.Starts {
 		// Workers end in any order.
 		slices.SortFunc(starts, func(a, b Start) int {
 			return cmp.Or(cmp.Compare(a.In, b.In), cmp.Compare(a.After.String(), b.After.String()))
 		})
 	}
-	return d.futures, d.err
+	return f, err
 }
 
 // most is how many futures are played beside each other at most: each has a whole cluster in memory.
@@ -100,43 +119,6 @@ func withTime(ctx context.Context, limit time.Duration) (context.Context, contex
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, limit)
-}
-
-// drawing is what the workers share.
-type drawing struct {
-	sync.Mutex
-	question *Question
-	futures  *Futures
-	next     int
-	err      error
-}
-
-func (d *drawing) work(ctx context.Context) {
-	for {
-		n, more := d.take()
-		if !more {
-			return
-		}
-		starts, leftOut, err := d.question.play(ctx, uint64(n))
-		d.Lock()
-		if err != nil {
-			d.err = cmp.Or(d.err, err) // What ends the others must not hide it.
-		} else {
-			d.futures.Drawn++
-			d.futures.LeftOut = max(d.futures.LeftOut, leftOut)
-			for key, start := range starts {
-				d.futures.Starts[key] = append(d.futures.Starts[key], start)
-			}
-		}
-		d.Unlock()
-	}
-}
-
-func (d *drawing) take() (int, bool) {
-	d.Lock()
-	defer d.Unlock()
-	d.next++
-	return d.next, d.err == nil && d.next <= d.question.Futures
 }
 
 // play plays one future, and returns the first start of each who waits, and how many take no part.

@@ -2,15 +2,16 @@
 
 // Package forecast tells when Workloads will start, by Kueue's own scheduler on a virtual clock.
 //
-// play.go plays one future: who starts, is preempted and ends, when; agenda.go has what is due. runtimes.go and
+// play.go plays one future: who starts, is preempted and ends, when. runtimes.go and
 // survival.go say what is known of how long jobs run, futures.go draws many futures from that, and band.go makes an
 // answer of them.
 package forecast
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,13 +118,20 @@ func newPlay(ctx context.Context, world *scheduler.World, settings Settings, tel
 type play struct {
 	*scheduler.Player
 	Settings
-	now    time.Time
-	tell   func(Event)
-	jobs   map[client.ObjectKey]*state
-	due    agenda
-	freed  client.ObjectKey
-	until  map[client.ObjectKey]bool
-	serial int
+	now   time.Time
+	tell  func(Event)
+	jobs  map[client.ObjectKey]*state
+	due   []*appointment // In the order of time.
+	freed client.ObjectKey
+	until map[client.ObjectKey]bool
+}
+
+// appointment is what will happen to a job unless it starts or stops before.
+type appointment struct {
+	when  time.Time
+	key   client.ObjectKey
+	round int
+	what  func(context.Context, client.ObjectKey) error
 }
 
 // state is how a job stands.
@@ -180,10 +188,10 @@ func (p *play) alone(ctx context.Context, wl *kueue.Workload) error {
 	return p.run(ctx)
 }
 
-// at has something happen to a job, unless it starts or stops before.
+// at has something happen to a job, behind what happens at the same time.
 func (p *play) at(when time.Time, key client.ObjectKey, what func(context.Context, client.ObjectKey) error) {
-	p.serial++
-	heap.Push(&p.due, &appointment{when: when, serial: p.serial, key: key, round: p.jobs[key].round, what: what})
+	place, _ := slices.BinarySearchFunc(p.due, when, func(a *appointment, when time.Time) int { return cmp.Or(a.when.Compare(when), -1) })
+	p.due = slices.Insert(p.due, place, &appointment{when: when, key: key, round: p.jobs[key].round, what: what})
 }
 
 func (p *play) endLater(key client.ObjectKey, runs time.Duration) {
@@ -218,7 +226,8 @@ func (p *play) run(ctx context.Context) error {
 		p.now = next
 		p.SetTime(ctx, next)
 		for len(p.due) > 0 && !p.due[0].when.After(next) {
-			a := heap.Pop(&p.due).(*appointment)
+			a := p.due[0]
+			p.due = p.due[1:]
 			if p.jobs[a.key].round != a.round {
 				continue
 			}

@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -85,9 +86,7 @@ func TestPlay(t *testing.T) {
 					ObjectMeta: metav1.ObjectMeta{Name: "capacity"},
 					Status:     kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
 				}}
-				s.queue("a", "", 4, func(spec *kueue.ClusterQueueSpec) {
-					spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "capacity"}}}
-				})
+				s.queue("a", "", 4, func(spec *kueue.ClusterQueueSpec) { spec.AdmissionChecksStrategy = kit.Checks("capacity") })
 				s.job("one", "a", 4, 0, time.Hour)
 			},
 			want: []string{"5m0s one Started", "1h5m0s one Ended"},

@@ -4,10 +4,10 @@ package forecast_test
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -15,6 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const pool = "h100"
@@ -36,19 +37,14 @@ func newScene() *scene {
 }
 
 func (s *scene) queue(name, cohort string, gpus int, changes ...func(*kueue.ClusterQueueSpec)) *scene {
-	cq := kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ClusterQueueSpec{
-		CohortName: kueue.CohortReference(cohort), QueueingStrategy: kueue.BestEffortFIFO,
-		ResourceGroups: []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpu.Whole}, Flavors: []kueue.FlavorQuotas{{
-			Name: pool, Resources: []kueue.ResourceQuota{{Name: gpu.Whole, NominalQuota: *resource.NewQuantity(int64(gpus), resource.DecimalSI)}},
-		}}}},
-	}}
+	cq := kit.ClusterQueue(name, kit.Quota{Flavor: pool, GPUs: strconv.Itoa(gpus)})
+	cq.Spec.CohortName, cq.Spec.QueueingStrategy = kueue.CohortReference(cohort), kueue.BestEffortFIFO
+	cq.Spec.Preemption, cq.Spec.FlavorFungibility = nil, nil
 	for _, change := range changes {
 		change(&cq.Spec)
 	}
-	s.ClusterQueues = append(s.ClusterQueues, cq)
-	s.LocalQueues = append(s.LocalQueues, kueue.LocalQueue{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)},
-	})
+	s.ClusterQueues = append(s.ClusterQueues, *cq)
+	s.LocalQueues = append(s.LocalQueues, *kit.LocalQueue("team", name, name))
 	return s
 }
 
@@ -62,11 +58,9 @@ func (s *scene) job(name, queue string, pods, priority int32, runs time.Duration
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(begin.Add(time.Duration(len(s.jobs)-1000) * time.Second)),
 		},
-		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: &priority, PodSets: []kueue.PodSet{{
-			Name: "node", Count: pods, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{gpu.Whole: resource.MustParse("1")}},
-			}}}},
-		}}},
+		Spec: kueue.WorkloadSpec{
+			QueueName: kueue.LocalQueueName(queue), Priority: &priority, PodSets: []kueue.PodSet{kit.PodSet("node", pods, "nvidia.com/gpu", "1")},
+		},
 	}
 	s.jobs = append(s.jobs, forecast.Job{Workload: wl, Runs: runs})
 	return &s.jobs[len(s.jobs)-1]
@@ -78,7 +72,7 @@ func (s *scene) running(name, queue string, pods, priority int32, runs time.Dura
 	wl := j.Workload
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(queue), PodSetAssignments: []kueue.PodSetAssignment{{
 		Name: "node", Count: &pods, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: pool},
-		ResourceUsage: corev1.ResourceList{gpu.Whole: *resource.NewQuantity(int64(pods), resource.DecimalSI)},
+		ResourceUsage: kit.Amounts("nvidia.com/gpu", strconv.Itoa(int(pods))),
 	}}}
 	since := metav1.NewTime(begin.Add(-time.Hour))
 	wl.Status.Conditions = []metav1.Condition{

@@ -197,23 +197,23 @@ func tellMetrics(mgr ctrl.Manager, deps *dependencies, scope *matchconditions.Sc
 		metrics.NewScraped(func(tell metrics.Tell) {
 			tellServing(tell, deps)
 			if all, known := scope.All(); known {
-				tell(metrics.WebhooksEveryTrainJob(), metrics.OneIf(all))
+				tell(metrics.WebhooksEveryTrainJob, metrics.OneIf(all))
 			}
-		}, metrics.TrainerInfo(), metrics.InTree(), metrics.KueueConfigurationRead(), metrics.SettingDiffers(), metrics.WebhooksEveryTrainJob()))
+		}, metrics.TrainerInfo, metrics.InTree, metrics.KueueConfigurationRead, metrics.SettingDiffers, metrics.WebhooksEveryTrainJob))
 }
 
 // tellServing tells what this replica goes by.
 func tellServing(tell metrics.Tell, deps *dependencies) {
 	if version, err := deps.trainer.Served(); err == nil {
-		tell(metrics.TrainerInfo(), 1, version.String())
+		tell(metrics.TrainerInfo, 1, version.String())
 	}
 	holds := deps.inTree.State()
 	for _, state := range []string{metrics.InTreeActive, metrics.InTreeOff, metrics.InTreeUnknown} {
-		tell(metrics.InTree(), metrics.OneIf(state == holds), state)
+		tell(metrics.InTree, metrics.OneIf(state == holds), state)
 	}
-	tell(metrics.KueueConfigurationRead(), metrics.OneIf(deps.kueue.Readable()))
+	tell(metrics.KueueConfigurationRead, metrics.OneIf(deps.kueue.Readable()))
 	for _, differs := range deps.kueue.Differ() {
-		tell(metrics.SettingDiffers(), 1, differs.Setting)
+		tell(metrics.SettingDiffers, 1, differs.Setting)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 func recorded(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	out := inttest.Recorded(t, registry, metrics.Kind, metrics.Reason)
-	delete(out, metrics.UngatedPods().Name)
+	delete(out, metrics.UngatedPods.Name)
 	return out
 }
 
@@ -278,7 +278,7 @@ func TestMeasureEnded(t *testing.T) {
 			expect.That(t, passes, "the event is kept from the controller")
 			var got []float64
 			for _, family := range expect.Must(registry.Gather())(t) {
-				if family.GetName() == metrics.AdmittedUntilEnded().Name {
+				if family.GetName() == metrics.AdmittedUntilEnded.Name {
 					histogram := family.Metric[0].GetHistogram()
 					got = append(got, float64(histogram.GetSampleCount()), histogram.GetSampleSum())
 				}

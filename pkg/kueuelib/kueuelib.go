@@ -2,10 +2,111 @@
 
 // Package kueuelib is the one place that imports those packages of Kueue which are neither
 // its API nor made for integrations, and move with its minor releases: pkg/workload and the
-// packages below it (workload.go), pkg/features (features.go), pkg/metrics (metrics.go), its
-// arithmetic (amounts.go), and pkg/cache/scheduler and pkg/scheduler (package scheduler below,
+// packages below it (workload.go), pkg/metrics (metrics.go), pkg/features, its
+// arithmetic (both here), and pkg/cache/scheduler and pkg/scheduler (package scheduler below,
 // which the manager does not link).
 //
 // What else is imported of Kueue is its API, jobframework, which integrations are made with,
 // and its constants.
 package kueuelib
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kueue/pkg/features"
+	"sigs.k8s.io/kueue/pkg/podset"
+	"sigs.k8s.io/kueue/pkg/resources"
+	"sigs.k8s.io/kueue/pkg/util/api"
+	clientutil "sigs.k8s.io/kueue/pkg/util/client"
+	"sigs.k8s.io/kueue/pkg/util/priority"
+	"sigs.k8s.io/kueue/pkg/util/taints"
+	"sigs.k8s.io/kueue/pkg/util/tas"
+	"sigs.k8s.io/kueue/pkg/util/tolerations"
+)
+
+type (
+	// FlavorResource is a resource of a flavor.
+	FlavorResource = resources.FlavorResource
+	// Amount is how much of a resource; of cpu in thousandths.
+	Amount = resources.Amount
+	// Requests are amounts by resource.
+	Requests = resources.Requests
+	// PodSetInfo is what an admission says of the pods of a PodSet.
+	PodSetInfo = podset.PodSetInfo
+)
+
+// Kueue's arithmetic, and what it does with the pods of a PodSet.
+var (
+	// NewResourceFormatter returns what writes amounts as quantities.
+	NewResourceFormatter = resources.NewResourceFormatter
+	// ResourceValue returns a quantity of a resource as an Amount has it.
+	ResourceValue = resources.ResourceValue
+	// RequestsOf adds up what a pod asks for.
+	RequestsOf = resources.NewRequestsFromPodSpec
+	// ByResource returns requests by resource.
+	ByResource = resources.ToMap
+	// Priority returns the priority of a Workload.
+	Priority = priority.Priority
+	// IsSchedulingTaint reports whether a taint keeps pods off a node.
+	IsSchedulingTaint = taints.IsSchedulingTaint
+	// SameToleration reports whether two tolerations are alike, in so many words or by default.
+	SameToleration = tolerations.Equal
+
+	// ErrInvalidPodSetInfo is of an admission that does not fit its PodSet, for good.
+	ErrInvalidPodSetInfo = podset.ErrInvalidPodsetInfo
+	// WrongPodSetCount is the error of an admission for another number of PodSets.
+	WrongPodSetCount = podset.BadPodSetsInfoLenError
+	// ConflictingPodSet is the error of an admission that sets what a PodSet has already.
+	ConflictingPodSet = podset.BadPodSetsUpdateError
+	// IsPermanent reports whether an error of an admission lasts: jobframework finishes the Workload for it.
+	IsPermanent = podset.IsPermanent
+
+	// TruncateEvent shortens a message to what an event takes.
+	TruncateEvent = api.TruncateEventMessage
+	// SliceTopologies returns in which domains a request wants slices of its pods, whichever of Kueue's fields say so.
+	SliceTopologies = tas.PodSetSliceRequiredTopologyConstraints
+)
+
+// Patch writes what change changes of an object, under the condition of its resource version.
+func Patch(ctx context.Context, c client.Client, obj client.Object, change func() (bool, error)) error {
+	return clientutil.Patch(ctx, c, obj, change)
+}
+
+// Names of Kueue's feature gates that its settings depend on.
+const (
+	CustomMetricLabels      = string(features.CustomMetricLabels)
+	DisableWaitForPodsReady = string(features.DisableWaitForPodsReady) //nolint:staticcheck // Kueue 0.19 goes by it
+)
+
+// MultiKueueEnabled reports whether Kueue's gate MultiKueue is on in this process.
+func MultiKueueEnabled() bool { return features.Enabled(features.MultiKueue) }
+
+// TopologyAwareSchedulingEnabled reports whether Kueue's gate of that name is on in this
+// process.
+func TopologyAwareSchedulingEnabled() bool { return features.Enabled(features.TopologyAwareScheduling) }
+
+// UseFeatureGates sets Kueue's gates in this process as its configuration does, and returns the names of those that
+// it cannot: they are of another release. It is for the plugin, which lives as long as one command.
+func UseFeatureGates(gates map[string]bool) (unknown []string) {
+	gate := utilfeature.DefaultMutableFeatureGate
+	specs := gate.GetAll()
+	known := map[string]bool{}
+	for name, on := range gates {
+		// One that cannot be set is kept all the same, and no other can be set after it.
+		if spec, found := specs[featuregate.Feature(name)]; !found || spec.LockToDefault && spec.Default != on {
+			unknown = append(unknown, name)
+		} else {
+			known[name] = on
+		}
+	}
+	if gate.SetFromMap(known) != nil {
+		unknown = slices.Collect(maps.Keys(gates))
+	}
+	slices.Sort(unknown)
+	return unknown
+}

@@ -7,13 +7,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/metrics"
 	utilqueue "sigs.k8s.io/kueue/pkg/util/queue"
+	"sigs.k8s.io/kueue/pkg/workload"
+	workloadpatching "sigs.k8s.io/kueue/pkg/workload/patching"
 )
 
 // JobMetrics are Kueue's metrics of jobs, which Kueue records, for other kinds, in its own
@@ -59,9 +61,9 @@ func StoreQueue(labels *CustomLabels, queue client.Object) {
 // ObserveReady records in Kueue's metrics how long it took until the pods of wl, which is
 // admitted, were ready; with ofQueue in those of its LocalQueue, too.
 func ObserveReady(wl *kueue.Workload, ofQueue bool, labels *CustomLabels) {
-	clusterQueue, class := wl.Status.Admission.ClusterQueue, priorityClass(wl)
+	clusterQueue, class := wl.Status.Admission.ClusterQueue, workloadpatching.PriorityClassName(wl)
 	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	queued, admittedFor := queuedFor(wl), time.Since(admitted.LastTransitionTime.Time)
+	queued, admittedFor := workload.QueuedWaitTime(wl, clock.RealClock{}), time.Since(admitted.LastTransitionTime.Time)
 	values := labels.CQGet(clusterQueue)
 	metrics.ReadyWaitTime(clusterQueue, class, queued, values, nil)
 	metrics.ReportAdmittedUntilReadyWaitTime(clusterQueue, class, admittedFor, values, nil)
@@ -83,25 +85,8 @@ func ForgetLocalQueue(namespace, name string) {
 	metrics.ClearLocalQueueMetrics(metrics.LocalQueueReference{Namespace: namespace, Name: kueue.LocalQueueName(name)})
 }
 
-// LocalQueueMetrics says of which LocalQueues Kueue's configuration wants metrics.
-type LocalQueueMetrics struct {
-	config *metrics.LocalQueueMetricsConfig
-}
-
-// NewLocalQueueMetrics reads the configuration, which may be nil.
-func NewLocalQueueMetrics(cfg *configapi.LocalQueueMetrics) LocalQueueMetrics {
-	return LocalQueueMetrics{metrics.NewLocalQueueMetricsConfig(cfg)}
-}
-
-// Enabled reports whether it wants those of any.
-func (m LocalQueueMetrics) Enabled() bool { return m.config.IsEnabled() }
-
-// Wanted reports whether it wants those of a LocalQueue with these labels.
-func (m LocalQueueMetrics) Wanted(labels map[string]string) bool {
-	return m.config.ShouldExposeLocalQueueMetrics(labels)
-}
+// NewLocalQueueMetrics returns what says of which LocalQueues Kueue's configuration, which may be nil, wants metrics.
+var NewLocalQueueMetrics = metrics.NewLocalQueueMetricsConfig
 
 // CustomLabelSources returns the labels and annotations of Workloads that metrics carry.
-func CustomLabelSources(custom []configapi.ControllerMetricsCustomLabel) (labels, annotations sets.Set[string]) {
-	return metrics.WorkloadCustomLabelSources(custom)
-}
+var CustomLabelSources = metrics.WorkloadCustomLabelSources

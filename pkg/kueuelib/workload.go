@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -23,17 +22,35 @@ import (
 	workloadpatching "sigs.k8s.io/kueue/pkg/workload/patching"
 )
 
-// HasQuotaReservation reports whether wl has the condition QuotaReserved.
-func HasQuotaReservation(wl *kueue.Workload) bool { return workload.HasQuotaReservation(wl) }
-
-// IsAdmitted reports whether wl has the condition Admitted.
-func IsAdmitted(wl *kueue.Workload) bool { return workload.IsAdmitted(wl) }
-
-// IsActive reports whether nobody has deactivated wl.
-func IsActive(wl *kueue.Workload) bool { return workload.IsActive(wl) }
-
-// IsEvicted reports whether wl is being evicted.
-func IsEvicted(wl *kueue.Workload) bool { return workloadevict.IsEvicted(wl) }
+// What Kueue's packages say of a Workload in one call.
+var (
+	// HasQuotaReservation, IsAdmitted and IsFinished report whether it has the condition QuotaReserved, Admitted or Finished.
+	HasQuotaReservation, IsAdmitted, IsFinished = workload.HasQuotaReservation, workload.IsAdmitted, workloadfinish.IsFinished
+	// IsActive reports whether nobody has deactivated it.
+	IsActive = workload.IsActive
+	// IsEvicted reports whether it is being evicted, and IsEvictedByDeactivation whether because somebody, or Kueue,
+	// deactivated it.
+	IsEvicted, IsEvictedByDeactivation = workloadevict.IsEvicted, workloadevict.IsEvictedByDeactivation
+	// IsAdmissible reports whether Kueue would queue it as it is.
+	IsAdmissible = workload.IsAdmissible
+	// HasAdmissionGate reports whether an admission gate of Kueue's keeps it out of its queue.
+	HasAdmissionGate = workload.HasAdmissionGate
+	// HasRetryChecks and HasRejectedChecks report whether an admission check is in that state.
+	HasRetryChecks, HasRejectedChecks = workload.HasRetryChecks, workload.HasRejectedChecks
+	// HasWorkloadPriorityClass reports whether its priority is of a WorkloadPriorityClass.
+	HasWorkloadPriorityClass = workload.IsWorkloadPriorityClass
+	// HasVariants reports whether Kueue's concurrent admission queues copies of it in its place, one for each flavor. It never
+	// changes them.
+	HasVariants = concurrentadmission.IsParent
+	// Status returns how far it is, in Kueue's words.
+	Status = workload.Status
+	// RemoveFinalizer takes Kueue's finalizer off it, in one write; none where it is not there.
+	RemoveFinalizer = workload.RemoveFinalizer
+	// UseLimitsAsMissingRequests sets the requests of containers that have limits alone.
+	UseLimitsAsMissingRequests = workload.UseLimitsAsMissingRequestsInPod
+	// IsExplicitlyRequestingTopology reports whether a PodSet asks for a topology.
+	IsExplicitlyRequestingTopology = workload.IsExplicitlyRequestingTAS
+)
 
 // IsDeactivatedByKueue reports whether Kueue itself deactivated wl, over a limit of retries or of
 // time, or for a check that rejected it. Kueue does not queue such a Workload again when
@@ -50,11 +67,6 @@ func IsLeftBehind(wl *kueue.Workload) bool {
 		strings.HasPrefix(requeued.Reason, workloadpatching.ReasonWithCause(kueue.WorkloadDeactivated, ""))
 }
 
-// IsEvictedByDeactivation reports whether wl is being evicted because somebody, or Kueue, deactivated it.
-func IsEvictedByDeactivation(wl *kueue.Workload) bool {
-	return workloadevict.IsEvictedByDeactivation(wl)
-}
-
 // EvictToDeactivate evicts wl as Kueue does when it is deactivated, for a cause of Kueue's or for none, records that on
 // wl, and in Kueue's metrics: with ofQueue in those of its LocalQueue, too. It changes wl.
 func EvictToDeactivate(
@@ -62,9 +74,6 @@ func EvictToDeactivate(
 ) error {
 	return workloadevict.Evict(ctx, c, recorder, wl, kueue.WorkloadDeactivated, message, kueue.EvictionUnderlyingCause(cause), clock.RealClock{}, ofQueue, nil, labels)
 }
-
-// IsFinished reports whether wl has the condition Finished.
-func IsFinished(wl *kueue.Workload) bool { return workloadfinish.IsFinished(wl) }
 
 // RanFor returns how long wl ran since its last admission, at least a second; false unless its job has succeeded or failed.
 func RanFor(wl *kueue.Workload) (time.Duration, bool) {
@@ -77,30 +86,11 @@ func RanFor(wl *kueue.Workload) (time.Duration, bool) {
 	return max(time.Second, finished.LastTransitionTime.Sub(admitted.LastTransitionTime.Time)), true
 }
 
-// IsAdmissible reports whether Kueue would queue wl as it is.
-func IsAdmissible(wl *kueue.Workload) bool { return workload.IsAdmissible(wl) }
-
 // ReplacesNode reports whether Kueue is about to find another node for wl in place of one that
 // failed, or to evict it: one of the two happens within seconds.
 func ReplacesNode(wl *kueue.Workload) bool {
 	return features.Enabled(features.TASFailedNodeReplacementFailFast) && workload.HasUnhealthyNodes(wl)
 }
-
-// HasAdmissionGate reports whether an admission gate of Kueue's keeps wl out of its queue.
-func HasAdmissionGate(wl *kueue.Workload) bool { return workload.HasAdmissionGate(wl) }
-
-// HasRetryChecks and HasRejectedChecks report whether an admission check is in that state.
-func HasRetryChecks(wl *kueue.Workload) bool { return workload.HasRetryChecks(wl) }
-
-// HasRejectedChecks is described at HasRetryChecks.
-func HasRejectedChecks(wl *kueue.Workload) bool { return workload.HasRejectedChecks(wl) }
-
-// HasWorkloadPriorityClass reports whether the priority of wl is of a WorkloadPriorityClass.
-func HasWorkloadPriorityClass(wl *kueue.Workload) bool { return workload.IsWorkloadPriorityClass(wl) }
-
-// HasVariants reports whether Kueue's concurrent admission queues copies of wl in its place, one for each flavor. It never
-// changes them.
-func HasVariants(wl *kueue.Workload) bool { return concurrentadmission.IsParent(wl) }
 
 // The values of Status.
 const (
@@ -109,26 +99,9 @@ const (
 	StatusFinished      = workload.StatusFinished
 )
 
-// Status returns how far wl is, in Kueue's words.
-func Status(wl *kueue.Workload) string { return workload.Status(wl) }
-
-// PodSetResources is what a PodSet of a Workload asks for.
-type PodSetResources = workload.PodSetResources
-
 // TotalRequests returns what the PodSets of wl ask for, as Kueue's scheduler counts it.
-func TotalRequests(wl *kueue.Workload) []PodSetResources { return workload.NewInfo(wl).TotalRequests }
-
-// UseLimitsAsMissingRequests sets the requests of containers that have limits alone.
-func UseLimitsAsMissingRequests(pod *corev1.PodSpec) { workload.UseLimitsAsMissingRequestsInPod(pod) }
-
-// IsExplicitlyRequestingTopology reports whether ps asks for a topology.
-func IsExplicitlyRequestingTopology(ps kueue.PodSet) bool {
-	return workload.IsExplicitlyRequestingTAS(ps)
-}
-
-// RemoveFinalizer takes Kueue's finalizer off wl, in one write; none where it is not there.
-func RemoveFinalizer(ctx context.Context, c client.Client, wl *kueue.Workload) error {
-	return workload.RemoveFinalizer(ctx, c, wl)
+func TotalRequests(wl *kueue.Workload) []workload.PodSetResources {
+	return workload.NewInfo(wl).TotalRequests
 }
 
 // SetCondition writes a condition of wl as the controller of a job does, and changes wl.
@@ -153,9 +126,3 @@ type lateClock struct {
 
 // Now implements clock.PassiveClock.
 func (c lateClock) Now() time.Time { return c.at }
-
-func queuedFor(wl *kueue.Workload) time.Duration {
-	return workload.QueuedWaitTime(wl, clock.RealClock{})
-}
-
-func priorityClass(wl *kueue.Workload) string { return workloadpatching.PriorityClassName(wl) }

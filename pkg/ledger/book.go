@@ -29,9 +29,9 @@ type payer struct{ localQueue, user string }
 type Book struct {
 	// began is when the book began: nothing before counts.
 	began time.Time
-	// held and ended are the totals, by phase and by outcome.
-	held, ended map[slot]float64
-	open        map[types.UID]*Holding
+	// totals are by phase and, of runs that ended, by outcome.
+	totals map[slot]float64
+	open   map[types.UID]*Holding
 	// closed has the ends of holdings that Workloads still tell of, or old copies of them, and when.
 	closed map[types.UID]closing
 	// assumed is the time up to which all that ended is in the totals, but for closed.
@@ -63,8 +63,8 @@ type closing struct {
 func NewBook(now time.Time) *Book {
 	return &Book{
 		began: now, assumed: now,
-		held: map[slot]float64{}, ended: map[slot]float64{}, merged: map[slot]float64{},
-		open: map[types.UID]*Holding{}, closed: map[types.UID]closing{}, payers: map[string]map[payer]bool{},
+		totals: map[slot]float64{}, merged: map[slot]float64{}, open: map[types.UID]*Holding{},
+		closed: map[types.UID]closing{}, payers: map[string]map[payer]bool{},
 	}
 }
 
@@ -193,9 +193,9 @@ func (b *Book) Vanished(known, now time.Time, there func(*Holding) bool) {
 // end books a holding.
 func (b *Book) end(h *Holding, at time.Time) {
 	h.seconds(b.began, at, func(s Series, phase string, seconds float64) {
-		b.held[slot{s, phase}] += seconds
+		b.totals[slot{s, phase}] += seconds
 		if phase == metrics.PhaseRunning {
-			b.ended[slot{s, h.Outcome}] += seconds
+			b.totals[slot{s, h.Outcome}] += seconds
 		}
 	})
 	delete(b.open, h.UID)
@@ -221,12 +221,12 @@ func (b *Book) forgotten() bool {
 }
 
 // Totals returns what was held until now, by phase, and the ended runs of it, by outcome.
-func (b *Book) Totals(now time.Time) (held, ended map[slot]float64) {
-	held = maps.Clone(b.held)
+func (b *Book) Totals(now time.Time) map[slot]float64 {
+	totals := maps.Clone(b.totals)
 	for _, h := range b.open {
-		h.seconds(b.began, now, func(s Series, phase string, seconds float64) { held[slot{s, phase}] += seconds })
+		h.seconds(b.began, now, func(s Series, phase string, seconds float64) { totals[slot{s, phase}] += seconds })
 	}
-	return held, maps.Clone(b.ended)
+	return totals
 }
 
 // Holds returns what is held now, by phase.

@@ -34,10 +34,7 @@ func gpuSeconds(of map[slot]float64) seconds {
 
 // sums are those of a book at a time.
 func sums(b *Book, now time.Time) seconds {
-	held, ended := b.Totals(now)
-	out := gpuSeconds(held)
-	maps.Copy(out, gpuSeconds(ended))
-	return out
+	return gpuSeconds(b.Totals(now))
 }
 
 // reloaded returns the book that another process reads.
@@ -208,13 +205,13 @@ func TestBookKnowsTheUserOfAJobThatIsGone(t *testing.T) {
 	b := NewBook(noon)
 	b.Observe(Read(newObject("a").reserve(10).Workload, Facts{User: "ann"}), at(11), time.Time{})
 	b.Observe(Read(newObject("a").reserve(10).deleted(20).Workload, Facts{UserUnknown: true}), at(21), time.Time{})
-	held, _ := b.Totals(at(30))
+	held := b.Totals(at(30))
 	for s := range held {
 		expect.That(t, s.User == "ann", "User %q holds %s", s.User, s.Resource)
 	}
 	b.Observe(Read(newObject("a").reserve(10).deleted(20).Workload, Facts{User: "bob"}), at(30), time.Time{})
 	users := seconds{}
-	held, _ = b.Totals(at(40))
+	held = b.Totals(at(40))
 	for s, seconds := range held {
 		if s.Resource == "nvidia.com/gpu" {
 			users[s.User] += seconds
@@ -273,7 +270,7 @@ func TestBookCountsWhatEndedLongBeforeItWasSaved(t *testing.T) {
 	}
 	want := seconds{"running": 16 * 10, "useful": 16 * 10}
 	expect.Same(t, "Unexpected GPU seconds", want, sums(b, late))
-	ahead := (checkpoint{Began: noon, Saved: late}).book(at(20))
+	ahead := (Saved{Began: noon, Saved: late}).book(at(20))
 	expect.That(t, !ahead.assumed.After(noon), "Of a clock that is ahead, all until %s is taken for counted", ahead.assumed)
 }
 
@@ -396,35 +393,35 @@ func TestCheckpointFits(t *testing.T) {
 	expect.That(t, len(again.open) == 1 && again.open[stopping.UID] != nil,
 		"A checkpoint that is too large has %d holdings, want the one that ends", len(again.open))
 	for range 80_000 {
-		b.held[slot{Series{ClusterQueue: "gpus", Namespace: "hostile", LocalQueue: string(uid()), User: "ann"}, metrics.PhaseRunning}] = 2
+		b.totals[slot{Series{ClusterQueue: "gpus", Namespace: "hostile", LocalQueue: string(uid()), User: "ann"}, metrics.PhaseRunning}] = 2
 	}
 	neighbour := slot{Series{ClusterQueue: "gpus", Namespace: "neighbour", LocalQueue: "main", User: "bob"}, metrics.PhaseRunning}
-	b.held[neighbour] = 1
+	b.totals[neighbour] = 1
 	together := slot{Series{ClusterQueue: "gpus", Namespace: "hostile", LocalQueue: others, User: others}, metrics.PhaseRunning}
-	held := reloaded(t, b, at(13)).held
+	held := reloaded(t, b, at(13)).totals
 	expect.Same(t, "Unexpected seconds of queues that no ConfigMap takes", 160_000, held[together])
 	expect.Same(t, "Unexpected seconds of another namespace", 1, held[neighbour])
 	for range 80_000 {
-		b.held[slot{Series{ClusterQueue: "gpus", Namespace: string(uid()), LocalQueue: "main"}, metrics.PhaseRunning}] = 3
+		b.totals[slot{Series{ClusterQueue: "gpus", Namespace: string(uid()), LocalQueue: "main"}, metrics.PhaseRunning}] = 3
 	}
 	together = slot{Series{ClusterQueue: "gpus", Namespace: others, LocalQueue: others}, metrics.PhaseRunning}
-	expect.Same(t, "Unexpected seconds of namespaces that no ConfigMap takes", 240_000, reloaded(t, b, at(13)).held[together])
+	expect.Same(t, "Unexpected seconds of namespaces that no ConfigMap takes", 240_000, reloaded(t, b, at(13)).totals[together])
 	for i := range 40_000 {
-		b.held[slot{Series{ClusterQueue: string(uid()), LocalQueue: strconv.Itoa(i)}, metrics.PhaseRunning}] = random.Float64()
+		b.totals[slot{Series{ClusterQueue: string(uid()), LocalQueue: strconv.Itoa(i)}, metrics.PhaseRunning}] = random.Float64()
 	}
 	_, _, err := b.checkpoint("test", at(13)).encode()
 	expect.That(t, err != nil, "A checkpoint that no ConfigMap takes is no error")
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	valid := func(c checkpoint) []byte { return expect.Must(compress(c))(t) }
+	valid := func(c Saved) []byte { return expect.Must(compress(c))(t) }
 	for name, data := range map[string][]byte{
 		"nothing":                       nil,
 		"what is not compressed":        []byte("{}"),
-		"another format":                valid(checkpoint{Format: format + 1}),
-		"a holding without a beginning": valid(checkpoint{Format: format, Open: []*Holding{{UID: "a"}}}),
-		"a holding that is none":        valid(checkpoint{Format: format, Open: []*Holding{nil}}),
-		"half of what was saved":        valid(checkpoint{Format: format})[:20],
+		"another format":                valid(Saved{Format: format + 1}),
+		"a holding without a beginning": valid(Saved{Format: format, Open: []*Holding{{UID: "a"}}}),
+		"a holding that is none":        valid(Saved{Format: format, Open: []*Holding{nil}}),
+		"half of what was saved":        valid(Saved{Format: format})[:20],
 	} {
 		_, err := decode(data)
 		expect.That(t, err != nil, "%s is taken for a checkpoint", name)

@@ -5,16 +5,18 @@ package ledger
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
@@ -29,8 +31,8 @@ const (
 // errNewer is why a checkpoint must not be replaced: who wrote it may read it again.
 var errNewer = errors.New("it is that of a newer release")
 
-// checkpoint is the book as it is saved.
-type checkpoint struct {
+// Saved is a checkpoint: the book as it is saved, for the next leader and for those who only look.
+type Saved struct {
 	Format int `json:"format"`
 	// Writer is the process that saved it.
 	Writer string `json:"writer"`
@@ -47,8 +49,9 @@ type checkpoint struct {
 }
 
 // checkpoint returns a copy of what is to be saved.
-func (b *Book) checkpoint(writer string, now time.Time) checkpoint {
-	c := checkpoint{Format: format, Writer: writer, Began: b.began, Saved: now, Held: totals(b.held), Ended: totals(b.ended), Merged: totals(b.merged)}
+func (b *Book) checkpoint(writer string, now time.Time) Saved {
+	c := Saved{Format: format, Writer: writer, Began: b.began, Saved: now, Merged: sorted(b.merged)}
+	c.set(b.totals)
 	for _, uid := range slices.Sorted(maps.Keys(b.open)) {
 		h := *b.open[uid]
 		h.Spans = slices.Clone(h.Spans)
@@ -62,32 +65,29 @@ func (b *Book) checkpoint(writer string, now time.Time) checkpoint {
 	return c
 }
 
-func totals(of map[slot]float64) []Total {
-	out := make([]Total, 0, len(of))
-	for s, seconds := range of {
-		out = append(out, Total{s.Series, s.is, seconds})
-	}
-	slices.SortFunc(out, func(a, b Total) int {
-		if order := a.compare(b.Series); order != 0 {
-			return order
+// set has a checkpoint save totals.
+func (c *Saved) set(totals map[slot]float64) {
+	c.Held, c.Ended = []Total{}, []Total{}
+	for _, t := range sorted(totals) {
+		if isPhase(t.Is) {
+			c.Held = append(c.Held, t)
+		} else {
+			c.Ended = append(c.Ended, t)
 		}
-		return strings.Compare(a.Is, b.Is)
-	})
-	return out
+	}
 }
 
+func (c *Saved) totals() []Total { return slices.Concat(c.Held, c.Ended) }
+
 // book returns the book that was saved. The clock of who saved it may be ahead.
-func (c checkpoint) book(now time.Time) *Book {
+func (c Saved) book(now time.Time) *Book {
 	b := NewBook(c.Began)
 	b.assumed = later(c.Began, earlier(c.Saved, now).Add(-remembered))
 	b.merged = slots(c.Merged)
 	b.whole = wholes(b.merged)
-	for _, t := range c.Held {
-		b.held[slot{t.Series, t.Is}] = t.Seconds
+	for _, t := range c.totals() {
+		b.totals[slot{t.Series, t.Is}] = t.Seconds
 		b.tellsApart(t.Series)
-	}
-	for _, t := range c.Ended {
-		b.ended[slot{t.Series, t.Is}] = t.Seconds
 	}
 	for _, h := range c.Open {
 		b.open[h.UID] = h
@@ -101,7 +101,7 @@ func (c checkpoint) book(now time.Time) *Book {
 // encode returns a checkpoint as it is stored, and what it put together for that; nil: nothing. Where it is too large,
 // Workloads that run have to tell themselves what they hold: only what ends just now has to be saved. Where the totals are
 // too large, series are put together: tenants may make up some, and others come and go; neither shall stop the account.
-func (c checkpoint) encode() ([]byte, together, error) {
+func (c Saved) encode() ([]byte, together, error) {
 	data, err := compress(c)
 	if err != nil || len(data) <= maxSize {
 		return data, nil, err
@@ -132,8 +132,8 @@ func compress(c any) ([]byte, error) {
 }
 
 // decode reads what encode returned.
-func decode(data []byte) (checkpoint, error) {
-	var c checkpoint
+func decode(data []byte) (Saved, error) {
+	var c Saved
 	zip, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return c, err
@@ -158,7 +158,7 @@ func decode(data []byte) (checkpoint, error) {
 	return c, c.validate()
 }
 
-func (c checkpoint) validate() error {
+func (c Saved) validate() error {
 	if c.Format != format {
 		return fmt.Errorf("it has format %d, this release reads %d", c.Format, format)
 	}
@@ -170,4 +170,45 @@ func (c checkpoint) validate() error {
 		seen[h.UID] = true
 	}
 	return nil
+}
+
+// LoadSaved reads what a manager has saved in its namespace.
+func LoadSaved(ctx context.Context, c client.Reader, namespace string) (*Saved, error) {
+	var cm corev1.ConfigMap
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ConfigMapName}, &cm); err != nil {
+		return nil, err
+	}
+	saved, err := decode(cm.BinaryData[configMapKey])
+	if err != nil {
+		return nil, fmt.Errorf("ConfigMap %s/%s: %w", namespace, ConfigMapName, err)
+	}
+	return &saved, nil
+}
+
+// Totals returns what the account comes to now, by phase and by outcome, with what Workloads tell
+// since it was saved. there is whether a Workload that the account knows is there; readings are of
+// Workloads read after the account.
+func (s *Saved) Totals(readings []Reading, there func(types.UID) bool, now time.Time) []Total {
+	b := s.book(now)
+	b.catchUp(readings, there, s.Saved, now)
+	return sorted(b.Totals(now))
+}
+
+// Prove returns what readings prove of a time by themselves, without anything that was saved: by
+// phase, and of runs that ended in it, by outcome.
+func Prove(readings []Reading, from, to time.Time) []Total {
+	b := NewBook(from)
+	for _, r := range readings {
+		b.Observe(r, to, time.Time{})
+	}
+	return sorted(b.Totals(to))
+}
+
+// catchUp takes note of what Workloads tell since a time until which the book was kept, and of those
+// that are gone since.
+func (b *Book) catchUp(readings []Reading, there func(types.UID) bool, known, now time.Time) {
+	for _, r := range readings {
+		b.Observe(r, now, known)
+	}
+	b.Vanished(known, now, func(h *Holding) bool { return there(h.UID) })
 }

@@ -4,6 +4,7 @@ package ledger
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,55 +16,33 @@ import (
 // its times are in whole seconds.
 const settled = 2 * time.Second
 
-// Collector tells Prometheus what a ledger has. Only the one that leads has something.
-type Collector struct {
-	ledger                             *Ledger
-	localQueues                        bool
-	held, seconds, ended, began, saved *prometheus.Desc
-	unsaved                            *prometheus.Desc
+// NewCollector returns what tells Prometheus the account of a ledger; only the one that leads has one.
+// Without localQueues, labels namespace and local_queue are empty.
+func NewCollector(l *Ledger, localQueues bool) prometheus.Collector {
+	return metrics.NewScraped(func(tell metrics.Tell) { l.collect(tell, localQueues) }, metrics.Ledger...)
 }
 
-var _ prometheus.Collector = (*Collector)(nil)
-
-// NewCollector returns the collector of a ledger. Without localQueues, labels namespace and
-// local_queue are empty.
-func NewCollector(l *Ledger, localQueues bool) *Collector {
-	desc := func(m metrics.Metric) *prometheus.Desc { return prometheus.NewDesc(m.Name, m.Help+".", m.Labels, nil) }
-	return &Collector{
-		ledger: l, localQueues: localQueues, held: desc(metrics.HeldResources()), seconds: desc(metrics.QuotaSeconds()),
-		ended: desc(metrics.EndedSeconds()), began: desc(metrics.LedgerBegan()), saved: desc(metrics.LedgerSaved()),
-		unsaved: desc(metrics.LedgerUnsaved()),
+func (l *Ledger) collect(tell metrics.Tell, localQueues bool) {
+	if unsaved, tries := l.unsaved(); tries {
+		tell(metrics.LedgerUnsaved, unsaved.Seconds())
 	}
-}
-
-// Describe implements prometheus.Collector.
-func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.held, c.seconds, c.ended, c.began, c.saved, c.unsaved} {
-		descs <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c *Collector) Collect(out chan<- prometheus.Metric) {
-	if unsaved, tries := c.ledger.unsaved(); tries {
-		out <- prometheus.MustNewConstMetric(c.unsaved, prometheus.GaugeValue, unsaved.Seconds())
-	}
-	account, leads := c.ledger.tell(c.localQueues)
+	account, leads := l.tell(localQueues)
 	if !leads {
 		return
 	}
-	tell := func(d *prometheus.Desc, kind prometheus.ValueType, values map[slot]float64) {
-		for s, value := range values {
-			out <- prometheus.MustNewConstMetric(d, kind, value, s.values(s.is)...)
+	for s, value := range account.holds {
+		tell(metrics.HeldResources, value, s.values()...)
+	}
+	for s, value := range account.totals {
+		if isPhase(s.is) {
+			tell(metrics.QuotaSeconds, value, s.values()...)
+		} else {
+			tell(metrics.EndedSeconds, value, s.values()...)
 		}
 	}
-	tell(c.held, prometheus.GaugeValue, account.holds)
-	tell(c.seconds, prometheus.CounterValue, account.held)
-	tell(c.ended, prometheus.CounterValue, account.ended)
-	for d, at := range map[*prometheus.Desc]time.Time{c.began: account.began, c.saved: account.saved} {
-		if !at.IsZero() {
-			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(at.UnixMilli())/1000)
-		}
+	tell(metrics.LedgerBegan, float64(account.began.UnixMilli())/1000)
+	if !account.saved.IsZero() {
+		tell(metrics.LedgerSaved, float64(account.saved.UnixMilli())/1000)
 	}
 }
 
@@ -79,9 +58,9 @@ func withoutLocalQueues(values map[slot]float64) map[slot]float64 {
 
 // account is what is told.
 type account struct {
-	// holds is what is held now, held and ended what was by phase and by outcome.
-	holds, held, ended map[slot]float64
-	began, saved       time.Time
+	// holds is what is held now, totals what was by phase and by outcome.
+	holds, totals map[slot]float64
+	began, saved  time.Time
 }
 
 // tell returns the account of the process that leads, by LocalQueue or without.
@@ -94,30 +73,26 @@ func (l *Ledger) tell(localQueues bool) (account, bool) {
 	if !l.told.began.Equal(l.book.began) {
 		l.told = account{began: l.book.began}
 	}
-	now := account{holds: l.book.Holds(), began: l.book.began, saved: l.saved}
-	now.held, now.ended = l.book.Totals(l.options.Clock.Now().Add(-settled))
+	now := account{holds: l.book.Holds(), totals: l.book.Totals(l.options.Clock.Now().Add(-settled)), began: l.book.began, saved: l.saved}
 	merged := l.book.merged
 	if !localQueues {
-		now.holds, now.held, now.ended = withoutLocalQueues(now.holds), withoutLocalQueues(now.held), withoutLocalQueues(now.ended)
+		now.holds, now.totals = withoutLocalQueues(now.holds), withoutLocalQueues(now.totals)
 		merged = withoutLocalQueues(ofOtherUsers(merged))
 	}
-	without(merged, now.held, now.ended)
-	now.complete()
-	neverBack(l.told.held, now.held)
-	neverBack(l.told.ended, now.ended)
-	l.told = now
-	return now, true
-}
-
-// without takes from totals what came from series that were put together: it was told as theirs.
-func without(merged map[slot]float64, totals ...map[slot]float64) {
-	for _, of := range totals {
-		for s, seconds := range merged {
-			if _, ok := of[s]; ok {
-				of[s] = max(0, of[s]-seconds)
-			}
+	// What came from series that were put together was told as theirs.
+	for s, seconds := range merged {
+		if total, ok := now.totals[s]; ok {
+			now.totals[s] = max(0, total-seconds)
 		}
 	}
+	now.complete()
+	// Counters do not go behind what this process has told before: Prometheus takes that for a reset. It may
+	// be that an object tells late that a phase ended earlier.
+	for s, told := range l.told.totals {
+		now.totals[s] = max(now.totals[s], told)
+	}
+	l.told = now
+	return now, true
 }
 
 // ofOtherUsers is what came from series of users. What came from those of queues and namespaces alone was, without labels of
@@ -142,25 +117,14 @@ func (l *Ledger) unsaved() (_ time.Duration, tries bool) {
 // Prometheus, a counter that appears with a value has not grown by that.
 func (a account) complete() {
 	series := map[Series]bool{}
-	for _, of := range []map[slot]float64{a.holds, a.held} {
+	for _, of := range []map[slot]float64{a.holds, a.totals} {
 		for s := range of {
 			series[s.Series] = true
 		}
 	}
 	for s := range series {
-		for _, phase := range []string{metrics.PhaseWaiting, metrics.PhaseRunning, metrics.PhaseStopping} {
-			a.held[slot{s, phase}] += 0
+		for _, is := range slices.Concat(phases, outcomes) {
+			a.totals[slot{s, is}] += 0
 		}
-		for _, outcome := range []string{metrics.OutcomeUseful, metrics.OutcomeLost, metrics.OutcomeFailed, metrics.OutcomeDeleted} {
-			a.ended[slot{s, outcome}] += 0
-		}
-	}
-}
-
-// neverBack keeps counters from going behind what this process has told before: Prometheus takes
-// that for a reset. It may be that an object tells late that a phase ended earlier.
-func neverBack(told, now map[slot]float64) {
-	for s, value := range told {
-		now[s] = max(now[s], value)
 	}
 }

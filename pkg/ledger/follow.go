@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -24,6 +25,9 @@ func OfTrainJob(wl *kueue.Workload) bool {
 	gv, err := schema.ParseGroupVersion(owner.APIVersion)
 	return err == nil && gv.Group == trainjob.GVK.Group
 }
+
+// concerns reports whether a Workload is that of a TrainJob, or was: who orphans it takes its owner, not its quota.
+func (b *Book) concerns(wl *kueue.Workload) bool { return OfTrainJob(wl) || b.open[wl.UID] != nil }
 
 // Follow has the ledger take note of every version of a Workload that the cache sees.
 func (l *Ledger) Follow(ctx context.Context, caches cache.Informers) error {
@@ -62,9 +66,52 @@ func (l *Ledger) Look(ctx context.Context, workloads []kueue.Workload) {
 	}
 }
 
-// look takes note of a Workload of a TrainJob, also of one that was: who orphans it takes its owner, not its quota.
+// look takes note of a version of a Workload that the book does not know.
 func (l *Ledger) look(ctx context.Context, wl *kueue.Workload) {
-	if OfTrainJob(wl) || l.holds(wl.UID) {
-		l.observe(ctx, wl)
+	if !l.concerns(wl) {
+		return
+	}
+	is := noted{wl.ResourceVersion, l.options.Facts(ctx, wl)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.book == nil || l.noted[wl.UID] == is || !l.book.closed[wl.UID].Gone.IsZero() {
+		return
+	}
+	l.noted[wl.UID] = is
+	if l.book.observeEnd(Read(wl, is.facts), l.options.Clock.Now()) {
+		l.want()
+	}
+}
+
+// concerns reports whether there is a book that has to know of a Workload: what there is before, is read when there is one.
+func (l *Ledger) concerns(wl *kueue.Workload) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.book != nil && l.book.concerns(wl)
+}
+
+// gone takes note that a Workload is gone.
+func (l *Ledger) gone(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.book != nil {
+		now := l.options.Clock.Now()
+		l.book.Gone(uid, now, now)
+	}
+	delete(l.noted, uid)
+}
+
+// Leave takes note that no pod is left of a Workload that is about to be gone: then nothing tells any more when
+// its quota was given back.
+func (l *Ledger) Leave(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.options.Clock.Now()
+	switch {
+	case l.book == nil && l.left == nil:
+	case l.book == nil:
+		l.left[uid] = now
+	case l.book.Leave(uid, now):
+		l.want()
 	}
 }

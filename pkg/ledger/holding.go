@@ -140,7 +140,7 @@ func (h *Holding) fold(from time.Time) {
 	}
 	sums := map[slot]float64{}
 	h.seconds(from, h.last().At, func(s Series, phase string, seconds float64) { sums[slot{s, phase}] += seconds })
-	h.Reserved, h.Past, h.Spans = h.reserved(), totals(sums), []Span{*h.last()}
+	h.Reserved, h.Past, h.Spans = h.reserved(), sorted(sums), []Span{*h.last()}
 }
 
 // seconds adds what was held from a time until another one, by phase.

@@ -7,7 +7,7 @@
 // Workload proves, holding.go puts versions together, book.go has the sums; all three are pure.
 // What the objects do not tell any more, because quota was given back or a Workload is gone, is
 // saved in a ConfigMap soon after (checkpoint.go, store.go), so that a restart or another leader
-// counts on from there, and so may others who read it (saved.go). ledger.go is the book of this process, follow.go lets it follow the caches,
+// counts on from there, and so may others who read it. together.go puts series together where they are too many. ledger.go is the book of this process, follow.go lets it follow the caches,
 // collector.go tells Prometheus.
 package ledger
 
@@ -234,16 +234,13 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 		book.changes++
 	}
 	l.kept, l.saved = 0, saved.Saved
-	var workloads kueue.WorkloadList
-	if err := l.options.Cached.List(ctx, &workloads, client.UnsafeDisableDeepCopy); err != nil {
+	workloads, err := l.cached(ctx)
+	if err != nil {
 		return err
 	}
-	there := map[types.UID]bool{}
 	var readings []Reading
-	for i := range workloads.Items {
-		wl := &workloads.Items[i]
-		there[wl.UID] = true
-		if OfTrainJob(wl) || book.open[wl.UID] != nil {
+	for _, wl := range workloads {
+		if book.concerns(wl) {
 			readings = append(readings, Read(wl, l.options.Facts(ctx, wl)))
 		}
 	}
@@ -251,7 +248,7 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 		book.Leave(uid, at)
 	}
 	clear(l.left)
-	book.catchUp(readings, func(uid types.UID) bool { return there[uid] }, known, now)
+	book.catchUp(readings, func(uid types.UID) bool { return workloads[uid] != nil }, known, now)
 	l.book, l.noted, l.failing = book, map[types.UID]noted{}, time.Time{}
 	if fresh || book.forgotten() {
 		l.want()
@@ -260,28 +257,34 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 }
 
 // load reads what is saved, and does not wait for it longer than for a save.
-func (l *Ledger) load(ctx context.Context) (checkpoint, bool, error) {
+func (l *Ledger) load(ctx context.Context) (Saved, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	return l.store.load(ctx)
 }
 
+// cached returns the Workloads that the cache has.
+func (l *Ledger) cached(ctx context.Context) (map[types.UID]*kueue.Workload, error) {
+	var list kueue.WorkloadList
+	if err := l.options.Cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	workloads := make(map[types.UID]*kueue.Workload, len(list.Items))
+	for i := range list.Items {
+		workloads[list.Items[i].UID] = &list.Items[i]
+	}
+	return workloads, nil
+}
+
 // seen returns an error unless the cache has the Workloads of all holdings that are still there:
 // one that it does not have yet is not gone.
 func (l *Ledger) seen(ctx context.Context, open []*Holding) error {
-	if len(open) == 0 {
-		return nil
-	}
-	var workloads kueue.WorkloadList
-	if err := l.options.Cached.List(ctx, &workloads, client.UnsafeDisableDeepCopy); err != nil {
+	workloads, err := l.cached(ctx)
+	if err != nil {
 		return err
 	}
-	cached := map[types.UID]bool{}
-	for i := range workloads.Items {
-		cached[workloads.Items[i].UID] = true
-	}
 	for _, h := range open {
-		if cached[h.UID] {
+		if workloads[h.UID] != nil {
 			continue
 		}
 		exists, err := l.exists(ctx, h)
@@ -321,72 +324,6 @@ func (l *Ledger) event(reason, note string) {
 	l.options.Recorder.Eventf(cm, nil, corev1.EventTypeWarning, reason, "Load", "%s", note)
 }
 
-// observe takes note of a version of a Workload.
-func (l *Ledger) observe(ctx context.Context, wl *kueue.Workload) {
-	if !l.leads() {
-		// What there is by then is read when it does.
-		return
-	}
-	facts := l.options.Facts(ctx, wl)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.book != nil {
-		l.note(wl, facts, l.options.Clock.Now())
-	}
-}
-
-// note tells the book of a version of a Workload that it does not know. It is for who holds the lock.
-func (l *Ledger) note(wl *kueue.Workload, facts Facts, now time.Time) {
-	is := noted{wl.ResourceVersion, facts}
-	if l.noted[wl.UID] == is || !l.book.closed[wl.UID].Gone.IsZero() {
-		return
-	}
-	l.noted[wl.UID] = is
-	if l.book.observeEnd(Read(wl, facts), now) {
-		l.want()
-	}
-}
-
-// leads reports whether there is a book.
-func (l *Ledger) leads() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.book != nil
-}
-
-// holds reports whether the book has an open holding of a Workload.
-func (l *Ledger) holds(uid types.UID) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.book != nil && l.book.open[uid] != nil
-}
-
-// gone takes note that a Workload is gone.
-func (l *Ledger) gone(uid types.UID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.book != nil {
-		now := l.options.Clock.Now()
-		l.book.Gone(uid, now, now)
-	}
-	delete(l.noted, uid)
-}
-
-// Leave takes note that no pod is left of a Workload that is about to be gone: then nothing tells any more when
-// its quota was given back.
-func (l *Ledger) Leave(uid types.UID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.options.Clock.Now()
-	switch {
-	case l.book == nil && l.left == nil:
-	case l.book == nil:
-		l.left[uid] = now
-	case l.book.Leave(uid, now):
-		l.want()
-	}
-}
-
 // putTogether has the book, and what is told of it, be what was saved. It is for who holds the lock.
 func (l *Ledger) putTogether(which together) {
 	if which == nil || l.book == nil {
@@ -394,10 +331,8 @@ func (l *Ledger) putTogether(which together) {
 	}
 	// What came since was not told yet.
 	l.book.put(which, l.options.Clock.Now().Add(-settled))
-	for _, told := range []map[slot]float64{l.told.held, l.told.ended} {
-		// Without a label of its LocalQueue, a series is that of those who are left, too.
-		maps.DeleteFunc(told, func(s slot, _ float64) bool { return s.LocalQueue != "" && which(s.Series) != s.Series })
-	}
+	// Without a label of its LocalQueue, a series is that of those who are left, too.
+	maps.DeleteFunc(l.told.totals, func(s slot, _ float64) bool { return s.LocalQueue != "" && which(s.Series) != s.Series })
 }
 
 // want has the book saved soon.

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -140,10 +141,10 @@ func TestLedgerSavesSoonWhatEnds(t *testing.T) {
 		}
 		a, b, c := runs("a"), runs("b"), runs("c")
 		for _, o := range []object{a, b, c} {
-			l.observe(t.Context(), versioned(o, "1").Workload)
+			l.look(t.Context(), versioned(o, "1").Workload)
 		}
 		writes(0, "for three that begin")
-		evict := func(o object) { l.observe(t.Context(), versioned(object{o.DeepCopy()}.evict(now()), "2").Workload) }
+		evict := func(o object) { l.look(t.Context(), versioned(object{o.DeepCopy()}.evict(now()), "2").Workload) }
 		evict(a)
 		synctest.Wait()
 		expect.Same(t, "Unexpected writes for one that is evicted", 1, s.writes-1)
@@ -183,7 +184,7 @@ func TestLedgerCountsWhatIsHeldForLongWithoutAWord(t *testing.T) {
 				s := newStage(t)
 				former, _ := s.ledger()
 				stop := lead(t, former)
-				former.observe(t.Context(), ofTrainJob("a").reserve(now()).admit(now()).ready(now()).Workload)
+				former.look(t.Context(), ofTrainJob("a").reserve(now()).admit(now()).ready(now()).Workload)
 				const ran = 3*time.Hour + 7*time.Minute
 				pass(ran)
 				if tc.killed {
@@ -195,7 +196,7 @@ func TestLedgerCountsWhatIsHeldForLongWithoutAWord(t *testing.T) {
 				defer lead(t, latter)()
 				latter.mu.Lock()
 				defer latter.mu.Unlock()
-				held, _ := latter.book.Totals(time.Now())
+				held := latter.book.Totals(time.Now())
 				missing := ran - time.Duration(gpuSeconds(held)["running"]/16)*time.Second
 				expect.That(t, missing >= 0 && missing <= tc.atMost, "%s of it are missing, want %s at the most", missing, tc.atMost)
 			})
@@ -209,7 +210,7 @@ func TestLedgerKnowsWhatLeftBeforeItWasRead(t *testing.T) {
 		former, _ := s.ledger()
 		stop := lead(t, former)
 		began := time.Now()
-		former.observe(t.Context(), ofTrainJob("a").reserve(now()).admit(now()).ready(now()).Workload)
+		former.look(t.Context(), ofTrainJob("a").reserve(now()).admit(now()).ready(now()).Workload)
 		stop()
 		latter, _ := s.ledger()
 		pass(20 * time.Second)
@@ -218,8 +219,8 @@ func TestLedgerKnowsWhatLeftBeforeItWasRead(t *testing.T) {
 		defer lead(t, latter)()
 		latter.mu.Lock()
 		defer latter.mu.Unlock()
-		held, _ := latter.book.Totals(time.Now())
-		expect.Same(t, "It held for another time", map[string]float64{"running": 16 * 20}, gpuSeconds(held))
+		held := latter.book.Totals(time.Now())
+		expect.Same(t, "It held for another time", map[string]float64{"running": 16 * 20, "deleted": 16 * 20}, gpuSeconds(held))
 		expect.Same(t, "Unexpected time", 30*time.Second, time.Since(began))
 	})
 }
@@ -228,9 +229,9 @@ func TestLedgerKnowsWhatLeftBeforeItWasRead(t *testing.T) {
 func TestLedgerSavesAgainWhatWasRefused(t *testing.T) {
 	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		o := ofTrainJob("a").reserve(now())
-		l.observe(t.Context(), versioned(o, "1").Workload)
+		l.look(t.Context(), versioned(o, "1").Workload)
 		s.refusing = errors.New("no")
-		l.observe(t.Context(), versioned(object{o.DeepCopy()}.evict(now()), "2").Workload)
+		l.look(t.Context(), versioned(object{o.DeepCopy()}.evict(now()), "2").Workload)
 		pass(soonest + time.Millisecond)
 		s.refusing = nil
 		pass(retryPeriod)
@@ -242,7 +243,7 @@ func TestLedgerSavesAgainWhatWasRefused(t *testing.T) {
 func TestLedgerSavesChangesOnceAMinute(t *testing.T) {
 	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		for i := range 30 {
-			l.observe(t.Context(), ofTrainJob(types.UID(rune('a'+i))).reserve(now()).Workload)
+			l.look(t.Context(), ofTrainJob(types.UID(rune('a'+i))).reserve(now()).Workload)
 			pass(4 * time.Second)
 		}
 		synctest.Wait()
@@ -258,16 +259,16 @@ func TestLedgerReadsAVersionOnce(t *testing.T) {
 			defer l.mu.Unlock()
 			expect.Same(t, "It holds something else", map[string]float64{phase: 16}, gpuSeconds(l.book.Holds()))
 		}
-		l.observe(t.Context(), versioned(ofTrainJob("a").reserve(now()).admit(now()), "1").Workload)
+		l.look(t.Context(), versioned(ofTrainJob("a").reserve(now()).admit(now()), "1").Workload)
 		holds("waiting")
 		pass(10 * time.Second)
 		evicted := ofTrainJob("a").reserve(now() - 10).admit(now() - 10).evict(now())
-		l.observe(t.Context(), versioned(evicted, "1").Workload)
+		l.look(t.Context(), versioned(evicted, "1").Workload)
 		holds("waiting")
-		l.observe(t.Context(), versioned(evicted, "2").Workload)
+		l.look(t.Context(), versioned(evicted, "2").Workload)
 		holds("stopping")
 		l.gone("a")
-		l.observe(t.Context(), versioned(evicted, "2").Workload)
+		l.look(t.Context(), versioned(evicted, "2").Workload)
 		expect.That(t, len(l.noted) == 0, "A Workload that is gone is remembered")
 	})
 }
@@ -322,8 +323,8 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 		there, gone := ofTrainJob("there").reserve(now()), ofTrainJob("gone").reserve(now())
 		there.Name, there.ResourceVersion = "there", ""
 		expect.NoError(t, s.Create(t.Context(), there.Workload))
-		former.observe(t.Context(), there.Workload)
-		former.observe(t.Context(), gone.Workload)
+		former.look(t.Context(), there.Workload)
+		former.look(t.Context(), gone.Workload)
 		stop()
 
 		latter, _ := s.ledger()
@@ -365,14 +366,14 @@ func TestLedgerOfAnotherLeaderIsNotOverwritten(t *testing.T) {
 		running.ResourceVersion = ""
 		expect.NoError(t, s.Create(t.Context(), running.Workload))
 		s.writes = 0
-		former.observe(t.Context(), running.Workload)
+		former.look(t.Context(), running.Workload)
 		pass(savePeriod + time.Second)
 
 		latter, _ := s.ledger()
 		stopLatter := lead(t, latter)
-		latter.observe(t.Context(), versioned(object{running.DeepCopy()}.evict(now()).release(now()), "1000").Workload)
+		latter.look(t.Context(), versioned(object{running.DeepCopy()}.evict(now()).release(now()), "1000").Workload)
 		stopLatter()
-		former.observe(t.Context(), versioned(object{running.DeepCopy()}.evict(now()), "999").Workload)
+		former.look(t.Context(), versioned(object{running.DeepCopy()}.evict(now()), "999").Workload)
 		pass(2 * soonest)
 		stopFormer()
 
@@ -388,7 +389,7 @@ func TestLedgerSurvivesAnEditedLabel(t *testing.T) {
 		s := newStage(t)
 		l, _ := s.ledger()
 		stop := lead(t, l)
-		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
+		l.look(t.Context(), ofTrainJob("a").reserve(now()).Workload)
 		var cm corev1.ConfigMap
 		expect.NoError(t, s.Get(t.Context(), l.store.key, &cm))
 		cm.Labels["edited"] = "true"
@@ -407,8 +408,8 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 		l, recorder := s.ledger()
 		stop := lead(t, l)
 		account, leads := l.tell(true)
-		expect.That(t, leads && !account.began.IsZero() && len(account.held) == 0,
-			"It leads: %t, began %s with %d totals; want it to begin at 0", leads, account.began, len(account.held))
+		expect.That(t, leads && !account.began.IsZero() && len(account.totals) == 0,
+			"It leads: %t, began %s with %d totals; want it to begin at 0", leads, account.began, len(account.totals))
 		stop()
 		told := <-recorder.Events
 		expect.That(t, strings.Contains(told, "LedgerUnreadable"), "People are told %q", told)
@@ -482,13 +483,13 @@ func TestCollector(t *testing.T) {
 		expect.Same(t, "One that does not lead tells something", 0, len(expect.Must(registry.Gather())(t)))
 		defer lead(t, l)()
 		wl := ofTrainJob("a").reserve(now()).admit(now())
-		l.observe(t.Context(), wl.Workload)
+		l.look(t.Context(), wl.Workload)
 		pass(12 * time.Second)
 		// The outcomes are told before there is one.
 		want := map[string]float64{"held_resources": 16, "quota_resource_seconds_total": 160, "ended_resource_seconds_total": 0}
 		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
 		// It turns out that pods ran for long: what was told as waiting is not taken back.
-		l.observe(t.Context(), versioned(object{wl.DeepCopy()}.ready(now()-10), "2").Workload)
+		l.look(t.Context(), versioned(object{wl.DeepCopy()}.ready(now()-10), "2").Workload)
 		want["quota_resource_seconds_total"] = 160 + 8*16
 		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
 	})
@@ -512,23 +513,23 @@ func TestCollectorTellsOnceWhatIsPutTogether(t *testing.T) {
 		}
 		running := func(l *Ledger) map[string]float64 {
 			account, _ := l.tell(true)
-			return ran(account.held)
+			return ran(account.totals)
 		}
 		ended, runs := ofTrainJob("ended").reserve(now()).admit(now()).ready(now()), ofTrainJob("runs").reserve(now()).admit(now()).ready(now())
-		l.observe(t.Context(), ended.Workload)
-		l.observe(t.Context(), runs.Workload)
+		l.look(t.Context(), ended.Workload)
+		l.look(t.Context(), runs.Workload)
 		pass(10 * time.Second)
-		l.observe(t.Context(), versioned(ended.finish(kueue.WorkloadFinishedReasonSucceeded, now()), "2").Workload)
+		l.look(t.Context(), versioned(ended.finish(kueue.WorkloadFinishedReasonSucceeded, now()), "2").Workload)
 		pass(settled)
 		expect.Same(t, "Unexpected seconds before", map[string]float64{"queue": 2 * 16 * 10}, running(l))
 		l.mu.Lock()
 		l.putTogether(all)
 		l.mu.Unlock()
-		l.observe(t.Context(), versioned(object{runs.DeepCopy()}, "3").Workload)
+		l.look(t.Context(), versioned(object{runs.DeepCopy()}, "3").Workload)
 		pass(10 * time.Second)
 		want := map[string]float64{others: 16 * 10}
 		expect.Same(t, "Unexpected seconds after", want, running(l))
-		bill, _ := l.book.Totals(l.options.Clock.Now())
+		bill := l.book.Totals(l.options.Clock.Now())
 		expect.Same(t, "Unexpected seconds of the account", map[string]float64{others: 16 * (10 + 22)}, ran(bill))
 		stop()
 		runs.ResourceVersion = ""
@@ -548,7 +549,7 @@ func TestCollectorTellsForHowLongNothingIsSaved(t *testing.T) {
 		}
 		tells(0)
 		s.refusing = errors.New("no")
-		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
+		l.look(t.Context(), ofTrainJob("a").reserve(now()).Workload)
 		pass(savePeriod)
 		pass(10 * time.Minute)
 		tells(10 * time.Minute)
@@ -558,35 +559,20 @@ func TestCollectorTellsForHowLongNothingIsSaved(t *testing.T) {
 	})
 }
 
-// ofTwoQueues has two queues hold 16 GPUs each, and collects without their labels.
-func ofTwoQueues(t *testing.T, l *Ledger) *prometheus.Registry {
-	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	expect.NoError(t, registry.Register(NewCollector(l, false)))
-	for _, queue := range []string{"a", "b"} {
-		wl := ofTrainJob(types.UID(queue)).reserve(now())
-		wl.Spec.QueueName = kueue.LocalQueueName(queue)
-		l.observe(t.Context(), wl.Workload)
-	}
-	return registry
-}
-
+// Without labels of LocalQueues they are one series, also when they are put together.
 func TestCollectorWithoutLocalQueues(t *testing.T) {
 	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
-		registry := ofTwoQueues(t, l)
-		pass(12 * time.Second)
-		want := map[string]float64{"held_resources": 32, "quota_resource_seconds_total": 320, "ended_resource_seconds_total": 0}
-		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
-	})
-}
-
-// Without labels of LocalQueues, those that are put together were one series before.
-func TestCollectorWithoutLocalQueuesGoesOnWhereTheyArePutTogether(t *testing.T) {
-	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
-		registry := ofTwoQueues(t, l)
-		told := func(want float64, when string) {
+		registry := prometheus.NewPedanticRegistry()
+		expect.NoError(t, registry.Register(NewCollector(l, false)))
+		for _, queue := range []string{"a", "b"} {
+			wl := ofTrainJob(types.UID(queue)).reserve(now())
+			wl.Spec.QueueName = kueue.LocalQueueName(queue)
+			l.look(t.Context(), wl.Workload)
+		}
+		told := func(seconds float64, when string) {
 			t.Helper()
-			expect.Same(t, "Unexpected seconds "+when, want, gathered(t, registry)["quota_resource_seconds_total"])
+			want := map[string]float64{"held_resources": 32, "quota_resource_seconds_total": seconds, "ended_resource_seconds_total": 0}
+			expect.Same(t, "Unexpected metrics "+when, want, gathered(t, registry))
 		}
 		pass(12 * time.Second)
 		told(320, "before")
@@ -608,11 +594,11 @@ func TestCollectorWithoutLocalQueuesGoesOnWhereTheyArePutTogether(t *testing.T) 
 func TestCollectorWithoutLocalQueuesTellsOnceWhatUsersUsed(t *testing.T) {
 	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
 		l.options.Facts = func(context.Context, *kueue.Workload) Facts { return Facts{WaitsForPods: true, User: "ann"} }
-		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
+		l.look(t.Context(), ofTrainJob("a").reserve(now()).Workload)
 		told := func() map[string]float64 {
 			account, _ := l.tell(false)
 			byUser := map[string]float64{}
-			for s, seconds := range account.held {
+			for s, seconds := range account.totals {
 				if s.Resource == "nvidia.com/gpu" && s.is == metrics.PhaseWaiting {
 					byUser[s.User] = seconds
 				}
@@ -644,4 +630,36 @@ func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 		}
 	}
 	return sums
+}
+
+// TestSaved has who only looks know what the manager has saved, what a Workload tells since, and that
+// another one is gone.
+func TestSaved(t *testing.T) {
+	b := NewBook(at(0))
+	facts := Facts{WaitsForPods: true}
+	runs, deleted := newObject("runs").reserve(10).admit(10).ready(20), newObject("deleted").reserve(10).admit(10).ready(10)
+	for _, o := range []object{runs, deleted} {
+		b.Observe(Read(o.Workload, facts), at(30), at(0))
+	}
+	b.Gone("deleted", at(40), at(40))
+	b.Observe(Read(newObject("lost").reserve(40).admit(40).ready(40).Workload, facts), at(45), at(0))
+	s := newStage(t, saved(encoded(t, b, at(50))))
+
+	got := expect.Must(LoadSaved(t.Context(), s, "kueue-trainer-system"))(t)
+	expect.That(t, got.Began.Equal(at(0)), "Began at %s", got.Began)
+	totals := got.Totals([]Reading{Read(runs.evict(70).Workload, facts)}, func(uid types.UID) bool { return uid == "runs" }, at(80))
+	sums := map[string]float64{}
+	for _, total := range totals {
+		if total.Resource == "nvidia.com/gpu" {
+			sums[total.Is] += total.Seconds / 16
+		}
+	}
+	want := map[string]float64{"waiting": 10, "running": 50 + 30 + 10, "stopping": 10, "deleted": 30 + 10}
+	expect.Same(t, "Unexpected seconds of 16 GPUs", want, sums)
+	expect.Same(t, "Writes of who only looks", 0, s.writes)
+
+	_, err := LoadSaved(t.Context(), s, "elsewhere")
+	expect.That(t, apierrors.IsNotFound(err), "LoadSaved of another namespace = %v", err)
+	_, err = LoadSaved(t.Context(), newStage(t, saved([]byte("?"))), "kueue-trainer-system")
+	expect.Says(t, err, "ConfigMap kueue-trainer-system/kueue-trainer-ledger: ")
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Facts are what a Workload does not say of itself.
@@ -202,4 +205,35 @@ func inBaseUnit(resource corev1.ResourceName, amount int64) float64 {
 		return float64(amount) / 1000
 	}
 	return float64(amount)
+}
+
+// EndOf returns when a TrainJob ended by itself or was deleted, and what that makes of its run.
+func EndOf(job *trainjob.TrainJob) (at time.Time, outcome string) {
+	for condition, outcome := range map[string]string{trainer.TrainJobComplete: metrics.OutcomeUseful, trainer.TrainJobFailed: metrics.OutcomeFailed} {
+		if c := apimeta.FindStatusCondition(job.Status.Conditions, condition); c != nil && c.Status == metav1.ConditionTrue {
+			return c.LastTransitionTime.Time, outcome
+		}
+	}
+	if job.DeletionTimestamp != nil {
+		return job.DeletionTimestamp.Time, metrics.OutcomeDeleted
+	}
+	return time.Time{}, ""
+}
+
+// StartOf returns when pods of a TrainJob with this Workload began to run, zero where none has: with the
+// first of its Jobs or, where these are in another cluster, with the admission.
+func StartOf(job *trainjob.TrainJob, wl *kueue.Workload, jobs []batchv1.Job) time.Time {
+	if job.ManagedExternally() {
+		if admitted, is := since(wl, kueue.WorkloadAdmitted); is {
+			return admitted
+		}
+		return time.Time{}
+	}
+	var first time.Time
+	for i := range jobs {
+		if at := jobs[i].Status.StartTime; at != nil && (first.IsZero() || at.Time.Before(first)) {
+			first = at.Time
+		}
+	}
+	return first
 }

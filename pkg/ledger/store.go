@@ -40,7 +40,7 @@ type store struct {
 // load returns what is saved. found is false where nothing is; what cannot be read is an
 // unreadable error, and the next save replaces it. There is a copy of it then. What a newer
 // release has saved is errNewer.
-func (s *store) load(ctx context.Context) (saved checkpoint, found bool, err error) {
+func (s *store) load(ctx context.Context) (saved Saved, found bool, err error) {
 	var cm corev1.ConfigMap
 	err = s.reader.Get(ctx, s.key, &cm)
 	if apierrors.IsNotFound(err) {

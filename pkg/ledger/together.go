@@ -6,9 +6,12 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
 // others is the value of a label for those that are not told apart.
@@ -28,9 +31,9 @@ func (s Series) withoutQueue() Series {
 // smaller returns what to put together, one after the other, until a checkpoint fits: the queues and users of
 // the namespaces that have the most series, so that none takes the place of others, then namespaces that hold nothing: they
 // come and go for as long as the account lasts.
-func (c checkpoint) smaller() []together {
+func (c Saved) smaller() []together {
 	series, held := map[string]int{}, sets.New[string]()
-	for _, t := range slices.Concat(c.Held, c.Ended) {
+	for _, t := range c.totals() {
 		series[t.Namespace]++
 	}
 	for _, h := range c.Open {
@@ -70,15 +73,15 @@ func put(of, merged map[slot]float64, which together) map[slot]float64 {
 	return sums
 }
 
-func (c *checkpoint) put(which together) {
+func (c *Saved) put(which together) {
 	merged := slots(c.Merged)
-	c.Held, c.Ended = totals(put(slots(c.Held), merged, which)), totals(put(slots(c.Ended), merged, which))
-	c.Merged = totals(merged)
+	c.set(put(slots(c.totals()), merged, which))
+	c.Merged = sorted(merged)
 }
 
 // put puts series of the book together, those of holdings too, which go on as that.
 func (b *Book) put(which together, now time.Time) {
-	b.held, b.ended = put(b.held, b.merged, which), put(b.ended, b.merged, which)
+	b.totals = put(b.totals, b.merged, which)
 	for _, h := range b.open {
 		h.seconds(b.began, now, func(s Series, phase string, seconds float64) {
 			if to := which(s); to != s {
@@ -92,7 +95,7 @@ func (b *Book) put(which together, now time.Time) {
 }
 
 func (h *Holding) put(which together) {
-	h.Past = totals(put(slots(h.Past), map[slot]float64{}, which))
+	h.Past = sorted(put(slots(h.Past), map[slot]float64{}, which))
 	for i := range h.Spans {
 		shares := slices.Clone(h.Spans[i].Shares)
 		for k := range shares {
@@ -109,6 +112,61 @@ func wholes(merged map[slot]float64) map[string]bool {
 	for s := range merged {
 		out[s.Namespace] = true
 	}
+	return out
+}
+
+// Series says whose quota it is, and of what. All of it is made by an admin, but for User, which
+// stands in a label of the TrainJob.
+type Series struct {
+	ClusterQueue  string `json:"clusterQueue"`
+	Namespace     string `json:"namespace"`
+	LocalQueue    string `json:"localQueue"`
+	Flavor        string `json:"flavor"`
+	Resource      string `json:"resource"`
+	PriorityClass string `json:"priorityClass,omitempty"`
+	User          string `json:"user,omitempty"`
+}
+
+func (s Series) compare(o Series) int {
+	return cmp.Or(
+		strings.Compare(s.ClusterQueue, o.ClusterQueue), strings.Compare(s.Namespace, o.Namespace),
+		strings.Compare(s.LocalQueue, o.LocalQueue), strings.Compare(s.Flavor, o.Flavor),
+		strings.Compare(s.Resource, o.Resource), strings.Compare(s.PriorityClass, o.PriorityClass),
+		strings.Compare(s.User, o.User))
+}
+
+// slot is a series and the phase or outcome of what it had.
+type slot struct {
+	Series
+	is string
+}
+
+// values returns the values of its labels, in the order of the contract.
+func (s slot) values() []string {
+	return []string{s.ClusterQueue, s.Namespace, s.LocalQueue, s.Flavor, s.Resource, s.PriorityClass, s.User, s.is}
+}
+
+// isPhase tells phases from outcomes.
+func isPhase(is string) bool { return slices.Contains(phases, is) }
+
+var (
+	phases   = []string{metrics.PhaseWaiting, metrics.PhaseRunning, metrics.PhaseStopping}
+	outcomes = []string{metrics.OutcomeUseful, metrics.OutcomeLost, metrics.OutcomeFailed, metrics.OutcomeDeleted}
+)
+
+// Total is how many resource seconds there were of something: of a phase, or of runs with an outcome.
+type Total struct {
+	Series
+	Is      string  `json:"is"`
+	Seconds float64 `json:"seconds"`
+}
+
+func sorted(of map[slot]float64) []Total {
+	out := make([]Total, 0, len(of))
+	for s, seconds := range of {
+		out = append(out, Total{s.Series, s.is, seconds})
+	}
+	slices.SortFunc(out, func(a, b Total) int { return cmp.Or(a.compare(b.Series), strings.Compare(a.Is, b.Is)) })
 	return out
 }
 

@@ -34,14 +34,14 @@ func everything(t *testing.T, labels QueueLabels) *prometheus.Registry {
 	r.Ungated(UngateFreed)
 	r.Wrote("trainjobs", WriteDone)
 	r.Answered(WebhookMutating, "CREATE", AnswerAllowed, "")
-	for _, m := range Ledger() {
+	for _, m := range Ledger {
 		r.Register(NewScraped(tellOne(labels, m), m))
 	}
 	r.Register(NewScraped(func(tell Tell) {
-		for _, m := range Told() {
+		for _, m := range Told {
 			tellOne(labels, m)(tell)
 		}
-	}, Told()...))
+	}, Told...))
 	return registry
 }
 
@@ -64,7 +64,7 @@ type described struct {
 
 func TestGathered(t *testing.T) {
 	want := map[string]described{}
-	for _, m := range All() {
+	for _, m := range All {
 		labels := slices.Sorted(slices.Values(m.Labels))
 		want[m.Name] = described{m.Type, m.Help + ".", labels}
 	}
@@ -119,7 +119,7 @@ func TestHistograms(t *testing.T) {
 	NewRecorder(registry, QueueLabels{}).Gone(team, -time.Second)
 	families := expect.Must(registry.Gather())(t)
 	for _, family := range families {
-		if family.GetName() != EvictedUntilStopped().Name {
+		if family.GetName() != EvictedUntilStopped.Name {
 			continue
 		}
 		histogram := family.Metric[0].GetHistogram()
@@ -208,5 +208,14 @@ func TestOutcomes(t *testing.T) {
 			}
 			expect.Same(t, "It is not counted once", 1, testutil.ToFloat64(r.writes.WithLabelValues("pods", tc.want)))
 		})
+	}
+}
+
+func TestIsDevice(t *testing.T) {
+	for resource, want := range map[string]bool{
+		"nvidia.com/gpu": true, "nvidia.com/mig-1g.10gb": true, "whole-gpus": true, "cpus": true,
+		"cpu": false, "memory": false, "ephemeral-storage": false, "pods": false, "hugepages-2Mi": false,
+	} {
+		expect.Same(t, "Is it a device? "+resource, want, IsDevice(resource))
 	}
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package metrics is what the manager measures: names, units and labels of its metrics (names.go),
-// the Recorder of what happens (recorder.go), gauges that are told at each scrape (gauges.go), and
-// how both are made of a Metric, with labels of LocalQueues or without (vectors.go). writes.go counts
+// the Recorder of what happens (recorder.go), and how it and gauges that are told at each scrape are made
+// of a Metric, with labels of LocalQueues or without (vectors.go). writes.go counts
 // what the manager writes, wherever that is.
 //
 // docs/metrics.md is generated from names.go; dashboards and alerts are checked against it.
@@ -57,65 +57,47 @@ func queueAnd(more ...string) []string {
 	return append([]string{ClusterQueue, Namespace, LocalQueue}, more...)
 }
 
-// All returns every metric of the manager's own, in the order of docs/metrics.md.
-func All() []Metric {
-	return slices.Concat(Recorded(), Told(), Ledger())
+// All is every metric of the manager's own, in the order of docs/metrics.md.
+var All = slices.Concat(Recorded, Told, Ledger)
+
+// Recorded are those that a Recorder records as things happen.
+var Recorded = []Metric{
+	AdmittedUntilStarted, StartedUntilReady, AdmittedUntilEnded, EvictedUntilStopped, Starts, Stops,
+	UngatedPods, Writes, WebhookRequests,
 }
 
-// Recorded returns those that a Recorder records as things happen.
-func Recorded() []Metric {
-	return []Metric{
-		AdmittedUntilStarted(), StartedUntilReady(), AdmittedUntilEnded(), EvictedUntilStopped(), Starts(), Stops(),
-		UngatedPods(), Writes(), WebhookRequests(),
-	}
+// Told are those that are found out at each scrape.
+var Told = []Metric{
+	TrainJobs, StuckTrainJobs, GatedPods,
+	TrainerInfo, InTree, KueueConfigurationRead, SettingDiffers, WebhooksEveryTrainJob,
+	CertificateExpiry, BuildInfo,
 }
 
-// Told returns those that are found out at each scrape.
-func Told() []Metric {
-	return []Metric{
-		TrainJobs(), StuckTrainJobs(), GatedPods(),
-		TrainerInfo(), InTree(), KueueConfigurationRead(), SettingDiffers(), WebhooksEveryTrainJob(),
-		CertificateExpiry(), BuildInfo(),
-	}
-}
-
-// Ledger returns those of what TrainJobs hold and held.
-func Ledger() []Metric {
-	return []Metric{HeldResources(), QuotaSeconds(), EndedSeconds(), LedgerBegan(), LedgerSaved(), LedgerUnsaved()}
-}
+// Ledger are those of what TrainJobs hold and held.
+var Ledger = []Metric{HeldResources, QuotaSeconds, EndedSeconds, LedgerBegan, LedgerSaved, LedgerUnsaved}
 
 // AdmittedUntilStarted is the time from a Workload's admission until its TrainJob was resumed, once
 // for each admission.
-func AdmittedUntilStarted() Metric {
-	return Metric{"kueue_trainer_admitted_until_started_seconds", Histogram,
-		"Time from the admission of a TrainJob's Workload until the TrainJob was first resumed", queueAnd()}
-}
+var AdmittedUntilStarted = Metric{"kueue_trainer_admitted_until_started_seconds", Histogram,
+	"Time from the admission of a TrainJob's Workload until the TrainJob was first resumed", queueAnd()}
 
 // StartedUntilReady is the time from there until all its pods were ready.
-func StartedUntilReady() Metric {
-	return Metric{"kueue_trainer_started_until_ready_seconds", Histogram,
-		"Time from the resumption of a TrainJob until all of its pods were ready", queueAnd()}
-}
+var StartedUntilReady = Metric{"kueue_trainer_started_until_ready_seconds", Histogram,
+	"Time from the resumption of a TrainJob until all of its pods were ready", queueAnd()}
 
 // AdmittedUntilEnded is the time from the last admission until the TrainJob succeeded or failed, once for each
 // TrainJob. Forecasts are made of it.
-func AdmittedUntilEnded() Metric {
-	return Metric{"kueue_trainer_admitted_until_ended_seconds", Histogram,
-		"Time from the last admission of a TrainJob's Workload until the TrainJob succeeded or failed", queueAnd()}
-}
+var AdmittedUntilEnded = Metric{"kueue_trainer_admitted_until_ended_seconds", Histogram,
+	"Time from the last admission of a TrainJob's Workload until the TrainJob succeeded or failed", queueAnd()}
 
 // EvictedUntilStopped is the time from an eviction until no pod was left and the quota given back.
-func EvictedUntilStopped() Metric {
-	return Metric{"kueue_trainer_evicted_until_stopped_seconds", Histogram,
-		"Time from the eviction of a TrainJob's Workload until its last pod was gone", queueAnd()}
-}
+var EvictedUntilStopped = Metric{"kueue_trainer_evicted_until_stopped_seconds", Histogram,
+	"Time from the eviction of a TrainJob's Workload until its last pod was gone", queueAnd()}
 
 // TrainJobs counts those that a queue has and that did not finish. Its states are the words of
 // State…. Only the leader tells it.
-func TrainJobs() Metric {
-	return Metric{"kueue_trainer_trainjobs", Gauge,
-		"TrainJobs of queues that have not finished or hold quota still, by what they do now; the leader tells it", queueAnd(State)}
-}
+var TrainJobs = Metric{"kueue_trainer_trainjobs", Gauge,
+	"TrainJobs of queues that have not finished or hold quota still, by what they do now; the leader tells it", queueAnd(State)}
 
 // The values of label state of kueue_trainer_trainjobs.
 const (
@@ -135,16 +117,12 @@ const (
 
 // StuckTrainJobs counts those of TrainJobs that wait for something that does not come by itself.
 // Reasons are reasons of the manager's events. Only the leader tells it.
-func StuckTrainJobs() Metric {
-	return Metric{"kueue_trainer_stuck_trainjobs", Gauge,
-		"TrainJobs that wait for what does not come by itself, by the reason of the event that says so; the leader tells it", queueAnd(Reason)}
-}
+var StuckTrainJobs = Metric{"kueue_trainer_stuck_trainjobs", Gauge,
+	"TrainJobs that wait for what does not come by itself, by the reason of the event that says so; the leader tells it", queueAnd(Reason)}
 
 // Starts counts resumptions. Kinds are the words of Start….
-func Starts() Metric {
-	return Metric{"kueue_trainer_starts_total", Counter,
-		"TrainJobs resumed, for the first time or again after a stop", queueAnd(Kind)}
-}
+var Starts = Metric{"kueue_trainer_starts_total", Counter,
+	"TrainJobs resumed, for the first time or again after a stop", queueAnd(Kind)}
 
 // The values of label kind of kueue_trainer_starts_total.
 const (
@@ -156,10 +134,8 @@ const (
 
 // Stops counts TrainJobs that were suspended while they ran. Reasons are those of Kueue's
 // evictions, and the words of Stop….
-func Stops() Metric {
-	return Metric{"kueue_trainer_stops_total", Counter,
-		"TrainJobs stopped, by the reason of the eviction or of the manager", queueAnd(Reason)}
-}
+var Stops = Metric{"kueue_trainer_stops_total", Counter,
+	"TrainJobs stopped, by the reason of the eviction or of the manager", queueAnd(Reason)}
 
 // The values of label reason of kueue_trainer_stops_total that are the manager's.
 const (
@@ -178,15 +154,11 @@ const (
 )
 
 // GatedPods counts pods that carry the manager's admission gate. Only the leader tells it.
-func GatedPods() Metric {
-	return Metric{"kueue_trainer_gated_pods", Gauge, "Pods that hold the admission gate now; the leader tells it", nil}
-}
+var GatedPods = Metric{"kueue_trainer_gated_pods", Gauge, "Pods that hold the admission gate now; the leader tells it", nil}
 
 // UngatedPods counts pods that the ungater looked at. Outcomes are the words of Ungate….
-func UngatedPods() Metric {
-	return Metric{"kueue_trainer_ungated_pods_total", Counter,
-		"Pods that were made with the admission gate though admitted, freed of it or, at each look, refused that", []string{Outcome}}
-}
+var UngatedPods = Metric{"kueue_trainer_ungated_pods_total", Counter,
+	"Pods that were made with the admission gate though admitted, freed of it or, at each look, refused that", []string{Outcome}}
 
 // The values of label outcome of kueue_trainer_ungated_pods_total.
 const (
@@ -197,11 +169,9 @@ const (
 )
 
 // Writes counts the manager's writes. Outcomes are the words of Write….
-func Writes() Metric {
-	return Metric{"kueue_trainer_writes_total", Counter,
-		"Requests of the manager that write, events and leases among them, by resource and outcome; what is in vain was done, and counts twice",
-		[]string{Resource, Outcome}}
-}
+var Writes = Metric{"kueue_trainer_writes_total", Counter,
+	"Requests of the manager that write, events and leases among them, by resource and outcome; what is in vain was done, and counts twice",
+	[]string{Resource, Outcome}}
 
 // The values of label outcome of kueue_trainer_writes_total.
 const (
@@ -220,11 +190,9 @@ const (
 // WebhookRequests counts what the webhooks answered. Kinds are the words of Webhook…, operations
 // those of Kubernetes and OperationOther, outcomes the words of Answer…. A reason is the field that the refusal names,
 // without keys and indexes, such as spec.runtimePatches; or Kubernetes' word where it names none.
-func WebhookRequests() Metric {
-	return Metric{"kueue_trainer_webhook_requests_total", Counter,
-		"Answers of the webhooks, by what was asked and the field that it was refused for; reason is empty for what is allowed",
-		[]string{Kind, Operation, Outcome, Reason}}
-}
+var WebhookRequests = Metric{"kueue_trainer_webhook_requests_total", Counter,
+	"Answers of the webhooks, by what was asked and the field that it was refused for; reason is empty for what is allowed",
+	[]string{Kind, Operation, Outcome, Reason}}
 
 // The values of label kind of kueue_trainer_webhook_requests_total.
 const (
@@ -250,16 +218,12 @@ const (
 )
 
 // TrainerInfo is 1 for the release of Trainer whose CRD the cluster serves.
-func TrainerInfo() Metric {
-	return Metric{"kueue_trainer_trainer_info", Gauge,
-		"The release of Trainer that is served; always 1, and absent while it is unknown", []string{Version}}
-}
+var TrainerInfo = Metric{"kueue_trainer_trainer_info", Gauge,
+	"The release of Trainer that is served; always 1, and absent while it is unknown", []string{Version}}
 
 // InTree is 1 for what is known of Kueue's in-tree integration. States are the words of InTree….
-func InTree() Metric {
-	return Metric{"kueue_trainer_in_tree_integration", Gauge,
-		"Whether Kueue's in-tree integration of TrainJobs is active: 1 for the state that holds, 0 for the others", []string{State}}
-}
+var InTree = Metric{"kueue_trainer_in_tree_integration", Gauge,
+	"Whether Kueue's in-tree integration of TrainJobs is active: 1 for the state that holds, 0 for the others", []string{State}}
 
 // The values of label state of kueue_trainer_in_tree_integration.
 const (
@@ -272,34 +236,24 @@ const (
 )
 
 // KueueConfigurationRead is 1 while Kueue's configuration can be read.
-func KueueConfigurationRead() Metric {
-	return Metric{"kueue_trainer_kueue_configuration_read", Gauge,
-		"1 while Kueue's configuration can be read and its settings hold here, else 0", nil}
-}
+var KueueConfigurationRead = Metric{"kueue_trainer_kueue_configuration_read", Gauge,
+	"1 while Kueue's configuration can be read and its settings hold here, else 0", nil}
 
 // SettingDiffers is 1 for every setting that the manager's configuration overrides with another value.
-func SettingDiffers() Metric {
-	return Metric{"kueue_trainer_setting_differs", Gauge,
-		"1 for every setting and feature gate of Kueue's that the manager's configuration overrides with another value", []string{Setting}}
-}
+var SettingDiffers = Metric{"kueue_trainer_setting_differs", Gauge,
+	"1 for every setting and feature gate of Kueue's that the manager's configuration overrides with another value", []string{Setting}}
 
 // WebhooksEveryTrainJob is 1 while the webhooks are asked about TrainJobs without a queue, too.
-func WebhooksEveryTrainJob() Metric {
-	return Metric{"kueue_trainer_webhooks_every_trainjob", Gauge,
-		"1 while the webhooks are asked about every TrainJob, 0 while only about those with a queue; the leader tells it", nil}
-}
+var WebhooksEveryTrainJob = Metric{"kueue_trainer_webhooks_every_trainjob", Gauge,
+	"1 while the webhooks are asked about every TrainJob, 0 while only about those with a queue; the leader tells it", nil}
 
 // CertificateExpiry is when the serving certificate of the webhooks ends.
-func CertificateExpiry() Metric {
-	return Metric{"kueue_trainer_certificate_expiry_timestamp_seconds", Gauge,
-		"When the webhooks' serving certificate ends, in seconds since 1970", nil}
-}
+var CertificateExpiry = Metric{"kueue_trainer_certificate_expiry_timestamp_seconds", Gauge,
+	"When the webhooks' serving certificate ends, in seconds since 1970", nil}
 
 // BuildInfo is 1 for the build that runs.
-func BuildInfo() Metric {
-	return Metric{"kueue_trainer_build_info", Gauge,
-		"Which build of kueue-trainer this is; always 1", []string{Version, Revision, GoVersion}}
-}
+var BuildInfo = Metric{"kueue_trainer_build_info", Gauge,
+	"Which build of kueue-trainer this is; always 1", []string{Version, Revision, GoVersion}}
 
 // ledgerAnd returns the labels of the ledger and more. User is empty unless the configuration
 // names a label of TrainJobs for it.
@@ -308,16 +262,12 @@ func ledgerAnd(more ...string) []string {
 }
 
 // HeldResources is what TrainJobs hold of their quotas now. Its phases are the words of Phase….
-func HeldResources() Metric {
-	return Metric{"kueue_trainer_held_resources", Gauge,
-		"Quota that TrainJobs hold now, in the resource's base unit, by what they do with it", ledgerAnd(Phase)}
-}
+var HeldResources = Metric{"kueue_trainer_held_resources", Gauge,
+	"Quota that TrainJobs hold now, in the resource's base unit, by what they do with it", ledgerAnd(Phase)}
 
 // QuotaSeconds is HeldResources integrated over time. Only the leader tells it.
-func QuotaSeconds() Metric {
-	return Metric{"kueue_trainer_quota_resource_seconds_total", Counter,
-		"Quota that TrainJobs held, in the resource's base unit times seconds, by what they did with it", ledgerAnd(Phase)}
-}
+var QuotaSeconds = Metric{"kueue_trainer_quota_resource_seconds_total", Counter,
+	"Quota that TrainJobs held, in the resource's base unit times seconds, by what they did with it", ledgerAnd(Phase)}
 
 // The values of label phase.
 const (
@@ -331,10 +281,8 @@ const (
 
 // EndedSeconds is the running part of QuotaSeconds whose end is known. Outcomes are the words
 // of Outcome….
-func EndedSeconds() Metric {
-	return Metric{"kueue_trainer_ended_resource_seconds_total", Counter,
-		"Resource seconds that TrainJobs ran until they succeeded (useful), failed, were evicted (lost) or were deleted", ledgerAnd(Outcome)}
-}
+var EndedSeconds = Metric{"kueue_trainer_ended_resource_seconds_total", Counter,
+	"Resource seconds that TrainJobs ran until they succeeded (useful), failed, were evicted (lost) or were deleted", ledgerAnd(Outcome)}
 
 // The values of label outcome of kueue_trainer_ended_resource_seconds_total.
 const (
@@ -350,19 +298,13 @@ const (
 
 // LedgerBegan is when the ledger's totals were 0. Only the leader tells it. It changes where what
 // was saved was lost: then the counters begin again, and at no other time.
-func LedgerBegan() Metric {
-	return Metric{"kueue_trainer_ledger_began_timestamp_seconds", Gauge,
-		"When the totals of the resource seconds began at 0, in seconds since 1970", nil}
-}
+var LedgerBegan = Metric{"kueue_trainer_ledger_began_timestamp_seconds", Gauge,
+	"When the totals of the resource seconds began at 0, in seconds since 1970", nil}
 
 // LedgerSaved is when the ledger's totals were saved last. Only the leader tells it.
-func LedgerSaved() Metric {
-	return Metric{"kueue_trainer_ledger_saved_timestamp_seconds", Gauge,
-		"When the totals of the resource seconds were saved last, in seconds since 1970", nil}
-}
+var LedgerSaved = Metric{"kueue_trainer_ledger_saved_timestamp_seconds", Gauge,
+	"When the totals of the resource seconds were saved last, in seconds since 1970", nil}
 
 // LedgerUnsaved is for how long the ledger's totals cannot be saved. Only the leader tells it.
-func LedgerUnsaved() Metric {
-	return Metric{"kueue_trainer_ledger_unsaved_seconds", Gauge,
-		"For how many seconds every attempt to save the totals of the resource seconds has failed; 0 where the last one succeeded", nil}
-}
+var LedgerUnsaved = Metric{"kueue_trainer_ledger_unsaved_seconds", Gauge,
+	"For how many seconds every attempt to save the totals of the resource seconds has failed; 0 where the last one succeeded", nil}

@@ -22,15 +22,15 @@ type Recorder struct {
 func NewRecorder(registry prometheus.Registerer, labels QueueLabels) *Recorder {
 	r := &Recorder{
 		QueueLabels: labels, registry: registry,
-		admittedUntilStarted: NewHistogram(AdmittedUntilStarted()),
-		startedUntilReady:    NewHistogram(StartedUntilReady()),
-		admittedUntilEnded:   newRunTimes(AdmittedUntilEnded()),
-		evictedUntilStopped:  NewHistogram(EvictedUntilStopped()),
-		starts:               NewCounter(Starts()),
-		stops:                NewCounter(Stops()),
-		ungatedPods:          NewCounter(UngatedPods()),
-		writes:               NewCounter(Writes()),
-		webhookRequests:      NewCounter(WebhookRequests()),
+		admittedUntilStarted: newHistogram(AdmittedUntilStarted),
+		startedUntilReady:    newHistogram(StartedUntilReady),
+		admittedUntilEnded:   newRunTimes(AdmittedUntilEnded),
+		evictedUntilStopped:  newHistogram(EvictedUntilStopped),
+		starts:               newCounter(Starts),
+		stops:                newCounter(Stops),
+		ungatedPods:          newCounter(UngatedPods),
+		writes:               newCounter(Writes),
+		webhookRequests:      newCounter(WebhookRequests),
 	}
 	// Pods at the gate are so rare that the first one would be lost on who asks for increases.
 	for _, outcome := range []string{UngateFreed, UngateRefused} {
@@ -100,11 +100,11 @@ func (r *Recorder) ForgetLocalQueue(namespace, name string) {
 }
 
 func (r *Recorder) forget(queue prometheus.Labels) {
-	for _, histogram := range []*prometheus.HistogramVec{r.admittedUntilStarted, r.startedUntilReady, r.admittedUntilEnded, r.evictedUntilStopped} {
-		histogram.DeletePartialMatch(queue)
-	}
-	for _, counter := range []*prometheus.CounterVec{r.starts, r.stops} {
-		counter.DeletePartialMatch(queue)
+	for _, of := range []*prometheus.MetricVec{
+		r.admittedUntilStarted.MetricVec, r.startedUntilReady.MetricVec, r.admittedUntilEnded.MetricVec, r.evictedUntilStopped.MetricVec,
+		r.starts.MetricVec, r.stops.MetricVec,
+	} {
+		of.DeletePartialMatch(queue)
 	}
 }
 

@@ -87,7 +87,7 @@ func TestTroubleshootingQuotesTheLog(t *testing.T) {
 		expect.That(t, slices.Contains(said, q[1]), "docs/troubleshooting.md quotes %q, and nothing logs it", q[1])
 	}
 	var measured []string
-	for _, metric := range metrics.All() {
+	for _, metric := range metrics.All {
 		measured = append(measured, metric.Name)
 	}
 	for _, named := range regexp.MustCompile(`\bkueue_trainer_\w+`).FindAllString(page, -1) {

@@ -41,28 +41,28 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 		}
 
 		w.MakeRunning(ctx, w.Job("patient").Nodes(2).GPUs("8"), 2, onH100)
-		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
-		Eventually(ctx, counted(metrics.StartedUntilReady())).Should(Equal(1.0))
-		Expect(told(metrics.Starts(), metrics.Kind, metrics.StartFirst)()).To(Equal(1.0))
-		Expect(counted(metrics.AdmittedUntilStarted())()).To(Equal(1.0))
+		Eventually(ctx, told(metrics.TrainJobs, metrics.State, metrics.StateRunning)).Should(Equal(1.0))
+		Eventually(ctx, counted(metrics.StartedUntilReady)).Should(Equal(1.0))
+		Expect(told(metrics.Starts, metrics.Kind, metrics.StartFirst)()).To(Equal(1.0))
+		Expect(counted(metrics.AdmittedUntilStarted)()).To(Equal(1.0))
 
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8"), 2, onH100)
-		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateQueued)).Should(Equal(1.0))
-		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
-		Expect(told(metrics.Stops(), metrics.Reason, kueue.WorkloadEvictedByPreemption)()).To(Equal(1.0))
-		Expect(counted(metrics.EvictedUntilStopped())()).To(Equal(1.0))
+		Eventually(ctx, told(metrics.TrainJobs, metrics.State, metrics.StateQueued)).Should(Equal(1.0))
+		Eventually(ctx, told(metrics.TrainJobs, metrics.State, metrics.StateRunning)).Should(Equal(1.0))
+		Expect(told(metrics.Stops, metrics.Reason, kueue.WorkloadEvictedByPreemption)()).To(Equal(1.0))
+		Expect(counted(metrics.EvictedUntilStopped)()).To(Equal(1.0))
 
 		w.Finish(ctx, "urgent", "succeeded")
 		w.EventuallyRuns(ctx, "patient", 2, onH100)
-		Eventually(ctx, counted(metrics.StartedUntilReady())).Should(Equal(3.0))
-		Expect(told(metrics.Starts(), metrics.Kind, metrics.StartFirst)()).To(Equal(2.0))
-		Expect(told(metrics.Starts(), metrics.Kind, metrics.StartAgain)()).To(Equal(1.0))
+		Eventually(ctx, counted(metrics.StartedUntilReady)).Should(Equal(3.0))
+		Expect(told(metrics.Starts, metrics.Kind, metrics.StartFirst)()).To(Equal(2.0))
+		Expect(told(metrics.Starts, metrics.Kind, metrics.StartAgain)()).To(Equal(1.0))
 
 		w.Finish(ctx, "patient", "succeeded")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).ShouldNot(MatchRegexp(
-			`(?m)^%s\{.*namespace="%s"`, metrics.TrainJobs().Name, w.Namespace))
-		Expect(counted(metrics.EvictedUntilStopped())()).To(Equal(1.0))
-		Eventually(ctx, counted(metrics.AdmittedUntilEnded())).Should(Equal(2.0))
+			`(?m)^%s\{.*namespace="%s"`, metrics.TrainJobs.Name, w.Namespace))
+		Expect(counted(metrics.EvictedUntilStopped)()).To(Equal(1.0))
+		Eventually(ctx, counted(metrics.AdmittedUntilEnded)).Should(Equal(2.0))
 	}, SpecTimeout(specTimeout))
 
 	It("tell who stopped a TrainJob, and do not call it stuck that somebody deactivated", func(ctx context.Context) {
@@ -72,30 +72,30 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 			return func() float64 { return scraped(ctx, token, m.Name, w.queueLabels(label, value)) }
 		}
 		w.MakeRunning(ctx, w.Job("stopped").GPUs("8"), 1, onH100)
-		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
+		Eventually(ctx, told(metrics.TrainJobs, metrics.State, metrics.StateRunning)).Should(Equal(1.0))
 		w.Edit(ctx, "stopped", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) })
-		Eventually(ctx, told(metrics.Stops(), metrics.Reason, metrics.StopByUser)).Should(Equal(1.0))
-		Eventually(ctx, told(metrics.Starts(), metrics.Kind, metrics.StartAgain)).Should(Equal(1.0))
-		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
+		Eventually(ctx, told(metrics.Stops, metrics.Reason, metrics.StopByUser)).Should(Equal(1.0))
+		Eventually(ctx, told(metrics.Starts, metrics.Kind, metrics.StartAgain)).Should(Equal(1.0))
+		Eventually(ctx, told(metrics.TrainJobs, metrics.State, metrics.StateRunning)).Should(Equal(1.0))
 
 		w.Activate(ctx, "stopped", false)
-		Eventually(ctx, told(metrics.Stops(), metrics.Reason, kueue.WorkloadDeactivated)).Should(Equal(1.0))
+		Eventually(ctx, told(metrics.Stops, metrics.Reason, kueue.WorkloadDeactivated)).Should(Equal(1.0))
 		w.EventuallyTold(ctx, "stopped", "WorkloadDeactivated", "set its spec.active to true")
 		w.EventuallyCaughtUp(ctx)
-		Expect(told(metrics.StuckTrainJobs(), metrics.Reason, "WorkloadDeactivated")()).To(BeZero())
+		Expect(told(metrics.StuckTrainJobs, metrics.Reason, "WorkloadDeactivated")()).To(BeZero())
 		w.Activate(ctx, "stopped", true)
-		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
+		Eventually(ctx, told(metrics.TrainJobs, metrics.State, metrics.StateRunning)).Should(Equal(1.0))
 
 		orphan := w.Job("orphan").GPUs("8")
 		orphan.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = "does-not-exist"
 		w.Make(ctx, orphan.Obj())
-		Eventually(ctx, told(metrics.StuckTrainJobs(), metrics.Reason, "PrebuiltWorkloadUnusable")).Should(Equal(1.0))
+		Eventually(ctx, told(metrics.StuckTrainJobs, metrics.Reason, "PrebuiltWorkloadUnusable")).Should(Equal(1.0))
 	}, SpecTimeout(specTimeout))
 
 	It("count what the webhooks refuse, by the field", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		refusals := func() float64 {
-			return scraped(ctx, cluster.Config.BearerToken, metrics.WebhookRequests().Name, map[string]string{
+			return scraped(ctx, cluster.Config.BearerToken, metrics.WebhookRequests.Name, map[string]string{
 				metrics.Kind: metrics.WebhookMutating, metrics.Operation: "CREATE", metrics.Outcome: metrics.AnswerRefused, metrics.Reason: "spec.runtimeRef",
 			})
 		}
@@ -142,15 +142,15 @@ var _ = Describe("The metrics of a manager that does not lead", Label("control",
 			_, body, _ := world.Ask(ctx, "https://"+second+"/metrics", cluster.Config.BearerToken)
 			return body
 		}
-		running := fmt.Sprintf("\n%s{cluster_queue=%q,local_queue=\"\",namespace=\"\",state=\"running\"} 1\n", metrics.TrainJobs().Name, w.Name("gpus"))
+		running := fmt.Sprintf("\n%s{cluster_queue=%q,local_queue=\"\",namespace=\"\",state=\"running\"} 1\n", metrics.TrainJobs.Name, w.Name("gpus"))
 		Eventually(ctx, scrape).Should(And(
-			ContainSubstring("\n"+metrics.TrainerInfo().Name+"{"), ContainSubstring("\nleader_election_master_status{name=\"manager.kueue-trainer.dev\"} 0\n")))
-		for _, m := range []metrics.Metric{metrics.TrainJobs(), metrics.GatedPods(), metrics.WebhooksEveryTrainJob()} {
+			ContainSubstring("\n"+metrics.TrainerInfo.Name+"{"), ContainSubstring("\nleader_election_master_status{name=\"manager.kueue-trainer.dev\"} 0\n")))
+		for _, m := range []metrics.Metric{metrics.TrainJobs, metrics.GatedPods, metrics.WebhooksEveryTrainJob} {
 			Expect(scrape()).NotTo(ContainSubstring("\n" + m.Name))
 		}
 		w.stopManager(ctx)
 		Eventually(ctx, scrape).Should(And(ContainSubstring(running),
-			ContainSubstring("\n"+metrics.GatedPods().Name+" 0\n"), ContainSubstring("\nleader_election_master_status{name=\"manager.kueue-trainer.dev\"} 1\n")))
+			ContainSubstring("\n"+metrics.GatedPods.Name+" 0\n"), ContainSubstring("\nleader_election_master_status{name=\"manager.kueue-trainer.dev\"} 1\n")))
 	}, SpecTimeout(specTimeout))
 })
 

@@ -101,7 +101,7 @@ func billed(prometheus func() *server, began func() time.Time) {
 			got := usage(ctx, g, prometheus(), time.Since(began())/2)
 			g.Expect(got.Notes).To(BeEmpty())
 			want := served(ctx, g)
-			for metric, by := range map[string]string{metrics.QuotaSeconds().Name: metrics.Phase, metrics.EndedSeconds().Name: metrics.Outcome} {
+			for metric, by := range map[string]string{metrics.QuotaSeconds.Name: metrics.Phase, metrics.EndedSeconds.Name: metrics.Outcome} {
 				expr := fmt.Sprintf("sum by (%s) (last_over_time(%s{resource=%q}[1h])) / 3600", by, metric, kit.GPU)
 				for _, sum := range prometheus().now(ctx, expr, got.From) {
 					want[string(sum.Metric[model.LabelName(by)])] -= float64(sum.Value)

@@ -2,15 +2,22 @@
 
 // Package cluster connects the plugin's commands to the cluster that kubectl's flags name.
 //
-// cluster.go has the flags and clients, reach.go errors of clusters that cannot be reached,
-// names.go and complete.go the names that users give and the shell completes, trainjobs.go reads TrainJobs. parts.go knows the
-// managers that work together, manager.go finds kueue-trainer's and Kueue's configurations.
+// cluster.go has the flags and clients, and errors of clusters that cannot be reached; trainjobs.go the names that users
+// give and the shell completes, and reads TrainJobs; workers.go what MultiKueue runs elsewhere. parts.go knows the managers
+// that work together, manager.go finds where they are and kueue-trainer's and Kueue's configurations.
 package cluster
 
 import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/installed"
@@ -63,3 +70,47 @@ var (
 	Generation   = installed.Generation
 	ErrNoTrainer = installed.ErrNoTrainer
 )
+
+// unconfigured is where kubectl's flags lead when nothing names a server.
+const unconfigured = "localhost:8080"
+
+// Sentence returns one sentence, with what to do, for an error of a cluster that could not be
+// reached or does not know the user. Others are returned as they are.
+func Sentence(err error) error {
+	request := new(url.Error)
+	isRequest := errors.As(err, &request)
+	switch {
+	case clientcmd.IsEmptyConfig(err), isRequest && server(request).Host == unconfigured:
+		return errors.New("no cluster is configured: name a kubeconfig file with --kubeconfig or KUBECONFIG, or a server with --server")
+	case noSuchContext(err):
+		return fmt.Errorf("%w: kubectl config get-contexts lists those that there are", err)
+	case isRequest:
+		at := server(request)
+		return fmt.Errorf("the API server at %s://%s cannot be reached (%w): check that it runs, and that --context or --kubeconfig names the cluster that you mean",
+			at.Scheme, at.Host, innermost(request))
+	case apierrors.IsUnauthorized(err):
+		return errors.New("the API server does not know you (Unauthorized): log in again, or name another user with --user or --context")
+	}
+	return err
+}
+
+// noSuchContext is about an error that has no type of its own.
+func noSuchContext(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), "context ") && strings.HasSuffix(err.Error(), " does not exist")
+}
+
+func server(request *url.Error) *url.URL {
+	at, err := url.Parse(request.URL)
+	if err != nil {
+		return &url.URL{Host: request.URL}
+	}
+	return at
+}
+
+// innermost is the cause, without those who tell of it.
+func innermost(err error) error {
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return err
+}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -168,4 +170,53 @@ func TestTrainJobsThatCannotBeRead(t *testing.T) {
 			expect.Same(t, "Unexpected exit code", tc.code, exit.Code(err))
 		})
 	}
+}
+
+func TestTrainJobsThatMayNotBeSeenAreNone(t *testing.T) {
+	c := kit.Fake(kit.Scheme()).WithInterceptorFuncs(kit.Refusing(func(any, client.ObjectKey) error { return kit.Forbidden("trainjobs") })).Build()
+	jobs, all, err := VisibleTrainJobs(t.Context(), c, "team")
+	expect.That(t, len(jobs) == 0 && !all && err == nil, "There are %d, all of them: %t, error %v", len(jobs), all, err)
+}
+
+// elsewhere is an installation in namespaces of its admin's choice.
+func elsewhere() []client.Object {
+	webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ManagerWebhook}}
+	webhooks.Webhooks = []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{
+		Service: &admissionregistrationv1.ServiceReference{Namespace: "ml", Name: "webhook"}}}}
+	manager := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: ManagerConfigMap}, Data: map[string]string{
+		ManagerConfigKey: "metrics: {userLabel: example.com/user}\nkueueConfigMap: {namespace: queues, name: mine, key: kueue.yaml}"}}
+	kueue := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "queues", Name: "mine"}, Data: map[string]string{
+		"kueue.yaml": "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmanageJobsWithoutQueueName: true"}}
+	return []client.Object{webhooks, manager, kueue}
+}
+
+func TestConfigurationsAreReadWhereTheyAre(t *testing.T) {
+	c := kit.Fake(kit.Scheme(), elsewhere()...).Build()
+	expect.Same(t, "Unexpected namespace", "ml", expect.Must(ManagerNamespace(t.Context(), c))(t))
+	manager := expect.Must(ManagerConfiguration(t.Context(), c))(t)
+	expect.That(t, manager != nil && manager.Metrics.UserLabel == "example.com/user", "The manager's configuration is %+v", manager)
+	kueue := expect.Must(KueueConfiguration(t.Context(), c))(t)
+	expect.That(t, kueue != nil && kueue.ManageJobsWithoutQueueName, "Kueue's configuration is %+v", kueue)
+}
+
+func TestPartsAreWhereTheyWereInstalled(t *testing.T) {
+	c := kit.Fake(kit.Scheme(), elsewhere()...).Build()
+	for want, part := range map[string]Part{"ml": Manager, "queues": Kueue, JobSet.Namespace: JobSet} {
+		expect.Same(t, "Unexpected namespace of "+part.Name, want, expect.Must(Placed(t.Context(), c, part))(t).Namespace)
+	}
+}
+
+func TestTheManifestsNamespaceIsTakenWhereNothingTells(t *testing.T) {
+	byURL := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ManagerWebhook}}
+	byURL.Webhooks = []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1")}}}
+	for name, objects := range map[string][]client.Object{"no webhooks": nil, "webhooks at an address": {byURL}} {
+		t.Run(name, func(t *testing.T) {
+			c := kit.Fake(kit.Scheme(), objects...).Build()
+			expect.Same(t, "Unexpected namespace", config.Namespace, expect.Must(ManagerNamespace(t.Context(), c))(t))
+		})
+	}
+	forbidden := kit.Fake(kit.Scheme(), elsewhere()...).WithInterceptorFuncs(kit.RefusingGet(func(client.Object, client.ObjectKey) error {
+		return kit.Forbidden("mutatingwebhookconfigurations")
+	})).Build()
+	expect.Same(t, "Unexpected namespace", config.Namespace, expect.Must(ManagerNamespace(t.Context(), forbidden))(t))
 }

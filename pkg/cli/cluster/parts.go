@@ -3,12 +3,12 @@
 package cluster
 
 import (
+	"cmp"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -54,22 +54,14 @@ const VersionLabel = "app.kubernetes.io/version"
 // Release tells the release of a part by the image of its Deployment, or by the label of one
 // of its objects; empty where neither says it. Both may be nil.
 func Release(deployment *appsv1.Deployment, configMap *corev1.ConfigMap) string {
-	var labelled []client.Object
+	release := ""
 	if deployment != nil {
-		if tag := imageTag(deployment.Spec.Template.Spec.Containers); tag != "" {
-			return tag
-		}
-		labelled = append(labelled, deployment)
+		release = cmp.Or(imageTag(deployment.Spec.Template.Spec.Containers), deployment.Labels[VersionLabel])
 	}
 	if configMap != nil {
-		labelled = append(labelled, configMap)
+		release = cmp.Or(release, configMap.Labels[VersionLabel])
 	}
-	for _, obj := range labelled {
-		if label := obj.GetLabels()[VersionLabel]; label != "" {
-			return label
-		}
-	}
-	return ""
+	return release
 }
 
 // imageTag returns the tag of the manager's image: a number, or empty.

@@ -151,12 +151,8 @@ func Assigned(wl *kueue.Workload) string {
 // WorkloadOf finds the Workload of a TrainJob, of several one that is not finished; nil while there is none.
 func WorkloadOf(ctx context.Context, c client.Reader, job *trainjob.TrainJob) (*kueue.Workload, error) {
 	var list kueue.WorkloadList
-	err := c.List(ctx, &list, client.InNamespace(job.Namespace))
-	if apierrors.IsForbidden(err) {
-		return nil, exit.With(exit.Unseen, fmt.Errorf("you may not list Workloads in namespace %s: ask an admin for ClusterRole kueue-trainer-user there", job.Namespace))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing the Workloads of namespace %s: %w", job.Namespace, err)
+	if err := c.List(ctx, &list, client.InNamespace(job.Namespace)); err != nil {
+		return nil, Unread("list", "Workloads", job.Namespace, err)
 	}
 	var found *kueue.Workload
 	for i := range list.Items {

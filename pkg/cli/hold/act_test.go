@@ -44,7 +44,7 @@ func TestAwaitQuota(t *testing.T) {
 		"an API server that is away for once": {answers: []error{holds, away, nil}, settled: true},
 		"rights that are gone":                {answers: []error{holds, forbidden}, says: "you may not list Workloads in namespace team"},
 		"never given back":                    {answers: []error{holds}, says: "it still has its quota: context deadline exceeded"},
-		"an API server that stays away":       {answers: []error{holds, away}, says: "whether it still has its quota is not known: listing the Workloads"},
+		"an API server that stays away":       {answers: []error{holds, away}, says: "whether it still has its quota is not known: reading Workloads"},
 		"given back at the very end":          {answers: append(slices.Repeat([]error{holds}, 3), nil), settled: true},
 	}
 	for name, tc := range cases {

@@ -4,18 +4,23 @@
 // flavors that pick them, quotas and who holds them, what waits. Load reads, all else are pure
 // functions of what it read.
 //
-// inventory.go is what there is, load.go reads it.
-// nodes.go, grant.go, quota.go, pending.go and workers.go answer questions; snapshot.go makes of it
-// what Kueue's scheduler works on.
+// inventory.go is what there is, and what Kueue's scheduler makes of it; load.go reads it.
+// nodes.go, quota.go and pending.go answer questions.
 package inventory
 
 import (
+	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 // Inventory is what a cluster had when it was read, every list sorted by namespace and
@@ -49,12 +54,7 @@ func (u Unseen) String() string {
 
 // Saw reports whether a kind could be listed, as Unseen names it.
 func (i *Inventory) Saw(kind string) bool {
-	for _, unseen := range i.Unseen {
-		if unseen.Kind == kind {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(i.Unseen, func(u Unseen) bool { return u.Kind == kind })
 }
 
 // Find returns the object of a name, or nil.
@@ -95,4 +95,54 @@ func (i *Inventory) ClusterQueue(name kueue.ClusterQueueReference) *kueue.Cluste
 // LocalQueue returns a LocalQueue, or nil.
 func (i *Inventory) LocalQueue(namespace string, name kueue.LocalQueueName) *kueue.LocalQueue {
 	return Find(i.LocalQueues, namespace, string(name))
+}
+
+// Snapshot returns what Kueue's scheduler would see.
+func (i *Inventory) Snapshot(ctx context.Context) (*scheduler.Snapshot, error) {
+	return i.World().Snapshot(ctx, i.Workloads)
+}
+
+// World returns what Workloads compete for.
+func (i *Inventory) World() *scheduler.World {
+	return &scheduler.World{
+		Flavors: i.Flavors, Topologies: i.Topologies, AdmissionChecks: i.AdmissionChecks, Cohorts: i.Cohorts,
+		ClusterQueues: i.ClusterQueues, LocalQueues: i.LocalQueues, Nodes: i.Nodes, Pods: i.Pods,
+	}
+}
+
+// Stopped tells why a ClusterQueue admits nothing now, in Kueue's own words, or is empty.
+func Stopped(cq *kueue.ClusterQueue) string {
+	if policy := ptr.Deref(cq.Spec.StopPolicy, kueue.None); policy != kueue.None {
+		return fmt.Sprintf("stopPolicy is %s", policy)
+	}
+	if condition := Inactive(cq); condition != nil {
+		return condition.Message
+	}
+	return ""
+}
+
+// Inactive returns the condition by which Kueue says that a ClusterQueue is not active, be it
+// stopped or missing something; nil for an active one, and before Kueue has looked at it.
+func Inactive(cq *kueue.ClusterQueue) *metav1.Condition {
+	active := apimeta.FindStatusCondition(cq.Status.Conditions, kueue.ClusterQueueActive)
+	if active == nil || active.Status == metav1.ConditionTrue {
+		return nil
+	}
+	return active
+}
+
+// MultiKueueCheck returns an AdmissionCheck of MultiKueue, or nil.
+func (i *Inventory) MultiKueueCheck(name kueue.AdmissionCheckReference) *kueue.AdmissionCheck {
+	if check := Find(i.AdmissionChecks, "", string(name)); check != nil && check.Spec.ControllerName == kueue.MultiKueueControllerName {
+		return check
+	}
+	return nil
+}
+
+// LeadsAway reports whether what is admitted to a flavor of a ClusterQueue runs in other clusters:
+// its quota promises nothing of the nodes of this one.
+func (i *Inventory) LeadsAway(cq *kueue.ClusterQueue, flavor kueue.ResourceFlavorReference) bool {
+	return cq.Spec.AdmissionChecksStrategy != nil && slices.ContainsFunc(cq.Spec.AdmissionChecksStrategy.AdmissionChecks, func(rule kueue.AdmissionCheckStrategyRule) bool {
+		return i.MultiKueueCheck(rule.Name) != nil && (len(rule.OnFlavors) == 0 || slices.Contains(rule.OnFlavors, flavor))
+	})
 }

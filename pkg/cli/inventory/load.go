@@ -23,23 +23,21 @@ import (
 // Load reads the cluster. What the user may not list is recorded in Unseen; every other
 // error ends it.
 func Load(ctx context.Context, c client.Reader) (*Inventory, error) {
-	i := &Inventory{}
-	l := &loader{client: c, inventory: i}
-	i.Pods = list(ctx, l, "pods", &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items })
+	l := &loader{client: c, inventory: &Inventory{}}
+	read(ctx, l, "pods", &corev1.PodList{}, &l.inventory.Pods)
 	l.quota(ctx)
-	return i, l.err
+	return l.inventory, l.err
 }
 
 // LoadForQuota is Load with no more pods than Kueue's scheduler looks at: those on nodes, where there
 // are topologies, that it has not placed itself.
 func LoadForQuota(ctx context.Context, c client.Reader) (*Inventory, error) {
-	i := &Inventory{}
-	l := &loader{client: c, inventory: i}
+	l := &loader{client: c, inventory: &Inventory{}}
 	l.quota(ctx)
-	if len(i.Topologies) > 0 {
+	if len(l.inventory.Topologies) > 0 {
 		l.otherPods(ctx)
 	}
-	return i, l.err
+	return l.inventory, l.err
 }
 
 // otherPods reads page by page, and keeps what counts.
@@ -60,14 +58,14 @@ func (l *loader) otherPods(ctx context.Context) {
 // quota reads all kinds but pods.
 func (l *loader) quota(ctx context.Context) {
 	i := l.inventory
-	i.Nodes = list(ctx, l, "nodes", &corev1.NodeList{}, func(l *corev1.NodeList) []corev1.Node { return l.Items })
-	i.Flavors = list(ctx, l, "resourceflavors.kueue.x-k8s.io", &kueue.ResourceFlavorList{}, func(l *kueue.ResourceFlavorList) []kueue.ResourceFlavor { return l.Items })
-	i.Topologies = list(ctx, l, "topologies.kueue.x-k8s.io", &kueue.TopologyList{}, func(l *kueue.TopologyList) []kueue.Topology { return l.Items })
-	i.ClusterQueues = list(ctx, l, "clusterqueues.kueue.x-k8s.io", &kueue.ClusterQueueList{}, func(l *kueue.ClusterQueueList) []kueue.ClusterQueue { return l.Items })
-	i.Cohorts = list(ctx, l, "cohorts.kueue.x-k8s.io", &kueue.CohortList{}, func(l *kueue.CohortList) []kueue.Cohort { return l.Items })
-	i.LocalQueues = list(ctx, l, "localqueues.kueue.x-k8s.io", &kueue.LocalQueueList{}, func(l *kueue.LocalQueueList) []kueue.LocalQueue { return l.Items })
-	i.AdmissionChecks = list(ctx, l, "admissionchecks.kueue.x-k8s.io", &kueue.AdmissionCheckList{}, func(l *kueue.AdmissionCheckList) []kueue.AdmissionCheck { return l.Items })
-	i.Workloads = list(ctx, l, "workloads.kueue.x-k8s.io", &kueue.WorkloadList{}, func(l *kueue.WorkloadList) []kueue.Workload { return l.Items })
+	read(ctx, l, "nodes", &corev1.NodeList{}, &i.Nodes)
+	read(ctx, l, "resourceflavors.kueue.x-k8s.io", &kueue.ResourceFlavorList{}, &i.Flavors)
+	read(ctx, l, "topologies.kueue.x-k8s.io", &kueue.TopologyList{}, &i.Topologies)
+	read(ctx, l, "clusterqueues.kueue.x-k8s.io", &kueue.ClusterQueueList{}, &i.ClusterQueues)
+	read(ctx, l, "cohorts.kueue.x-k8s.io", &kueue.CohortList{}, &i.Cohorts)
+	read(ctx, l, "localqueues.kueue.x-k8s.io", &kueue.LocalQueueList{}, &i.LocalQueues)
+	read(ctx, l, "admissionchecks.kueue.x-k8s.io", &kueue.AdmissionCheckList{}, &i.AdmissionChecks)
+	read(ctx, l, "workloads.kueue.x-k8s.io", &kueue.WorkloadList{}, &i.Workloads)
 }
 
 // loader stops at the first error that is not about permissions.
@@ -77,20 +75,22 @@ type loader struct {
 	err       error
 }
 
-// list returns the items of a kind, sorted.
-func list[L client.ObjectList, T any, P interface {
+// read reads the objects of a kind, sorted.
+func read[T any, P interface {
 	*T
 	client.Object
-}](ctx context.Context, l *loader, kind string, into L, items func(L) []T) []T {
-	if l.err != nil || !l.note(kind, l.client.List(ctx, into)) {
-		return nil
+}](ctx context.Context, l *loader, kind string, list client.ObjectList, to *[]T) {
+	if l.err != nil || !l.note(kind, l.client.List(ctx, list)) {
+		return
 	}
-	sorted := items(into)
-	slices.SortFunc(sorted, func(a, b T) int {
+	l.err = meta.EachListItem(list, func(item runtime.Object) error {
+		*to = append(*to, *item.(P))
+		return nil
+	})
+	slices.SortFunc(*to, func(a, b T) int {
 		x, y := P(&a), P(&b)
 		return cmp.Or(cmp.Compare(x.GetNamespace(), y.GetNamespace()), cmp.Compare(x.GetName(), y.GetName()))
 	})
-	return sorted
 }
 
 // note reports whether a kind could be listed, and takes down why not.

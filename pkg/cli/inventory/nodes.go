@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
 	resourcehelpers "k8s.io/component-helpers/resource"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -24,12 +25,7 @@ func (i *Inventory) NodesOf(flavor *kueue.ResourceFlavor) []*corev1.Node {
 // NodesOfNoFlavor returns the nodes that no flavor picks.
 func (i *Inventory) NodesOfNoFlavor() []*corev1.Node {
 	return i.nodes(func(node *corev1.Node) bool {
-		for n := range i.Flavors {
-			if Picks(&i.Flavors[n], node) {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(i.Flavors, func(f kueue.ResourceFlavor) bool { return Picks(&f, node) })
 	})
 }
 
@@ -50,25 +46,14 @@ func (i *Inventory) nodes(want func(*corev1.Node) bool) []*corev1.Node {
 
 // Picks reports whether a flavor's nodeLabels pick a node.
 func Picks(flavor *kueue.ResourceFlavor, node *corev1.Node) bool {
-	for key, value := range flavor.Spec.NodeLabels {
-		if has, found := node.Labels[key]; !found || has != value {
-			return false
-		}
-	}
-	return true
+	return labels.SelectorFromSet(flavor.Spec.NodeLabels).Matches(labels.Set(node.Labels))
 }
 
 // Ready reports whether pods can come to a node: it is ready and not cordoned.
 func Ready(node *corev1.Node) bool {
-	if node.Spec.Unschedulable {
-		return false
-	}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return !node.Spec.Unschedulable && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // Allocatable sums what nodes have of a resource.

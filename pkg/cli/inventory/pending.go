@@ -4,6 +4,7 @@ package inventory
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -78,18 +79,13 @@ func (i *Inventory) Demand(flavor *kueue.ResourceFlavor, name corev1.ResourceNam
 		if cq := i.ClusterQueue(p.ClusterQueue); cq == nil || !Covers(cq, kueue.ResourceFlavorReference(flavor.Name), name) {
 			continue
 		}
-		for n, requests := range requestsOf(p.Workload) {
+		for n, requests := range kueuelib.TotalRequests(WithRequests(p.Workload)) {
 			if Refuses(flavor, &p.Workload.Spec.PodSets[n].Template.Spec) == "" {
 				sum += requests.Requests.ResourceValue(name)
 			}
 		}
 	}
 	return kueuelib.NewResourceFormatter().ResourceQuantity(name, sum)
-}
-
-// requestsOf returns what each PodSet asks for.
-func requestsOf(wl *kueue.Workload) []kueuelib.PodSetResources {
-	return kueuelib.TotalRequests(WithRequests(wl))
 }
 
 // WithRequests returns a copy of wl as Kueue queues it, where a limit without a request is
@@ -137,22 +133,19 @@ func Untolerated(all []corev1.Taint, tolerations []corev1.Toleration) *corev1.Ta
 // Selects reports whether the node selector and affinity of pods go with a flavor, as
 // Kueue looks at them: keys that the flavor has no label for do not count.
 func Selects(pod *corev1.PodSpec, flavor *kueue.ResourceFlavor) (bool, error) {
-	known := &corev1.Pod{Spec: corev1.PodSpec{
-		NodeSelector: onlyKeys(pod.NodeSelector, flavor.Spec.NodeLabels),
+	known := maps.Clone(pod.NodeSelector)
+	maps.DeleteFunc(known, func(key, _ string) bool { return lacks(flavor.Spec.NodeLabels, key) })
+	asks := &corev1.Pod{Spec: corev1.PodSpec{
+		NodeSelector: known,
 		Affinity:     &corev1.Affinity{NodeAffinity: requiredWithKeys(pod.Affinity, flavor.Spec.NodeLabels)},
 	}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: flavor.Spec.NodeLabels}}
-	return nodeaffinity.GetRequiredNodeAffinity(known).Match(node)
+	return nodeaffinity.GetRequiredNodeAffinity(asks).Match(node)
 }
 
-func onlyKeys(selector, labels map[string]string) map[string]string {
-	known := map[string]string{}
-	for key, value := range selector {
-		if _, ok := labels[key]; ok {
-			known[key] = value
-		}
-	}
-	return known
+func lacks(labels map[string]string, key string) bool {
+	_, has := labels[key]
+	return !has
 }
 
 // requiredWithKeys keeps the expressions about known labels. Terms are alternatives: when
@@ -163,12 +156,7 @@ func requiredWithKeys(affinity *corev1.Affinity, labels map[string]string) *core
 	}
 	required := &corev1.NodeSelector{}
 	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		var known []corev1.NodeSelectorRequirement
-		for _, expression := range term.MatchExpressions {
-			if _, ok := labels[expression.Key]; ok {
-				known = append(known, expression)
-			}
-		}
+		known := slices.DeleteFunc(slices.Clone(term.MatchExpressions), func(r corev1.NodeSelectorRequirement) bool { return lacks(labels, r.Key) })
 		if len(known) == 0 {
 			return nil
 		}

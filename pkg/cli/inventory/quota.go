@@ -4,6 +4,8 @@ package inventory
 
 import (
 	"context"
+	"fmt"
+	"iter"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -67,14 +69,13 @@ func quotaOf(cq *kueue.ClusterQueue, grant Grant, snapshot *scheduler.Snapshot) 
 		Reserved: reserved.Total, Borrowed: reserved.Borrowed,
 		Used: usage(cq.Status.FlavorsUsage, flavor, spec.Name).Total,
 	}
-	seen := snapshot.ClusterQueue(quota.ClusterQueue)
-	if seen == nil {
-		return quota
+	if seen := snapshot.ClusterQueue(quota.ClusterQueue); seen != nil {
+		quota.Active = true
+		// It may be below zero after quota was taken away.
+		free := seen.Available(kueuelib.FlavorResource{Flavor: flavor, Resource: spec.Name}).Int64()
+		quota.Free = kueuelib.NewResourceFormatter().ResourceQuantity(spec.Name, max(0, free))
+		quota.Lent = lent(quota)
 	}
-	quota.Active = true
-	available := seen.Available(kueuelib.FlavorResource{Flavor: flavor, Resource: spec.Name})
-	quota.Free = amount(spec.Name, available)
-	quota.Lent = lent(quota)
 	return quota
 }
 
@@ -83,20 +84,10 @@ func lent(quota Quota) resource.Quantity {
 	rest := quota.Nominal.DeepCopy()
 	rest.Sub(quota.Reserved)
 	rest.Sub(quota.Free)
-	return atLeastZero(rest)
-}
-
-func atLeastZero(q resource.Quantity) resource.Quantity {
-	if q.Sign() < 0 {
-		return resource.Quantity{Format: q.Format}
+	if rest.Sign() < 0 {
+		return resource.Quantity{Format: rest.Format}
 	}
-	return q
-}
-
-// amount puts an amount of Kueue's, which may be below zero after quota was taken away,
-// into units.
-func amount(name corev1.ResourceName, a kueuelib.Amount) resource.Quantity {
-	return kueuelib.NewResourceFormatter().ResourceQuantity(name, max(0, a.Int64()))
+	return rest
 }
 
 func usage(of []kueue.FlavorUsage, flavor kueue.ResourceFlavorReference, name corev1.ResourceName) kueue.ResourceUsage {
@@ -108,4 +99,30 @@ func usage(of []kueue.FlavorUsage, flavor kueue.ResourceFlavorReference, name co
 		}
 	}
 	return kueue.ResourceUsage{}
+}
+
+// Grant is the quota of one resource in one flavor, as a ClusterQueue or Cohort has it.
+type Grant struct {
+	Flavor kueue.ResourceFlavorReference
+	// Quota stands in the object itself.
+	Quota *kueue.ResourceQuota
+	// Path of Quota in the object, as JSON patches have it.
+	Path string
+}
+
+// Grants returns the quotas of the resource groups of a ClusterQueue or Cohort, in their
+// order.
+func Grants(groups []kueue.ResourceGroup) iter.Seq[Grant] {
+	return func(yield func(Grant) bool) {
+		for g, group := range groups {
+			for n, flavor := range group.Flavors {
+				for r := range flavor.Resources {
+					path := fmt.Sprintf("/spec/resourceGroups/%d/flavors/%d/resources/%d", g, n, r)
+					if !yield(Grant{Flavor: flavor.Name, Quota: &flavor.Resources[r], Path: path}) {
+						return
+					}
+				}
+			}
+		}
+	}
 }

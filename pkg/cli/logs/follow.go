@@ -163,7 +163,7 @@ func (f *followed) printer(r *reader) func([]byte) error {
 		if r.options.Timestamps {
 			text = line
 		}
-		return r.printer.line(text, f.target.prefix)
+		return r.print(text, f.target.prefix)
 	}
 }
 

@@ -118,7 +118,7 @@ func (o *options) run(ctx context.Context, name string, prefixGiven bool) error 
 	if !prefixGiven {
 		o.prefix = o.follow || len(now.targets) > 1
 	}
-	r := &reader{printer: &printer{out: o.streams.Out, prefix: o.prefix}, errOut: o.streams.ErrOut, options: o.log}
+	r := &reader{options: o.log, out: o.streams.Out, errOut: o.streams.ErrOut, prefix: o.prefix}
 	switch {
 	case o.follow:
 		return r.follow(ctx, l.watch(ctx), l.look)

@@ -123,7 +123,7 @@ func (c *kubelets) open(_ context.Context, pod *corev1.Pod, options *corev1.PodL
 
 func (c *kubelets) reader(prefix bool, options corev1.PodLogOptions) (r *reader, out, errOut *strings.Builder) {
 	out, errOut = &strings.Builder{}, &strings.Builder{}
-	return &reader{printer: &printer{out: out, prefix: prefix}, errOut: errOut, options: options}, out, errOut
+	return &reader{options: options, out: out, errOut: errOut, prefix: prefix}, out, errOut
 }
 
 func TestReadAll(t *testing.T) {

@@ -25,13 +25,6 @@ func openerOf(c kubernetes.Interface) opener {
 	}
 }
 
-// printer prints lines of many logs, each as a whole.
-type printer struct {
-	mu     sync.Mutex
-	out    io.Writer
-	prefix bool
-}
-
 // eachLine hands on the lines of a log to its end, the last one as it is.
 func eachLine(log io.Reader, take func(line []byte) error) error {
 	lines := bufio.NewReader(log)
@@ -62,26 +55,26 @@ func timed(line []byte) (time.Time, []byte) {
 	return at, after
 }
 
-func (p *printer) line(line []byte, prefix string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// reader reads the logs of targets, and prints lines of many, each as a whole.
+type reader struct {
+	options     corev1.PodLogOptions
+	out, errOut io.Writer
+	prefix      bool
+	mu          sync.Mutex
+}
+
+func (r *reader) print(line []byte, prefix string) error {
 	if !bytes.HasSuffix(line, []byte("\n")) {
 		// The next line may be of another log.
 		line = append(line, '\n')
 	}
-	if !p.prefix {
-		_, err := p.out.Write(line)
-		return err
+	if r.prefix {
+		line = fmt.Appendf(nil, "[%s] %s", prefix, line)
 	}
-	_, err := fmt.Fprintf(p.out, "[%s] %s", prefix, line)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, err := r.out.Write(line)
 	return err
-}
-
-// reader reads logs of targets.
-type reader struct {
-	printer *printer
-	errOut  io.Writer
-	options corev1.PodLogOptions
 }
 
 // read hands on the lines of one container's log.
@@ -113,7 +106,7 @@ func (r *reader) readAll(ctx context.Context, targets []target) error {
 			fmt.Fprintf(r.errOut, "note: %s (pod %s) was not started again\n", t.prefix, t.pod.Name)
 			continue
 		}
-		if err := r.read(ctx, t, r.options, func(line []byte) error { return r.printer.line(line, t.prefix) }); err != nil {
+		if err := r.read(ctx, t, r.options, func(line []byte) error { return r.print(line, t.prefix) }); err != nil {
 			errs = append(errs, err)
 			continue
 		}

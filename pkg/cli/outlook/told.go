@@ -64,7 +64,7 @@ func measured(ctx context.Context, c *prom.Client, now time.Time) ([]forecast.Hi
 		return nil, err
 	}
 	by := strings.Join([]string{model.BucketLabel, metrics.Namespace, metrics.LocalQueue}, ", ")
-	buckets, err := prom.Ask[model.Vector](c.Query(ctx, c.Aggregated("sum", by, "increase", metrics.AdmittedUntilEnded().Name+"_bucket", forecast.Month), now))
+	buckets, err := prom.Ask[model.Vector](c.Query(ctx, c.Aggregated("sum", by, "increase", metrics.AdmittedUntilEnded.Name+"_bucket", forecast.Month), now))
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ const sideBySide = 30 * time.Minute
 // OneCluster returns an error where Prometheus has the ledgers of several clusters in a window: their
 // series have the same names, and a bill or a forecast would mix them.
 func (c *Client) OneCluster(ctx context.Context, from, to time.Time) error {
-	series := metrics.LedgerBegan().Name + c.match
+	series := metrics.LedgerBegan.Name + c.match
 	from = to.Add(-max(to.Sub(from), sideBySide))
 	count := fmt.Sprintf(`count(count_values("began", last_over_time(%s[%s])))`, series, model.Duration(Stale))
 	ledgers, err := Ask[model.Matrix](c.QueryRange(ctx, count, prometheus.Range{Start: from, End: to, Step: max(Step(from, to), Stale)}))
@@ -66,26 +66,20 @@ func several(ledgers model.Matrix) bool {
 // empty where there is none. Every cluster has a ledger with a beginning of its own, whichever
 // replicas of Prometheus tell it. Clusters of which only some have the label differ by it, too.
 func clusterLabel(began model.Vector) (string, []string) {
-	ledgers := map[model.LabelName]map[model.SampleValue]sets.Set[string]{}
+	labels := sets.New[model.LabelName]()
 	for _, sample := range began {
-		for label := range sample.Metric {
-			if !slices.Contains(ofTarget, label) {
-				ledgers[label] = map[model.SampleValue]sets.Set[string]{}
-			}
-		}
+		labels = labels.Union(sets.KeySet(sample.Metric))
 	}
-	for label, of := range ledgers {
+	// In their order, so that the same is said every time.
+	for _, label := range sets.List(labels.Delete(ofTarget...)) {
+		values, ledgers := sets.New[string](), map[model.SampleValue]sets.Set[string]{}
 		for _, sample := range began {
-			if of[sample.Value] == nil {
-				of[sample.Value] = sets.New[string]()
-			}
-			of[sample.Value].Insert(string(sample.Metric[label]))
+			value := string(sample.Metric[label])
+			values.Insert(value)
+			ledgers[sample.Value] = ledgers[sample.Value].Union(sets.New(value))
 		}
-	}
-	// In the order of labels, so that the same is said every time.
-	for _, label := range slices.Sorted(maps.Keys(ledgers)) {
-		if valuesOf := slices.Collect(maps.Values(ledgers[label])); disjoint(valuesOf) {
-			return string(label), sets.List(union(valuesOf))
+		if disjoint(slices.Collect(maps.Values(ledgers))) {
+			return string(label), sets.List(values)
 		}
 	}
 	return "", nil
@@ -101,12 +95,4 @@ func disjoint(all []sets.Set[string]) bool {
 		}
 	}
 	return false
-}
-
-func union(all []sets.Set[string]) sets.Set[string] {
-	out := sets.New[string]()
-	for _, one := range all {
-		out = out.Union(one)
-	}
-	return out
 }

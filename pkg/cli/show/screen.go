@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package show prints for eyes: colours on terminals, aligned columns, units as kubectl has
+// them.
+//
+// output.go has -o and its formats, screen.go what a terminal may be told, in which colours, and how far it is; table.go
+// columns and units.
 package show
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"regexp"
 	"strings"
-	"unicode"
+	"time"
+
+	"golang.org/x/term"
 )
 
 // Screen is a terminal that only shows what is written to it: messages of pods, events and conditions, which are other
@@ -38,37 +46,94 @@ func Cursor(out io.Writer) io.Writer {
 	return out
 }
 
-// painted begins with what Paint writes.
-var painted = regexp.MustCompile(`^\x1b\[(?:0|1|2|3[1236])m`)
+// obeyed is what a terminal obeys instead of showing it: what Paint writes, control characters, and those that turn the
+// direction of a text.
+var obeyed = regexp.MustCompile(`\x1b\[(?:0|1|2|3[1236])m|[\p{Cc}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]`)
 
-// visible replaces control characters, but those to keep and Paint's, and those that turn the direction of a text.
+// visible replaces it, but those characters to keep and Paint's.
 func visible(text, keep string) string {
-	if !strings.ContainsFunc(text, unseen) {
-		return text
-	}
-	var out strings.Builder
-	for text != "" {
-		if code := painted.FindString(text); code != "" {
-			out.WriteString(code)
-			text = text[len(code):]
-			continue
+	return obeyed.ReplaceAllStringFunc(text, func(found string) string {
+		if strings.HasSuffix(found, "m") || strings.Contains(keep, found) {
+			return found
 		}
-		size := 1
-		for size < len(text) && text[size]&0xC0 == 0x80 {
-			size++
-		}
-		one := text[:size]
-		if strings.ContainsFunc(one, unseen) && !strings.Contains(keep, one) {
-			one = "\uFFFD"
-		}
-		out.WriteString(one)
-		text = text[size:]
-	}
-	return out.String()
+		return "\uFFFD"
+	})
 }
-
-// unseen reports whether a terminal obeys a character instead of showing it.
-func unseen(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
 // Line is a text on one line: a newline of other people's begins none.
 func Line(text string) string { return visible(strings.Join(strings.Fields(text), " "), "") }
+
+// Paint colours words, on a terminal only, and not with NO_COLOR (https://no-color.org).
+// The zero value never does.
+type Paint struct{ on bool }
+
+// Painter returns the Paint for an output.
+func Painter(out io.Writer) Paint {
+	return Paint{on: Terminal(out) && wanted()}
+}
+
+// wanted reports whether the environment has nothing against colours.
+func wanted() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
+
+// Terminal reports whether somebody looks at out while it is written.
+func Terminal(out io.Writer) bool {
+	file, ok := Cursor(out).(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+func (p Paint) code(code, text string) string {
+	if !p.on || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// Bold is for headings.
+func (p Paint) Bold(text string) string { return p.code("1", text) }
+
+// Dim is for what matters less.
+func (p Paint) Dim(text string) string { return p.code("2", text) }
+
+// Red is for what is wrong.
+func (p Paint) Red(text string) string { return p.code("31", text) }
+
+// Green is for what is in order.
+func (p Paint) Green(text string) string { return p.code("32", text) }
+
+// Yellow is for what waits, or wants a look.
+func (p Paint) Yellow(text string) string { return p.code("33", text) }
+
+// Cyan is for names that lead on.
+func (p Paint) Cyan(text string) string { return p.code("36", text) }
+
+// Progress is a bar on a terminal, for what takes longer than two seconds. Elsewhere there is none.
+type Progress struct {
+	out    io.Writer
+	what   string
+	began  time.Time
+	shown  time.Time
+	silent bool
+}
+
+// NewProgress returns one that says what is done.
+func NewProgress(out io.Writer, what string) *Progress {
+	return &Progress{out: Cursor(out), what: what, began: time.Now(), silent: !Terminal(out)}
+}
+
+// At shows which share is done.
+func (p *Progress) At(share float64) {
+	const patience, often, width = 2 * time.Second, 200 * time.Millisecond, 40
+	if p.silent || time.Since(p.began) < patience || time.Since(p.shown) < often {
+		return
+	}
+	p.shown = time.Now()
+	full := int(min(1, max(0, share)) * width)
+	fmt.Fprintf(p.out, "\r%s [%s%s] %3.0f %%", p.what, strings.Repeat("=", full), strings.Repeat(" ", width-full), 100*share)
+}
+
+// Done takes the bar away.
+func (p *Progress) Done() {
+	if !p.shown.IsZero() {
+		fmt.Fprint(p.out, "\r\x1b[K")
+	}
+}

@@ -7,7 +7,10 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"time"
 	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 // gap is what kubectl leaves between columns.
@@ -76,3 +79,19 @@ var codes = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // width is what a terminal shows of a text.
 func width(text string) int { return utf8.RuneCountInString(codes.ReplaceAllString(text, "")) }
+
+// Age is the time since then, as kubectl prints it; "<unknown>" without a time.
+func Age(now, then time.Time) string {
+	if then.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(now.Sub(then))
+}
+
+// Count is a number of things: "1 GPU", "8 GPUs".
+func Count[N int | int32 | int64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

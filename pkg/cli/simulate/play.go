@@ -4,7 +4,6 @@ package simulate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -53,7 +52,7 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	at.NoArrivals = o.arrivals != ""
 	q, warnings := at.Question()
 	for _, warning := range warnings {
-		o.warn(warning)
+		o.warn("%s", warning)
 	}
 	q.Seed, q.Horizon = o.seed, o.horizon
 	o.keepComing(q)
@@ -72,7 +71,7 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	})
 	bar.Done()
 	if counter.leftOut > 0 {
-		o.warn(outlook.LeftOut(counter.leftOut))
+		o.warn("%s", outlook.LeftOut(counter.leftOut))
 	}
 	return counter.end(), err
 }
@@ -107,7 +106,7 @@ func (o *options) tellUnknown(jobs []forecast.Job, there []forecast.Entrant) {
 	if among != "" {
 		among = fmt.Sprintf(", %s among them", among)
 	}
-	o.warn(fmt.Sprintf("nothing is known of how long %s run%s: they run to the end; --assume 4h takes a time for them", show.Count(int64(len(unknown)), "job"), among))
+	o.warn("nothing is known of how long %s run%s: they run to the end; --assume 4h takes a time for them", show.Count(len(unknown), "job"), among)
 }
 
 // comingJobs reads the Workloads of --job.
@@ -122,13 +121,7 @@ func (o *options) comingJobs(at *outlook.Outlook) ([]forecast.Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		come := &inventory.Inventory{}
-		for _, file := range files {
-			for n := range file.Documents {
-				err = errors.Join(err, add(&file.Documents[n], "Workload", &come.Workloads))
-			}
-			err = errors.Join(err, file.Err())
-		}
+		come, err := readFiles(files)
 		if err != nil {
 			return nil, err
 		}

@@ -6,10 +6,14 @@ import (
 	"cmp"
 	"encoding/csv"
 	"fmt"
+	"html"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
@@ -30,14 +34,6 @@ func (o *options) print(c Comparison) error {
 	return printCharts(o.streams.Out, c)
 }
 
-// after is what came of the changes, or of none.
-func (c *Comparison) after() *Result {
-	if c.After != nil {
-		return c.After
-	}
-	return &c.Before
-}
-
 // byGroup are the waits by queue and size.
 func (r *Result) byGroup() map[[2]string]Waits {
 	all := map[[2]string]Waits{}
@@ -49,13 +45,14 @@ func (r *Result) byGroup() map[[2]string]Waits {
 
 func printTables(out io.Writer, paint show.Paint, c Comparison) error {
 	waits := show.NewTable("QUEUE", "SIZE", "JOBS", "WAITING AT END", "MEDIAN WAIT", "P90 WAIT")
-	before, after := c.Before.byGroup(), c.after().byGroup()
+	last := cmp.Or(c.After, &c.Before)
+	before, after := c.Before.byGroup(), last.byGroup()
 	groups := map[[2]string]Waits{} // What changes bring may be in neither queue nor size before.
 	maps.Copy(groups, before)
 	maps.Copy(groups, after)
 	for _, group := range slices.SortedFunc(maps.Keys(groups), compareGroups) {
 		was, is := before[group], after[group]
-		waits.Row(cmp.Or(group[0], "all"), orDash(group[1]), c.both(was.Jobs, is.Jobs), c.both(was.Waiting, is.Waiting),
+		waits.Row(cmp.Or(group[0], "all"), cmp.Or(group[1], "-"), c.both(was.Jobs, is.Jobs), c.both(was.Waiting, is.Waiting),
 			c.both(outlook.Roughly(&was.MedianSeconds), outlook.Roughly(&is.MedianSeconds)), c.both(outlook.Roughly(&was.P90Seconds), outlook.Roughly(&is.P90Seconds)))
 	}
 	if err := waits.Print(out, paint, ""); err != nil {
@@ -63,8 +60,8 @@ func printTables(out io.Writer, paint show.Paint, c Comparison) error {
 	}
 	fmt.Fprintln(out)
 	totals := show.NewTable("STARTS", "PREEMPTIONS", "GPU-HOURS LOST TO THEM")
-	totals.Row(c.both(c.Before.Starts, c.after().Starts), c.both(c.Before.Preemptions, c.after().Preemptions),
-		c.both(fmt.Sprintf("%.0f", c.Before.LostGPUHours), fmt.Sprintf("%.0f", c.after().LostGPUHours)))
+	totals.Row(c.both(c.Before.Starts, last.Starts), c.both(c.Before.Preemptions, last.Preemptions),
+		c.both(fmt.Sprintf("%.0f", c.Before.LostGPUHours), fmt.Sprintf("%.0f", last.LostGPUHours)))
 	return totals.Print(out, paint, "")
 }
 
@@ -76,41 +73,111 @@ func (c *Comparison) both(before, after any) string {
 	return fmt.Sprintf("%v → %v", before, after)
 }
 
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 // writeCSV writes the waits.
 func writeCSV(out io.Writer, c Comparison) error {
-	w := csv.NewWriter(out)
-	if err := w.Write([]string{"scenario", "queue", "size", "jobs", "waiting", "medianSeconds", "p90Seconds"}); err != nil {
-		return err
+	records := [][]string{{"scenario", "queue", "size", "jobs", "waiting", "medianSeconds", "p90Seconds"}}
+	for name, of := range c.plays() {
+		for _, w := range of.Waits {
+			records = append(records, []string{
+				name, w.Queue, w.Size, strconv.Itoa(w.Jobs), strconv.Itoa(w.Waiting), strconv.FormatInt(w.MedianSeconds, 10), strconv.FormatInt(w.P90Seconds, 10),
+			})
+		}
 	}
-	for _, of := range c.plays() {
-		for _, waits := range of.Waits {
-			record := []string{of.name, waits.Queue, waits.Size, strconv.Itoa(waits.Jobs), strconv.Itoa(waits.Waiting), strconv.FormatInt(waits.MedianSeconds, 10), strconv.FormatInt(waits.P90Seconds, 10)}
-			if err := w.Write(record); err != nil {
-				return err
+	return csv.NewWriter(out).WriteAll(records)
+}
+
+// plays are those that there are, by their names.
+func (c *Comparison) plays() iter.Seq2[string, *Result] {
+	return func(yield func(string, *Result) bool) {
+		if yield("before", &c.Before) && c.After != nil {
+			yield("after", c.After)
+		}
+	}
+}
+
+// bars are the eighths of a line.
+var bars = []rune(" ▁▂▃▄▅▆▇█")
+
+// printCharts draws how much of each flavor's GPUs is used, a line for each play.
+func printCharts(out io.Writer, c Comparison) error {
+	table := show.NewTable("FLAVOR", "GPUS", "", "USED, OVER "+strings.ToUpper(lasts(c)), "MEAN")
+	for name, play := range c.plays() {
+		if c.After == nil {
+			name = ""
+		}
+		for _, usage := range play.Used {
+			table.Row(usage.Flavor, usage.GPUs, name, line(usage.Shares), fmt.Sprintf("%.0f %%", 100*mean(usage.Shares)))
+		}
+	}
+	if table.Empty() {
+		return nil
+	}
+	fmt.Fprintln(out)
+	return table.Print(out, show.Paint{}, "")
+}
+
+func lasts(c Comparison) string {
+	horizon := time.Duration(c.HorizonSeconds) * time.Second
+	if horizon >= 48*time.Hour {
+		return fmt.Sprintf("%.0f days", horizon.Hours()/24)
+	}
+	return fmt.Sprintf("%.0f h", horizon.Hours())
+}
+
+func line(shares []float64) string {
+	var text strings.Builder
+	for _, share := range shares {
+		at := int(share*float64(len(bars)-1) + 0.5)
+		text.WriteRune(bars[min(len(bars)-1, max(0, at))])
+	}
+	return text.String()
+}
+
+func mean(all []float64) float64 {
+	var sum float64
+	for _, v := range all {
+		sum += v
+	}
+	return sum / float64(max(1, len(all)))
+}
+
+// The measures of an SVG, in pixels.
+const (
+	svgWidth, svgHeight = 720, 140
+	svgLeft, svgTop     = 60, 30
+)
+
+// writeSVG draws the same with a chart for each flavor: before in grey, after in blue.
+func writeSVG(out io.Writer, c Comparison) error {
+	colours := map[string]string{"before": "#888888", "after": "#1f6feb"}
+	var text strings.Builder
+	height := svgTop + (svgHeight+svgTop)*len(c.Before.Used)
+	fmt.Fprintf(&text, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", svgWidth+2*svgLeft, height)
+	for row, flavor := range c.Before.Used {
+		top := svgTop + row*(svgHeight+svgTop)
+		fmt.Fprintf(&text, `<text x="%d" y="%d">%s: share of %d GPUs used, over %s (before grey, after blue)</text>`+"\n", svgLeft, top-6, html.EscapeString(flavor.Flavor), flavor.GPUs, lasts(c))
+		fmt.Fprintf(&text, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#cccccc"/>`+"\n", svgLeft, top, svgWidth, svgHeight)
+		fmt.Fprintf(&text, `<text x="8" y="%d">100 %%</text><text x="8" y="%d">0 %%</text>`+"\n", top+10, top+svgHeight)
+		for name, play := range c.plays() {
+			for _, usage := range play.Used {
+				if usage.Flavor == flavor.Flavor {
+					fmt.Fprintf(&text, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", colours[name], points(usage.Shares, top))
+				}
 			}
 		}
 	}
-	w.Flush()
-	return w.Error()
+	text.WriteString("</svg>\n")
+	_, err := io.WriteString(out, text.String())
+	return err
 }
 
-// named is a result with its name.
-type named struct {
-	*Result
-	name string
-}
-
-func (c *Comparison) plays() []named {
-	plays := []named{{&c.Before, "before"}}
-	if c.After != nil {
-		plays = append(plays, named{c.After, "after"})
+// points are those of a line, which ends at the top of its chart where more than all is used.
+func points(shares []float64, top int) string {
+	var all []string
+	for n, share := range shares {
+		x := float64(svgLeft) + (float64(n)+0.5)*svgWidth/float64(len(shares))
+		y := float64(top) + svgHeight*(1-min(1, share))
+		all = append(all, fmt.Sprintf("%.1f,%.1f", x, y))
 	}
-	return plays
+	return strings.Join(all, " ")
 }

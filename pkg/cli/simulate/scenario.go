@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
@@ -200,10 +201,7 @@ func setPriority(i *inventory.Inventory, what, value string) error {
 	}
 	for n := range i.Workloads {
 		if wl := &i.Workloads[n]; inventory.JobName(wl) == what && !kueuelib.IsFinished(wl) {
-			changed := wl.DeepCopy()
-			p := int32(priority)
-			changed.Spec.Priority = &p
-			i.Workloads[n] = *changed
+			wl.Spec.Priority = ptr.To(int32(priority))
 			return nil
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,32 +22,33 @@ import (
 
 // readCluster reads the cluster as it is. What Kueue's configuration says is left at its defaults where the user
 // may not read it, which a warning says.
-func readCluster(ctx context.Context, c client.Client, namespace string, now time.Time) (o *outlook.Outlook, warnings []string, err error) {
-	o = &outlook.Outlook{Now: now}
+func readCluster(ctx context.Context, c client.Client, namespace string, warn func(string, ...any)) (*outlook.Outlook, error) {
+	o := &outlook.Outlook{}
+	var err error
 	if o.Inventory, err = inventory.Load(ctx, c); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if unseen := o.Unseen(); len(unseen) > 0 {
-		return nil, nil, exit.With(exit.Unseen, fmt.Errorf("you may not list %s: ask an admin for ClusterRole kueue-batch-admin-role, or simulate what files say with -f", strings.Join(unseen, ", ")))
+		return nil, exit.With(exit.Unseen, fmt.Errorf("you may not list %s: ask an admin for ClusterRole kueue-batch-admin-role, or simulate what files say with -f", strings.Join(unseen, ", ")))
 	}
 	var all bool
 	if o.TrainJobs, all, err = cluster.VisibleTrainJobs(ctx, c, namespace); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !all {
-		warnings = append(warnings, "what TrainJobs of other namespaces tell of their running times is not seen")
+		warn("what TrainJobs of other namespaces tell of their running times is not seen")
 	}
 	if o.Kueue, err = cluster.KueueConfiguration(ctx, c); err != nil {
-		warnings = append(warnings, fmt.Sprintf("Kueue's configuration is not seen, its defaults are taken: %v", err))
+		warn("Kueue's configuration is not seen, its defaults are taken: %v", err)
 	} else if o.Kueue == nil {
-		warnings = append(warnings, fmt.Sprintf("Kueue's configuration, ConfigMap %s in namespace %s, is not there or not read, its defaults are taken", cluster.KueueConfigMap, cluster.KueueNamespace))
+		warn("Kueue's configuration, ConfigMap %s in namespace %s, is not there or not read, its defaults are taken", cluster.KueueConfigMap, cluster.KueueNamespace)
 	}
 	// Without it, jobs are not told apart by their users.
 	o.Manager, _ = cluster.ManagerConfiguration(ctx, c)
 	if release := kueueRelease(ctx, c); release != "" && !strings.HasPrefix(strings.TrimPrefix(release, "v"), cluster.KueueMinor+".") {
-		warnings = append(warnings, fmt.Sprintf("the cluster has Kueue %s, and what is played is by the code of %s", release, cluster.KueueMinor))
+		warn("the cluster has Kueue %s, and what is played is by the code of %s", release, cluster.KueueMinor)
 	}
-	return o, warnings, nil
+	return o, nil
 }
 
 // kueueRelease is empty where it is not seen.
@@ -61,9 +61,8 @@ func kueueRelease(ctx context.Context, c client.Client) string {
 }
 
 // readFiles reads what files have of a cluster: Kueue's objects and nodes.
-func readFiles(files []manifest.File, now time.Time) (*outlook.Outlook, error) {
-	o := &outlook.Outlook{Now: now, Inventory: &inventory.Inventory{}}
-	i := o.Inventory
+func readFiles(files []manifest.File) (*inventory.Inventory, error) {
+	i := &inventory.Inventory{}
 	var all error
 	for _, file := range files {
 		all = errors.Join(all, file.Err())
@@ -75,10 +74,7 @@ func readFiles(files []manifest.File, now time.Time) (*outlook.Outlook, error) {
 				add(doc, "AdmissionCheck", &i.AdmissionChecks), add(doc, "Workload", &i.Workloads))
 		}
 	}
-	if all == nil && len(i.ClusterQueues) == 0 {
-		return nil, errors.New("there is no ClusterQueue in what -f names")
-	}
-	return o, all
+	return i, all
 }
 
 // add takes the objects of a kind, of Kueue's group unless another is named, out of a document.

@@ -3,7 +3,7 @@
 // Package simulate is the command that plays what becomes of a cluster's jobs, as it is and with changes.
 //
 // simulate.go is the command. scene.go reads what there is, arrivals.go who comes, scenario.go changes it; play.go
-// plays both, result.go counts, print.go and chart.go show it. now.go tells without whom a job would start at once.
+// plays both, result.go counts, print.go shows it. now.go tells without whom a job would start at once.
 package simulate
 
 import (
@@ -123,10 +123,12 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.completeScenario(); err != nil {
 		return err
 	}
+	now := time.Now()
 	before, err := o.read(ctx)
 	if err != nil {
 		return err
 	}
+	before.Now, before.Told = now, o.running.Told
 	if o.csv, err = o.readArriving(); err != nil {
 		return err
 	}
@@ -159,40 +161,30 @@ func (o *options) completeScenario() error {
 
 // read reads the cluster, or the files.
 func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
-	now := time.Now()
 	if o.files.Given() {
 		files, err := o.files.Read(o.streams.In)
 		if err != nil {
 			return nil, err
 		}
-		before, err := readFiles(files, now)
-		if err == nil {
-			before.Told = o.running.Told
+		i, err := readFiles(files)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(i.ClusterQueues) == 0:
+			return nil, errors.New("there is no ClusterQueue in what -f names")
 		}
-		return before, err
+		return &outlook.Outlook{Inventory: i}, nil
 	}
-	c, err := o.flags.Client()
+	c, namespace, err := o.flags.ClientIn(false)
 	if err != nil {
 		return nil, err
 	}
-	namespace, err := o.flags.InNamespace(false)
-	if err != nil {
-		return nil, err
-	}
-	before, warnings, err := readCluster(ctx, c, namespace, now)
-	if err != nil {
-		return nil, err
-	}
-	for _, warning := range warnings {
-		o.warn(warning)
-	}
-	before.Told = o.running.Told
-	return before, nil
+	return readCluster(ctx, c, namespace, o.warn)
 }
 
 // warn prints a warning once.
-func (o *options) warn(text string) {
-	if !o.warned.Has(text) {
+func (o *options) warn(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !o.warned.Has(text) {
 		o.warned.Insert(text)
 		fmt.Fprintln(o.streams.ErrOut, "warning:", text)
 	}

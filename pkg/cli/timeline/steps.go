@@ -11,6 +11,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -48,7 +49,12 @@ type Copy struct {
 
 // Of tells the timeline.
 func Of(f *Facts) Timeline {
-	all := inOrder(append(stepsHere(f), stepsThere(f)...))
+	there := stepsThere(f)
+	// Kueue copies the status of its TrainJob from the worker: what was done there was done once.
+	here := slices.DeleteFunc(stepsIn(f), func(s Step) bool {
+		return s.Actor == Trainer && slices.ContainsFunc(there, func(o Step) bool { return o.Actor == s.Actor && o.Time.Equal(s.Time) && o.Step == s.Step })
+	})
+	all := inOrder(append(here, there...))
 	t := Timeline{
 		Namespace: f.Job.Namespace, Name: f.Job.Name, Steps: all, Spans: spans(parts(all, f.Now)),
 		Ended: f.Job.Finished(), Unseen: f.Unseen,
@@ -126,7 +132,7 @@ func workloadSteps(f *Facts) []Step {
 	var steps []Step
 	for i := range f.Workloads {
 		wl := &f.Workloads[i]
-		object := "Workload " + wl.Name
+		object, wasEvicted := "Workload "+wl.Name, apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted) != nil
 		steps = append(steps, Step{Time: wl.CreationTimestamp.Time, Actor: Manager, Object: object, Step: "made it", milestone: queued})
 		for _, c := range wl.Status.Conditions {
 			s, known := conditionSteps[c.Type]
@@ -137,7 +143,7 @@ func workloadSteps(f *Facts) []Step {
 				}
 				steps = append(steps, s)
 			}
-			if c.Type == kueue.WorkloadQuotaReserved && c.Status == metav1.ConditionFalse && wasEvicted(wl) {
+			if c.Type == kueue.WorkloadQuotaReserved && c.Status == metav1.ConditionFalse && wasEvicted {
 				steps = append(steps, Step{Time: c.LastTransitionTime.Time, Actor: Manager, Object: object, Step: "gave the quota back: no pod is left", milestone: quotaFree})
 			}
 		}
@@ -147,10 +153,6 @@ func workloadSteps(f *Facts) []Step {
 		}
 	}
 	return steps
-}
-
-func wasEvicted(wl *kueue.Workload) bool {
-	return slices.ContainsFunc(wl.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kueue.WorkloadEvicted })
 }
 
 func jobSetSteps(f *Facts) []Step {

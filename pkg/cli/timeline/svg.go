@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
@@ -29,79 +30,70 @@ var colours = map[Phase]string{
 	WaitingForPods: "#2186eb", Running: "#3ebd93", Stopping: "#e66a6a",
 }
 
-// The elements of a picture, as far as it has any.
-type (
-	picture struct {
-		XMLName  xml.Name `xml:"http://www.w3.org/2000/svg svg"`
-		Width    int      `xml:"width,attr"`
-		Height   int      `xml:"height,attr"`
-		Font     string   `xml:"font-family,attr"`
-		Size     int      `xml:"font-size,attr"`
-		Title    string   `xml:"title"`
-		Elements []any
-	}
-	rect struct {
-		XMLName xml.Name `xml:"rect"`
-		X       float64  `xml:"x,attr"`
-		Y       float64  `xml:"y,attr"`
-		Width   float64  `xml:"width,attr"`
-		Height  float64  `xml:"height,attr"`
-		Fill    string   `xml:"fill,attr"`
-		Title   string   `xml:"title,omitempty"`
-	}
-	circle struct {
-		XMLName xml.Name `xml:"circle"`
-		X       float64  `xml:"cx,attr"`
-		Y       float64  `xml:"cy,attr"`
-		Radius  int      `xml:"r,attr"`
-		Fill    string   `xml:"fill,attr"`
-		Title   string   `xml:"title"`
-	}
-	text struct {
-		XMLName xml.Name `xml:"text"`
-		X       float64  `xml:"x,attr"`
-		Y       float64  `xml:"y,attr"`
-		Text    string   `xml:",chardata"`
-	}
-)
+// picture is the elements of an SVG, one after the other.
+type picture struct{ strings.Builder }
+
+// rect and circle show their title where the pointer is; text is shown as it is.
+func (p *picture) rect(x, y, width, height float64, fill, title string) {
+	fmt.Fprintf(p, "  <rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" fill=\"%s\"><title>%s</title></rect>\n", x, y, width, height, fill, escaped(title))
+}
+
+func (p *picture) circle(x, y float64, title string) {
+	fmt.Fprintf(p, "  <circle cx=\"%g\" cy=\"%g\" r=\"5\" fill=\"#243b53\"><title>%s</title></circle>\n", x, y, escaped(title))
+}
+
+func (p *picture) text(x, y float64, text string) {
+	fmt.Fprintf(p, "  <text x=\"%g\" y=\"%g\">%s</text>\n", x, y, escaped(text))
+}
+
+// escaped is a text as XML may have it: messages are other people's.
+func escaped(text string) string {
+	var out strings.Builder
+	_ = xml.EscapeText(&out, []byte(text)) // A Builder takes all.
+	return out.String()
+}
 
 // writeSVG draws a lane for each actor and, above them, where the time went. Titles tell the
 // rest where the pointer is.
 func writeSVG(out io.Writer, t *Timeline, now time.Time) error {
-	s := newScale(t, now)
+	s, p := newScale(t, now), &picture{}
 	lanes := slices.DeleteFunc(slices.Clone(actors), func(a Actor) bool {
 		return !slices.ContainsFunc(t.Steps, func(s Step) bool { return s.Actor == a })
 	})
-	p := picture{
-		Width: labels + width + margin, Height: heading + bar + (len(lanes)+len(t.Spans)+1)*lane + margin,
-		Font: "sans-serif", Size: 12, Title: fmt.Sprintf("TrainJob %s/%s", t.Namespace, t.Name),
-	}
-	p.Elements = append(p.Elements, text{X: 0, Y: heading - 12, Text: fmt.Sprintf("TrainJob %s/%s, %s in all", t.Namespace, t.Name, s.total)})
+	name := fmt.Sprintf("TrainJob %s/%s", t.Namespace, t.Name)
+	fmt.Fprintf(p, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n  <title>%s</title>\n",
+		labels+width+margin, heading+bar+(len(lanes)+len(t.Spans)+1)*lane+margin, name)
+	p.text(0, heading-12, fmt.Sprintf("%s, %s in all", name, s.total))
 	for _, part := range parts(t.Steps, now) {
-		p.Elements = append(p.Elements, rect{X: s.x(part.from), Y: heading, Width: s.width(part.from, part.to), Height: bar,
-			Fill: colours[part.phase], Title: fmt.Sprintf("%s %s", part.phase, part.to.Sub(part.from).Round(time.Millisecond))})
+		p.rect(s.x(part.from), heading, s.width(part.from, part.to), bar, colours[part.phase],
+			fmt.Sprintf("%s %s", part.phase, part.to.Sub(part.from).Round(time.Millisecond)))
 	}
 	for i, actor := range lanes {
 		y := float64(heading + bar + i*lane + lane)
-		p.Elements = append(p.Elements, text{X: 0, Y: y + 4, Text: string(actor)}, rect{X: labels, Y: y, Width: width, Height: 1, Fill: "#cbd2d9"})
+		p.text(0, y+4, string(actor))
+		p.rect(labels, y, width, 1, "#cbd2d9", "")
 		for _, step := range t.Steps {
 			if step.Actor == actor {
-				p.Elements = append(p.Elements, s.marks(&step, y)...)
+				p.marks(s, &step, y)
 			}
 		}
 	}
 	for i, span := range t.Spans {
 		y := float64(heading + bar + (len(lanes)+i+1)*lane)
-		p.Elements = append(p.Elements, rect{X: labels, Y: y - 10, Width: 12, Height: 12, Fill: colours[span.Phase]},
-			text{X: labels + 20, Y: y, Text: fmt.Sprintf("%s: %s, %.0f %%", span.Phase, length(span.Seconds), span.Share*100)})
+		p.rect(labels, y-10, 12, 12, colours[span.Phase], "")
+		p.text(labels+20, y, fmt.Sprintf("%s: %s, %.0f %%", span.Phase, length(span.Seconds), span.Share*100))
 	}
-	encoder := xml.NewEncoder(out)
-	encoder.Indent("", "  ")
-	if err := encoder.Encode(p); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(out)
+	_, err := fmt.Fprintf(out, "%s</svg>\n", p.String())
 	return err
+}
+
+// marks are a circle, and a line behind it where the step took a while.
+func (p *picture) marks(s scale, step *Step, y float64) {
+	title := fmt.Sprintf("%s +%s\n%s: %s", step.Time.UTC().Format(time.RFC3339), step.Time.Sub(s.from).Round(time.Millisecond), step.where(), step.Step)
+	if step.Until != nil {
+		p.rect(s.x(step.Time), y-2, s.width(step.Time, *step.Until), 4, "#829ab1", title)
+	}
+	p.circle(s.x(step.Time), y, title)
 }
 
 // scale brings times to places.
@@ -111,11 +103,7 @@ type scale struct {
 }
 
 func newScale(t *Timeline, now time.Time) scale {
-	s := scale{}
-	if len(t.Steps) == 0 {
-		return s
-	}
-	s.from = t.Steps[0].Time
+	s := scale{from: t.Steps[0].Time} // There is one at least: the job was created.
 	last := now
 	if t.Ended {
 		last = s.from
@@ -141,16 +129,6 @@ func (s scale) width(from, to time.Time) float64 { return tenths(s.x(to) - s.x(f
 
 // tenths rounds to what is more than enough of a pixel, and the same everywhere.
 func tenths(x float64) float64 { return math.Round(x*10) / 10 }
-
-// marks are a circle, and a line behind it where the step took a while.
-func (s scale) marks(step *Step, y float64) []any {
-	title := fmt.Sprintf("%s +%s\n%s: %s", step.Time.UTC().Format(time.RFC3339), step.Time.Sub(s.from).Round(time.Millisecond), step.where(), step.Step)
-	mark := circle{X: s.x(step.Time), Y: y, Radius: 5, Fill: "#243b53", Title: title}
-	if step.Until == nil {
-		return []any{mark}
-	}
-	return []any{rect{X: mark.X, Y: y - 2, Width: s.width(step.Time, *step.Until), Height: 4, Fill: "#829ab1", Title: title}, mark}
-}
 
 // length is a number of seconds as kubectl prints ages, and exact below one.
 func length(seconds float64) string {

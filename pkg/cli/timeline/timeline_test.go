@@ -262,7 +262,7 @@ func TestPodsTogether(t *testing.T) {
 
 func TestSVG(t *testing.T) {
 	f := complete()
-	f.Events[1].Message = `<script>&"`
+	f.Events[1].Message = "<script>&\"\x1b"
 	timeline := Of(f)
 	var pictures [2]strings.Builder
 	for i := range pictures {

@@ -95,36 +95,32 @@ func lines(totals []ledger.Total, by string) []Line {
 			line.Unit = unit(t.Resource)
 			sums[k] = &line
 		}
-		sums[k].add(t.Is, t.Seconds/secondsOf(t.Resource))
+		if amount := sums[k].amount(t.Is); amount != nil {
+			*amount += t.Seconds / secondsOf(t.Resource)
+		}
 	}
 	out := make([]Line, 0, len(sums))
 	for _, line := range slices.SortedFunc(maps.Values(sums), compareLines) {
+		line.Held = line.Waiting + line.Running + line.Stopping
 		out = append(out, *line)
 	}
 	return out
 }
 
-func (l *Line) add(is string, hours float64) {
-	switch is {
-	case metrics.PhaseWaiting:
-		l.Waiting += hours
-		l.Held += hours
-	case metrics.PhaseRunning:
-		l.Running += hours
-		l.Held += hours
-	case metrics.PhaseStopping:
-		l.Stopping += hours
-		l.Held += hours
-	case metrics.OutcomeUseful:
-		l.Useful += hours
-	case metrics.OutcomeLost:
-		l.Lost += hours
-	case metrics.OutcomeFailed:
-		l.Failed += hours
-	case metrics.OutcomeDeleted:
-		l.Deleted += hours
-	}
+// amount is that of a phase or an outcome; nil of another release's.
+func (l *Line) amount(is string) *float64 {
+	return map[string]*float64{
+		metrics.PhaseWaiting: &l.Waiting, metrics.PhaseRunning: &l.Running, metrics.PhaseStopping: &l.Stopping,
+		metrics.OutcomeUseful: &l.Useful, metrics.OutcomeLost: &l.Lost, metrics.OutcomeFailed: &l.Failed, metrics.OutcomeDeleted: &l.Deleted,
+	}[is]
 }
+
+// amounts are those that are printed, under these names.
+func (l *Line) amounts() []float64 {
+	return []float64{l.Held, l.Waiting, l.Running, l.Stopping, l.Useful, l.Lost, l.Failed, l.Deleted}
+}
+
+var amountNames = []string{"HELD", "WAITING", "RUNNING", "STOPPING", "USEFUL", "LOST", "FAILED", "DELETED"}
 
 func compareLines(a, b *Line) int {
 	return cmp.Or(strings.Compare(a.ClusterQueue, b.ClusterQueue), strings.Compare(a.Namespace, b.Namespace),

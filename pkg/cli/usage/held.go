@@ -4,12 +4,10 @@ package usage
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,7 +16,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -51,7 +48,7 @@ func readView(ctx context.Context, c client.Reader, namespace string) (*view, er
 	}
 	var workloads kueue.WorkloadList
 	if err := c.List(ctx, &workloads, client.InNamespace(namespace)); err != nil {
-		return nil, unread("Workloads", err)
+		return nil, cluster.Unread("list", "Workloads", namespace, err)
 	}
 	for i := range workloads.Items {
 		v.there[workloads.Items[i].UID] = true
@@ -59,7 +56,7 @@ func readView(ctx context.Context, c client.Reader, namespace string) (*view, er
 	v.workloads = slices.DeleteFunc(workloads.Items, func(wl kueue.Workload) bool { return !ledger.OfTrainJob(&wl) })
 	var children batchv1.JobList
 	if err := c.List(ctx, &children, client.InNamespace(namespace), client.HasLabels{jobsetapi.JobSetNameKey}); err != nil {
-		return nil, unread("Jobs", err)
+		return nil, cluster.Unread("list", "Jobs", namespace, err)
 	}
 	for _, job := range children.Items {
 		// Anybody may give a Job the label.
@@ -71,13 +68,6 @@ func readView(ctx context.Context, c client.Reader, namespace string) (*view, er
 	}
 	v.waitsForPods = waitsForPods(ctx, c, v.workloads)
 	return v, nil
-}
-
-func unread(kind string, err error) error {
-	if apierrors.IsForbidden(err) {
-		return exit.With(exit.Unseen, fmt.Errorf("you may not list %s: name a namespace of yours with -n, or ask an admin for ClusterRole kueue-batch-admin-role", kind))
-	}
-	return fmt.Errorf("reading %s: %w", kind, err)
 }
 
 // waitsForPods reports whether Kueue waits for pods. For who may not read its configuration it does
@@ -95,12 +85,6 @@ func waitsForPods(ctx context.Context, c client.Reader, workloads []kueue.Worklo
 func (v *view) account(saved *ledger.Saved, now time.Time, namespace string) []ledger.Total {
 	totals := saved.Totals(v.readings(), func(uid types.UID) bool { return v.there[uid] }, now)
 	return slices.DeleteFunc(totals, func(t ledger.Total) bool { return namespace != "" && t.Namespace != namespace })
-}
-
-// bill returns what the Workloads alone prove of a time.
-func (v *view) bill(from, to time.Time) []ledger.Total {
-	held, ended := ledger.Prove(v.readings(), from, to)
-	return append(held, ended...)
 }
 
 func (v *view) readings() []ledger.Reading {

@@ -7,54 +7,24 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
-	"slices"
+	"path"
 	"strconv"
 	"time"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
 
-// amounts are the columns of a bill, the same in tables and CSV.
-var amounts = []struct {
-	name  string
-	value func(Line) float64
+// columns stand before the amounts in a table; those with a split are in a bill that is split by it.
+var columns = []struct {
+	split, name string
+	value       func(Line) string
 }{
-	{"HELD", func(l Line) float64 { return l.Held }},
-	{"WAITING", func(l Line) float64 { return l.Waiting }},
-	{"RUNNING", func(l Line) float64 { return l.Running }},
-	{"STOPPING", func(l Line) float64 { return l.Stopping }},
-	{"USEFUL", func(l Line) float64 { return l.Useful }},
-	{"LOST", func(l Line) float64 { return l.Lost }},
-	{"FAILED", func(l Line) float64 { return l.Failed }},
-	{"DELETED", func(l Line) float64 { return l.Deleted }},
-}
-
-// whose returns the columns that a bill is split by, and their values.
-func whose(by string) ([]string, func(Line) []string) {
-	columns := map[string][]string{byQueue: {"CLUSTERQUEUE", "QUEUE"}, byUser: {"USER"}, byFlavor: {"FLAVOR"}}
-	values := map[string]func(Line) []string{
-		byQueue: func(l Line) []string {
-			queue := ""
-			if l.LocalQueue != "" {
-				queue = l.Namespace + "/" + l.LocalQueue
-			}
-			return []string{cmp.Or(l.ClusterQueue, show.None), cmp.Or(queue, show.None)}
-		},
-		byUser:   func(l Line) []string { return []string{cmp.Or(l.User, show.None)} },
-		byFlavor: func(l Line) []string { return []string{cmp.Or(l.Flavor, show.None)} },
-	}
-	chosen := slices.DeleteFunc(slices.Clone(splits), func(split string) bool { return !isBy(by, split) })
-	var names []string
-	for _, split := range chosen {
-		names = append(names, columns[split]...)
-	}
-	return names, func(l Line) []string {
-		var cells []string
-		for _, split := range chosen {
-			cells = append(cells, values[split](l)...)
-		}
-		return cells
-	}
+	{byQueue, "CLUSTERQUEUE", func(l Line) string { return l.ClusterQueue }},
+	{byQueue, "QUEUE", func(l Line) string { return path.Join(l.Namespace, l.LocalQueue) }},
+	{byUser, "USER", func(l Line) string { return l.User }},
+	{byFlavor, "FLAVOR", func(l Line) string { return l.Flavor }},
+	{"", "RESOURCE", func(l Line) string { return l.Resource }},
+	{"", "UNIT", func(l Line) string { return l.Unit }},
 }
 
 // printTable prints a bill for eyes.
@@ -78,19 +48,21 @@ func printTable(out io.Writer, paint show.Paint, b Bill) error {
 }
 
 func tableOf(b Bill) *show.Table {
-	names, values := whose(b.By)
-	heading := slices.Concat(names, []string{"RESOURCE", "UNIT"})
-	for _, a := range amounts {
-		heading = append(heading, a.name)
-	}
-	table := show.NewTable(heading...)
-	for _, line := range b.Lines {
-		var row []any
-		for _, cell := range append(values(line), line.Resource, line.Unit) {
-			row = append(row, cell)
+	var heading []string
+	rows := make([][]any, len(b.Lines))
+	for _, column := range columns {
+		if column.split != "" && !isBy(b.By, column.split) {
+			continue
 		}
-		for _, a := range amounts {
-			row = append(row, b.cell(a.value(line)))
+		heading = append(heading, column.name)
+		for n, line := range b.Lines {
+			rows[n] = append(rows[n], cmp.Or(column.value(line), show.None))
+		}
+	}
+	table := show.NewTable(append(heading, amountNames...)...)
+	for n, row := range rows {
+		for _, amount := range b.Lines[n].amounts() {
+			row = append(row, b.cell(amount))
 		}
 		table.Row(row...)
 	}
@@ -121,26 +93,17 @@ func (b Bill) inFull(hours float64) string {
 
 // printCSV prints a bill for spreadsheets, amounts in full.
 func printCSV(out io.Writer, b Bill) error {
-	w := csv.NewWriter(out)
 	heading := []string{"FROM", "TO", "CLUSTERQUEUE", "NAMESPACE", "QUEUE", "USER", "FLAVOR", "RESOURCE", "UNIT"}
-	for _, a := range amounts {
-		heading = append(heading, a.name)
-	}
-	if err := w.Write(heading); err != nil {
-		return err
-	}
+	rows := [][]string{append(heading, amountNames...)}
 	for _, l := range b.Lines {
 		row := []string{
 			b.From.UTC().Format(time.RFC3339), b.To.UTC().Format(time.RFC3339),
 			l.ClusterQueue, l.Namespace, l.LocalQueue, l.User, l.Flavor, l.Resource, l.Unit,
 		}
-		for _, a := range amounts {
-			row = append(row, b.inFull(a.value(l)))
+		for _, amount := range l.amounts() {
+			row = append(row, b.inFull(amount))
 		}
-		if err := w.Write(row); err != nil {
-			return err
-		}
+		rows = append(rows, row)
 	}
-	w.Flush()
-	return w.Error()
+	return csv.NewWriter(out).WriteAll(rows)
 }

@@ -5,6 +5,8 @@ package usage
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,9 +17,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
-
-// before is how old a value may be that is taken for that with which a window begins, unless the ledger began since.
-const before = 24 * time.Hour
 
 // ofLedger are the labels that a series of the ledger may have. Whatever else there is tells which
 // process was scraped, by whom, and how; the ledger is one, whoever tells it.
@@ -45,68 +44,32 @@ func (q *querier) bill(ctx context.Context) ([]ledger.Total, []string, error) {
 	if err := q.OneCluster(ctx, q.from, q.to); err != nil {
 		return nil, nil, err
 	}
-	began, err := q.read(ctx, metrics.LedgerBegan().Name, before)
+	began, err := q.read(ctx, metrics.LedgerBegan.Name, before)
 	if err != nil {
 		return nil, nil, err
 	}
-	var values []float64
-	known, first := false, q.to
-	for _, s := range began {
-		if s.before != nil {
-			known, first = true, q.from
-			values = append(values, *s.before)
-		}
-		for _, p := range s.within {
-			values = append(values, p.value)
-			if p.at.Before(first) {
-				first = p.at
-			}
-		}
-	}
-	if len(values) == 0 {
+	w := windowOf(q.from, q.to, began)
+	if len(w.began) == 0 {
 		return nil, nil, errNoLedger
 	}
-	epochs := epochs(values, known, q.from, q.to, prom.Stale)
-	fresh := known || !time.UnixMilli(int64(minOf(values)*1000)).Before(q.from)
 	var totals []ledger.Total
-	for metric, label := range map[string]string{metrics.QuotaSeconds().Name: metrics.Phase, metrics.EndedSeconds().Name: metrics.Outcome} {
-		all, err := q.read(ctx, metric, lookBack(values, q.from))
+	for metric, label := range map[string]model.LabelName{metrics.QuotaSeconds.Name: metrics.Phase, metrics.EndedSeconds.Name: metrics.Outcome} {
+		all, err := q.read(ctx, metric, w.lookBack())
 		if err != nil {
 			return nil, nil, err
 		}
 		for _, s := range all {
 			series := seriesOf(s.labels)
-			used := s.used(epochs, fresh, first)
+			used := s.used(&w)
 			if used > 0 && series.LocalQueue == "" && q.namespace != "" {
 				return nil, nil, errTogether
 			}
 			if used > 0 && (q.namespace == "" || q.namespace == series.Namespace) {
-				totals = append(totals, ledger.Total{Series: series, Is: string(s.labels[model.LabelName(label)]), Seconds: used})
+				totals = append(totals, ledger.Total{Series: series, Is: string(s.labels[label]), Seconds: used})
 			}
 		}
 	}
-	return totals, notes(epochs, fresh, q.from, first), nil
-}
-
-// lookBack is how long before a window its beginning is looked for: not where a former ledger was still told,
-// whose totals are others.
-func lookBack(began []float64, from time.Time) time.Duration {
-	back := before
-	for _, seconds := range began {
-		if since := from.Sub(time.UnixMilli(int64(seconds * 1000))); since >= 0 {
-			// A range of 0 is none.
-			back = min(back, max(since, time.Millisecond))
-		}
-	}
-	return back
-}
-
-func minOf(values []float64) float64 {
-	least := values[0]
-	for _, v := range values {
-		least = min(least, v)
-	}
-	return least
+	return totals, w.notes(), nil
 }
 
 // seriesOf reads the labels of the ledger. Where LocalQueues are put together, label namespace is that
@@ -123,21 +86,15 @@ func seriesOf(labels model.Metric) ledger.Series {
 	return s
 }
 
-// labeled are the samples of a series.
-type labeled struct {
-	samples
-	labels model.Metric
-}
-
 // read returns what Prometheus has of a metric, some time before the window and within.
-func (q *querier) read(ctx context.Context, metric string, before time.Duration) (map[model.Fingerprint]*labeled, error) {
-	out := map[model.Fingerprint]*labeled{}
-	of := func(m model.Metric) *labeled {
+func (q *querier) read(ctx context.Context, metric string, before time.Duration) ([]*samples, error) {
+	all := map[model.Fingerprint]*samples{}
+	of := func(m model.Metric) *samples {
 		id := m.Fingerprint()
-		if out[id] == nil {
-			out[id] = &labeled{labels: m}
+		if all[id] == nil {
+			all[id] = &samples{labels: m}
 		}
-		return out[id]
+		return all[id]
 	}
 	query := func(valid time.Duration) string {
 		return q.Aggregated("max", ofLedger, "last_over_time", metric, valid)
@@ -147,23 +104,14 @@ func (q *querier) read(ctx context.Context, metric string, before time.Duration)
 		return nil, err
 	}
 	for _, s := range first {
-		value := float64(s.Value)
-		of(s.Metric).before = &value
+		of(s.Metric).before = (*float64)(&s.Value)
 	}
 	matrix, err := prom.Ask[model.Matrix](q.QueryRange(ctx, query(prom.Stale), prometheus.Range{Start: q.from, End: q.to, Step: prom.Step(q.from, q.to)}))
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range matrix {
-		of(s.Metric).within = points(s.Values)
+		of(s.Metric).within = s.Values
 	}
-	return out, nil
-}
-
-func points(pairs []model.SamplePair) []sample {
-	out := make([]sample, 0, len(pairs))
-	for _, p := range pairs {
-		out = append(out, sample{p.Timestamp.Time(), float64(p.Value)})
-	}
-	return out
+	return slices.Collect(maps.Values(all)), nil
 }

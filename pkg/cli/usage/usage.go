@@ -180,7 +180,7 @@ func (o *options) ofCluster(ctx context.Context, c client.Reader, bill *Bill) ([
 	if without != "" {
 		bill.Notes = append(bill.Notes, without)
 	}
-	return v.bill(bill.From, bill.To), v, nil
+	return ledger.Prove(v.readings(), bill.From, bill.To), v, nil
 }
 
 // saved reads the ledger, or says why there is none for what was asked.

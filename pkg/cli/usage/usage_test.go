@@ -214,48 +214,39 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestSplitsOfABill(t *testing.T) {
+func TestCheck(t *testing.T) {
+	of := func(since, until string) options {
+		return options{by: byQueue, prometheus: prom.Flags{URL: "http://p"}, since: since, until: until}
+	}
+	month := [2]time.Time{noon.Add(-30 * 24 * time.Hour), noon}
 	cases := map[string]struct {
-		by, err string
-		columns []string
+		options options
+		want    [2]time.Time
+		columns string
+		err     string
 	}{
-		"one":             {by: "user", columns: []string{"USER"}},
-		"several":         {by: "flavor,queue", columns: []string{"CLUSTERQUEUE", "QUEUE", "FLAVOR"}},
-		"nothing":         {err: "use queue, user or flavor, or several of them"},
-		"one that is not": {by: "queue,team", err: "--by queue,team: use queue"},
+		"by user":               {options: options{by: "user"}, want: month, columns: "USER"},
+		"by several":            {options: options{by: "flavor,queue"}, want: month, columns: "CLUSTERQUEUE   QUEUE   FLAVOR"},
+		"by nothing":            {err: "use queue, user or flavor, or several of them"},
+		"by what is not":        {options: options{by: "queue,team"}, err: "--by queue,team: use queue"},
+		"up to now":             {options: options{by: "queue", since: "1h"}, want: [2]time.Time{at(-60), noon}, columns: "CLUSTERQUEUE   QUEUE"},
+		"up to another time":    {options: of("30m", "2030-01-01T11:00:00Z"), want: [2]time.Time{at(-90), at(-60)}, columns: "CLUSTERQUEUE   QUEUE"},
+		"in another zone":       {options: of("30m", "2030-01-01T12:00:00+01:00"), want: [2]time.Time{at(-90), at(-60)}, columns: "CLUSTERQUEUE   QUEUE"},
+		"what is to come":       {options: of("", "2030-01-01T12:00:01Z"), err: "give a time that is past, such as 2030-01-01T00:00:00Z"},
+		"a day":                 {options: of("", "2029-12-01"), err: "--until 2029-12-01: give a time"},
+		"of the manager's book": {options: options{by: byQueue, until: "2030-01-01T11:00:00Z"}, err: "--until is for --prometheus"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := (&options{by: tc.by}).check(noon)
-			expect.Says(t, err, tc.err)
-			if err == nil {
-				columns, values := whose(tc.by)
-				expect.Same(t, "Unexpected columns", tc.columns, columns)
-				expect.Same(t, "Unexpected number of values", len(columns), len(values(Line{})))
-			}
-		})
-	}
-}
-
-func TestTimeOfABill(t *testing.T) {
-	cases := map[string]struct {
-		options  options
-		from, to time.Time
-		err      string
-	}{
-		"up to now":             {options: options{since: "1h"}, from: at(-60), to: noon},
-		"up to another time":    {options: options{prometheus: prom.Flags{URL: "http://p"}, since: "30m", until: "2030-01-01T11:00:00Z"}, from: at(-90), to: at(-60)},
-		"in another zone":       {options: options{prometheus: prom.Flags{URL: "http://p"}, since: "30m", until: "2030-01-01T12:00:00+01:00"}, from: at(-90), to: at(-60)},
-		"what is to come":       {options: options{prometheus: prom.Flags{URL: "http://p"}, until: "2030-01-01T12:00:01Z"}, err: "give a time that is past, such as 2030-01-01T00:00:00Z"},
-		"a day":                 {options: options{prometheus: prom.Flags{URL: "http://p"}, until: "2029-12-01"}, err: "--until 2029-12-01: give a time"},
-		"of the manager's book": {options: options{until: "2030-01-01T11:00:00Z"}, err: "--until is for --prometheus"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			tc.options.by = byQueue
 			from, to, err := tc.options.check(noon)
 			expect.Says(t, err, tc.err)
-			expect.That(t, err != nil || from.Equal(tc.from) && to.Equal(tc.to), "check() = %s to %s, want %s to %s", from, to, tc.from, tc.to)
+			if err != nil {
+				return
+			}
+			expect.That(t, from.Equal(tc.want[0]) && to.Equal(tc.want[1]), "check() = %s to %s, want %s", from, to, tc.want)
+			var out strings.Builder
+			expect.NoError(t, tableOf(Bill{By: tc.options.by}).Print(&out, show.Paint{}, ""))
+			expect.That(t, strings.HasPrefix(out.String(), tc.columns+"   RESOURCE"), "Unexpected columns:\n%s", out.String())
 		})
 	}
 }

@@ -252,7 +252,7 @@ func TestWriteInVainIsCounted(t *testing.T) {
 	c.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
 	err := c.write(t.Context(), job.DeepCopy(), changes{"suspend": json.RawMessage(`true`)})
 	expect.That(t, BackoffOf(err) != 0, "write returned %v, want to be told to wait", err)
-	expect.Same(t, "Unexpected number of writes", 1, expect.Must(testutil.GatherAndCount(registry, metrics.Writes().Name))(t))
+	expect.Same(t, "Unexpected number of writes", 1, expect.Must(testutil.GatherAndCount(registry, metrics.Writes.Name))(t))
 }
 
 // jobAt is a TrainJob of a generation.

@@ -45,7 +45,7 @@ type Counts struct {
 
 // Metrics are those that a Counts tells.
 func (c *Counts) Metrics() []metrics.Metric {
-	return []metrics.Metric{metrics.TrainJobs(), metrics.StuckTrainJobs(), metrics.GatedPods()}
+	return []metrics.Metric{metrics.TrainJobs, metrics.StuckTrainJobs, metrics.GatedPods}
 }
 
 // Tell tells them.
@@ -73,17 +73,17 @@ func (c *Counts) tell(ctx context.Context, tell metrics.Tell) error {
 			gated++
 		}
 	}
-	tell(metrics.GatedPods(), float64(gated))
+	tell(metrics.GatedPods, float64(gated))
 	unmanaged, err := c.unmanaged(ctx, seen)
 	if err != nil {
 		return err
 	}
 	states, stuck := seen.count(unmanaged, c.StuckReason, c.Labels)
 	for of, n := range states {
-		tell(metrics.TrainJobs(), float64(n), of.ClusterQueue, of.Namespace, of.LocalQueue, of.word)
+		tell(metrics.TrainJobs, float64(n), of.ClusterQueue, of.Namespace, of.LocalQueue, of.word)
 	}
 	for of, n := range stuck {
-		tell(metrics.StuckTrainJobs(), float64(n), of.ClusterQueue, of.Namespace, of.LocalQueue, of.word)
+		tell(metrics.StuckTrainJobs, float64(n), of.ClusterQueue, of.Namespace, of.LocalQueue, of.word)
 	}
 	return nil
 }

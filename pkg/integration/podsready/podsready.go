@@ -131,7 +131,7 @@ func (r Reporter) observe(ctx context.Context, wl *kueue.Workload) error {
 // ExposesMetrics reports whether Kueue's configuration wants metrics of a Workload's LocalQueue.
 func (r Reporter) ExposesMetrics(ctx context.Context, wl *kueue.Workload) (bool, error) {
 	config := kueuelib.NewLocalQueueMetrics(r.Kueue.Settings().LocalQueueMetrics)
-	if !config.Enabled() {
+	if !config.IsEnabled() {
 		return false, nil
 	}
 	var queue kueue.LocalQueue
@@ -141,5 +141,5 @@ func (r Reporter) ExposesMetrics(ctx context.Context, wl *kueue.Workload) (bool,
 	} else if err != nil {
 		return false, nil
 	}
-	return config.Wanted(queue.Labels), nil
+	return config.ShouldExposeLocalQueueMetrics(queue.Labels), nil
 }

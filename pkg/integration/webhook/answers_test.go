@@ -75,13 +75,13 @@ func TestCounted(t *testing.T) {
 		expect.That(t, !answers.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: operation}}).Allowed,
 			"The answer to %q is another one", operation)
 	}
-	want := `# HELP kueue_trainer_webhook_requests_total ` + metrics.WebhookRequests().Help + `.
+	want := `# HELP kueue_trainer_webhook_requests_total ` + metrics.WebhookRequests.Help + `.
 # TYPE kueue_trainer_webhook_requests_total counter
 `
 	for operation, n := range map[string]int{"CREATE": 1, "UPDATE": 1, "DELETE": 1, "CONNECT": 1, "other": 4} {
 		want += fmt.Sprintf("kueue_trainer_webhook_requests_total{kind=\"validating\",operation=%q,outcome=\"refused\",reason=\"Forbidden\"} %d\n", operation, n)
 	}
-	expect.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(want), metrics.WebhookRequests().Name))
+	expect.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(want), metrics.WebhookRequests.Name))
 }
 
 // A refusal is logged with what is wrong, and without the value that is.

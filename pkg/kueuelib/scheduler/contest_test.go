@@ -4,12 +4,12 @@ package scheduler_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -32,19 +33,14 @@ type game struct {
 }
 
 func (g *game) queue(name, cohort, gpus string, changes ...func(*kueue.ClusterQueueSpec)) {
-	cq := kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ClusterQueueSpec{
-		CohortName: kueue.CohortReference(cohort), NamespaceSelector: &metav1.LabelSelector{}, QueueingStrategy: kueue.BestEffortFIFO,
-		ResourceGroups: []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpu.Whole}, Flavors: []kueue.FlavorQuotas{{
-			Name: pool, Resources: []kueue.ResourceQuota{{Name: gpu.Whole, NominalQuota: resource.MustParse(gpus)}},
-		}}}},
-	}}
+	cq := kit.ClusterQueue(name, kit.Quota{Flavor: pool, GPUs: gpus})
+	cq.Spec.CohortName, cq.Spec.QueueingStrategy = kueue.CohortReference(cohort), kueue.BestEffortFIFO
+	cq.Spec.Preemption, cq.Spec.FlavorFungibility = nil, nil
 	for _, change := range changes {
 		change(&cq.Spec)
 	}
-	g.ClusterQueues = append(g.ClusterQueues, cq)
-	g.LocalQueues = append(g.LocalQueues, kueue.LocalQueue{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)},
-	})
+	g.ClusterQueues = append(g.ClusterQueues, *cq)
+	g.LocalQueues = append(g.LocalQueues, *kit.LocalQueue("team", name, name))
 }
 
 func strictly(spec *kueue.ClusterQueueSpec) { spec.QueueingStrategy = kueue.StrictFIFO }
@@ -57,11 +53,9 @@ func preempting(spec *kueue.ClusterQueueSpec) {
 func job(name, queue string, pods, priority int32) *kueue.Workload {
 	return &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(0, 0))},
-		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: &priority, PodSets: []kueue.PodSet{{
-			Name: "main", Count: pods, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{gpu.Whole: resource.MustParse("1")}},
-			}}}},
-		}}},
+		Spec: kueue.WorkloadSpec{
+			QueueName: kueue.LocalQueueName(queue), Priority: &priority, PodSets: []kueue.PodSet{kit.PodSet("main", pods, "nvidia.com/gpu", "1")},
+		},
 	}
 }
 
@@ -70,7 +64,7 @@ func (g *game) run(wl *kueue.Workload) {
 	pods := wl.Spec.PodSets[0].Count
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(wl.Spec.QueueName), PodSetAssignments: []kueue.PodSetAssignment{{
 		Name: "main", Count: &pods, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: pool},
-		ResourceUsage: corev1.ResourceList{gpu.Whole: *resource.NewQuantity(int64(pods), resource.DecimalSI)},
+		ResourceUsage: kit.Amounts("nvidia.com/gpu", strconv.Itoa(int(pods))),
 	}}}
 	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
 		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue})

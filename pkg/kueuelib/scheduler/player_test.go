@@ -20,6 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -199,30 +200,18 @@ func TestPlayer(t *testing.T) {
 	}
 }
 
-func checked(spec *kueue.ClusterQueueSpec) {
-	spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "capacity"}}}
-}
+func checked(spec *kueue.ClusterQueueSpec) { spec.AdmissionChecksStrategy = kit.Checks("capacity") }
 
 // topology gives the flavor nodes of eight GPUs below a topology.
 func (g *game) topology(nodes int) {
-	g.Topologies = []kueue.Topology{{
-		ObjectMeta: metav1.ObjectMeta{Name: "racks"},
-		Spec:       kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}},
-	}}
-	g.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}, Spec: kueue.ResourceFlavorSpec{
-		NodeLabels: map[string]string{"pool": pool}, TopologyName: (*kueue.TopologyReference)(&g.Topologies[0].Name),
-	}}}
+	g.Topologies = []kueue.Topology{*kit.Topology("racks", corev1.LabelHostname)}
+	flavor := kit.PlainFlavor(pool, "pool", pool)
+	flavor.Spec.TopologyName = (*kueue.TopologyReference)(&g.Topologies[0].Name)
+	g.Flavors = []kueue.ResourceFlavor{*flavor}
 	for n := range nodes {
 		name := fmt.Sprintf("node-%d", n)
-		g.Nodes = append(g.Nodes, corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": pool, corev1.LabelHostname: name}},
-			Status:     corev1.NodeStatus{Allocatable: gpusAndPods("8"), Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-		})
+		g.Nodes = append(g.Nodes, *kit.ReadyNode(name, map[string]string{"pool": pool, corev1.LabelHostname: name}, "nvidia.com/gpu", "8", "pods", "110"))
 	}
-}
-
-func gpusAndPods(gpus string) corev1.ResourceList {
-	return corev1.ResourceList{gpu.Whole: resource.MustParse(gpus), corev1.ResourcePods: resource.MustParse("110")}
 }
 
 // The order that Order says is that in which Kueue's scheduler admits, where there is room for all, among those that share quota.
@@ -263,4 +252,35 @@ func TestOrderIsThatOfAdmissions(t *testing.T) {
 		}
 		expect.Same(t, fmt.Sprintf("Seed %d: unexpected order", seed), admitted, looked)
 	}
+}
+
+// What light uses in an hour counts more then than the two GPUs that heavy had consumed, of which half has faded.
+func TestWhoHasConsumedLessGoesFirst(t *testing.T) {
+	g := &game{}
+	g.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}}}
+	g.queue("a", "", "4", func(spec *kueue.ClusterQueueSpec) {
+		spec.AdmissionScope = &kueue.AdmissionScope{AdmissionMode: kueue.UsageBasedAdmissionFairSharing}
+	})
+	light, heavy := g.LocalQueues[0], g.LocalQueues[0]
+	light.Name, heavy.Name = "light", "heavy"
+	heavy.Status.FairSharing = &kueue.LocalQueueFairSharingStatus{AdmissionFairSharingStatus: &kueue.LocalQueueAdmissionFairSharingStatus{
+		ConsumedResources: corev1.ResourceList{gpu.Whole: resource.MustParse("2")},
+	}}
+	g.LocalQueues = []kueue.LocalQueue{light, heavy}
+	world := g.World()
+	world.AdmissionFairSharing = &configapi.AdmissionFairSharing{
+		UsageHalfLifeTime: metav1.Duration{Duration: time.Hour}, UsageSamplingInterval: metav1.Duration{Duration: 5 * time.Minute},
+	}
+	b := &board{t: t, now: time.Unix(1000, 0)}
+	b.Player = expect.Must(scheduler.NewPlayer(t.Context(), world, b.now, nil))(t)
+	for n, name := range []string{"heavy-1", "light-1", "light-2"} {
+		wl := job(name, name[:len("heavy")], 4, 0)
+		wl.CreationTimestamp = metav1.NewTime(time.Unix(int64(n), 0))
+		expect.NoError(t, b.Add(t.Context(), wl))
+	}
+	b.settle()
+	b.SetTime(t.Context(), b.now.Add(time.Hour))
+	b.Remove(t.Context(), key("light-1"))
+	b.wake()
+	expect.Same(t, "Unexpected moves", []string{"Admitted light-1", "Admitted heavy-1"}, b.moves)
 }

@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package scheduler is the one place that imports Kueue's scheduler, its queues and its cache:
+// who wants to know what is free, or what becomes of a Workload, asks the code that Kueue itself
+// goes by.
+//
+// world.go is what Workloads compete for. player.go runs Kueue's scheduler on it, cycle by cycle (cycles.go), on a clock and
+// a client of its own (virtual.go); consumption.go has what admission fair sharing goes by. contest.go asks it what it decides
+// about those who wait, and in which order: look.go reads a cycle off its log, and decision.go makes decisions
+// of that.
 package scheduler
 
 import (
@@ -13,6 +21,7 @@ import (
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/cache/scheduler"
+	"sigs.k8s.io/kueue/pkg/util/tas"
 )
 
 // World is what Workloads compete for.
@@ -106,5 +115,14 @@ func (w *World) addNodes(cache *scheduler.Cache) {
 // TakesOfTopology reports whether a pod takes of a topology what Kueue has not given it.
 func TakesOfTopology(pod *corev1.Pod) bool {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	return pod.Spec.NodeName != "" && !ended && !PlacedByTopology(pod)
+	return pod.Spec.NodeName != "" && !ended && !tas.IsTAS(pod)
 }
+
+type (
+	// Snapshot is what a Cache holds at one time.
+	Snapshot = scheduler.Snapshot
+	// ClusterQueue is one of a Snapshot.
+	ClusterQueue = scheduler.ClusterQueueSnapshot
+	// TopologyRequests are those of a Workload, by flavor.
+	TopologyRequests = scheduler.WorkloadTASRequests
+)

@@ -62,7 +62,7 @@ func LedgerSeconds(page string, match map[string]string) (map[string]float64, er
 		return nil, err
 	}
 	sums := map[string]float64{}
-	for metric, by := range map[string]string{metrics.QuotaSeconds().Name: metrics.Phase, metrics.EndedSeconds().Name: metrics.Outcome} {
+	for metric, by := range map[string]string{metrics.QuotaSeconds.Name: metrics.Phase, metrics.EndedSeconds.Name: metrics.Outcome} {
 		family, served := families[metric]
 		if !served {
 			return nil, fmt.Errorf("%s is not served: does this manager lead?", metric)
