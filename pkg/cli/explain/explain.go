@@ -139,8 +139,7 @@ func worthTelling(f *Facts, verdicts []Verdict) []Verdict {
 	if f.Workload == nil || !kueuelib.HasQuotaReservation(f.Workload) {
 		return verdicts
 	}
-	assigned, _ := split(verdicts, func(v Verdict) bool { return v.Assigned })
-	return assigned
+	return picked(verdicts, func(v Verdict) bool { return v.Assigned })
 }
 
 func queueOf(f *Facts) *Queue {

@@ -101,10 +101,10 @@ func (f *Facts) priority() int32 {
 
 // raise says that a higher priority would help; empty where it would change nothing, since the ClusterQueue stops nobody
 // for it and nobody waits in front.
-func (f *Facts) raise(cq *kueue.ClusterQueue) string {
+func (f *Facts) raise() string {
 	const label = ", or raise the job's priority (label " + kueueconstants.WorkloadPriorityClassLabel + ")"
 	switch {
-	case stopsForPriority(cq.Spec.Preemption):
+	case stopsForPriority(f.clusterQueue().Spec.Preemption):
 		return label
 	case f.outranked():
 		return label + " above that of those in front"

@@ -141,7 +141,7 @@ func (f *Facts) refused(d *scheduler.Decision) State {
 			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, nameOf(d.Before))}
 	}
 	return State{Reason: string(InUse), Message: "Kueue would say: " + cmp.Or(d.Message, "others are before it"),
-		Remedy: f.quotaRemedy(f.clusterQueue())}
+		Remedy: f.quotaRemedy()}
 }
 
 // warned adds what the pods would run into that Kueue does not look at.

@@ -5,7 +5,6 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +13,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -34,8 +32,7 @@ func reserving(f *Facts) *State {
 		if check.Message != "" {
 			text += " (" + check.Message + ")"
 		}
-		if why := inactive(inventory.Find(f.Cluster.AdmissionChecks, "", string(check.Name))); why != "" && f.Cluster.Saw(checks) {
-			r := checkInactive(string(check.Name), why)
+		if r := f.Cluster.checkInactive(check.Name); r != nil {
 			s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
 			text += ": " + r.Message
 		}
@@ -53,29 +50,7 @@ func reserving(f *Facts) *State {
 }
 
 // assignment names what was given to each PodSet.
-func (f *Facts) assignment() string {
-	if f.Workload.Status.Admission == nil {
-		return "nothing assigned"
-	}
-	return assignmentText(f.Workload.Status.Admission)
-}
-
-// assignmentText names the flavors of each PodSet: "node on flavor h100".
-func assignmentText(admission *kueue.Admission) string {
-	var parts []string
-	for _, psa := range admission.PodSetAssignments {
-		var names []string
-		for _, resource := range sortedResources(psa.Flavors) {
-			if flavor := string(psa.Flavors[resource]); !slices.Contains(names, flavor) {
-				names = append(names, flavor)
-			}
-		}
-		if len(names) > 0 {
-			parts = append(parts, fmt.Sprintf("%s on flavor %s", psa.Name, strings.Join(names, " and ")))
-		}
-	}
-	return cmp.Or(strings.Join(parts, ", "), "it needs no flavor")
-}
+func (f *Facts) assignment() string { return assignmentText(f.Workload.Status.Admission) }
 
 // unplaced is for an admitted job that was not started yet.
 func unplaced(f *Facts) *State {
@@ -162,8 +137,7 @@ func (f *Facts) podsReady() (ready, wanted int32) {
 
 // misplaced tells what is wrong with the flavors that the job has, or nil.
 func (f *Facts) misplaced() *Reason {
-	assigned, _ := split(Flavors(f), func(v Verdict) bool { return v.Assigned })
-	return warnedOf(assigned)
+	return warnedOf(picked(Flavors(f), func(v Verdict) bool { return v.Assigned }))
 }
 
 func (f *Facts) where() string {
