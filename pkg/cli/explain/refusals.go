@@ -46,7 +46,7 @@ func (f *Facts) unmade(kinds ...string) *State {
 			s.Remedy = fmt.Sprintf("create the job again with another %s, which the message names and nobody can change", set)
 		}
 		if strings.Contains(told.Message, "exceeded quota") {
-			s.Stuck, s.Remedy = true, "raise the ResourceQuota that the message names: it has less in all than one pod asks for"
+			s.Remedy = "raise the ResourceQuota that the message names: it has less in all than one pod asks for"
 			if mayEnd(told.Message) {
 				s.Stuck, s.Remedy = false, "wait until others in the namespace have ended, or raise the ResourceQuota that the message names"
 			}
@@ -95,7 +95,7 @@ func unschedulable(message string) (reason, remedy string) {
 	case strings.Contains(message, "unbound immediate PersistentVolumeClaims"):
 		return "VolumeClaimUnbound", "see why the PersistentVolumeClaims of the namespace are not bound: kubectl describe pvc"
 	case strings.Contains(message, "Too many pods"):
-		return "TooManyPods", "wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"
+		return tooManyPods, "wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"
 	}
 	return corev1.PodReasonUnschedulable, "the quota is more than the nodes have room for: kubectl trainjob pools shows both"
 }

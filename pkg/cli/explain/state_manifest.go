@@ -3,7 +3,6 @@
 package explain
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -18,27 +17,7 @@ func notCreated(f *Facts) *State {
 	if f.Job.UID != "" && f.Supposed == "" {
 		return nil
 	}
-	s := undescribed(f)
-	if s == nil && f.Workload != nil {
-		if s = f.heldBack(); s != nil {
-			s.Message = "waits all the same, " + s.Message
-		}
-	}
-	switch managed, known := f.managesNamespace(); {
-	case s != nil:
-	case f.queueName() == "":
-		s = unnamed(f)
-	case known && !managed:
-		s = unmanaged(f)
-	}
-	if s == nil {
-		if s = queueAway(f); s != nil {
-			s.Message = "would not start: it " + s.Message
-		}
-	}
-	if s == nil {
-		s = scheduled(f)
-	}
+	s := first(f, undescribed, waitsAllTheSame, unnamed, unmanaged, wouldNotStart, scheduled)
 	s.Phase = NotCreated
 	if f.Replaces {
 		s.Message = "exists already; created again, it " + s.Message
@@ -65,89 +44,72 @@ func undescribed(f *Facts) *State {
 	return nil
 }
 
+// waitsAllTheSame is for a job that another priority would not help.
+func waitsAllTheSame(f *Facts) *State {
+	if f.Workload == nil {
+		return nil
+	}
+	s := f.heldBack()
+	if s != nil {
+		s.Message = "waits all the same, " + s.Message
+	}
+	return s
+}
+
 // unnamed is for a manifest without a queue, of which Kueue's configuration says whether it
 // is Kueue's all the same.
 func unnamed(f *Facts) *State {
-	s := &State{Reason: "NoQueue", Remedy: labelRemedy}
-	switch managed, known := f.managedWithoutQueue(); {
+	if f.queueName() != "" {
+		return nil
+	}
+	managed, known := f.managesNamespace()
+	if f.Kueue != nil && !f.Kueue.ManageJobsWithoutQueueName {
+		managed, known = false, true
+	}
+	s := &State{Reason: "NoQueue", Remedy: labelRemedy, Stuck: managed}
+	switch {
 	case !known:
 		s.Message = "names no queue; whether it would start at once or be held depends on Kueue's manageJobsWithoutQueueName, which cannot be seen"
 	case managed:
-		s.Stuck, s.Message = true, "names no queue, and Kueue manages jobs without one (manageJobsWithoutQueueName): it would be held and never start"
+		s.Message = "names no queue, and Kueue manages jobs without one (manageJobsWithoutQueueName): it would be held and never start"
 	default:
 		s.Message = "names no queue, so it would start at once, outside of all quotas"
 	}
 	return s
 }
 
-// managedWithoutQueue reports whether Kueue manages the job though it names no queue, and
-// whether that can be told.
-func (f *Facts) managedWithoutQueue() (managed, known bool) {
-	if f.Kueue != nil && !f.Kueue.ManageJobsWithoutQueueName {
-		return false, true
+func wouldNotStart(f *Facts) *State {
+	s := queueAway(f)
+	if s != nil {
+		s.Message = "would not start: it " + s.Message
 	}
-	return f.managesNamespace()
+	return s
 }
 
 // scheduled is for a manifest that Kueue would queue.
 func scheduled(f *Facts) *State {
-	asks := fmt.Sprintf("asks for %s", needs(f.PodSets))
-	d := f.forecast()
-	if d == nil {
-		return unforeseen(f, asks)
-	}
-	switch d.Outcome {
-	case scheduler.Admits:
+	asks, d := "asks for "+needs(f.PodSets), f.forecast()
+	_, assigned := assignable(Flavors(f))
+	switch {
+	case d == nil && assigned:
+		return &State{Reason: Unseen,
+			Message: fmt.Sprintf("%s in %s; whether they are free cannot be told, because you may not see what others have", asks, f.queueText()),
+			Remedy:  "ask an admin to run this command, or submit the job and explain it by its name"}
+	case d != nil && d.Outcome == scheduler.Admits:
 		return f.warned(&State{Reason: "Fits", Message: fmt.Sprintf("%s and could have them now in %s: %s", asks, f.queueText(), assignmentText(d.Admission))})
-	case scheduler.Preempts:
+	case d != nil && d.Outcome == scheduler.Preempts:
 		return f.warned(&State{Reason: "Preempts",
 			Message: fmt.Sprintf("%s and would get them in %s by preempting %s: %s", asks, f.queueText(), f.victimsText(d), assignmentText(d.Admission))})
-	case scheduler.Blocks:
-		s := f.behind(d)
-		s.Message = fmt.Sprintf("would wait in %s: %s, and %s", f.queueText(), asks, s.Message)
-		return s
 	}
 	s := f.refused(d)
 	s.Message = fmt.Sprintf("would wait in %s: %s, %s", f.queueText(), asks, s.Message)
-	return &s
-}
-
-// unforeseen is for who may not see what Kueue goes by.
-func unforeseen(f *Facts, asks string) *State {
-	verdicts := Flavors(f)
-	if _, ok := assignable(verdicts); !ok {
-		s := lacking(verdicts)
-		s.Message = fmt.Sprintf("would wait in %s: %s, %s", f.queueText(), asks, s.Message)
-		return &s
-	}
-	return &State{Reason: Unseen,
-		Message: fmt.Sprintf("%s in %s; whether they are free cannot be told, because you may not see what others have", asks, f.queueText()),
-		Remedy:  "ask an admin to run this command, or submit the job and explain it by its name"}
-}
-
-// refused tells why Kueue lets a job wait: by the flavors or, where these would do, in its own
-// words.
-func (f *Facts) refused(d *scheduler.Decision) State {
-	verdicts := Flavors(f)
-	assignment, ok := assignable(verdicts)
-	switch {
-	case !ok:
-		return lacking(verdicts)
-	case d.Behind != nil:
-		return State{Reason: string(InUse), Remedy: "wait" + f.above(d.Behind, "before it"),
-			Message: fmt.Sprintf("which would fit (%s), but Kueue keeps it for %s: %s", assignment, frontText(d.Behind), d.Message)}
-	case d.Before != nil:
-		return State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Before, "before it"),
-			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, nameOf(d.Before))}
-	}
-	return State{Reason: string(InUse), Message: "Kueue would say: " + cmp.Or(d.Message, "others are before it"),
-		Remedy: f.quotaRemedy()}
+	return s
 }
 
 // warned adds what the pods would run into that Kueue does not look at.
 func (f *Facts) warned(s *State) *State {
 	if r := warnedOf(Flavors(f)); r != nil {
-		s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
+		s.because(r)
 		s.Message += ", but " + r.Message
 	}
 	return s

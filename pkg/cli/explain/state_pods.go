@@ -33,7 +33,7 @@ func reserving(f *Facts) *State {
 			text += " (" + check.Message + ")"
 		}
 		if r := f.Cluster.checkInactive(check.Name); r != nil {
-			s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
+			s.because(r.state())
 			text += ": " + r.Message
 		}
 		waits = append(waits, text)
@@ -50,7 +50,12 @@ func reserving(f *Facts) *State {
 }
 
 // assignment names what was given to each PodSet.
-func (f *Facts) assignment() string { return assignmentText(f.Workload.Status.Admission) }
+func (f *Facts) assignment() string {
+	if f.Workload == nil {
+		return "outside of all quotas"
+	}
+	return assignmentText(f.Workload.Status.Admission)
+}
 
 // unplaced is for an admitted job that was not started yet.
 func unplaced(f *Facts) *State {
@@ -64,7 +69,7 @@ func unplaced(f *Facts) *State {
 	unmade := cmp.Or(f.classMissing(), f.unmade(f.missing()...))
 	switch {
 	case unmade != nil:
-		s.Reason, s.Stuck, s.Cause, s.Remedy = unmade.Reason, unmade.Stuck, unmade.Cause, unmade.Remedy
+		s.because(unmade)
 		s.Message = fmt.Sprintf("is admitted (%s), holds its quota and cannot be started: %s", f.assignment(), unmade.Message)
 	case told != nil && !eventTime(told).Before(admitted.LastTransitionTime.Time):
 		s.Reason, s.Stuck, s.Cause = told.Reason, true, told.Message
@@ -87,10 +92,10 @@ func starting(f *Facts) *State {
 		if g.blocked() {
 			missing = append(missing, g.text())
 			if s.Reason == "" || g.stuck(f.Now) && !s.Stuck {
-				s.Reason, s.Remedy, s.Cause, s.Stuck = g.Reason, g.remedy(f), firstSentence(g.Message), g.stuck(f.Now)
-				if r := f.misplaced(); r != nil && g.Reason == corev1.PodReasonUnschedulable {
-					s.Reason, s.Remedy, s.Cause, s.Stuck = string(r.Code), r.Remedy, r.Message, true
-					missing = append(missing, r.Message)
+				s.because(&State{Reason: g.Reason, Remedy: g.remedy, Cause: firstSentence(g.Message), Stuck: g.stuck(f.Now)})
+				if misplaced := f.misplaced(); misplaced != nil && g.Reason == corev1.PodReasonUnschedulable {
+					s.because(misplaced)
+					missing = append(missing, misplaced.Message)
 				}
 			}
 		}
@@ -99,7 +104,7 @@ func starting(f *Facts) *State {
 		missing = append(missing, fmt.Sprintf("%s not made yet", show.Count(wanted-made, "pod")))
 		s.Reason = cmp.Or(s.Reason, "PodsMissing")
 		if unmade := f.unmade(append(f.missing(), "pods")...); unmade != nil {
-			s.Reason, s.Remedy, s.Cause, s.Stuck = unmade.Reason, unmade.Remedy, unmade.Cause, unmade.Stuck
+			s.because(unmade)
 			missing = append(missing, unmade.Message)
 		} else if s.Since != nil && f.overdue(f.jobsOverSince(*s.Since)) && made == 0 {
 			s.Stuck, s.Remedy = true, fmt.Sprintf("see what its Jobs say: kubectl -n %s describe jobs -l %s=%s", f.Job.Namespace, jobsetapi.JobSetNameKey, f.Job.Name)
@@ -108,7 +113,7 @@ func starting(f *Facts) *State {
 	if len(missing) == 0 {
 		return nil
 	}
-	s.Message = fmt.Sprintf("was started (%s), and %s", f.where(), strings.Join(missing, "; "))
+	s.Message = fmt.Sprintf("was started (%s), and %s", f.assignment(), strings.Join(missing, "; "))
 	return s
 }
 
@@ -119,7 +124,7 @@ func (f *Facts) byJobs(s *State) *State {
 		return nil
 	}
 	s.Reason = "PodsNotReady"
-	s.Message = fmt.Sprintf("was started (%s), and %d of %s are ready", f.where(), ready, show.Count(wanted, "pod"))
+	s.Message = fmt.Sprintf("was started (%s), and %d of %s are ready", f.assignment(), ready, show.Count(wanted, "pod"))
 	s.Remedy = "ask for the right to list pods, which says why they are not"
 	return s
 }
@@ -136,29 +141,9 @@ func (f *Facts) podsReady() (ready, wanted int32) {
 }
 
 // misplaced tells what is wrong with the flavors that the job has, or nil.
-func (f *Facts) misplaced() *Reason {
+func (f *Facts) misplaced() *State {
 	return warnedOf(picked(Flavors(f), func(v Verdict) bool { return v.Assigned }))
-}
-
-func (f *Facts) where() string {
-	if f.Workload == nil {
-		return "outside of all quotas"
-	}
-	return f.assignment()
 }
 
 // AllRun reports whether all pods that can run do.
 func (f *Facts) AllRun() bool { return !f.Job.Suspended() && f.JobSet != nil && starting(f) == nil }
-
-func running(f *Facts) State {
-	run := int64(len(f.livePods()))
-	if !f.Saw(pods) {
-		_, wanted := f.podsMade()
-		run = int64(wanted)
-	}
-	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(run, "pod")), Since: f.conditionSince(kueue.WorkloadAdmitted)}
-	if f.Workload != nil {
-		s.Message += fmt.Sprintf(" in %s: %s, %s", f.queueText(), needs(f.PodSets), f.assignment())
-	}
-	return s
-}

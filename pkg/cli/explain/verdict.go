@@ -96,6 +96,11 @@ func lasts(code Code, message, remedy string, args ...any) *Reason {
 	return &Reason{Code: code, Message: message, Remedy: fmt.Sprintf(remedy, args...), Lasting: true}
 }
 
+// state is that of a job for which the reason decides.
+func (r Reason) state() *State {
+	return &State{Reason: string(r.Code), Message: r.Message, Remedy: r.Remedy, Cause: r.Message, Stuck: r.Lasting}
+}
+
 // refusal is the first reason that counts for Kueue, one that lasts before others.
 func (v Verdict) refusal() Reason {
 	var first Reason
@@ -176,20 +181,21 @@ func picked[T any](items []T, wanted func(T) bool) []T {
 
 // lacking tells in short what stands against the first PodSet that finds no flavor. What
 // time may bring counts more than what only people can change.
-func lacking(verdicts []Verdict) State {
+func lacking(verdicts []Verdict) *State {
 	var parts []string
-	best, cause := Reason{Lasting: true}, ""
+	var best *State
 	for _, v := range useful(refusals(verdicts)) {
 		r := v.refusal()
 		parts = append(parts, brief(v, r))
-		if best.Code == "" || best.Lasting && !r.Lasting {
-			best, cause = r, r.Message
+		if best == nil || best.Stuck && !r.Lasting {
+			best = r.state()
 			if slices.Contains([]Code{TooMuch, Borrowing, InUse}, r.Code) {
-				cause = v.Flavor // More quota of a flavor helps all who lack it, whatever the amount.
+				best.Cause = v.Flavor // More quota of a flavor helps all who lack it, whatever the amount.
 			}
 		}
 	}
-	return State{Reason: string(best.Code), Message: strings.Join(parts, "; "), Remedy: best.Remedy, Cause: cause, Stuck: best.Lasting}
+	best.Message = strings.Join(parts, "; ")
+	return best
 }
 
 // useful leaves out flavors that have nothing for a PodSet, unless it has no other.
@@ -223,10 +229,10 @@ func brief(v Verdict, r Reason) string {
 }
 
 // warnedOf returns what the pods would run into on the flavors that Kueue would take, or nil.
-func warnedOf(verdicts []Verdict) *Reason {
+func warnedOf(verdicts []Verdict) *State {
 	for _, v := range taking(verdicts) {
 		if len(v.Reasons) > 0 {
-			return &v.Reasons[0]
+			return v.Reasons[0].state()
 		}
 	}
 	return nil
