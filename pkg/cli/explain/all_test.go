@@ -23,14 +23,14 @@ import (
 )
 
 // many are jobs that wait in the same queue, the first one longest.
-func many(names ...string) (jobs []trainjob.TrainJob, objects []client.Object) {
+func many(names ...string) (jobs []*trainjob.TrainJob, objects []client.Object) {
 	s := newScene()
 	objects = []client.Object{&s.inventory.Flavors[0], &s.inventory.Flavors[1], &s.inventory.ClusterQueues[0], &s.inventory.LocalQueues[0]}
 	for n, name := range names {
 		job := s.Job.DeepCopyObject().(*trainjob.TrainJob)
 		wl := waitingWorkload(name, "gpus", 4, minutesAgo(30-n))
 		job.Name, job.UID = name, wl.OwnerReferences[0].UID
-		jobs, objects = append(jobs, *job), append(objects, wl)
+		jobs, objects = append(jobs, job), append(objects, job, wl)
 	}
 	return jobs, objects
 }
@@ -70,7 +70,7 @@ func TestReadAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.harness.T, tc.harness.objects = t, slices.Concat(objects, []client.Object{pod, event})
 			c := tc.harness.client()
-			snapshot := expect.Must(ReadAll(t.Context(), c, jobs, "team"))(t)
+			snapshot := expect.Must(ReadAll(t.Context(), c, "team"))(t)
 			got := map[string]Position{}
 			for _, f := range snapshot.Facts {
 				if f.Visible != nil {
@@ -109,9 +109,9 @@ func TestReadAllOfCopies(t *testing.T) {
 			jobs[0].Labels[kueueconstants.PrebuiltWorkloadLabel] = wl.Name
 			wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "multikueue"}
 			if tc.change != nil {
-				tc.change(&jobs[0], wl)
+				tc.change(jobs[0], wl)
 			}
-			snapshot := expect.Must(ReadAll(t.Context(), (&harness{T: t, objects: objects}).client(), jobs, "team"))(t)
+			snapshot := expect.Must(ReadAll(t.Context(), (&harness{T: t, objects: objects}).client(), "team"))(t)
 			got := ""
 			if wl := snapshot.Facts[0].Workload; wl != nil {
 				got = wl.Name
@@ -124,14 +124,14 @@ func TestReadAllOfCopies(t *testing.T) {
 // TestReadAllAsksOnce holds the number of requests against the number of jobs.
 func TestReadAllAsksOnce(t *testing.T) {
 	requests := func(names ...string) int {
-		jobs, objects := many(names...)
+		_, objects := many(names...)
 		h := &harness{T: t, objects: objects}
 		asked := 0
 		count := interceptor.NewClient(h.client(), kit.Refusing(func(any, client.ObjectKey) error {
 			asked++
 			return nil
 		}))
-		expect.Must(ReadAll(t.Context(), count, jobs, "team"))(t)
+		expect.Must(ReadAll(t.Context(), count, "team"))(t)
 		return asked
 	}
 	one, ten := requests("a"), requests(strings.Split("abcdefghij", "")...)
@@ -154,9 +154,9 @@ func TestReadAllAsksWhereJobsWait(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			jobs, objects := many("a", "b")
-			first := len(objects) - len(jobs)
+			first := len(objects) - 2*len(jobs)
 			for n := range jobs {
-				wl := objects[first+n].(*kueue.Workload)
+				wl := objects[first+2*n+1].(*kueue.Workload)
 				jobs[n].Labels[kueueconstants.QueueLabel], wl.Spec.QueueName = jobs[n].Name, kueue.LocalQueueName(jobs[n].Name)
 				objects = append(objects, ptr.To(localQueue(jobs[n].Name, "gpus")))
 				kit.With(wl, tc.change)
@@ -172,7 +172,7 @@ func TestReadAllAsksWhereJobsWait(t *testing.T) {
 					return h.subResource(ctx, c, name, of, into)
 				},
 			})
-			expect.Must(ReadAll(t.Context(), c, jobs, "team"))(t)
+			expect.Must(ReadAll(t.Context(), c, "team"))(t)
 			expect.Same(t, "Unexpected questions", tc.want, asked)
 		})
 	}

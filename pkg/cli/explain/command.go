@@ -152,14 +152,14 @@ func (o *options) run(ctx context.Context, args []string) error {
 	} else {
 		LookInto(ctx, o.workers, renderer, facts)
 	}
-	return o.tell([]Explanation{foreseen(ctx, NewForesight(c, namespace, o.running.Told, 1), facts)})
+	return o.tell([]Explanation{foreseen(ctx, &foresight{client: c, namespace: namespace, told: o.running.Told, asks: 1}, facts)})
 }
 
 // foreseen explains, with when the job starts. That this cannot be told is no reason to tell nothing.
-func foreseen(ctx context.Context, fs *Foresight, f *Facts) Explanation {
+func foreseen(ctx context.Context, fs *foresight, f *Facts) Explanation {
 	e := Explain(f)
 	var err error
-	if e.Start, err = fs.Start(ctx, f); err != nil {
+	if e.Start, err = fs.start(ctx, f); err != nil {
 		e.Start = &outlook.Start{Unknown: fmt.Sprintf("it could not be made: %v", err)}
 	}
 	return e
@@ -167,11 +167,7 @@ func foreseen(ctx context.Context, fs *Foresight, f *Facts) Explanation {
 
 // explainAll tells of those that do not run yet, in a table.
 func (o *options) explainAll(ctx context.Context, c client.Client, namespace string) error {
-	jobs, err := cluster.TrainJobs(ctx, c, namespace)
-	if err != nil {
-		return err
-	}
-	snapshot, err := ReadAll(ctx, c, jobs, namespace)
+	snapshot, err := ReadAll(ctx, c, namespace)
 	if err != nil {
 		return err
 	}
@@ -213,13 +209,13 @@ func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *t
 		return err
 	}
 	var all []Explanation
-	foresight := NewForesight(c, namespace, o.running.Told, len(in.jobs))
+	fs := &foresight{client: c, namespace: namespace, told: o.running.Told, asks: len(in.jobs)}
 	for i := range in.jobs {
 		facts, err := reader.preview(ctx, &in.jobs[i], in)
 		if err != nil {
 			return err
 		}
-		all = append(all, foreseen(ctx, foresight, facts))
+		all = append(all, foreseen(ctx, fs, facts))
 	}
 	return errors.Join(o.tell(all), in.unread)
 }

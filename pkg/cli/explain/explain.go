@@ -158,7 +158,7 @@ func queueOf(f *Facts) *Queue {
 		q.PriorityClass = ref.Name
 	}
 	if s := StateOf(f); s.Phase == Waiting {
-		q.Position = f.position()
+		q.Position = f.Place()
 		if f.Supposed == "" {
 			q.KueueSays = scheduler.WhyWaiting(f.Workload)
 		}

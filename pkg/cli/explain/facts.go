@@ -18,16 +18,19 @@ package explain
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -139,5 +142,38 @@ func (f *Facts) conditionSince(name string) *metav1.Time {
 
 // livePods are the pods that have not ended.
 func (f *Facts) livePods() []corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(f.Pods), func(p corev1.Pod) bool { return podset.PodEnded(&p) })
+	return picked(f.Pods, func(p corev1.Pod) bool { return !podset.PodEnded(&p) })
+}
+
+// Queues returns the LocalQueue that the job asks for and the ClusterQueue behind it; empty
+// where there is none, or none to be seen.
+func (f *Facts) Queues() (local, cluster string) {
+	return f.queueName(), string(f.clusterQueueName())
+}
+
+// GPUs sums up the GPUs that the PodSets ask for.
+func (f *Facts) GPUs() map[corev1.ResourceName]int64 {
+	sum := sumOf(f.PodSets)
+	maps.DeleteFunc(sum, func(name corev1.ResourceName, _ int64) bool { return !gpu.IsResource(name) })
+	return sum
+}
+
+// Assigned names the flavors that the job has: those of its GPUs, where it has any.
+func (f *Facts) Assigned() []string {
+	if f.Workload == nil || f.Workload.Status.Admission == nil {
+		return nil
+	}
+	all, ofGPUs := sets.New[string](), sets.New[string]()
+	for _, assignment := range f.Workload.Status.Admission.PodSetAssignments {
+		for name, flavor := range assignment.Flavors {
+			all.Insert(string(flavor))
+			if gpu.IsResource(name) {
+				ofGPUs.Insert(string(flavor))
+			}
+		}
+	}
+	if len(ofGPUs) > 0 {
+		return sets.List(ofGPUs)
+	}
+	return sets.List(all)
 }

@@ -5,10 +5,7 @@ package explain
 import (
 	"context"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -21,7 +18,6 @@ import (
 type Reader struct {
 	*Snapshot
 	client   client.Client
-	runtimes *trainjob.Runtimes
 	renderer *trainjob.Renderer
 	// workload is the name of the one that MultiKueue made for a job, before the job; empty for
 	// jobs that have their own.
@@ -35,9 +31,7 @@ func NewReader(ctx context.Context, c client.Client, renderer *trainjob.Renderer
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{Snapshot: s, client: c, renderer: renderer}
-	r.runtimes = r.runtimesFrom(c, c)
-	return r, nil
+	return &Reader{Snapshot: s, client: c, renderer: renderer}, nil
 }
 
 func (r *Reader) runtimesFrom(cached, live client.Reader) *trainjob.Runtimes {
@@ -67,29 +61,9 @@ func (r *Reader) Facts(ctx context.Context, job *trainjob.TrainJob) (*Facts, err
 	if wl := inventory.Find(s.Workloads, job.Namespace, r.workload); wl != nil {
 		f.Workload, f.PodSets = wl, wl.Spec.PodSets
 	}
-	r.describe(ctx, f, r.runtimes)
-	if queue := f.localQueue(); queue != nil && f.Workload != nil {
-		pending, _ := pendingIn(ctx, r.client, client.ObjectKeyFromObject(queue)) // its API is an option: no answer is as good as none
-		f.Visible = placeIn(pending, f)
-	}
-	return f, nil
-}
-
-// begin are the facts of a job that need not be there.
-func (r *Reader) begin(ctx context.Context, job *trainjob.TrainJob) (*Facts, error) {
-	s := *r.Snapshot
-	if err := s.localQueues(ctx, r.client, job.Namespace); err != nil {
-		return nil, err
-	}
-	if err := s.namespace(ctx, r.client, job.Namespace); err != nil {
-		return nil, err
-	}
-	var err error
-	if s.Cluster, err = s.Cluster.without(ctx, job); err != nil {
-		return nil, err
-	}
-	f := s.Of(job)
-	f.Replaces = s.Cluster != r.Cluster && len(s.Cluster.Workloads) < len(r.Cluster.Workloads)
+	r.describe(ctx, f, r.runtimesFrom(r.client, r.client))
+	s.Facts = []*Facts{f}
+	s.visible(ctx, r.client)
 	return f, nil
 }
 
@@ -120,25 +94,4 @@ func (r *Reader) describe(ctx context.Context, f *Facts, runtimes *trainjob.Runt
 		return
 	}
 	f.Fields, f.Undescribed = provenance.Explain(provenance.Input{Runtime: runtime, Job: f.Job, Overrides: f.Job.Spec.PodTemplateOverrides}, js)
-}
-
-// pendingIn asks Kueue itself who waits in a LocalQueue.
-func pendingIn(ctx context.Context, c client.Client, key types.NamespacedName) ([]visibility.PendingWorkload, error) {
-	var summary visibility.PendingWorkloadsSummary
-	of := &visibility.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	err := c.SubResource("pendingworkloads").Get(ctx, of, &summary)
-	return summary.Items, err
-}
-
-// placeIn is the job's place in Kueue's answer; nil where it is not there.
-func placeIn(pending []visibility.PendingWorkload, f *Facts) *Position {
-	mine := find(pending, func(p *visibility.PendingWorkload) bool { return p.Name == f.Workload.Name })
-	if mine == nil {
-		return nil
-	}
-	position := &Position{Place: int(mine.PositionInClusterQueue) + 1, Source: Visibility}
-	if cq := f.clusterQueue(); cq != nil {
-		position.Pending = int(cq.Status.PendingWorkloads)
-	}
-	return position
 }

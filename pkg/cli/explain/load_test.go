@@ -162,7 +162,7 @@ func TestPodEvents(t *testing.T) {
 			}
 			h := &harness{T: t, objects: objects}
 			one := expect.Must(h.reader().Facts(t.Context(), s.Job))(t)
-			all := expect.Must(ReadAll(t.Context(), h.client(), []trainjob.TrainJob{*s.Job}, ""))(t)
+			all := expect.Must(ReadAll(t.Context(), h.client(), ""))(t)
 			for how, f := range map[string]*Facts{"one": one, "all": all.Facts[0]} {
 				var got []string
 				for i := range f.PodEvents {
@@ -231,7 +231,7 @@ func TestFactsHaveTheManagersConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{T: t, objects: append(queued(), configured.DeepCopy()), denied: tc.denied}
 			one := expect.Must(h.reader().Facts(t.Context(), job))(t)
-			snapshot := expect.Must(ReadAll(t.Context(), h.client(), []trainjob.TrainJob{*job}, "team"))(t)
+			snapshot := expect.Must(ReadAll(t.Context(), h.client(), "team"))(t)
 			for i, f := range []*Facts{one, snapshot.Facts[0]} {
 				var got *time.Duration
 				if f.Manager != nil {

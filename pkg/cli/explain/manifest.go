@@ -9,6 +9,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -35,9 +36,20 @@ func readFiles(documents []manifest.File, namespace string) (*files, error) {
 	for _, file := range documents {
 		found.unread = errors.Join(found.unread, file.Err())
 		for i := range file.Documents {
-			if err := found.add(&file.Documents[i]); err != nil {
+			if file.Documents[i].Err != nil {
+				continue
+			}
+			objects, err := file.Documents[i].Objects(trainer.GroupVersion.Group, trainer.TrainJobKind)
+			if err != nil {
 				return nil, err
 			}
+			jobs := make([]trainjob.TrainJob, len(objects))
+			for n := range objects {
+				if err := objects[n].Into(&jobs[n], namespace); err != nil {
+					return nil, err
+				}
+			}
+			found.jobs = append(found.jobs, jobs...)
 		}
 	}
 	if len(found.jobs) == 0 {
@@ -46,40 +58,30 @@ func readFiles(documents []manifest.File, namespace string) (*files, error) {
 	return found, nil
 }
 
-func (f *files) add(doc *manifest.Document) error {
-	if doc.Err != nil {
-		return nil
-	}
-	objects, err := doc.Objects(trainer.GroupVersion.Group, trainer.TrainJobKind)
-	if err != nil {
-		return err
-	}
-	for i := range objects {
-		var job trainjob.TrainJob
-		if err := objects[i].Into(&job, f.namespace); err != nil {
-			return err
-		}
-		f.jobs = append(f.jobs, job)
-	}
-	return nil
-}
-
 // preview returns the facts of a TrainJob that does not exist yet: as if it had been created
 // now. Runtimes come from the files that it stands in, then from the cluster.
 func (r *Reader) preview(ctx context.Context, job *trainjob.TrainJob, in *files) (*Facts, error) {
 	job = job.DeepCopy()
 	job.UID = ""
-	f, err := r.begin(ctx, job)
+	s := *r.Snapshot
+	around := &reading{Snapshot: &s, client: r.client, namespace: job.Namespace}
+	around.localQueues(ctx)
+	around.namespaces(ctx)
+	if around.err != nil {
+		return nil, around.err
+	}
+	others, err := s.Cluster.without(ctx, job)
 	if err != nil {
 		return nil, err
 	}
+	replaces := others != s.Cluster
+	s.Cluster = others
+	f := s.Of(job)
+	f.Replaces = replaces
 	// What an exported TrainJob holds of its former admission is dropped when it is created.
 	f.Field.Drop(&job.Spec)
-	if queue := string(kueueconstants.DefaultLocalQueueName); f.queueName() == "" && f.Cluster.LocalQueue(job.Namespace, kueueconstants.DefaultLocalQueueName) != nil {
-		if job.Labels == nil {
-			job.Labels = map[string]string{}
-		}
-		job.Labels[kueueconstants.QueueLabel] = queue
+	if f.queueName() == "" && f.Cluster.LocalQueue(job.Namespace, kueueconstants.DefaultLocalQueueName) != nil {
+		metav1.SetMetaDataLabel(&job.ObjectMeta, kueueconstants.QueueLabel, string(kueueconstants.DefaultLocalQueueName))
 	}
 	schema, err := releases.NewSchema(r.served, releases.Runtime)
 	if err != nil {

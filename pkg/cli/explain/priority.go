@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,7 +123,7 @@ func stopsForPriority(p *kueue.ClusterQueuePreemption) bool {
 // outranked reports whether others wait in front of the job, as far as that can be seen.
 func (f *Facts) outranked() bool {
 	if f.Workload != nil {
-		p := f.position()
+		p := f.Place()
 		return p != nil && p.Place > 1
 	}
 	return slices.ContainsFunc(f.Cluster.Pending(), func(p inventory.Pending) bool {
@@ -131,16 +132,19 @@ func (f *Facts) outranked() bool {
 }
 
 func (f *Facts) class(name string) *kueue.WorkloadPriorityClass {
-	return find(f.Classes.Items, func(c *kueue.WorkloadPriorityClass) bool { return c.Name == name })
+	return inventory.Find(f.Classes.Items, "", name)
 }
 
-func (f *Facts) otherClasses() string {
+func (f *Facts) otherClasses() string { return namesOf(f.Classes.Items, "there is none") }
+
+// namesOf lists objects by their names, or says that there are none.
+func namesOf[T any, P interface {
+	*T
+	metav1.Object
+}](items []T, none string) string {
 	var names []string
-	for i := range f.Classes.Items {
-		names = append(names, f.Classes.Items[i].Name)
+	for i := range items {
+		names = append(names, P(&items[i]).GetName())
 	}
-	if len(names) == 0 {
-		return "there is none"
-	}
-	return strings.Join(names, ", ")
+	return cmp.Or(strings.Join(names, ", "), none)
 }

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"strings"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,16 +59,8 @@ func localQueueAway(f *Facts) *State {
 
 // otherQueues names the LocalQueues of the job's namespace.
 func (f *Facts) otherQueues() string {
-	var names []string
-	for i := range f.Cluster.LocalQueues {
-		if q := &f.Cluster.LocalQueues[i]; q.Namespace == f.Job.Namespace {
-			names = append(names, q.Name)
-		}
-	}
-	if len(names) == 0 {
-		return "namespace " + f.Job.Namespace + " has none"
-	}
-	return strings.Join(names, ", ")
+	here := picked(f.Cluster.LocalQueues, func(q kueue.LocalQueue) bool { return q.Namespace == f.Job.Namespace })
+	return namesOf(here, "namespace "+f.Job.Namespace+" has none")
 }
 
 func clusterQueueAway(f *Facts) *State {
@@ -124,7 +115,7 @@ func waiting(f *Facts) *State {
 	s := f.why()
 	s.Phase, s.Since = Waiting, since(f.Workload.CreationTimestamp)
 	s.Message = fmt.Sprintf("waits in %s: needs %s, %s", f.queueText(), needs(f.PodSets), s.Message)
-	if p := f.position(); p != nil {
+	if p := f.Place(); p != nil {
 		s.Message += fmt.Sprintf(", %s of %d pending", ordinal(p.Place), p.Pending)
 	}
 	if evicted := f.condition(kueue.WorkloadEvicted); evicted != nil {
@@ -132,17 +123,6 @@ func waiting(f *Facts) *State {
 		s.Since = since(evicted.LastTransitionTime)
 	}
 	return s
-}
-
-// position is Kueue's own answer where there is one.
-func (f *Facts) position() *Position {
-	if f.Visible != nil || f.Workload == nil {
-		return f.Visible
-	}
-	if !f.Cluster.Saw(workloads) || !f.Cluster.Saw(localQueues) {
-		return nil
-	}
-	return PositionOf(f.Cluster, f.Workload, f.clusterQueueName(), f.Now)
 }
 
 // why tells why a Workload has no quota: something about itself, or about the flavors.
@@ -218,7 +198,7 @@ func (f *Facts) heldBack() *State {
 
 // notYet is for a job that fits: Kueue has not looked, or looks at others first.
 func (f *Facts) notYet(assignment string) *State {
-	cq, p := f.clusterQueue(), f.position()
+	cq, p := f.clusterQueue(), f.Place()
 	quotaReserved := apimeta.FindStatusCondition(f.Workload.Status.Conditions, kueue.WorkloadQuotaReserved)
 	switch {
 	case quotaReserved == nil && f.overdue(f.Workload.CreationTimestamp):

@@ -220,11 +220,7 @@ type lister struct {
 }
 
 func (l *lister) list(ctx context.Context) (List, error) {
-	jobs, err := cluster.TrainJobs(ctx, l.client, l.namespace, client.MatchingLabelsSelector{Selector: l.selector})
-	if err != nil {
-		return List{}, err
-	}
-	snapshot, err := explain.ReadAll(ctx, l.client, jobs, l.namespace)
+	snapshot, err := explain.ReadAll(ctx, l.client, l.namespace, client.MatchingLabelsSelector{Selector: l.selector})
 	if err != nil {
 		return List{}, err
 	}
@@ -242,7 +238,7 @@ func (l *lister) list(ctx context.Context) (List, error) {
 	var starts map[client.ObjectKey]outlook.Start
 	if l.query.starts {
 		// Without them, there is a list all the same.
-		starts, _ = explain.NewForesight(l.client, l.namespace, l.query.told, 1).Starts(ctx, snapshot)
+		starts, _ = explain.Starts(ctx, l.client, snapshot, l.namespace, l.query.told)
 	}
 	return newList(snapshot, l.query, turns, starts), nil
 }
