@@ -5,7 +5,6 @@ package explain
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -53,55 +52,32 @@ func withoutRuntime(s *scene) {
 func TestStateInWorkers(t *testing.T) {
 	const asks = "has quota in queue gpus (ClusterQueue gpus) and waits for a worker cluster to admit it: "
 	eachScene(t, "state", map[string]row[State]{
-		"in a worker that was not looked into": {scene: changes{inWest}, want: stateIs(Elsewhere, "InWorker", "is in worker cluster west", "")},
-		"in a worker of no known context": {
-			scene: changes{inWest, unknown("west", errors.New("no context: give --worker-context west=CONTEXT"))},
-			want:  stateIs(Elsewhere, "InWorker", "is in worker cluster west; no context: give --worker-context west=CONTEXT", ""),
-		},
-		"in a worker that may not be looked into": {
-			scene: changes{inWest, unknown("west", exit.With(exit.Unseen, errors.New("you may not")))},
-			want:  stateIs(Elsewhere, Unseen, "is in worker cluster west; you may not", ""),
-		},
-		"running in a worker": {
-			scene: changes{inWest, there(t, "west", true, admitted, withPods(4, runningPod))},
-			want: stateIs(Running, "Running",
-				"is in worker cluster west, where it runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100", ""),
-		},
-		"without room for its pods in a worker": {
-			scene: changes{inWest, there(t, "west", true, admitted, withPods(4, unschedulablePods))},
-			want: stuck(Starting, "Unschedulable", "is in worker cluster west, where it was started (node on flavor h100), and 4 pods of Job llm-node-0: "+
+		"in a worker that was not looked into": given(inWest).is(Elsewhere, "InWorker", "is in worker cluster west", ""),
+		"in a worker of no known context": given(inWest, unknown("west", errors.New("no context: give --worker-context west=CONTEXT"))).is(
+			Elsewhere, "InWorker", "is in worker cluster west; no context: give --worker-context west=CONTEXT", ""),
+		"in a worker that may not be looked into": given(inWest, unknown("west", exit.With(exit.Unseen, errors.New("you may not")))).is(
+			Elsewhere, Unseen, "is in worker cluster west; you may not", ""),
+		"running in a worker": given(inWest, there(t, "west", true, admitted, withPods(4, runningPod))).is(Running, "Running",
+			"is in worker cluster west, where it runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100", ""),
+		"without room for its pods in a worker": given(inWest, there(t, "west", true, admitted, withPods(4, unschedulablePods))).stuck(
+			Starting, "Unschedulable", "is in worker cluster west, where it was started (node on flavor h100), and 4 pods of Job llm-node-0: "+
 				"Unschedulable (0/4 nodes are available: 4 Insufficient nvidia.com/gpu)",
-				"in cluster west (--context west-admin): the quota is more than the nodes have room for: kubectl trainjob pools shows both"),
-		},
-		"evicted in the manager cluster": {scene: changes{inWest, evicted("Preempted", "")}, want: stateIs(Stopping, "Preempted", "was preempted", "")},
-		"before any worker is asked": {
-			scene: changes{asked, unasked, atOnce},
-			want:  stateIs(Reserved, "AdmissionCheckPending", waitsForCheck+"workers is Pending", ""),
-		},
-		"while no worker is asked": {
-			scene: changes{asked, unasked},
-			want: stuck(Reserved, "NotDispatched", waitsForCheck+"workers is Pending, and Kueue has asked no worker cluster",
-				"see that a worker cluster is connected: kubectl get multikueueclusters"),
-		},
-		"while workers are asked that were not looked into": {scene: changes{asked}, want: stateIs(Reserved, "Dispatching", asks+"west; east", "")},
-		"while it waits in each worker": {
-			scene: changes{asked, there(t, "west", false, taken("h100", 4)), unknown("east", fmt.Errorf("%w of it", cluster.ErrNoCopy))},
-			want: stateIs(Reserved, "Dispatching", asks+"in west it waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, "+
+			"in cluster west (--context west-admin): the quota is more than the nodes have room for: kubectl trainjob pools shows both"),
+		"evicted in the manager cluster": given(inWest, evicted("Preempted", "")).is(Stopping, "Preempted", "was preempted", ""),
+		"before any worker is asked":     given(asked, unasked, atOnce).is(Reserved, "AdmissionCheckPending", waitsForCheck+"workers is Pending", ""),
+		"while no worker is asked": given(asked, unasked).stuck(Reserved, "NotDispatched",
+			waitsForCheck+"workers is Pending, and Kueue has asked no worker cluster",
+			"see that a worker cluster is connected: kubectl get multikueueclusters"),
+		"while workers are asked that were not looked into": given(asked).is(Reserved, "Dispatching", asks+"west; east", ""),
+		"while it waits in each worker": given(asked, there(t, "west", false, taken("h100", 4)), unknown("east", fmt.Errorf("%w of it", cluster.ErrNoCopy))).is(
+			Reserved, "Dispatching", asks+"in west it waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, "+
 				"flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; east has not been asked yet",
-				"in cluster west (--context west-admin): "+waitForEnd),
-		},
-		"while no worker has its runtime": {
-			scene: changes{asked, there(t, "west", false, admitted, withoutRuntime), there(t, "east", false, admitted, withoutRuntime)},
-			want: stuck(Reserved, "Dispatching",
-				asks+"in west it is admitted (node on flavor h100) and cannot be copied: ClusterTrainingRuntime torch: runtime not found; in east it is admitted (node on flavor h100) and cannot be copied: ClusterTrainingRuntime torch: runtime not found",
-				"in cluster west (--context west-admin): create the runtime as it is in the manager cluster"),
-		},
-		"admitted in a worker, and not copied": {
-			scene: changes{asked, there(t, "west", false, admitted), unknown("east", errors.New("no answer"))},
-			want: stateIs(Reserved, "Dispatching",
-				asks+"in west it was admitted (node on flavor h100) 2m ago and is not copied: the log of Kueue in the manager cluster says why; east (no answer)",
-				""),
-		},
+			"in cluster west (--context west-admin): "+waitForEnd),
+		"while no worker has its runtime": given(asked, there(t, "west", false, admitted, withoutRuntime), there(t, "east", false, admitted, withoutRuntime)).stuck(
+			Reserved, "Dispatching", asks+"in west it is admitted (node on flavor h100) and cannot be copied: ClusterTrainingRuntime torch: runtime not found; in east it is admitted (node on flavor h100) and cannot be copied: ClusterTrainingRuntime torch: runtime not found",
+			"in cluster west (--context west-admin): create the runtime as it is in the manager cluster"),
+		"admitted in a worker, and not copied": given(asked, there(t, "west", false, admitted), unknown("east", errors.New("no answer"))).is(
+			Reserved, "Dispatching", asks+"in west it was admitted (node on flavor h100) 2m ago and is not copied: the log of Kueue in the manager cluster says why; east (no answer)", ""),
 	}, StateOf, cmpopts.IgnoreFields(State{}, "Since", "Cause"))
 }
 
@@ -110,39 +86,6 @@ func unasked(s *scene) {
 	s.Workload.Status.NominatedClusterNames = nil
 	checked("workers", kueue.CheckStatePending, "")(s)
 	s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("workers")}
-}
-
-func TestChainInWorkers(t *testing.T) {
-	eachScene(t, "chain", map[string]row[[]string]{
-		"waiting for quota here": {
-			scene: changes{elsewhereBy, taken("h100", 4)},
-			want:  []string{"TrainJob llm Suspended: the admission of its Workload", "  Workload trainjob-llm Pending: quota: QuotaInUse"},
-		},
-		"in a worker that is not known": {
-			scene: changes{inWest},
-			want:  []string{"TrainJob llm Resumed", "  Workload trainjob-llm Admitted", "  Cluster west Assigned"},
-		},
-		"in a worker": {
-			scene: changes{inWest, there(t, "west", true, admitted, withPods(4, runningPod))},
-			want: []string{
-				"TrainJob llm Resumed", "  Workload trainjob-llm Admitted", "  Cluster west Assigned", "    TrainJob llm Resumed", "      Workload trainjob-llm Admitted",
-				"      JobSet llm Resumed", "        Job llm-node-0 Active", "          Pods 4 pods Running",
-			},
-		},
-		"while workers are asked": {
-			scene: changes{asked, there(t, "west", false, taken("h100", 4))},
-			want: []string{
-				"TrainJob llm Suspended: the admission of its Workload", "  Workload trainjob-llm QuotaReserved", "  Cluster west Nominated: it to admit the job",
-				"    TrainJob llm Missing: MultiKueue to copy it", "      Workload trainjob-llm Pending: quota: QuotaInUse", "  Cluster east Nominated: it to admit the job",
-			},
-		},
-	}, func(f *Facts) (lines []string) {
-		for _, l := range Chain(f) {
-			line := fmt.Sprintf("%s%s %s %s: %s", strings.Repeat("  ", l.Depth), l.Kind, l.Name, l.State, l.WaitsFor)
-			lines = append(lines, strings.TrimSuffix(line, ": "))
-		}
-		return lines
-	})
 }
 
 func TestExplainInAWorker(t *testing.T) {
