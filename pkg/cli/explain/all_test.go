@@ -25,7 +25,7 @@ import (
 // many are jobs that wait in the same queue, the first one longest.
 func many(names ...string) (jobs []*trainjob.TrainJob, objects []client.Object) {
 	s := newScene()
-	objects = []client.Object{&s.inventory.Flavors[0], &s.inventory.Flavors[1], &s.inventory.ClusterQueues[0], &s.inventory.LocalQueues[0]}
+	objects = s.objects()
 	for n, name := range names {
 		job := s.Job.DeepCopyObject().(*trainjob.TrainJob)
 		wl := waitingWorkload(name, "gpus", 4, minutesAgo(30-n))
