@@ -8,7 +8,6 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
@@ -16,25 +15,26 @@ import (
 )
 
 // past is how long the Workloads ran that the cluster still has, and how long those have that run.
-func (o *Outlook) past(traits map[types.UID]jobTraits) []forecast.Past {
+func (o *Outlook) past(jobs byUID) []forecast.Past {
 	var all []forecast.Past
 	oldest := o.oldestEnd()
 	for n := range o.Workloads {
 		wl := &o.Workloads[n]
-		s := o.subject(wl, traits)
+		s := o.subject(wl, jobs)
 		p := forecast.Past{Traits: s.Traits, Limit: s.Limit, Submitted: s.Submitted, Job: s.Job}
 		var since time.Time
 		if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
 			since = admitted.LastTransitionTime.Time
 		}
+		stopped := overTime(wl)
 		switch ran, ended := kueuelib.RanFor(wl); {
 		case ended:
 			p.Ran = forecast.Ran{For: ran, Ended: true}
 		case kueuelib.IsFinished(wl):
 			continue
-		case overTime(wl) != nil: // It was stopped, and would have run longer.
+		case stopped != nil: // It was stopped, and would have run longer.
 			p.Ran = forecast.Ran{For: s.Limit}
-			since = overTime(wl).LastTransitionTime.Add(-s.Limit)
+			since = stopped.LastTransitionTime.Add(-s.Limit)
 		case !kueuelib.IsAdmitted(wl):
 			continue
 		default:
@@ -60,8 +60,7 @@ func (o *Outlook) oldestEnd() time.Time {
 	oldest := o.Now
 	for n := range o.Workloads {
 		if wl := &o.Workloads[n]; kueuelib.IsFinished(wl) {
-			finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-			if finished.LastTransitionTime.Time.Before(oldest) {
+			if finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished); finished.LastTransitionTime.Time.Before(oldest) {
 				oldest = finished.LastTransitionTime.Time
 			}
 		}

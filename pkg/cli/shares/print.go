@@ -3,6 +3,7 @@
 package shares
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -18,11 +19,11 @@ import (
 func (v *View) print(out io.Writer, paint show.Paint) error {
 	queues := show.NewTable("COHORT", "CLUSTERQUEUE", "FLAVOR", "RESOURCE", "NOMINAL", "USED", "BORROWS", "LENT", "WEIGHT", "SHARE")
 	for _, q := range v.Queues {
-		queues.Row(orDash(q.Cohort), q.ClusterQueue, q.Flavor, q.Resource, q.Nominal.String(), q.Used.String(), q.Borrowed.String(), q.Lent.String(), q.Weight, shareText(q.Share))
+		queues.Row(cmp.Or(q.Cohort, "-"), q.ClusterQueue, q.Flavor, q.Resource, q.Nominal.String(), q.Used.String(), q.Borrowed.String(), q.Lent.String(), q.Weight, shareText(q.Share))
 	}
 	cohorts := show.NewTable("COHORT", "PARENT", "WEIGHT", "SHARE")
 	for _, c := range v.Cohorts {
-		cohorts.Row(c.Name, orDash(c.Parent), c.Weight, shareText(c.Share))
+		cohorts.Row(c.Name, cmp.Or(c.Parent, "-"), c.Weight, shareText(c.Share))
 	}
 	consumed := show.NewTable("LOCALQUEUE", "CONSUMED")
 	for _, c := range v.Consumed {
@@ -38,17 +39,13 @@ func (v *View) print(out io.Writer, paint show.Paint) error {
 		if w.StartsNow {
 			now = "starts"
 		}
-		waiting.Row(w.Place, w.Job, orDash(w.ClusterQueue), w.Priority, now, w.Why)
+		waiting.Row(w.Place, w.Job, cmp.Or(w.ClusterQueue, "-"), w.Priority, now, w.Why)
 	}
-	first := true
-	for _, table := range []*show.Table{queues, cohorts, consumed, used, waiting} {
-		if table.Empty() {
-			continue
-		}
-		if !first {
+	tables := slices.DeleteFunc([]*show.Table{queues, cohorts, consumed, used, waiting}, (*show.Table).Empty)
+	for i, table := range tables {
+		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		first = false
 		if err := table.Print(out, paint, ""); err != nil {
 			return err
 		}
@@ -57,13 +54,6 @@ func (v *View) print(out io.Writer, paint show.Paint) error {
 		fmt.Fprintf(out, "\n%s\n", v.Note)
 	}
 	return nil
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 func shareText(share float64) string {
