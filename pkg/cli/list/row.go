@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -95,10 +94,9 @@ func newList(s *explain.Snapshot, q *query, turns map[types.UID]scheduler.Turn, 
 		if q.users {
 			row.ofUser(f)
 		}
-		if q.byCohort {
-			row.takes(turns, f.Workload)
-		}
 		if f.Workload != nil {
+			turn := turns[f.Workload.UID]
+			row.Turn, row.Cohort = turn.Place, turn.Cohort
 			if start, found := starts[client.ObjectKeyFromObject(f.Workload)]; found {
 				row.Start = &start
 			}
@@ -179,14 +177,6 @@ func (r *TrainJob) elsewhere(f *explain.Facts, there *explain.Worker) {
 		r.unknown(workloads+" in cluster "+there.Cluster, "flavors")
 	case r.Cluster != "" && there == nil:
 		r.unknown(r.Cluster, "flavors")
-	}
-}
-
-// takes notes the turn of a job that has one.
-func (r *TrainJob) takes(turns map[types.UID]scheduler.Turn, wl *kueue.Workload) {
-	if wl != nil {
-		turn := turns[wl.UID]
-		r.Turn, r.Cohort = turn.Place, turn.Cohort
 	}
 }
 

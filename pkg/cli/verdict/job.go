@@ -62,17 +62,13 @@ func childJob(js *jobsetapi.JobSet, rj *jobsetapi.ReplicatedJob) *batchv1.Job {
 	pod.Spec.Subdomain = subdomain(js)
 	for _, policy := range js.Spec.VolumeClaimPolicies {
 		for i := range policy.Templates {
-			addClaim(&pod.Spec, js.Name, policy.Templates[i].Name)
+			claim := policy.Templates[i].Name
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim + "-" + js.Name},
+			}})
 		}
 	}
 	return job
-}
-
-// addClaim adds a volume for a claim that containers mount.
-func addClaim(pod *corev1.PodSpec, jobSet, claim string) {
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim + "-" + jobSet},
-	}})
 }
 
 func subdomain(js *jobsetapi.JobSet) string {

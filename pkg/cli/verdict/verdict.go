@@ -15,7 +15,6 @@ package verdict
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
 
@@ -45,8 +44,4 @@ func Of(ctx context.Context, js *jobsetapi.JobSet) []Refusal {
 		refusals = append(refusals, ofJob(ctx, js, &js.Spec.ReplicatedJobs[i])...)
 	}
 	return refusals
-}
-
-func refuseJobSet(err *field.Error) Refusal {
-	return Refusal{Kind: "JobSet", Path: err.Field, Message: err.ErrorBody()}
 }
