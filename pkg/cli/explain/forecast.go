@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -134,16 +133,11 @@ func (f *Facts) preempts(d *scheduler.Decision) []Preempted {
 const victimsShown = 3
 
 func (f *Facts) victimsText(d *scheduler.Decision) string {
-	all := f.preempts(d)
 	var parts []string
-	for _, v := range all[:min(len(all), victimsShown)] {
+	for _, v := range f.preempts(d) {
 		parts = append(parts, fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, cmp.Or(preemptions[v.Reason].toBe, "stopping already")))
 	}
-	text := strings.Join(parts, ", ")
-	if n := len(all) - victimsShown; n > 0 {
-		text += fmt.Sprintf(" and %d more", n)
-	}
-	return text
+	return firstOf(parts, victimsShown)
 }
 
 // markPreempting marks the flavors that Kueue would make room in.
