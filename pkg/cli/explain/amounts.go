@@ -3,7 +3,9 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,18 +65,13 @@ func quantity(name corev1.ResourceName, amount int64) string {
 // everything.
 func needs(podSets []kueue.PodSet) string {
 	sum := sumOf(podSets)
-	var all, gpus []string
-	for _, name := range sortedResources(sum) {
-		all = append(all, quantity(name, sum[name]))
-		if gpu.IsResource(name) {
-			gpus = append(gpus, quantity(name, sum[name]))
-		}
+	names := sortedResources(sum)
+	if n := slices.IndexFunc(names, func(name corev1.ResourceName) bool { return !gpu.IsResource(name) }); n > 0 {
+		names = names[:n]
 	}
-	switch {
-	case len(gpus) > 0:
-		return strings.Join(gpus, " and ")
-	case len(all) > 0:
-		return strings.Join(all, " and ")
+	var parts []string
+	for _, name := range names {
+		parts = append(parts, quantity(name, sum[name]))
 	}
-	return "nothing that has a quota"
+	return cmp.Or(strings.Join(parts, " and "), "nothing that has a quota")
 }

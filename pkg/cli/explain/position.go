@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -195,4 +196,30 @@ func ordinal(n int) string {
 		}
 	}
 	return fmt.Sprintf("%d%s", n, suffix)
+}
+
+// aheadShown is how many of those in front are named.
+const aheadShown = 3
+
+func positionText(position *Position) string {
+	text := ordinal(position.Place)
+	if position.Pending > 0 {
+		text += fmt.Sprintf(" of %d pending", position.Pending)
+	}
+	if ahead := position.Ahead; len(ahead) > 0 {
+		text += ", behind " + firstOf(ahead, aheadShown)
+	}
+	if position.Source == Computed {
+		return text + " (computed)"
+	}
+	return text + " (says Kueue)"
+}
+
+// firstOf names the first of several, and says how many more there are.
+func firstOf(names []string, shown int) string {
+	text := strings.Join(names[:min(len(names), shown)], ", ")
+	if more := len(names) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

@@ -152,32 +152,6 @@ func (p *printer) queue(e *Explanation) {
 
 func seconds(n int32) string { return duration.HumanDuration(time.Duration(n) * time.Second) }
 
-// aheadShown is how many of those in front are named.
-const aheadShown = 3
-
-func positionText(position *Position) string {
-	text := ordinal(position.Place)
-	if position.Pending > 0 {
-		text += fmt.Sprintf(" of %d pending", position.Pending)
-	}
-	if ahead := position.Ahead; len(ahead) > 0 {
-		text += ", behind " + firstOf(ahead, aheadShown)
-	}
-	if position.Source == Computed {
-		return text + " (computed)"
-	}
-	return text + " (says Kueue)"
-}
-
-// firstOf names the first of several, and says how many more there are.
-func firstOf(names []string, shown int) string {
-	text := strings.Join(names[:min(len(names), shown)], ", ")
-	if more := len(names) - shown; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
 func (p *printer) flavors(e *Explanation) {
 	if len(e.PodSets) == 0 {
 		return
@@ -280,36 +254,6 @@ func (p *printer) remedies(e *Explanation) {
 	for _, remedy := range remedies {
 		p.say("  %s: %s\n", strings.Join(flavors[remedy], ", "), remedy)
 	}
-}
-
-// valueShown is how much of a value is shown unless -o wide.
-const valueShown = 60
-
-func (p *printer) placement(e *Explanation) {
-	if e.Undescribed != "" && e.State.Phase != NotCreated && e.State.Reason != "RuntimeMissing" {
-		p.say("\n%s %s\n", p.paint.Bold("Placement unknown:"), e.Undescribed)
-	}
-	if len(e.Placement) == 0 {
-		return
-	}
-	table := show.NewTable("REPLICATED JOB", "PLACEMENT", "VALUE", "SET BY", "INSTEAD OF")
-	for _, part := range e.Placement {
-		var instead []string
-		for _, o := range part.Overrode {
-			instead = append(instead, fmt.Sprintf("%s (%s)", p.value(part.Field, o.Value), o.SetBy))
-		}
-		table.Row(cmp.Or(part.ReplicatedJob, "-"), part.Field, p.value(part.Field, part.Value), p.paint.Cyan(part.SetBy), strings.Join(instead, ", "))
-	}
-	p.say("\n")
-	p.show(table)
-}
-
-func (p *printer) value(field string, value []byte) string {
-	text := valueText(field, value)
-	if runes := []rune(text); !p.wide && len(runes) > valueShown {
-		return string(runes[:valueShown]) + "…"
-	}
-	return text
 }
 
 func (p *printer) unseen(kinds []string) {
