@@ -11,9 +11,11 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -73,6 +75,7 @@ func (w *Worker) chain() []Link {
 
 func trainJobLink(f *Facts) Link {
 	l := Link{Kind: "TrainJob", Name: f.Job.Name, State: "Resumed"}
+	_, held := hold.From(f.Job.Labels[kueueconstants.QueueLabel])
 	switch {
 	case f.Job.Finished():
 		l.State = string(finished(f).Phase)
@@ -84,7 +87,7 @@ func trainJobLink(f *Facts) Link {
 		l.State, l.WaitsFor = "Suspended", "a Workload that is not finished"
 	case f.Job.Suspended() && !kueuelib.IsAdmitted(f.Workload):
 		l.State, l.WaitsFor = "Suspended", "the admission of its Workload"
-	case f.Job.Suspended() && (f.condition(kueue.WorkloadEvicted) != nil || f.isHeld()):
+	case f.Job.Suspended() && (f.condition(kueue.WorkloadEvicted) != nil || held):
 		l.State, l.WaitsFor = "Suspended", "the pods of its former run to go"
 	case f.Job.Suspended():
 		l.State, l.WaitsFor = "Suspended", "kueue-trainer to start it"

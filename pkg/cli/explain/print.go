@@ -36,7 +36,7 @@ func (p *printer) table(all []Explanation) error {
 	var unseen []string
 	for i := range all {
 		e := &all[i]
-		table.Row(e.Namespace, e.Name, p.colour(e.State)(e.State.Reason), e.State.Message, e.State.Remedy)
+		table.Row(e.Namespace, e.Name, e.State.Paint(p.paint)(e.State.Reason), e.State.Message, e.State.Remedy)
 		unseen = append(unseen, e.Unseen...)
 	}
 	p.show(table)
@@ -76,7 +76,7 @@ func (e *Explanation) seenInWorker() bool {
 }
 
 func (p *printer) state(e *Explanation) {
-	p.say("TrainJob %s %s.\n", p.paint.Bold(e.Namespace+"/"+e.Name), p.colour(e.State)(show.Line(strings.TrimSuffix(e.State.Message, "."))))
+	p.say("TrainJob %s %s.\n", p.paint.Bold(e.Namespace+"/"+e.Name), e.State.Paint(p.paint)(show.Line(strings.TrimSuffix(e.State.Message, "."))))
 	if e.State.Remedy != "" {
 		p.say("%s %s\n", p.paint.Bold("What helps:"), show.Line(e.State.Remedy))
 	}
@@ -86,16 +86,6 @@ func (p *printer) state(e *Explanation) {
 			p.say("  %s\n", p.paint.Dim(warning))
 		}
 	}
-}
-
-func (p *printer) colour(s State) func(string) string {
-	switch {
-	case s.Stuck || s.Phase == Failed:
-		return p.paint.Red
-	case s.Phase == Running || s.Phase == Succeeded || s.Reason == "Fits":
-		return p.paint.Green
-	}
-	return p.paint.Yellow
 }
 
 func (p *printer) chain(e *Explanation) {

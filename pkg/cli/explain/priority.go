@@ -10,9 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -25,19 +23,6 @@ import (
 const noClass = "PriorityClassMissing"
 
 var errNoClass = errors.New("its priority class does not exist")
-
-// readClasses lists the WorkloadPriorityClasses; nil where the user may not.
-func readClasses(ctx context.Context, c client.Client) (*kueue.WorkloadPriorityClassList, error) {
-	var list kueue.WorkloadPriorityClassList
-	err := c.List(ctx, &list)
-	if apierrors.IsForbidden(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing WorkloadPriorityClasses: %w", err)
-	}
-	return &list, nil
-}
 
 // classMissing tells of a WorkloadPriorityClass that the job names and that is not there; nil where the
 // user may not know. One that the Workload has already is not looked for again, as Kueue has it.

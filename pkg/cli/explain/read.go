@@ -62,8 +62,15 @@ func around(ctx context.Context, c client.Client) (*Snapshot, error) {
 			s.KueueUnseen = "configmaps of namespace " + at.Namespace
 		}
 	}
-	s.Classes, err = readClasses(ctx, c)
-	return s, err
+	s.Classes = &kueue.WorkloadPriorityClassList{}
+	err = c.List(ctx, s.Classes)
+	switch {
+	case apierrors.IsForbidden(err):
+		s.Classes = nil
+	case err != nil:
+		return nil, fmt.Errorf("listing WorkloadPriorityClasses: %w", err)
+	}
+	return s, nil
 }
 
 // ReadAll reads the facts of TrainJobs of one namespace, or of all where that is empty; options pick them. What it takes

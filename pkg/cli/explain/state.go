@@ -86,6 +86,17 @@ func (s *State) waits() bool {
 	return true
 }
 
+// Paint has red for what people have to look at, and green for what is well.
+func (s *State) Paint(paint show.Paint) func(string) string {
+	switch {
+	case s.Stuck || s.Phase == Failed:
+		return paint.Red
+	case s.Phase == Running || s.Phase == Succeeded || s.Reason == "Fits":
+		return paint.Green
+	}
+	return paint.Yellow
+}
+
 // StateOf tells the state of a TrainJob. The first that applies is it.
 func StateOf(f *Facts) State {
 	if s := first(f, notCreated, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, unmanaged, heldOut, workloadOver, deactivated, inPhase); s != nil {

@@ -22,7 +22,7 @@ func notCreated(f *Facts) *State {
 	if f.Job.UID != "" && f.Supposed == "" {
 		return nil
 	}
-	s := first(f, undescribed, waitsAllTheSame, unnamed, unmanaged, wouldNotStart, scheduled)
+	s := first(f, undescribed, saying("waits all the same, ", heldBack), unnamed, unmanaged, saying("would not start: it ", queueAway), scheduled)
 	s.Phase = NotCreated
 	if f.Replaces {
 		s.Message = "exists already; created again, it " + s.Message
@@ -49,16 +49,15 @@ func undescribed(f *Facts) *State {
 	return nil
 }
 
-// waitsAllTheSame is for a job that another priority would not help.
-func waitsAllTheSame(f *Facts) *State {
-	if f.Workload == nil {
-		return nil
+// saying puts words in front of what a look finds.
+func saying(words string, look func(*Facts) *State) func(*Facts) *State {
+	return func(f *Facts) *State {
+		s := look(f)
+		if s != nil {
+			s.Message = words + s.Message
+		}
+		return s
 	}
-	s := f.heldBack()
-	if s != nil {
-		s.Message = "waits all the same, " + s.Message
-	}
-	return s
 }
 
 // unnamed is for a manifest without a queue, of which Kueue's configuration says whether it
@@ -79,14 +78,6 @@ func unnamed(f *Facts) *State {
 		s.Message = "names no queue, and Kueue manages jobs without one (manageJobsWithoutQueueName): it would be held and never start"
 	default:
 		s.Message = "names no queue, so it would start at once, outside of all quotas"
-	}
-	return s
-}
-
-func wouldNotStart(f *Facts) *State {
-	s := queueAway(f)
-	if s != nil {
-		s.Message = "would not start: it " + s.Message
 	}
 	return s
 }

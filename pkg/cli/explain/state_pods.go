@@ -119,7 +119,13 @@ func starting(f *Facts) *State {
 
 // byJobs is for who may not see pods: Jobs count those that are ready, and JobSet tells Trainer.
 func (f *Facts) byJobs(s *State) *State {
-	ready, wanted := f.podsReady()
+	_, wanted := f.podsMade()
+	var ready int32
+	for i := range f.Jobs {
+		if !podset.JobEnded(&f.Jobs[i]) {
+			ready += ptr.Deref(f.Jobs[i].Status.Ready, 0)
+		}
+	}
 	if ready >= wanted || f.JobSet != nil && podset.Ready(f.JobSet, f.Job.Status.JobsStatus) {
 		return nil
 	}
@@ -127,17 +133,6 @@ func (f *Facts) byJobs(s *State) *State {
 	s.Message = fmt.Sprintf("was started (%s), and %d of %s are ready", f.assignment(), ready, show.Count(wanted, "pod"))
 	s.Remedy = "ask for the right to list pods, which says why they are not"
 	return s
-}
-
-// podsReady counts what the child Jobs say of their pods.
-func (f *Facts) podsReady() (ready, wanted int32) {
-	_, wanted = f.podsMade()
-	for i := range f.Jobs {
-		if !podset.JobEnded(&f.Jobs[i]) {
-			ready += ptr.Deref(f.Jobs[i].Status.Ready, 0)
-		}
-	}
-	return ready, wanted
 }
 
 // misplaced tells what is wrong with the flavors that the job has, or nil.

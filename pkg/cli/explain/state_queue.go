@@ -127,7 +127,7 @@ func waiting(f *Facts) *State {
 
 // why tells why a Workload has no quota: something about itself, or about the flavors.
 func (f *Facts) why() *State {
-	if s := f.heldBack(); s != nil {
+	if s := heldBack(f); s != nil {
 		return s
 	}
 	if f.clusterQueue() == nil {
@@ -167,8 +167,11 @@ func (f *Facts) refused(d *scheduler.Decision) *State {
 }
 
 // heldBack tells of what keeps a Workload from quota whatever there is; nil for nothing.
-func (f *Facts) heldBack() *State {
+func heldBack(f *Facts) *State {
 	wl := f.Workload
+	if wl == nil {
+		return nil
+	}
 	retry, classless := wl.Status.RequeueState, f.classMissing()
 	failed := find(wl.Status.AdmissionChecks, func(c *kueue.AdmissionCheckState) bool {
 		return c.State == kueue.CheckStateRejected || c.State == kueue.CheckStateRetry

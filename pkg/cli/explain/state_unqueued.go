@@ -170,12 +170,6 @@ func heldOut(f *Facts) *State {
 	return s
 }
 
-// isHeld reports whether the job names the queue of what is held.
-func (f *Facts) isHeld() bool {
-	_, is := hold.From(f.Job.Labels[kueueconstants.QueueLabel])
-	return is
-}
-
 // heldSince is when the plugin changed the label last; nil where somebody else did.
 func heldSince(f *Facts) *metav1.Time {
 	var newest *metav1.Time

@@ -46,8 +46,17 @@ type Watching struct {
 func Watch(ctx context.Context, calm time.Duration) *Watching {
 	events, changed := make(chan struct{}, 1), make(chan struct{})
 	go func() {
-		for wait(ctx, events) && hand(ctx, changed) {
-			pause(ctx, calm)
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-events:
+			}
+			select {
+			case <-ctx.Done():
+			case changed <- struct{}{}:
+				pause(ctx, calm)
+			}
 		}
 	}()
 	return &Watching{Changed: changed, ctx: ctx, events: events}
@@ -57,24 +66,6 @@ func Watch(ctx context.Context, calm time.Duration) *Watching {
 func (w *Watching) Add(c client.WithWatch, kinds ...Kind) {
 	for _, kind := range kinds {
 		go watchKind(w.ctx, c, kind, w.events)
-	}
-}
-
-func wait(ctx context.Context, events <-chan struct{}) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-events:
-		return true
-	}
-}
-
-func hand(ctx context.Context, changed chan<- struct{}) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case changed <- struct{}{}:
-		return true
 	}
 }
 

@@ -91,8 +91,11 @@ func newList(s *explain.Snapshot, q *query, turns map[types.UID]scheduler.Turn, 
 	fields := map[string]map[string]bool{}
 	for _, f := range s.Facts {
 		row := rowOf(f)
-		if q.users {
-			row.ofUser(f)
+		switch {
+		case q.users && f.Manager == nil:
+			row.unknown(configMaps, "user")
+		case q.users:
+			row.User = f.Job.Labels[f.Manager.Metrics.UserLabel]
 		}
 		if f.Workload != nil {
 			turn := turns[f.Workload.UID]
@@ -178,15 +181,6 @@ func (r *TrainJob) elsewhere(f *explain.Facts, there *explain.Worker) {
 	case r.Cluster != "" && there == nil:
 		r.unknown(r.Cluster, "flavors")
 	}
-}
-
-// ofUser says whose the job is.
-func (r *TrainJob) ofUser(f *explain.Facts) {
-	if f.Manager == nil {
-		r.unknown(configMaps, "user")
-		return
-	}
-	r.User = f.Job.Labels[f.Manager.Metrics.UserLabel]
 }
 
 // unknown says that fields are not known for the want of a kind.

@@ -114,7 +114,10 @@ func (o *Outlook) takesPart(wl *kueue.Workload) bool {
 
 // Question returns what is asked of the future of the whole cluster. Warnings are about what it does not go by.
 func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
-	jobs := o.jobsByUID()
+	jobs := byUID{}
+	for n := range o.TrainJobs {
+		jobs[o.TrainJobs[n].UID] = &o.TrainJobs[n]
+	}
 	c, warnings := o.Contest()
 	q = &forecast.Question{
 		World: c.World, Runtimes: forecast.NewRuntimes(o.past(jobs), o.Assume, o.Measured...), Futures: Futures, Time: Within, Seed: uint64(o.Now.Unix()),
@@ -149,14 +152,6 @@ func (o *Outlook) entrant(wl *kueue.Workload, runtimes *forecast.Runtimes, jobs 
 }
 
 type byUID = map[types.UID]*trainjob.TrainJob
-
-func (o *Outlook) jobsByUID() byUID {
-	all := byUID{}
-	for n := range o.TrainJobs {
-		all[o.TrainJobs[n].UID] = &o.TrainJobs[n]
-	}
-	return all
-}
 
 // subject is what is known of a Workload beside how long others ran.
 func (o *Outlook) subject(wl *kueue.Workload, jobs byUID) forecast.Subject {
