@@ -4,18 +4,15 @@ package explain
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -219,32 +216,6 @@ func TestFacts(t *testing.T) {
 	f := expect.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
 	got := []any{f.Workload.Name, len(f.PodSets), reasonsOf(f.Warnings), f.Undescribed != nil, f.Visible}
 	expect.Same(t, "Unexpected facts", []any{"trainjob-llm", 1, []string{"New", "Old"}, true, (*Position)(nil)}, got)
-}
-
-func TestFactsHaveTheManagersConfiguration(t *testing.T) {
-	configured := managerConfig(cluster.ManagerConfigMap, "waitForJobSet: 5m")
-	job := newScene().Job
-	cases := map[string]struct {
-		denied []string
-		want   *time.Duration
-	}{
-		"for an admin":                       {want: ptr.To(5 * time.Minute)},
-		"for a user who may not see as much": {denied: []string{"ConfigMap"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			h := &harness{T: t, objects: append(queued(), configured.DeepCopy()), denied: tc.denied}
-			one := expect.Must(h.reader().Facts(t.Context(), job))(t)
-			snapshot := expect.Must(ReadAll(t.Context(), h.client(), "team"))(t)
-			for i, f := range []*Facts{one, snapshot.Facts[0]} {
-				var got *time.Duration
-				if f.Manager != nil {
-					got = &f.Manager.WaitForJobSet.Duration
-				}
-				expect.Same(t, fmt.Sprintf("Unexpected wait of the facts read in way %d", i), tc.want, got)
-			}
-		})
-	}
 }
 
 func TestWhatUsersSeeOfTheirNamespace(t *testing.T) {
