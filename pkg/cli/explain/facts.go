@@ -6,20 +6,20 @@
 // StateOf tells the state in one sentence, Flavors what every flavor can do for it, and Explain
 // all that there is to say.
 //
-// command.go is the command. read.go reads a cluster, and snapshot.go hands out; load.go and all.go have facts.go of it, of one
-// TrainJob and of many; manifest.go makes them of files. state.go and state_*.go tell the state. cluster.go is what
-// Kueue's scheduler sees: flavors.go, assignable.go, reasons.go, selection.go and topology.go
-// say what each flavor can do, forecast.go what Kueue will, position.go who is in front,
-// priority.go whether the job's priority class is there.
-// chain.go, jobs.go, pods.go and refusals.go follow a job to its pods, placement.go says who set
-// what. worker.go follows a job of MultiKueue to other clusters, state_worker.go tells of it there.
-// explain.go puts it together, amounts.go and print.go words it.
+// command.go is the command. read.go reads a cluster, snapshot.go hands out facts.go of it for each TrainJob, and
+// reader.go those that take a rendering, of manifests, too. state.go and state_*.go tell the state. cluster.go is what
+// Kueue's scheduler sees: flavors.go, nodes.go and topology.go give a verdict.go on what each flavor can do, forecast.go
+// says what Kueue will and start.go when, position.go who is in front, priority.go whether the job's priority class is there.
+// chain.go, jobs.go and pods.go follow a job to its pods, placement.go says who set what. worker.go follows
+// a job of MultiKueue to other clusters, state_worker.go tells of it there. explain.go puts it together, print.go words it.
 package explain
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -30,7 +30,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -176,4 +178,64 @@ func (f *Facts) Assigned() []string {
 		return sets.List(ofGPUs)
 	}
 	return sets.List(all)
+}
+
+// requestsOf returns what all pods of a PodSet ask for, in Kueue's units (CPU in
+// thousandths). Limits count where there is no request.
+func requestsOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
+	pod := ps.Template.Spec.DeepCopy()
+	kueuelib.UseLimitsAsMissingRequests(pod)
+	requests := map[corev1.ResourceName]int64{}
+	for name, amount := range kueuelib.ByResource(kueuelib.RequestsOf(pod)) {
+		if amount > 0 {
+			requests[name] = amount * int64(ps.Count)
+		}
+	}
+	return requests
+}
+
+func sumOf(podSets []kueue.PodSet) map[corev1.ResourceName]int64 {
+	sum := map[corev1.ResourceName]int64{}
+	for i := range podSets {
+		for name, amount := range requestsOf(&podSets[i]) {
+			sum[name] += amount
+		}
+	}
+	return sum
+}
+
+// number is an amount as kubectl prints it: 16, 500m, 64Gi.
+func number(name corev1.ResourceName, amount int64) string {
+	q := kueuelib.NewResourceFormatter().ResourceQuantity(name, amount)
+	return q.String()
+}
+
+// quantity is number with what it is of: 8 GPUs, 64Gi memory.
+func quantity(name corev1.ResourceName, amount int64) string {
+	switch {
+	case name == gpu.Whole:
+		return show.Count(amount, "GPU")
+	case name == corev1.ResourceCPU && amount%1000 == 0:
+		return show.Count(amount/1000, "CPU")
+	case name == corev1.ResourcePods:
+		return show.Count(amount, "pod")
+	case gpu.IsResource(name):
+		return fmt.Sprintf("%d %s", amount, strings.TrimPrefix(string(name), "nvidia.com/"))
+	}
+	return number(name, amount) + " " + string(name)
+}
+
+// needs sums up what PodSets ask for, in words: the GPUs or, where there are none,
+// everything.
+func needs(podSets []kueue.PodSet) string {
+	sum := sumOf(podSets)
+	names := sortedResources(sum)
+	if n := slices.IndexFunc(names, func(name corev1.ResourceName) bool { return !gpu.IsResource(name) }); n > 0 {
+		names = names[:n]
+	}
+	var parts []string
+	for _, name := range names {
+		parts = append(parts, quantity(name, sum[name]))
+	}
+	return cmp.Or(strings.Join(parts, " and "), "nothing that has a quota")
 }

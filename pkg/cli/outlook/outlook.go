@@ -2,8 +2,8 @@
 
 // Package outlook asks pkg/forecast when the Workloads of a cluster will start, and says it in words.
 //
-// outlook.go makes the question of what a cluster has, past.go finds in it how long jobs ran, told.go what else is told
-// of that, say.go makes sentences of the answer.
+// outlook.go makes the question of what a cluster has, past.go finds in it, and in what else is told, how long jobs
+// ran, say.go makes sentences of the answer.
 package outlook
 
 import (

@@ -2,7 +2,7 @@
 
 // Package shares is the command that shows who has, borrows and lends what, and who is looked at next.
 //
-// shares.go is the command, view.go what it shows, order.go the order of those who wait, print.go shows it.
+// shares.go is the command, view.go what it shows, order.go the order of those who wait.
 package shares
 
 import (
