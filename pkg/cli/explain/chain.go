@@ -11,9 +11,11 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -73,6 +75,7 @@ func (w *Worker) chain() []Link {
 
 func trainJobLink(f *Facts) Link {
 	l := Link{Kind: "TrainJob", Name: f.Job.Name, State: "Resumed"}
+	_, held := hold.From(f.Job.Labels[kueueconstants.QueueLabel])
 	switch {
 	case f.Job.Finished():
 		l.State = string(finished(f).Phase)
@@ -84,7 +87,7 @@ func trainJobLink(f *Facts) Link {
 		l.State, l.WaitsFor = "Suspended", "a Workload that is not finished"
 	case f.Job.Suspended() && !kueuelib.IsAdmitted(f.Workload):
 		l.State, l.WaitsFor = "Suspended", "the admission of its Workload"
-	case f.Job.Suspended() && (f.condition(kueue.WorkloadEvicted) != nil || f.isHeld()):
+	case f.Job.Suspended() && (f.condition(kueue.WorkloadEvicted) != nil || held):
 		l.State, l.WaitsFor = "Suspended", "the pods of its former run to go"
 	case f.Job.Suspended():
 		l.State, l.WaitsFor = "Suspended", "kueue-trainer to start it"
@@ -104,21 +107,19 @@ func workloadLink(f *Facts) Link {
 		return l
 	}
 	l.Name = f.Workload.Name
-	switch status := kueuelib.Status(f.Workload); status {
-	case kueuelib.StatusFinished:
+	switch status := kueuelib.Status(f.Workload); {
+	case !kueuelib.IsActive(f.Workload):
+		l.State, l.WaitsFor = "Inactive", "spec.active: true"
+	case f.condition(kueue.WorkloadEvicted) != nil && kueuelib.HasQuotaReservation(f.Workload):
+		l.State, l.WaitsFor = "Evicted", "the pods of its former run to go"
+	case status == kueuelib.StatusFinished:
 		l.State = "Finished"
-	case kueuelib.StatusAdmitted:
+	case status == kueuelib.StatusAdmitted:
 		l.State = "Admitted"
-	case kueuelib.StatusQuotaReserved:
+	case status == kueuelib.StatusQuotaReserved:
 		l.State, l.WaitsFor = "QuotaReserved", openChecks(f.Workload)
 	default:
 		l.State, l.WaitsFor = "Pending", f.waitsFor()
-	}
-	switch evicted := f.condition(kueue.WorkloadEvicted); {
-	case !kueuelib.IsActive(f.Workload):
-		l.State, l.WaitsFor = "Inactive", "spec.active: true"
-	case evicted != nil && kueuelib.HasQuotaReservation(f.Workload):
-		l.State, l.WaitsFor = "Evicted", "the pods of its former run to go"
 	}
 	return l
 }
@@ -171,14 +172,12 @@ func jobSetLinks(f *Facts) []Link {
 
 // replicatedJobLinks returns the Jobs of a replicated job, or says why there are none.
 func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob) []Link {
-	groups := f.podGroups()
 	var links []Link
 	for _, job := range f.jobsOf(rj.Name) {
-		links = append(links, jobLink(f, job))
-		for n := range groups {
-			if groups[n].Job == job.Name {
-				links = append(links, podLink(&groups[n]))
-			}
+		pods := picked(f.podGroups(), func(g PodGroup) bool { return g.Job == job.Name })
+		links = append(links, jobLink(f, job, len(pods) > 0))
+		for n := range pods {
+			links = append(links, podLink(&pods[n]))
 		}
 	}
 	if len(links) > 0 {
@@ -197,7 +196,7 @@ func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob) []Link {
 	return []Link{l}
 }
 
-func jobLink(f *Facts, job *batchv1.Job) Link {
+func jobLink(f *Facts, job *batchv1.Job, hasPods bool) Link {
 	l := Link{Depth: 2, Kind: "Job", Name: job.Name, State: "Active"}
 	switch {
 	case has(job, batchv1.JobFailed):
@@ -208,7 +207,7 @@ func jobLink(f *Facts, job *batchv1.Job) Link {
 		l.State, l.WaitsFor = "Suspended", "its JobSet to be resumed"
 	case !f.Saw(pods):
 		l.State = fmt.Sprintf("Active, %s ready", show.Count(ptr.Deref(job.Status.Ready, 0), "pod"))
-	case !slices.ContainsFunc(f.podGroups(), func(g PodGroup) bool { return g.Job == job.Name }):
+	case !hasPods:
 		l.WaitsFor = "its pods to be made"
 	}
 	return l

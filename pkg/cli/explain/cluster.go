@@ -91,15 +91,18 @@ func quotaFor(cq *kueue.ClusterQueue, at kueuelib.FlavorResource) *kueue.Resourc
 	return nil
 }
 
+// flavorsOf returns the flavors of a ClusterQueue, nil for one that is not there.
+func (c *Cluster) flavorsOf(cq *kueue.ClusterQueue) (all []*kueue.ResourceFlavor) {
+	for grant := range inventory.Grants(cq.Spec.ResourceGroups) {
+		all = append(all, c.Flavor(grant.Flavor))
+	}
+	return all
+}
+
 // onlyTopologies reports whether all flavors of a ClusterQueue have a topology: then all
 // of its PodSets are placed by topology.
 func (c *Cluster) onlyTopologies(cq *kueue.ClusterQueue) bool {
-	return !slices.ContainsFunc(cq.Spec.ResourceGroups, func(group kueue.ResourceGroup) bool {
-		return slices.ContainsFunc(group.Flavors, func(quotas kueue.FlavorQuotas) bool {
-			flavor := c.Flavor(quotas.Name)
-			return flavor == nil || flavor.Spec.TopologyName == nil
-		})
-	})
+	return !slices.ContainsFunc(c.flavorsOf(cq), func(f *kueue.ResourceFlavor) bool { return f == nil || f.Spec.TopologyName == nil })
 }
 
 // jobOf returns the job, "namespace/name", that a Workload belongs to: the one with this

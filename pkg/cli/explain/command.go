@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -152,14 +151,14 @@ func (o *options) run(ctx context.Context, args []string) error {
 	} else {
 		LookInto(ctx, o.workers, renderer, facts)
 	}
-	return o.tell([]Explanation{foreseen(ctx, NewForesight(c, namespace, o.running.Told, 1), facts)})
+	return o.tell([]Explanation{foreseen(ctx, &foresight{client: c, namespace: namespace, told: o.running.Told, asks: 1}, facts)})
 }
 
 // foreseen explains, with when the job starts. That this cannot be told is no reason to tell nothing.
-func foreseen(ctx context.Context, fs *Foresight, f *Facts) Explanation {
+func foreseen(ctx context.Context, fs *foresight, f *Facts) Explanation {
 	e := Explain(f)
 	var err error
-	if e.Start, err = fs.Start(ctx, f); err != nil {
+	if e.Start, err = fs.start(ctx, f); err != nil {
 		e.Start = &outlook.Start{Unknown: fmt.Sprintf("it could not be made: %v", err)}
 	}
 	return e
@@ -167,36 +166,29 @@ func foreseen(ctx context.Context, fs *Foresight, f *Facts) Explanation {
 
 // explainAll tells of those that do not run yet, in a table.
 func (o *options) explainAll(ctx context.Context, c client.Client, namespace string) error {
-	jobs, err := cluster.TrainJobs(ctx, c, namespace)
-	if err != nil {
-		return err
-	}
-	snapshot, err := ReadAll(ctx, c, jobs, namespace)
+	snapshot, err := ReadAll(ctx, c, namespace)
 	if err != nil {
 		return err
 	}
 	LookIntoAll(ctx, o.workers, snapshot, namespace)
-	all, unseen := []Explanation{}, []string{}
+	all := []Explanation{}
 	for _, f := range snapshot.Facts {
 		if s := StateOf(f); s.waits() {
 			all = append(all, Explain(f))
-			unseen = append(unseen, all[len(all)-1].Unseen...)
 		}
 	}
-	if show.ForMachines(o.output) {
+	switch {
+	case show.ForMachines(o.output):
 		return show.Encode(o.streams.Out, o.output, all)
-	}
-	if len(all) == 0 {
+	case len(all) == 0:
 		fmt.Fprintln(o.streams.ErrOut, "No TrainJob waits.")
 		return nil
 	}
-	slices.Sort(unseen)
-	p := &printer{out: o.streams.Out, paint: show.Painter(o.streams.Out)}
-	if err := p.table(all); err != nil {
-		return err
-	}
-	p.unseen(slices.Compact(unseen))
-	return nil
+	return o.printer().table(all)
+}
+
+func (o *options) printer() *printer {
+	return &printer{out: o.streams.Out, paint: show.Painter(o.streams.Out), wide: o.output == show.Wide}
 }
 
 func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *trainjob.Renderer, namespace string) error {
@@ -213,19 +205,19 @@ func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *t
 		return err
 	}
 	var all []Explanation
-	foresight := NewForesight(c, namespace, o.running.Told, len(in.jobs))
+	fs := &foresight{client: c, namespace: namespace, told: o.running.Told, asks: len(in.jobs)}
 	for i := range in.jobs {
 		facts, err := reader.preview(ctx, &in.jobs[i], in)
 		if err != nil {
 			return err
 		}
-		all = append(all, foreseen(ctx, foresight, facts))
+		all = append(all, foreseen(ctx, fs, facts))
 	}
 	return errors.Join(o.tell(all), in.unread)
 }
 
-// tell prints, and fails where what was asked for is not to be seen. Of a job that waits there
-// are Kueue's words.
+// tell prints one TrainJob that is named as an object, those of files as a list. It fails where what was asked for is not
+// to be seen; of a job that waits there are Kueue's words.
 func (o *options) tell(all []Explanation) error {
 	if err := o.print(all); err != nil {
 		return err
@@ -238,8 +230,6 @@ func (o *options) tell(all []Explanation) error {
 	return nil
 }
 
-// print writes what was asked for: one TrainJob by its name as an object, those of files as a
-// list.
 func (o *options) print(all []Explanation) error {
 	switch machines := show.ForMachines(o.output); {
 	case machines && o.files.Given():
@@ -247,10 +237,10 @@ func (o *options) print(all []Explanation) error {
 	case machines:
 		return show.Encode(o.streams.Out, o.output, all[0])
 	}
-	p := &printer{out: o.streams.Out, paint: show.Painter(o.streams.Out), wide: o.output == show.Wide}
+	p := o.printer()
 	for i := range all {
 		if i > 0 {
-			fmt.Fprint(o.streams.Out, "\n\n")
+			p.say("\n\n")
 		}
 		if err := p.print(&all[i]); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
@@ -139,8 +140,7 @@ func worthTelling(f *Facts, verdicts []Verdict) []Verdict {
 	if f.Workload == nil || !kueuelib.HasQuotaReservation(f.Workload) {
 		return verdicts
 	}
-	assigned, _ := split(verdicts, func(v Verdict) bool { return v.Assigned })
-	return assigned
+	return picked(verdicts, func(v Verdict) bool { return v.Assigned })
 }
 
 func queueOf(f *Facts) *Queue {
@@ -159,7 +159,7 @@ func queueOf(f *Facts) *Queue {
 		q.PriorityClass = ref.Name
 	}
 	if s := StateOf(f); s.Phase == Waiting {
-		q.Position = f.position()
+		q.Position = f.Place()
 		if f.Supposed == "" {
 			q.KueueSays = scheduler.WhyWaiting(f.Workload)
 		}
@@ -174,4 +174,25 @@ func podSetOf(ps *kueue.PodSet) PodSet {
 		out.PerPod[name] = format.ResourceQuantity(name, amount/int64(max(1, ps.Count)))
 	}
 	return out
+}
+
+// TimeLimit is how long Kueue lets a TrainJob run, by label
+// kueue.x-k8s.io/max-exec-time-seconds.
+type TimeLimit struct {
+	Seconds int32 `json:"seconds"`
+	// UsedSeconds is the time for which it was admitted until now.
+	UsedSeconds int32 `json:"usedSeconds"`
+}
+
+// timeLimitOf counts as Kueue does: all admissions of the Workload, and no time in the queue.
+func timeLimitOf(f *Facts) *TimeLimit {
+	if f.Workload == nil || f.Workload.Spec.MaximumExecutionTimeSeconds == nil || kueuelib.IsFinished(f.Workload) {
+		return nil
+	}
+	l := &TimeLimit{Seconds: *f.Workload.Spec.MaximumExecutionTimeSeconds}
+	l.UsedSeconds = ptr.Deref(f.Workload.Status.AccumulatedPastExecutionTimeSeconds, 0)
+	if c := f.condition(kueue.WorkloadAdmitted); c != nil {
+		l.UsedSeconds += int32(f.Now.Sub(c.LastTransitionTime.Time).Seconds())
+	}
+	return l
 }

@@ -6,28 +6,33 @@
 // StateOf tells the state in one sentence, Flavors what every flavor can do for it, and Explain
 // all that there is to say.
 //
-// command.go is the command. read.go reads a cluster, and snapshot.go hands out; load.go and all.go have facts.go of it, of one
-// TrainJob and of many; manifest.go makes them of files. state.go and state_*.go tell the state. cluster.go is what
-// Kueue's scheduler sees: flavors.go, assignable.go, reasons.go, selection.go and topology.go
-// say what each flavor can do, forecast.go what Kueue will, position.go who is in front,
-// priority.go whether the job's priority class is there.
-// chain.go, jobs.go, pods.go and refusals.go follow a job to its pods, placement.go says who set
-// what. worker.go follows a job of MultiKueue to other clusters, state_worker.go tells of it there.
-// explain.go puts it together, amounts.go and print.go words it.
+// command.go is the command. read.go reads a cluster, snapshot.go hands out facts.go of it for each TrainJob, and
+// reader.go those that take a rendering, of manifests, too. state.go and state_*.go tell the state. cluster.go is what
+// Kueue's scheduler sees: flavors.go, nodes.go and topology.go give a verdict.go on what each flavor can do, forecast.go
+// says what Kueue will and start.go when, position.go who is in front, priority.go whether the job's priority class is there.
+// chain.go, jobs.go and pods.go follow a job to its pods, placement.go says who set what. worker.go follows
+// a job of MultiKueue to other clusters, state_worker.go tells of it there. explain.go puts it together, print.go words it.
 package explain
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -139,5 +144,98 @@ func (f *Facts) conditionSince(name string) *metav1.Time {
 
 // livePods are the pods that have not ended.
 func (f *Facts) livePods() []corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(f.Pods), func(p corev1.Pod) bool { return podset.PodEnded(&p) })
+	return picked(f.Pods, func(p corev1.Pod) bool { return !podset.PodEnded(&p) })
+}
+
+// Queues returns the LocalQueue that the job asks for and the ClusterQueue behind it; empty
+// where there is none, or none to be seen.
+func (f *Facts) Queues() (local, cluster string) {
+	return f.queueName(), string(f.clusterQueueName())
+}
+
+// GPUs sums up the GPUs that the PodSets ask for.
+func (f *Facts) GPUs() map[corev1.ResourceName]int64 {
+	sum := sumOf(f.PodSets)
+	maps.DeleteFunc(sum, func(name corev1.ResourceName, _ int64) bool { return !gpu.IsResource(name) })
+	return sum
+}
+
+// Assigned names the flavors that the job has: those of its GPUs, where it has any.
+func (f *Facts) Assigned() []string {
+	if f.Workload == nil || f.Workload.Status.Admission == nil {
+		return nil
+	}
+	all, ofGPUs := sets.New[string](), sets.New[string]()
+	for _, assignment := range f.Workload.Status.Admission.PodSetAssignments {
+		for name, flavor := range assignment.Flavors {
+			all.Insert(string(flavor))
+			if gpu.IsResource(name) {
+				ofGPUs.Insert(string(flavor))
+			}
+		}
+	}
+	if len(ofGPUs) > 0 {
+		return sets.List(ofGPUs)
+	}
+	return sets.List(all)
+}
+
+// requestsOf returns what all pods of a PodSet ask for, in Kueue's units (CPU in
+// thousandths). Limits count where there is no request.
+func requestsOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
+	pod := ps.Template.Spec.DeepCopy()
+	kueuelib.UseLimitsAsMissingRequests(pod)
+	requests := map[corev1.ResourceName]int64{}
+	for name, amount := range kueuelib.ByResource(kueuelib.RequestsOf(pod)) {
+		if amount > 0 {
+			requests[name] = amount * int64(ps.Count)
+		}
+	}
+	return requests
+}
+
+func sumOf(podSets []kueue.PodSet) map[corev1.ResourceName]int64 {
+	sum := map[corev1.ResourceName]int64{}
+	for i := range podSets {
+		for name, amount := range requestsOf(&podSets[i]) {
+			sum[name] += amount
+		}
+	}
+	return sum
+}
+
+// number is an amount as kubectl prints it: 16, 500m, 64Gi.
+func number(name corev1.ResourceName, amount int64) string {
+	q := kueuelib.NewResourceFormatter().ResourceQuantity(name, amount)
+	return q.String()
+}
+
+// quantity is number with what it is of: 8 GPUs, 64Gi memory.
+func quantity(name corev1.ResourceName, amount int64) string {
+	switch {
+	case name == gpu.Whole:
+		return show.Count(amount, "GPU")
+	case name == corev1.ResourceCPU && amount%1000 == 0:
+		return show.Count(amount/1000, "CPU")
+	case name == corev1.ResourcePods:
+		return show.Count(amount, "pod")
+	case gpu.IsResource(name):
+		return fmt.Sprintf("%d %s", amount, strings.TrimPrefix(string(name), "nvidia.com/"))
+	}
+	return number(name, amount) + " " + string(name)
+}
+
+// needs sums up what PodSets ask for, in words: the GPUs or, where there are none,
+// everything.
+func needs(podSets []kueue.PodSet) string {
+	sum := sumOf(podSets)
+	names := sortedResources(sum)
+	if n := slices.IndexFunc(names, func(name corev1.ResourceName) bool { return !gpu.IsResource(name) }); n > 0 {
+		names = names[:n]
+	}
+	var parts []string
+	for _, name := range names {
+		parts = append(parts, quantity(name, sum[name]))
+	}
+	return cmp.Or(strings.Join(parts, " and "), "nothing that has a quota")
 }

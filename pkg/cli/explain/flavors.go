@@ -4,51 +4,18 @@ package explain
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
-
-// Verdict says what a flavor can do for a PodSet.
-type Verdict struct {
-	PodSet string `json:"podSet"`
-	Flavor string `json:"flavor"`
-	// Assigned is set where the PodSet has quota of this flavor.
-	Assigned bool `json:"assigned"`
-	// Fits is set where Kueue could give it quota of this flavor now.
-	Fits bool `json:"fits"`
-	// Preempts is set where Kueue would give it quota of this flavor by stopping others.
-	Preempts bool     `json:"preempts,omitempty"`
-	Amounts  []Amount `json:"resources,omitempty"`
-	// Reasons are why it does not fit, and what its pods would run into if it does.
-	Reasons []Reason `json:"reasons,omitempty"`
-
-	// group is the resource group of the ClusterQueue; -1 for what is in none.
-	group int
-	// useless is set where the flavor has nothing of a resource that the PodSet asks for.
-	useless bool
-}
-
-// Amount is a resource in the quota of a flavor, as far as a ClusterQueue may use it.
-type Amount struct {
-	Resource corev1.ResourceName `json:"resource"`
-	// Requested by all pods of the PodSet.
-	Requested int64 `json:"requested"`
-	// Free is unreserved, borrowed quota included; nil where the user may not see all
-	// Workloads. Quota is the ClusterQueue's own; Max is
-	// what it gets with all that it may borrow. CPU is in thousandths.
-	Free  *int64 `json:"free,omitempty"`
-	Quota int64  `json:"quota"`
-	Max   int64  `json:"max"`
-}
 
 // Flavors returns a verdict for every PodSet and every flavor of the job's ClusterQueue in
 // Kueue's order: PodSets as they come, flavors as the ClusterQueue has them.
@@ -75,13 +42,13 @@ type assigner struct {
 
 func (a *assigner) podSet(ps *kueue.PodSet) []Verdict {
 	requests := requestsOf(ps)
-	if len(requests) == 0 && a.needsTopology(ps) {
-		pods := Amount{Resource: corev1.ResourcePods, Requested: int64(ps.Count)}
-		return []Verdict{{PodSet: string(ps.Name), Amounts: []Amount{pods}, Reasons: []Reason{nothingAsked(a.cq, ps)}, group: -1}}
+	verdicts := a.withoutFlavor(ps, requests)
+	if len(requests) == 0 && len(verdicts) > 0 {
+		return verdicts
 	}
-	verdicts := a.uncovered(ps, requests)
 	for i, group := range a.cq.Spec.ResourceGroups {
-		wanted := covered(requests, group.CoveredResources)
+		wanted := maps.Clone(requests)
+		maps.DeleteFunc(wanted, func(name corev1.ResourceName, _ int64) bool { return !slices.Contains(group.CoveredResources, name) })
 		if slices.Contains(group.CoveredResources, corev1.ResourcePods) {
 			wanted[corev1.ResourcePods] = int64(ps.Count)
 		}
@@ -100,23 +67,20 @@ func (a *assigner) podSet(ps *kueue.PodSet) []Verdict {
 	return verdicts
 }
 
-func covered(requests map[corev1.ResourceName]int64, names []corev1.ResourceName) map[corev1.ResourceName]int64 {
-	found := map[corev1.ResourceName]int64{}
-	for _, name := range names {
-		if amount, ok := requests[name]; ok {
-			found[name] = amount
-		}
-	}
-	return found
-}
-
-// uncovered returns a verdict without a flavor for what no flavor of the ClusterQueue has.
-func (a *assigner) uncovered(ps *kueue.PodSet, requests map[corev1.ResourceName]int64) []Verdict {
+// withoutFlavor returns a verdict for what no flavor of the ClusterQueue has, or for a PodSet that gets no flavor, and
+// so none with a topology, since it asks for nothing.
+func (a *assigner) withoutFlavor(ps *kueue.PodSet, requests map[corev1.ResourceName]int64) []Verdict {
 	v := Verdict{PodSet: string(ps.Name), group: -1}
+	if len(requests) == 0 && a.needsTopology(ps) {
+		v.Amounts = []Amount{{Resource: corev1.ResourcePods, Requested: int64(ps.Count)}}
+		v.Reasons = []Reason{*lasts(NoRequests, fmt.Sprintf("replicated job %s asks for nothing, and Kueue admits no such pods by a topology", ps.Name),
+			"have the pods of replicated job %s ask for something that ClusterQueue %s has, such as some cpu, or have flavors without a topology there: kubectl trainjob pools generate makes such",
+			ps.Name, a.cq.Name)}
+	}
 	for _, name := range sortedResources(requests) {
 		if !slices.ContainsFunc(a.cq.Spec.ResourceGroups, func(g kueue.ResourceGroup) bool { return slices.Contains(g.CoveredResources, name) }) {
 			v.Amounts = append(v.Amounts, Amount{Resource: name, Requested: requests[name]})
-			v.Reasons = append(v.Reasons, notInQueue(a.cq, name))
+			v.Reasons = append(v.Reasons, *notInQueue(a.cq, name))
 		}
 	}
 	if len(v.Reasons) == 0 {
@@ -125,14 +89,36 @@ func (a *assigner) uncovered(ps *kueue.PodSet, requests map[corev1.ResourceName]
 	return []Verdict{v}
 }
 
+func notInQueue(cq *kueue.ClusterQueue, name corev1.ResourceName) *Reason {
+	r := lasts(NotInQueue, fmt.Sprintf("ClusterQueue %s has no quota for %s", cq.Name, name),
+		"add %s to a resource group of ClusterQueue %s, or take the request out of the job or its runtime", name, cq.Name)
+	if meant := alike(cq, name); meant != "" {
+		r.Remedy = fmt.Sprintf("did you mean %s? Else %s", meant, r.Remedy)
+	}
+	return r
+}
+
+// alike returns a resource of the ClusterQueue that people may have meant, one letter longer or shorter: gpu for gpus.
+func alike(cq *kueue.ClusterQueue, name corev1.ResourceName) corev1.ResourceName {
+	for _, group := range cq.Spec.ResourceGroups {
+		for _, covered := range group.CoveredResources {
+			if len(covered)-len(name) == 1 && strings.HasPrefix(string(covered), string(name)) ||
+				len(name)-len(covered) == 1 && strings.HasPrefix(string(name), string(covered)) {
+				return covered
+			}
+		}
+	}
+	return ""
+}
+
 // take reserves the first flavor that fits, for the PodSets that follow.
 func (a *assigner) take(verdicts []Verdict) {
-	first := slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Fits })
-	if first < 0 {
+	v := find(verdicts, func(v *Verdict) bool { return v.Fits })
+	if v == nil {
 		return
 	}
-	for _, amount := range verdicts[first].Amounts {
-		at := kueuelib.FlavorResource{Flavor: kueue.ResourceFlavorReference(verdicts[first].Flavor), Resource: amount.Resource}
+	for _, amount := range v.Amounts {
+		at := kueuelib.FlavorResource{Flavor: kueue.ResourceFlavorReference(v.Flavor), Resource: amount.Resource}
 		a.taken[at] = a.taken[at].AddInt64(amount.Requested)
 	}
 }
@@ -149,25 +135,18 @@ func (a *assigner) verdict(ps *kueue.PodSet, name kueue.ResourceFlavorReference,
 			v.useless = v.useless || reason.Code == TooMuch && amount.Max == 0
 		}
 	}
-	flavor := a.Cluster.Flavor(name)
-	switch {
-	case v.useless:
-		// Nothing else matters.
-	case flavor == nil && a.Cluster.Saw(flavors):
-		v.Reasons = append([]Reason{flavorMissing(a.cq.Name, string(name))}, v.Reasons...)
-	case flavor != nil:
-		unfit := a.nodes(ps, flavor)
-		if len(v.Reasons) > 0 {
-			// Kueue looks for room where there is quota.
-			unfit = slices.DeleteFunc(unfit, func(r Reason) bool { return r.Code == Topology && !r.Lasting })
+	if !v.useless { // Else nothing else matters.
+		unfit := a.nodes(ps, name)
+		// Kueue looks for room where there is quota.
+		if unfit != nil && (len(v.Reasons) == 0 || unfit.Code != Topology || unfit.Lasting) {
+			v.Reasons = slices.Insert(v.Reasons, 0, *unfit)
 		}
-		v.Reasons = append(unfit, v.Reasons...)
 	}
 	v.Reasons = append(v.Reasons, a.checks(name)...)
 	if v.Assigned {
 		v.Reasons = slices.DeleteFunc(v.Reasons, func(r Reason) bool { return !r.Warning })
 	}
-	v.Fits = !slices.ContainsFunc(v.Reasons, func(r Reason) bool { return !r.Warning })
+	v.Fits = v.refusal().Code == ""
 	return v
 }
 
@@ -197,134 +176,56 @@ func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *
 	}
 	switch {
 	case requested > amount.Max && unlimited.PotentialAvailable(at).CmpInt64(requested) >= 0:
-		return amount, new(borrowingLimit(a.cq, at, amount, spec, true))
+		r := a.borrowingLimit(at, amount, spec)
+		r.Lasting, r.Remedy = true, r.Remedy+", or ask for less"
+		return amount, r
 	case requested > amount.Max:
-		return amount, new(tooMuch(a.cq, at, amount))
+		return amount, a.tooMuch(at, amount)
 	case requested <= left || amount.Free == nil:
 		return amount, nil
 	case unlimited.Available(at).Sub(a.taken[at]).CmpInt64(requested) >= 0:
-		return amount, new(borrowingLimit(a.cq, at, amount, spec, false))
+		r := a.borrowingLimit(at, amount, spec)
+		r.Remedy = "wait, or " + r.Remedy
+		return amount, r
 	}
-	return amount, new(a.quotaInUse(at, amount))
+	return amount, &Reason{Code: InUse, Remedy: a.quotaRemedy(),
+		Message: fmt.Sprintf("%s of %s are free", number(at.Resource, left), quantity(at.Resource, amount.Max))}
 }
 
-// nodes looks whether the pods may run on the flavor's nodes. Only the first reason
-// counts, as for Kueue.
-func (a *assigner) nodes(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) []Reason {
-	if r := a.topologyKind(ps, flavor); r != nil {
-		return []Reason{*r}
+func (a *assigner) tooMuch(at kueuelib.FlavorResource, of Amount) *Reason {
+	message := fmt.Sprintf("ClusterQueue %s has %s at the most", a.cq.Name, quantity(at.Resource, of.Max))
+	if of.Max == 0 {
+		message = fmt.Sprintf("ClusterQueue %s has no quota of it for %s", a.cq.Name, at.Resource)
 	}
-	pod := &ps.Template.Spec
-	tolerations := slices.Concat(pod.Tolerations, flavor.Spec.Tolerations)
-	if taint := inventory.Untolerated(flavor.Spec.NodeTaints, tolerations); taint != nil {
-		return []Reason{taintOfFlavor(flavor.Name, ps, *taint)}
-	}
-	if selects, err := inventory.Selects(pod, flavor); !selects || err != nil {
-		return []Reason{a.selectorMismatch(flavor, ps)}
-	}
-	if !a.Cluster.Saw(nodes) {
-		return nil
-	}
-	if r := a.nodeFor(ps, flavor, tolerations); r != nil && !a.Cluster.LeadsAway(a.cq, kueue.ResourceFlavorReference(flavor.Name)) {
-		if !a.places(flavor) {
-			r.Warning, r.Message = true, r.Message+": Kueue does not look at that, so pods stay Pending"
-		}
-		return []Reason{*r}
-	}
-	if r := a.topologyFit(ps, flavor); r != nil {
-		return []Reason{*r}
-	}
-	return nil
+	return lasts(TooMuch, message, "ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor %s in ClusterQueue %s by %s",
+		at.Flavor, a.cq.Name, quantity(at.Resource, of.Requested-of.Max))
 }
 
-// nodeFor looks whether any node of the flavor is what the scheduler would take.
-func (a *assigner) nodeFor(ps *kueue.PodSet, flavor *kueue.ResourceFlavor, tolerations []corev1.Toleration) *Reason {
-	found := a.Cluster.NodesOf(flavor)
-	if len(found) == 0 {
-		return new(noNodes(flavor))
-	}
-	var taint *corev1.Taint
-	var usable []*corev1.Node
-	for _, node := range found {
-		if !matches(&ps.Template.Spec, node.Labels) {
-			continue
-		}
-		if t := inventory.Untolerated(node.Spec.Taints, tolerations); t != nil {
-			taint = t
-			continue
-		}
-		usable = append(usable, node)
-	}
-	if len(usable) > 0 {
-		return tooLarge(ps, flavor.Name, usable)
-	}
-	if taint != nil {
-		return new(taintOfNodes(flavor.Name, ps, *taint))
-	}
-	return new(a.selectorWithoutNode(flavor.Name, found, ps))
+func (a *assigner) borrowingLimit(at kueuelib.FlavorResource, of Amount, spec *kueue.ResourceQuota) *Reason {
+	limit := kueuelib.ResourceValue(at.Resource, ptr.Deref(spec.BorrowingLimit, spec.NominalQuota))
+	return &Reason{Code: Borrowing,
+		Message: fmt.Sprintf("ClusterQueue %s has %s of its own and may borrow no more than %s, though cohort %s has more",
+			a.cq.Name, quantity(at.Resource, of.Quota), quantity(at.Resource, limit), a.cq.Spec.CohortName),
+		Remedy: fmt.Sprintf("raise the borrowingLimit of flavor %s in ClusterQueue %s", at.Flavor, a.cq.Name)}
 }
 
-// tooLarge looks whether one pod is more than every node has, were it empty.
-func tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
-	perPod := podSetOf(ps).PerPod
-	names := sortedResources(perPod)
-	asked := func(name corev1.ResourceName) int64 { return kueuelib.ResourceValue(name, perPod[name]) }
-	for _, node := range on {
-		if !slices.ContainsFunc(names, func(name corev1.ResourceName) bool { return asked(name) > amountOf(node, name) }) {
-			return nil
-		}
+func (f *Facts) quotaRemedy() string {
+	text := "wait until others in ClusterQueue " + string(f.clusterQueueName())
+	if cohort := f.clusterQueue().Spec.CohortName; cohort != "" {
+		text += fmt.Sprintf(" and cohort %s", cohort)
 	}
-	for _, name := range names {
-		largest := slices.MaxFunc(on, func(a, b *corev1.Node) int { return cmp.Compare(amountOf(a, name), amountOf(b, name)) })
-		if most := amountOf(largest, name); asked(name) > most {
-			return new(podTooLarge(flavor, ps, name, asked(name), most, largest.Name))
-		}
-	}
-	return nil
-}
-
-func amountOf(node *corev1.Node, name corev1.ResourceName) int64 {
-	return kueuelib.ResourceValue(name, node.Status.Allocatable[name])
-}
-
-// matches reports whether a pod's node selector and required affinity take a node with
-// these labels. An affinity that cannot be read takes none, as for the scheduler.
-func matches(pod *corev1.PodSpec, labels map[string]string) bool {
-	ok, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *pod}).Match(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels}})
-	return ok && err == nil
-}
-
-// checks returns the admission checks of a flavor that nobody looks after.
-func (a *assigner) checks(flavor kueue.ResourceFlavorReference) []Reason {
-	if a.cq.Spec.AdmissionChecksStrategy == nil || !a.Cluster.Saw(checks) {
-		return nil
-	}
-	var reasons []Reason
-	for _, rule := range a.cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
-		if len(rule.OnFlavors) > 0 && !slices.Contains(rule.OnFlavors, flavor) {
-			continue
-		}
-		if why := inactive(inventory.Find(a.Cluster.AdmissionChecks, "", string(rule.Name))); why != "" {
-			reasons = append(reasons, checkInactive(string(rule.Name), why))
-		}
-	}
-	return reasons
+	return text + " have ended" + f.raise()
 }
 
 // sortedResources has the GPUs first: they are what is scarce.
 func sortedResources[T any](amounts map[corev1.ResourceName]T) []corev1.ResourceName {
-	names := make([]corev1.ResourceName, 0, len(amounts))
-	for name := range amounts {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b corev1.ResourceName) int {
-		if gpu.IsResource(a) != gpu.IsResource(b) {
-			if gpu.IsResource(a) {
-				return -1
-			}
-			return 1
+	return slices.SortedFunc(maps.Keys(amounts), func(a, b corev1.ResourceName) int {
+		switch ofGPU := gpu.IsResource(a); {
+		case ofGPU == gpu.IsResource(b):
+			return cmp.Compare(a, b)
+		case ofGPU:
+			return -1
 		}
-		return cmp.Compare(a, b)
+		return 1
 	})
-	return names
 }

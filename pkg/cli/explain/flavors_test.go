@@ -37,11 +37,8 @@ func TestFlavors(t *testing.T) {
 	const noTopologyText = "the PodSet asks for a topology, and the flavor has none"
 	eachScene(t, "verdicts", map[string]row[[]told]{
 		"room in the first, the second is too small": {want: []told{h100, a100}},
-		"quota in use": {scene: changes{taken("h100", 3)}, want: []told{skipped("8 of 32 GPUs are free"), a100}},
-		"a smaller job that fits in both": {
-			scene: changes{func(s *scene) { s.Workload.Spec.PodSets[0].Count = 2 }},
-			want:  []told{h100, {Flavor: "a100", Fits: true}},
-		},
+		"quota in use":                    {changes{taken("h100", 3)}, []told{skipped("8 of 32 GPUs are free"), a100}},
+		"a smaller job that fits in both": {changes{func(s *scene) { s.Workload.Spec.PodSets[0].Count = 2 }}, []told{h100, {Flavor: "a100", Fits: true}}},
 		"a second replicated job finds what the first one leaves": {
 			scene: changes{func(s *scene) { s.Workload.Spec.PodSets = []kueue.PodSet{podSet("node", 3), podSet("launcher", 2)} }},
 			want: []told{
@@ -57,7 +54,7 @@ func TestFlavors(t *testing.T) {
 			scene: changes{taken("h100", 2), lent("16", "48", resource.NewQuantity(16, resource.DecimalSI), nil)},
 			want:  []told{skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 16 GPUs, though cohort all has more")},
 		},
-		"borrowed from the cohort": {scene: changes{lent("0", "32", nil, nil)}, want: []told{h100}},
+		"borrowed from the cohort": {changes{lent("0", "32", nil, nil)}, []told{h100}},
 		"a lending limit": {
 			scene: changes{lent("0", "32", nil, resource.NewQuantity(8, resource.DecimalSI))},
 			want:  []told{skipped("ClusterQueue gpus has 8 GPUs at the most")},
@@ -66,21 +63,15 @@ func TestFlavors(t *testing.T) {
 			scene: changes{func(s *scene) { s.inventory.Flavors[0].Spec.NodeTaints = []corev1.Taint{maintenance} }},
 			want:  []told{skipped("taint maintenance:NoSchedule of the flavor is not tolerated"), a100},
 		},
-		"a taint that the flavor itself tolerates": {
-			scene: changes{func(s *scene) {
-				s.inventory.Flavors[0].Spec.NodeTaints = []corev1.Taint{maintenance}
-				s.inventory.Flavors[0].Spec.Tolerations = []corev1.Toleration{{Key: "maintenance", Operator: corev1.TolerationOpExists}}
-			}},
-			want: []told{h100, a100},
-		},
-		"a taint of all nodes that the flavor does not name": {
-			scene: changes{ofH100, func(s *scene) {
-				for i := range s.inventory.Nodes {
-					s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{maintenance}
-				}
-			}},
-			want: []told{warned("taint maintenance:NoSchedule of the flavor's nodes is not tolerated: Kueue does not look at that, so pods stay Pending")},
-		},
+		"a taint that the flavor itself tolerates": {changes{func(s *scene) {
+			s.inventory.Flavors[0].Spec.NodeTaints = []corev1.Taint{maintenance}
+			s.inventory.Flavors[0].Spec.Tolerations = []corev1.Toleration{{Key: "maintenance", Operator: corev1.TolerationOpExists}}
+		}}, []told{h100, a100}},
+		"a taint of all nodes that the flavor does not name": {changes{ofH100, func(s *scene) {
+			for i := range s.inventory.Nodes {
+				s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{maintenance}
+			}
+		}}, []told{warned("taint maintenance:NoSchedule of the flavor's nodes is not tolerated: Kueue does not look at that, so pods stay Pending")}},
 		"a node selector for another flavor, with its owner": {
 			scene: changes{ofH100, pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"pool": "a100", "disk": "fast"} }), func(s *scene) {
 				byRuntime := provenance.Setting{Source: provenance.Source{Kind: provenance.Runtime}}
@@ -118,12 +109,9 @@ func TestFlavors(t *testing.T) {
 			scene: changes{func(s *scene) { s.inventory.Flavors = s.inventory.Flavors[1:] }},
 			want:  []told{skipped("ResourceFlavor h100 does not exist"), {Flavor: "a100", Fits: true}},
 		},
-		"a resource that the ClusterQueue does not have": {
-			scene: changes{pod(func(p *corev1.PodSpec) {
-				p.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Gi")}
-			})},
-			want: []told{{Messages: []string{"ClusterQueue gpus has no quota for memory"}}, h100, a100},
-		},
+		"a resource that the ClusterQueue does not have": {changes{pod(func(p *corev1.PodSpec) {
+			p.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Gi")}
+		})}, []told{{Messages: []string{"ClusterQueue gpus has no quota for memory"}}, h100, a100}},
 		"an admission check that nobody looks after": {
 			scene: changes{func(s *scene) {
 				s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("budget"), {ObjectMeta: metav1.ObjectMeta{Name: "provision"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/provision"}}}
@@ -163,25 +151,16 @@ func TestFlavors(t *testing.T) {
 			scene: changes{onlyTopologies, taken("h100", 3)},
 			want:  []told{skipped("8 of 32 GPUs are free"), {Flavor: "a100", Messages: []string{`topology "racks" allows to fit only 2 out of 4 pod(s)`, a100.Messages[0]}}},
 		},
-		"a flavor that has nothing of what is asked": {
-			scene: changes{func(s *scene) {
-				s.inventory.ClusterQueues[0] = clusterQueue("gpus", "", quota("cpu", "0"), quota("h100", "32"))
-				s.inventory.Flavors = append(s.inventory.Flavors, flavor("cpu"))
-			}},
-			want: []told{{Flavor: "cpu", Messages: []string{"ClusterQueue gpus has no quota of it for nvidia.com/gpu"}}, h100},
-		},
-		"a replicated job that asks for nothing of a topology": {
-			scene: changes{onlyTopologies, ofH100, func(s *scene) {
-				s.Workload.Spec.PodSets = []kueue.PodSet{kit.PodSet("initializer", 1), podSet("node", 4)}
-			}},
-			want: []told{{Messages: []string{"replicated job initializer asks for nothing, and Kueue admits no such pods by a topology"}}, h100},
-		},
-		"a ClusterQueue that is stopped": {
-			scene: changes{func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }},
-			want:  []told{h100, a100},
-		},
-		"a job that has its quota":         {scene: changes{admitted}, want: []told{{Flavor: "h100", Fits: true, Assigned: true}, a100}},
-		"a user who may not see Workloads": {scene: changes{taken("h100", 4), unseenKind(workloads)}, want: []told{h100, a100}},
+		"a flavor that has nothing of what is asked": {changes{func(s *scene) {
+			s.inventory.ClusterQueues[0] = clusterQueue("gpus", "", quota("cpu", "0"), quota("h100", "32"))
+			s.inventory.Flavors = append(s.inventory.Flavors, flavor("cpu"))
+		}}, []told{{Flavor: "cpu", Messages: []string{"ClusterQueue gpus has no quota of it for nvidia.com/gpu"}}, h100}},
+		"a replicated job that asks for nothing of a topology": {changes{onlyTopologies, ofH100, func(s *scene) {
+			s.Workload.Spec.PodSets = []kueue.PodSet{kit.PodSet("initializer", 1), podSet("node", 4)}
+		}}, []told{{Messages: []string{"replicated job initializer asks for nothing, and Kueue admits no such pods by a topology"}}, h100}},
+		"a ClusterQueue that is stopped":   {changes{func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }}, []told{h100, a100}},
+		"a job that has its quota":         {changes{admitted}, []told{{Flavor: "h100", Fits: true, Assigned: true}, a100}},
+		"a user who may not see Workloads": {changes{taken("h100", 4), unseenKind(workloads)}, []told{h100, a100}},
 	}, func(f *Facts) (got []told) {
 		for _, v := range Flavors(f) {
 			short := told{Flavor: v.Flavor, Fits: v.Fits, Assigned: v.Assigned}

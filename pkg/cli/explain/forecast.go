@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,18 +96,17 @@ func (f *Facts) wouldBe() *kueue.Workload {
 
 // behind tells of one that Kueue does not look at before another has started.
 func (f *Facts) behind(d *scheduler.Decision) *State {
-	front := "others are"
+	front, name := "others are", f.clusterQueueName()
 	if d.Behind != nil {
 		front = frontText(d.Behind) + " is"
 	}
 	if f.clusterQueue().Spec.QueueingStrategy != kueue.StrictFIFO {
 		return &State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Behind, "in front"),
-			Message: fmt.Sprintf("%s before it in ClusterQueue %s and cannot start: others keep what it would take", front, f.clusterQueueName())}
+			Message: fmt.Sprintf("and %s before it in ClusterQueue %s and cannot start: others keep what it would take", front, name)}
 	}
 	return &State{Reason: "BehindOthers",
-		Message: fmt.Sprintf("ClusterQueue %s is strictly first in, first out, and %s before it and cannot start", f.clusterQueueName(), front),
-		Remedy:  fmt.Sprintf("wait, give the job a higher priority than the one in front, or set queueingStrategy of ClusterQueue %s to BestEffortFIFO", f.clusterQueueName()),
-	}
+		Message: fmt.Sprintf("and ClusterQueue %s is strictly first in, first out, and %s before it and cannot start", name, front),
+		Remedy:  fmt.Sprintf("wait, give the job a higher priority than the one in front, or set queueingStrategy of ClusterQueue %s to BestEffortFIFO", name)}
 }
 
 func frontText(wl *kueue.Workload) string {
@@ -135,24 +133,11 @@ func (f *Facts) preempts(d *scheduler.Decision) []Preempted {
 const victimsShown = 3
 
 func (f *Facts) victimsText(d *scheduler.Decision) string {
-	all := f.preempts(d)
 	var parts []string
-	for _, v := range all[:min(len(all), victimsShown)] {
-		parts = append(parts, fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, cmp.Or(preempts[v.Reason], "stopping already")))
+	for _, v := range f.preempts(d) {
+		parts = append(parts, fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, cmp.Or(preemptions[v.Reason].toBe, "stopping already")))
 	}
-	text := strings.Join(parts, ", ")
-	if n := len(all) - victimsShown; n > 0 {
-		text += fmt.Sprintf(" and %d more", n)
-	}
-	return text
-}
-
-// preempts says in words what the reasons of condition Preempted mean for one that is to be.
-var preempts = map[string]string{
-	kueue.InClusterQueueReason:                "lower in the same queue",
-	kueue.InCohortReclamationReason:           "on quota lent to it",
-	kueue.InCohortFairSharingReason:           "above its fair share",
-	kueue.InCohortReclaimWhileBorrowingReason: "lower in the cohort",
+	return firstOf(parts, victimsShown)
 }
 
 // markPreempting marks the flavors that Kueue would make room in.

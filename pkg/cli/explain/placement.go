@@ -5,12 +5,14 @@ package explain
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
@@ -124,6 +126,36 @@ func tolerationText(t *corev1.Toleration) string {
 	}
 	if t.Effect != "" {
 		text += ":" + string(t.Effect)
+	}
+	return text
+}
+
+// valueShown is how much of a value is shown unless -o wide.
+const valueShown = 60
+
+func (p *printer) placement(e *Explanation) {
+	if e.Undescribed != "" && e.State.Phase != NotCreated && e.State.Reason != "RuntimeMissing" {
+		p.say("\n%s %s\n", p.paint.Bold("Placement unknown:"), e.Undescribed)
+	}
+	if len(e.Placement) == 0 {
+		return
+	}
+	table := show.NewTable("REPLICATED JOB", "PLACEMENT", "VALUE", "SET BY", "INSTEAD OF")
+	for _, part := range e.Placement {
+		var instead []string
+		for _, o := range part.Overrode {
+			instead = append(instead, fmt.Sprintf("%s (%s)", p.value(part.Field, o.Value), o.SetBy))
+		}
+		table.Row(cmp.Or(part.ReplicatedJob, "-"), part.Field, p.value(part.Field, part.Value), p.paint.Cyan(part.SetBy), strings.Join(instead, ", "))
+	}
+	p.say("\n")
+	p.show(table)
+}
+
+func (p *printer) value(field string, value []byte) string {
+	text := valueText(field, value)
+	if runes := []rune(text); !p.wide && len(runes) > valueShown {
+		return string(runes[:valueShown]) + "…"
 	}
 	return text
 }

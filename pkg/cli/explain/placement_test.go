@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -124,23 +125,16 @@ func TestHeld(t *testing.T) {
 			wrote(hold.FieldOwner, `{"f:spec":{"f:suspend":{}}}`, 2), wrote(hold.FieldOwner, label, 4), wrote(hold.FieldOwner, label, 3),
 		}
 	}
-	heldBy := func(message string) State {
-		s := stuck(Held, "Held", message, "kubectl trainjob resume -n team llm")
-		s.Since = ptr.To(minutesAgo(3))
-		return s
-	}
+	const resume = "kubectl trainjob resume -n team llm"
 	eachScene(t, "state", map[string]row[State]{
-		"out of its queue":               {scene: changes{holds}, want: heldBy("is held out of queue gpus by its user")},
-		"before it has a Workload again": {scene: changes{holds, withoutWorkload}, want: heldBy("is held out of queue gpus by its user")},
-		"by somebody who may not see its Workload": {
-			scene: changes{holds, func(s *scene) { s.Workload, s.Unseen = nil, []string{workloads} }},
-			want:  heldBy("is held out of queue gpus by its user; you may not see its Workload, nor so whether it still has quota"),
-		},
-		"while its pods end": {
-			scene: changes{admitted, withPods(2, runningPod), holds},
-			want:  stateIs(Stopping, "Held", "is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone", ""),
-		},
-	}, StateOf)
+		"out of its queue":               given(holds).stuck(Held, "Held", "is held out of queue gpus by its user", resume),
+		"before it has a Workload again": given(holds, withoutWorkload).stuck(Held, "Held", "is held out of queue gpus by its user", resume),
+		"by somebody who may not see its Workload": given(holds, func(s *scene) { s.Workload, s.Unseen = nil, []string{workloads} }).stuck(Held, "Held",
+			"is held out of queue gpus by its user; you may not see its Workload, nor so whether it still has quota", resume),
+		"while its pods end": given(admitted, withPods(2, runningPod), holds).is(Stopping, "Held",
+			"is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone", ""),
+	}, StateOf, cmpopts.IgnoreFields(State{}, "Since"))
+	expect.Same(t, "Unexpected time", ptr.To(minutesAgo(3)), StateOf(newScene(holds).facts(t)).Since)
 	t.Run("by somebody else than the plugin", func(t *testing.T) {
 		s := newScene(holds)
 		s.Job.ManagedFields = s.Job.ManagedFields[:4]

@@ -29,11 +29,12 @@ const (
 	healed = 10 * time.Minute
 )
 
-// The reasons of pods that a kubelet works on, in its words.
+// Reasons of pods, those that a kubelet works on in its words.
 const (
 	containerCreating = "ContainerCreating"
 	podInitializing   = "PodInitializing"
 	crashLoop         = "CrashLoopBackOff"
+	tooManyPods       = "TooManyPods"
 )
 
 // PodGroup is pods of one Job that are in the same state.
@@ -52,8 +53,9 @@ type PodGroup struct {
 	Pods     []string `json:"pods"`
 	Nodes    []string `json:"nodes,omitempty"`
 
-	// due is when the first of them counts as stuck; zero for never.
-	due time.Time
+	// due is when the first of them counts as stuck, zero for never; and remedy what helps.
+	due    time.Time
+	remedy string
 }
 
 // podGroups groups pods by Job and state, in order of their names.
@@ -74,7 +76,7 @@ func (f *Facts) podGroups() []PodGroup {
 			g.Restarts, g.Message = found.Restarts, found.Message
 		}
 		if found.due.Before(g.due) {
-			g.due = found.due
+			g.due, g.remedy = found.due, found.remedy
 		}
 		g.Pods = append(g.Pods, pods[i].Name)
 		if node := pods[i].Spec.NodeName; node != "" && !slices.Contains(g.Nodes, node) {
@@ -95,44 +97,45 @@ func (g PodGroup) alike(o PodGroup) bool {
 
 // podState tells what a pod does, or what keeps it from doing so.
 func (f *Facts) podState(pod *corev1.Pod) PodGroup {
-	phase := string(pod.Status.Phase)
-	due := pod.CreationTimestamp.Add(patience)
+	phase := cmp.Or(pod.Status.Phase, corev1.PodPending)
+	g := PodGroup{State: string(phase), Reason: string(phase), due: pod.CreationTimestamp.Add(patience), remedy: f.describe(pod)}
+	crash, waits := f.crashing(pod), waitingContainer(pod)
+	refused := find(pod.Status.Conditions, func(c *corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+	})
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return PodGroup{State: "Terminating", Reason: "Terminating"}
-	case pod.Status.Phase != corev1.PodPending && pod.Status.Phase != corev1.PodRunning && phase != "":
-		return PodGroup{State: phase, Reason: phase, Message: pod.Status.Message}
-	case pod.Status.Phase != corev1.PodRunning && len(pod.Spec.SchedulingGates) > 0:
+		g.State, g.Reason = "Terminating", "Terminating"
+	case phase != corev1.PodPending && phase != corev1.PodRunning:
+		g.Message = pod.Status.Message
+	case phase == corev1.PodPending && len(pod.Spec.SchedulingGates) > 0:
 		gate := pod.Spec.SchedulingGates[0].Name
-		return PodGroup{State: "Gated", Reason: gateReason(gate), Message: "scheduling gate " + gate, due: due}
-	}
-	phase = cmp.Or(phase, string(corev1.PodPending))
-	if g := f.crashing(pod); g != nil {
-		g.State, g.due = phase, due
-		return *g
-	}
-	if reason, message := waitingContainer(pod); reason != "" {
-		return PodGroup{State: phase, Reason: reason, Message: message, due: due}
-	}
-	if phase == string(corev1.PodRunning) {
-		return PodGroup{State: phase, Reason: phase}
-	}
-	if c := find(pod.Status.Conditions, func(c *corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
-	}); c != nil {
-		reason := cmp.Or(c.Reason, corev1.PodReasonUnschedulable)
-		if reason == corev1.PodReasonUnschedulable {
-			reason, _ = unschedulable(c.Message)
+		g.State, g.Message = "Gated", "scheduling gate "+gate
+		g.Reason, g.remedy = gated(gate)
+	case crash != nil:
+		crash.State, crash.due = g.State, g.due
+		return *crash
+	case waits != nil:
+		g.Reason, g.Message = waits.Reason, waits.Message
+	case phase == corev1.PodRunning:
+	case refused != nil:
+		g.Reason, g.Message = cmp.Or(refused.Reason, corev1.PodReasonUnschedulable), refused.Message
+		if g.Reason == corev1.PodReasonUnschedulable {
+			g.Reason, g.remedy = unschedulable(refused.Message)
 		}
-		if reason == "TooManyPods" {
-			due = time.Time{}
+		if g.Reason == tooManyPods {
+			g.due = time.Time{}
 		}
-		return PodGroup{State: phase, Reason: reason, Message: c.Message, due: due}
-	}
-	if pod.Spec.NodeName != "" {
+	case pod.Spec.NodeName != "":
 		return f.beingMade(pod)
+	default:
+		g.remedy = ""
 	}
-	return PodGroup{State: phase, Reason: "Pending", due: due}
+	return g
+}
+
+func (f *Facts) describe(pod *corev1.Pod) string {
+	return fmt.Sprintf("kubectl -n %s describe pod %s", f.Job.Namespace, pod.Name)
 }
 
 // beingMade is for a pod on a node whose containers do not run yet.
@@ -151,6 +154,9 @@ func (f *Facts) beingMade(pod *corev1.Pod) PodGroup {
 		g.Message, g.due = told.Message, eventTime(told).Add(pulling)
 	default:
 		g.Message = told.Reason + ": " + told.Message
+	}
+	if g.stuck(f.Now) {
+		g.remedy = f.describe(pod)
 	}
 	return g
 }
@@ -225,29 +231,31 @@ func (f *Facts) crashing(pod *corev1.Pod) *PodGroup {
 		if lines := strings.Split(strings.TrimSpace(last.Message), "\n"); lines[0] != "" {
 			message += ": " + lines[len(lines)-1]
 		}
-		return &PodGroup{Reason: crashLoop, Message: message, Restarts: status.RestartCount, ExitCode: &last.ExitCode}
+		return &PodGroup{Reason: crashLoop, Message: message, Restarts: status.RestartCount, ExitCode: &last.ExitCode,
+			remedy: fmt.Sprintf("kubectl trainjob logs -n %s %s --previous", f.Job.Namespace, f.Job.Name)}
 	}
 	return nil
 }
 
-func gateReason(gate string) string {
+// gated is the reason of pods behind a scheduling gate, and what helps.
+func gated(gate string) (reason, remedy string) {
 	switch gate {
 	case patch.AdmissionGate:
-		return "AdmissionGate"
+		return "AdmissionGate", "kueue-trainer frees them when their Workload is admitted: kubectl trainjob doctor tells whether it runs"
 	case kueue.TopologySchedulingGate:
-		return "TopologyGate"
+		return "TopologyGate", "Kueue frees them: see that it runs with kubectl trainjob doctor"
 	}
-	return "SchedulingGate"
+	return "SchedulingGate", "whoever set the gate has to take it off"
 }
 
-// waitingContainer returns why a container does not run, unless it is only being made.
-func waitingContainer(pod *corev1.Pod) (reason, message string) {
+// waitingContainer returns why a container does not run, unless it is only being made; nil for none.
+func waitingContainer(pod *corev1.Pod) *corev1.ContainerStateWaiting {
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if w := status.State.Waiting; w != nil && w.Reason != "" && w.Reason != containerCreating && w.Reason != podInitializing {
-			return w.Reason, cmp.Or(w.Message, "container "+status.Name+" waits")
+			return &corev1.ContainerStateWaiting{Reason: w.Reason, Message: cmp.Or(w.Message, "container "+status.Name+" waits")}
 		}
 	}
-	return "", ""
+	return nil
 }
 
 // blocked reports whether the pods have not got as far as running.
@@ -270,27 +278,4 @@ func (g PodGroup) stuck(now time.Time) bool { return !g.due.IsZero() && now.Afte
 func firstSentence(message string) string {
 	first, _, _ := strings.Cut(message, ". ")
 	return first
-}
-
-func (g PodGroup) remedy(f *Facts) string {
-	switch g.Reason {
-	case "AdmissionGate":
-		return "kueue-trainer frees them when their Workload is admitted: kubectl trainjob doctor tells whether it runs"
-	case "TopologyGate":
-		return "Kueue frees them: see that it runs with kubectl trainjob doctor"
-	case "SchedulingGate":
-		return "whoever set the gate has to take it off"
-	case corev1.PodReasonUnschedulable, "VolumeClaimMissing", "VolumeClaimUnbound", "TooManyPods":
-		_, remedy := unschedulable(g.Message)
-		return remedy
-	case containerCreating:
-		if !g.stuck(f.Now) {
-			return ""
-		}
-	case crashLoop:
-		return fmt.Sprintf("kubectl trainjob logs -n %s %s --previous", f.Job.Namespace, f.Job.Name)
-	case "Pending", podInitializing:
-		return ""
-	}
-	return fmt.Sprintf("kubectl -n %s describe pod %s", f.Job.Namespace, g.Pods[0])
 }

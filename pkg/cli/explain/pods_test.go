@@ -32,76 +32,51 @@ func TestStateOfPods(t *testing.T) {
 		})
 	}
 	eachScene(t, "state", map[string]row[State]{
-		"being made": {scene: changes{admitted, pods(onNode(1))}, want: stateIs(Starting, creating, fourPods+creating, "")},
-		"being made for longer than that takes": {
-			scene: changes{admitted, pods(onNode(6))}, want: stuck(Starting, creating, fourPods+creating, describe),
-		},
-		"being made, and who knows of an image": {
-			scene: changes{admitted, pods(onNode(6)), func(s *scene) { s.Unseen = []string{"events"} }},
-			want:  stateIs(Starting, creating, fourPods+creating, ""),
-		},
-		"whose image is pulled": {
-			scene: changes{admitted, pods(onNode(7)), toldOfPods("Pulling", `Pulling image "torch"`, 6)}, want: stateIs(Starting, creating, pulling, ""),
-		},
-		"whose image is pulled for longer than that takes": {
-			scene: changes{admitted, pods(onNode(30)), toldOfPods("Pulling", `Pulling image "torch"`, 29)}, want: stuck(Starting, creating, pulling, describe),
-		},
-		"that lack a volume for a moment": {
-			scene: changes{admitted, pods(onNode(1)), toldOfPods("FailedMount", `configmap "data" not found`, 0)}, want: stateIs(Starting, creating, unset, ""),
-		},
-		"that lack a volume": {
-			scene: changes{admitted, pods(onNode(6)), toldOfPods("FailedMount", `configmap "data" not found`, 0)}, want: stuck(Starting, creating, unset, describe),
-		},
-		"whose init container works": {
-			scene: changes{admitted, pods(onNode(60), func(p *corev1.Pod) {
-				p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "fetch", State: stateRunning(60)}}
-			})},
-			want: stateIs(Starting, "PodInitializing", fourPods+"PodInitializing (init container fetch runs)", ""),
-		},
-		"being made beside a sidecar": {
-			scene: changes{admitted, pods(onNode(6), func(p *corev1.Pod) {
-				always := corev1.ContainerRestartPolicyAlways
-				p.Spec.InitContainers = []corev1.Container{{Name: "proxy", RestartPolicy: &always}}
-				p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", State: stateRunning(6)}}
-			})},
-			want: stuck(Starting, creating, fourPods+creating, describe),
-		},
-		"being made since an init container has ended": {
-			scene: changes{admitted, pods(onNode(60), func(p *corev1.Pod) {
-				p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "fetch", State: stateExited(0, 1, "")}}
-			})},
-			want: stateIs(Starting, creating, fourPods+creating, ""),
-		},
-		"that crash and wait to be started again": {
-			scene: changes{admitted, pods(onNode(5), crashed(5, stateWaiting(loop), stateExited(1, 1, "loading\nno such file: /data\n")))},
-			want:  stuck(Starting, loop, fourPods+"CrashLoopBackOff (container node was started again 5 times; the last run ended with exit code 1: no such file: /data)", previous),
-		},
-		"that crash and run between": {
-			scene: changes{admitted, pods(onNode(5), crashed(5, stateRunning(0), stateExited(137, 1, "")))},
-			want:  stuck(Starting, loop, fourPods+"CrashLoopBackOff (container node was started again 5 times; the last run ended with exit code 137 (OOMKilled))", previous),
-		},
-		"that crash and have just ended": {
-			scene: changes{admitted, pods(onNode(5), crashed(5, stateExited(2, 0, ""), stateExited(1, 1, "")))},
-			want:  stuck(Starting, loop, fourPods+"CrashLoopBackOff (container node was started again 5 times; the last run ended with exit code 2)", previous),
-		},
-		"that crash, one more often": {
-			scene: changes{admitted, withPods(4, func(p *corev1.Pod) {
-				onNode(5)(p)
-				crashed(2, stateWaiting(loop), stateExited(1, 1, "of "+p.Name))(p)
-			}), func(s *scene) { s.Pods[2].Status.ContainerStatuses[0].RestartCount = 8 }},
-			want: stuck(Starting, loop, fourPods+"CrashLoopBackOff (container node was started again 8 times; the last run ended with exit code 1: of llm-node-0-2)", previous),
-		},
-		"that crashed once":               {scene: changes{admitted, pods(onNode(5), crashed(1, stateRunning(1), stateExited(1, 1, "")))}, want: stateIs(Running, "Running", runs4, "")},
-		"that crashed and run longer now": {scene: changes{admitted, pods(onNode(9), crashed(5, stateRunning(4), stateExited(1, 5, "")))}, want: stateIs(Running, "Running", runs4, "")},
-		"being made, beside some that cannot be": {
-			scene: changes{admitted, withPods(3, onNode(1)), withPods(1, func(p *corev1.Pod) {
-				p.Name = "llm-node-0-3"
-				onNode(1)(p)
-				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node", State: stateWaiting("ImagePullBackOff")}}
-			})},
-			want: stuck(Starting, "ImagePullBackOff", "was started (node on flavor h100), and 3 pods of Job llm-node-0: ContainerCreating; 1 pod of Job llm-node-0: ImagePullBackOff (container node waits)",
-				"kubectl -n team describe pod llm-node-0-3"),
-		},
+		"being made":                            given(admitted, pods(onNode(1))).is(Starting, creating, fourPods+creating, ""),
+		"being made for longer than that takes": given(admitted, pods(onNode(6))).stuck(Starting, creating, fourPods+creating, describe),
+		"being made, and who knows of an image": given(admitted, pods(onNode(6)), func(s *scene) { s.Unseen = []string{"events"} }).is(
+			Starting, creating, fourPods+creating, ""),
+		"whose image is pulled": given(admitted, pods(onNode(7)), toldOfPods("Pulling", `Pulling image "torch"`, 6)).is(Starting, creating,
+			pulling, ""),
+		"whose image is pulled for longer than that takes": given(admitted, pods(onNode(30)), toldOfPods("Pulling", `Pulling image "torch"`, 29)).stuck(
+			Starting, creating, pulling, describe),
+		"that lack a volume for a moment": given(admitted, pods(onNode(1)), toldOfPods("FailedMount", `configmap "data" not found`, 0)).is(
+			Starting, creating, unset, ""),
+		"that lack a volume": given(admitted, pods(onNode(6)), toldOfPods("FailedMount", `configmap "data" not found`, 0)).stuck(Starting, creating,
+			unset, describe),
+		"whose init container works": given(admitted, pods(onNode(60), func(p *corev1.Pod) {
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "fetch", State: stateRunning(60)}}
+		})).is(Starting, "PodInitializing", fourPods+"PodInitializing (init container fetch runs)", ""),
+		"being made beside a sidecar": given(admitted, pods(onNode(6), func(p *corev1.Pod) {
+			always := corev1.ContainerRestartPolicyAlways
+			p.Spec.InitContainers = []corev1.Container{{Name: "proxy", RestartPolicy: &always}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", State: stateRunning(6)}}
+		})).stuck(Starting, creating, fourPods+creating, describe),
+		"being made since an init container has ended": given(admitted, pods(onNode(60), func(p *corev1.Pod) {
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "fetch", State: stateExited(0, 1, "")}}
+		})).is(Starting, creating, fourPods+creating, ""),
+		"that crash and wait to be started again": given(admitted, pods(onNode(5), crashed(5, stateWaiting(loop), stateExited(1, 1, "loading\nno such file: /data\n")))).stuck(
+			Starting, loop, fourPods+"CrashLoopBackOff (container node was started again 5 times; the last run ended with exit code 1: no such file: /data)",
+			previous),
+		"that crash and run between": given(admitted, pods(onNode(5), crashed(5, stateRunning(0), stateExited(137, 1, "")))).stuck(Starting, loop,
+			fourPods+"CrashLoopBackOff (container node was started again 5 times; the last run ended with exit code 137 (OOMKilled))", previous),
+		"that crash and have just ended": given(admitted, pods(onNode(5), crashed(5, stateExited(2, 0, ""), stateExited(1, 1, "")))).stuck(
+			Starting, loop, fourPods+"CrashLoopBackOff (container node was started again 5 times; the last run ended with exit code 2)", previous),
+		"that crash, one more often": given(admitted, withPods(4, func(p *corev1.Pod) {
+			onNode(5)(p)
+			crashed(2, stateWaiting(loop), stateExited(1, 1, "of "+p.Name))(p)
+		}), func(s *scene) { s.Pods[2].Status.ContainerStatuses[0].RestartCount = 8 }).stuck(Starting, loop,
+			fourPods+"CrashLoopBackOff (container node was started again 8 times; the last run ended with exit code 1: of llm-node-0-2)", previous),
+		"that crashed once": given(admitted, pods(onNode(5), crashed(1, stateRunning(1), stateExited(1, 1, "")))).is(Running, "Running", runs4, ""),
+		"that crashed and run longer now": given(admitted, pods(onNode(9), crashed(5, stateRunning(4), stateExited(1, 5, "")))).is(Running, "Running",
+			runs4, ""),
+		"being made, beside some that cannot be": given(admitted, withPods(3, onNode(1)), withPods(1, func(p *corev1.Pod) {
+			p.Name = "llm-node-0-3"
+			onNode(1)(p)
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node", State: stateWaiting("ImagePullBackOff")}}
+		})).stuck(Starting, "ImagePullBackOff",
+			"was started (node on flavor h100), and 3 pods of Job llm-node-0: ContainerCreating; 1 pod of Job llm-node-0: ImagePullBackOff (container node waits)",
+			"kubectl -n team describe pod llm-node-0-3"),
 	}, StateOf, cmpopts.IgnoreFields(State{}, "Since", "Cause"))
 }
 

@@ -7,12 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
@@ -50,12 +56,17 @@ const (
 // nil when it does not wait there.
 func PositionOf(c *Cluster, wl *kueue.Workload, cq kueue.ClusterQueueReference, now time.Time) *Position {
 	queue := queues(c, now)[cq]
-	place := slices.IndexFunc(queue, func(o *kueue.Workload) bool { return o.UID == wl.UID })
-	if place < 0 {
+	n := slices.IndexFunc(queue, func(o *kueue.Workload) bool { return o.UID == wl.UID })
+	if n < 0 {
 		return nil
 	}
-	position := &Position{Place: place + 1, Pending: len(queue), Source: Computed}
-	for _, other := range slices.Backward(queue[:place]) {
+	return place(queue, n, n)
+}
+
+// place is that of the n-th of a queue, with the names of so many that are ahead.
+func place(queue []*kueue.Workload, n, ahead int) *Position {
+	position := &Position{Place: n + 1, Pending: len(queue), Source: Computed}
+	for _, other := range slices.Backward(queue[max(0, n-ahead):n]) {
 		position.Ahead = append(position.Ahead, nameOf(other))
 	}
 	return position
@@ -74,6 +85,79 @@ func queues(c *Cluster, now time.Time) map[kueue.ClusterQueueReference][]*kueue.
 		slices.SortFunc(queue, scheduler.CompareInQueue)
 	}
 	return all
+}
+
+// Place returns the job's place among those that wait in its ClusterQueue, by Kueue's own answer where there is one; nil for
+// a job that does not wait there, and where that cannot be seen.
+func (f *Facts) Place() *Position {
+	if f.Visible != nil || f.Workload == nil {
+		return f.Visible
+	}
+	if !f.Cluster.Saw(workloads) || !f.Cluster.Saw(localQueues) {
+		return nil
+	}
+	return PositionOf(f.Cluster, f.Workload, f.clusterQueueName(), f.Now)
+}
+
+// places tells every job its position, computed for all at once or, where the user may not
+// see who else waits, as Kueue says it.
+func (s *Snapshot) places(ctx context.Context, c client.Client) {
+	if !s.Cluster.Saw(workloads) || !s.Cluster.Saw(localQueues) {
+		s.visible(ctx, c)
+		return
+	}
+	known := map[types.UID]*Position{}
+	for _, queue := range queues(s.Cluster, s.Now) {
+		for n, wl := range queue {
+			known[wl.UID] = place(queue, n, 1)
+		}
+	}
+	for _, f := range s.Facts {
+		if f.Workload != nil {
+			f.Visible = known[f.Workload.UID]
+		}
+	}
+}
+
+// visible asks Kueue, once for each LocalQueue in which a job waits. It is an option of Kueue:
+// where it is not served, or not to this user, it is asked no more.
+func (s *Snapshot) visible(ctx context.Context, c client.Client) {
+	answers := map[types.NamespacedName][]visibility.PendingWorkload{}
+	for _, f := range s.Facts {
+		queue := f.localQueue()
+		if queue == nil || !f.waitsForQuota() {
+			continue
+		}
+		key := client.ObjectKeyFromObject(queue)
+		if _, asked := answers[key]; !asked {
+			var summary visibility.PendingWorkloadsSummary
+			of := &visibility.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+			err := c.SubResource("pendingworkloads").Get(ctx, of, &summary)
+			if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+				return
+			}
+			answers[key] = summary.Items // None where it fails, which is no reason to tell nothing.
+		}
+		f.Visible = placeIn(answers[key], f)
+	}
+}
+
+// waitsForQuota reports whether the job's Workload has a place in its queue.
+func (f *Facts) waitsForQuota() bool {
+	return f.Workload != nil && !kueuelib.IsFinished(f.Workload) && !kueuelib.HasQuotaReservation(f.Workload)
+}
+
+// placeIn is the job's place in Kueue's answer; nil where it is not there.
+func placeIn(pending []visibility.PendingWorkload, f *Facts) *Position {
+	mine := find(pending, func(p *visibility.PendingWorkload) bool { return p.Name == f.Workload.Name })
+	if mine == nil {
+		return nil
+	}
+	position := &Position{Place: int(mine.PositionInClusterQueue) + 1, Source: Visibility}
+	if cq := f.clusterQueue(); cq != nil {
+		position.Pending = int(cq.Status.PendingWorkloads)
+	}
+	return position
 }
 
 // Turns returns those of all that wait, by the UIDs of their Workloads. In each cycle Kueue looks at the
@@ -112,4 +196,30 @@ func ordinal(n int) string {
 		}
 	}
 	return fmt.Sprintf("%d%s", n, suffix)
+}
+
+// aheadShown is how many of those in front are named.
+const aheadShown = 3
+
+func positionText(position *Position) string {
+	text := ordinal(position.Place)
+	if position.Pending > 0 {
+		text += fmt.Sprintf(" of %d pending", position.Pending)
+	}
+	if ahead := position.Ahead; len(ahead) > 0 {
+		text += ", behind " + firstOf(ahead, aheadShown)
+	}
+	if position.Source == Computed {
+		return text + " (computed)"
+	}
+	return text + " (says Kueue)"
+}
+
+// firstOf names the first of several, and says how many more there are.
+func firstOf(names []string, shown int) string {
+	text := strings.Join(names[:min(len(names), shown)], ", ")
+	if more := len(names) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

@@ -22,47 +22,52 @@ type printer struct {
 	paint show.Paint
 	// wide adds the nodes of pods, every flavor's numbers for every resource, and long values.
 	wide bool
+	// err is of the first table that could not be written.
+	err error
 }
 
-// table writes a line for each of many TrainJobs.
+func (p *printer) say(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
+
+func (p *printer) show(table *show.Table) { p.err = cmp.Or(p.err, table.Print(p.out, p.paint, "")) }
+
+// table writes a line for each of many TrainJobs, and what of them is not seen.
 func (p *printer) table(all []Explanation) error {
 	table := show.NewTable("NAMESPACE", "NAME", "REASON", "WHY", "WHAT HELPS")
+	var unseen []string
 	for i := range all {
 		e := &all[i]
-		table.Row(e.Namespace, e.Name, p.colour(e.State)(e.State.Reason), e.State.Message, e.State.Remedy)
+		table.Row(e.Namespace, e.Name, e.State.Paint(p.paint)(e.State.Reason), e.State.Message, e.State.Remedy)
+		unseen = append(unseen, e.Unseen...)
 	}
-	return table.Print(p.out, p.paint, "")
+	p.show(table)
+	slices.Sort(unseen)
+	p.unseen(slices.Compact(unseen))
+	return p.err
 }
 
 func (p *printer) print(e *Explanation) error {
 	p.state(e)
-	here := []func(*Explanation) error{p.chain, p.queue, p.timeLimit}
+	p.chain(e)
+	p.queue(e)
+	if l := e.TimeLimit; l != nil {
+		p.say("%s %s, %s used, %s left\n", p.paint.Bold("Time limit:"), seconds(l.Seconds), seconds(l.UsedSeconds), seconds(max(0, l.Seconds-l.UsedSeconds)))
+	}
 	if !e.seenInWorker() {
 		// Else nothing runs here: what counts are flavors and placement there.
-		here = append(here, p.flavors, p.placement)
-	}
-	if err := p.sections(e, here...); err != nil {
-		return err
-	}
-	for i := range e.Workers {
-		if there := e.Workers[i].Explanation; there != nil {
-			fmt.Fprintf(p.out, "\n%s\n", p.paint.Bold(fmt.Sprintf("In cluster %s (context %s):", e.Workers[i].Cluster, e.Workers[i].Context)))
-			if err := p.sections(there, p.queue, p.flavors, p.placement); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (p *printer) sections(e *Explanation, sections ...func(*Explanation) error) error {
-	for _, section := range sections {
-		if err := section(e); err != nil {
-			return err
-		}
+		p.flavors(e)
+		p.placement(e)
 	}
 	p.unseen(e.Unseen)
-	return nil
+	for _, w := range e.Workers {
+		if there := w.Explanation; there != nil {
+			p.say("\n%s\n", p.paint.Bold(fmt.Sprintf("In cluster %s (context %s):", w.Cluster, w.Context)))
+			p.queue(there)
+			p.flavors(there)
+			p.placement(there)
+			p.unseen(there.Unseen)
+		}
+	}
+	return p.err
 }
 
 // seenInWorker reports whether it is known what becomes of the job in another cluster.
@@ -71,145 +76,98 @@ func (e *Explanation) seenInWorker() bool {
 }
 
 func (p *printer) state(e *Explanation) {
-	fmt.Fprintf(p.out, "TrainJob %s %s.\n", p.paint.Bold(e.Namespace+"/"+e.Name), p.colour(e.State)(show.Line(strings.TrimSuffix(e.State.Message, "."))))
+	p.say("TrainJob %s %s.\n", p.paint.Bold(e.Namespace+"/"+e.Name), e.State.Paint(p.paint)(show.Line(strings.TrimSuffix(e.State.Message, "."))))
 	if e.State.Remedy != "" {
-		fmt.Fprintf(p.out, "%s %s\n", p.paint.Bold("What helps:"), show.Line(e.State.Remedy))
+		p.say("%s %s\n", p.paint.Bold("What helps:"), show.Line(e.State.Remedy))
 	}
 	if e.Start != nil {
-		fmt.Fprintf(p.out, "%s %s.\n", p.paint.Bold("Forecast:"), e.Start)
+		p.say("%s %s.\n", p.paint.Bold("Forecast:"), e.Start)
 		for _, warning := range e.Start.Warnings {
-			fmt.Fprintf(p.out, "  %s\n", p.paint.Dim(warning))
+			p.say("  %s\n", p.paint.Dim(warning))
 		}
 	}
 }
 
-func (p *printer) colour(s State) func(string) string {
-	switch {
-	case s.Stuck || s.Phase == Failed:
-		return p.paint.Red
-	case s.Phase == Running || s.Phase == Succeeded || s.Reason == "Fits":
-		return p.paint.Green
-	}
-	return p.paint.Yellow
-}
-
-func (p *printer) chain(e *Explanation) error {
+func (p *printer) chain(e *Explanation) {
 	if len(e.Chain) == 0 {
-		return nil
+		return
 	}
 	heading := []string{"OBJECT", "STATE", "WAITS FOR"}
 	if p.wide {
-		heading = []string{"OBJECT", "STATE", "NODES", "WAITS FOR"}
+		heading = slices.Insert(heading, 2, "NODES")
 	}
 	table := show.NewTable(heading...)
 	for _, link := range e.Chain {
-		name := strings.Repeat("  ", link.Depth) + link.Kind + " " + link.Name
+		name, nodes := link.Kind+" "+link.Name, ""
 		if link.Pods != nil {
-			name = strings.Repeat("  ", link.Depth) + link.Name
+			name, nodes = link.Name, strings.Join(link.Pods.Nodes, ",")
 		}
-		row := []any{name, link.State, p.paint.Yellow(link.WaitsFor)}
+		row := []any{strings.Repeat("  ", link.Depth) + name, link.State, p.paint.Yellow(link.WaitsFor)}
 		if p.wide {
-			row = slices.Insert(row, 2, any(nodesText(link.Pods)))
+			row = slices.Insert(row, 2, any(nodes))
 		}
 		table.Row(row...)
 	}
-	fmt.Fprintln(p.out)
-	return table.Print(p.out, p.paint, "")
+	p.say("\n")
+	p.show(table)
 }
 
-func nodesText(g *PodGroup) string {
-	if g == nil {
-		return ""
-	}
-	return strings.Join(g.Nodes, ",")
-}
-
-func (p *printer) queue(e *Explanation) error {
+func (p *printer) queue(e *Explanation) {
 	q := e.Queue
 	if q == nil {
-		return nil
+		return
 	}
-	fmt.Fprintf(p.out, "\n%s LocalQueue %s", p.paint.Bold("Queue:"), q.LocalQueue)
+	p.say("\n%s LocalQueue %s", p.paint.Bold("Queue:"), q.LocalQueue)
 	for _, part := range []struct{ name, value string }{
 		{"ClusterQueue", q.ClusterQueue}, {"cohort", q.Cohort}, {"", q.Strategy},
 	} {
 		if part.value != "" {
-			fmt.Fprintf(p.out, ", %s", strings.TrimSpace(part.name+" "+part.value))
+			p.say(", %s", strings.TrimSpace(part.name+" "+part.value))
 		}
 	}
 	if len(e.Chain) > 0 {
-		fmt.Fprintf(p.out, ", priority %d", q.Priority)
+		p.say(", priority %d", q.Priority)
 		if q.PriorityClass != "" {
-			fmt.Fprintf(p.out, " (%s)", q.PriorityClass)
+			p.say(" (%s)", q.PriorityClass)
 		}
 	}
-	fmt.Fprintln(p.out)
+	p.say("\n")
 	if q.Position != nil {
-		fmt.Fprintf(p.out, "%s %s\n", p.paint.Bold("Position:"), positionText(q.Position))
+		p.say("%s %s\n", p.paint.Bold("Position:"), positionText(q.Position))
 	}
 	if q.KueueSays != "" {
-		fmt.Fprintf(p.out, "%s %s\n", p.paint.Bold("Kueue says:"), q.KueueSays)
+		p.say("%s %s\n", p.paint.Bold("Kueue says:"), q.KueueSays)
 	}
-	return nil
-}
-
-func (p *printer) timeLimit(e *Explanation) error {
-	if l := e.TimeLimit; l != nil {
-		fmt.Fprintf(p.out, "%s %s, %s used, %s left\n", p.paint.Bold("Time limit:"),
-			seconds(l.Seconds), seconds(l.UsedSeconds), seconds(max(0, l.Seconds-l.UsedSeconds)))
-	}
-	return nil
 }
 
 func seconds(n int32) string { return duration.HumanDuration(time.Duration(n) * time.Second) }
 
-// aheadShown is how many of those in front are named.
-const aheadShown = 3
-
-func positionText(position *Position) string {
-	text := ordinal(position.Place)
-	if position.Pending > 0 {
-		text += fmt.Sprintf(" of %d pending", position.Pending)
-	}
-	if n := len(position.Ahead); n > 0 {
-		text += ", behind " + strings.Join(position.Ahead[:min(n, aheadShown)], ", ")
-		if n > aheadShown {
-			text += fmt.Sprintf(" and %d more", n-aheadShown)
-		}
-	}
-	if position.Source == Computed {
-		return text + " (computed)"
-	}
-	return text + " (says Kueue)"
-}
-
-func (p *printer) flavors(e *Explanation) error {
+func (p *printer) flavors(e *Explanation) {
 	if len(e.PodSets) == 0 {
-		return nil
+		return
 	}
-	fmt.Fprintln(p.out)
+	p.say("\n")
 	if len(e.Flavors) == 0 {
-		return p.podSets(e)
+		p.podSets(e)
+		return
 	}
 	table := show.NewTable("REPLICATED JOB", "FLAVOR", "NEEDS", "FREE", "QUOTA", "MAX", "VERDICT")
 	for _, v := range e.Flavors {
-		for i, a := range p.amounts(v) {
-			verdict := ""
-			if i == 0 {
-				verdict = p.verdict(v)
+		verdict := p.verdict(v)
+		for _, a := range p.amounts(v) {
+			free, quota, most := "?", number(a.Resource, a.Quota), number(a.Resource, a.Max)
+			switch {
+			case v.Flavor == "":
+				free, quota, most = "-", "-", "-"
+			case a.Free != nil:
+				free = number(a.Resource, *a.Free)
 			}
-			if v.Flavor == "" {
-				table.Row(v.PodSet, "-", quantity(a.Resource, a.Requested), "-", "-", "-", verdict)
-				continue
-			}
-			table.Row(v.PodSet, v.Flavor, quantity(a.Resource, a.Requested), freeText(a), number(a.Resource, a.Quota), number(a.Resource, a.Max), verdict)
+			table.Row(v.PodSet, cmp.Or(v.Flavor, "-"), quantity(a.Resource, a.Requested), free, quota, most, verdict)
+			verdict = ""
 		}
 	}
-	if err := table.Print(p.out, p.paint, ""); err != nil {
-		return err
-	}
+	p.show(table)
 	p.remedies(e)
-	return nil
 }
 
 // amounts are the ones worth a line: the first, which is the GPUs where there are any, and
@@ -225,13 +183,6 @@ func (p *printer) amounts(v Verdict) []Amount {
 		}
 	}
 	return shown
-}
-
-func freeText(a Amount) string {
-	if a.Free == nil {
-		return "?"
-	}
-	return number(a.Resource, *a.Free)
 }
 
 func (p *printer) verdict(v Verdict) string {
@@ -257,7 +208,7 @@ func (p *printer) verdict(v Verdict) string {
 	return p.paint.Yellow("not now: " + text)
 }
 
-func (p *printer) podSets(e *Explanation) error {
+func (p *printer) podSets(e *Explanation) {
 	table := show.NewTable("REPLICATED JOB", "PODS", "EACH")
 	for _, ps := range e.PodSets {
 		var each []string
@@ -267,7 +218,7 @@ func (p *printer) podSets(e *Explanation) error {
 		}
 		table.Row(ps.Name, ps.Pods, strings.Join(each, ", "))
 	}
-	return table.Print(p.out, p.paint, "")
+	p.show(table)
 }
 
 // remedies says what helps with each flavor, unless the state has said it; what helps with several is said once.
@@ -288,46 +239,16 @@ func (p *printer) remedies(e *Explanation) {
 		}
 	}
 	if len(remedies) > 0 {
-		fmt.Fprintln(p.out, p.paint.Bold("What helps with a flavor:"))
+		p.say("%s\n", p.paint.Bold("What helps with a flavor:"))
 	}
 	for _, remedy := range remedies {
-		fmt.Fprintf(p.out, "  %s: %s\n", strings.Join(flavors[remedy], ", "), remedy)
+		p.say("  %s: %s\n", strings.Join(flavors[remedy], ", "), remedy)
 	}
-}
-
-// valueShown is how much of a value is shown unless -o wide.
-const valueShown = 60
-
-func (p *printer) placement(e *Explanation) error {
-	if e.Undescribed != "" && e.State.Phase != NotCreated && e.State.Reason != "RuntimeMissing" {
-		fmt.Fprintf(p.out, "\n%s %s\n", p.paint.Bold("Placement unknown:"), e.Undescribed)
-	}
-	if len(e.Placement) == 0 {
-		return nil
-	}
-	table := show.NewTable("REPLICATED JOB", "PLACEMENT", "VALUE", "SET BY", "INSTEAD OF")
-	for _, part := range e.Placement {
-		var instead []string
-		for _, o := range part.Overrode {
-			instead = append(instead, fmt.Sprintf("%s (%s)", p.value(part.Field, o.Value), o.SetBy))
-		}
-		table.Row(cmp.Or(part.ReplicatedJob, "-"), part.Field, p.value(part.Field, part.Value), p.paint.Cyan(part.SetBy), strings.Join(instead, ", "))
-	}
-	fmt.Fprintln(p.out)
-	return table.Print(p.out, p.paint, "")
-}
-
-func (p *printer) value(field string, value []byte) string {
-	text := valueText(field, value)
-	if runes := []rune(text); !p.wide && len(runes) > valueShown {
-		return string(runes[:valueShown]) + "…"
-	}
-	return text
 }
 
 func (p *printer) unseen(kinds []string) {
 	if len(kinds) > 0 {
-		fmt.Fprintf(p.out, "\n%s you may not list %s, so this is not the whole story; an admin sees more.\n",
+		p.say("\n%s you may not list %s, so this is not the whole story; an admin sees more.\n",
 			p.paint.Bold("Not seen:"), strings.Join(kinds, ", "))
 	}
 }

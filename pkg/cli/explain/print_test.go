@@ -157,7 +157,7 @@ func TestNamesInJSON(t *testing.T) {
 	got := expect.FromJSON[map[string]json.RawMessage](t, text)
 	names := map[string][]string{"": slices.Sorted(maps.Keys(got))}
 	for _, part := range []string{"state", "queue", "chain", "flavors", "podSets", "placement"} {
-		names[part] = namesOf(t, got[part])
+		names[part] = keysOf(t, got[part])
 	}
 	want := map[string][]string{
 		"":          {"chain", "flavors", "name", "namespace", "placement", "podSets", "queue", "state"},
@@ -171,8 +171,8 @@ func TestNamesInJSON(t *testing.T) {
 	expect.Same(t, "Unexpected names, which scripts rely on", want, names)
 }
 
-// namesOf returns the names in an object, or in the first one of a list.
-func namesOf(t *testing.T, data json.RawMessage) []string {
+// keysOf returns the names in an object, or in the first one of a list.
+func keysOf(t *testing.T, data json.RawMessage) []string {
 	t.Helper()
 	var list []map[string]any
 	if json.Unmarshal(data, &list) == nil {

@@ -3,15 +3,14 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -24,19 +23,6 @@ import (
 const noClass = "PriorityClassMissing"
 
 var errNoClass = errors.New("its priority class does not exist")
-
-// readClasses lists the WorkloadPriorityClasses; nil where the user may not.
-func readClasses(ctx context.Context, c client.Client) (*kueue.WorkloadPriorityClassList, error) {
-	var list kueue.WorkloadPriorityClassList
-	err := c.List(ctx, &list)
-	if apierrors.IsForbidden(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing WorkloadPriorityClasses: %w", err)
-	}
-	return &list, nil
-}
 
 // classMissing tells of a WorkloadPriorityClass that the job names and that is not there; nil where the
 // user may not know. One that the Workload has already is not looked for again, as Kueue has it.
@@ -101,10 +87,10 @@ func (f *Facts) priority() int32 {
 
 // raise says that a higher priority would help; empty where it would change nothing, since the ClusterQueue stops nobody
 // for it and nobody waits in front.
-func (f *Facts) raise(cq *kueue.ClusterQueue) string {
+func (f *Facts) raise() string {
 	const label = ", or raise the job's priority (label " + kueueconstants.WorkloadPriorityClassLabel + ")"
 	switch {
-	case stopsForPriority(cq.Spec.Preemption):
+	case stopsForPriority(f.clusterQueue().Spec.Preemption):
 		return label
 	case f.outranked():
 		return label + " above that of those in front"
@@ -122,7 +108,7 @@ func stopsForPriority(p *kueue.ClusterQueuePreemption) bool {
 // outranked reports whether others wait in front of the job, as far as that can be seen.
 func (f *Facts) outranked() bool {
 	if f.Workload != nil {
-		p := f.position()
+		p := f.Place()
 		return p != nil && p.Place > 1
 	}
 	return slices.ContainsFunc(f.Cluster.Pending(), func(p inventory.Pending) bool {
@@ -131,16 +117,19 @@ func (f *Facts) outranked() bool {
 }
 
 func (f *Facts) class(name string) *kueue.WorkloadPriorityClass {
-	return find(f.Classes.Items, func(c *kueue.WorkloadPriorityClass) bool { return c.Name == name })
+	return inventory.Find(f.Classes.Items, "", name)
 }
 
-func (f *Facts) otherClasses() string {
+func (f *Facts) otherClasses() string { return namesOf(f.Classes.Items, "there is none") }
+
+// namesOf lists objects by their names, or says that there are none.
+func namesOf[T any, P interface {
+	*T
+	metav1.Object
+}](items []T, none string) string {
 	var names []string
-	for i := range f.Classes.Items {
-		names = append(names, f.Classes.Items[i].Name)
+	for i := range items {
+		names = append(names, P(&items[i]).GetName())
 	}
-	if len(names) == 0 {
-		return "there is none"
-	}
-	return strings.Join(names, ", ")
+	return cmp.Or(strings.Join(names, ", "), none)
 }

@@ -20,55 +20,43 @@ func TestWithPriority(t *testing.T) {
 	gated := func(s *scene) {
 		s.Workload.Annotations = map[string]string{"kueue.x-k8s.io/admission-gated-by": "example.com/budget"}
 	}
-	cases := map[string]struct {
-		scene changes
-		want  State
-		err   string
-	}{
-		"it would preempt": {
-			scene: changes{ofH100, preempting, taken("h100", 4)},
-			want: stateIs(Waiting, "Preempts", supposed+"asks for 32 GPUs and would get them in queue gpus (ClusterQueue gpus) by preempting "+
-				"team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue): node on flavor h100", ""),
-		},
-		"it would be in front": {
-			scene: changes{ofH100, strict, pending("first", 10, minutesAgo(60))},
-			want:  stateIs(Waiting, "Fits", supposed+couldHave32, ""),
-		},
-		"nobody would go for it": {
-			scene: changes{ofH100, taken("h100", 4)},
-			want:  stateIs(Waiting, "QuotaInUse", supposed+wouldWait+"32 GPUs, flavor h100 has 0 of 32 GPUs free", waitForEnd),
-		},
-		"something else keeps it back": {
-			scene: changes{gated},
-			want: stuck(Waiting, "AdmissionGated", supposed+"waits all the same, and is held back by annotation kueue.x-k8s.io/admission-gated-by",
-				"whoever set the annotation has to take it off"),
-		},
-		"its class is not there": {
-			scene: changes{withoutWorkload, naming("gone")},
-			want:  stateIs(Waiting, "Fits", supposed+couldHave32, ""),
-		},
-		"it runs":       {scene: changes{admitted, withPods(4, runningPod)}, err: "TrainJob team/llm does not wait for quota (Running)"},
-		"no such class": {scene: changes{classes("low", "high")}, err: "there is no WorkloadPriorityClass urgent: name another: low, high"},
-		"classes that may not be seen": {
-			scene: changes{func(s *scene) { s.Classes = nil }}, err: "you may not list WorkloadPriorityClasses",
-		},
+	urgent := func(t *testing.T, scene changes) (f, other *Facts, err error) {
+		f = newScene(append(changes{classes("low", "urgent")}, scene...)...).facts(t)
+		if f.Workload == nil {
+			f.PodSets = []kueue.PodSet{podSet("node", 4)}
+		}
+		other, err = f.withPriority(t.Context(), "urgent")
+		return f, other, err
 	}
-	for name, tc := range cases {
+	for name, tc := range map[string]row[State]{
+		"it would preempt": given(ofH100, preempting, taken("h100", 4)).is(Waiting, "Preempts", supposed+"asks for 32 GPUs and would get them in queue gpus (ClusterQueue gpus) by preempting "+
+			"team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue): node on flavor h100", ""),
+		"it would be in front": given(ofH100, strict, pending("first", 10, minutesAgo(60))).is(Waiting, "Fits", supposed+couldHave32, ""),
+		"nobody would go for it": given(ofH100, taken("h100", 4)).is(Waiting, "QuotaInUse",
+			supposed+wouldWait+"32 GPUs, flavor h100 has 0 of 32 GPUs free", waitForEnd),
+		"something else keeps it back": given(gated).stuck(Waiting, "AdmissionGated",
+			supposed+"waits all the same, and is held back by annotation kueue.x-k8s.io/admission-gated-by", "whoever set the annotation has to take it off"),
+		"its class is not there": given(withoutWorkload, naming("gone")).is(Waiting, "Fits", supposed+couldHave32, ""),
+	} {
 		t.Run(name, func(t *testing.T) {
-			f := newScene(append(changes{classes("low", "urgent")}, tc.scene...)...).facts(t)
-			if f.Workload == nil {
-				f.PodSets = []kueue.PodSet{podSet("node", 4)}
-			}
-			before := StateOf(f)
-			other, err := f.withPriority(t.Context(), "urgent")
-			if tc.err != "" {
-				expect.That(t, strings.HasPrefix(expect.Text(err), tc.err), "Unexpected error: %v", err)
-				return
-			}
+			f, other, err := urgent(t, tc.scene)
 			expect.NoError(t, err)
 			expect.Same(t, "Unexpected state", tc.want, StateOf(other), cmpopts.IgnoreFields(State{}, "Cause"))
-			expect.Same(t, "The facts changed", before, StateOf(f))
+			expect.Same(t, "The facts changed", StateOf(newScene(append(changes{classes("low", "urgent")}, tc.scene...)...).facts(t)), StateOf(f))
 			expect.That(t, len(Explain(other).Chain) == 0, "The chain is told of what is not so")
+		})
+	}
+	for name, tc := range map[string]struct {
+		scene changes
+		want  string
+	}{
+		"it runs":                      {changes{admitted, withPods(4, runningPod)}, "TrainJob team/llm does not wait for quota (Running)"},
+		"no such class":                {changes{classes("low", "high")}, "there is no WorkloadPriorityClass urgent: name another: low, high"},
+		"classes that may not be seen": {changes{func(s *scene) { s.Classes = nil }}, "you may not list WorkloadPriorityClasses"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := urgent(t, tc.scene)
+			expect.That(t, strings.HasPrefix(expect.Text(err), tc.want), "Unexpected error: %v", err)
 		})
 	}
 }

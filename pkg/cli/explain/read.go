@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -30,18 +31,25 @@ func around(ctx context.Context, c client.Client) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.served, err = served(ctx, c, i); err != nil {
+	s.served, err = cluster.Generation(ctx, c)
+	switch {
+	case apierrors.IsForbidden(err):
+		s.served = trainjob.Trainer23 // The newest is the best guess.
+		i.Unseen = append(i.Unseen, inventory.Unseen{Kind: "customresourcedefinitions.apiextensions.k8s.io", Err: err})
+	case err != nil:
 		return nil, err
 	}
 	s.Field = patch.Of(s.served)
 	if s.Cluster, err = NewCluster(ctx, i); err != nil {
 		return nil, err
 	}
-	if s.Manager, s.ManagerUnseen, err = configurationOf(ctx, c, cluster.ManagerConfiguration); err != nil {
+	s.Manager, err = cluster.ManagerConfiguration(ctx, c)
+	if s.ManagerUnseen = apierrors.IsForbidden(err); err != nil && !s.ManagerUnseen {
 		return nil, err
 	}
-	var denied bool
-	if s.Kueue, denied, err = configurationOf(ctx, c, cluster.KueueConfiguration); err != nil {
+	s.Kueue, err = cluster.KueueConfiguration(ctx, c)
+	denied := apierrors.IsForbidden(err)
+	if err != nil && !denied {
 		return nil, err
 	}
 	if s.Kueue == nil {
@@ -54,28 +62,41 @@ func around(ctx context.Context, c client.Client) (*Snapshot, error) {
 			s.KueueUnseen = "configmaps of namespace " + at.Namespace
 		}
 	}
-	s.Classes, err = readClasses(ctx, c)
-	return s, err
+	s.Classes = &kueue.WorkloadPriorityClassList{}
+	err = c.List(ctx, s.Classes)
+	switch {
+	case apierrors.IsForbidden(err):
+		s.Classes = nil
+	case err != nil:
+		return nil, fmt.Errorf("listing WorkloadPriorityClasses: %w", err)
+	}
+	return s, nil
 }
 
-// configurationOf returns the configuration that read reads, or that the user may not read it.
-func configurationOf[T any](ctx context.Context, c client.Client, read func(context.Context, client.Reader) (*T, error)) (cfg *T, unseen bool, err error) {
-	cfg, err = read(ctx, c)
-	if apierrors.IsForbidden(err) {
-		return nil, true, nil
+// ReadAll reads the facts of TrainJobs of one namespace, or of all where that is empty; options pick them. What it takes
+// a rendering to know is left out: owners of fields, and the PodSets of a job without a Workload.
+func ReadAll(ctx context.Context, c client.Client, namespace string, options ...client.ListOption) (*Snapshot, error) {
+	jobs, err := cluster.TrainJobs(ctx, c, namespace, options...)
+	if err != nil {
+		return nil, err
 	}
-	return cfg, false, err
-}
-
-// served returns the generation of Trainer; the newest where the user may not read its CRD,
-// which is noted in the inventory.
-func served(ctx context.Context, c client.Client, i *inventory.Inventory) (trainjob.TrainerVersion, error) {
-	version, err := cluster.Generation(ctx, c)
-	if apierrors.IsForbidden(err) {
-		i.Unseen = append(i.Unseen, inventory.Unseen{Kind: "customresourcedefinitions.apiextensions.k8s.io", Err: err})
-		return trainjob.Trainer23, nil
+	s, err := around(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	return version, err
+	if err := s.read(ctx, c, namespace, ""); err != nil {
+		return nil, err
+	}
+	s.Cluster.asked = sets.New[client.ObjectKey]()
+	for n := range jobs {
+		f := s.Of(&jobs[n])
+		s.Facts = append(s.Facts, f)
+		if f.waitsForQuota() {
+			s.Cluster.asked.Insert(client.ObjectKeyFromObject(f.Workload))
+		}
+	}
+	s.places(ctx, c)
+	return s, nil
 }
 
 // ReadMade reads what was made of the TrainJob of a name, and all events of its namespace, but nothing of what it
@@ -159,30 +180,22 @@ func (r *reading) queues(ctx context.Context) {
 		r.list(ctx, workloads, &found)
 	}
 	r.Workloads = found.Items
-	if r.err == nil {
-		r.err = r.localQueues(ctx, r.client, r.namespace)
-	}
+	r.localQueues(ctx)
 }
 
-// localQueues adds those of one namespace for who may not list all.
-func (s *Snapshot) localQueues(ctx context.Context, c client.Client, namespace string) error {
-	if s.Cluster.Saw(localQueues) {
-		return nil
+func (r *reading) localQueues(ctx context.Context) {
+	if r.Cluster.Saw(localQueues) {
+		return
 	}
-	var list kueue.LocalQueueList
-	switch err := c.List(ctx, &list, client.InNamespace(namespace)); {
-	case apierrors.IsForbidden(err):
-		s.Unseen = append(s.Unseen, localQueues)
-		return nil
-	case err != nil:
-		return fmt.Errorf("listing %s: %w", localQueues, err)
+	var found kueue.LocalQueueList
+	r.list(ctx, localQueues, &found)
+	if r.err != nil || !r.Saw(localQueues) {
+		return
 	}
-	i := *s.Cluster.Inventory
-	i.LocalQueues = list.Items
+	i := *r.Cluster.Inventory
+	i.LocalQueues = found.Items
 	i.Unseen = slices.DeleteFunc(slices.Clone(i.Unseen), func(u inventory.Unseen) bool { return u.Kind == localQueues })
-	var err error
-	s.Cluster, err = NewCluster(ctx, &i)
-	return err
+	r.Cluster, r.err = NewCluster(ctx, &i)
 }
 
 // children reads what Trainer and JobSet made: of one job by its label, never all pods of a cluster.
@@ -224,33 +237,23 @@ func (r *reading) events(ctx context.Context) {
 	}
 }
 
-// namespaces are read for their labels: without them nothing is said of selectors.
+// namespaces are read for their labels: of those that are not there, or not to be seen, nothing is said of selectors.
 func (r *reading) namespaces(ctx context.Context) {
 	if r.err != nil {
 		return
 	}
-	var list corev1.NamespaceList
+	var found corev1.NamespaceList
+	var err error
 	if r.namespace == "" {
-		r.err = ignoreUnseen(r.client.List(ctx, &list))
-		r.Namespaces = list.Items
-		return
+		err = r.client.List(ctx, &found)
+	} else {
+		found.Items = make([]corev1.Namespace, 1)
+		err = r.client.Get(ctx, client.ObjectKey{Name: r.namespace}, &found.Items[0])
 	}
-	r.err = r.Snapshot.namespace(ctx, r.client, r.namespace)
-}
-
-func (s *Snapshot) namespace(ctx context.Context, c client.Client, name string) error {
-	var namespace corev1.Namespace
-	err := c.Get(ctx, client.ObjectKey{Name: name}, &namespace)
-	if err == nil {
-		s.Namespaces = append(s.Namespaces, namespace)
+	switch {
+	case err == nil:
+		r.Namespaces = found.Items
+	case !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err):
+		r.err = err
 	}
-	return ignoreUnseen(err)
-}
-
-// ignoreUnseen drops the errors of what is not there or not to be seen.
-func ignoreUnseen(err error) error {
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

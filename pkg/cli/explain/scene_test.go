@@ -40,7 +40,19 @@ type scene struct {
 }
 
 // changes make a scene of what newScene begins with.
-type changes = []func(*scene)
+type changes []func(*scene)
+
+func given(with ...func(*scene)) changes { return with }
+
+// is has the state pass by itself, or something may be done.
+func (c changes) is(phase Phase, reason, message, remedy string) row[State] {
+	return row[State]{c, State{Phase: phase, Reason: reason, Message: message, Remedy: remedy}}
+}
+
+// stuck has it last until somebody acts.
+func (c changes) stuck(phase Phase, reason, message, remedy string) row[State] {
+	return row[State]{c, State{Phase: phase, Reason: reason, Message: message, Remedy: remedy, Stuck: true}}
+}
 
 // row is a scene and what is made of its facts.
 type row[T any] struct {

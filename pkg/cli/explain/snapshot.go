@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -88,49 +89,40 @@ type regarding struct {
 	uid       types.UID
 }
 
-// byOwner has what was read sorted by whose it is.
+// byOwner has what was read by whose it is.
 type byOwner struct {
-	workloads map[types.UID]*kueue.Workload
-	// ahead are the Workloads that MultiKueue has made for jobs which do not own them yet.
-	ahead   map[types.NamespacedName]*kueue.Workload
-	jobSets map[types.UID]*jobsetapi.JobSet
-	jobs    map[types.NamespacedName][]batchv1.Job
-	pods    map[types.NamespacedName][]corev1.Pod
-	events  map[regarding][]corev1.Event
+	workloads map[types.UID][]kueue.Workload
+	jobSets   map[types.UID][]jobsetapi.JobSet
+	jobs      map[types.NamespacedName][]batchv1.Job
+	pods      map[types.NamespacedName][]corev1.Pod
+	events    map[regarding][]corev1.Event
 }
 
 func (s *Snapshot) sort() *byOwner {
-	by := &byOwner{workloads: map[types.UID]*kueue.Workload{}, ahead: map[types.NamespacedName]*kueue.Workload{}, jobSets: map[types.UID]*jobsetapi.JobSet{}}
-	for n := range s.Workloads {
-		wl := &s.Workloads[n]
-		switch owner := metav1.GetControllerOfNoCopy(wl); {
-		case owner == nil && wl.Labels[kueue.MultiKueueOriginLabel] != "":
-			by.ahead[client.ObjectKeyFromObject(wl)] = wl
-		case owner != nil && (by.workloads[owner.UID] == nil || !kueuelib.IsFinished(wl)):
-			by.workloads[owner.UID] = wl
-		}
+	return &byOwner{
+		workloads: grouped(s.Workloads, func(wl *kueue.Workload) types.UID { return ownerOf(wl) }),
+		jobSets:   grouped(s.JobSets, func(js *jobsetapi.JobSet) types.UID { return ownerOf(js) }),
+		jobs:      grouped(s.Jobs, func(job *batchv1.Job) types.NamespacedName { return jobSetOf(job) }),
+		pods:      grouped(s.Pods, func(pod *corev1.Pod) types.NamespacedName { return jobSetOf(pod) }),
+		events:    grouped(s.Events, func(e *corev1.Event) regarding { return regarding{e.Namespace, e.InvolvedObject.UID} }),
 	}
-	for n := range s.JobSets {
-		if owner := metav1.GetControllerOfNoCopy(&s.JobSets[n]); owner != nil {
-			by.jobSets[owner.UID] = &s.JobSets[n]
-		}
-	}
-	events := slices.Clone(s.Events)
-	slices.SortStableFunc(events, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
-	by.jobs = grouped(s.Jobs, func(job *batchv1.Job) types.NamespacedName { return jobSetOf(job) })
-	by.pods = grouped(s.Pods, func(pod *corev1.Pod) types.NamespacedName { return jobSetOf(pod) })
-	by.events = grouped(events, func(e *corev1.Event) regarding { return regarding{e.Namespace, e.InvolvedObject.UID} })
-	return by
 }
 
-// grouped returns objects by a key.
+// grouped returns objects by a key, without those that have none.
 func grouped[T any, K comparable](items []T, key func(*T) K) map[K][]T {
 	groups := map[K][]T{}
 	for i := range items {
 		k := key(&items[i])
 		groups[k] = append(groups[k], items[i])
 	}
+	var none K
+	delete(groups, none)
 	return groups
+}
+
+// ownerOf is the UID of what controls an object; empty for nothing.
+func ownerOf(obj metav1.Object) types.UID {
+	return ptr.Deref(metav1.GetControllerOfNoCopy(obj), metav1.OwnerReference{}).UID
 }
 
 // jobSetOf names the JobSet that a Job or pod was made for.
@@ -145,15 +137,20 @@ func (s *Snapshot) Of(job *trainjob.TrainJob) *Facts {
 	}
 	by := s.byOwner
 	told := func(uid types.UID) []corev1.Event { return by.events[regarding{job.Namespace, uid}] }
-	f := &Facts{
-		Around: s.Around, Job: job, Namespace: inventory.Find(s.Namespaces, "", job.Namespace),
-		Workload: by.workloads[job.UID], JobSet: by.jobSets[job.UID], Warnings: slices.Clone(told(job.UID)),
+	f := &Facts{Around: s.Around, Job: job, Namespace: inventory.Find(s.Namespaces, "", job.Namespace), Warnings: slices.Clone(told(job.UID))}
+	for i := range by.workloads[job.UID] {
+		if wl := &by.workloads[job.UID][i]; f.Workload == nil || !kueuelib.IsFinished(wl) {
+			f.Workload = wl
+		}
 	}
 	if f.Workload == nil {
-		f.Workload = by.ahead[types.NamespacedName{Namespace: job.Namespace, Name: jobframework.PrebuiltWorkloadNameFor(job)}]
+		f.Workload = s.madeAhead(job)
 	}
 	if f.Workload != nil {
 		f.PodSets = f.Workload.Spec.PodSets
+	}
+	for i := range by.jobSets[job.UID] {
+		f.JobSet = &by.jobSets[job.UID][i]
 	}
 	if f.JobSet != nil {
 		key := client.ObjectKeyFromObject(f.JobSet)
@@ -172,4 +169,13 @@ func (s *Snapshot) Of(job *trainjob.TrainJob) *Facts {
 		slices.SortStableFunc(events, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
 	}
 	return f
+}
+
+// madeAhead is the Workload that MultiKueue has made for a job which does not own it yet; nil for none.
+func (s *Snapshot) madeAhead(job *trainjob.TrainJob) *kueue.Workload {
+	wl := inventory.Find(s.Workloads, job.Namespace, jobframework.PrebuiltWorkloadNameFor(job))
+	if wl == nil || ownerOf(wl) != "" || wl.Labels[kueue.MultiKueueOriginLabel] == "" {
+		return nil
+	}
+	return wl
 }

@@ -20,30 +20,21 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// Foresight tells when jobs start that wait. All are of one cluster, which is read once.
-type Foresight struct {
-	// trainJobs are all, or those of a namespace: what others tell of running times is missing then.
-	trainJobs func(context.Context) ([]trainjob.TrainJob, error)
+// foresight tells when jobs start that wait. All are of one cluster, whose TrainJobs are read once.
+type foresight struct {
+	client client.Client
+	// namespace is whose TrainJobs tell of running times where the user may not list all.
+	namespace string
 	told      outlook.Told
-	// asks is how often Start is asked: all of them share the time of a command.
+	// asks is how often it is asked: all of them share the time of a command.
 	asks int
+
+	trainJobs []trainjob.TrainJob
+	read      bool
 }
 
-// NewForesight returns one that is asked so often, and goes by what it is told of running times, too.
-func NewForesight(c client.Client, namespace string, told outlook.Told, asks int) *Foresight {
-	var read bool
-	var jobs []trainjob.TrainJob
-	return &Foresight{told: told, asks: max(1, asks), trainJobs: func(ctx context.Context) (_ []trainjob.TrainJob, err error) {
-		if !read {
-			read = true
-			jobs, _, err = cluster.VisibleTrainJobs(ctx, c, namespace)
-		}
-		return jobs, err
-	}}
-}
-
-// Start returns when the job of some facts starts; nil for one that does not wait for quota.
-func (fs *Foresight) Start(ctx context.Context, f *Facts) (*outlook.Start, error) {
+// start returns when the job of some facts starts; nil for one that does not wait for quota.
+func (fs *foresight) start(ctx context.Context, f *Facts) (*outlook.Start, error) {
 	if s := StateOf(f); s.Phase != Waiting && s.Phase != NotCreated || f.queueName() == "" || len(f.PodSets) == 0 {
 		return nil, nil
 	}
@@ -71,25 +62,28 @@ func (fs *Foresight) Start(ctx context.Context, f *Facts) (*outlook.Start, error
 	return &start, err
 }
 
-func (fs *Foresight) outlook(ctx context.Context, f *Facts) (*outlook.Outlook, error) {
-	o := f.outlook()
-	var err error
-	if o.TrainJobs, err = fs.trainJobs(ctx); err != nil {
-		return nil, err
+func (fs *foresight) outlook(ctx context.Context, f *Facts) (*outlook.Outlook, error) {
+	if !fs.read {
+		var err error
+		if fs.trainJobs, _, err = cluster.VisibleTrainJobs(ctx, fs.client, fs.namespace); err != nil {
+			return nil, err
+		}
+		fs.read = true
 	}
-	o.Told = fs.told
+	o := f.outlook()
+	o.TrainJobs, o.Told = fs.trainJobs, fs.told
 	return o, nil
 }
 
-// Starts returns when each job of a snapshot starts that waits for quota, by its Workload. The futures of a part of
-// the cluster answer for all that wait there, and the parts share the time of a command.
-func (fs *Foresight) Starts(ctx context.Context, s *Snapshot) (map[client.ObjectKey]outlook.Start, error) {
+// Starts returns when each job of a snapshot starts that waits for quota, by its Workload, and by what is told of running
+// times. The futures of a part of the cluster answer for all that wait there, and the parts share the time of a command.
+func Starts(ctx context.Context, c client.Client, s *Snapshot, namespace string, told outlook.Told) (map[client.ObjectKey]outlook.Start, error) {
 	starts := map[client.ObjectKey]outlook.Start{}
-	waiting := s.waiting()
+	waiting := picked(s.Facts, func(f *Facts) bool { return f.Workload != nil && StateOf(f).Phase == Waiting })
 	if len(waiting) == 0 {
 		return starts, nil
 	}
-	o, err := fs.outlook(ctx, waiting[0])
+	o, err := (&foresight{client: c, namespace: namespace, told: told}).outlook(ctx, waiting[0])
 	if err != nil || len(o.Unseen()) > 0 {
 		return starts, err
 	}
@@ -131,17 +125,6 @@ func partsOf(q *forecast.Question, waiting []*Facts) []*waitingPart {
 	return parts
 }
 
-// waiting are the jobs of a snapshot that wait for quota.
-func (s *Snapshot) waiting() []*Facts {
-	var all []*Facts
-	for _, f := range s.Facts {
-		if f.Workload != nil && StateOf(f).Phase == Waiting {
-			all = append(all, f)
-		}
-	}
-	return all
-}
-
 // StartOf returns when a TrainJob would start that has just been created, or is about to be.
 func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, told outlook.Told) (*outlook.Start, error) {
 	renderer, err := trainjob.NewRenderer(ctx, c.Scheme())
@@ -156,5 +139,5 @@ func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, told 
 	if err != nil {
 		return nil, fmt.Errorf("describing TrainJob %s: %w", job.Name, err)
 	}
-	return NewForesight(c, job.Namespace, told, 1).Start(ctx, facts)
+	return (&foresight{client: c, namespace: job.Namespace, told: told, asks: 1}).start(ctx, facts)
 }

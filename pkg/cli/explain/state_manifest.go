@@ -7,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -18,27 +22,7 @@ func notCreated(f *Facts) *State {
 	if f.Job.UID != "" && f.Supposed == "" {
 		return nil
 	}
-	s := undescribed(f)
-	if s == nil && f.Workload != nil {
-		if s = f.heldBack(); s != nil {
-			s.Message = "waits all the same, " + s.Message
-		}
-	}
-	switch managed, known := f.managesNamespace(); {
-	case s != nil:
-	case f.queueName() == "":
-		s = unnamed(f)
-	case known && !managed:
-		s = unmanaged(f)
-	}
-	if s == nil {
-		if s = queueAway(f); s != nil {
-			s.Message = "would not start: it " + s.Message
-		}
-	}
-	if s == nil {
-		s = scheduled(f)
-	}
+	s := first(f, undescribed, saying("waits all the same, ", heldBack), unnamed, unmanaged, saying("would not start: it ", queueAway), scheduled)
 	s.Phase = NotCreated
 	if f.Replaces {
 		s.Message = "exists already; created again, it " + s.Message
@@ -65,90 +49,150 @@ func undescribed(f *Facts) *State {
 	return nil
 }
 
+// saying puts words in front of what a look finds.
+func saying(words string, look func(*Facts) *State) func(*Facts) *State {
+	return func(f *Facts) *State {
+		s := look(f)
+		if s != nil {
+			s.Message = words + s.Message
+		}
+		return s
+	}
+}
+
 // unnamed is for a manifest without a queue, of which Kueue's configuration says whether it
 // is Kueue's all the same.
 func unnamed(f *Facts) *State {
-	s := &State{Reason: "NoQueue", Remedy: labelRemedy}
-	switch managed, known := f.managedWithoutQueue(); {
+	if f.queueName() != "" {
+		return nil
+	}
+	managed, known := f.managesNamespace()
+	if f.Kueue != nil && !f.Kueue.ManageJobsWithoutQueueName {
+		managed, known = false, true
+	}
+	s := &State{Reason: "NoQueue", Remedy: labelRemedy, Stuck: managed}
+	switch {
 	case !known:
 		s.Message = "names no queue; whether it would start at once or be held depends on Kueue's manageJobsWithoutQueueName, which cannot be seen"
 	case managed:
-		s.Stuck, s.Message = true, "names no queue, and Kueue manages jobs without one (manageJobsWithoutQueueName): it would be held and never start"
+		s.Message = "names no queue, and Kueue manages jobs without one (manageJobsWithoutQueueName): it would be held and never start"
 	default:
 		s.Message = "names no queue, so it would start at once, outside of all quotas"
 	}
 	return s
 }
 
-// managedWithoutQueue reports whether Kueue manages the job though it names no queue, and
-// whether that can be told.
-func (f *Facts) managedWithoutQueue() (managed, known bool) {
-	if f.Kueue != nil && !f.Kueue.ManageJobsWithoutQueueName {
-		return false, true
-	}
-	return f.managesNamespace()
-}
-
 // scheduled is for a manifest that Kueue would queue.
 func scheduled(f *Facts) *State {
-	asks := fmt.Sprintf("asks for %s", needs(f.PodSets))
-	d := f.forecast()
-	if d == nil {
-		return unforeseen(f, asks)
-	}
-	switch d.Outcome {
-	case scheduler.Admits:
+	asks, d := "asks for "+needs(f.PodSets), f.forecast()
+	_, assigned := assignable(Flavors(f))
+	switch {
+	case d == nil && assigned:
+		return &State{Reason: Unseen,
+			Message: fmt.Sprintf("%s in %s; whether they are free cannot be told, because you may not see what others have", asks, f.queueText()),
+			Remedy:  "ask an admin to run this command, or submit the job and explain it by its name"}
+	case d != nil && d.Outcome == scheduler.Admits:
 		return f.warned(&State{Reason: "Fits", Message: fmt.Sprintf("%s and could have them now in %s: %s", asks, f.queueText(), assignmentText(d.Admission))})
-	case scheduler.Preempts:
+	case d != nil && d.Outcome == scheduler.Preempts:
 		return f.warned(&State{Reason: "Preempts",
 			Message: fmt.Sprintf("%s and would get them in %s by preempting %s: %s", asks, f.queueText(), f.victimsText(d), assignmentText(d.Admission))})
-	case scheduler.Blocks:
-		s := f.behind(d)
-		s.Message = fmt.Sprintf("would wait in %s: %s, and %s", f.queueText(), asks, s.Message)
-		return s
 	}
 	s := f.refused(d)
 	s.Message = fmt.Sprintf("would wait in %s: %s, %s", f.queueText(), asks, s.Message)
-	return &s
-}
-
-// unforeseen is for who may not see what Kueue goes by.
-func unforeseen(f *Facts, asks string) *State {
-	verdicts := Flavors(f)
-	if _, ok := assignable(verdicts); !ok {
-		s := lacking(verdicts)
-		s.Message = fmt.Sprintf("would wait in %s: %s, %s", f.queueText(), asks, s.Message)
-		return &s
-	}
-	return &State{Reason: Unseen,
-		Message: fmt.Sprintf("%s in %s; whether they are free cannot be told, because you may not see what others have", asks, f.queueText()),
-		Remedy:  "ask an admin to run this command, or submit the job and explain it by its name"}
-}
-
-// refused tells why Kueue lets a job wait: by the flavors or, where these would do, in its own
-// words.
-func (f *Facts) refused(d *scheduler.Decision) State {
-	verdicts := Flavors(f)
-	assignment, ok := assignable(verdicts)
-	switch {
-	case !ok:
-		return lacking(verdicts)
-	case d.Behind != nil:
-		return State{Reason: string(InUse), Remedy: "wait" + f.above(d.Behind, "before it"),
-			Message: fmt.Sprintf("which would fit (%s), but Kueue keeps it for %s: %s", assignment, frontText(d.Behind), d.Message)}
-	case d.Before != nil:
-		return State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Before, "before it"),
-			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, nameOf(d.Before))}
-	}
-	return State{Reason: string(InUse), Message: "Kueue would say: " + cmp.Or(d.Message, "others are before it"),
-		Remedy: f.quotaRemedy(f.clusterQueue())}
+	return s
 }
 
 // warned adds what the pods would run into that Kueue does not look at.
 func (f *Facts) warned(s *State) *State {
 	if r := warnedOf(Flavors(f)); r != nil {
-		s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
+		s.because(r)
 		s.Message += ", but " + r.Message
 	}
 	return s
+}
+
+const labelRemedy = "name a LocalQueue of its namespace in label kueue.x-k8s.io/queue-name"
+
+// managedElsewhere is for a job that neither Trainer runs nor, by way of Kueue, MultiKueue.
+func managedElsewhere(f *Facts) *State {
+	if !f.Job.ManagedExternally() || cluster.ForMultiKueue(f.Job) && (f.Workload != nil || f.queueName() != "") {
+		return nil
+	}
+	return &State{Phase: NotManaged, Reason: "ManagedElsewhere",
+		Message: fmt.Sprintf("belongs to %s (spec.managedBy), which may run it on another cluster", *f.Job.Spec.ManagedBy)}
+}
+
+func notManaged(f *Facts) *State {
+	if f.queueName() != "" || f.Workload != nil || f.Field.HoldsGate(&f.Job.Spec) {
+		return nil
+	}
+	s := &State{Phase: NotManaged, Reason: "NoQueue", Message: "names no queue: it runs outside of all quotas", Remedy: labelRemedy}
+	if f.Job.Suspended() {
+		s.Reason, s.Message = "Suspended", "names no queue and is suspended by its user"
+		s.Remedy = "resume it (spec.suspend: false), or " + labelRemedy
+		return s
+	}
+	if late := starting(f); late != nil {
+		s.Message, s.Stuck = "names no queue: it "+late.Message, late.Stuck
+		if late.Reason != corev1.PodReasonUnschedulable {
+			s.Remedy = cmp.Or(late.Remedy, s.Remedy)
+		}
+	}
+	return s
+}
+
+// unmanaged is for a job that names a queue in a namespace that Kueue does not manage, or did not when it began.
+func unmanaged(f *Facts) *State {
+	managed, known := f.managesNamespace()
+	told := f.warning("NamespaceNotManaged")
+	if f.Workload != nil || !known && told == nil {
+		return nil
+	}
+	s := &State{Phase: NotManaged, Reason: "NamespaceNotManaged", Remedy: f.managedRemedy()}
+	if known && managed {
+		if f.Job.Suspended() || !f.Saw(workloads) || f.Field.Has(&f.Job.Spec) || f.JobSet == nil || f.JobSet.CreationTimestamp.After(f.settings().LabelledAt(f.Namespace)) {
+			return nil
+		}
+		s.Reason, s.Message, s.Remedy = "BeganUnmanaged", "runs outside of all quotas: it began before Kueue managed its namespace", "suspend it, and it queues"
+		return s
+	}
+	becomes := "it runs outside of all quotas"
+	switch {
+	case f.Job.UID == "":
+		becomes = "it would start at once, outside of all quotas"
+	case f.Job.Suspended():
+		becomes = "it is suspended and waits for nobody"
+		s.Remedy = "resume it (spec.suspend: false) to run it outside of all quotas, or " + s.Remedy
+	}
+	s.Message = fmt.Sprintf("names queue %s, but Kueue does not manage namespace %s (managedJobsNamespaceSelector): %s", f.queueName(), f.Job.Namespace, becomes)
+	return s
+}
+
+// managesNamespace reports whether Kueue manages the job's namespace, and whether that can be told.
+func (f *Facts) managesNamespace() (managed, known bool) {
+	if f.Kueue == nil || f.Namespace == nil {
+		return false, false
+	}
+	return f.settings().NamespaceSelector().Matches(labels.Set(f.Namespace.Labels)), true
+}
+
+// settings are Kueue's, and what the manager's configuration sets instead.
+func (f *Facts) settings() *kueueconfig.Settings {
+	var overrides kueueconfig.Overrides
+	if f.Manager != nil {
+		overrides = f.Manager.Overrides
+	}
+	settings, _ := kueueconfig.Of(f.Kueue, overrides)
+	return settings
+}
+
+// managedRemedy says how a namespace comes to be Kueue's.
+func (f *Facts) managedRemedy() string {
+	remedy := "ask an admin to have Kueue manage the namespace"
+	if f.Kueue != nil {
+		if command := f.settings().LabelCommand(f.Job.Namespace); command != "" {
+			remedy += ": " + command
+		}
+	}
+	return remedy
 }

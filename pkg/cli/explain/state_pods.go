@@ -5,7 +5,6 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +13,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -34,9 +32,8 @@ func reserving(f *Facts) *State {
 		if check.Message != "" {
 			text += " (" + check.Message + ")"
 		}
-		if why := inactive(inventory.Find(f.Cluster.AdmissionChecks, "", string(check.Name))); why != "" && f.Cluster.Saw(checks) {
-			r := checkInactive(string(check.Name), why)
-			s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
+		if r := f.Cluster.checkInactive(check.Name); r != nil {
+			s.because(r.state())
 			text += ": " + r.Message
 		}
 		waits = append(waits, text)
@@ -54,27 +51,10 @@ func reserving(f *Facts) *State {
 
 // assignment names what was given to each PodSet.
 func (f *Facts) assignment() string {
-	if f.Workload.Status.Admission == nil {
-		return "nothing assigned"
+	if f.Workload == nil {
+		return "outside of all quotas"
 	}
 	return assignmentText(f.Workload.Status.Admission)
-}
-
-// assignmentText names the flavors of each PodSet: "node on flavor h100".
-func assignmentText(admission *kueue.Admission) string {
-	var parts []string
-	for _, psa := range admission.PodSetAssignments {
-		var names []string
-		for _, resource := range sortedResources(psa.Flavors) {
-			if flavor := string(psa.Flavors[resource]); !slices.Contains(names, flavor) {
-				names = append(names, flavor)
-			}
-		}
-		if len(names) > 0 {
-			parts = append(parts, fmt.Sprintf("%s on flavor %s", psa.Name, strings.Join(names, " and ")))
-		}
-	}
-	return cmp.Or(strings.Join(parts, ", "), "it needs no flavor")
 }
 
 // unplaced is for an admitted job that was not started yet.
@@ -89,7 +69,7 @@ func unplaced(f *Facts) *State {
 	unmade := cmp.Or(f.classMissing(), f.unmade(f.missing()...))
 	switch {
 	case unmade != nil:
-		s.Reason, s.Stuck, s.Cause, s.Remedy = unmade.Reason, unmade.Stuck, unmade.Cause, unmade.Remedy
+		s.because(unmade)
 		s.Message = fmt.Sprintf("is admitted (%s), holds its quota and cannot be started: %s", f.assignment(), unmade.Message)
 	case told != nil && !eventTime(told).Before(admitted.LastTransitionTime.Time):
 		s.Reason, s.Stuck, s.Cause = told.Reason, true, told.Message
@@ -112,10 +92,10 @@ func starting(f *Facts) *State {
 		if g.blocked() {
 			missing = append(missing, g.text())
 			if s.Reason == "" || g.stuck(f.Now) && !s.Stuck {
-				s.Reason, s.Remedy, s.Cause, s.Stuck = g.Reason, g.remedy(f), firstSentence(g.Message), g.stuck(f.Now)
-				if r := f.misplaced(); r != nil && g.Reason == corev1.PodReasonUnschedulable {
-					s.Reason, s.Remedy, s.Cause, s.Stuck = string(r.Code), r.Remedy, r.Message, true
-					missing = append(missing, r.Message)
+				s.because(&State{Reason: g.Reason, Remedy: g.remedy, Cause: firstSentence(g.Message), Stuck: g.stuck(f.Now)})
+				if misplaced := f.misplaced(); misplaced != nil && g.Reason == corev1.PodReasonUnschedulable {
+					s.because(misplaced)
+					missing = append(missing, misplaced.Message)
 				}
 			}
 		}
@@ -124,7 +104,7 @@ func starting(f *Facts) *State {
 		missing = append(missing, fmt.Sprintf("%s not made yet", show.Count(wanted-made, "pod")))
 		s.Reason = cmp.Or(s.Reason, "PodsMissing")
 		if unmade := f.unmade(append(f.missing(), "pods")...); unmade != nil {
-			s.Reason, s.Remedy, s.Cause, s.Stuck = unmade.Reason, unmade.Remedy, unmade.Cause, unmade.Stuck
+			s.because(unmade)
 			missing = append(missing, unmade.Message)
 		} else if s.Since != nil && f.overdue(f.jobsOverSince(*s.Since)) && made == 0 {
 			s.Stuck, s.Remedy = true, fmt.Sprintf("see what its Jobs say: kubectl -n %s describe jobs -l %s=%s", f.Job.Namespace, jobsetapi.JobSetNameKey, f.Job.Name)
@@ -133,58 +113,32 @@ func starting(f *Facts) *State {
 	if len(missing) == 0 {
 		return nil
 	}
-	s.Message = fmt.Sprintf("was started (%s), and %s", f.where(), strings.Join(missing, "; "))
+	s.Message = fmt.Sprintf("was started (%s), and %s", f.assignment(), strings.Join(missing, "; "))
 	return s
 }
 
 // byJobs is for who may not see pods: Jobs count those that are ready, and JobSet tells Trainer.
 func (f *Facts) byJobs(s *State) *State {
-	ready, wanted := f.podsReady()
-	if ready >= wanted || f.JobSet != nil && podset.Ready(f.JobSet, f.Job.Status.JobsStatus) {
-		return nil
-	}
-	s.Reason = "PodsNotReady"
-	s.Message = fmt.Sprintf("was started (%s), and %d of %s are ready", f.where(), ready, show.Count(wanted, "pod"))
-	s.Remedy = "ask for the right to list pods, which says why they are not"
-	return s
-}
-
-// podsReady counts what the child Jobs say of their pods.
-func (f *Facts) podsReady() (ready, wanted int32) {
-	_, wanted = f.podsMade()
+	_, wanted := f.podsMade()
+	var ready int32
 	for i := range f.Jobs {
 		if !podset.JobEnded(&f.Jobs[i]) {
 			ready += ptr.Deref(f.Jobs[i].Status.Ready, 0)
 		}
 	}
-	return ready, wanted
+	if ready >= wanted || f.JobSet != nil && podset.Ready(f.JobSet, f.Job.Status.JobsStatus) {
+		return nil
+	}
+	s.Reason = "PodsNotReady"
+	s.Message = fmt.Sprintf("was started (%s), and %d of %s are ready", f.assignment(), ready, show.Count(wanted, "pod"))
+	s.Remedy = "ask for the right to list pods, which says why they are not"
+	return s
 }
 
 // misplaced tells what is wrong with the flavors that the job has, or nil.
-func (f *Facts) misplaced() *Reason {
-	assigned, _ := split(Flavors(f), func(v Verdict) bool { return v.Assigned })
-	return warnedOf(assigned)
-}
-
-func (f *Facts) where() string {
-	if f.Workload == nil {
-		return "outside of all quotas"
-	}
-	return f.assignment()
+func (f *Facts) misplaced() *State {
+	return warnedOf(picked(Flavors(f), func(v Verdict) bool { return v.Assigned }))
 }
 
 // AllRun reports whether all pods that can run do.
 func (f *Facts) AllRun() bool { return !f.Job.Suspended() && f.JobSet != nil && starting(f) == nil }
-
-func running(f *Facts) State {
-	run := int64(len(f.livePods()))
-	if !f.Saw(pods) {
-		_, wanted := f.podsMade()
-		run = int64(wanted)
-	}
-	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(run, "pod")), Since: f.conditionSince(kueue.WorkloadAdmitted)}
-	if f.Workload != nil {
-		s.Message += fmt.Sprintf(" in %s: %s, %s", f.queueText(), needs(f.PodSets), f.assignment())
-	}
-	return s
-}

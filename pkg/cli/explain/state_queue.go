@@ -3,9 +3,9 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
-	"strings"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,20 +59,18 @@ func localQueueAway(f *Facts) *State {
 
 // otherQueues names the LocalQueues of the job's namespace.
 func (f *Facts) otherQueues() string {
-	var names []string
-	for i := range f.Cluster.LocalQueues {
-		if q := &f.Cluster.LocalQueues[i]; q.Namespace == f.Job.Namespace {
-			names = append(names, q.Name)
-		}
-	}
-	if len(names) == 0 {
-		return "namespace " + f.Job.Namespace + " has none"
-	}
-	return strings.Join(names, ", ")
+	here := picked(f.Cluster.LocalQueues, func(q kueue.LocalQueue) bool { return q.Namespace == f.Job.Namespace })
+	return namesOf(here, "namespace "+f.Job.Namespace+" has none")
 }
 
 func clusterQueueAway(f *Facts) *State {
 	cq, name := f.clusterQueue(), f.clusterQueueName()
+	takes := labels.Everything()
+	if cq != nil {
+		if selector, err := metav1.LabelSelectorAsSelector(cq.Spec.NamespaceSelector); err == nil {
+			takes = selector // As for Kueue, no selector takes no namespace.
+		}
+	}
 	switch {
 	case cq == nil && (name == "" || !f.Cluster.Saw(clusterQueues)):
 		return clusterQueueUnseen(f)
@@ -88,7 +86,7 @@ func clusterQueueAway(f *Facts) *State {
 		return &State{Reason: "ClusterQueueInactive",
 			Message: fmt.Sprintf("waits in %s, and the ClusterQueue is not active: %s", f.queueText(), inventory.Inactive(cq).Message),
 			Remedy:  "fix what the ClusterQueue names: kubectl describe clusterqueue " + cq.Name}
-	case !f.namespaceAllowed(cq):
+	case f.Namespace != nil && !takes.Matches(labels.Set(f.Namespace.Labels)):
 		return &State{Reason: "NamespaceNotAllowed",
 			Message: fmt.Sprintf("waits in %s, whose namespaceSelector does not take namespace %s", f.queueText(), f.Job.Namespace),
 			Remedy:  fmt.Sprintf("label the namespace as spec.namespaceSelector of ClusterQueue %s wants it, or widen the selector", cq.Name)}
@@ -112,74 +110,81 @@ func clusterQueueUnseen(f *Facts) *State {
 		Remedy:  "ask an admin to look at the ClusterQueue: kubectl describe clusterqueue " + string(queue.Spec.ClusterQueue)}
 }
 
-// namespaceAllowed goes by Kueue's rule: no selector takes no namespace.
-func (f *Facts) namespaceAllowed(cq *kueue.ClusterQueue) bool {
-	selector, err := metav1.LabelSelectorAsSelector(cq.Spec.NamespaceSelector)
-	return f.Namespace == nil || err != nil || selector.Matches(labels.Set(f.Namespace.Labels))
-}
-
 // waiting is for a job without quota in a queue that works.
 func waiting(f *Facts) *State {
 	s := f.why()
 	s.Phase, s.Since = Waiting, since(f.Workload.CreationTimestamp)
 	s.Message = fmt.Sprintf("waits in %s: needs %s, %s", f.queueText(), needs(f.PodSets), s.Message)
-	if p := f.position(); p != nil {
+	if p := f.Place(); p != nil {
 		s.Message += fmt.Sprintf(", %s of %d pending", ordinal(p.Place), p.Pending)
 	}
 	if evicted := f.condition(kueue.WorkloadEvicted); evicted != nil {
 		s.Message += "; it " + eviction(f, evicted) + " " + show.Age(f.Now, evicted.LastTransitionTime.Time) + " ago"
 		s.Since = since(evicted.LastTransitionTime)
 	}
-	return &s
-}
-
-// position is Kueue's own answer where there is one.
-func (f *Facts) position() *Position {
-	if f.Visible != nil || f.Workload == nil {
-		return f.Visible
-	}
-	if !f.Cluster.Saw(workloads) || !f.Cluster.Saw(localQueues) {
-		return nil
-	}
-	return PositionOf(f.Cluster, f.Workload, f.clusterQueueName(), f.Now)
+	return s
 }
 
 // why tells why a Workload has no quota: something about itself, or about the flavors.
-func (f *Facts) why() State {
-	if s := f.heldBack(); s != nil {
-		return *s
+func (f *Facts) why() *State {
+	if s := heldBack(f); s != nil {
+		return s
 	}
 	if f.clusterQueue() == nil {
-		return State{Reason: Unseen, Message: "and Kueue says: " + scheduler.WhyWaiting(f.Workload), Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
+		return &State{Reason: Unseen, Message: "and Kueue says: " + scheduler.WhyWaiting(f.Workload), Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
 	}
-	switch d := f.forecast(); {
-	case d == nil:
-		return f.byFlavors()
-	case d.Outcome == scheduler.Admits:
+	d := f.forecast()
+	switch {
+	case d != nil && d.Outcome == scheduler.Admits:
 		return f.notYet(assignmentText(d.Admission))
-	case d.Outcome == scheduler.Preempts:
-		return State{Reason: "Preempts", Message: "and Kueue is about to make room by preempting " + f.victimsText(d)}
-	case d.Outcome == scheduler.Blocks:
-		s := f.behind(d)
-		s.Message = "and " + s.Message
-		return *s
-	default:
-		return f.refused(d)
+	case d != nil && d.Outcome == scheduler.Preempts:
+		return &State{Reason: "Preempts", Message: "and Kueue is about to make room by preempting " + f.victimsText(d)}
 	}
+	return f.refused(d)
+}
+
+// refused tells why Kueue lets a job wait: by who is in front, by the flavors or, where these would do, in its own
+// words. For who may not see what a decision goes by, there is none.
+func (f *Facts) refused(d *scheduler.Decision) *State {
+	if d != nil && d.Outcome == scheduler.Blocks {
+		return f.behind(d)
+	}
+	verdicts := Flavors(f)
+	assignment, ok := assignable(verdicts)
+	switch {
+	case !ok:
+		return lacking(verdicts)
+	case d == nil:
+		return f.notYet(assignment)
+	case d.Behind != nil:
+		return &State{Reason: string(InUse), Remedy: "wait" + f.above(d.Behind, "before it"),
+			Message: fmt.Sprintf("which would fit (%s), but Kueue keeps it for %s: %s", assignment, frontText(d.Behind), d.Message)}
+	case d.Before != nil:
+		return &State{Reason: "BehindOthers", Remedy: "wait" + f.above(d.Before, "before it"),
+			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, nameOf(d.Before))}
+	}
+	return &State{Reason: string(InUse), Message: "Kueue would say: " + cmp.Or(d.Message, "others are before it"), Remedy: f.quotaRemedy()}
 }
 
 // heldBack tells of what keeps a Workload from quota whatever there is; nil for nothing.
-func (f *Facts) heldBack() *State {
+func heldBack(f *Facts) *State {
 	wl := f.Workload
+	if wl == nil {
+		return nil
+	}
 	retry, classless := wl.Status.RequeueState, f.classMissing()
+	failed := find(wl.Status.AdmissionChecks, func(c *kueue.AdmissionCheckState) bool {
+		return c.State == kueue.CheckStateRejected || c.State == kueue.CheckStateRetry
+	})
 	switch {
 	case runtimeMissing(f.Undescribed):
 		return &State{Reason: "RuntimeMissing", Stuck: true, Message: "and its pods cannot be told any more: " + f.Undescribed.Error()}
 	case classless != nil:
 		classless.Message = "and " + classless.Message + ": it does not start before that does"
 		return classless
-	case kueuelib.HasRejectedChecks(wl) || kueuelib.HasRetryChecks(wl):
-		return f.failedCheck()
+	case failed != nil:
+		return &State{Reason: "AdmissionCheck" + string(failed.State), Stuck: failed.State == kueue.CheckStateRejected,
+			Message: fmt.Sprintf("and admission check %s says %s: %s", failed.Name, failed.State, failed.Message)}
 	case kueuelib.IsLeftBehind(wl):
 		return &State{Reason: "NotRequeued", Stuck: true, Remedy: f.anotherWorkload(),
 			Message: "and was activated after Kueue had deactivated it, which Kueue does not queue again"}
@@ -194,39 +199,21 @@ func (f *Facts) heldBack() *State {
 	return nil
 }
 
-// byFlavors is for who may not see what a forecast goes by.
-func (f *Facts) byFlavors() State {
-	verdicts := Flavors(f)
-	if assignment, ok := assignable(verdicts); ok {
-		return f.notYet(assignment)
-	}
-	return lacking(verdicts)
-}
-
-// failedCheck tells of the first admission check that failed; there is one.
-func (f *Facts) failedCheck() *State {
-	check := find(f.Workload.Status.AdmissionChecks, func(c *kueue.AdmissionCheckState) bool {
-		return c.State == kueue.CheckStateRejected || c.State == kueue.CheckStateRetry
-	})
-	return &State{Reason: "AdmissionCheck" + string(check.State), Stuck: check.State == kueue.CheckStateRejected,
-		Message: fmt.Sprintf("and admission check %s says %s: %s", check.Name, check.State, check.Message)}
-}
-
 // notYet is for a job that fits: Kueue has not looked, or looks at others first.
-func (f *Facts) notYet(assignment string) State {
-	cq, p := f.clusterQueue(), f.position()
+func (f *Facts) notYet(assignment string) *State {
+	cq, p := f.clusterQueue(), f.Place()
 	quotaReserved := apimeta.FindStatusCondition(f.Workload.Status.Conditions, kueue.WorkloadQuotaReserved)
 	switch {
 	case quotaReserved == nil && f.overdue(f.Workload.CreationTimestamp):
-		return State{Reason: "KueueSilent", Stuck: true,
+		return &State{Reason: "KueueSilent", Stuck: true,
 			Message: fmt.Sprintf("which would fit (%s), and Kueue has not looked at it for %s", assignment, show.Age(f.Now, f.Workload.CreationTimestamp.Time)),
 			Remedy:  "see that Kueue runs: kubectl trainjob doctor"}
 	case cq.Spec.QueueingStrategy == kueue.StrictFIFO && p != nil && p.Place > 1:
-		return State{Reason: "BehindOthers",
+		return &State{Reason: "BehindOthers",
 			Message: fmt.Sprintf("which would fit (%s), but ClusterQueue %s is strictly first in, first out and %s is before it", assignment, cq.Name, p.next()),
 			Remedy:  fmt.Sprintf("wait, or set queueingStrategy of ClusterQueue %s to BestEffortFIFO", cq.Name)}
 	}
-	return State{Reason: Evaluating, Message: fmt.Sprintf("which fits now (%s): Kueue looks at it soon", assignment)}
+	return &State{Reason: Evaluating, Message: fmt.Sprintf("which fits now (%s): Kueue looks at it soon", assignment)}
 }
 
 var preemptor = regexp.MustCompile(`UID: ([^,)]+), JobUID: ([^,)]+)`)
@@ -237,14 +224,12 @@ func eviction(f *Facts, evicted *metav1.Condition) string {
 	case kueue.WorkloadEvictedByPreemption:
 		text := "was preempted"
 		if ids := preemptor.FindStringSubmatch(evicted.Message); ids != nil {
-			if by := f.Cluster.jobOf(ids[2]); by != "" {
-				text += " by " + by
-			} else if by := f.Cluster.jobOf(ids[1]); by != "" {
+			if by := cmp.Or(f.Cluster.jobOf(ids[2]), f.Cluster.jobOf(ids[1])); by != "" {
 				text += " by " + by
 			}
 		}
 		if c := f.condition(kueue.WorkloadPreempted); c != nil {
-			text += " (" + preempted[c.Reason] + ")"
+			text += " (" + preemptions[c.Reason].of + ")"
 		}
 		return text
 	case kueue.WorkloadEvictedByPodsReadyTimeout:
@@ -259,10 +244,10 @@ func eviction(f *Facts, evicted *metav1.Condition) string {
 	return "was stopped: " + evicted.Message
 }
 
-// preempted says in words what the reasons of condition Preempted mean.
-var preempted = map[string]string{
-	kueue.InClusterQueueReason:                "for its higher priority in the ClusterQueue",
-	kueue.InCohortReclamationReason:           "its ClusterQueue reclaimed lent quota",
-	kueue.InCohortFairSharingReason:           "fair sharing in the cohort",
-	kueue.InCohortReclaimWhileBorrowingReason: "for its higher priority in the cohort",
+// preemptions says in words what the reasons of condition Preempted mean, for one that was stopped and for one that is to be.
+var preemptions = map[string]struct{ of, toBe string }{
+	kueue.InClusterQueueReason:                {"for its higher priority in the ClusterQueue", "lower in the same queue"},
+	kueue.InCohortReclamationReason:           {"its ClusterQueue reclaimed lent quota", "on quota lent to it"},
+	kueue.InCohortFairSharingReason:           {"fair sharing in the cohort", "above its fair share"},
+	kueue.InCohortReclaimWhileBorrowingReason: {"for its higher priority in the cohort", "lower in the cohort"},
 }

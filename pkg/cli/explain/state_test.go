@@ -60,647 +60,351 @@ func TestStateOf(t *testing.T) {
 		return func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: name}} }
 	}
 	eachScene(t, "state", map[string]row[State]{
-		"complete": {
-			scene: changes{ended(trainer.TrainJobComplete, "JobsCompleted", "all jobs done")},
-			want:  stateIs(Succeeded, "JobsCompleted", "is complete: all jobs done", ""),
-		},
-		"failed, with Trainer's message": {
-			scene: changes{ended(trainer.TrainJobFailed, "FailedJobs", "jobset failed")},
-			want:  stateIs(Failed, "FailedJobs", "has failed: jobset failed", ""),
-		},
-		"of another controller": {
-			scene: changes{func(s *scene) { s.Workload, s.Job.Spec.ManagedBy = nil, ptr.To("example.com/other") }},
-			want:  stateIs(NotManaged, "ManagedElsewhere", "belongs to example.com/other (spec.managedBy), which may run it on another cluster", ""),
-		},
-		"for another cluster, without a queue": {
-			scene: changes{elsewhereBy, withoutQueue},
-			want:  stateIs(NotManaged, "ManagedElsewhere", "belongs to kueue.x-k8s.io/multikueue (spec.managedBy), which may run it on another cluster", ""),
-		},
-		"for another cluster, and nobody queues it": {
-			scene: changes{elsewhereBy, withoutWorkload},
-			want: stuck(Unqueued, "NobodyReacts", "asks for queue gpus and has no Workload after 5m: nobody queues it",
-				"see that kueue-trainer runs: "+doctor),
-		},
-		"for another cluster, without quota yet": {
-			scene: changes{elsewhereBy, taken("h100", 1)},
-			want:  stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd),
-		},
-		"its prebuilt Workload is missing": {
-			scene: changes{prebuiltMissing},
-			want: stuck(Unqueued, "PrebuiltMissing", "is not queued: it names prebuilt Workload mine, which is not there or not its own",
-				"create Workload mine in namespace team like the TrainJob, and the job queues"),
-		},
-		"its prebuilt Workload is not like it": {
-			scene: changes{prebuiltMissing, warned("PrebuiltWorkloadUnusable", "prebuilt Workload mine is not what this TrainJob is")},
-			want: stuck(Unqueued, "PrebuiltMissing", "is not queued: prebuilt Workload mine is not what this TrainJob is",
-				"create Workload mine in namespace team like the TrainJob, and the job queues"),
-		},
-		"its Workload was finished out of sync": {
-			scene: changes{with(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync, "it is not like its job", 1)},
-			want: stuck(Deactivated, "OutOfSync", "gets no quota any more: its Workload trainjob-llm was finished without a run: it is not like its job",
-				"delete Workload trainjob-llm and create it again like the TrainJob, and the job queues"),
-		},
-		"its prebuilt Workload was finished out of sync, and in what it differs is told": {
-			scene: changes{
-				with(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync, "it is not like its job", 1),
-				warned("PrebuiltWorkloadUnusable", "prebuilt Workload trainjob-llm is not what this TrainJob is: other containers"),
-			},
-			want: stuck(Deactivated, "OutOfSync", "gets no quota any more: prebuilt Workload trainjob-llm is not what this TrainJob is: other containers",
-				"delete Workload trainjob-llm and create it again like the TrainJob, and the job queues"),
-		},
-		"its start was given up": {
-			scene: changes{admitted, with(kueue.WorkloadFinished, "FailedToStart", "conflict for nodeSelector: zone", 1)},
-			want: stuck(Deactivated, "FailedToStart", "could not be started, and its Workload trainjob-llm is finished: conflict for nodeSelector: zone",
-				"put that right, then delete Workload trainjob-llm, and the job queues again"),
-		},
-		"its Workload was finished while it waits": {
-			scene: changes{finishedByHand},
-			want: stuck(Deactivated, "ByHand", "gets no quota any more: its Workload trainjob-llm is finished, though the TrainJob is not: it was in the way",
-				"delete the TrainJob and create it again"),
-		},
-		"its Workload was finished while it runs": {
-			scene: changes{admitted, withPods(4, runningPod), finishedByHand},
-			want:  stateIs(Stopping, "ByHand", "is about to end: its Workload trainjob-llm is finished: it was in the way; 4 pods still there", ""),
-		},
-		"its priority class is not there": {
-			scene: changes{withoutWorkload, naming("gone"), classes("low", "urgent"), warned(noClass, "told before")},
-			want: stuck(Unqueued, noClass, "is not queued: it names WorkloadPriorityClass gone, which does not exist",
-				"create it, or label the job with one that exists: low, urgent"),
-		},
-		"its priority class is not there, as the manager says to who may not look": {
-			scene: changes{withoutWorkload, naming("gone"), warned(noClass, "gone not found")},
-			want:  stuck(Unqueued, noClass, "is not queued: gone not found", ""),
-		},
-		"its new priority class is not there while it waits": {
-			scene: changes{naming("gone"), classes()},
-			want: stuck(Waiting, noClass, needs32+"and names WorkloadPriorityClass gone, which does not exist: it does not start before that does"+alone,
-				"create it, or label the job with one that exists: there is none"),
-		},
-		"its priority class was deleted since it waits": {
-			scene: changes{naming("gone"), classes(), taken("h100", 1), func(s *scene) { s.Workload.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef("gone") }},
-			want:  stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd),
-		},
-		"its priority class is not there when it is admitted": {
-			scene: changes{placed, naming("gone"), classes("low")},
-			want: stuck(Starting, noClass, cannotStart+"names WorkloadPriorityClass gone, which does not exist",
-				"create it, or label the job with one that exists: low"),
-		},
-		"its JobSet cannot be made": {
-			scene: changes{withoutWorkload, warned("TrainJobResourcesCreationFailed", "denied by policy")},
-			want:  stuck(Unqueued, "JobSetRefused", "is not queued: Trainer cannot make its JobSet: denied by policy", refusedRemedy),
-		},
-		"its Jobs cannot be made": {
-			scene: changes{func(s *scene) { s.Workload, s.JobSet = nil, &jobsetapi.JobSet{} }, warned("JobCreationFailed", "denied by policy")},
-			want:  stuck(Unqueued, "JobsRefused", "is not queued: JobSet cannot make its Jobs: denied by policy", refusedRemedy),
-		},
-		"the latest refusal is told, and none from before the admission": {
-			scene: changes{admitted, warned("FailedCreate", "denied by policy"), warned("HeadlessServiceCreationFailed", "at first"), func(s *scene) {
-				s.Warnings[1].LastTimestamp = minutesAgo(2)
-				s.Warnings = append(s.Warnings, corev1.Event{Reason: "JobCreationFailed", Message: "in the former run", LastTimestamp: minutesAgo(4)})
-			}},
-			want: stuck(Starting, "PodsRefused", notMade+podsDenied, refusedRemedy),
-		},
-		"a refused Service that was made since": {
-			scene: changes{admitted, warned("HeadlessServiceCreationFailed", "no Endpoints"), warned("PVCCreationFailed", "no storage"), func(s *scene) {
-				s.Workload.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-patience / 2))
-				s.Warnings[0].LastTimestamp, s.Warnings[1].LastTimestamp = metav1.NewTime(now), metav1.NewTime(now)
-			}},
-			want: stateIs(Starting, "PodsMissing", notMade, ""),
-		},
-		"a refused Service before the Jobs are resumed": {
-			scene: changes{admitted, warned("HeadlessServiceCreationFailed", "denied by policy"), func(s *scene) { s.Jobs[0].Spec.Suspend = ptr.To(true) }},
-			want:  stuck(Starting, "ServiceRefused", notMade+"; JobSet cannot make its Service: denied by policy", refusedRemedy),
-		},
-		"one of its Jobs cannot be made": {
-			scene: changes{admitted, warned("JobCreationFailed", "denied by policy"), func(s *scene) { s.JobSet.Spec.ReplicatedJobs[0].Replicas = 2 }},
-			want: stuck(Starting, "JobsRefused", "was started (node on flavor h100), and 5 pods not made yet; JobSet cannot make its Jobs: denied by policy",
-				refusedRemedy),
-		},
-		"a Job that waited for another cannot be made": {
-			scene: changes{admitted, dependent, warned("JobCreationFailed", "denied by policy")},
-			want: stuck(Starting, "JobsRefused", "was started (node on flavor h100), and 3 pods not made yet; JobSet cannot make its Jobs: denied by policy",
-				refusedRemedy),
-		},
-		"a JobSet that starts in order": {
-			scene: changes{admitted, dependent, withPods(4, runningPod), func(s *scene) {
-				s.Jobs[0].Status.Conditions, s.JobSet.Spec.ReplicatedJobs[1].DependsOn = nil, nil
-				s.JobSet.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
-			}},
-			want: stateIs(Running, "Running", runs4, ""),
-		},
-		"a Job that waited for another until now": {
-			scene: changes{admitted, dependent, func(s *scene) { s.Jobs[0].Status.CompletionTime = ptr.To(metav1.NewTime(now)) }},
-			want:  stateIs(Starting, "PodsMissing", "was started (node on flavor h100), and 3 pods not made yet", ""),
-		},
-		"a Job that waits for another, whose own was refused in a former run": {
-			scene: changes{admitted, dependent, withPods(4, runningPod), warned("JobCreationFailed", "denied by policy"), func(s *scene) { s.Jobs[0].Status.Conditions = nil }},
-			want:  stateIs(Running, "Running", runs4, ""),
-		},
-		"a refusal of a former run": {
-			scene: changes{admitted, warned("FailedCreate", "denied by policy"), func(s *scene) { s.Warnings[0].LastTimestamp = minutesAgo(4) }},
-			want:  stuck(Starting, "PodsMissing", notMade, "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm"),
-		},
-		"its pods cannot be made": {
-			scene: changes{admitted, warned("FailedCreate", "denied by policy")},
-			want:  stuck(Starting, "PodsRefused", notMade+podsDenied, refusedRemedy),
-		},
-		"its Job cannot be made of spec.trainer": {
-			scene: changes{admitted, ofTrainer, warned("JobCreationFailed", `Job.batch "llm-node-0" is invalid: spec.template.spec.containers[1].env[0].name: Invalid value`), func(s *scene) { s.Jobs = nil }},
-			want: stuck(Starting, "JobsRefused", notMade+`; JobSet cannot make its Jobs: Job.batch "llm-node-0" is invalid: spec.template.spec.containers[1].env[0].name: Invalid value`,
-				"create the job again with another spec.trainer.env, which the message names and nobody can change"),
-		},
-		"its Job cannot be made of as many nodes": {
-			scene: changes{admitted, ofTrainer, warned("JobCreationFailed", `spec.parallelism: Invalid value: 100001`), func(s *scene) { s.Jobs = nil }},
-			want: stuck(Starting, "JobsRefused", notMade+"; JobSet cannot make its Jobs: spec.parallelism: Invalid value: 100001",
-				"create the job again with another spec.trainer.numNodes, which the message names and nobody can change"),
-		},
-		"its pods cannot be made of spec.trainer": {
-			scene: changes{admitted, ofTrainer, warned("FailedCreate", "spec.containers[1].image: Invalid value")},
-			want: stuck(Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: spec.containers[1].image: Invalid value",
-				"create the job again with another spec.trainer.image, which the message names and nobody can change"),
-		},
-		"its pods cannot be made of the runtime's container": {
-			scene: changes{admitted, ofTrainer, warned("FailedCreate", "spec.containers[0].image: Invalid value")},
-			want:  stuck(Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: spec.containers[0].image: Invalid value", refusedRemedy),
-		},
-		"its pods cannot be made of what spec.trainer leaves to the runtime": {
-			scene: changes{admitted, ofTrainer, warned("FailedCreate", "spec.containers[1].args: Invalid value")},
-			want:  stuck(Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: spec.containers[1].args: Invalid value", refusedRemedy),
-		},
-		"its pods exceed a ResourceQuota": {
-			scene: changes{admitted, warned("FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5")},
-			want: stateIs(Starting, "PodsRefused",
-				notMade+"; the Job controller cannot make its pods: exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5",
-				"wait until others in the namespace have ended, or raise the ResourceQuota that the message names"),
-		},
-		"its pods ask for more than a ResourceQuota has": {
-			scene: changes{admitted, warned("FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=0, limited: pods=0")},
-			want: stuck(Starting, "PodsRefused",
-				notMade+"; the Job controller cannot make its pods: exceeded quota: pods, requested: pods=1, used: pods=0, limited: pods=0",
-				"raise the ResourceQuota that the message names: it has less in all than one pod asks for"),
-		},
-		"a volume claim is missing": {
-			scene: changes{admitted, withPods(4, refusedBy(`0/6 nodes are available: persistentvolumeclaim "data" not found. preemption: none`))},
-			want: stuck(Starting, "VolumeClaimMissing",
-				`was started (node on flavor h100), and 4 pods of Job llm-node-0: VolumeClaimMissing (0/6 nodes are available: persistentvolumeclaim "data" not found)`,
-				"create the PersistentVolumeClaim that the message names in the namespace of the job, or take the volume out of the runtime or patch"),
-		},
-		"nodes are full of pods": {
-			scene: changes{admitted, withPods(4, refusedBy("0/6 nodes are available: 6 Too many pods. preemption: none"))},
-			want: stateIs(Starting, "TooManyPods", fourPods+"TooManyPods (0/6 nodes are available: 6 Too many pods)",
-				"wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"),
-		},
-		"a manifest with pods larger than any node": {
-			scene: changes{manifestOf, func(s *scene) {
-				s.PodSets = []kueue.PodSet{podSet("node", 1)}
-				s.PodSets[0].Template.Spec.Containers[0].Resources.Requests[gpu.Whole] = resource.MustParse("16")
-			}},
-			want: stuck(NotCreated, "PodTooLarge", "asks for 16 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100, "+
-				"but a pod asks for 16 GPUs, and the largest node of the flavor, h100-0, has 8: Kueue does not look at that, so pods stay Pending",
-				"ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100"),
-		},
-		"pods larger than any node of a topology": {
-			scene: changes{onlyTopologies, beside("cpu"), func(s *scene) { s.Workload.Spec.PodSets[0] = kit.PodSet("node", 1, "nvidia.com/gpu", "9") }},
-			want: stuck(Waiting, "PodTooLarge", waits+": needs 9 GPUs, flavor h100: a pod asks for 9 GPUs, and the largest node of the flavor, h100-0, has 8; "+
+		"complete": given(ended(trainer.TrainJobComplete, "JobsCompleted", "all jobs done")).is(Succeeded, "JobsCompleted",
+			"is complete: all jobs done", ""),
+		"failed, with Trainer's message": given(ended(trainer.TrainJobFailed, "FailedJobs", "jobset failed")).is(Failed, "FailedJobs",
+			"has failed: jobset failed", ""),
+		"of another controller": given(func(s *scene) { s.Workload, s.Job.Spec.ManagedBy = nil, ptr.To("example.com/other") }).is(
+			NotManaged, "ManagedElsewhere", "belongs to example.com/other (spec.managedBy), which may run it on another cluster", ""),
+		"for another cluster, without a queue": given(elsewhereBy, withoutQueue).is(NotManaged, "ManagedElsewhere",
+			"belongs to kueue.x-k8s.io/multikueue (spec.managedBy), which may run it on another cluster", ""),
+		"for another cluster, and nobody queues it": given(elsewhereBy, withoutWorkload).stuck(Unqueued, "NobodyReacts",
+			"asks for queue gpus and has no Workload after 5m: nobody queues it", "see that kueue-trainer runs: "+doctor),
+		"for another cluster, without quota yet": given(elsewhereBy, taken("h100", 1)).is(Waiting, "QuotaInUse",
+			needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd),
+		"its prebuilt Workload is missing": given(prebuiltMissing).stuck(Unqueued, "PrebuiltMissing",
+			"is not queued: it names prebuilt Workload mine, which is not there or not its own",
+			"create Workload mine in namespace team like the TrainJob, and the job queues"),
+		"its prebuilt Workload is not like it": given(prebuiltMissing, warned("PrebuiltWorkloadUnusable", "prebuilt Workload mine is not what this TrainJob is")).stuck(
+			Unqueued, "PrebuiltMissing", "is not queued: prebuilt Workload mine is not what this TrainJob is",
+			"create Workload mine in namespace team like the TrainJob, and the job queues"),
+		"its Workload was finished out of sync": given(with(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync, "it is not like its job", 1)).stuck(
+			Deactivated, "OutOfSync", "gets no quota any more: its Workload trainjob-llm was finished without a run: it is not like its job",
+			"delete Workload trainjob-llm and create it again like the TrainJob, and the job queues"),
+		"its prebuilt Workload was finished out of sync, and in what it differs is told": given(
+			with(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync, "it is not like its job", 1),
+			warned("PrebuiltWorkloadUnusable", "prebuilt Workload trainjob-llm is not what this TrainJob is: other containers"),
+		).stuck(Deactivated, "OutOfSync",
+			"gets no quota any more: prebuilt Workload trainjob-llm is not what this TrainJob is: other containers",
+			"delete Workload trainjob-llm and create it again like the TrainJob, and the job queues"),
+		"its start was given up": given(admitted, with(kueue.WorkloadFinished, "FailedToStart", "conflict for nodeSelector: zone", 1)).stuck(
+			Deactivated, "FailedToStart", "could not be started, and its Workload trainjob-llm is finished: conflict for nodeSelector: zone",
+			"put that right, then delete Workload trainjob-llm, and the job queues again"),
+		"its Workload was finished while it waits": given(finishedByHand).stuck(Deactivated, "ByHand",
+			"gets no quota any more: its Workload trainjob-llm is finished, though the TrainJob is not: it was in the way",
+			"delete the TrainJob and create it again"),
+		"its Workload was finished while it runs": given(admitted, withPods(4, runningPod), finishedByHand).is(Stopping, "ByHand",
+			"is about to end: its Workload trainjob-llm is finished: it was in the way; 4 pods still there", ""),
+		"its priority class is not there": given(withoutWorkload, naming("gone"), classes("low", "urgent"), warned(noClass, "told before")).stuck(
+			Unqueued, noClass, "is not queued: it names WorkloadPriorityClass gone, which does not exist",
+			"create it, or label the job with one that exists: low, urgent"),
+		"its priority class is not there, as the manager says to who may not look": given(withoutWorkload, naming("gone"), warned(noClass, "gone not found")).stuck(
+			Unqueued, noClass, "is not queued: gone not found", ""),
+		"its new priority class is not there while it waits": given(naming("gone"), classes()).stuck(Waiting, noClass,
+			needs32+"and names WorkloadPriorityClass gone, which does not exist: it does not start before that does"+alone,
+			"create it, or label the job with one that exists: there is none"),
+		"its priority class was deleted since it waits": given(naming("gone"), classes(), taken("h100", 1), func(s *scene) { s.Workload.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef("gone") }).is(
+			Waiting, "QuotaInUse", needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd),
+		"its priority class is not there when it is admitted": given(placed, naming("gone"), classes("low")).stuck(Starting, noClass,
+			cannotStart+"names WorkloadPriorityClass gone, which does not exist", "create it, or label the job with one that exists: low"),
+		"its JobSet cannot be made": given(withoutWorkload, warned("TrainJobResourcesCreationFailed", "denied by policy")).stuck(
+			Unqueued, "JobSetRefused", "is not queued: Trainer cannot make its JobSet: denied by policy", refusedRemedy),
+		"its Jobs cannot be made": given(func(s *scene) { s.Workload, s.JobSet = nil, &jobsetapi.JobSet{} }, warned("JobCreationFailed", "denied by policy")).stuck(
+			Unqueued, "JobsRefused", "is not queued: JobSet cannot make its Jobs: denied by policy", refusedRemedy),
+		"the latest refusal is told, and none from before the admission": given(admitted, warned("FailedCreate", "denied by policy"), warned("HeadlessServiceCreationFailed", "at first"), func(s *scene) {
+			s.Warnings[1].LastTimestamp = minutesAgo(2)
+			s.Warnings = append(s.Warnings, corev1.Event{Reason: "JobCreationFailed", Message: "in the former run", LastTimestamp: minutesAgo(4)})
+		}).stuck(Starting, "PodsRefused", notMade+podsDenied, refusedRemedy),
+		"a refused Service that was made since": given(admitted, warned("HeadlessServiceCreationFailed", "no Endpoints"), warned("PVCCreationFailed", "no storage"), func(s *scene) {
+			s.Workload.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-patience / 2))
+			s.Warnings[0].LastTimestamp, s.Warnings[1].LastTimestamp = metav1.NewTime(now), metav1.NewTime(now)
+		}).is(Starting, "PodsMissing", notMade, ""),
+		"a refused Service before the Jobs are resumed": given(admitted, warned("HeadlessServiceCreationFailed", "denied by policy"), func(s *scene) { s.Jobs[0].Spec.Suspend = ptr.To(true) }).stuck(
+			Starting, "ServiceRefused", notMade+"; JobSet cannot make its Service: denied by policy", refusedRemedy),
+		"one of its Jobs cannot be made": given(admitted, warned("JobCreationFailed", "denied by policy"), func(s *scene) { s.JobSet.Spec.ReplicatedJobs[0].Replicas = 2 }).stuck(
+			Starting, "JobsRefused", "was started (node on flavor h100), and 5 pods not made yet; JobSet cannot make its Jobs: denied by policy",
+			refusedRemedy),
+		"a Job that waited for another cannot be made": given(admitted, dependent, warned("JobCreationFailed", "denied by policy")).stuck(
+			Starting, "JobsRefused", "was started (node on flavor h100), and 3 pods not made yet; JobSet cannot make its Jobs: denied by policy",
+			refusedRemedy),
+		"a JobSet that starts in order": given(admitted, dependent, withPods(4, runningPod), func(s *scene) {
+			s.Jobs[0].Status.Conditions, s.JobSet.Spec.ReplicatedJobs[1].DependsOn = nil, nil
+			s.JobSet.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
+		}).is(Running, "Running", runs4, ""),
+		"a Job that waited for another until now": given(admitted, dependent, func(s *scene) { s.Jobs[0].Status.CompletionTime = ptr.To(metav1.NewTime(now)) }).is(
+			Starting, "PodsMissing", "was started (node on flavor h100), and 3 pods not made yet", ""),
+		"a Job that waits for another, whose own was refused in a former run": given(admitted, dependent, withPods(4, runningPod), warned("JobCreationFailed", "denied by policy"), func(s *scene) { s.Jobs[0].Status.Conditions = nil }).is(
+			Running, "Running", runs4, ""),
+		"a refusal of a former run": given(admitted, warned("FailedCreate", "denied by policy"), func(s *scene) { s.Warnings[0].LastTimestamp = minutesAgo(4) }).stuck(
+			Starting, "PodsMissing", notMade, "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm"),
+		"its pods cannot be made": given(admitted, warned("FailedCreate", "denied by policy")).stuck(Starting, "PodsRefused",
+			notMade+podsDenied, refusedRemedy),
+		"its Job cannot be made of spec.trainer": given(admitted, ofTrainer, warned("JobCreationFailed", `Job.batch "llm-node-0" is invalid: spec.template.spec.containers[1].env[0].name: Invalid value`), func(s *scene) { s.Jobs = nil }).stuck(
+			Starting, "JobsRefused", notMade+`; JobSet cannot make its Jobs: Job.batch "llm-node-0" is invalid: spec.template.spec.containers[1].env[0].name: Invalid value`,
+			"create the job again with another spec.trainer.env, which the message names and nobody can change"),
+		"its Job cannot be made of as many nodes": given(admitted, ofTrainer, warned("JobCreationFailed", `spec.parallelism: Invalid value: 100001`), func(s *scene) { s.Jobs = nil }).stuck(
+			Starting, "JobsRefused", notMade+"; JobSet cannot make its Jobs: spec.parallelism: Invalid value: 100001",
+			"create the job again with another spec.trainer.numNodes, which the message names and nobody can change"),
+		"its pods cannot be made of spec.trainer": given(admitted, ofTrainer, warned("FailedCreate", "spec.containers[1].image: Invalid value")).stuck(
+			Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: spec.containers[1].image: Invalid value",
+			"create the job again with another spec.trainer.image, which the message names and nobody can change"),
+		"its pods cannot be made of the runtime's container": given(admitted, ofTrainer, warned("FailedCreate", "spec.containers[0].image: Invalid value")).stuck(
+			Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: spec.containers[0].image: Invalid value", refusedRemedy),
+		"its pods cannot be made of what spec.trainer leaves to the runtime": given(admitted, ofTrainer, warned("FailedCreate", "spec.containers[1].args: Invalid value")).stuck(
+			Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: spec.containers[1].args: Invalid value", refusedRemedy),
+		"its pods exceed a ResourceQuota": given(admitted, warned("FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5")).is(
+			Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5",
+			"wait until others in the namespace have ended, or raise the ResourceQuota that the message names"),
+		"its pods ask for more than a ResourceQuota has": given(admitted, warned("FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=0, limited: pods=0")).stuck(
+			Starting, "PodsRefused", notMade+"; the Job controller cannot make its pods: exceeded quota: pods, requested: pods=1, used: pods=0, limited: pods=0",
+			"raise the ResourceQuota that the message names: it has less in all than one pod asks for"),
+		"a volume claim is missing": given(admitted, withPods(4, refusedBy(`0/6 nodes are available: persistentvolumeclaim "data" not found. preemption: none`))).stuck(
+			Starting, "VolumeClaimMissing", `was started (node on flavor h100), and 4 pods of Job llm-node-0: VolumeClaimMissing (0/6 nodes are available: persistentvolumeclaim "data" not found)`,
+			"create the PersistentVolumeClaim that the message names in the namespace of the job, or take the volume out of the runtime or patch"),
+		"nodes are full of pods": given(admitted, withPods(4, refusedBy("0/6 nodes are available: 6 Too many pods. preemption: none"))).is(
+			Starting, "TooManyPods", fourPods+"TooManyPods (0/6 nodes are available: 6 Too many pods)",
+			"wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"),
+		"a manifest with pods larger than any node": given(manifestOf, func(s *scene) {
+			s.PodSets = []kueue.PodSet{podSet("node", 1)}
+			s.PodSets[0].Template.Spec.Containers[0].Resources.Requests[gpu.Whole] = resource.MustParse("16")
+		}).stuck(NotCreated, "PodTooLarge",
+			"asks for 16 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100, "+
+				"but a pod asks for 16 GPUs, and the largest node of the flavor, h100-0, has 8: Kueue does not look at that, so pods stay Pending", "ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100"),
+		"pods larger than any node of a topology": given(onlyTopologies, beside("cpu"), func(s *scene) { s.Workload.Spec.PodSets[0] = kit.PodSet("node", 1, "nvidia.com/gpu", "9") }).stuck(
+			Waiting, "PodTooLarge", waits+": needs 9 GPUs, flavor h100: a pod asks for 9 GPUs, and the largest node of the flavor, h100-0, has 8; "+
 				"flavor a100: a pod asks for 9 GPUs, and the largest node of the flavor, a100-0, has 8"+alone,
-				"ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100"),
-		},
-		"a node selector that no node of a topology has": {
-			scene: changes{onlyTopologies, ofH100, func(s *scene) {
-				s.Workload.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"}
-			}},
-			want: stuck(Waiting, "SelectorMismatch", needs32+"flavor h100 is not what its node selector asks for"+alone,
-				"take node selector disk=fast out of replicated job node, or label nodes of flavor h100 so"),
-		},
-		"a topology whose quota is in use, beside a flavor without GPUs": {
-			scene: changes{onlyTopologies, beside("cpu"), ofTwo, taken("h100", 3)},
-			want:  stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitForEnd),
-		},
-		"a replicated job that asks for nothing of a topology": {
-			scene: changes{onlyTopologies, func(s *scene) {
-				s.Workload.Spec.PodSets = []kueue.PodSet{kit.PodSet("initializer", 1), podSet("node", 4)}
-			}},
-			want: stuck(Waiting, "NothingRequested", needs32+"replicated job initializer asks for nothing, and Kueue admits no such pods by a topology"+alone,
-				"have the pods of replicated job initializer ask for something that ClusterQueue gpus has, such as some cpu, or have flavors without a topology there: kubectl trainjob pools generate makes such"),
-		},
-		"a manifest whose runtime may not be read": {
-			scene: changes{manifestOf, func(s *scene) {
-				s.Undescribed = apierrors.NewForbidden(schema.GroupResource{Resource: "clustertrainingruntimes"}, "torch", nil)
-			}},
-			want: stateIs(NotCreated, "Unseen", `cannot be described, because you may not read its runtime: clustertrainingruntimes "torch" is forbidden: <nil>`,
-				"ask an admin for the right to get it, or name a file with the runtime beside the job by -f"),
-		},
-		"ready, seen by its Jobs alone": {
-			scene: changes{admitted, func(s *scene) { s.Unseen, s.Jobs[0].Status.Ready = []string{pods}, ptr.To[int32](4) }},
-			want:  stateIs(Running, "Running", runs4, ""),
-		},
-		"not ready, seen by its Jobs alone": {
-			scene: changes{admitted, func(s *scene) { s.Unseen = []string{pods} }},
-			want: stateIs(Starting, "PodsNotReady", "was started (node on flavor h100), and 0 of 4 pods are ready",
-				"ask for the right to list pods, which says why they are not"),
-		},
-		"without a queue": {
-			scene: changes{func(s *scene) { s.Workload, s.Job.Labels, s.Job.Spec.Suspend = nil, nil, nil }},
-			want:  stateIs(NotManaged, "NoQueue", "names no queue: it runs outside of all quotas", labelRemedy),
-		},
-		"without a queue, and its pods hang": {
-			scene: changes{admitted, withoutQueue, withPods(4, refusedBy("0/6 nodes are available: 6 node(s) had untolerated taint(s). preemption: none"))},
-			want: stuck(NotManaged, "NoQueue", "names no queue: it was started (outside of all quotas), and 4 pods of Job llm-node-0: "+
-				"Unschedulable (0/6 nodes are available: 6 node(s) had untolerated taint(s))", labelRemedy),
-		},
-		"without a queue, and its pods are refused": {
-			scene: changes{admitted, withoutQueue, warned("FailedCreate", "denied by policy")},
-			want:  stuck(NotManaged, "NoQueue", "names no queue: it was started (outside of all quotas), and 4 pods not made yet"+podsDenied, refusedRemedy),
-		},
-		"without a queue and suspended": {
-			scene: changes{func(s *scene) { s.Workload, s.Job.Labels = nil, nil }},
-			want:  stateIs(NotManaged, "Suspended", "names no queue and is suspended by its user", "resume it (spec.suspend: false), or "+labelRemedy),
-		},
-		"without a queue where all TrainJobs need one": {
-			scene: changes{func(s *scene) {
-				s.Workload, s.Job.Labels = nil, nil
-				if _, err := s.Field.Set(&s.Job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
-					panic(err)
-				}
-			}},
-			want: stuck(Unqueued, "NoQueue", "is held at the admission gate and names no queue", labelRemedy),
-		},
-		"just made": {scene: changes{admitted, justMade}, want: stateIs(Unqueued, "JustMade", "has no Workload yet", "")},
-		"just made, and Trainer has not made its JobSet": {
-			scene: changes{justMade},
-			want:  stateIs(Unqueued, "AwaitsJobSet", noJobSetYet+"10s (the manager's waitForJobSet)", ""),
-		},
-		"a minute old, and the manager waits for longer": {
-			scene: changes{madeBefore(time.Minute), func(s *scene) { s.Manager = waitingFor(5 * time.Minute) }},
-			want:  stateIs(Unqueued, "AwaitsJobSet", noJobSetYet+"5m0s (the manager's waitForJobSet)", ""),
-		},
-		"just made, and the manager's configuration cannot be read": {
-			scene: changes{justMade, func(s *scene) { s.Manager = nil }},
-			want:  stateIs(Unqueued, "AwaitsJobSet", noJobSetYet+"the manager's waitForJobSet, 10s by default", ""),
-		},
-		"a minute old, and the manager's configuration cannot be read": {
-			scene: changes{madeBefore(time.Minute), func(s *scene) { s.Manager = nil }},
-			want: stuck(Unqueued, "NobodyReacts",
-				"asks for queue gpus and has no Workload after 60s: nobody queues it, unless the manager's waitForJobSet is longer",
-				"see that kueue-trainer runs: "+doctor),
-		},
-		"just made, and nobody waits for its JobSet": {
-			scene: changes{justMade, func(s *scene) { s.Manager = waitingFor(0) }},
-			want:  stateIs(Unqueued, "JustMade", "has no Workload yet", ""),
-		},
-		"just made for another cluster, where its JobSet will be": {
-			scene: changes{elsewhereBy, justMade},
-			want:  stateIs(Unqueued, "JustMade", "has no Workload yet", ""),
-		},
-		"Trainer made its JobSet late, JobSet has not made its Jobs": {
-			scene: changes{admitted, madeBefore(time.Minute), func(s *scene) { s.Jobs, s.JobSet.CreationTimestamp = nil, metav1.NewTime(now) }},
-			want:  stateIs(Unqueued, "AwaitsJobs", "is not queued yet: JobSet has not made its Jobs, without which it queues after 2s", ""),
-		},
-		"just made, and JobSet has not made its Jobs": {
-			scene: changes{admitted, justMade, func(s *scene) { s.Jobs = nil }},
-			want:  stateIs(Unqueued, "AwaitsJobs", "is not queued yet: JobSet has not made its Jobs, without which it queues after 2s", ""),
-		},
-		"nobody makes a Workload": {
-			scene: changes{withoutWorkload},
-			want: stuck(Unqueued, "NobodyReacts", "asks for queue gpus and has no Workload after 5m: nobody queues it",
-				"see that kueue-trainer runs: "+doctor),
-		},
-		"the manager said why it makes none": {
-			scene: changes{withoutWorkload, warned("InTreeActive", "two integrations")},
-			want:  stuck(Unqueued, "InTreeActive", "is not queued: two integrations", ""),
-		},
-		"its runtime is missing": {
-			scene: changes{func(s *scene) { s.Workload, s.Undescribed = nil, missing }},
-			want: stuck(Unqueued, "RuntimeMissing",
-				"is not queued, because its pods cannot be told: runtime not found: there is no ClusterTrainingRuntime \"torch\"", ""),
-		},
-		"its runtime went while it waits": {
-			scene: changes{taken("h100", 3), func(s *scene) { s.Undescribed = missing }},
-			want: stuck(Waiting, "RuntimeMissing",
-				needs32+"and its pods cannot be told any more: runtime not found: there is no ClusterTrainingRuntime \"torch\""+alone, ""),
-		},
-		"a user who may not see Workloads": {
-			scene: changes{func(s *scene) { s.Workload, s.Unseen = nil, []string{workloads} }},
-			want:  stateIs(Unqueued, "Unseen", "is in a queue; you may not see its Workload", ""),
-		},
-		"deactivated by somebody": {
-			scene: changes{switchedOff},
-			want:  stuck(Deactivated, "Deactivated", takenOut, `kubectl -n team patch workload trainjob-llm --type=merge -p '{"spec":{"active":true}}'`),
-		},
-		"deactivated by Kueue, with pods left": {
-			scene: changes{admitted, withPods(2, runningPod), switchedOff, evicted("DeactivatedDueToRequeuingLimitExceeded", "too many tries")},
-			want: stuck(Deactivated, "DeactivatedDueToRequeuingLimitExceeded",
-				takenOut+" (too many tries); 2 pods still there, while its quota goes to others", anotherWorkload),
-		},
-		"deactivated when its time was over": {
-			scene: changes{switchedOff, evicted("DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")},
-			want:  stuck(Deactivated, "DeactivatedDueToMaximumExecutionTimeExceeded", takenOut+" (exceeding the maximum execution time)", anotherWorkload),
-		},
-		"suspended by its user while it runs": {
-			scene: changes{admitted, withPods(4, runningPod), func(s *scene) { s.Job.Spec.Suspend = ptr.To(true) }},
-			want: stateIs(Stopping, "PodsLeft",
-				"is suspended, and pods of its run are left (node on flavor h100); 4 pods still there, it keeps the quota until they are gone", ""),
-		},
-		"preempted, and its pods are going": {
-			scene: changes{admitted, withPods(4, runningPod), pending("urgent", 100, minutesAgo(1)), preemptedBy("urgent", 1),
-				with(kueue.WorkloadPreempted, kueue.InClusterQueueReason, "", 1)},
-			want: stateIs(Stopping, "Preempted",
-				"was preempted by team/urgent (for its higher priority in the ClusterQueue); 4 pods still there, it keeps the quota until they are gone", ""),
-		},
-		"preempted, and waiting again": {
-			scene: changes{taken("h100", 4), taken("a100", 2), preemptedBy("other-h100", 3)},
-			want: stateIs(Waiting, "QuotaInUse",
-				needs32+"flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; it was preempted by team/other-h100 3m ago",
-				waitForEnd),
-		},
-		"its LocalQueue is missing": {
-			scene: changes{func(s *scene) { s.inventory.LocalQueues[0].Name = "other" }},
-			want: stuck(Waiting, "LocalQueueMissing", "names LocalQueue gpus, which does not exist in namespace team",
-				"create it, or label the job with one that exists: other"),
-		},
-		"its LocalQueue is stopped": {
-			scene: changes{queueHeld},
-			want: stuck(Waiting, "LocalQueueStopped", "waits in LocalQueue gpus, which an admin has stopped (stopPolicy Hold)",
-				`kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
-		},
-		"its ClusterQueue is missing": {
-			scene: changes{withoutClusterQueues},
-			want: stuck(Waiting, "ClusterQueueMissing", "waits in LocalQueue gpus, whose ClusterQueue gpus does not exist",
-				"create ClusterQueue gpus, or name another LocalQueue: gpus"),
-		},
-		"its ClusterQueue is stopped": {
-			scene: changes{func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.HoldAndDrain) }},
-			want: stuck(Waiting, "ClusterQueueStopped", waits+", and the ClusterQueue is stopped by an admin (stopPolicy HoldAndDrain)",
-				`kubectl patch clusterqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
-		},
-		"its ClusterQueue is inactive": {
-			scene: changes{func(s *scene) {
-				s.inventory.ClusterQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: "False", Message: "Can't admit new workloads: references missing ResourceFlavor(s): l40."}}
-			}},
-			want: stuck(Waiting, "ClusterQueueInactive",
-				waits+", and the ClusterQueue is not active: Can't admit new workloads: references missing ResourceFlavor(s): l40.",
-				"fix what the ClusterQueue names: kubectl describe clusterqueue gpus"),
-		},
-		"its ClusterQueue takes other namespaces": {
-			scene: changes{func(s *scene) {
-				s.inventory.ClusterQueues[0].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}
-				s.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
-			}},
-			want: stuck(Waiting, "NamespaceNotAllowed", waits+", whose namespaceSelector does not take namespace team",
-				"label the namespace as spec.namespaceSelector of ClusterQueue gpus wants it, or widen the selector"),
-		},
-		"a user who may not see ClusterQueues, one that is inactive": {
-			scene: changes{withoutClusterQueues, unseenKind(clusterQueues), func(s *scene) {
-				s.inventory.LocalQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.LocalQueueActive, Status: "False", Message: "Can't submit new workloads to clusterQueue"}}
-			}},
-			want: stuck(Waiting, "LocalQueueInactive", waits+", and the LocalQueue is not active: Can't submit new workloads to clusterQueue",
-				"ask an admin to look at the ClusterQueue: kubectl describe clusterqueue gpus"),
-		},
-		"a user who may not see ClusterQueues": {
-			scene: changes{withoutClusterQueues, unseenKind(clusterQueues), unseenKind(workloads), withoutQuota("couldn't assign flavors")},
-			want: stateIs(Waiting, "Unseen", needs32+"and Kueue says: couldn't assign flavors",
-				"ask an admin to run this command: you may not see the ClusterQueue"),
-		},
-		"quota in use": {
-			scene: changes{taken("h100", 3), pending("urgent", 100, minutesAgo(1)), pending("earlier", 0, minutesAgo(9)), pending("later", 0, minutesAgo(1))},
-			want: stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 3rd of 4 pending",
-				waitForEnd+orRaise+" above that of those in front"),
-		},
-		"quota in use by a cohort, which preempts for priority": {
-			scene: changes{taken("h100", 3), ofH100, func(s *scene) {
-				s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyLowerPriority}
-			}},
-			want: stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitForEnd+orRaise),
-		},
-		"quota in use, for a queue that takes back what it lent and no more": {
-			scene: changes{taken("h100", 3), ofH100, func(s *scene) {
-				s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{
-					ReclaimWithinCohort: kueue.PreemptionPolicyAny, WithinClusterQueue: kueue.PreemptionPolicyNever}
-			}},
-			want: stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitForEnd),
-		},
-		"more than there ever is": {
-			scene: changes{func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }},
-			want: stuck(Waiting, "ExceedsQuota", waits+": needs 40 GPUs, flavor h100 has 32 GPUs at the most for it; "+a100TooSmall+alone,
-				raiseOrCut+"8 GPUs"),
-		},
-		"Kueue stops others for it": {
-			scene: changes{taken("h100", 4), withoutQuota("couldn't assign flavors. Pending the preemption of 1 workload(s)")},
-			want:  stateIs(Waiting, "Preempting", needs32+"and Kueue is stopping others for it"+alone, ""),
-		},
-		"activated after Kueue had deactivated it": {
-			scene: changes{func(s *scene) {
-				s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: "False", Reason: "DeactivatedDueToAdmissionCheck"}}
-			}},
-			want: stuck(Waiting, "NotRequeued", needs32+"and was activated after Kueue had deactivated it, which Kueue does not queue again",
-				anotherWorkload),
-		},
-		"it is tried again later": {
-			scene: changes{func(s *scene) {
-				s.Workload.Status.RequeueState = &kueue.RequeueState{RequeueAt: ptr.To(minutesAgo(-1))}
-			}},
-			want: stateIs(Waiting, "Backoff", needs32+"and is tried again in 60s", ""),
-		},
-		"an admission check has rejected it": {
-			scene: changes{checked("budget", kueue.CheckStateRejected, "over budget")},
-			want:  stuck(Waiting, "AdmissionCheckRejected", needs32+"and admission check budget says Rejected: over budget", ""),
-		},
-		"Kueue does not look": {
-			want: stuck(Waiting, "KueueSilent", needs32+"which would fit (node on flavor h100), and Kueue has not looked at it for 5m"+alone,
-				"see that Kueue runs: "+doctor),
-		},
-		"Kueue is about to look": {
-			scene: changes{func(s *scene) { s.Workload.CreationTimestamp = metav1.NewTime(now) }},
-			want:  stateIs(Waiting, "Evaluating", needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
-		},
-		"behind others in a strict queue": {
-			scene: changes{pending("big", 0, minutesAgo(9)), strict, withoutQuota("")},
-			want: stateIs(Waiting, "BehindOthers", needs32+"which would fit (node on flavor h100), but Kueue gives it to team/big first, 2nd of 2 pending",
-				"wait, or give the job a higher priority than the one before it"),
-		},
-		"behind one that cannot start in a strict queue": {
-			scene: changes{pending("big", 0, minutesAgo(9)), strict, taken("h100", 1), func(s *scene) { s.Workload.Spec.PodSets[0].Count = 1 }},
-			want: stateIs(Waiting, "BehindOthers", waits+": needs 8 GPUs, and ClusterQueue gpus is strictly first in, first out, "+
-				"and team/big (priority 0) is before it and cannot start, 2nd of 2 pending", behindRemedy),
-		},
-		"about to preempt": {
-			scene: changes{taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority = ptr.To[int32](10) }},
-			want: stateIs(Waiting, "Preempts",
-				needs32+"and Kueue is about to make room by preempting team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue)"+alone, ""),
-		},
-		"perhaps about to preempt, for whom may not read priorities": {
-			scene: changes{taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority, s.PriorityUnseen = ptr.To[int32](10), true }},
-			want: stateIs(Waiting, "QuotaInUse", needs32+"flavor h100 has 0 of 32 GPUs free; "+a100TooSmall+alone,
-				waitForEnd+orRaise),
-		},
-		"managed without a queue": {
-			scene: changes{func(s *scene) { s.Workload.Spec.QueueName, s.Job.Labels = "", nil }},
-			want:  stuck(Waiting, "NoQueue", "names no queue, and Kueue holds it all the same (manageJobsWithoutQueueName)", labelRemedy),
-		},
-		"quota reserved, a check is open": {
-			scene: changes{reserved, checked("budget", kueue.CheckStatePending, "asking"), func(s *scene) {
-				s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("budget")}
-			}},
-			want: stateIs(Reserved, "AdmissionCheckPending", waitsForCheck+"budget is Pending (asking)", ""),
-		},
-		"quota reserved, nobody looks after the check": {
-			scene: changes{reserved, checked("budget", kueue.CheckStatePending, "")},
-			want: stuck(Reserved, "AdmissionCheckInactive", waitsForCheck+"budget is Pending: admission check budget is not active: it does not exist",
-				"see that the controller of AdmissionCheck budget runs: kubectl describe admissioncheck budget"),
-		},
-		"admitted and about to be started": {
-			scene: changes{placed, atOnce},
-			want:  stateIs(Starting, "Placing", "is admitted (node on flavor h100) and about to be started", ""),
-		},
-		"admitted and not started": {
-			scene: changes{placed},
-			want: stuck(Starting, "NotStarted", "was admitted (node on flavor h100) 2m ago, holds its quota and was not started",
-				"see that kueue-trainer and Trainer run: "+doctor),
-		},
-		"admitted to what contradicts it": {
-			scene: changes{placed, warned("PlacementRefused", "pool is a, the admission wants h100")},
-			want:  stuck(Starting, "PlacementRefused", cannotStart+"pool is a, the admission wants h100", ""),
-		},
-		"resumed, and Trainer does not resume the JobSet": {
-			scene: changes{admitted, func(s *scene) { s.JobSet.Spec.Suspend = ptr.To(true) }, warned("JobSetOutdated", "undo the edit")},
-			want:  stuck(Starting, "JobSetOutdated", cannotStart+"undo the edit", ""),
-		},
-		"started, no pods yet": {scene: changes{admitted, atOnce}, want: stateIs(Starting, "PodsMissing", notMade, "")},
-		"started, and no pods come": {
-			scene: changes{admitted},
-			want:  stuck(Starting, "PodsMissing", notMade, "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm"),
-		},
-		"pods behind our gate": {
-			scene: changes{admitted, withPods(4, gate(patch.AdmissionGate))},
-			want: stuck(Starting, "AdmissionGate", fourPods+"AdmissionGate (scheduling gate kueue-trainer.dev/admission)",
-				"kueue-trainer frees them when their Workload is admitted: kubectl trainjob doctor tells whether it runs"),
-		},
-		"pods behind somebody's gate": {
-			scene: changes{admitted, withPods(4, gate("example.com/wait"))},
-			want:  stuck(Starting, "SchedulingGate", fourPods+"SchedulingGate (scheduling gate example.com/wait)", "whoever set the gate has to take it off"),
-		},
-		"pods that no node has room for": {
-			scene: changes{admitted, withPods(3, runningPod), withPods(1, func(p *corev1.Pod) {
-				p.Name = "llm-node-0-3"
-				refusedBy("0/6 nodes are available: 6 Insufficient nvidia.com/gpu. preemption: none")(p)
-			})},
-			want: stuck(Starting, "Unschedulable",
-				"was started (node on flavor h100), and 1 pod of Job llm-node-0: Unschedulable (0/6 nodes are available: 6 Insufficient nvidia.com/gpu)",
-				"the quota is more than the nodes have room for: kubectl trainjob pools shows both"),
-		},
-		"pods whose image cannot be had": {
-			scene: changes{admitted, withPods(4, func(p *corev1.Pod) {
-				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}
-			})},
-			want: stuck(Starting, "ImagePullBackOff", fourPods+"ImagePullBackOff (no such image)", "kubectl -n team describe pod llm-node-0-0"),
-		},
-		"running":              {scene: changes{admitted, withPods(4, runningPod)}, want: stateIs(Running, "Running", runs4, "")},
-		"a manifest that fits": {scene: changes{manifestOf}, want: stateIs(NotCreated, "Fits", couldHave32, "")},
-		"a manifest that would wait": {
-			scene: changes{taken("h100", 1), manifestOf},
-			want:  stateIs(NotCreated, "QuotaInUse", wouldWait+"32 GPUs, flavor h100 has 24 of 32 GPUs free; "+a100TooSmall, waitForEnd),
-		},
-		"a manifest whose pods no node would take": {
-			scene: changes{manifestOf, func(s *scene) { s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"} }},
-			want: stuck(NotCreated, "SelectorMismatch",
-				couldHave32+", but node selector disk=fast matches no node of the flavor: Kueue does not look at that, so pods stay Pending",
-				"take node selector disk=fast out of replicated job node, or label nodes of flavor h100 so"),
-		},
-		"a manifest without a queue": {
-			scene: changes{manifestOf, func(s *scene) { s.Job.Labels, s.Kueue = nil, &configapi.Configuration{} }},
-			want:  stateIs(NotCreated, "NoQueue", "names no queue, so it would start at once, outside of all quotas", labelRemedy),
-		},
-		"a manifest without a queue, which Kueue manages": {
-			scene: changes{manifestOf, managesAll},
-			want: stuck(NotCreated, "NoQueue",
-				"names no queue, and Kueue manages jobs without one (manageJobsWithoutQueueName): it would be held and never start", labelRemedy),
-		},
-		"a manifest without a queue, in a namespace that is not Kueue's": {
-			scene: changes{manifestOf, managesAll, func(s *scene) { s.Namespace.Labels = nil }},
-			want:  stateIs(NotCreated, "NoQueue", "names no queue, so it would start at once, outside of all quotas", labelRemedy),
-		},
-		"a manifest with one, in a namespace that is not Kueue's": {
-			scene: changes{manifestOf, optsOut},
-			want:  stateIs(NotCreated, "NamespaceNotManaged", notManagedHere+"it would start at once, outside of all quotas", labelNamespace),
-		},
-		"in a namespace that is not Kueue's": {
-			scene: changes{optsOut, func(s *scene) { s.Workload, s.Job.Spec.Suspend = nil, nil }},
-			want:  stateIs(NotManaged, "NamespaceNotManaged", notManagedHere+"it runs outside of all quotas", labelNamespace),
-		},
-		"in a namespace that is not Kueue's, by the word of an event": {
-			scene: changes{warned("NamespaceNotManaged", "names queue gpus"), func(s *scene) { s.Workload, s.Job.Spec.Suspend = nil, nil }},
-			want:  stateIs(NotManaged, "NamespaceNotManaged", notManagedHere+"it runs outside of all quotas", "ask an admin to have Kueue manage the namespace"),
-		},
-		"suspended in a namespace that is not Kueue's": {
-			scene: changes{optsOut, func(s *scene) { s.Workload = nil }},
-			want: stateIs(NotManaged, "NamespaceNotManaged", notManagedHere+"it is suspended and waits for nobody",
-				"resume it (spec.suspend: false) to run it outside of all quotas, or "+labelNamespace),
-		},
-		"since before its namespace was Kueue's": {
-			scene: changes{admitted, optsOut, func(s *scene) {
-				s.Namespace.Labels = map[string]string{"for": "teams"}
-				s.Namespace.ManagedFields = []metav1.ManagedFieldsEntry{{Time: ptr.To(minutesAgo(1)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:for":{}}}}`)}}
-				s.Workload, s.Job.Spec.Suspend, s.Job.Spec.RuntimePatches = nil, nil, nil
-			}},
-			want: stateIs(NotManaged, "BeganUnmanaged", "runs outside of all quotas: it began before Kueue managed its namespace", "suspend it, and it queues"),
-		},
-		"a manifest without a queue, and nobody to say what Kueue does": {
-			scene: changes{manifestOf, func(s *scene) { s.Job.Labels = nil }},
-			want: stateIs(NotCreated, "NoQueue",
-				"names no queue; whether it would start at once or be held depends on Kueue's manageJobsWithoutQueueName, which cannot be seen", labelRemedy),
-		},
-		"an urgent manifest that would preempt": {
-			scene: changes{manifestOf, taken("h100", 4), preempting, func(s *scene) { s.Priority = 10 }},
-			want: stateIs(NotCreated, "Preempts",
-				"asks for 32 GPUs and would get them in queue gpus (ClusterQueue gpus) by preempting team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue): node on flavor h100",
-				""),
-		},
-		"a manifest behind the blocked head of a strict queue": {
-			scene: changes{manifestOf, pending("big", 0, minutesAgo(9)), strict, taken("h100", 1), ofOneNode},
-			want: stateIs(NotCreated, "BehindOthers",
-				wouldWait+"8 GPUs, and ClusterQueue gpus is strictly first in, first out, and team/big (priority 0) is before it and cannot start",
-				behindRemedy),
-		},
-		"a manifest past the blocked head of another queue": {
-			scene: changes{manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), ofOneNode},
-			want:  stateIs(NotCreated, "Fits", "asks for 8 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100", ""),
-		},
-		"a manifest that would borrow what another keeps for itself": {
-			scene: changes{manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), strict, borrower(1)},
-			want: stateIs(NotCreated, "QuotaInUse", "would wait in queue guests (ClusterQueue guests): asks for 8 GPUs, which would fit (node on flavor h100), "+
+			"ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100"),
+		"a node selector that no node of a topology has": given(onlyTopologies, ofH100, func(s *scene) {
+			s.Workload.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"}
+		}).stuck(Waiting, "SelectorMismatch",
+			needs32+"flavor h100 is not what its node selector asks for"+alone,
+			"take node selector disk=fast out of replicated job node, or label nodes of flavor h100 so"),
+		"a topology whose quota is in use, beside a flavor without GPUs": given(onlyTopologies, beside("cpu"), ofTwo, taken("h100", 3)).is(
+			Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitForEnd),
+		"a replicated job that asks for nothing of a topology": given(onlyTopologies, func(s *scene) {
+			s.Workload.Spec.PodSets = []kueue.PodSet{kit.PodSet("initializer", 1), podSet("node", 4)}
+		}).stuck(Waiting, "NothingRequested",
+			needs32+"replicated job initializer asks for nothing, and Kueue admits no such pods by a topology"+alone,
+			"have the pods of replicated job initializer ask for something that ClusterQueue gpus has, such as some cpu, or have flavors without a topology there: kubectl trainjob pools generate makes such"),
+		"a manifest whose runtime may not be read": given(manifestOf, func(s *scene) {
+			s.Undescribed = apierrors.NewForbidden(schema.GroupResource{Resource: "clustertrainingruntimes"}, "torch", nil)
+		}).is(NotCreated, "Unseen",
+			`cannot be described, because you may not read its runtime: clustertrainingruntimes "torch" is forbidden: <nil>`,
+			"ask an admin for the right to get it, or name a file with the runtime beside the job by -f"),
+		"ready, seen by its Jobs alone": given(admitted, func(s *scene) { s.Unseen, s.Jobs[0].Status.Ready = []string{pods}, ptr.To[int32](4) }).is(
+			Running, "Running", runs4, ""),
+		"not ready, seen by its Jobs alone": given(admitted, func(s *scene) { s.Unseen = []string{pods} }).is(Starting, "PodsNotReady",
+			"was started (node on flavor h100), and 0 of 4 pods are ready", "ask for the right to list pods, which says why they are not"),
+		"without a queue": given(func(s *scene) { s.Workload, s.Job.Labels, s.Job.Spec.Suspend = nil, nil, nil }).is(NotManaged, "NoQueue",
+			"names no queue: it runs outside of all quotas", labelRemedy),
+		"without a queue, and its pods hang": given(admitted, withoutQueue, withPods(4, refusedBy("0/6 nodes are available: 6 node(s) had untolerated taint(s). preemption: none"))).stuck(
+			NotManaged, "NoQueue", "names no queue: it was started (outside of all quotas), and 4 pods of Job llm-node-0: "+
+				"Unschedulable (0/6 nodes are available: 6 node(s) had untolerated taint(s))",
+			labelRemedy),
+		"without a queue, and its pods are refused": given(admitted, withoutQueue, warned("FailedCreate", "denied by policy")).stuck(
+			NotManaged, "NoQueue", "names no queue: it was started (outside of all quotas), and 4 pods not made yet"+podsDenied, refusedRemedy),
+		"without a queue and suspended": given(func(s *scene) { s.Workload, s.Job.Labels = nil, nil }).is(NotManaged, "Suspended",
+			"names no queue and is suspended by its user", "resume it (spec.suspend: false), or "+labelRemedy),
+		"without a queue where all TrainJobs need one": given(func(s *scene) {
+			s.Workload, s.Job.Labels = nil, nil
+			if _, err := s.Field.Set(&s.Job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
+				panic(err)
+			}
+		}).stuck(Unqueued, "NoQueue", "is held at the admission gate and names no queue", labelRemedy),
+		"just made": given(admitted, justMade).is(Unqueued, "JustMade", "has no Workload yet", ""),
+		"just made, and Trainer has not made its JobSet": given(justMade).is(Unqueued, "AwaitsJobSet",
+			noJobSetYet+"10s (the manager's waitForJobSet)", ""),
+		"a minute old, and the manager waits for longer": given(madeBefore(time.Minute), func(s *scene) { s.Manager = waitingFor(5 * time.Minute) }).is(
+			Unqueued, "AwaitsJobSet", noJobSetYet+"5m0s (the manager's waitForJobSet)", ""),
+		"just made, and the manager's configuration cannot be read": given(justMade, func(s *scene) { s.Manager = nil }).is(Unqueued, "AwaitsJobSet",
+			noJobSetYet+"the manager's waitForJobSet, 10s by default", ""),
+		"a minute old, and the manager's configuration cannot be read": given(madeBefore(time.Minute), func(s *scene) { s.Manager = nil }).stuck(
+			Unqueued, "NobodyReacts", "asks for queue gpus and has no Workload after 60s: nobody queues it, unless the manager's waitForJobSet is longer",
+			"see that kueue-trainer runs: "+doctor),
+		"just made, and nobody waits for its JobSet": given(justMade, func(s *scene) { s.Manager = waitingFor(0) }).is(Unqueued, "JustMade",
+			"has no Workload yet", ""),
+		"just made for another cluster, where its JobSet will be": given(elsewhereBy, justMade).is(Unqueued, "JustMade", "has no Workload yet", ""),
+		"Trainer made its JobSet late, JobSet has not made its Jobs": given(admitted, madeBefore(time.Minute), func(s *scene) { s.Jobs, s.JobSet.CreationTimestamp = nil, metav1.NewTime(now) }).is(
+			Unqueued, "AwaitsJobs", "is not queued yet: JobSet has not made its Jobs, without which it queues after 2s", ""),
+		"just made, and JobSet has not made its Jobs": given(admitted, justMade, func(s *scene) { s.Jobs = nil }).is(Unqueued, "AwaitsJobs",
+			"is not queued yet: JobSet has not made its Jobs, without which it queues after 2s", ""),
+		"nobody makes a Workload": given(withoutWorkload).stuck(Unqueued, "NobodyReacts",
+			"asks for queue gpus and has no Workload after 5m: nobody queues it", "see that kueue-trainer runs: "+doctor),
+		"the manager said why it makes none": given(withoutWorkload, warned("InTreeActive", "two integrations")).stuck(Unqueued, "InTreeActive",
+			"is not queued: two integrations", ""),
+		"its runtime is missing": given(func(s *scene) { s.Workload, s.Undescribed = nil, missing }).stuck(Unqueued, "RuntimeMissing",
+			"is not queued, because its pods cannot be told: runtime not found: there is no ClusterTrainingRuntime \"torch\"", ""),
+		"its runtime went while it waits": given(taken("h100", 3), func(s *scene) { s.Undescribed = missing }).stuck(Waiting, "RuntimeMissing",
+			needs32+"and its pods cannot be told any more: runtime not found: there is no ClusterTrainingRuntime \"torch\""+alone, ""),
+		"a user who may not see Workloads": given(func(s *scene) { s.Workload, s.Unseen = nil, []string{workloads} }).is(Unqueued, "Unseen",
+			"is in a queue; you may not see its Workload", ""),
+		"deactivated by somebody": given(switchedOff).stuck(Deactivated, "Deactivated",
+			takenOut, `kubectl -n team patch workload trainjob-llm --type=merge -p '{"spec":{"active":true}}'`),
+		"deactivated by Kueue, with pods left": given(admitted, withPods(2, runningPod), switchedOff, evicted("DeactivatedDueToRequeuingLimitExceeded", "too many tries")).stuck(
+			Deactivated, "DeactivatedDueToRequeuingLimitExceeded", takenOut+" (too many tries); 2 pods still there, while its quota goes to others",
+			anotherWorkload),
+		"deactivated when its time was over": given(switchedOff, evicted("DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")).stuck(
+			Deactivated, "DeactivatedDueToMaximumExecutionTimeExceeded", takenOut+" (exceeding the maximum execution time)", anotherWorkload),
+		"suspended by its user while it runs": given(admitted, withPods(4, runningPod), func(s *scene) { s.Job.Spec.Suspend = ptr.To(true) }).is(
+			Stopping, "PodsLeft", "is suspended, and pods of its run are left (node on flavor h100); 4 pods still there, it keeps the quota until they are gone", ""),
+		"preempted, and its pods are going": given(admitted, withPods(4, runningPod), pending("urgent", 100, minutesAgo(1)), preemptedBy("urgent", 1),
+			with(kueue.WorkloadPreempted, kueue.InClusterQueueReason, "", 1)).is(Stopping, "Preempted",
+			"was preempted by team/urgent (for its higher priority in the ClusterQueue); 4 pods still there, it keeps the quota until they are gone", ""),
+		"preempted, and waiting again": given(taken("h100", 4), taken("a100", 2), preemptedBy("other-h100", 3)).is(Waiting, "QuotaInUse",
+			needs32+"flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; it was preempted by team/other-h100 3m ago", waitForEnd),
+		"its LocalQueue is missing": given(func(s *scene) { s.inventory.LocalQueues[0].Name = "other" }).stuck(Waiting, "LocalQueueMissing",
+			"names LocalQueue gpus, which does not exist in namespace team", "create it, or label the job with one that exists: other"),
+		"its LocalQueue is stopped": given(queueHeld).stuck(Waiting, "LocalQueueStopped",
+			"waits in LocalQueue gpus, which an admin has stopped (stopPolicy Hold)",
+			`kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
+		"its ClusterQueue is missing": given(withoutClusterQueues).stuck(Waiting, "ClusterQueueMissing",
+			"waits in LocalQueue gpus, whose ClusterQueue gpus does not exist", "create ClusterQueue gpus, or name another LocalQueue: gpus"),
+		"its ClusterQueue is stopped": given(func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.HoldAndDrain) }).stuck(
+			Waiting, "ClusterQueueStopped", waits+", and the ClusterQueue is stopped by an admin (stopPolicy HoldAndDrain)",
+			`kubectl patch clusterqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
+		"its ClusterQueue is inactive": given(func(s *scene) {
+			s.inventory.ClusterQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: "False", Message: "Can't admit new workloads: references missing ResourceFlavor(s): l40."}}
+		}).stuck(Waiting, "ClusterQueueInactive",
+			waits+", and the ClusterQueue is not active: Can't admit new workloads: references missing ResourceFlavor(s): l40.",
+			"fix what the ClusterQueue names: kubectl describe clusterqueue gpus"),
+		"its ClusterQueue takes other namespaces": given(func(s *scene) {
+			s.inventory.ClusterQueues[0].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}
+			s.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+		}).stuck(Waiting, "NamespaceNotAllowed",
+			waits+", whose namespaceSelector does not take namespace team",
+			"label the namespace as spec.namespaceSelector of ClusterQueue gpus wants it, or widen the selector"),
+		"a user who may not see ClusterQueues, one that is inactive": given(withoutClusterQueues, unseenKind(clusterQueues), func(s *scene) {
+			s.inventory.LocalQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.LocalQueueActive, Status: "False", Message: "Can't submit new workloads to clusterQueue"}}
+		}).stuck(Waiting, "LocalQueueInactive",
+			waits+", and the LocalQueue is not active: Can't submit new workloads to clusterQueue",
+			"ask an admin to look at the ClusterQueue: kubectl describe clusterqueue gpus"),
+		"a user who may not see ClusterQueues": given(withoutClusterQueues, unseenKind(clusterQueues), unseenKind(workloads), withoutQuota("couldn't assign flavors")).is(
+			Waiting, "Unseen", needs32+"and Kueue says: couldn't assign flavors",
+			"ask an admin to run this command: you may not see the ClusterQueue"),
+		"quota in use": given(taken("h100", 3), pending("urgent", 100, minutesAgo(1)), pending("earlier", 0, minutesAgo(9)), pending("later", 0, minutesAgo(1))).is(
+			Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 3rd of 4 pending",
+			waitForEnd+orRaise+" above that of those in front"),
+		"quota in use by a cohort, which preempts for priority": given(taken("h100", 3), ofH100, func(s *scene) {
+			s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyLowerPriority}
+		}).is(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitForEnd+orRaise),
+		"quota in use, for a queue that takes back what it lent and no more": given(taken("h100", 3), ofH100, func(s *scene) {
+			s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{
+				ReclaimWithinCohort: kueue.PreemptionPolicyAny, WithinClusterQueue: kueue.PreemptionPolicyNever}
+		}).is(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitForEnd),
+		"more than there ever is": given(func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }).stuck(Waiting, "ExceedsQuota",
+			waits+": needs 40 GPUs, flavor h100 has 32 GPUs at the most for it; "+a100TooSmall+alone, raiseOrCut+"8 GPUs"),
+		"Kueue stops others for it": given(taken("h100", 4), withoutQuota("couldn't assign flavors. Pending the preemption of 1 workload(s)")).is(
+			Waiting, "Preempting", needs32+"and Kueue is stopping others for it"+alone, ""),
+		"activated after Kueue had deactivated it": given(func(s *scene) {
+			s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: "False", Reason: "DeactivatedDueToAdmissionCheck"}}
+		}).stuck(Waiting, "NotRequeued",
+			needs32+"and was activated after Kueue had deactivated it, which Kueue does not queue again", anotherWorkload),
+		"it is tried again later": given(func(s *scene) {
+			s.Workload.Status.RequeueState = &kueue.RequeueState{RequeueAt: ptr.To(minutesAgo(-1))}
+		}).is(Waiting, "Backoff", needs32+"and is tried again in 60s", ""),
+		"an admission check has rejected it": given(checked("budget", kueue.CheckStateRejected, "over budget")).stuck(
+			Waiting, "AdmissionCheckRejected", needs32+"and admission check budget says Rejected: over budget", ""),
+		"Kueue does not look": given().stuck(Waiting, "KueueSilent",
+			needs32+"which would fit (node on flavor h100), and Kueue has not looked at it for 5m"+alone, "see that Kueue runs: "+doctor),
+		"Kueue is about to look": given(func(s *scene) { s.Workload.CreationTimestamp = metav1.NewTime(now) }).is(Waiting, "Evaluating",
+			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+		"behind others in a strict queue": given(pending("big", 0, minutesAgo(9)), strict, withoutQuota("")).is(Waiting, "BehindOthers",
+			needs32+"which would fit (node on flavor h100), but Kueue gives it to team/big first, 2nd of 2 pending",
+			"wait, or give the job a higher priority than the one before it"),
+		"behind one that cannot start in a strict queue": given(pending("big", 0, minutesAgo(9)), strict, taken("h100", 1), func(s *scene) { s.Workload.Spec.PodSets[0].Count = 1 }).is(
+			Waiting, "BehindOthers", waits+": needs 8 GPUs, and ClusterQueue gpus is strictly first in, first out, "+
+				"and team/big (priority 0) is before it and cannot start, 2nd of 2 pending",
+			behindRemedy),
+		"about to preempt": given(taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority = ptr.To[int32](10) }).is(
+			Waiting, "Preempts", needs32+"and Kueue is about to make room by preempting team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue)"+alone, ""),
+		"perhaps about to preempt, for whom may not read priorities": given(taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority, s.PriorityUnseen = ptr.To[int32](10), true }).is(
+			Waiting, "QuotaInUse", needs32+"flavor h100 has 0 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd+orRaise),
+		"managed without a queue": given(func(s *scene) { s.Workload.Spec.QueueName, s.Job.Labels = "", nil }).stuck(Waiting, "NoQueue",
+			"names no queue, and Kueue holds it all the same (manageJobsWithoutQueueName)", labelRemedy),
+		"quota reserved, a check is open": given(reserved, checked("budget", kueue.CheckStatePending, "asking"), func(s *scene) {
+			s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("budget")}
+		}).is(Reserved, "AdmissionCheckPending", waitsForCheck+"budget is Pending (asking)", ""),
+		"quota reserved, nobody looks after the check": given(reserved, checked("budget", kueue.CheckStatePending, "")).stuck(
+			Reserved, "AdmissionCheckInactive", waitsForCheck+"budget is Pending: admission check budget is not active: it does not exist",
+			"see that the controller of AdmissionCheck budget runs: kubectl describe admissioncheck budget"),
+		"admitted and about to be started": given(placed, atOnce).is(Starting, "Placing",
+			"is admitted (node on flavor h100) and about to be started", ""),
+		"admitted and not started": given(placed).stuck(Starting, "NotStarted",
+			"was admitted (node on flavor h100) 2m ago, holds its quota and was not started", "see that kueue-trainer and Trainer run: "+doctor),
+		"admitted to what contradicts it": given(placed, warned("PlacementRefused", "pool is a, the admission wants h100")).stuck(
+			Starting, "PlacementRefused", cannotStart+"pool is a, the admission wants h100", ""),
+		"resumed, and Trainer does not resume the JobSet": given(admitted, func(s *scene) { s.JobSet.Spec.Suspend = ptr.To(true) }, warned("JobSetOutdated", "undo the edit")).stuck(
+			Starting, "JobSetOutdated", cannotStart+"undo the edit", ""),
+		"started, no pods yet": given(admitted, atOnce).is(Starting, "PodsMissing", notMade, ""),
+		"started, and no pods come": given(admitted).stuck(Starting, "PodsMissing",
+			notMade, "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm"),
+		"pods behind our gate": given(admitted, withPods(4, gate(patch.AdmissionGate))).stuck(Starting, "AdmissionGate",
+			fourPods+"AdmissionGate (scheduling gate kueue-trainer.dev/admission)",
+			"kueue-trainer frees them when their Workload is admitted: kubectl trainjob doctor tells whether it runs"),
+		"pods behind somebody's gate": given(admitted, withPods(4, gate("example.com/wait"))).stuck(Starting, "SchedulingGate",
+			fourPods+"SchedulingGate (scheduling gate example.com/wait)", "whoever set the gate has to take it off"),
+		"pods that no node has room for": given(admitted, withPods(3, runningPod), withPods(1, func(p *corev1.Pod) {
+			p.Name = "llm-node-0-3"
+			refusedBy("0/6 nodes are available: 6 Insufficient nvidia.com/gpu. preemption: none")(p)
+		})).stuck(Starting, "Unschedulable",
+			"was started (node on flavor h100), and 1 pod of Job llm-node-0: Unschedulable (0/6 nodes are available: 6 Insufficient nvidia.com/gpu)",
+			"the quota is more than the nodes have room for: kubectl trainjob pools shows both"),
+		"pods whose image cannot be had": given(admitted, withPods(4, func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}
+		})).stuck(Starting, "ImagePullBackOff", fourPods+"ImagePullBackOff (no such image)", "kubectl -n team describe pod llm-node-0-0"),
+		"running":              given(admitted, withPods(4, runningPod)).is(Running, "Running", runs4, ""),
+		"a manifest that fits": given(manifestOf).is(NotCreated, "Fits", couldHave32, ""),
+		"a manifest that would wait": given(taken("h100", 1), manifestOf).is(NotCreated, "QuotaInUse",
+			wouldWait+"32 GPUs, flavor h100 has 24 of 32 GPUs free; "+a100TooSmall, waitForEnd),
+		"a manifest whose pods no node would take": given(manifestOf, func(s *scene) { s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"} }).stuck(
+			NotCreated, "SelectorMismatch", couldHave32+", but node selector disk=fast matches no node of the flavor: Kueue does not look at that, so pods stay Pending",
+			"take node selector disk=fast out of replicated job node, or label nodes of flavor h100 so"),
+		"a manifest without a queue": given(manifestOf, func(s *scene) { s.Job.Labels, s.Kueue = nil, &configapi.Configuration{} }).is(
+			NotCreated, "NoQueue", "names no queue, so it would start at once, outside of all quotas", labelRemedy),
+		"a manifest without a queue, which Kueue manages": given(manifestOf, managesAll).stuck(NotCreated, "NoQueue",
+			"names no queue, and Kueue manages jobs without one (manageJobsWithoutQueueName): it would be held and never start", labelRemedy),
+		"a manifest without a queue, in a namespace that is not Kueue's": given(manifestOf, managesAll, func(s *scene) { s.Namespace.Labels = nil }).is(
+			NotCreated, "NoQueue", "names no queue, so it would start at once, outside of all quotas", labelRemedy),
+		"a manifest with one, in a namespace that is not Kueue's": given(manifestOf, optsOut).is(NotCreated, "NamespaceNotManaged",
+			notManagedHere+"it would start at once, outside of all quotas", labelNamespace),
+		"in a namespace that is not Kueue's": given(optsOut, func(s *scene) { s.Workload, s.Job.Spec.Suspend = nil, nil }).is(
+			NotManaged, "NamespaceNotManaged", notManagedHere+"it runs outside of all quotas", labelNamespace),
+		"in a namespace that is not Kueue's, by the word of an event": given(warned("NamespaceNotManaged", "names queue gpus"), func(s *scene) { s.Workload, s.Job.Spec.Suspend = nil, nil }).is(
+			NotManaged, "NamespaceNotManaged", notManagedHere+"it runs outside of all quotas", "ask an admin to have Kueue manage the namespace"),
+		"suspended in a namespace that is not Kueue's": given(optsOut, func(s *scene) { s.Workload = nil }).is(NotManaged, "NamespaceNotManaged",
+			notManagedHere+"it is suspended and waits for nobody",
+			"resume it (spec.suspend: false) to run it outside of all quotas, or "+labelNamespace),
+		"since before its namespace was Kueue's": given(admitted, optsOut, func(s *scene) {
+			s.Namespace.Labels = map[string]string{"for": "teams"}
+			s.Namespace.ManagedFields = []metav1.ManagedFieldsEntry{{Time: ptr.To(minutesAgo(1)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:for":{}}}}`)}}
+			s.Workload, s.Job.Spec.Suspend, s.Job.Spec.RuntimePatches = nil, nil, nil
+		}).is(NotManaged, "BeganUnmanaged", "runs outside of all quotas: it began before Kueue managed its namespace", "suspend it, and it queues"),
+		"a manifest without a queue, and nobody to say what Kueue does": given(manifestOf, func(s *scene) { s.Job.Labels = nil }).is(
+			NotCreated, "NoQueue", "names no queue; whether it would start at once or be held depends on Kueue's manageJobsWithoutQueueName, which cannot be seen",
+			labelRemedy),
+		"an urgent manifest that would preempt": given(manifestOf, taken("h100", 4), preempting, func(s *scene) { s.Priority = 10 }).is(
+			NotCreated, "Preempts", "asks for 32 GPUs and would get them in queue gpus (ClusterQueue gpus) by preempting team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue): node on flavor h100", ""),
+		"a manifest behind the blocked head of a strict queue": given(manifestOf, pending("big", 0, minutesAgo(9)), strict, taken("h100", 1), ofOneNode).is(
+			NotCreated, "BehindOthers", wouldWait+"8 GPUs, and ClusterQueue gpus is strictly first in, first out, and team/big (priority 0) is before it and cannot start",
+			behindRemedy),
+		"a manifest past the blocked head of another queue": given(manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), ofOneNode).is(
+			NotCreated, "Fits", "asks for 8 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100", ""),
+		"a manifest that would borrow what another keeps for itself": given(manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), strict, borrower(1)).is(
+			NotCreated, "QuotaInUse", "would wait in queue guests (ClusterQueue guests): asks for 8 GPUs, which would fit (node on flavor h100), "+
 				"but Kueue keeps it for team/big (priority 0): Workload no longer fits after processing another workload",
-				"wait, or give the job a higher priority than the one before it"),
-		},
-		"a manifest behind one that would borrow what another keeps": {
-			scene: changes{manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), strict, borrower(1), func(s *scene) {
-				s.inventory.Workloads = append(s.inventory.Workloads, *waitingWorkload("guest", "guests", 3, minutesAgo(8)))
-			}},
-			want: stateIs(NotCreated, "BehindOthers", "would wait in queue guests (ClusterQueue guests): asks for 8 GPUs, "+
-				"and team/guest (priority 0) is before it in ClusterQueue guests and cannot start: others keep what it would take",
-				"wait, or give the job a higher priority than the one in front"),
-		},
-		"a manifest of one who does not see what others have": {
-			scene: changes{manifestOf, unseenKind(workloads)},
-			want: stateIs(NotCreated, "Unseen",
-				"asks for 32 GPUs in queue gpus (ClusterQueue gpus); whether they are free cannot be told, because you may not see what others have",
-				"ask an admin to run this command, or submit the job and explain it by its name"),
-		},
-		"a manifest for a stopped queue": {
-			scene: changes{manifestOf, queueHeld},
-			want: stuck(NotCreated, "LocalQueueStopped", "would not start: it waits in LocalQueue gpus, which an admin has stopped (stopPolicy Hold)",
-				`kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
-		},
+			"wait, or give the job a higher priority than the one before it"),
+		"a manifest behind one that would borrow what another keeps": given(manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), strict, borrower(1), func(s *scene) {
+			s.inventory.Workloads = append(s.inventory.Workloads, *waitingWorkload("guest", "guests", 3, minutesAgo(8)))
+		}).is(NotCreated, "BehindOthers",
+			"would wait in queue guests (ClusterQueue guests): asks for 8 GPUs, "+
+				"and team/guest (priority 0) is before it in ClusterQueue guests and cannot start: others keep what it would take", "wait, or give the job a higher priority than the one in front"),
+		"a manifest of one who does not see what others have": given(manifestOf, unseenKind(workloads)).is(NotCreated, "Unseen",
+			"asks for 32 GPUs in queue gpus (ClusterQueue gpus); whether they are free cannot be told, because you may not see what others have",
+			"ask an admin to run this command, or submit the job and explain it by its name"),
+		"a manifest for a stopped queue": given(manifestOf, queueHeld).stuck(NotCreated, "LocalQueueStopped",
+			"would not start: it waits in LocalQueue gpus, which an admin has stopped (stopPolicy Hold)",
+			`kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
 	}, StateOf, cmpopts.IgnoreFields(State{}, "Since", "Cause"))
-}
-
-// state is one that passes by itself, or in which something may be done.
-func stateIs(phase Phase, reason, message, remedy string) State {
-	return State{Phase: phase, Reason: reason, Message: message, Remedy: remedy}
-}
-
-// stuck is a state that lasts until somebody acts.
-func stuck(phase Phase, reason, message, remedy string) State {
-	return State{Phase: phase, Reason: reason, Message: message, Remedy: remedy, Stuck: true}
 }
 
 func activeCheck(name string) kueue.AdmissionCheck {

@@ -4,7 +4,9 @@ package explain
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/ptr"
@@ -17,34 +19,40 @@ import (
 
 // topologyKind compares what a PodSet says of topology with what the flavor has.
 func (a *assigner) topologyKind(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reason {
-	asks, has := kueuelib.IsExplicitlyRequestingTopology(*ps), flavor.Spec.TopologyName != nil
-	switch {
+	switch asks, has := kueuelib.IsExplicitlyRequestingTopology(*ps), flavor.Spec.TopologyName != nil; {
 	case !asks && has && !a.Cluster.onlyTopologies(a.cq):
-		return new(topologyOnly(flavor.Name, ps))
+		return lasts(Topology, "the flavor is for topology-aware scheduling only, which the PodSet does not ask for",
+			"annotate the pods of replicated job %s with kueue.x-k8s.io/podset-unconstrained-topology: \"true\" to use flavor %s", ps.Name, flavor.Name)
 	case asks && !has:
-		return new(noTopology(flavor.Name, ps, a.anyTopology()))
+		r := lasts(Topology, "the PodSet asks for a topology, and the flavor has none",
+			"set spec.topologyName of ResourceFlavor %s, or take the topology annotation from the pods of replicated job %s", flavor.Name, ps.Name)
+		if slices.ContainsFunc(a.Cluster.flavorsOf(a.cq), func(f *kueue.ResourceFlavor) bool { return f != nil && f.Spec.TopologyName != nil }) {
+			r.Remedy = "" // Another flavor of the queue is for such jobs.
+		}
+		return r
 	case asks && has:
-		topology := inventory.Find(a.Cluster.Topologies, "", string(*flavor.Spec.TopologyName))
-		if topology == nil {
-			return nil
-		}
-		var levels []string
-		for _, l := range topology.Spec.Levels {
-			levels = append(levels, l.NodeLabel)
-		}
-		if level := levelOf(ps.TopologyRequest); level != "" && !slices.Contains(levels, level) {
-			return new(noLevel(flavor.Name, ps, topology.Name, levels, level))
-		}
+		return a.noLevel(ps, flavor)
 	}
 	return nil
 }
 
-// levelOf is the node label that a request names; empty where any node will do.
-func levelOf(request *kueue.PodSetTopologyRequest) string {
-	if request == nil {
-		return ""
+// noLevel is for a PodSet that names a level which the topology of a flavor does not have.
+func (a *assigner) noLevel(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reason {
+	topology := inventory.Find(a.Cluster.Topologies, "", string(*flavor.Spec.TopologyName))
+	if topology == nil || ps.TopologyRequest == nil {
+		return nil
 	}
-	return ptr.Deref(request.Required, ptr.Deref(request.Preferred, ""))
+	var levels []string
+	for _, l := range topology.Spec.Levels {
+		levels = append(levels, l.NodeLabel)
+	}
+	// A request that names none takes any node.
+	level := ptr.Deref(ps.TopologyRequest.Required, ptr.Deref(ps.TopologyRequest.Preferred, ""))
+	if level == "" || slices.Contains(levels, level) {
+		return nil
+	}
+	return lasts(Topology, fmt.Sprintf("topology %s of the flavor has no level %s, which the PodSet asks for", topology.Name, level),
+		"name one of %s in the annotation of replicated job %s; flavor %s has no other", strings.Join(levels, ", "), ps.Name, flavor.Name)
 }
 
 // topologyFit asks Kueue's own placement, first with the nodes as they are and then with
@@ -57,10 +65,16 @@ func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *
 	if why == "" {
 		return nil
 	}
+	// Kueue's own words count the nodes, and why they do not do.
 	if a.noPlacement(a.Cluster.empty, ps, flavor) == "" {
-		return new(a.noRoom(why))
+		return &Reason{Code: Topology, Message: why, Remedy: "wait until pods nearby have ended" + a.raise()}
 	}
-	return new(neverRoom(flavor.Name, ps, why, a.instead(ps, flavor)))
+	if instead := a.instead(ps, flavor); instead != "" {
+		return lasts(Topology, why, "%s in the annotation of replicated job %s: it does not fit on flavor %s even when its nodes are empty",
+			instead, ps.Name, flavor.Name)
+	}
+	return lasts(Topology, why, "ask for fewer or smaller pods of replicated job %s: they do not fit on flavor %s with any topology request, even when its nodes are empty",
+		ps.Name, flavor.Name)
 }
 
 // places reports whether Kueue looks for nodes in a flavor before it gives quota: where an admission
@@ -76,15 +90,6 @@ func (a *assigner) places(flavor *kueue.ResourceFlavor) bool {
 func (a *assigner) needsTopology(ps *kueue.PodSet) bool {
 	grouped := ps.TopologyRequest != nil && ps.TopologyRequest.PodSetGroupName != nil
 	return ps.Count > 0 && !grouped && (kueuelib.IsExplicitlyRequestingTopology(*ps) || a.Cluster.onlyTopologies(a.cq))
-}
-
-// anyTopology reports whether a flavor of the ClusterQueue has a topology.
-func (a *assigner) anyTopology() bool {
-	return slices.ContainsFunc(a.Cluster.Flavors, func(f kueue.ResourceFlavor) bool {
-		return f.Spec.TopologyName != nil && slices.ContainsFunc(a.cq.Spec.ResourceGroups, func(g kueue.ResourceGroup) bool {
-			return slices.ContainsFunc(g.Flavors, func(q kueue.FlavorQuotas) bool { return string(q.Name) == f.Name })
-		})
-	})
 }
 
 // instead names the request nearest to that of a PodSet which would fit on empty nodes, as

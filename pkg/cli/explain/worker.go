@@ -7,7 +7,6 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -56,127 +55,114 @@ func (f *Facts) workerNames() []string {
 // is wrong with a worker is part of the facts.
 func LookInto(ctx context.Context, workers *cluster.Workers, renderer *trainjob.Renderer, f *Facts) {
 	for _, name := range f.workerNames() {
+		w := Worker{Cluster: name}
 		at, err := workers.Of(name)
-		if err != nil {
-			f.Workers = append(f.Workers, Worker{Cluster: name, Problem: err})
-			continue
+		if err == nil {
+			w.Context = at.Context
+			err = w.read(ctx, at, renderer, f)
 		}
-		w := Worker{Cluster: name, Context: at.Context}
-		w.Facts, w.Copied, w.Problem = copyIn(ctx, at, renderer, f)
+		w.Problem = err
 		f.Workers = append(f.Workers, w)
 	}
 }
 
-// copyIn reads the facts of a job's copy. While MultiKueue has made its Workload alone, they are of
+// read reads the facts of a job's copy. While MultiKueue has made its Workload alone, they are of
 // the job as it would be there.
-func copyIn(ctx context.Context, at *cluster.Worker, renderer *trainjob.Renderer, f *Facts) (copied *Facts, made bool, err error) {
+func (w *Worker) read(ctx context.Context, at *cluster.Worker, renderer *trainjob.Renderer, f *Facts) error {
 	c, err := at.Client()
 	if err != nil {
-		return nil, false, at.Problem(err)
+		return at.Problem(err)
 	}
 	job, err := at.Copy(ctx, c, f.Job.Namespace, f.Job.Name, f.Workload.Name)
-	if made = err == nil; !made && !errors.Is(err, cluster.ErrNoCopy) {
-		return nil, false, err
+	w.Copied = err == nil
+	if errors.Is(err, cluster.ErrNoCopy) {
+		job, err = standIn(ctx, at, c, f, err)
 	}
-	if !made {
-		if err := workloadCopied(ctx, at, c, f.Workload, err); err != nil {
-			return nil, false, err
-		}
-		job = standIn(f.Job)
+	if err != nil {
+		return err
 	}
 	reader, err := NewReader(ctx, c, renderer)
 	if err != nil {
-		return nil, false, at.Problem(err)
+		return at.Problem(err)
 	}
 	reader.workload = f.Workload.Name
-	copied, err = reader.Facts(ctx, job)
-	if err != nil {
-		return nil, false, at.Problem(err)
-	}
-	return copied, made, nil
-}
-
-// workloadCopied returns an error unless a worker has the Workload that MultiKueue made of another
-// one; where it has none, that is noCopy.
-func workloadCopied(ctx context.Context, at *cluster.Worker, c client.Reader, of *kueue.Workload, noCopy error) error {
-	var wl kueue.Workload
-	switch err := c.Get(ctx, client.ObjectKeyFromObject(of), &wl); {
-	case apierrors.IsNotFound(err), err == nil && wl.Labels[kueue.MultiKueueOriginLabel] == "":
-		return noCopy
-	case err != nil:
+	if w.Facts, err = reader.Facts(ctx, job); err != nil {
 		return at.Problem(err)
 	}
 	return nil
 }
 
-// standIn is a job as MultiKueue would copy it.
-func standIn(job *trainjob.TrainJob) *trainjob.TrainJob {
-	job = job.DeepCopy()
-	job.Spec.ManagedBy = nil
-	job.Status = trainjob.TrainJob{}.Status
-	return job
+// standIn is a job as MultiKueue would copy it to a worker that has the Workload made of the job's; the error is noCopy
+// where there is none.
+func standIn(ctx context.Context, at *cluster.Worker, c client.Reader, f *Facts, noCopy error) (*trainjob.TrainJob, error) {
+	var wl kueue.Workload
+	switch err := c.Get(ctx, client.ObjectKeyFromObject(f.Workload), &wl); {
+	case apierrors.IsNotFound(err), err == nil && wl.Labels[kueue.MultiKueueOriginLabel] == "":
+		return nil, noCopy
+	case err != nil:
+		return nil, at.Problem(err)
+	}
+	job := f.Job.DeepCopy()
+	job.Spec.ManagedBy, job.Status = nil, trainjob.TrainJob{}.Status
+	return job, nil
 }
 
 // LookIntoAll reads the copies of many jobs in the workers that have them, each kind once in each
 // worker. Jobs that no worker has yet are not looked for.
 func LookIntoAll(ctx context.Context, workers *cluster.Workers, s *Snapshot, namespace string) {
-	of := map[string][]*Facts{}
+	copies := map[string]func(*Facts) Worker{}
 	for _, f := range s.Facts {
 		assigned, nominated := f.Dispatched()
-		if assigned != "" {
-			of[assigned] = append(of[assigned], f)
-		}
 		for _, name := range nominated {
 			f.Workers = append(f.Workers, Worker{Cluster: name})
 		}
-	}
-	for name, all := range of {
-		at, err := workers.Of(name)
-		if err != nil {
-			for _, f := range all {
-				f.Workers = []Worker{{Cluster: name, Problem: err}}
-			}
+		if assigned == "" {
 			continue
 		}
-		copies, err := copiesIn(ctx, at, namespace)
-		for _, f := range all {
-			if f.Workers = []Worker{{Cluster: name, Context: at.Context, Problem: err}}; err == nil {
-				f.Workers[0] = copied(f, copies[client.ObjectKeyFromObject(f.Job)], at)
-			}
+		if copies[assigned] == nil {
+			copies[assigned] = copiesIn(ctx, workers, assigned, namespace)
 		}
+		f.Workers = []Worker{copies[assigned](f)}
 	}
 }
 
-// copiesIn reads the facts of the TrainJobs that MultiKueue made in a worker.
-func copiesIn(ctx context.Context, at *cluster.Worker, namespace string) (map[types.NamespacedName]*Facts, error) {
+// copiesIn reads the TrainJobs that MultiKueue made in a worker. It returns what the worker has of a job.
+func copiesIn(ctx context.Context, workers *cluster.Workers, name, namespace string) func(*Facts) Worker {
+	at, err := workers.Of(name)
+	if err != nil {
+		return func(*Facts) Worker { return Worker{Cluster: name, Problem: err} }
+	}
+	found, err := allIn(ctx, at, namespace)
+	return func(f *Facts) Worker {
+		w := Worker{Cluster: name, Context: at.Context}
+		switch copied := found[client.ObjectKeyFromObject(f.Job)]; {
+		case err != nil:
+			w.Problem = at.Problem(err)
+		case copied == nil:
+			w.Problem = at.NoCopy(f.Job.Namespace, f.Job.Name)
+		default:
+			if w.Problem = at.Check(copied.Job, f.Workload.Name); w.Problem == nil {
+				w.Facts, w.Copied = copied, true
+			}
+		}
+		return w
+	}
+}
+
+func allIn(ctx context.Context, at *cluster.Worker, namespace string) (map[client.ObjectKey]*Facts, error) {
 	c, err := at.Client()
 	if err != nil {
-		return nil, at.Problem(err)
+		return nil, err
 	}
-	jobs, err := cluster.TrainJobs(ctx, c, namespace)
+	snapshot, err := ReadAll(ctx, c, namespace)
 	if err != nil {
-		return nil, at.Problem(err)
+		return nil, err
 	}
-	snapshot, err := ReadAll(ctx, c, jobs, namespace)
-	if err != nil {
-		return nil, at.Problem(err)
-	}
-	found := map[types.NamespacedName]*Facts{}
+	found := map[client.ObjectKey]*Facts{}
 	for _, f := range snapshot.Facts {
 		found[client.ObjectKeyFromObject(f.Job)] = f
 	}
 	return found, nil
-}
-
-// copied is what a worker has of a job.
-func copied(f, found *Facts, at *cluster.Worker) Worker {
-	w := Worker{Cluster: at.Cluster, Context: at.Context}
-	if found == nil {
-		w.Problem = at.NoCopy(f.Job.Namespace, f.Job.Name)
-	} else if w.Problem = at.Check(found.Job, f.Workload.Name); w.Problem == nil {
-		w.Facts, w.Copied = found, true
-	}
-	return w
 }
 
 // There returns the facts of the copy that runs in a worker, and that worker; nil where there is

@@ -75,6 +75,15 @@ type options struct {
 	selector, output string
 	query            query
 	running          outlook.Flags
+	// starts has forecasts made.
+	starts bool
+
+	client    client.WithWatch
+	namespace string
+	labels    labels.Selector
+	// watching is nil unless the list is followed. It has the kinds of the workers in watched, too.
+	watching *follow.Watching
+	watched  []string
 }
 
 // NewCommand returns the command.
@@ -113,53 +122,45 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	// Followed, it would be another with every look; and scripts that do not ask for it need not wait for it.
-	o.query.starts = !o.watch && (o.output == show.Wide || show.ForMachines(o.output) && (o.running.Assume > 0 || o.running.Prometheus.URL != ""))
-	o.query.told = o.running.Told
+	o.starts = !o.watch && (o.output == show.Wide || show.ForMachines(o.output) && (o.running.Assume > 0 || o.running.Prometheus.URL != ""))
 	o.query.users = o.output == show.Wide || show.ForMachines(o.output) || o.query.user != "" || o.query.order == "user"
-	selector, err := labels.Parse(o.selector)
-	if err != nil {
+	var err error
+	if o.labels, err = labels.Parse(o.selector); err != nil {
 		return fmt.Errorf("--selector %s: %w", o.selector, err)
 	}
-	c, namespace, err := o.flags.ClientIn(o.all)
+	if o.client, o.namespace, err = o.flags.ClientIn(o.all); err != nil {
+		return err
+	}
+	now, err := o.list(ctx)
 	if err != nil {
 		return err
 	}
-	l := &lister{client: c, workers: o.workers, namespace: namespace, selector: selector, query: &o.query}
-	now, err := l.list(ctx)
-	if err != nil {
-		return err
-	}
-	o.tellUnseen(now.Unseen)
-	o.tellWorkers(now.Workers)
-	if len(now.TrainJobs) == 0 && !show.ForMachines(o.output) {
-		fmt.Fprintln(o.streams.ErrOut, "No resources found"+inNamespace(namespace)+".")
-	} else if err := o.print(now); err != nil {
-		return err
+	o.tell(now)
+	if len(now.TrainJobs) > 0 || show.ForMachines(o.output) {
+		if err := o.print(now); err != nil {
+			return err
+		}
 	}
 	if !o.watch {
 		return nil
 	}
-	return o.follow(ctx, l, now)
+	return o.follow(ctx, now)
 }
 
-func inNamespace(namespace string) string {
-	if namespace == "" {
-		return ""
-	}
-	return " in " + namespace + " namespace"
-}
-
-// tellUnseen tells once of each kind.
-func (o *options) tellUnseen(unseen []Unseen) {
-	for _, u := range unseen {
+// tell says once of each kind, and of each worker, what is not known of jobs; and that there are none.
+func (o *options) tell(l List) {
+	for _, u := range l.Unseen {
 		fmt.Fprintf(o.streams.ErrOut, "note: %s is %s: you may not list all %s; ask an admin for that\n", strings.Join(u.Fields, ", "), unknown, u.Kind)
 	}
-}
-
-// tellWorkers tells once of each worker what is not known of its jobs.
-func (o *options) tellWorkers(unseen []UnseenWorker) {
-	for _, u := range unseen {
+	for _, u := range l.Workers {
 		fmt.Fprintf(o.streams.ErrOut, "note: what %s do in worker cluster %s is not known: %s\n", show.Count(u.TrainJobs, "TrainJob"), u.Cluster, u.Problem)
+	}
+	switch {
+	case len(l.TrainJobs) > 0 || show.ForMachines(o.output):
+	case o.namespace == "":
+		fmt.Fprintln(o.streams.ErrOut, "No resources found.")
+	default:
+		fmt.Fprintf(o.streams.ErrOut, "No resources found in %s namespace.\n", o.namespace)
 	}
 }
 
@@ -175,10 +176,10 @@ func (o *options) print(l List) error {
 }
 
 // follow prints jobs again when what is said of them has changed, as kubectl get --watch does.
-func (o *options) follow(ctx context.Context, l *lister, last List) error {
-	l.watching = follow.Watch(ctx, calm)
-	l.watching.Add(l.client, l.kinds()...)
-	return follow.Each(ctx, l.watching.Changed, o.streams.ErrOut, l.list, func(now List) (over bool, err error) {
+func (o *options) follow(ctx context.Context, last List) error {
+	o.watching = follow.Watch(ctx, calm)
+	o.watching.Add(o.client, o.kinds()...)
+	return follow.Each(ctx, o.watching.Changed, o.streams.ErrOut, o.list, func(now List) (over bool, err error) {
 		news := news(last, now)
 		last = now
 		if len(news.TrainJobs) == 0 {
@@ -191,13 +192,14 @@ func (o *options) follow(ctx context.Context, l *lister, last List) error {
 // news are the jobs of which another thing is said than before; messages tell the time, and
 // do not count. Of those that were deleted nothing is said.
 func news(last, now List) List {
-	before := map[types.NamespacedName]TrainJob{}
+	key := func(job TrainJob) client.ObjectKey { return client.ObjectKey{Namespace: job.Namespace, Name: job.Name} }
+	before := map[client.ObjectKey]TrainJob{}
 	for _, job := range last.TrainJobs {
-		before[types.NamespacedName{Namespace: job.Namespace, Name: job.Name}] = job
+		before[key(job)] = job
 	}
 	out := List{TrainJobs: []TrainJob{}, Unseen: now.Unseen}
 	for _, job := range now.TrainJobs {
-		old, known := before[types.NamespacedName{Namespace: job.Namespace, Name: job.Name}]
+		old, known := before[key(job)]
 		old.Message, old.Remedy, old.Cause = job.Message, job.Remedy, job.Cause
 		if !known || !reflect.DeepEqual(old, job) {
 			out.TrainJobs = append(out.TrainJobs, job)
@@ -206,72 +208,56 @@ func news(last, now List) List {
 	return out
 }
 
-// lister reads the TrainJobs and what is around them.
-type lister struct {
-	client    client.WithWatch
-	workers   *cluster.Workers
-	namespace string
-	selector  labels.Selector
-	query     *query
-
-	// watching is nil unless the list is followed. It has the kinds of the workers in watched, too.
-	watching *follow.Watching
-	watched  []string
-}
-
-func (l *lister) list(ctx context.Context) (List, error) {
-	jobs, err := cluster.TrainJobs(ctx, l.client, l.namespace, client.MatchingLabelsSelector{Selector: l.selector})
+// list reads the TrainJobs and what is around them.
+func (o *options) list(ctx context.Context) (List, error) {
+	snapshot, err := explain.ReadAll(ctx, o.client, o.namespace, client.MatchingLabelsSelector{Selector: o.labels})
 	if err != nil {
 		return List{}, err
 	}
-	snapshot, err := explain.ReadAll(ctx, l.client, jobs, l.namespace)
-	if err != nil {
+	if err := o.query.checkUser(snapshot.Manager); err != nil {
 		return List{}, err
 	}
-	if err := l.query.checkUser(snapshot.Manager); err != nil {
-		return List{}, err
-	}
-	explain.LookIntoAll(ctx, l.workers, snapshot, l.namespace)
-	l.watchWorkers(snapshot)
+	explain.LookIntoAll(ctx, o.workers, snapshot, o.namespace)
+	o.watchWorkers(snapshot)
 	var turns map[types.UID]scheduler.Turn
-	if l.query.byCohort {
+	if o.query.byCohort {
 		if turns, err = snapshot.Turns(ctx); err != nil {
 			return List{}, err
 		}
 	}
 	var starts map[client.ObjectKey]outlook.Start
-	if l.query.starts {
+	if o.starts {
 		// Without them, there is a list all the same.
-		starts, _ = explain.NewForesight(l.client, l.namespace, l.query.told, 1).Starts(ctx, snapshot)
+		starts, _ = explain.Starts(ctx, o.client, snapshot, o.namespace, o.running.Told)
 	}
-	return newList(snapshot, l.query, turns, starts), nil
+	return newList(snapshot, &o.query, turns, starts), nil
 }
 
 // watchWorkers has the jobs of workers watched from when a worker is assigned: the copy may come after
 // the last change of the job here.
-func (l *lister) watchWorkers(s *explain.Snapshot) {
-	if l.watching == nil {
+func (o *options) watchWorkers(s *explain.Snapshot) {
+	if o.watching == nil {
 		return
 	}
 	for _, f := range s.Facts {
 		name, _ := f.Dispatched()
-		if name == "" || slices.Contains(l.watched, name) {
+		if name == "" || slices.Contains(o.watched, name) {
 			continue
 		}
-		if at, err := l.workers.Of(name); err == nil {
+		if at, err := o.workers.Of(name); err == nil {
 			if c, err := at.Client(); err == nil {
-				l.watching.Add(c, l.kinds()...)
-				l.watched = append(l.watched, name)
+				o.watching.Add(c, o.kinds()...)
+				o.watched = append(o.watched, name)
 			}
 		}
 	}
 }
 
 // kinds are those whose changes move a TrainJob on.
-func (l *lister) kinds() []follow.Kind {
-	in := client.InNamespace(l.namespace)
+func (o *options) kinds() []follow.Kind {
+	in := client.InNamespace(o.namespace)
 	return []follow.Kind{
-		{List: &trainjob.List{}, Options: []client.ListOption{in, client.MatchingLabelsSelector{Selector: l.selector}}},
+		{List: &trainjob.List{}, Options: []client.ListOption{in, client.MatchingLabelsSelector{Selector: o.labels}}},
 		{List: &kueue.WorkloadList{}, Options: []client.ListOption{in}},
 		{List: &corev1.PodList{}, Options: []client.ListOption{in, client.HasLabels{jobsetapi.JobSetNameKey}}},
 		{List: &kueue.ClusterQueueList{}},

@@ -99,11 +99,17 @@ func in(w explain.Worker) func(*explain.Facts) {
 	}
 }
 
+// withoutWorkload is the job of somebody who may not see Workloads.
+func withoutWorkload(f *explain.Facts) { f.Workload, f.Unseen = nil, []string{workloads} }
+
+func both(one, two func(*explain.Facts)) func(*explain.Facts) {
+	return func(f *explain.Facts) { kit.With(f, one, two) }
+}
+
 func TestLines(t *testing.T) {
 	everything := []string{workloads, clusterQueues}
 	cases := map[string]struct {
 		unseen  []string
-		noPods  bool
 		change  func(*explain.Facts)
 		want    string
 		unknown []Unseen
@@ -119,31 +125,25 @@ func TestLines(t *testing.T) {
 			want: "llm Waiting gpus - 16 100 7 5m <unknown>", unknown: []Unseen{{clusterQueues, []string{"reason"}}},
 		},
 		"one whose Workload may not be seen": {
-			unseen: everything, change: func(f *explain.Facts) { f.Workload, f.Unseen = nil, []string{workloads} },
+			unseen: everything, change: withoutWorkload,
 			want:    "llm <unknown> gpus <unknown> <unknown> <unknown> <unknown> - <unknown>",
 			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "phase", "position", "priority", "reason"}}},
 		},
 		"one that is held, whose Workload may not be seen": {
-			unseen: everything, change: func(f *explain.Facts) {
-				f.Workload, f.Unseen, f.Job.Labels[kit.QueueLabel] = nil, []string{workloads}, hold.Queue("gpus")
-			},
+			unseen: everything, change: both(withoutWorkload, func(f *explain.Facts) { f.Job.Labels[kit.QueueLabel] = hold.Queue("gpus") }),
 			want:    "llm Held gpus.held <unknown> <unknown> <unknown> - - <unknown>",
 			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority", "reason"}}},
 		},
 		"one that has ended, whose Workload may not be seen": {
-			unseen: everything, change: func(f *explain.Facts) {
-				f.Workload, f.Unseen = nil, []string{workloads}
-				ended(f)
-			},
-			want:    "llm Succeeded gpus <unknown> <unknown> <unknown> - 5m Done",
+			unseen: everything, change: both(withoutWorkload, ended), want: "llm Succeeded gpus <unknown> <unknown> <unknown> - 5m Done",
 			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority"}}},
 		},
 		"one without a Workload": {change: func(f *explain.Facts) { f.Workload = nil }, want: "llm Unqueued gpus - - - - - NobodyReacts"},
 		"one that runs, with the flavor of its GPUs, where pods may not be seen": {
-			noPods: true, change: runs(1), want: "llm Running gpus h100 16 100 - 3m -",
+			change: both(runs(1), podsUnseen), want: "llm Running gpus h100 16 100 - 3m -",
 		},
 		"one that starts, where pods may not be seen": {
-			noPods: true, change: runs(0), want: "llm Starting gpus h100 16 100 - 3m PodsNotReady",
+			change: both(runs(0), podsUnseen), want: "llm Starting gpus h100 16 100 - 3m PodsNotReady",
 		},
 		"one that runs in a worker, with its flavor there": {
 			change: in(explain.Worker{Facts: facts(t, nil, runs(1), podsUnseen)}), want: "llm Running gpus h100 16 100 - 3m -",
@@ -155,7 +155,7 @@ func TestLines(t *testing.T) {
 			change: in(explain.Worker{Facts: facts(t, nil, func(f *explain.Facts) { f.Workload = nil })}), want: "llm Unqueued gpus - 16 100 - - NobodyReacts",
 		},
 		"one in a worker where its Workload may not be seen": {
-			change:  in(explain.Worker{Facts: facts(t, nil, func(f *explain.Facts) { f.Workload, f.Unseen = nil, []string{workloads} })}),
+			change:  in(explain.Worker{Facts: facts(t, nil, withoutWorkload)}),
 			want:    "llm <unknown> gpus <unknown> 16 100 - - <unknown>",
 			unknown: []Unseen{{"workloads.kueue.x-k8s.io in cluster west", []string{"flavors", "phase", "reason"}}},
 		},
@@ -164,17 +164,12 @@ func TestLines(t *testing.T) {
 			workers: []UnseenWorker{{Cluster: "west", Problem: "no context", TrainJobs: 1}},
 		},
 		"one that has ended in a worker": {
-			change: func(f *explain.Facts) {
-				dispatched(f)
-				ended(f)
-			},
-			want: "llm Succeeded gpus <unknown> 16 100 - 5m Done",
+			change: both(dispatched, ended), want: "llm Succeeded gpus <unknown> 16 100 - 5m Done",
 		},
 		"one that no worker has admitted yet": {
-			change: func(f *explain.Facts) {
-				dispatched(f)
+			change: both(dispatched, func(f *explain.Facts) {
 				f.Workload.Status.ClusterName, f.Workload.Status.NominatedClusterNames = nil, []string{"west", "east"}
-			},
+			}),
 			want: "llm Reserved gpus - 16 100 - 3m Dispatching",
 		},
 		"one without queue": {
@@ -185,9 +180,6 @@ func TestLines(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := facts(t, tc.unseen, tc.change)
-			if tc.noPods {
-				podsUnseen(f)
-			}
 			got := newList(&explain.Snapshot{Facts: []*explain.Facts{f}}, &query{}, nil, nil)
 			var cells []string
 			for _, cell := range (table{}).row(&got.TrainJobs[0], now) {

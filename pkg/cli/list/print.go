@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -51,9 +50,16 @@ func (t table) print(out io.Writer, jobs []TrainJob, now time.Time) error {
 }
 
 func (t table) row(job *TrainJob, now time.Time) []any {
-	since := ""
+	state, since := job.Paint(t.paint)(string(job.Phase)), ""
+	if job.Phase == Unknown {
+		state = unknown
+	}
 	if job.Since != nil {
 		since = show.Age(now, job.Since.Time)
+	}
+	reason := job.Reason
+	if reason == string(job.Phase) {
+		reason = "" // The state says it already.
 	}
 	priority, position := "", ""
 	if job.Priority != nil {
@@ -63,8 +69,8 @@ func (t table) row(job *TrainJob, now time.Time) []any {
 		position = strconv.Itoa(*job.Position)
 	}
 	row := []any{
-		job.Name, t.state(job), job.cell("queue", job.Queue), job.cell("flavors", strings.Join(job.Flavors, ",")), job.cell("gpus", gpusText(job)),
-		job.cell("priority", priority), job.cell("position", position), job.cell("since", since), job.cell("reason", reasonText(job)),
+		job.Name, state, job.cell("queue", job.Queue), job.cell("flavors", strings.Join(job.Flavors, ",")), job.cell("gpus", gpusText(job)),
+		job.cell("priority", priority), job.cell("position", position), job.cell("since", since), job.cell("reason", reason),
 	}
 	if t.namespaces {
 		row = append([]any{job.Namespace}, row...)
@@ -89,18 +95,6 @@ func (r *TrainJob) cell(field, value string) string {
 	return value
 }
 
-func (t table) state(job *TrainJob) string {
-	switch {
-	case job.Phase == Unknown:
-		return unknown
-	case job.Stuck || job.Phase == explain.Failed:
-		return t.paint.Red(string(job.Phase))
-	case job.Phase == explain.Running || job.Phase == explain.Succeeded:
-		return t.paint.Green(string(job.Phase))
-	}
-	return t.paint.Yellow(string(job.Phase))
-}
-
 // startText is a forecast, or that there is none.
 func startText(job *TrainJob) string {
 	switch {
@@ -110,14 +104,6 @@ func startText(job *TrainJob) string {
 		return unknown
 	}
 	return job.Start.Short()
-}
-
-// reasonText leaves out what the state says already.
-func reasonText(job *TrainJob) string {
-	if job.Reason == string(job.Phase) {
-		return ""
-	}
-	return job.Reason
 }
 
 // clusterText is the cluster that the job is in, or those that may admit it, with a question mark.

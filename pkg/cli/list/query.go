@@ -14,16 +14,11 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 )
 
 // query is what of the TrainJobs is listed, and in which order.
 type query struct {
-	// starts has forecasts made, by what the command is told of running times, too.
-	starts bool
-	told   outlook.Told
-
 	states             []string
 	queue, user, order string
 	// users has the user of each told.

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -92,13 +91,15 @@ func newList(s *explain.Snapshot, q *query, turns map[types.UID]scheduler.Turn, 
 	fields := map[string]map[string]bool{}
 	for _, f := range s.Facts {
 		row := rowOf(f)
-		if q.users {
-			row.ofUser(f)
-		}
-		if q.byCohort {
-			row.takes(turns, f.Workload)
+		switch {
+		case q.users && f.Manager == nil:
+			row.unknown(configMaps, "user")
+		case q.users:
+			row.User = f.Job.Labels[f.Manager.Metrics.UserLabel]
 		}
 		if f.Workload != nil {
+			turn := turns[f.Workload.UID]
+			row.Turn, row.Cohort = turn.Place, turn.Cohort
 			if start, found := starts[client.ObjectKeyFromObject(f.Workload)]; found {
 				row.Start = &start
 			}
@@ -180,23 +181,6 @@ func (r *TrainJob) elsewhere(f *explain.Facts, there *explain.Worker) {
 	case r.Cluster != "" && there == nil:
 		r.unknown(r.Cluster, "flavors")
 	}
-}
-
-// takes notes the turn of a job that has one.
-func (r *TrainJob) takes(turns map[types.UID]scheduler.Turn, wl *kueue.Workload) {
-	if wl != nil {
-		turn := turns[wl.UID]
-		r.Turn, r.Cohort = turn.Place, turn.Cohort
-	}
-}
-
-// ofUser says whose the job is.
-func (r *TrainJob) ofUser(f *explain.Facts) {
-	if f.Manager == nil {
-		r.unknown(configMaps, "user")
-		return
-	}
-	r.User = f.Job.Labels[f.Manager.Metrics.UserLabel]
 }
 
 // unknown says that fields are not known for the want of a kind.

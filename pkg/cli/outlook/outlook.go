@@ -2,22 +2,21 @@
 
 // Package outlook asks pkg/forecast when the Workloads of a cluster will start, and says it in words.
 //
-// outlook.go makes the question of what a cluster has, past.go finds in it how long jobs ran, told.go what else is told
-// of that, say.go makes sentences of the answer.
+// outlook.go makes the question of what a cluster has, past.go finds in it, and in what else is told, how long jobs
+// ran, say.go makes sentences of the answer.
 package outlook
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -115,14 +114,17 @@ func (o *Outlook) takesPart(wl *kueue.Workload) bool {
 
 // Question returns what is asked of the future of the whole cluster. Warnings are about what it does not go by.
 func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
-	traits := o.traitsByUID()
+	jobs := byUID{}
+	for n := range o.TrainJobs {
+		jobs[o.TrainJobs[n].UID] = &o.TrainJobs[n]
+	}
 	c, warnings := o.Contest()
 	q = &forecast.Question{
-		World: c.World, Runtimes: forecast.NewRuntimes(o.past(traits), o.Assume, o.Measured...), Futures: Futures, Time: Within, Seed: uint64(o.Now.Unix()),
+		World: c.World, Runtimes: forecast.NewRuntimes(o.past(jobs), o.Assume, o.Measured...), Futures: Futures, Time: Within, Seed: uint64(o.Now.Unix()),
 		Settings: forecast.Settings{Begin: o.Now, Horizon: Horizon, Stopping: stopping, Checks: checks, FairSharing: c.FairSharing},
 	}
 	for n := range o.Workloads {
-		if e, takesPart := o.entrant(&o.Workloads[n], q.Runtimes, traits); takesPart {
+		if e, takesPart := o.entrant(&o.Workloads[n], q.Runtimes, jobs); takesPart {
 			q.Entrants = append(q.Entrants, e)
 		}
 	}
@@ -130,7 +132,7 @@ func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
 		return cmp.Or(a.Workload.CreationTimestamp.Compare(b.Workload.CreationTimestamp.Time), cmp.Compare(a.Workload.UID, b.Workload.UID))
 	})
 	if !o.NoArrivals {
-		q.Arrivals = o.arrivals(q.Runtimes, traits)
+		q.Arrivals = o.arrivals(q.Runtimes, jobs)
 		if within := q.Arrivals.Within; within < 24*time.Hour && len(o.Workloads) > 0 {
 			warnings = append(warnings, fmt.Sprintf("others are taken to come as in the last %s: of what ended before, nothing is left", Roughly(ptr.To(int64(within.Seconds())))))
 		}
@@ -139,8 +141,8 @@ func (o *Outlook) Question() (q *forecast.Question, warnings []string) {
 }
 
 // entrant is a Workload that runs, or waits in a queue that Kueue looks at.
-func (o *Outlook) entrant(wl *kueue.Workload, runtimes *forecast.Runtimes, traits map[types.UID]jobTraits) (forecast.Entrant, bool) {
-	e := forecast.Entrant{Workload: inventory.WithRequests(wl), Running: runtimes.Of(o.subject(wl, traits))}
+func (o *Outlook) entrant(wl *kueue.Workload, runtimes *forecast.Runtimes, jobs byUID) (forecast.Entrant, bool) {
+	e := forecast.Entrant{Workload: inventory.WithRequests(wl), Running: runtimes.Of(o.subject(wl, jobs))}
 	if retry := wl.Status.RequeueState; retry != nil && retry.RequeueAt != nil && retry.RequeueAt.After(o.Now) {
 		// Kueue goes by the real clock there, which has not come so far: it comes when it is to be tried again.
 		e.Arrives, e.Workload.Status.RequeueState = retry.RequeueAt.Time, nil
@@ -149,37 +151,10 @@ func (o *Outlook) entrant(wl *kueue.Workload, runtimes *forecast.Runtimes, trait
 	return e, o.takesPart(e.Workload)
 }
 
-// jobTraits is what a TrainJob tells of how long it runs.
-type jobTraits struct {
-	runtime  string
-	user     string
-	deadline time.Duration
-	// reported is what its trainer says is left, and told when it last did.
-	reported *time.Duration
-	told     time.Time
-}
-
-func (o *Outlook) traitsByUID() map[types.UID]jobTraits {
-	all := map[types.UID]jobTraits{}
-	for n := range o.TrainJobs {
-		job := &o.TrainJobs[n]
-		t := jobTraits{runtime: job.Spec.RuntimeRef.Name}
-		if o.Manager != nil {
-			t.user = job.Labels[o.Manager.Metrics.UserLabel]
-		}
-		t.deadline = time.Duration(job.Spec.ActiveDeadlineSeconds) * time.Second
-		if status := job.Status.TrainerStatus; status != nil && status.EstimatedRemainingSeconds != nil {
-			left := time.Duration(*status.EstimatedRemainingSeconds)*time.Second - o.Now.Sub(status.LastUpdatedTime.Time)
-			left = max(0, left)
-			t.reported, t.told = &left, status.LastUpdatedTime.Time
-		}
-		all[job.UID] = t
-	}
-	return all
-}
+type byUID = map[types.UID]*trainjob.TrainJob
 
 // subject is what is known of a Workload beside how long others ran.
-func (o *Outlook) subject(wl *kueue.Workload, traits map[types.UID]jobTraits) forecast.Subject {
+func (o *Outlook) subject(wl *kueue.Workload, jobs byUID) forecast.Subject {
 	s := forecast.Subject{
 		Traits:    forecast.Traits{Queue: wl.Namespace + "/" + string(wl.Spec.QueueName), GPUs: GPUs(wl)},
 		Submitted: wl.CreationTimestamp.Time, Job: wl.UID,
@@ -194,17 +169,8 @@ func (o *Outlook) subject(wl *kueue.Workload, traits map[types.UID]jobTraits) fo
 		s.Left = max(time.Second, s.Limit-time.Duration(past)*time.Second)
 	}
 	for _, owner := range wl.OwnerReferences {
-		job, found := traits[owner.UID]
-		if !found {
-			continue
-		}
-		s.Runtime, s.User = job.runtime, job.user
-		if job.deadline > 0 && (s.Limit == 0 || job.deadline < s.Limit) {
-			s.Limit = job.deadline
-		}
-		// What it said in an earlier run is not of this one.
-		if admitted != nil && !job.told.Before(admitted.LastTransitionTime.Time) {
-			s.Reported = job.reported
+		if job := jobs[owner.UID]; job != nil {
+			o.addTraits(&s, job, admitted)
 		}
 	}
 	if admitted != nil {
@@ -213,8 +179,25 @@ func (o *Outlook) subject(wl *kueue.Workload, traits map[types.UID]jobTraits) fo
 	return s
 }
 
+// addTraits adds what a TrainJob tells of how long it runs.
+func (o *Outlook) addTraits(s *forecast.Subject, job *trainjob.TrainJob, admitted *metav1.Condition) {
+	s.Runtime = job.Spec.RuntimeRef.Name
+	if o.Manager != nil {
+		s.User = job.Labels[o.Manager.Metrics.UserLabel]
+	}
+	if deadline := time.Duration(job.Spec.ActiveDeadlineSeconds) * time.Second; deadline > 0 && (s.Limit == 0 || deadline < s.Limit) {
+		s.Limit = deadline
+	}
+	status := job.Status.TrainerStatus
+	// What its trainer said in an earlier run is not of this one.
+	if status != nil && status.EstimatedRemainingSeconds != nil && admitted != nil && !status.LastUpdatedTime.Time.Before(admitted.LastTransitionTime.Time) {
+		left := time.Duration(*status.EstimatedRemainingSeconds)*time.Second - o.Now.Sub(status.LastUpdatedTime.Time)
+		s.Reported = new(max(0, left))
+	}
+}
+
 // arrivals are who came lately: a queue's usual load.
-func (o *Outlook) arrivals(runtimes *forecast.Runtimes, traits map[types.UID]jobTraits) forecast.Arrivals {
+func (o *Outlook) arrivals(runtimes *forecast.Runtimes, jobs byUID) forecast.Arrivals {
 	arrivals := forecast.Arrivals{Within: o.complete()}
 	for n := range o.Workloads {
 		wl := &o.Workloads[n]
@@ -223,16 +206,12 @@ func (o *Outlook) arrivals(runtimes *forecast.Runtimes, traits map[types.UID]job
 			o.ClusterQueue(queue.Spec.ClusterQueue) == nil {
 			continue
 		}
-		arrivals.Of = append(arrivals.Of, forecast.Entrant{Workload: queued(wl), Running: runtimes.Of(o.subject(wl, traits))})
+		// As it came.
+		fresh := inventory.WithRequests(wl)
+		fresh.Status, fresh.Spec.Active = kueue.WorkloadStatus{}, nil
+		arrivals.Of = append(arrivals.Of, forecast.Entrant{Workload: fresh, Running: runtimes.Of(o.subject(wl, jobs))})
 	}
 	return arrivals
-}
-
-// queued is wl as it came.
-func queued(wl *kueue.Workload) *kueue.Workload {
-	fresh := inventory.WithRequests(wl)
-	fresh.Status, fresh.Spec.Active = kueue.WorkloadStatus{}, nil
-	return fresh
 }
 
 // GPUs is how many a Workload asks for.
@@ -242,16 +221,4 @@ func GPUs(wl *kueue.Workload) int64 {
 		sum += ps.Requests.ResourceValue(gpu.Whole)
 	}
 	return sum
-}
-
-// Ask draws futures of what matters to a Workload; of the whole cluster where it is nil.
-func Ask(ctx context.Context, q *forecast.Question, wl *kueue.Workload) (*forecast.Question, *forecast.Futures, error) {
-	if wl != nil {
-		if q = q.About(wl); q == nil {
-			return nil, nil, fmt.Errorf("queue %s of namespace %s leads to no ClusterQueue", wl.Spec.QueueName, wl.Namespace)
-		}
-		q.Until = []client.ObjectKey{client.ObjectKeyFromObject(wl)}
-	}
-	futures, err := forecast.Draw(ctx, q)
-	return q, futures, err
 }

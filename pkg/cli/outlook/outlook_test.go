@@ -24,22 +24,20 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var now = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
-// town is a cluster with one queue of eight GPUs.
+// town is a cluster with one queue of eight GPUs, where nobody is preempted.
 func town() *outlook.Outlook {
+	cq := kit.ClusterQueue("gpus", kit.Quota{Flavor: "h100", GPUs: "8"})
+	cq.Spec.Preemption, cq.Spec.QueueingStrategy = nil, kueue.BestEffortFIFO
 	return &outlook.Outlook{Now: now, NoArrivals: true, Inventory: &inventory.Inventory{
-		Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}},
-		ClusterQueues: []kueue.ClusterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}, Spec: kueue.ClusterQueueSpec{
-			QueueingStrategy: kueue.BestEffortFIFO,
-			ResourceGroups: []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpu.Whole}, Flavors: []kueue.FlavorQuotas{{
-				Name: "h100", Resources: []kueue.ResourceQuota{{Name: gpu.Whole, NominalQuota: resource.MustParse("8")}},
-			}}}},
-		}}},
-		LocalQueues: []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "gpus"}}},
+		Flavors:       []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}},
+		ClusterQueues: []kueue.ClusterQueue{*cq},
+		LocalQueues:   []kueue.LocalQueue{*kit.LocalQueue("team", "main", "gpus")},
 	}}
 }
 
@@ -50,11 +48,7 @@ func job(o *outlook.Outlook, name string, gpus int32, came time.Duration) *kueue
 			Namespace: "team", Name: "trainjob-" + name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now.Add(-came)),
 			OwnerReferences: []metav1.OwnerReference{{Name: name, UID: types.UID("job-" + name)}},
 		},
-		Spec: kueue.WorkloadSpec{QueueName: "main", Priority: ptr.To[int32](0), PodSets: []kueue.PodSet{{
-			Name: "node", Count: gpus, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{gpu.Whole: resource.MustParse("1")}},
-			}}}},
-		}}},
+		Spec: kueue.WorkloadSpec{QueueName: "main", Priority: ptr.To[int32](0), PodSets: []kueue.PodSet{kit.PodSet("node", gpus, "nvidia.com/gpu", "1")}},
 	})
 	return &o.Workloads[len(o.Workloads)-1]
 }
@@ -90,6 +84,14 @@ func overTime(wl *kueue.Workload, hours int32) {
 	}
 }
 
+// told is a job that runs for an hour, whose trainer has said some time ago how long it would yet run.
+func told(o *outlook.Outlook, left, ago time.Duration) {
+	tj := trainjob.TrainJob{}
+	tj.UID = running(job(o, "llm", 8, time.Hour)).OwnerReferences[0].UID
+	tj.Status.TrainerStatus = &trainer.TrainerStatus{EstimatedRemainingSeconds: ptr.To(int32(left.Seconds())), LastUpdatedTime: metav1.NewTime(now.Add(-ago))}
+	o.TrainJobs = append(o.TrainJobs, tj)
+}
+
 func TestStart(t *testing.T) {
 	cases := map[string]struct {
 		set  func(*outlook.Outlook)
@@ -118,23 +120,11 @@ func TestStart(t *testing.T) {
 			want: "starts in about 3 h (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"the trainer tells what is left": {
-			set: func(o *outlook.Outlook) {
-				running(job(o, "llm", 8, time.Hour))
-				tj := trainjob.TrainJob{}
-				tj.UID = "job-llm"
-				tj.Status.TrainerStatus = &trainer.TrainerStatus{EstimatedRemainingSeconds: ptr.To[int32](7200), LastUpdatedTime: metav1.NewTime(now.Add(-time.Hour))}
-				o.TrainJobs = append(o.TrainJobs, tj)
-			},
+			set:  func(o *outlook.Outlook) { told(o, 2*time.Hour, time.Hour) },
 			want: "starts in about 60 min (P10 to P90 of 200 futures), often after team/llm ends",
 		},
 		"the trainer told it of an earlier run": {
-			set: func(o *outlook.Outlook) {
-				running(job(o, "llm", 8, time.Hour))
-				tj := trainjob.TrainJob{}
-				tj.UID = "job-llm"
-				tj.Status.TrainerStatus = &trainer.TrainerStatus{EstimatedRemainingSeconds: ptr.To[int32](3 * 7200), LastUpdatedTime: metav1.NewTime(now.Add(-2 * time.Hour))}
-				o.TrainJobs = append(o.TrainJobs, tj)
-			},
+			set:  func(o *outlook.Outlook) { told(o, 6*time.Hour, 2*time.Hour) },
 			want: "unknown, because nothing is known of how long team/llm run: --assume 4h takes it for them",
 		},
 		"a limit is all that is known": {

@@ -3,38 +3,117 @@
 package outlook
 
 import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
+	"github.com/spf13/cobra"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/prom"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
+// Told is what a command is told of running times, beside what the cluster tells.
+type Told struct {
+	// Assume is how long a job runs of which nothing is known; zero for unknown.
+	Assume time.Duration
+	// Measured is how long jobs ran that ended in the last month; empty where no Prometheus is asked.
+	Measured []forecast.Histogram
+}
+
+// Flags tell it.
+type Flags struct {
+	Told
+	Prometheus prom.Flags
+}
+
+// AddTo adds the flags to a command that forecasts, or does so only as it says.
+func (f *Flags) AddTo(cmd *cobra.Command, only string) {
+	cmd.Flags().DurationVar(&f.Assume, "assume", 0, "forecast"+only+" as if jobs of which nothing is known ran for so long, such as 4h")
+	f.Prometheus.AddTo(cmd, ": forecast"+only+" by how long jobs of the queue ran in the last 30 days, where too little is known of jobs more like one")
+}
+
+// Complete refuses what the flags cannot be, and asks the Prometheus that they name.
+func (f *Flags) Complete(ctx context.Context, notes io.Writer) error {
+	if f.Assume < 0 {
+		return fmt.Errorf("--assume: %s is no time that a job runs", f.Assume)
+	}
+	if err := f.Prometheus.Check(); err != nil || f.Prometheus.URL == "" {
+		return err
+	}
+	c, err := f.Prometheus.Client()
+	if err != nil {
+		return err
+	}
+	if f.Measured, err = measured(ctx, c, time.Now()); err == nil && len(f.Measured) == 0 {
+		fmt.Fprintln(notes, "note: Prometheus has no running times of the last 30 days: check that it scrapes the manager")
+	}
+	return err
+}
+
+// measured asks a Prometheus how long the TrainJobs of each queue ran.
+func measured(ctx context.Context, c *prom.Client, now time.Time) ([]forecast.Histogram, error) {
+	if err := c.OneCluster(ctx, now.Add(-forecast.Month), now); err != nil {
+		return nil, err
+	}
+	by := strings.Join([]string{model.BucketLabel, metrics.Namespace, metrics.LocalQueue}, ", ")
+	buckets, err := prom.Ask[model.Vector](c.Query(ctx, c.Aggregated("sum", by, "increase", metrics.AdmittedUntilEnded.Name+"_bucket", forecast.Month), now))
+	if err != nil {
+		return nil, err
+	}
+	byQueue := map[string][]forecast.Bucket{}
+	for _, b := range buckets {
+		seconds, err := strconv.ParseFloat(string(b.Metric[model.BucketLabel]), 64)
+		if err != nil {
+			return nil, fmt.Errorf("Prometheus answers with a bucket up to %q", b.Metric[model.BucketLabel])
+		}
+		queue := ""
+		if name := b.Metric[metrics.LocalQueue]; name != "" { // Else the manager puts queues together.
+			queue = fmt.Sprintf("%s/%s", b.Metric[metrics.Namespace], name)
+		}
+		byQueue[queue] = append(byQueue[queue], forecast.Bucket{Seconds: seconds, Jobs: float64(b.Value)})
+	}
+	var all []forecast.Histogram
+	for queue, buckets := range byQueue {
+		slices.SortFunc(buckets, func(a, b forecast.Bucket) int { return cmp.Compare(a.Seconds, b.Seconds) })
+		all = append(all, forecast.Histogram{Queue: queue, Buckets: buckets})
+	}
+	slices.SortFunc(all, func(a, b forecast.Histogram) int { return cmp.Compare(a.Queue, b.Queue) })
+	return all, nil
+}
+
 // past is how long the Workloads ran that the cluster still has, and how long those have that run.
-func (o *Outlook) past(traits map[types.UID]jobTraits) []forecast.Past {
+func (o *Outlook) past(jobs byUID) []forecast.Past {
 	var all []forecast.Past
 	oldest := o.oldestEnd()
 	for n := range o.Workloads {
 		wl := &o.Workloads[n]
-		s := o.subject(wl, traits)
+		s := o.subject(wl, jobs)
 		p := forecast.Past{Traits: s.Traits, Limit: s.Limit, Submitted: s.Submitted, Job: s.Job}
 		var since time.Time
 		if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
 			since = admitted.LastTransitionTime.Time
 		}
+		stopped := overTime(wl)
 		switch ran, ended := kueuelib.RanFor(wl); {
 		case ended:
 			p.Ran = forecast.Ran{For: ran, Ended: true}
 		case kueuelib.IsFinished(wl):
 			continue
-		case overTime(wl) != nil: // It was stopped, and would have run longer.
+		case stopped != nil: // It was stopped, and would have run longer.
 			p.Ran = forecast.Ran{For: s.Limit}
-			since = overTime(wl).LastTransitionTime.Add(-s.Limit)
+			since = stopped.LastTransitionTime.Add(-s.Limit)
 		case !kueuelib.IsAdmitted(wl):
 			continue
 		default:
@@ -60,8 +139,7 @@ func (o *Outlook) oldestEnd() time.Time {
 	oldest := o.Now
 	for n := range o.Workloads {
 		if wl := &o.Workloads[n]; kueuelib.IsFinished(wl) {
-			finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-			if finished.LastTransitionTime.Time.Before(oldest) {
+			if finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished); finished.LastTransitionTime.Time.Before(oldest) {
 				oldest = finished.LastTransitionTime.Time
 			}
 		}

@@ -44,11 +44,11 @@ type Start struct {
 
 // Of returns when a Workload starts, by the futures of what matters to it.
 func Of(ctx context.Context, q *forecast.Question, wl *kueue.Workload) (Start, error) {
-	q, futures, err := Ask(ctx, q, wl)
-	if err != nil {
-		return Start{}, err
+	about := q.About(wl)
+	if about == nil {
+		return Start{}, fmt.Errorf("queue %s of namespace %s leads to no ClusterQueue", wl.Spec.QueueName, wl.Namespace)
 	}
-	starts, err := answer(ctx, q, futures, []*kueue.Workload{wl})
+	starts, err := OfAll(ctx, about, []*kueue.Workload{wl})
 	return starts[client.ObjectKeyFromObject(wl)], err
 }
 
@@ -94,8 +94,7 @@ func answer(ctx context.Context, q *forecast.Question, futures *forecast.Futures
 	alone, err := q.Alone(ctx, late)
 	for key := range late {
 		s := starts[key]
-		s.Never = err == nil && !alone[key]
-		if !s.Never {
+		if s.Never = err == nil && !alone[key]; !s.Never {
 			s.Unknown = k.why(key, s.Futures)
 		}
 		starts[key] = s
@@ -140,21 +139,16 @@ func (k *known) why(key client.ObjectKey, futures int) string {
 	}
 	const shown = 3
 	var names []string
-	more := 0
 	for _, other := range k.unknown {
-		switch {
-		case other == key:
-		case len(names) < shown:
+		if other != key {
 			names = append(names, k.names[other])
-		default:
-			more++
 		}
 	}
 	if len(names) == 0 {
 		return ""
 	}
-	text := strings.Join(names, ", ")
-	if more > 0 {
+	text := strings.Join(names[:min(shown, len(names))], ", ")
+	if more := len(names) - shown; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return fmt.Sprintf("nothing is known of how long %s run: --assume 4h takes it for them", text)

@@ -3,6 +3,7 @@
 package shares
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -84,15 +85,17 @@ func places(all []*kueue.Workload, now int, queues map[client.ObjectKey]kueue.Cl
 
 // why compares with the one before in the same queue.
 func why(wl, before *kueue.Workload) string {
-	switch {
-	case before == nil:
+	if before == nil {
 		return "the first of its queue"
-	case kueuelib.Priority(before) > kueuelib.Priority(wl):
-		return fmt.Sprintf("a lower priority than %s", inventory.JobName(before))
-	case kueuelib.Priority(before) < kueuelib.Priority(wl):
-		return fmt.Sprintf("%s starts before it", inventory.JobName(before))
 	}
-	return fmt.Sprintf("the same priority as %s, and queued later", inventory.JobName(before))
+	name := inventory.JobName(before)
+	switch cmp.Compare(kueuelib.Priority(before), kueuelib.Priority(wl)) {
+	case 1:
+		return "a lower priority than " + name
+	case -1:
+		return name + " starts before it"
+	}
+	return fmt.Sprintf("the same priority as %s, and queued later", name)
 }
 
 // ofNamespace is the order within each LocalQueue, as far as its users see it.

@@ -2,7 +2,7 @@
 
 // Package shares is the command that shows who has, borrows and lends what, and who is looked at next.
 //
-// shares.go is the command, view.go what it shows, order.go the order of those who wait, print.go shows it.
+// shares.go is the command, view.go what it shows, order.go the order of those who wait.
 package shares
 
 import (
@@ -58,20 +58,12 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json, yaml or jsonpath=TEMPLATE")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{show.JSON, show.YAML}, cobra.ShellCompDirectiveNoFileComp))
+	show.OutputFlag(cmd, &o.output, show.JSON, show.YAML)
 	return cmd
 }
 
 func (o *options) run(ctx context.Context) error {
-	if err := show.KnownFormat(o.output, show.JSON, show.YAML); err != nil {
-		return err
-	}
-	c, err := o.flags.Client()
-	if err != nil {
-		return err
-	}
-	namespace, err := o.flags.InNamespace(false)
+	c, namespace, err := o.flags.ClientIn(false)
 	if err != nil {
 		return err
 	}
@@ -106,17 +98,13 @@ func read(ctx context.Context, c client.Client, namespace string) (*outlook.Outl
 	at := &outlook.Outlook{Inventory: i, Now: time.Now(), NoArrivals: true}
 	// Kueue's defaults count for those who may not read its configuration.
 	at.Kueue, _ = cluster.KueueConfiguration(ctx, c)
-	if !i.Saw("localqueues.kueue.x-k8s.io") {
-		var queues kueue.LocalQueueList
-		if err := c.List(ctx, &queues, client.InNamespace(namespace)); err == nil {
-			i.LocalQueues = queues.Items
-		}
+	var queues kueue.LocalQueueList
+	if !i.Saw("localqueues.kueue.x-k8s.io") && c.List(ctx, &queues, client.InNamespace(namespace)) == nil {
+		i.LocalQueues = queues.Items
 	}
-	if !i.Saw("workloads.kueue.x-k8s.io") {
-		var workloads kueue.WorkloadList
-		if err := c.List(ctx, &workloads, client.InNamespace(namespace)); err == nil {
-			i.Workloads = workloads.Items
-		}
+	var workloads kueue.WorkloadList
+	if !i.Saw("workloads.kueue.x-k8s.io") && c.List(ctx, &workloads, client.InNamespace(namespace)) == nil {
+		i.Workloads = workloads.Items
 	}
 	return at, nil
 }

@@ -19,31 +19,27 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var now = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
 func queue(i *inventory.Inventory, name, gpus, used, borrowed string) {
-	i.ClusterQueues = append(i.ClusterQueues, kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ClusterQueueSpec{
-		CohortName: "all", QueueingStrategy: kueue.BestEffortFIFO, FairSharing: &kueue.FairSharing{Weight: ptr.To(resource.MustParse("2"))},
-		ResourceGroups: []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpu.Whole}, Flavors: []kueue.FlavorQuotas{{
-			Name: "h100", Resources: []kueue.ResourceQuota{{Name: gpu.Whole, NominalQuota: resource.MustParse(gpus)}},
-		}}}},
-	}, Status: kueue.ClusterQueueStatus{FlavorsReservation: []kueue.FlavorUsage{{Name: "h100", Resources: []kueue.ResourceUsage{
+	cq := kit.ClusterQueue(name, kit.Quota{Flavor: "h100", GPUs: gpus})
+	cq.Spec.CohortName, cq.Spec.QueueingStrategy, cq.Spec.Preemption = "all", kueue.BestEffortFIFO, nil
+	cq.Spec.FairSharing = &kueue.FairSharing{Weight: ptr.To(resource.MustParse("2"))}
+	cq.Status.FlavorsReservation = []kueue.FlavorUsage{{Name: "h100", Resources: []kueue.ResourceUsage{
 		{Name: gpu.Whole, Total: resource.MustParse(used), Borrowed: resource.MustParse(borrowed)},
-	}}}}})
-	i.LocalQueues = append(i.LocalQueues, kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)}})
+	}}}
+	i.ClusterQueues, i.LocalQueues = append(i.ClusterQueues, *cq), append(i.LocalQueues, *kit.LocalQueue("ns", name, name))
 }
 
 func workload(i *inventory.Inventory, name, queue string, gpus, priority int32, age time.Duration) *kueue.Workload {
 	i.Workloads = append(i.Workloads, kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now.Add(-age))},
-		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: &priority, PodSets: []kueue.PodSet{{
-			Name: "node", Count: gpus, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{gpu.Whole: resource.MustParse("1")}},
-			}}}},
-		}}},
+		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: &priority,
+			PodSets: []kueue.PodSet{kit.PodSet("node", gpus, "nvidia.com/gpu", "1")}},
 	})
 	return &i.Workloads[len(i.Workloads)-1]
 }
@@ -67,10 +63,16 @@ func town() *outlook.Outlook {
 	return &outlook.Outlook{Inventory: i, Now: now, NoArrivals: true}
 }
 
-func TestView(t *testing.T) {
-	view := expect.Must(newView(t.Context(), town()))(t)
+func printed(t *testing.T, at *outlook.Outlook) (*View, string) {
+	t.Helper()
+	view := expect.Must(newView(t.Context(), at))(t)
 	var out strings.Builder
 	expect.NoError(t, view.print(&out, show.Paint{}))
+	return view, out.String()
+}
+
+func TestView(t *testing.T) {
+	_, text := printed(t, town())
 	expect.Same(t, "Unexpected view", `COHORT   CLUSTERQUEUE   FLAVOR   RESOURCE         NOMINAL   USED   BORROWS   LENT   WEIGHT   SHARE
 all      a              h100     nvidia.com/gpu   8         0      0         4      2        0
 all      b              h100     nvidia.com/gpu   8         12     4         0      2        125
@@ -80,7 +82,7 @@ PLACE   JOB           CLUSTERQUEUE   PRIORITY   NOW      WHY THERE
 2       ns/borrower   b              100        starts   the first of its queue
 3       ns/early      a              0          waits    a lower priority than ns/urgent
 4       ns/late       a              0          waits    the same priority as ns/early, and queued later
-`, out.String())
+`, text)
 }
 
 func TestViewOfAHeldQueue(t *testing.T) {
@@ -96,10 +98,8 @@ func TestViewOfAHeldQueue(t *testing.T) {
 func TestViewUnderFairSharing(t *testing.T) {
 	at := town()
 	at.Kueue = &configapi.Configuration{FairSharing: &configapi.FairSharing{}}
-	view := expect.Must(newView(t.Context(), at))(t)
-	var out strings.Builder
-	expect.NoError(t, view.print(&out, show.Paint{}))
-	expect.That(t, strings.HasSuffix(out.String(), "\nKueue shares fairly: "+strings.TrimPrefix(view.Note, "Kueue shares fairly: ")+"\n"), "unexpected view:\n%s", &out)
+	view, text := printed(t, at)
+	expect.That(t, strings.HasSuffix(text, "\nKueue shares fairly: "+strings.TrimPrefix(view.Note, "Kueue shares fairly: ")+"\n"), "unexpected view:\n%s", text)
 	expect.Same(t, "Unexpected note where nobody waits", "", note(at, []Waiting{{StartsNow: true}}))
 }
 
@@ -107,9 +107,7 @@ func TestViewOfWhoSeesLittle(t *testing.T) {
 	at := town()
 	at.Inventory.ClusterQueues, at.Inventory.Unseen = nil, []inventory.Unseen{{Kind: "clusterqueues.kueue.x-k8s.io"}}
 	at.Inventory.LocalQueues[0].Status.FlavorsReservation = []kueue.LocalQueueFlavorUsage{{Name: "h100", Resources: []kueue.LocalQueueResourceUsage{{Name: gpu.Whole, Total: resource.MustParse("12")}}}}
-	view := expect.Must(newView(t.Context(), at))(t)
-	var out strings.Builder
-	expect.NoError(t, view.print(&out, show.Paint{}))
-	expect.That(t, strings.HasPrefix(out.String(), "LOCALQUEUE   FLAVOR   RESOURCE         USED\nns/a         h100     nvidia.com/gpu   12\n"), "unexpected view:\n%s", &out)
+	view, text := printed(t, at)
+	expect.That(t, strings.HasPrefix(text, "LOCALQUEUE   FLAVOR   RESOURCE         USED\nns/a         h100     nvidia.com/gpu   12\n"), "unexpected view:\n%s", text)
 	expect.Same(t, "Unexpected number who wait", 4, len(view.Waiting))
 }

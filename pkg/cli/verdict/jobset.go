@@ -50,67 +50,44 @@ func ofJobSet(js *jobsetapi.JobSet) []Refusal {
 	var errs, waits field.ErrorList
 	for i := range js.Spec.ReplicatedJobs {
 		rj, path := &js.Spec.ReplicatedJobs[i], specPath.Child("replicatedJobs").Index(i)
-		errs = append(errs, replicatedJob(rj, path, names)...)
-		if i > 0 {
-			waits = append(waits, ownDependencies(rj, path)...)
+		refused, waiting := dependencies(rj, path.Child("dependsOn"), names)
+		errs, waits = append(errs, refused...), append(waits, waiting...)
+		if rj.GroupName != "" {
+			errs = append(errs, complaints(path.Child("groupName"), rj.GroupName, validation.IsDNS1035Label(rj.GroupName))...)
+		}
+		if pods := int64(rj.Replicas) * int64(ptr.Deref(rj.Template.Spec.Parallelism, 1)); pods > math.MaxInt32 {
+			errs = append(errs, field.Invalid(path.Child("replicas"), rj.Replicas, fmt.Sprintf("replicas times parallelism must not be more than %d", math.MaxInt32)))
 		}
 		names.Insert(rj.Name)
 	}
-	errs = append(errs, network(js.Spec.Network)...)
+	if n := js.Spec.Network; n != nil && n.Subdomain != "" {
+		errs = append(errs, complaints(specPath.Child("network", "subdomain"), n.Subdomain, validation.IsDNS1035Label(n.Subdomain))...)
+	}
 	if policy := js.Spec.SuccessPolicy; policy != nil {
 		errs = append(errs, targets(specPath.Child("successPolicy", "targetReplicatedJobs"), policy.TargetReplicatedJobs, names)...)
 	}
-	errs = append(errs, failurePolicy(js.Spec.FailurePolicy, names)...)
-	errs = append(errs, coordinator(js)...)
-	errs = append(errs, claims(js)...)
+	errs = slices.Concat(errs, failurePolicy(js.Spec.FailurePolicy, names), coordinator(js), claims(js))
 	var all []Refusal
-	for _, err := range errs {
-		all = append(all, refuseJobSet(err))
-	}
-	for _, err := range waits {
-		refusal := refuseJobSet(err)
-		refusal.Waits = true
-		all = append(all, refusal)
+	for i, err := range slices.Concat(errs, waits) {
+		all = append(all, Refusal{Kind: "JobSet", Path: err.Field, Message: err.ErrorBody(), Waits: i >= len(errs)})
 	}
 	return all
 }
 
-// replicatedJob: before are the names of those that stand before it.
-func replicatedJob(rj *jobsetapi.ReplicatedJob, path *field.Path, before sets.Set[string]) field.ErrorList {
-	var errs field.ErrorList
+// dependencies of a replicated job are refused unless they stand before it. Those on itself wait for ever, of all but the
+// first: JobSet's webhook notes a name before it looks at what the job depends on.
+func dependencies(rj *jobsetapi.ReplicatedJob, path *field.Path, before sets.Set[string]) (refused, waits field.ErrorList) {
 	for i, dependency := range rj.DependsOn {
-		if !before.Has(dependency.Name) && (dependency.Name != rj.Name || before.Len() == 0) {
-			errs = append(errs, field.Invalid(path.Child("dependsOn").Index(i).Child("name"), dependency.Name,
-				"a replicated job depends on those that stand before it only"))
-		}
-	}
-	if rj.GroupName != "" {
-		errs = append(errs, complaints(path.Child("groupName"), rj.GroupName, validation.IsDNS1035Label(rj.GroupName))...)
-	}
-	if pods := int64(rj.Replicas) * int64(ptr.Deref(rj.Template.Spec.Parallelism, 1)); pods > math.MaxInt32 {
-		errs = append(errs, field.Invalid(path.Child("replicas"), rj.Replicas, fmt.Sprintf("replicas times parallelism must not be more than %d", math.MaxInt32)))
-	}
-	return errs
-}
-
-// ownDependencies are those of a replicated job on itself. JobSet's webhook takes them of
-// all but the first: it notes a name before it looks at what the job depends on.
-func ownDependencies(rj *jobsetapi.ReplicatedJob, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i, dependency := range rj.DependsOn {
-		if dependency.Name == rj.Name {
-			errs = append(errs, field.Invalid(path.Child("dependsOn").Index(i).Child("name"), dependency.Name,
+		at := path.Index(i).Child("name")
+		switch {
+		case dependency.Name == rj.Name && before.Len() > 0:
+			waits = append(waits, field.Invalid(at, dependency.Name,
 				"the replicated job depends on itself, and JobSet never makes its Jobs: remove it, or name one that stands before it"))
+		case !before.Has(dependency.Name):
+			refused = append(refused, field.Invalid(at, dependency.Name, "a replicated job depends on those that stand before it only"))
 		}
 	}
-	return errs
-}
-
-func network(n *jobsetapi.Network) field.ErrorList {
-	if n == nil || n.Subdomain == "" {
-		return nil
-	}
-	return complaints(specPath.Child("network", "subdomain"), n.Subdomain, validation.IsDNS1035Label(n.Subdomain))
+	return refused, waits
 }
 
 // targets are the replicated jobs that a policy is for.
@@ -190,7 +167,8 @@ func coordinator(js *jobsetapi.JobSet) field.ErrorList {
 // claims checks the volume claims of all policies.
 func claims(js *jobsetapi.JobSet) field.ErrorList {
 	var errs field.ErrorList
-	seen, mounted := sets.New[string](), mountedNames(js)
+	seen := sets.New[string]()
+	mounted, volumes := namesInPods(js)
 	for i, policy := range js.Spec.VolumeClaimPolicies {
 		for j := range policy.Templates {
 			name := policy.Templates[j].Name
@@ -203,7 +181,7 @@ func claims(js *jobsetapi.JobSet) field.ErrorList {
 			if !mounted.Has(name) {
 				errs = append(errs, field.Invalid(path, name, "no container mounts it: add a volumeMount of this name, or remove the claim"))
 			}
-			if hasVolume(js, name) {
+			if volumes.Has(name) {
 				errs = append(errs, field.Invalid(path, name, "a replicated job has a volume of this name: rename one of the two"))
 			}
 		}
@@ -211,23 +189,21 @@ func claims(js *jobsetapi.JobSet) field.ErrorList {
 	return errs
 }
 
-func mountedNames(js *jobsetapi.JobSet) sets.Set[string] {
-	names := sets.New[string]()
+// namesInPods are those of what containers mount, and of the volumes that there are.
+func namesInPods(js *jobsetapi.JobSet) (mounted, volumes sets.Set[string]) {
+	mounted, volumes = sets.New[string](), sets.New[string]()
 	for i := range js.Spec.ReplicatedJobs {
 		pod := &js.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec
 		for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
 			for _, mount := range container.VolumeMounts {
-				names.Insert(mount.Name)
+				mounted.Insert(mount.Name)
 			}
 		}
+		for _, volume := range pod.Volumes {
+			volumes.Insert(volume.Name)
+		}
 	}
-	return names
-}
-
-func hasVolume(js *jobsetapi.JobSet, name string) bool {
-	return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-		return slices.ContainsFunc(rj.Template.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
-	})
+	return mounted, volumes
 }
 
 // complaints makes one error of what there is to say of a value.

@@ -4,18 +4,15 @@ package explain
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -24,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -128,11 +126,16 @@ func (h *harness) subResource(_ context.Context, _ client.Client, name string, _
 	return nil
 }
 
-// queued is the objects of newScene's queue, job and Workload.
+// objects are those of a scene's inventory.
+func (s *scene) objects() []client.Object {
+	i := s.inventory
+	return slices.Concat(inventory.Objects(i.LocalQueues), inventory.Objects(i.ClusterQueues), inventory.Objects(i.Flavors), inventory.Objects(i.Nodes))
+}
+
+// queued is the objects of newScene's job, Workload and inventory.
 func queued() []client.Object {
 	s := newScene()
-	s.Job.Spec.RuntimeRef.Name = "torch"
-	return []client.Object{s.Job, s.Workload, &s.inventory.LocalQueues[0], &s.inventory.ClusterQueues[0], &s.inventory.Flavors[0], &s.inventory.Flavors[1]}
+	return append([]client.Object{s.Job, s.Workload}, s.objects()...)
 }
 
 // TestPodEvents has what kubelets say told in both ways of reading, while there is a pod to be made.
@@ -148,7 +151,6 @@ func TestPodEvents(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(admitted, withPods(1, tc.change))
-			s.Job.Spec.RuntimeRef.Name = "torch"
 			s.JobSet.OwnerReferences = s.Workload.OwnerReferences
 			objects := []client.Object{s.Job, s.Workload, s.JobSet, &s.Pods[0]}
 			s.Pods[0].Namespace, s.Pods[0].Labels = "team", map[string]string{jobsetapi.JobSetNameKey: "llm"}
@@ -162,13 +164,9 @@ func TestPodEvents(t *testing.T) {
 			}
 			h := &harness{T: t, objects: objects}
 			one := expect.Must(h.reader().Facts(t.Context(), s.Job))(t)
-			all := expect.Must(ReadAll(t.Context(), h.client(), []trainjob.TrainJob{*s.Job}, ""))(t)
+			all := expect.Must(ReadAll(t.Context(), h.client(), ""))(t)
 			for how, f := range map[string]*Facts{"one": one, "all": all.Facts[0]} {
-				var got []string
-				for i := range f.PodEvents {
-					got = append(got, f.PodEvents[i].Reason)
-				}
-				expect.Same(t, "Unexpected events, read of "+how, tc.want, got)
+				expect.Same(t, "Unexpected events, read of "+how, tc.want, reasonsOf(f.PodEvents))
 			}
 		})
 	}
@@ -200,6 +198,13 @@ func TestPodsOfOthers(t *testing.T) {
 	}
 }
 
+func reasonsOf(events []corev1.Event) (reasons []string) {
+	for i := range events {
+		reasons = append(reasons, events[i].Reason)
+	}
+	return reasons
+}
+
 func TestFacts(t *testing.T) {
 	note := func(name string, minutes int, kind string) client.Object {
 		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "team"}, Type: kind, Reason: name,
@@ -209,38 +214,8 @@ func TestFacts(t *testing.T) {
 		note("Old", 9, corev1.EventTypeWarning), note("New", 1, corev1.EventTypeWarning), note("Fine", 0, corev1.EventTypeNormal),
 		waitingWorkload("somebody", "gpus", 1, minutesAgo(1)))}
 	f := expect.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
-	var warnings []string
-	for _, w := range f.Warnings {
-		warnings = append(warnings, w.Reason)
-	}
-	got := []any{f.Workload.Name, len(f.PodSets), warnings, f.Undescribed != nil, f.Visible}
+	got := []any{f.Workload.Name, len(f.PodSets), reasonsOf(f.Warnings), f.Undescribed != nil, f.Visible}
 	expect.Same(t, "Unexpected facts", []any{"trainjob-llm", 1, []string{"New", "Old"}, true, (*Position)(nil)}, got)
-}
-
-func TestFactsHaveTheManagersConfiguration(t *testing.T) {
-	configured := managerConfig(cluster.ManagerConfigMap, "waitForJobSet: 5m")
-	job := newScene().Job
-	cases := map[string]struct {
-		denied []string
-		want   *time.Duration
-	}{
-		"for an admin":                       {want: ptr.To(5 * time.Minute)},
-		"for a user who may not see as much": {denied: []string{"ConfigMap"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			h := &harness{T: t, objects: append(queued(), configured.DeepCopy()), denied: tc.denied}
-			one := expect.Must(h.reader().Facts(t.Context(), job))(t)
-			snapshot := expect.Must(ReadAll(t.Context(), h.client(), []trainjob.TrainJob{*job}, "team"))(t)
-			for i, f := range []*Facts{one, snapshot.Facts[0]} {
-				var got *time.Duration
-				if f.Manager != nil {
-					got = &f.Manager.WaitForJobSet.Duration
-				}
-				expect.Same(t, fmt.Sprintf("Unexpected wait of the facts read in way %d", i), tc.want, got)
-			}
-		})
-	}
 }
 
 func TestWhatUsersSeeOfTheirNamespace(t *testing.T) {
@@ -283,9 +258,6 @@ func TestPreview(t *testing.T) {
 			if tc.queue != "" {
 				h.objects = append(h.objects, kit.LocalQueue("team", tc.queue, "gpus"))
 			}
-			for _, n := range newScene().inventory.Nodes {
-				h.objects = append(h.objects, n.DeepCopy())
-			}
 			f := h.preview(tc.files)
 			pods := int32(0)
 			if len(f.PodSets) > 0 {
@@ -310,9 +282,6 @@ func TestPreviewOfAJobThatIsThere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{T: t, objects: queued()}
 			admit(h.objects[1].(*kueue.Workload), "gpus", "h100", kueue.WorkloadAdmitted)
-			for _, n := range newScene().inventory.Nodes {
-				h.objects = append(h.objects, n.DeepCopy())
-			}
 			f := h.preview(fill(tc.file+"---"+runtimeYAML, "TrainingRuntime", "4"), "gpus")
 			expect.Same(t, "Unexpected preview", tc.want, StateOf(f).Message)
 		})
@@ -327,7 +296,7 @@ func TestUnknownConfigurationOfKueue(t *testing.T) {
 	}
 	const missing = "the configuration of Kueue: namespace kueue-system has no ConfigMap kueue-manager-config that can be read"
 	cases := map[string]struct {
-		queue   string
+		queue   []string
 		objects []client.Object
 		denied  []string
 		want    string
@@ -336,16 +305,12 @@ func TestUnknownConfigurationOfKueue(t *testing.T) {
 		"of a job without a queue, and known":               {objects: []client.Object{of("")}},
 		"of a job without a queue, and broken":              {objects: []client.Object{of("metrics: [")}, want: missing},
 		"of a job without a queue, and not to be seen":      {denied: []string{"ConfigMap"}, want: "configmaps of namespace kueue-system"},
-		"of a job in a queue, where it makes no difference": {queue: "gpus"},
+		"of a job in a queue, where it makes no difference": {queue: []string{"gpus"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{T: t, objects: append(queued(), tc.objects...), denied: tc.denied}
-			var queue []string
-			if tc.queue != "" {
-				queue = append(queue, tc.queue)
-			}
-			e := Explain(h.preview(fill(jobYAML+"---"+runtimeYAML, "TrainingRuntime", "2"), queue...))
+			e := Explain(h.preview(fill(jobYAML+"---"+runtimeYAML, "TrainingRuntime", "2"), tc.queue...))
 			got := slices.DeleteFunc(e.Unseen, func(kind string) bool { return !strings.Contains(kind, cluster.KueueNamespace) })
 			expect.Same(t, "Unexpected unseen", tc.want, strings.Join(got, ", "))
 		})
@@ -356,40 +321,32 @@ func TestPreviewWithTolerationRules(t *testing.T) {
 	taint := corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
 	rules := managerConfig(cluster.ManagerConfigMap+"-7g6h", "tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]")
 	const unseen = "configmaps of namespace " + config.Namespace
-	type outcome struct {
-		Reason string
-		// Unseen is whether the rules could be read.
-		Unseen bool
-	}
 	cases := map[string]struct {
 		rules   client.Object
 		tainted bool
 		denied  []string
-		want    outcome
+		want    string
+		unseen  bool
 	}{
-		"no configuration":                        {tainted: true, want: outcome{Reason: string(Taint)}},
-		"a rule that tolerates the taint":         {tainted: true, rules: rules, want: outcome{Reason: "Fits"}},
-		"rules that the user may not see":         {tainted: true, rules: rules, denied: []string{"ConfigMap"}, want: outcome{Reason: string(Taint), Unseen: true}},
-		"rules that make no difference, not seen": {rules: rules, denied: []string{"ConfigMap"}, want: outcome{Reason: "Fits"}},
+		"no configuration":                        {tainted: true, want: string(Taint)},
+		"a rule that tolerates the taint":         {tainted: true, rules: rules, want: "Fits"},
+		"rules that the user may not see":         {tainted: true, rules: rules, denied: []string{"ConfigMap"}, want: string(Taint), unseen: true},
+		"rules that make no difference, not seen": {rules: rules, denied: []string{"ConfigMap"}, want: "Fits"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := newScene()
-			h := &harness{T: t, denied: tc.denied, objects: []client.Object{&s.inventory.LocalQueues[0], &s.inventory.ClusterQueues[0]}}
-			if tc.rules != nil {
-				h.objects = append(h.objects, tc.rules.DeepCopyObject().(client.Object))
-			}
 			for i := range s.inventory.Flavors {
 				if tc.tainted {
 					s.inventory.Flavors[i].Spec.NodeTaints = []corev1.Taint{taint}
 				}
-				h.objects = append(h.objects, &s.inventory.Flavors[i])
 			}
-			for i := range s.inventory.Nodes {
-				h.objects = append(h.objects, &s.inventory.Nodes[i])
+			h := &harness{T: t, denied: tc.denied, objects: s.objects()}
+			if tc.rules != nil {
+				h.objects = append(h.objects, tc.rules.DeepCopyObject().(client.Object))
 			}
 			e := Explain(h.preview(fill(jobYAML+"---"+runtimeYAML, "TrainingRuntime", "2"), "gpus"))
-			expect.Same(t, "Unexpected preview", tc.want, outcome{e.State.Reason, slices.Contains(e.Unseen, unseen)})
+			expect.Same(t, "Unexpected preview", []any{tc.want, tc.unseen}, []any{e.State.Reason, slices.Contains(e.Unseen, unseen)})
 		})
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -17,20 +19,21 @@ import (
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // many are jobs that wait in the same queue, the first one longest.
-func many(names ...string) (jobs []trainjob.TrainJob, objects []client.Object) {
+func many(names ...string) (jobs []*trainjob.TrainJob, objects []client.Object) {
 	s := newScene()
-	objects = []client.Object{&s.inventory.Flavors[0], &s.inventory.Flavors[1], &s.inventory.ClusterQueues[0], &s.inventory.LocalQueues[0]}
+	objects = s.objects()
 	for n, name := range names {
 		job := s.Job.DeepCopyObject().(*trainjob.TrainJob)
 		wl := waitingWorkload(name, "gpus", 4, minutesAgo(30-n))
 		job.Name, job.UID = name, wl.OwnerReferences[0].UID
-		jobs, objects = append(jobs, *job), append(objects, wl)
+		jobs, objects = append(jobs, job), append(objects, job, wl)
 	}
 	return jobs, objects
 }
@@ -70,7 +73,7 @@ func TestReadAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.harness.T, tc.harness.objects = t, slices.Concat(objects, []client.Object{pod, event})
 			c := tc.harness.client()
-			snapshot := expect.Must(ReadAll(t.Context(), c, jobs, "team"))(t)
+			snapshot := expect.Must(ReadAll(t.Context(), c, "team"))(t)
 			got := map[string]Position{}
 			for _, f := range snapshot.Facts {
 				if f.Visible != nil {
@@ -109,9 +112,9 @@ func TestReadAllOfCopies(t *testing.T) {
 			jobs[0].Labels[kueueconstants.PrebuiltWorkloadLabel] = wl.Name
 			wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "multikueue"}
 			if tc.change != nil {
-				tc.change(&jobs[0], wl)
+				tc.change(jobs[0], wl)
 			}
-			snapshot := expect.Must(ReadAll(t.Context(), (&harness{T: t, objects: objects}).client(), jobs, "team"))(t)
+			snapshot := expect.Must(ReadAll(t.Context(), (&harness{T: t, objects: objects}).client(), "team"))(t)
 			got := ""
 			if wl := snapshot.Facts[0].Workload; wl != nil {
 				got = wl.Name
@@ -124,14 +127,14 @@ func TestReadAllOfCopies(t *testing.T) {
 // TestReadAllAsksOnce holds the number of requests against the number of jobs.
 func TestReadAllAsksOnce(t *testing.T) {
 	requests := func(names ...string) int {
-		jobs, objects := many(names...)
+		_, objects := many(names...)
 		h := &harness{T: t, objects: objects}
 		asked := 0
 		count := interceptor.NewClient(h.client(), kit.Refusing(func(any, client.ObjectKey) error {
 			asked++
 			return nil
 		}))
-		expect.Must(ReadAll(t.Context(), count, jobs, "team"))(t)
+		expect.Must(ReadAll(t.Context(), count, "team"))(t)
 		return asked
 	}
 	one, ten := requests("a"), requests(strings.Split("abcdefghij", "")...)
@@ -154,9 +157,9 @@ func TestReadAllAsksWhereJobsWait(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			jobs, objects := many("a", "b")
-			first := len(objects) - len(jobs)
+			first := len(objects) - 2*len(jobs)
 			for n := range jobs {
-				wl := objects[first+n].(*kueue.Workload)
+				wl := objects[first+2*n+1].(*kueue.Workload)
 				jobs[n].Labels[kueueconstants.QueueLabel], wl.Spec.QueueName = jobs[n].Name, kueue.LocalQueueName(jobs[n].Name)
 				objects = append(objects, ptr.To(localQueue(jobs[n].Name, "gpus")))
 				kit.With(wl, tc.change)
@@ -172,8 +175,29 @@ func TestReadAllAsksWhereJobsWait(t *testing.T) {
 					return h.subResource(ctx, c, name, of, into)
 				},
 			})
-			expect.Must(ReadAll(t.Context(), c, jobs, "team"))(t)
+			expect.Must(ReadAll(t.Context(), c, "team"))(t)
 			expect.Same(t, "Unexpected questions", tc.want, asked)
 		})
 	}
+}
+
+func TestTurns(t *testing.T) {
+	shares := func(s *scene) {
+		borrower(1)(s)
+		s.inventory.ClusterQueues = append(s.inventory.ClusterQueues, clusterQueue("alone", "", quota("a100", "8")))
+		s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue("alone", "alone"))
+		for _, other := range []struct{ job, queue string }{{"guest", "guests"}, {"lonely", "alone"}} {
+			s.inventory.Workloads = append(s.inventory.Workloads, *waitingWorkload(other.job, other.queue, 1, minutesAgo(60)))
+		}
+	}
+	s := newScene(shares, pending("second", 0, minutesAgo(1)))
+	turns := expect.Must((&Snapshot{Facts: []*Facts{s.facts(t)}}).Turns(t.Context()))(t)
+	want := map[types.UID]scheduler.Turn{
+		"llm-workload": {Cohort: "all", Place: 1}, "guest-workload": {Cohort: "all", Place: 2}, "second-workload": {Cohort: "all", Place: 3},
+		"lonely-workload": {Place: 1},
+	}
+	expect.Same(t, "Unexpected turns", want, turns, cmpopts.IgnoreFields(scheduler.Turn{}, "Workload", "ClusterQueue"))
+
+	_, err := (&Snapshot{Facts: []*Facts{newScene(unseenKind(workloads)).facts(t)}}).Turns(t.Context())
+	expect.That(t, err != nil, "Turns among those that may not be seen")
 }

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+)
+
+// nodes looks whether the pods may run on the flavor's nodes. Only the first reason
+// counts, as for Kueue.
+func (a *assigner) nodes(ps *kueue.PodSet, name kueue.ResourceFlavorReference) *Reason {
+	flavor := a.Cluster.Flavor(name)
+	if flavor == nil {
+		if !a.Cluster.Saw(flavors) {
+			return nil
+		}
+		return lasts(FlavorMissing, fmt.Sprintf("ResourceFlavor %s does not exist", name),
+			"create ResourceFlavor %s, or take it out of ClusterQueue %s, which admits nothing until then", name, a.cq.Name)
+	}
+	if r := a.topologyKind(ps, flavor); r != nil {
+		return r
+	}
+	pod := &ps.Template.Spec
+	tolerations := slices.Concat(pod.Tolerations, flavor.Spec.Tolerations)
+	if taint := inventory.Untolerated(flavor.Spec.NodeTaints, tolerations); taint != nil {
+		return lasts(Taint, fmt.Sprintf("taint %s of the flavor is not tolerated", taint.ToString()),
+			"add a toleration of %s to spec.tolerations of ResourceFlavor %s, or to replicated job %s by the runtime or a patch", taint.Key, name, ps.Name)
+	}
+	if selects, err := inventory.Selects(pod, flavor); !selects || err != nil {
+		what := a.selection(ps, func(key, value string) bool {
+			has, ok := flavor.Spec.NodeLabels[key]
+			return !ok || has == value
+		})
+		return lasts(Selector, fmt.Sprintf("%s asks for other nodes than the flavor's (%s)", what, labels.Set(flavor.Spec.NodeLabels)),
+			"take %s out of replicated job %s, or name labels of this flavor", what, ps.Name)
+	}
+	if !a.Cluster.Saw(nodes) {
+		return nil
+	}
+	if r := a.nodeFor(ps, flavor, tolerations); r != nil && !a.Cluster.LeadsAway(a.cq, name) {
+		if !a.places(flavor) {
+			r.Warning, r.Message = true, r.Message+": Kueue does not look at that, so pods stay Pending"
+		}
+		return r
+	}
+	return a.topologyFit(ps, flavor)
+}
+
+// nodeFor looks whether any node of the flavor is what the scheduler would take.
+func (a *assigner) nodeFor(ps *kueue.PodSet, flavor *kueue.ResourceFlavor, tolerations []corev1.Toleration) *Reason {
+	found := a.Cluster.NodesOf(flavor)
+	if len(found) == 0 {
+		return lasts(NoNode, fmt.Sprintf("no node has the flavor's labels %s", labels.Set(flavor.Spec.NodeLabels)),
+			"label nodes so, or fix spec.nodeLabels of ResourceFlavor %s; with an autoscaler, nothing", flavor.Name)
+	}
+	var taint *corev1.Taint
+	var usable []*corev1.Node
+	for _, node := range found {
+		if !matches(&ps.Template.Spec, node) {
+			continue
+		}
+		if t := inventory.Untolerated(node.Spec.Taints, tolerations); t != nil {
+			taint = t
+			continue
+		}
+		usable = append(usable, node)
+	}
+	switch {
+	case len(usable) > 0:
+		return tooLarge(ps, flavor.Name, usable)
+	case taint != nil:
+		return lasts(Taint, fmt.Sprintf("taint %s of the flavor's nodes is not tolerated", taint.ToString()),
+			"add the taint to spec.nodeTaints and a toleration of %s to spec.tolerations of ResourceFlavor %s, or the toleration to replicated job %s",
+			taint.Key, flavor.Name, ps.Name)
+	}
+	what := a.selection(ps, func(key, value string) bool {
+		return slices.ContainsFunc(found, func(n *corev1.Node) bool { return n.Labels[key] == value })
+	})
+	return lasts(Selector, what+" matches no node of the flavor", "take %s out of replicated job %s, or label nodes of flavor %s so", what, ps.Name, flavor.Name)
+}
+
+// tooLarge looks whether one pod is more than every node has, were it empty.
+func tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
+	perPod := podSetOf(ps).PerPod
+	names := sortedResources(perPod)
+	asked := func(name corev1.ResourceName) int64 { return kueuelib.ResourceValue(name, perPod[name]) }
+	has := func(node *corev1.Node, name corev1.ResourceName) int64 {
+		return kueuelib.ResourceValue(name, node.Status.Allocatable[name])
+	}
+	for _, node := range on {
+		if !slices.ContainsFunc(names, func(name corev1.ResourceName) bool { return asked(name) > has(node, name) }) {
+			return nil
+		}
+	}
+	for _, name := range names {
+		largest := slices.MaxFunc(on, func(a, b *corev1.Node) int { return cmp.Compare(has(a, name), has(b, name)) })
+		if most := has(largest, name); asked(name) > most {
+			message := fmt.Sprintf("a pod asks for %s, and the largest node of the flavor, %s, has %s", quantity(name, asked(name)), largest.Name, number(name, most))
+			return lasts(TooLarge, message, "ask for less per pod of replicated job %s, and for more pods; or add larger nodes to flavor %s", ps.Name, flavor)
+		}
+	}
+	return nil
+}
+
+// matches reports whether a pod's node selector and required affinity take a node by its labels. An
+// affinity that cannot be read takes none, as for the scheduler.
+func matches(pod *corev1.PodSpec, node *corev1.Node) bool {
+	ok, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *pod}).Match(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: node.Labels}})
+	return ok && err == nil
+}
+
+// selection names what of a PodSet's node selection is to blame, and who set it: the keys of the node
+// selector that do not match or, where it is none of them alone, all there is.
+func (a *assigner) selection(ps *kueue.PodSet, match func(key, value string) bool) string {
+	selector, affinity := ps.Template.Spec.NodeSelector, ps.Template.Spec.Affinity
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(selector)) {
+		if match(key, selector[key]) {
+			continue
+		}
+		part := fmt.Sprintf("node selector %s=%s", key, selector[key])
+		for _, field := range a.Fields {
+			if field.Job == string(ps.Name) && field.Path == "spec.template.spec.nodeSelector["+key+"]" {
+				part += " of " + owner(a.Facts, field.Source)
+			}
+		}
+		parts = append(parts, part)
+	}
+	switch {
+	case len(parts) > 0:
+		return strings.Join(parts, " and ")
+	case affinity != nil && affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil:
+		return "its node affinity"
+	}
+	return "its node selector " + labels.Set(selector).String()
+}
+
+// checks returns the admission checks of a flavor that nobody looks after.
+func (a *assigner) checks(flavor kueue.ResourceFlavorReference) []Reason {
+	if a.cq.Spec.AdmissionChecksStrategy == nil {
+		return nil
+	}
+	var reasons []Reason
+	for _, rule := range a.cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
+		if len(rule.OnFlavors) > 0 && !slices.Contains(rule.OnFlavors, flavor) {
+			continue
+		}
+		if r := a.Cluster.checkInactive(rule.Name); r != nil {
+			reasons = append(reasons, *r)
+		}
+	}
+	return reasons
+}
+
+// checkInactive tells why nobody looks after an admission check; nil when somebody does, or where that cannot be seen.
+func (c *Cluster) checkInactive(name kueue.AdmissionCheckReference) *Reason {
+	check, why := inventory.Find(c.AdmissionChecks, "", string(name)), "it does not exist"
+	if check != nil {
+		switch active := apimeta.FindStatusCondition(check.Status.Conditions, kueue.AdmissionCheckActive); {
+		case active == nil:
+			why = fmt.Sprintf("its controller %s has not answered", check.Spec.ControllerName)
+		case active.Status == metav1.ConditionTrue:
+			return nil
+		default:
+			why = active.Message
+		}
+	}
+	if !c.Saw(checks) {
+		return nil
+	}
+	return lasts(Check, fmt.Sprintf("admission check %s is not active: %s", name, why),
+		"see that the controller of AdmissionCheck %s runs: kubectl describe admissioncheck %s", name, name)
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// unqueued is for a job without a Workload: just made, or nobody reacts to it.
+func unqueued(f *Facts) *State {
+	s := &State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet", Since: since(f.Job.CreationTimestamp)}
+	told := f.warning("InTreeActive", "TrainerUnknown", "PodSetsUnknown", noClass, "WriteRefused")
+	unmade, classless := f.unmade(f.missing()...), f.classMissing()
+	wait, known := f.waitForJobSet()
+	switch {
+	case !f.Saw(workloads):
+		s.Reason, s.Message = Unseen, "is in a queue; you may not see its Workload"
+	case f.queueName() == "":
+		s.Reason, s.Message, s.Remedy, s.Stuck = "NoQueue", "is held at the admission gate and names no queue", labelRemedy, true
+	case runtimeMissing(f.Undescribed):
+		s.Reason, s.Message, s.Stuck = "RuntimeMissing", "is not queued, because its pods cannot be told: "+f.Undescribed.Error(), true
+	case f.prebuilt() != "":
+		return f.withoutPrebuilt()
+	case unmade != nil:
+		unmade.Phase, unmade.Since, unmade.Message = s.Phase, s.Since, "is not queued: "+unmade.Message
+		return unmade
+	case classless != nil:
+		classless.Phase, classless.Since, classless.Message = s.Phase, s.Since, "is not queued: it "+classless.Message
+		return classless
+	case told != nil:
+		s.Reason, s.Message, s.Cause, s.Stuck = told.Reason, "is not queued: "+told.Message, told.Message, true
+	case f.overdue(f.jobSetBy(wait)):
+		s.Reason, s.Stuck = "NobodyReacts", true
+		s.Message = fmt.Sprintf("asks for queue %s and has no Workload after %s: nobody queues it", f.queueName(), show.Age(f.Now, f.Job.CreationTimestamp.Time))
+		s.Remedy = "see that kueue-trainer runs: kubectl trainjob doctor"
+		switch {
+		case !known:
+			s.Message += ", unless the manager's waitForJobSet is longer"
+		case wait > config.WaitForJobSet:
+			s.Message += ", unless the manager was restarted since and waits again from the beginning"
+		}
+	case wait > 0:
+		s.Reason, s.Message = "AwaitsJobSet", "is not queued yet: Trainer has not made its JobSet, without which it queues after "
+		if known {
+			s.Message += fmt.Sprintf("%s (the manager's waitForJobSet)", wait)
+		} else {
+			s.Message += fmt.Sprintf("the manager's waitForJobSet, %s by default", wait)
+		}
+	case f.JobSet != nil && f.jobsToCome():
+		s.Reason, s.Message = "AwaitsJobs", fmt.Sprintf("is not queued yet: JobSet has not made its Jobs, without which it queues after %s", config.WaitForJobs)
+	}
+	return s
+}
+
+// waitForJobSet is how long the manager has the job wait for a JobSet that is not there, and whether
+// that is known; else it is the default.
+func (f *Facts) waitForJobSet() (wait time.Duration, known bool) {
+	switch {
+	case f.JobSet != nil || f.Job.ManagedExternally():
+		return 0, true
+	case f.Manager == nil:
+		return config.WaitForJobSet, false
+	}
+	return f.Manager.WaitForJobSet.Duration, true
+}
+
+// jobSetBy is when the JobSet was made, or from when on the job does not wait for it.
+func (f *Facts) jobSetBy(wait time.Duration) metav1.Time {
+	if js := f.JobSet; js != nil && f.Job.CreationTimestamp.Before(&js.CreationTimestamp) {
+		return js.CreationTimestamp
+	}
+	return metav1.NewTime(f.Job.CreationTimestamp.Add(wait))
+}
+
+// missing names what is not there of a job, by the words of refusedMaking.
+func (f *Facts) missing() []string {
+	switch {
+	case f.JobSet == nil:
+		return []string{"JobSet"}
+	case len(f.Jobs) == 0 || f.jobsToCome():
+		return []string{"Jobs", "Service", "volume claims"}
+	}
+	return nil
+}
+
+// runtimeMissing tells what only a runtime, or another name, fixes from what the user may
+// not see.
+func runtimeMissing(err error) bool {
+	return errors.Is(err, trainjob.ErrRuntimeNotFound) || errors.Is(err, trainjob.ErrRuntimeUnsupported)
+}
+
+// prebuilt is the Workload that a job names to be its own; empty for none.
+func (f *Facts) prebuilt() string { return jobframework.PrebuiltWorkloadNameFor(f.Job) }
+
+// withoutPrebuilt is for a job that does not have the prebuilt Workload that it names.
+func (f *Facts) withoutPrebuilt() *State {
+	s := &State{Phase: Unqueued, Reason: "PrebuiltMissing", Since: since(f.Job.CreationTimestamp),
+		Message: fmt.Sprintf("is not queued: it names prebuilt Workload %s, which is not there or not its own", f.prebuilt()),
+		Remedy:  fmt.Sprintf("create Workload %s in namespace %s like the TrainJob, and the job queues", f.prebuilt(), f.Job.Namespace),
+		Stuck:   f.overdue(f.Job.CreationTimestamp)}
+	if told := f.warning("PrebuiltWorkloadUnusable"); told != nil {
+		s.Message, s.Cause, s.Stuck = "is not queued: "+told.Message, told.Message, true
+	}
+	return s
+}
+
+// workloadOver is for a job whose Workload is finished, while itself it is not: nobody queues it
+// again.
+func workloadOver(f *Facts) *State {
+	if f.Workload == nil || !kueuelib.IsFinished(f.Workload) {
+		return nil
+	}
+	c := apimeta.FindStatusCondition(f.Workload.Status.Conditions, kueue.WorkloadFinished)
+	s := &State{Phase: Deactivated, Reason: c.Reason, Stuck: true, Cause: f.Workload.Name, Since: since(c.LastTransitionTime)}
+	switch {
+	case c.Reason == kueue.WorkloadFinishedReasonOutOfSync:
+		s.Message = fmt.Sprintf("gets no quota any more: its Workload %s was finished without a run: %s", f.Workload.Name, c.Message)
+		s.Remedy = fmt.Sprintf("delete Workload %s and create it again like the TrainJob, and the job queues", f.Workload.Name)
+		differs := func(e *corev1.Event) bool {
+			return e.Reason == "PrebuiltWorkloadUnusable" && strings.Contains(e.Message, f.Workload.Name+" is not what this TrainJob is")
+		}
+		if told := find(f.Warnings, differs); told != nil {
+			s.Message = "gets no quota any more: " + told.Message
+		}
+	case c.Reason == jobframework.FailedToStartFinishedReason:
+		s.Message = fmt.Sprintf("could not be started, and its Workload %s is finished: %s", f.Workload.Name, c.Message)
+		s.Remedy = fmt.Sprintf("put that right, then delete Workload %s, and the job queues again", f.Workload.Name)
+	case f.Job.Suspended() && len(f.livePods()) == 0 && f.overdue(c.LastTransitionTime):
+		s.Message = fmt.Sprintf("gets no quota any more: its Workload %s is finished, though the TrainJob is not: %s", f.Workload.Name, c.Message)
+		s.Remedy = "delete the TrainJob and create it again"
+	default:
+		return &State{Phase: Stopping, Reason: c.Reason, Since: s.Since,
+			Message: fmt.Sprintf("is about to end: its Workload %s is finished: %s", f.Workload.Name, c.Message) + podsLeft(f, "")}
+	}
+	return s
+}
+
+// heldOut is for a job that kubectl trainjob hold or stop keeps out of its queue.
+func heldOut(f *Facts) *State {
+	name := f.Job.Labels[kueueconstants.QueueLabel]
+	queue, is := hold.From(name)
+	if !is || f.Cluster.LocalQueue(f.Job.Namespace, kueue.LocalQueueName(name)) != nil {
+		return nil
+	}
+	if f.Workload != nil && kueuelib.HasQuotaReservation(f.Workload) {
+		return &State{Phase: Stopping, Reason: "Held", Message: fmt.Sprintf("is being stopped, to be held out of queue %s", queue) + podsLeft(f, keepsQuota)}
+	}
+	s := &State{Phase: Held, Reason: "Held", Stuck: true, Since: heldSince(f), Message: fmt.Sprintf("is held out of queue %s by its user", queue),
+		Remedy: fmt.Sprintf("kubectl trainjob resume -n %s %s", f.Job.Namespace, f.Job.Name)}
+	if f.Workload == nil && !f.Saw(workloads) {
+		s.Message += "; you may not see its Workload, nor so whether it still has quota"
+	}
+	return s
+}
+
+// heldSince is when the plugin changed the label last; nil where somebody else did.
+func heldSince(f *Facts) *metav1.Time {
+	var newest *metav1.Time
+	for _, entry := range f.Job.ManagedFields {
+		owns := entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:`+kueueconstants.QueueLabel+`"`))
+		if entry.Manager == hold.FieldOwner && owns && (newest == nil || newest.Before(entry.Time)) {
+			newest = entry.Time
+		}
+	}
+	return newest
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Verdict says what a flavor can do for a PodSet.
+type Verdict struct {
+	PodSet string `json:"podSet"`
+	Flavor string `json:"flavor"`
+	// Assigned is set where the PodSet has quota of this flavor.
+	Assigned bool `json:"assigned"`
+	// Fits is set where Kueue could give it quota of this flavor now.
+	Fits bool `json:"fits"`
+	// Preempts is set where Kueue would give it quota of this flavor by stopping others.
+	Preempts bool     `json:"preempts,omitempty"`
+	Amounts  []Amount `json:"resources,omitempty"`
+	// Reasons are why it does not fit, and what its pods would run into if it does.
+	Reasons []Reason `json:"reasons,omitempty"`
+
+	// group is the resource group of the ClusterQueue; -1 for what is in none.
+	group int
+	// useless is set where the flavor has nothing of a resource that the PodSet asks for.
+	useless bool
+}
+
+// Amount is a resource in the quota of a flavor, as far as a ClusterQueue may use it.
+type Amount struct {
+	Resource corev1.ResourceName `json:"resource"`
+	// Requested by all pods of the PodSet.
+	Requested int64 `json:"requested"`
+	// Free is unreserved, borrowed quota included; nil where the user may not see all
+	// Workloads. Quota is the ClusterQueue's own; Max is
+	// what it gets with all that it may borrow. CPU is in thousandths.
+	Free  *int64 `json:"free,omitempty"`
+	Quota int64  `json:"quota"`
+	Max   int64  `json:"max"`
+}
+
+// Code says why a flavor is skipped.
+type Code string
+
+// The codes of reasons. Scripts rely on them.
+const (
+	// NotInQueue: the ClusterQueue has no quota for a resource in any flavor.
+	NotInQueue Code = "ResourceNotInQueue"
+	// FlavorMissing: the ClusterQueue names a flavor that does not exist.
+	FlavorMissing Code = "FlavorMissing"
+	// Taint: the pods do not tolerate a taint of the flavor, or of its nodes.
+	Taint Code = "TaintNotTolerated"
+	// Selector: node selector or affinity name other nodes than the flavor's.
+	Selector Code = "SelectorMismatch"
+	// NoNode: the flavor picks no node.
+	NoNode Code = "NoNode"
+	// TooMuch: the request is above all that the ClusterQueue can ever have.
+	TooMuch Code = "ExceedsQuota"
+	// Borrowing: the borrowing limit is in the way.
+	Borrowing Code = "BorrowingLimit"
+	// InUse: others hold the quota that is missing.
+	InUse Code = "QuotaInUse"
+	// TooLarge: no node of the flavor has what one pod asks for.
+	TooLarge Code = "PodTooLarge"
+	// Topology: the topology request does not fit, or the flavor has no such topology.
+	Topology Code = "TopologyDoesNotFit"
+	// NoRequests: the PodSet asks for nothing, which no topology takes.
+	NoRequests Code = "NothingRequested"
+	// Check: an admission check of the flavor is not active.
+	Check Code = "AdmissionCheckInactive"
+)
+
+// Reason is why a flavor is skipped, or what is wrong with it.
+type Reason struct {
+	Code Code `json:"code"`
+	// Message says it in plain words.
+	Message string `json:"message"`
+	// Remedy is what to do about it.
+	Remedy string `json:"remedy,omitempty"`
+	// Lasting is set where waiting does not help.
+	Lasting bool `json:"lasting"`
+	// Warning is set where Kueue does not look, so that the PodSet would get quota, and
+	// pods that stay Pending.
+	Warning bool `json:"warning,omitempty"`
+}
+
+// lasts is a reason that waiting does not help against; the remedy is a format for what follows.
+func lasts(code Code, message, remedy string, args ...any) *Reason {
+	return &Reason{Code: code, Message: message, Remedy: fmt.Sprintf(remedy, args...), Lasting: true}
+}
+
+// state is that of a job for which the reason decides.
+func (r Reason) state() *State {
+	return &State{Reason: string(r.Code), Message: r.Message, Remedy: r.Remedy, Cause: r.Message, Stuck: r.Lasting}
+}
+
+// refusal is the first reason that counts for Kueue, one that lasts before others.
+func (v Verdict) refusal() Reason {
+	var first Reason
+	for _, r := range v.Reasons {
+		if !r.Warning && (first.Code == "" || r.Lasting && !first.Lasting) {
+			first = r
+		}
+	}
+	return first
+}
+
+// assignable names the flavors that take all PodSets now, in words; not ok when a PodSet
+// finds none in one of the ClusterQueue's resource groups.
+func assignable(verdicts []Verdict) (assignment string, ok bool) {
+	if refusals(verdicts) != nil {
+		return "", false
+	}
+	return onFlavors(taking(verdicts)), true
+}
+
+// assignmentText names the flavors of each PodSet of an admission.
+func assignmentText(admission *kueue.Admission) string {
+	if admission == nil {
+		return "nothing assigned"
+	}
+	var all []Verdict
+	for _, psa := range admission.PodSetAssignments {
+		for _, resource := range sortedResources(psa.Flavors) {
+			all = append(all, Verdict{PodSet: string(psa.Name), Flavor: string(psa.Flavors[resource])})
+		}
+	}
+	return onFlavors(all)
+}
+
+// onFlavors is "node on flavor h100", of each PodSet.
+func onFlavors(all []Verdict) string {
+	var parts []string
+	for i, v := range all {
+		switch {
+		case find(all[:i], func(o *Verdict) bool { return o.PodSet == v.PodSet && o.Flavor == v.Flavor }) != nil:
+		case i > 0 && all[i-1].PodSet == v.PodSet:
+			parts[len(parts)-1] += " and " + v.Flavor
+		default:
+			parts = append(parts, fmt.Sprintf("%s on flavor %s", v.PodSet, v.Flavor))
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), "it needs no flavor")
+}
+
+// taking returns the verdict on the first flavor of each resource group that takes a PodSet.
+func taking(verdicts []Verdict) []Verdict {
+	var first []Verdict
+	for _, v := range verdicts {
+		if v.Fits && !slices.ContainsFunc(first, v.beside) {
+			first = append(first, v)
+		}
+	}
+	return first
+}
+
+// refusals returns the verdicts on the first PodSet that finds no flavor in a resource group; nil where all do.
+func refusals(verdicts []Verdict) []Verdict {
+	for _, v := range verdicts {
+		if of := picked(verdicts, v.beside); !slices.ContainsFunc(of, func(o Verdict) bool { return o.Fits }) {
+			return of
+		}
+	}
+	return nil
+}
+
+// beside reports whether two verdicts are about the same PodSet and resource group.
+func (v Verdict) beside(o Verdict) bool { return v.PodSet == o.PodSet && v.group == o.group }
+
+// picked returns the items that are wanted.
+func picked[T any](items []T, wanted func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !wanted(item) })
+}
+
+// lacking tells in short what stands against the first PodSet that finds no flavor. What
+// time may bring counts more than what only people can change.
+func lacking(verdicts []Verdict) *State {
+	var parts []string
+	var best *State
+	for _, v := range useful(refusals(verdicts)) {
+		r := v.refusal()
+		parts = append(parts, brief(v, r))
+		if best == nil || best.Stuck && !r.Lasting {
+			best = r.state()
+			if slices.Contains([]Code{TooMuch, Borrowing, InUse}, r.Code) {
+				best.Cause = v.Flavor // More quota of a flavor helps all who lack it, whatever the amount.
+			}
+		}
+	}
+	best.Message = strings.Join(parts, "; ")
+	return best
+}
+
+// useful leaves out flavors that have nothing for a PodSet, unless it has no other.
+func useful(verdicts []Verdict) []Verdict {
+	return picked(verdicts, func(v Verdict) bool {
+		return !v.useless || !slices.ContainsFunc(verdicts, func(o Verdict) bool { return v.beside(o) && !o.useless })
+	})
+}
+
+// brief is a reason as part of a sentence.
+func brief(v Verdict, r Reason) string {
+	flavor := "flavor " + v.Flavor
+	switch r.Code {
+	case NotInQueue, FlavorMissing, NoRequests:
+		return r.Message
+	case Selector:
+		return flavor + " is not what its node selector asks for"
+	}
+	a := find(v.Amounts, func(a *Amount) bool { return a.Requested > ptr.Deref(a.Free, a.Max) })
+	switch {
+	case r.Code == InUse && a != nil:
+		return fmt.Sprintf("%s has %s of %s free", flavor, number(a.Resource, ptr.Deref(a.Free, 0)), quantity(a.Resource, a.Max))
+	case r.Code == TooMuch && a != nil && a.Max == 0:
+		return flavor + " has no quota for it"
+	case r.Code == TooMuch && a != nil:
+		return fmt.Sprintf("%s has %s at the most for it", flavor, quantity(a.Resource, a.Max))
+	case r.Code == Borrowing && a != nil:
+		return fmt.Sprintf("%s stops at the borrowing limit (%s at most)", flavor, quantity(a.Resource, a.Max))
+	}
+	return flavor + ": " + r.Message
+}
+
+// warnedOf returns what the pods would run into on the flavors that Kueue would take, or nil.
+func warnedOf(verdicts []Verdict) *State {
+	for _, v := range taking(verdicts) {
+		if len(v.Reasons) > 0 {
+			return v.Reasons[0].state()
+		}
+	}
+	return nil
+}
