@@ -58,7 +58,7 @@ func newInput(t *testing.T, s random.Source, module string) provenance.Input {
 	return provenance.Input{
 		Runtime:     runtime,
 		Job:         recoded[*trainjob.TrainJob](t, s.Job(nil)),
-		Overrides:   recoded[[]trainjob.PodTemplateOverride](t, s.PodTemplateOverrides()),
+		Overrides:   recoded[[]trainjob.RuntimePatch](t, s.PodTemplateOverrides()),
 		Labels:      recoded[map[string]string](t, metadata["labels"]),
 		Annotations: recoded[map[string]string](t, metadata["annotations"]),
 	}

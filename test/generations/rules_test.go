@@ -78,7 +78,7 @@ func newAttempt(t *testing.T, s random.Source, generation trainjob.TrainerVersio
 func ruled(t *testing.T, spec random.Object) rules.TrainJob {
 	t.Helper()
 	return rules.TrainJob{
-		Overrides: recoded[[]trainjob.PodTemplateOverride](t, spec["podTemplateOverrides"]),
+		Overrides: recoded[[]trainjob.RuntimePatch](t, spec["podTemplateOverrides"]),
 		Patches:   recoded[[]trainjob.RuntimePatch](t, spec["runtimePatches"]),
 	}
 }

@@ -233,7 +233,8 @@ func (c *checker) named(job *trainjob.TrainJob) *trainjob.TrainJob {
 func byIndex(errs field.ErrorList, job *trainjob.TrainJob) field.ErrorList {
 	for _, err := range errs {
 		for i, entry := range job.Spec.RuntimePatches {
-			err.Field = strings.Replace(err.Field, patch.Path.Key(entry.Manager).String(), patch.Path.Index(i).String(), 1)
+			path := patch.Of(newest).Path()
+			err.Field = strings.Replace(err.Field, path.Key(entry.Manager).String(), path.Index(i).String(), 1)
 		}
 	}
 	return errs

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/internal/overlay"
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // withoutOurs leaves our overrides out of a manifest.
@@ -27,7 +27,7 @@ func withoutOurs(layers []overlay.Layer) (others []overlay.Layer, warnings []str
 // withoutOurEntry leaves our entry out of a manifest.
 func withoutOurEntry(patches []patch) (others []patch, warnings []string) {
 	for _, p := range patches {
-		if p.manager == mark.Manager {
+		if p.manager == trainjob.Manager {
 			warnings = append(warnings, leftOut(p.path))
 		} else {
 			others = append(others, p)
@@ -39,7 +39,7 @@ func withoutOurEntry(patches []patch) (others []patch, warnings []string) {
 // notOurs refuses our manager as the owner of what somebody else wrote: we would take it
 // away.
 func notOurs(owner string) field.ErrorList {
-	if owner != mark.Manager {
+	if owner != trainjob.Manager {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("owner"), owner,

@@ -42,7 +42,7 @@ type patch struct {
 }
 
 // overridesOf makes overrides of the entries, and has the rules look at them.
-func overridesOf(r *overlay.Reader, patches []patch) (overrides []trainjob.PodTemplateOverride, metadata Metadata, warnings []string, errs field.ErrorList) {
+func overridesOf(r *overlay.Reader, patches []patch) (overrides []trainjob.RuntimePatch, metadata Metadata, warnings []string, errs field.ErrorList) {
 	var managers []string
 	for _, p := range patches {
 		metadata.add(p.metadata)
@@ -66,7 +66,7 @@ func overridesOf(r *overlay.Reader, patches []patch) (overrides []trainjob.PodTe
 }
 
 // raw encodes what was decoded from JSON, which cannot fail.
-func (o override) raw() (raw trainjob.PodTemplateOverride) {
+func (o override) raw() (raw trainjob.RuntimePatch) {
 	data, _ := json.Marshal(o)
 	_ = raw.UnmarshalJSON(data)
 	return raw

@@ -89,7 +89,7 @@ type Input struct {
 	// Job must be there. It has the entries, for Trainer 2.2 and later.
 	Job *trainjob.TrainJob
 	// Overrides, Labels and Annotations are those of a TrainJob of Trainer 2.1.
-	Overrides           []trainjob.PodTemplateOverride
+	Overrides           []trainjob.RuntimePatch
 	Labels, Annotations map[string]string
 }
 

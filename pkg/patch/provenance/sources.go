@@ -79,7 +79,7 @@ func ofRuntime(runtime *trainer.TrainingRuntimeSpec) (values, error) {
 
 // ofOverride says of each target job what Trainer 2.1 merges into its pods: labels,
 // annotations and the pod spec.
-func ofOverride(o trainjob.PodTemplateOverride) (values, error) {
+func ofOverride(o trainjob.RuntimePatch) (values, error) {
 	data, err := o.MarshalJSON()
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ import (
 // TrainJob is what the rules look at.
 type TrainJob struct {
 	// Overrides count for Trainer 2.1.
-	Overrides []trainjob.PodTemplateOverride
+	Overrides []trainjob.RuntimePatch
 	// Patches count for Trainer 2.2 and later.
 	Patches []trainjob.RuntimePatch
 }

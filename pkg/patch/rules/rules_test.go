@@ -31,7 +31,7 @@ template:
 func jobOf(t testing.TB, overrides, patches string) TrainJob {
 	t.Helper()
 	return TrainJob{
-		Overrides: expect.FromYAML[[]trainjob.PodTemplateOverride](t, overrides), Patches: expect.FromYAML[[]trainjob.RuntimePatch](t, patches),
+		Overrides: expect.FromYAML[[]trainjob.RuntimePatch](t, overrides), Patches: expect.FromYAML[[]trainjob.RuntimePatch](t, patches),
 	}
 }
 

@@ -3,7 +3,6 @@
 package rules
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 
@@ -14,16 +13,6 @@ import (
 )
 
 type object = map[string]any
-
-// raw is an entry as it was written; empty for one that is no object.
-func raw(entry json.Marshaler) object {
-	data, err := entry.MarshalJSON()
-	var fields object
-	if err != nil || json.Unmarshal(data, &fields) != nil {
-		return nil
-	}
-	return fields
-}
 
 // metadata: guides. Only labels and annotations are for patches. Trainer 2.1 ignores the others,
 // later releases merge them.
@@ -36,9 +25,9 @@ func (v *Verdict) metadata(path *field.Path, metadata object) {
 }
 
 // overrides checks those of Trainer 2.1.
-func (v *Verdict) overrides(overrides []trainjob.PodTemplateOverride, known templates) {
+func (v *Verdict) overrides(overrides []trainjob.RuntimePatch, known templates) {
 	for i, o := range overrides {
-		path, override := overridesPath.Index(i), raw(o)
+		path, override := overridesPath.Index(i), o.Fields()
 		v.metadata(path.Child("metadata"), child(override, "metadata"))
 		spec, at := child(override, "spec"), path.Child("spec")
 		targets := map[string]bool{}
@@ -76,7 +65,7 @@ func distinct(errs field.ErrorList) field.ErrorList {
 // patches checks those of Trainer 2.2 and later.
 func (v *Verdict) patches(generation trainjob.TrainerVersion, patches []trainjob.RuntimePatch, known templates) {
 	for i, p := range patches {
-		path, entry := patchesPath.Index(i), raw(p)
+		path, entry := patchesPath.Index(i), p.Fields()
 		if manager := text(entry["manager"]); manager != "" {
 			v.refuse(validation.IsDomainPrefixedPath(path.Child("manager"), manager)...)
 		}

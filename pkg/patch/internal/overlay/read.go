@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -169,9 +169,9 @@ func (r *Reader) PodTemplateOverrides(path *field.Path, value any, owner string)
 		if fields["manager"] != nil {
 			manager = r.Owner(at, fields)
 		}
-		ours := marked(fields)
+		mark, _, _ := unstructured.NestedString(fields, "metadata", "annotations", trainjob.ManagerAnnotation)
 		for _, l := range r.podOverride(at, fields, manager) {
-			l.Ours = ours
+			l.Ours = mark == trainjob.Manager
 			layers = append(layers, l)
 		}
 	}
@@ -228,14 +228,4 @@ func (r *Reader) Decode(path *field.Path, data json.RawMessage) any {
 		r.Errs = append(r.Errs, field.Invalid(path, field.OmitValueType{}, "it is not JSON: "+err.Error()))
 	}
 	return value
-}
-
-// marked reports whether an override is ours.
-func marked(override Object) bool {
-	data, err := json.Marshal(override)
-	if err != nil {
-		return false
-	}
-	var o trainjob.PodTemplateOverride
-	return o.UnmarshalJSON(data) == nil && mark.Override(o)
 }
