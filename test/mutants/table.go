@@ -102,7 +102,7 @@ var mutants = slices.Concat(
 	in("pkg/patch/entries.go",
 		mutant{Breaks: "a placement loses its tolerations on the way into the entry", Test: "TestEntry",
 			Search: "Tolerations:     p.Tolerations,\n", Replace: "Tolerations:     nil,\n"},
-		mutant{Breaks: "on Trainer 2.1 an override of ours does not say whose it is", Test: "TestOurPartStaysOursWhenConverted",
+		mutant{Breaks: "on Trainer 2.1 an override of ours does not say whose it is", Test: "TestFieldSetsOursLastAndTouchesNobodyElse",
 			Search: "maps.Copy(annotations, p.Annotations)", Replace: "annotations = maps.Clone(p.Annotations)"},
 	),
 	in("pkg/patch/field.go",
