@@ -80,7 +80,7 @@ func (p *preflight) patches(u *unstructured.Unstructured, generation trainjob.Tr
 	if err := json.Unmarshal(data, &job); err != nil {
 		return err
 	}
-	verdict := rules.Create(generation, spec, rules.TrainJob{Overrides: job.Spec.PodTemplateOverrides, Patches: job.Spec.RuntimePatches})
+	verdict := rules.Create(generation, spec, &job.Spec)
 	for _, doubt := range verdict.Warnings {
 		fmt.Fprintln(p.notes, "warning:", doubt)
 	}

@@ -143,7 +143,7 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, whole boo
 	if err != nil {
 		return nil, nil, err
 	}
-	verdict := rules.Create(c.generation, runtime, rules.TrainJob{Overrides: job.Spec.PodTemplateOverrides, Patches: job.Spec.RuntimePatches})
+	verdict := rules.Create(c.generation, runtime, &job.Spec)
 	errs, doubts = slices.Concat(verdict.Errors, verdict.Unmade, kueueLabels(job)), verdict.Warnings
 	switch {
 	case missing == nil:

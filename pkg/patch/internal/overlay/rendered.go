@@ -30,7 +30,7 @@ func Rendered(overrides []trainjob.RuntimePatch) ([]trainjob.RuntimePatch, error
 			maps.DeleteFunc(metadata, func(key string, _ any) bool { return key != "labels" && key != "annotations" })
 		}
 		if len(o.TargetJobs) > 0 {
-			layers = append(layers, r.podOverride(field.NewPath("spec", "podTemplateOverrides").Index(i), fields, DefaultOwner)...)
+			layers = append(layers, r.override(field.NewPath("spec", "podTemplateOverrides").Index(i), fields, DefaultOwner, false)...)
 		}
 	}
 	entries, _, errs := Entries(layers)
