@@ -82,11 +82,8 @@ func (c *checker) checkBeside(ctx context.Context, r *report, doc *manifest.Docu
 
 // unreadable is about a document that cannot be read as objects.
 func unreadable(doc *manifest.Document, err error) finding {
-	f := finding{File: doc.Path, Line: doc.Line, Severity: refused, Reason: unread, Message: err.Error()}
-	if at := new(manifest.Error); errors.As(err, &at) {
-		f.Line, f.Message = at.Line, at.Text
-	}
-	return f
+	line, text := doc.Complaint(err)
+	return finding{File: doc.Path, Line: line, Severity: refused, Reason: unread, Message: text}
 }
 
 func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Object) error {
