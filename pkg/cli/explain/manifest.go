@@ -85,9 +85,9 @@ func (r *Reader) preview(ctx context.Context, job *trainjob.TrainJob, in *files)
 	if err != nil {
 		return nil, err
 	}
-	runtimes, err := manifest.NewRuntimes(schema, in.documents, in.namespace, r.client)
-	if err != nil {
-		return nil, err
+	runtimes, errs := manifest.NewRuntimes(schema, in.documents, in.namespace, r.client)
+	if len(errs) > 0 {
+		return nil, errs[0]
 	}
 	r.describe(ctx, f, r.runtimesFrom(runtimes, nil))
 	_, f.Priority, err = jobframework.ExtractPriority(ctx, r.client, job, f.PodSets, nil)

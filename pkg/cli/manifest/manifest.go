@@ -295,10 +295,8 @@ func child(node *yaml.Node, step string) (*yaml.Node, int) {
 			}
 		}
 	case yaml.SequenceNode:
-		for i := range node.Content {
-			if fmt.Sprint(i) == step {
-				return node.Content[i], node.Content[i].Line
-			}
+		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(node.Content) {
+			return node.Content[i], node.Content[i].Line
 		}
 	}
 	return nil, 0

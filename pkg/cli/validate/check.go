@@ -92,16 +92,21 @@ func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Obje
 	// What cannot be read is among the fields above, but for metadata.
 	var job trainjob.TrainJob
 	unread := json.Unmarshal(object.JSON, &job)
-	errs = append(errs, servedVersion(&job)...)
+	if served := trainer.GroupVersion.String(); job.APIVersion != served {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), job.APIVersion, []string{served}))
+	}
 	more, doubts, err := c.verdict(ctx, &job, unread == nil)
 	errs = append(errs, without(more, errs)...)
 	if unread != nil && len(errs) == 0 {
 		errs = append(errs, undecodable(unread))
 	}
-	r.add(object, refused, errs)
-	r.add(object, doubtful, doubts)
-	if c.files.assumed(ctx, &job) {
-		r.note(object, runtimeRefPath.Child("name"), fmt.Sprintf("no file has runtime %s: the one that Trainer %s ships is taken", job.Spec.RuntimeRef.Name, c.generation))
+	r.add(object, object.Name(), refused, errs)
+	r.add(object, object.Name(), doubtful, doubts)
+	if at := runtimeRefPath.Child("name").String(); c.files.assumed(&job) {
+		r.Findings = append(r.Findings, finding{
+			File: object.Document.Path, Line: object.LineOf(at), TrainJob: object.Name(), Severity: told, Field: at, Reason: assumed,
+			Message: fmt.Sprintf("no file has runtime %s: the one that Trainer %s ships is taken", job.Spec.RuntimeRef.Name, c.generation),
+		})
 	}
 	return err
 }
@@ -124,13 +129,6 @@ func without(errs, others field.ErrorList) field.ErrorList {
 			return err.Field == other.Field && (err.Field != runtimeRefPath.String() || err.Detail == other.Detail)
 		})
 	})
-}
-
-func servedVersion(job *trainjob.TrainJob) field.ErrorList {
-	if served := trainer.GroupVersion.String(); job.APIVersion != served {
-		return field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), job.APIVersion, []string{served})}
-	}
-	return nil
 }
 
 // verdict checks the patches and, if they are in order, what becomes of the whole
@@ -163,21 +161,22 @@ func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer
 	// for a new one.
 	job = c.named(job)
 	job.UID = ""
-	path := runtimeRefPath
+	ref := job.Spec.RuntimeRef
 	runtime, err := c.runtimes.For(ctx, job)
 	switch {
 	case err == nil:
 		return runtime, nil, nil
-	case errors.Is(err, trainjob.ErrRuntimeNotFound) && c.files.cluster == nil:
-		return nil, field.Invalid(path.Child("name"), job.Spec.RuntimeRef.Name,
-			fmt.Sprintf("no file has this runtime, and Trainer %s ships none of this name, so what depends on it is not checked: name a file that has it with --runtimes, or use --from-cluster", c.generation)), nil
 	case errors.Is(err, trainjob.ErrRuntimeUnsupported):
 		kinds := []string{trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind}
-		return nil, field.NotSupported(path.Child("kind"), ptr.Deref(job.Spec.RuntimeRef.Kind, ""), kinds), nil
-	case errors.Is(err, trainjob.ErrRuntimeNotFound):
-		return nil, field.Invalid(path.Child("name"), job.Spec.RuntimeRef.Name, err.Error()), nil
+		return nil, field.NotSupported(runtimeRefPath.Child("kind"), ptr.Deref(ref.Kind, ""), kinds), nil
+	case !errors.Is(err, trainjob.ErrRuntimeNotFound):
+		return nil, nil, fmt.Errorf("reading the runtime of TrainJob %s: %w", job.Name, err)
 	}
-	return nil, nil, fmt.Errorf("reading the runtime of TrainJob %s: %w", job.Name, err)
+	why := err.Error()
+	if c.files.cluster == nil {
+		why = fmt.Sprintf("no file has this runtime, and Trainer %s ships none of this name, so what depends on it is not checked: name a file that has it with --runtimes, or use --from-cluster", c.generation)
+	}
+	return nil, field.Invalid(runtimeRefPath.Child("name"), ref.Name, why), nil
 }
 
 // kueueLabels checks what Kueue reads from the labels and annotations, of a TrainJob with a

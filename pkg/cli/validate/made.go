@@ -29,7 +29,7 @@ func (c *checker) made(ctx context.Context, job *trainjob.TrainJob, runtime *tra
 	}
 	errs := podset.Unmade(job, runtime, js)
 	known := len(errs) > 0
-	o := newOrigins(job, runtime, js)
+	o := &origins{job: job, runtime: runtime, jobSet: js, tree: verdict.Tree(job), specTree: verdict.Tree(runtime)}
 	for _, refusal := range verdict.Of(ctx, js) {
 		if known && counted.MatchString(refusal.Path) {
 			continue
@@ -50,10 +50,6 @@ type origins struct {
 	jobSet  *jobsetapi.JobSet
 	// tree is the TrainJob, specTree the runtime's spec.
 	tree, specTree any
-}
-
-func newOrigins(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jobsetapi.JobSet) *origins {
-	return &origins{job: job, runtime: runtime, jobSet: js, tree: verdict.Tree(job), specTree: verdict.Tree(runtime)}
 }
 
 // refuse makes an error about the field that is to be changed. That is the last one to set
