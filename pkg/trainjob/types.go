@@ -10,8 +10,8 @@
 //
 // types.go and patches.go are the types, same.go compares patches, version.go reads Trainer's
 // version off the CRD. runtime.go finds a TrainJob's runtime or its snapshot; render.go makes the
-// JobSet by Trainer's own framework, with replace.go for how older releases merge resources and
-// offline.go for the client that the framework wants; validate.go asks its plugins, dryrun.go a
+// JobSet by Trainer's own framework, with replace.go for how older releases merge resources;
+// validate.go asks its plugins, and has the client that the framework wants, dryrun.go asks a
 // cluster's webhooks.
 package trainjob
 
@@ -145,25 +145,22 @@ func (t *TrainJob) Typed(patches []RuntimePatch) (*trainer.TrainJob, error) {
 
 // DeepCopyInto copies t. Raw entries are never changed in place, so their bytes are shared.
 func (t *TrainJob) DeepCopyInto(out *TrainJob) {
-	typed := trainer.TrainJobSpec{
-		RuntimeRef: t.Spec.RuntimeRef, Initializer: t.Spec.Initializer, Trainer: t.Spec.Trainer,
-		Suspend: t.Spec.Suspend, ManagedBy: t.Spec.ManagedBy,
-	}
-	typed = *typed.DeepCopy()
+	typed, _ := t.Typed(nil) // Nothing is decoded.
+	typed = typed.DeepCopy()
 	*out = TrainJob{
 		TypeMeta:   t.TypeMeta,
-		ObjectMeta: *t.ObjectMeta.DeepCopy(),
+		ObjectMeta: typed.ObjectMeta,
 		Spec: Spec{
-			RuntimeRef:            typed.RuntimeRef,
-			Initializer:           typed.Initializer,
-			Trainer:               typed.Trainer,
+			RuntimeRef:            typed.Spec.RuntimeRef,
+			Initializer:           typed.Spec.Initializer,
+			Trainer:               typed.Spec.Trainer,
 			RuntimePatches:        slices.Clone(t.Spec.RuntimePatches),
 			PodTemplateOverrides:  slices.Clone(t.Spec.PodTemplateOverrides),
-			Suspend:               typed.Suspend,
-			ActiveDeadlineSeconds: t.Spec.ActiveDeadlineSeconds,
-			ManagedBy:             typed.ManagedBy,
+			Suspend:               typed.Spec.Suspend,
+			ActiveDeadlineSeconds: typed.Spec.ActiveDeadlineSeconds,
+			ManagedBy:             typed.Spec.ManagedBy,
 		},
-		Status: *t.Status.DeepCopy(),
+		Status: typed.Status,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	jobsetconstants "github.com/kubeflow/trainer/v2/pkg/runtime/framework/plugins/jobset/constants"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -104,15 +105,10 @@ func ofPatch(p trainjob.RuntimePatch) (values, error) {
 		return nil, err
 	}
 	said := values{}
-	if entry.TrainingRuntimeSpec == nil || entry.TrainingRuntimeSpec.Template == nil {
-		return said, nil
-	}
-	template := entry.TrainingRuntimeSpec.Template
-	said.addPatchMetadata(template.Metadata)
-	if template.Spec == nil {
-		return said, nil
-	}
-	for _, job := range template.Spec.ReplicatedJobs {
+	template := ptr.Deref(ptr.Deref(entry.TrainingRuntimeSpec, trainer.TrainingRuntimeSpecPatch{}).Template, trainer.JobSetTemplatePatch{})
+	metadata := ptr.Deref(template.Metadata, metav1.ObjectMeta{})
+	said.addMetadata(metadata.Labels, metadata.Annotations)
+	for _, job := range ptr.Deref(template.Spec, trainer.JobSetSpecPatch{}).ReplicatedJobs {
 		if err := said.addTemplate(job.Name, job.Template); err != nil {
 			return nil, err
 		}
