@@ -5,6 +5,7 @@ package pools
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -12,9 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
@@ -189,4 +193,28 @@ func localQueueOf(t team, name string) *kueue.LocalQueue {
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: name},
 		Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(t.namespace)},
 	}
+}
+
+// write prints the documents as kubectl apply takes them.
+func (p *plan) write(out io.Writer) error {
+	for _, document := range p.documents {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(document.object)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key(document.object), err)
+		}
+		delete(content, "status")
+		unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+		data, err := yaml.Marshal(content)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key(document.object), err)
+		}
+		comment := ""
+		if document.comment != "" {
+			comment = "# " + document.comment + "\n"
+		}
+		if _, err := fmt.Fprintf(out, "---\n%s%s", comment, data); err != nil {
+			return err
+		}
+	}
+	return nil
 }
