@@ -119,7 +119,7 @@ func (r *Reader) describe(ctx context.Context, f *Facts, runtimes *trainjob.Runt
 		f.Undescribed = err
 		return
 	}
-	f.Fields, f.Undescribed = provenance.Explain(provenance.Input{Runtime: runtime, Job: f.Job, Overrides: f.Job.Spec.PodTemplateOverrides}, js)
+	f.Fields, f.Undescribed = provenance.Explain(provenance.Input{Runtime: runtime, Job: f.Job}, js)
 }
 
 // pendingIn asks Kueue itself who waits in a LocalQueue.

@@ -48,7 +48,7 @@ func (in Input) settings(js *jobsetapi.JobSet) (stack, error) {
 		return nil, err
 	}
 	all.push(Source{Kind: Runtime}, said)
-	for i, o := range in.Overrides {
+	for i, o := range in.Job.Spec.PodTemplateOverrides {
 		if said, err = ofOverride(o); err != nil {
 			return nil, fmt.Errorf("decoding spec.podTemplateOverrides[%d]: %w", i, err)
 		}
