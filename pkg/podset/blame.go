@@ -30,12 +30,14 @@ type blame struct {
 	runtime *trainer.TrainingRuntimeSpec
 }
 
-// refuse names the runtime.
-func (b *blame) refuse(why string) *field.Error {
-	ref := b.job.Spec.RuntimeRef
+// InRuntime is about what can be changed in the runtime of a TrainJob alone, which may be somebody else's.
+func InRuntime(job *trainjob.TrainJob, why string) *field.Error {
+	ref := job.Spec.RuntimeRef
 	kind := ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind)
 	return field.Invalid(runtimeRefPath, ref.Name, fmt.Sprintf("%s; change %s %s, or use another runtime", why, kind, ref.Name))
 }
+
+func (b *blame) refuse(why string) *field.Error { return InRuntime(b.job, why) }
 
 // refuseAmount names where the amount of a container comes from: no patch has resources.
 func (b *blame) refuseAmount(rj *jobsetapi.ReplicatedJob, container string, w quantity.Wrong) *field.Error {

@@ -90,7 +90,7 @@ func (p *RuntimePatch) UnmarshalJSON(data []byte) error {
 		Name string `json:"name"`
 	}
 	if err := utiljson.Unmarshal(key.TargetJobs, &targets); err != nil {
-		return nil //nolint:nilerr // See above.
+		return nil //nolint:nilerr // An entry that we cannot read must not keep a whole list from being decoded.
 	}
 	for _, target := range targets {
 		p.TargetJobs = append(p.TargetJobs, target.Name)

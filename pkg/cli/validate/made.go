@@ -13,7 +13,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/kubeflow/trainer/v2/pkg/constants"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/verdict"
@@ -81,9 +80,7 @@ func (o *origins) refuse(r verdict.Refusal) *field.Error {
 	if origin != "" {
 		return field.Invalid(field.NewPath(origin), field.OmitValueType{}, detail)
 	}
-	ref := o.job.Spec.RuntimeRef
-	return field.Invalid(runtimeRefPath, ref.Name, fmt.Sprintf(
-		"%s; change %s %s, or use another runtime", detail, ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind), ref.Name))
+	return podset.InRuntime(o.job, detail)
 }
 
 // candidates are the places in a TrainJob that may set a field, the strongest last.
