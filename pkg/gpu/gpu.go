@@ -42,21 +42,16 @@ func IsResource(name corev1.ResourceName) bool {
 // containers, sorted, each once. Zero amounts do not count.
 func Resources(pod *corev1.PodSpec) []corev1.ResourceName {
 	found := sets.New[corev1.ResourceName]()
-	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
-		for i := range containers {
-			collect(found, containers[i].Resources.Requests)
-			collect(found, containers[i].Resources.Limits)
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		for _, amounts := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+			for name, amount := range amounts {
+				if IsResource(name) && !amount.IsZero() {
+					found.Insert(name)
+				}
+			}
 		}
 	}
 	return sets.List(found)
-}
-
-func collect(found sets.Set[corev1.ResourceName], amounts corev1.ResourceList) {
-	for name, amount := range amounts {
-		if IsResource(name) && !amount.IsZero() {
-			found.Insert(name)
-		}
-	}
 }
 
 // Tolerations returns what a pod needs to reach the nodes of the GPUs it asks for, or

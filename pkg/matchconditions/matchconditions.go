@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // The conditions that this package keeps; those of others in a configuration stay as they are.
@@ -62,7 +62,7 @@ var queued = fmt.Sprintf(`[object, oldObject].exists(o, o != null && (`+
 	`o.?spec.?runtimePatches.orValue([]).exists(p, p.?manager.orValue('') == %q && `+
 	`p.?trainingRuntimeSpec.?template.?spec.?replicatedJobs.orValue([]).size() > 0) || `+
 	`o.?spec.?podTemplateOverrides.orValue([]).exists(p, p.?metadata.?annotations[?%q].orValue('') == %q)))`,
-	kueueconstants.QueueLabel, mark.Manager, mark.Annotation, mark.Manager)
+	kueueconstants.QueueLabel, trainjob.Manager, trainjob.ManagerAnnotation, trainjob.Manager)
 
 // conditions returns those of a webhook: its others, and ours where they hold. With every
 // TrainJob in scope nothing is left out. self is the manager's user, or empty where its

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -139,7 +140,7 @@ func TestFieldForRendering(t *testing.T) {
 	spec := specOf(t, sides["podTemplateOverrides"].spec(sides["podTemplateOverrides"].second, sides["podTemplateOverrides"].placed))
 	f := Of(trainjob.Trainer21)
 	others := one(t)(f.Others(spec))
-	expect.Same(t, "Unexpected jobs of others", []string{"node", "launcher"}, expect.Must(Jobs(others))(t))
+	expect.Same(t, "Unexpected jobs of others", []patchedJob{{name: "node"}, {name: "launcher"}}, expect.Must(runtimePatches.jobsOf(others))(t), cmp.AllowUnexported(patchedJob{}))
 	all := one(t)(f.All(spec))
 	expect.That(t, strings.Contains(expect.JSON(t, all), `"pool":"h100"`), "Ours is missing: %v", all)
 	_, err := f.All(specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"tolerations":"x"}}]}`))

@@ -3,40 +3,38 @@
 package patch
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// Path is where the entries stand in a TrainJob of Trainer 2.2 and later.
-var Path = field.NewPath("spec", "runtimePatches")
-
-// UnknownJobs returns an error for every patch of a replicated job that the runtime
+// UnknownJobs returns an error for every patch of others of a replicated job that the runtime
 // does not have. A merge would add such a job, with nothing in it.
-func UnknownJobs(patches []trainjob.RuntimePatch, runtimeJobs []string) field.ErrorList {
+func (f Field) UnknownJobs(spec *trainjob.Spec, runtimeJobs []string) field.ErrorList {
 	var errs field.ErrorList
-	known := sets.New(runtimeJobs...)
-	for _, p := range patches {
-		jobs, err := Jobs(p)
-		if err != nil {
-			errs = append(errs, field.Invalid(Path.Key(p.Manager), p.Manager, err.Error()))
+	for i, p := range *f.entries(spec) {
+		if p.Ours() {
 			continue
 		}
-		path := Path.Key(p.Manager).Child("trainingRuntimeSpec", "template", "spec", "replicatedJobs")
-		for i, name := range jobs {
-			if !known.Has(name) {
-				errs = append(errs, field.Invalid(path.Index(i).Child("name"), name, noSuchJob(runtimeJobs)))
+		jobs, err := f.jobsOf(p)
+		if err != nil {
+			errs = append(errs, field.Invalid(f.at(i, p), p.Manager, err.Error()))
+			continue
+		}
+		for j, job := range jobs {
+			if !slices.Contains(runtimeJobs, job.name) {
+				errs = append(errs, field.Invalid(f.jobAt(f.at(i, p), j), job.name,
+					"the runtime has no replicated job of this name; it has: "+strings.Join(runtimeJobs, ", ")))
 			}
 		}
 	}
 	return errs
-}
-
-func noSuchJob(runtimeJobs []string) string {
-	return "the runtime has no replicated job of this name; it has: " + strings.Join(runtimeJobs, ", ")
 }
 
 // Changed returns an error when our part is not what it has to be after an update by anyone
@@ -50,5 +48,102 @@ func Changed(f Field, before, after, allowed *trainjob.Spec) field.ErrorList {
 	if !f.Has(after) || (want != nil && f.Same(want, after)) {
 		return nil
 	}
-	return field.ErrorList{f.Refusal()}
+	if f == podTemplateOverrides {
+		return field.ErrorList{field.Forbidden(f.Path(), "the overrides with the annotation "+ManagerAnnotation+
+			" belong to the manager of queued TrainJobs; put your changes into other overrides")}
+	}
+	return field.ErrorList{field.Forbidden(f.Path().Key(Manager),
+		"this entry belongs to the manager of queued TrainJobs; put your changes into an entry with another manager name")}
+}
+
+// kueueGates is the domain of the gates that Kueue sets and takes off.
+const kueueGates = "kueue.x-k8s.io/"
+
+// ReservedGate reports whether only the manager or Kueue may set a scheduling gate: they
+// take it off the pods for an admission, where nobody else had it in the first place.
+func ReservedGate(name string) bool {
+	return name == AdmissionGate || strings.HasPrefix(name, kueueGates)
+}
+
+// ReservedByOthers returns the places where patches of others set what only the manager
+// or Kueue may: their scheduling gates, and the label of gated pods.
+func (f Field) ReservedByOthers(spec *trainjob.Spec) []*field.Path {
+	var paths []*field.Path
+	for i, p := range *f.entries(spec) {
+		if !p.Ours() {
+			paths = append(paths, reservedPaths(f.at(i, p), "", p.Fields())...)
+		}
+	}
+	return paths
+}
+
+// reservedPaths returns the places of reserved gates and labels in a value, which stands
+// under a key. Items of a list stand under that of the list.
+func reservedPaths(path *field.Path, key string, value any) []*field.Path {
+	var paths []*field.Path
+	switch value := value.(type) {
+	case map[string]any:
+		if name, _ := value["name"].(string); key == "schedulingGates" && ReservedGate(name) {
+			paths = append(paths, path.Child("name"))
+		}
+		if _, ok := value[GatedLabel]; ok && key == "labels" {
+			paths = append(paths, path.Key(GatedLabel))
+		}
+		for _, k := range slices.Sorted(maps.Keys(value)) {
+			paths = append(paths, reservedPaths(path.Child(k), k, value[k])...)
+		}
+	case []any:
+		for i := range value {
+			paths = append(paths, reservedPaths(path.Index(i), key, value[i])...)
+		}
+	}
+	return paths
+}
+
+// Surplus warns of what our overrides say and no placement can, which is lost with the next Set
+// or Drop. A user wrote it: the mark is an annotation, which is copied as easily as the rest. Who
+// writes an entry under the manager's name means the manager's entry.
+func (f Field) Surplus(spec *trainjob.Spec) (warnings []string) {
+	if f != podTemplateOverrides {
+		return nil
+	}
+	for i, p := range spec.PodTemplateOverrides {
+		if !p.Ours() {
+			continue
+		}
+		for _, lost := range surplusOf(f.at(i, p), p) {
+			warnings = append(warnings, fmt.Sprintf("%s is dropped: the annotation %s makes the override the manager's; put it into one without", lost, ManagerAnnotation))
+		}
+	}
+	return warnings
+}
+
+func surplusOf(path *field.Path, p trainjob.RuntimePatch) []*field.Path {
+	var ours override
+	if p.DecodeInto(&ours) != nil {
+		return []*field.Path{path}
+	}
+	data, _ := json.Marshal(ours) // What was decoded just now can be encoded, and decoded again.
+	var kept map[string]any
+	_ = json.Unmarshal(data, &kept)
+	return notIn(path, p.Fields(), kept)
+}
+
+// notIn returns the fields of an object that another one does not have, objects in them
+// included. Empty ones say nothing.
+func notIn(path *field.Path, all, kept map[string]any) []*field.Path {
+	var missing []*field.Path
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		inner, isObject := all[key].(map[string]any)
+		list, isList := all[key].([]any)
+		_, isKept := kept[key]
+		switch {
+		case isObject:
+			keptInner, _ := kept[key].(map[string]any)
+			missing = append(missing, notIn(path.Child(key), inner, keptInner)...)
+		case !isKept && all[key] != nil && !(isList && len(list) == 0):
+			missing = append(missing, path.Child(key))
+		}
+	}
+	return missing
 }

@@ -34,14 +34,13 @@ func TestUnknownJobs(t *testing.T) {
 			want:    []string{"spec.runtimePatches[a.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[1].name: FieldValueInvalid"},
 			message: []string{`"worker"`, "node, launcher"},
 		},
-		"all of them are told, of ours too": {
-			patches: []string{jobsPatched(Manager, "w1", "w2"), jobsPatched("a.io/x", "w3")},
+		"all of them are told, and none of ours": {
+			patches: []string{jobsPatched(Manager, "w1"), jobsPatched("a.io/x", "w2", "w3")},
 			want: []string{
-				"spec.runtimePatches[kueue.x-k8s.io/manager].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid",
-				"spec.runtimePatches[kueue.x-k8s.io/manager].trainingRuntimeSpec.template.spec.replicatedJobs[1].name: FieldValueInvalid",
 				"spec.runtimePatches[a.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid",
+				"spec.runtimePatches[a.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[1].name: FieldValueInvalid",
 			},
-			message: []string{`"w1"`, `"w2"`, `"w3"`},
+			message: []string{`"w2"`, `"w3"`},
 		},
 		"an entry that cannot be read, and the next": {
 			patches: []string{`{"manager":"a.io/x","trainingRuntimeSpec":7}`, jobsPatched("b.io/x", "worker")},
@@ -54,7 +53,7 @@ func TestUnknownJobs(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			errs := UnknownJobs(entries(t, tc.patches...), []string{"node", "launcher"})
+			errs := Of(trainjob.Trainer23).UnknownJobs(&trainjob.Spec{RuntimePatches: entries(t, tc.patches...)}, []string{"node", "launcher"})
 			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(errs))
 			if len(tc.message) > 0 {
 				expect.ErrorWith(t, errs.ToAggregate(), tc.message...)

@@ -81,10 +81,6 @@ func TestExcess(t *testing.T) {
 				Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Gi")}}}})},
 			want: "replicated job node asks for 64Gi of memory per pod instead of 0",
 		},
-		"claims where there were none": {
-			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, corev1.PodTemplateSpec{Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu"}}}})},
-			want: "replicated job node has other resource claims",
-		},
 		"a Job that was scaled": {
 			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}, children: []batchv1.Job{child(2, false), child(3, false)},
 			want: "replicated job node has child Jobs with 5 pods instead of 4",

@@ -55,20 +55,16 @@ func place(ps *kueue.PodSet, info kueuelib.PodSetInfo) (patch.Placement, error) 
 			return patch.Placement{}, err
 		}
 	}
+	// An entry's list of tolerations replaces the pod's, so it is all of them: the GPU tolerations are in
+	// the base.
 	return patch.Placement{
 		Name:            string(ps.Name),
 		Labels:          info.Labels,
 		Annotations:     info.Annotations,
 		NodeSelector:    info.NodeSelector,
-		Tolerations:     placedTolerations(pod.Tolerations, info.Tolerations),
+		Tolerations:     union(union(nil, pod.Tolerations), info.Tolerations),
 		SchedulingGates: info.SchedulingGates,
 	}, nil
-}
-
-// placedTolerations is the whole list that the pods get, because an entry's list
-// replaces the pod's: base (the GPU tolerations are in it) and the admission's.
-func placedTolerations(base, admission []corev1.Toleration) []corev1.Toleration {
-	return union(union(nil, base), admission)
 }
 
 func conflict(name kueue.PodSetReference, field string, have, given map[string]string) error {
@@ -84,4 +80,48 @@ func conflict(name kueue.PodSetReference, field string, have, given map[string]s
 	slices.Sort(keys)
 	return kueuelib.ConflictingPodSet(
 		fmt.Sprintf("%s of replicated job %q", field, name), fmt.Errorf("%s; take it out of the runtime or of spec.runtimePatches (Trainer 2.1: spec.podTemplateOverrides) and create the TrainJob again", strings.Join(keys, ", ")))
+}
+
+// TolerationRule gives pods that ask for some resources what they need to reach the nodes
+// of these, as pkg/gpu does for NVIDIA's.
+type TolerationRule struct {
+	// Resources are names, or beginnings of names that end in "*".
+	Resources []string
+	// Tolerations that such pods get, unless they have the same ones.
+	Tolerations []corev1.Toleration
+}
+
+// AddTolerations applies rules to PodSets, in place. It has to be done wherever PodSets are
+// described, before Kueue sees them, and the same way every time: Kueue compares them.
+func AddTolerations(podSets []kueue.PodSet, rules []TolerationRule) {
+	for i := range podSets {
+		pod := &podSets[i].Template.Spec
+		for _, rule := range rules {
+			if rule.appliesTo(pod) {
+				pod.Tolerations = union(pod.Tolerations, rule.Tolerations)
+			}
+		}
+	}
+}
+
+func (r TolerationRule) appliesTo(pod *corev1.PodSpec) bool {
+	return slices.ContainsFunc(slices.Concat(pod.InitContainers, pod.Containers), func(c corev1.Container) bool {
+		return r.matches(c.Resources.Requests) || r.matches(c.Resources.Limits)
+	})
+}
+
+func (r TolerationRule) matches(amounts corev1.ResourceList) bool {
+	for name, amount := range amounts {
+		if !amount.IsZero() && slices.ContainsFunc(r.Resources, func(pattern string) bool { return matches(pattern, string(name)) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func matches(pattern, name string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(name, prefix)
+	}
+	return pattern == name
 }

@@ -3,17 +3,19 @@
 // Package podset maps TrainJobs to Kueue's PodSets and admissions back to
 // placements. Its functions are pure; what they need is given to them.
 //
-// From TrainJob to PodSets: describe.go, podset.go (a JobSet's replicated jobs), defaults.go (what
-// the API server fills into a Workload), topology.go. From an admission to placements: place.go,
-// tolerations.go, template.go (child Jobs and pods). Comparing the two: resources.go, selection.go,
-// excess.go, prebuilt.go. What a job could never run with: validate.go, runnable.go, cache.go, names.go,
-// blame.go (which field an amount comes from). What runs: due.go, status.go.
+// From TrainJob to PodSets: podset.go, defaults.go (what the API server fills into a Workload). From an
+// admission to placements: place.go, template.go (child Jobs and pods). Comparing the two: compare.go,
+// excess.go. What a job could never run with: validate.go, runnable.go, names.go, blame.go (which field an
+// amount or an address comes from). What runs: status.go.
 package podset
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -23,6 +25,8 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // maxPodSets is the number of PodSets that a Workload can hold (Workload CRD, spec.podSets).
@@ -81,9 +85,30 @@ func PodsPerReplica(rj *jobsetapi.ReplicatedJob) int32 {
 func union(have, more []corev1.Toleration) []corev1.Toleration {
 	have = slices.Clone(have)
 	for _, t := range more {
-		if !slices.ContainsFunc(have, func(h corev1.Toleration) bool { return kueuelib.SameToleration(h, t) }) {
+		if !has(have, t) {
 			have = append(have, t)
 		}
 	}
 	return have
+}
+
+// Describe returns the PodSets of the effective TrainJob: its runtime with everybody's
+// patches but our own, or ErrCannotRun. The API server adds defaults to those that it
+// stores; see Defaults.
+func Describe(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, field patch.Field) ([]kueue.PodSet, error) {
+	others, err := field.Others(&job.Spec)
+	if err != nil {
+		return nil, err
+	}
+	js, err := renderer.Describe(ctx, job, runtime, others)
+	if errors.Is(err, trainjob.ErrPluginPanics) || errors.Is(err, trainjob.ErrTooManyPods) {
+		return nil, fmt.Errorf("%w: %w", ErrCannotRun, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if errs := runnable(job, runtime, js, field); len(errs) > 0 {
+		return nil, fmt.Errorf("%w: %w", ErrCannotRun, errs.ToAggregate())
+	}
+	return fromJobSet(js)
 }

@@ -17,19 +17,10 @@ import (
 // or done. Counts in statuses are child Jobs, as JobSet reports them.
 func Ready(js *jobsetapi.JobSet, statuses []trainer.JobStatus) bool {
 	byName := index(statuses)
-	replicas := map[string]int32{}
-	for i := range js.Spec.ReplicatedJobs {
-		rj := &js.Spec.ReplicatedJobs[i]
-		replicas[rj.Name] = rj.Replicas
-		if !dependenciesMet(rj, replicas, byName) {
-			continue
-		}
+	return !slices.ContainsFunc(Due(js, statuses), func(rj jobsetapi.ReplicatedJob) bool {
 		status := byName[rj.Name]
-		if ptr.Deref(status.Ready, 0)+ptr.Deref(status.Succeeded, 0) < rj.Replicas {
-			return false
-		}
-	}
-	return true
+		return ptr.Deref(status.Ready, 0)+ptr.Deref(status.Succeeded, 0) < rj.Replicas
+	})
 }
 
 // dependenciesMet is JobSet's rule (pkg/controllers/depends_on.go there): Complete
@@ -50,12 +41,7 @@ func dependenciesMet(rj *jobsetapi.ReplicatedJob, replicas map[string]int32, byN
 
 // AnySucceeded reports whether a child Job of any replicated job is done.
 func AnySucceeded(statuses []trainer.JobStatus) bool {
-	for i := range statuses {
-		if ptr.Deref(statuses[i].Succeeded, 0) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(statuses, func(s trainer.JobStatus) bool { return ptr.Deref(s.Succeeded, 0) > 0 })
 }
 
 // Reclaimable returns per PodSet the pods of child Jobs that have succeeded, and never
@@ -112,4 +98,26 @@ func JobEnded(job *batchv1.Job) bool {
 // PodEnded reports whether a pod has succeeded or failed.
 func PodEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// Due returns the replicated jobs whose turn has come: JobSet makes and resumes the child
+// Jobs of the others later.
+func Due(js *jobsetapi.JobSet, statuses []trainer.JobStatus) []jobsetapi.ReplicatedJob {
+	byName := index(statuses)
+	replicas := map[string]int32{}
+	inOrder := js.Spec.StartupPolicy != nil && js.Spec.StartupPolicy.StartupPolicyOrder == jobsetapi.InOrder
+	var due []jobsetapi.ReplicatedJob
+	for i := range js.Spec.ReplicatedJobs {
+		rj := &js.Spec.ReplicatedJobs[i]
+		replicas[rj.Name] = rj.Replicas
+		if !dependenciesMet(rj, replicas, byName) {
+			continue
+		}
+		due = append(due, *rj)
+		status := byName[rj.Name]
+		if inOrder && ptr.Deref(status.Ready, 0)+ptr.Deref(status.Succeeded, 0)+ptr.Deref(status.Failed, 0) < rj.Replicas {
+			return due
+		}
+	}
+	return due
 }

@@ -18,6 +18,12 @@ type (
 	pods = []kueue.ReclaimablePod
 )
 
+func inOrder() *jobsetapi.JobSet {
+	js := jobSet(makeJob("first"), makeJob("second"))
+	js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
+	return js
+}
+
 func TestReady(t *testing.T) {
 	download := jobSet(
 		makeJob("dataset"),
@@ -50,6 +56,8 @@ func TestReady(t *testing.T) {
 		"downloads are done, all nodes ready": {
 			js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 2, 0, 0)}, want: true,
 		},
+		"in order, the second is due":                                  {js: inOrder(), statuses: jobs{status("first", 1, 0, 0)}},
+		"in order, both are ready":                                     {js: inOrder(), statuses: jobs{status("first", 1, 0, 0), status("second", 1, 0, 0)}, want: true},
 		"MPI nodes not all ready":                                      {js: mpi, statuses: jobs{status("node", 1, 0, 0)}},
 		"MPI nodes ready, the launcher is due":                         {js: mpi, statuses: jobs{status("node", 2, 0, 0), status("launcher", 0, 0, 0)}},
 		"MPI nodes and launcher ready":                                 {js: mpi, statuses: jobs{status("node", 2, 0, 0), status("launcher", 1, 0, 0)}, want: true},
@@ -146,18 +154,16 @@ func TestReclaimable(t *testing.T) {
 }
 
 func TestDue(t *testing.T) {
-	inOrder := jobSet(makeJob("first"), makeJob("second"))
-	inOrder.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
 	tests := map[string]struct {
 		js       *jobsetapi.JobSet
 		statuses jobs
 		want     []string
 	}{
 		"all at once":                    {js: jobSet(makeJob("first"), makeJob("second")), want: []string{"first", "second"}},
-		"in order, before the first":     {js: inOrder, want: []string{"first"}},
-		"in order, the first is ready":   {js: inOrder, statuses: jobs{status("first", 1, 0, 0)}, want: []string{"first", "second"}},
-		"in order, the first is done":    {js: inOrder, statuses: jobs{status("first", 0, 1, 0)}, want: []string{"first", "second"}},
-		"in order, the first has failed": {js: inOrder, statuses: jobs{status("first", 0, 0, 1)}, want: []string{"first", "second"}},
+		"in order, before the first":     {js: inOrder(), want: []string{"first"}},
+		"in order, the first is ready":   {js: inOrder(), statuses: jobs{status("first", 1, 0, 0)}, want: []string{"first", "second"}},
+		"in order, the first is done":    {js: inOrder(), statuses: jobs{status("first", 0, 1, 0)}, want: []string{"first", "second"}},
+		"in order, the first has failed": {js: inOrder(), statuses: jobs{status("first", 0, 0, 1)}, want: []string{"first", "second"}},
 		"one that waits for a download":  {js: jobSet(makeJob("data"), makeJob("node").dependsOn("data", jobsetapi.DependencyComplete)), want: []string{"data"}},
 		"one whose download is done":     {js: jobSet(makeJob("data"), makeJob("node").dependsOn("data", jobsetapi.DependencyComplete)), statuses: jobs{status("data", 0, 1, 0)}, want: []string{"data", "node"}},
 	}

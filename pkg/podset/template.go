@@ -141,7 +141,7 @@ func Placed(js *jobsetapi.JobSet) bool {
 }
 
 // FieldOf returns the field of the TrainJob out of which Trainer brought our part into a
-// JobSet: the gate, or what an admission adds. Nil where nothing in it is ours.
+// JobSet: the gate, or what an admission adds. Empty where nothing in it is ours.
 func FieldOf(js *jobsetapi.JobSet) patch.Field {
 	for i := range js.Spec.ReplicatedJobs {
 		template := &js.Spec.ReplicatedJobs[i].Template.Spec.Template
@@ -154,5 +154,5 @@ func FieldOf(js *jobsetapi.JobSet) patch.Field {
 			return patch.Of(trainjob.Trainer23)
 		}
 	}
-	return nil
+	return ""
 }

@@ -162,36 +162,6 @@ func TestRenderCounts(t *testing.T) {
 	}
 }
 
-func TestRenderMergesResourcesPerNode(t *testing.T) {
-	job := jobWithTrainer(&trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{
-		Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
-	}})
-	js := render(t, job, torchRuntime)
-	want := corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{"cpu": resource.MustParse("4")},
-		Limits:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"), "memory": resource.MustParse("8Gi")},
-	}
-	got := replicatedJob(t, js, "node").Template.Spec.Template.Spec.Containers[0].Resources
-	expect.Same(t, "Unexpected resources", want, got)
-}
-
-func TestRenderSetsUpInitializersAndTrainer(t *testing.T) {
-	job := jobWithTrainer(&trainer.Trainer{Image: ptr.To("mine"), Command: []string{"run"}, Args: []string{"fast"}})
-	job.Spec.Initializer = &trainer.Initializer{Dataset: &trainer.DatasetInitializer{
-		StorageUri: ptr.To("hf://data"), Env: []corev1.EnvVar{{Name: "E", Value: ""}},
-	}}
-	js := render(t, job, torchRuntime)
-	wantEnv := []corev1.EnvVar{{Name: "STORAGE_URI", Value: "hf://data"}, {Name: "E"}}
-	env := replicatedJob(t, js, "dataset-initializer").Template.Spec.Template.Spec.Containers[0].Env
-	expect.Same(t, "Unexpected env of the initializer", wantEnv, env)
-	node := replicatedJob(t, js, "node").Template.Spec.Template.Spec.Containers[0]
-	want := corev1.Container{Image: "mine", Command: []string{"run"}, Args: []string{"fast"}}
-	got := corev1.Container{Image: node.Image, Command: node.Command, Args: node.Args}
-	expect.Same(t, "Unexpected trainer container", want, got)
-	expect.Same(t, "Unexpected name", "ns/job", js.Namespace+"/"+js.Name)
-	expect.That(t, js.Labels["of"] == "runtime", "JobSet labels %v lack those of the runtime's template", js.Labels)
-}
-
 func TestRenderMergesPatchesInOrder(t *testing.T) {
 	job := jobWithTrainer(nil)
 	// Render takes the patches it is given, not the job's.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -42,8 +43,6 @@ var ErrRuntimeUnsupported = errors.New("runtime kind not supported")
 // ErrSnapshotUnreadable is the cause when Trainer froze the runtime, and what stands there
 // now is no runtime.
 var ErrSnapshotUnreadable = errors.New("the runtime snapshot cannot be read")
-
-var errEmptySnapshot = errors.New("it is missing or empty")
 
 // Runtimes finds the runtime that Trainer uses for a TrainJob.
 type Runtimes struct {
@@ -121,24 +120,25 @@ func (r *Runtimes) replaced(ctx context.Context, job *TrainJob) (Runtime, error)
 
 // live reads the runtime itself.
 func (r *Runtimes) live(ctx context.Context, job *TrainJob) (Runtime, error) {
-	ref := job.Spec.RuntimeRef
-	kind := runtimeKind(ref)
+	key, kind := client.ObjectKey{Name: job.Spec.RuntimeRef.Name}, ptr.Deref(job.Spec.RuntimeRef.Kind, trainer.ClusterTrainingRuntimeKind)
+	var rt trainer.TrainingRuntime
+	var err error
 	switch kind {
 	case trainer.ClusterTrainingRuntimeKind:
-		var rt trainer.ClusterTrainingRuntime
-		if err := r.get(ctx, client.ObjectKey{Name: ref.Name}, &rt); err != nil {
-			return Runtime{}, missing(err, kind, ref.Name, "")
-		}
-		return Runtime{&rt.Spec, versionOf(&rt)}, nil
+		var shared trainer.ClusterTrainingRuntime
+		err = r.get(ctx, key, &shared)
+		rt = trainer.TrainingRuntime(shared)
 	case trainer.TrainingRuntimeKind:
-		var rt trainer.TrainingRuntime
-		if err := r.get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: ref.Name}, &rt); err != nil {
-			return Runtime{}, missing(err, kind, ref.Name, job.Namespace)
-		}
-		return Runtime{&rt.Spec, versionOf(&rt)}, nil
+		key.Namespace = job.Namespace
+		err = r.get(ctx, key, &rt)
+	default:
+		return Runtime{}, fmt.Errorf("%w: spec.runtimeRef.kind is %q; set it to %s or %s",
+			ErrRuntimeUnsupported, kind, trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind)
 	}
-	return Runtime{}, fmt.Errorf("%w: spec.runtimeRef.kind is %q; set it to %s or %s",
-		ErrRuntimeUnsupported, kind, trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind)
+	if err != nil {
+		return Runtime{}, missing(err, kind, key)
+	}
+	return Runtime{&rt.Spec, versionOf(&rt)}, nil
 }
 
 // versionOf returns the version of a runtime, or of the ConfigMap with a snapshot of one.
@@ -157,23 +157,15 @@ func (r *Runtimes) get(ctx context.Context, key client.ObjectKey, obj client.Obj
 	return err
 }
 
-func runtimeKind(ref trainer.RuntimeRef) string {
-	if ref.Kind == nil {
-		return trainer.ClusterTrainingRuntimeKind
-	}
-	return *ref.Kind
-}
-
-func missing(err error, kind, name, namespace string) error {
+func missing(err error, kind string, key client.ObjectKey) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
 	where := ""
-	if namespace != "" {
-		where = fmt.Sprintf(" in namespace %s", namespace)
+	if key.Namespace != "" {
+		where = " in namespace " + key.Namespace
 	}
-	return fmt.Errorf("%w: there is no %s %q%s; create it, or name another in spec.runtimeRef",
-		ErrRuntimeNotFound, kind, name, where)
+	return fmt.Errorf("%w: there is no %s %q%s; create it, or name another in spec.runtimeRef", ErrRuntimeNotFound, kind, key.Name, where)
 }
 
 // snapshot reads what Trainer froze for this very TrainJob; without a spec where it did
@@ -276,28 +268,20 @@ func (r *Runtimes) Forget(uid types.UID) {
 	r.unfrozen.Remove(uid)
 }
 
-// decode returns the same spec for the same text.
+// decode returns the same spec for the same text. It takes no text for an error, as Trainer does, and
+// not for a runtime without replicated jobs, which is what YAML makes of it.
 func (r *Runtimes) decode(text string) (*trainer.TrainingRuntimeSpec, error) {
+	if text == "" {
+		return nil, errors.New("it is missing or empty")
+	}
 	if spec, ok := r.texts.Get(text); ok {
 		return spec.(*trainer.TrainingRuntimeSpec), nil
 	}
-	spec, err := decodeSnapshot(text)
-	if err == nil {
-		r.texts.Add(text, spec)
-	}
-	return spec, err
-}
-
-// decodeSnapshot takes no text for an error, as Trainer does, and not for a runtime
-// without replicated jobs, which is what YAML makes of it.
-func decodeSnapshot(data string) (*trainer.TrainingRuntimeSpec, error) {
-	if data == "" {
-		return nil, errEmptySnapshot
-	}
 	// Both runtime kinds hold the same spec.
 	var rt trainer.TrainingRuntime
-	if err := yaml.Unmarshal([]byte(data), &rt); err != nil {
+	if err := yaml.Unmarshal([]byte(text), &rt); err != nil {
 		return nil, err
 	}
+	r.texts.Add(text, &rt.Spec)
 	return &rt.Spec, nil
 }

@@ -23,6 +23,18 @@ func SemanticallyEqual(a, b []byte) bool {
 	return err == nil && sameMeaning(left, right, "", "")
 }
 
+// SameButTime reports whether two entries differ at the most in how amounts are written, and in
+// the time that Trainer's webhook writes. What is no object is the same by its bytes.
+func (p RuntimePatch) SameButTime(o RuntimePatch) bool {
+	left, right := p.Fields(), o.Fields()
+	if left == nil || right == nil {
+		return p.Equal(o)
+	}
+	delete(left, "time")
+	delete(right, "time")
+	return sameMeaning(left, right, "", "")
+}
+
 func decodeNumbers(data []byte) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()

@@ -8,17 +8,16 @@
 // drop what they do not know and explicit zeros such as "readOnly: false"; a
 // writer that uses them changes, or is refused for changing, other managers' data.
 //
-// types.go and overrides.go are the types, same.go compares them, version.go reads Trainer's
+// types.go and patches.go are the types, same.go compares patches, version.go reads Trainer's
 // version off the CRD. runtime.go finds a TrainJob's runtime or its snapshot; render.go makes the
-// JobSet by Trainer's own framework, with replace.go for how older releases merge resources and
-// offline.go for the client that the framework wants; validate.go asks its plugins, dryrun.go a
+// JobSet by Trainer's own framework, with replace.go for how older releases merge resources;
+// validate.go asks its plugins, and has the client that the framework wants, dryrun.go asks a
 // cluster's webhooks.
 package trainjob
 
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -55,10 +54,10 @@ type Spec struct {
 	RuntimePatches []RuntimePatch `json:"runtimePatches,omitempty"`
 	// PodTemplateOverrides are the same in Trainer 2.1. The API server keeps only that
 	// one of the two fields which the served CRD has.
-	PodTemplateOverrides  []PodTemplateOverride `json:"podTemplateOverrides,omitempty"`
-	Suspend               *bool                 `json:"suspend,omitempty"`
-	ActiveDeadlineSeconds int64                 `json:"activeDeadlineSeconds,omitempty"`
-	ManagedBy             *string               `json:"managedBy,omitempty"`
+	PodTemplateOverrides  []RuntimePatch `json:"podTemplateOverrides,omitempty"`
+	Suspend               *bool          `json:"suspend,omitempty"`
+	ActiveDeadlineSeconds int64          `json:"activeDeadlineSeconds,omitempty"`
+	ManagedBy             *string        `json:"managedBy,omitempty"`
 }
 
 // UnmarshalJSON replaces the whole spec: what the API server does not send any more is
@@ -98,64 +97,6 @@ type List struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 
 	Items []TrainJob `json:"items"`
-}
-
-// RuntimePatch is one entry of spec.runtimePatches: who owns it, and its bytes.
-type RuntimePatch struct {
-	// Manager is the entry's key; empty when the entry has none or is not an object.
-	Manager string
-
-	raw json.RawMessage
-}
-
-// NewRuntimePatch encodes an entry of our own making.
-func NewRuntimePatch(entry *trainer.RuntimePatch) (RuntimePatch, error) {
-	raw, err := json.Marshal(entry)
-	if err != nil {
-		return RuntimePatch{}, fmt.Errorf("encoding the runtime patch of manager %q: %w", entry.Manager, err)
-	}
-	return RuntimePatch{Manager: entry.Manager, raw: raw}, nil
-}
-
-// Decode returns the entry in Trainer's types, without what those do not know.
-func (p RuntimePatch) Decode() (trainer.RuntimePatch, error) {
-	var entry trainer.RuntimePatch
-	if err := utiljson.Unmarshal(p.raw, &entry); err != nil {
-		return entry, fmt.Errorf("decoding the runtime patch of manager %q: %w", p.Manager, err)
-	}
-	return entry, nil
-}
-
-// Equal reports whether two entries are the same bytes.
-func (p RuntimePatch) Equal(o RuntimePatch) bool {
-	return bytes.Equal(p.raw, o.raw)
-}
-
-// SemanticallyEqual reports whether two entries differ at the most in how amounts are written.
-func (p RuntimePatch) SemanticallyEqual(o RuntimePatch) bool {
-	return SemanticallyEqual(p.raw, o.raw)
-}
-
-// UnmarshalJSON keeps the bytes. It accepts whatever the API server accepted:
-// an entry that we cannot read must not keep a whole list from being decoded.
-func (p *RuntimePatch) UnmarshalJSON(data []byte) error {
-	var key struct {
-		Manager string `json:"manager"`
-	}
-	// As the API server reads it: "Manager" is another field.
-	if err := utiljson.Unmarshal(data, &key); err != nil {
-		key.Manager = ""
-	}
-	p.Manager, p.raw = key.Manager, bytes.Clone(data)
-	return nil
-}
-
-// MarshalJSON returns the bytes back.
-func (p RuntimePatch) MarshalJSON() ([]byte, error) {
-	if p.raw == nil {
-		return []byte("null"), nil
-	}
-	return p.raw, nil
 }
 
 // Suspended reports spec.suspend; absent means false (trainer.kubeflow.org/v1alpha1).
@@ -204,25 +145,22 @@ func (t *TrainJob) Typed(patches []RuntimePatch) (*trainer.TrainJob, error) {
 
 // DeepCopyInto copies t. Raw entries are never changed in place, so their bytes are shared.
 func (t *TrainJob) DeepCopyInto(out *TrainJob) {
-	typed := trainer.TrainJobSpec{
-		RuntimeRef: t.Spec.RuntimeRef, Initializer: t.Spec.Initializer, Trainer: t.Spec.Trainer,
-		Suspend: t.Spec.Suspend, ManagedBy: t.Spec.ManagedBy,
-	}
-	typed = *typed.DeepCopy()
+	typed, _ := t.Typed(nil) // Nothing is decoded.
+	typed = typed.DeepCopy()
 	*out = TrainJob{
 		TypeMeta:   t.TypeMeta,
-		ObjectMeta: *t.ObjectMeta.DeepCopy(),
+		ObjectMeta: typed.ObjectMeta,
 		Spec: Spec{
-			RuntimeRef:            typed.RuntimeRef,
-			Initializer:           typed.Initializer,
-			Trainer:               typed.Trainer,
+			RuntimeRef:            typed.Spec.RuntimeRef,
+			Initializer:           typed.Spec.Initializer,
+			Trainer:               typed.Spec.Trainer,
 			RuntimePatches:        slices.Clone(t.Spec.RuntimePatches),
 			PodTemplateOverrides:  slices.Clone(t.Spec.PodTemplateOverrides),
-			Suspend:               typed.Suspend,
-			ActiveDeadlineSeconds: t.Spec.ActiveDeadlineSeconds,
-			ManagedBy:             typed.ManagedBy,
+			Suspend:               typed.Spec.Suspend,
+			ActiveDeadlineSeconds: typed.Spec.ActiveDeadlineSeconds,
+			ManagedBy:             typed.Spec.ManagedBy,
 		},
-		Status: *t.Status.DeepCopy(),
+		Status: typed.Status,
 	}
 }
 

@@ -157,7 +157,7 @@ func fullJob() *TrainJob {
 				NumNodes: ptr.To[int32](2), Command: []string{"python"}, Env: []corev1.EnvVar{{Name: "E", Value: "v"}},
 			},
 			RuntimePatches:        []RuntimePatch{{Manager: "a.io/x", raw: []byte(`{"manager":"a.io/x"}`)}},
-			PodTemplateOverrides:  []PodTemplateOverride{{TargetJobs: []string{"node"}, raw: []byte(`{"targetJobs":[{"name":"node"}]}`)}},
+			PodTemplateOverrides:  []RuntimePatch{{TargetJobs: []string{"node"}, raw: []byte(`{"targetJobs":[{"name":"node"}]}`)}},
 			Suspend:               ptr.To(true),
 			ActiveDeadlineSeconds: 60,
 			ManagedBy:             ptr.To(ControllerName),

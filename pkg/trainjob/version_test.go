@@ -150,6 +150,28 @@ func TestSameMeaning(t *testing.T) {
 	}
 }
 
+func TestSameButTime(t *testing.T) {
+	cases := map[string]struct {
+		a, b string
+		want bool
+	}{
+		"another time":                   {a: `{"manager":"m","time":"2026-01-01T00:00:00Z"}`, b: `{"manager":"m","time":"2026-01-02T00:00:00Z"}`, want: true},
+		"a time and none":                {a: `{"manager":"m","time":"2026-01-01T00:00:00Z"}`, b: `{"manager":"m"}`, want: true},
+		"a time further down counts":     {a: `{"x":{"time":1}}`, b: `{"x":{"time":2}}`},
+		"an unknown field more":          {a: `{"manager":"m","future":null}`, b: `{"manager":"m"}`},
+		"another manager":                {a: `{"manager":"m"}`, b: `{"manager":"n"}`},
+		"an entry and none":              {a: `{}`, b: `null`},
+		"equal entries that are no maps": {a: `7`, b: `7`, want: true},
+		"entries that are no maps":       {a: `7`, b: `8`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			a, b := expect.FromJSON[RuntimePatch](t, tc.a), expect.FromJSON[RuntimePatch](t, tc.b)
+			expect.That(t, a.SameButTime(b) == tc.want && b.SameButTime(a) == tc.want, "SameButTime is not %t for %s and %s", tc.want, tc.a, tc.b)
+		})
+	}
+}
+
 func TestPodTemplateOverrideKeepsItsBytes(t *testing.T) {
 	cases := map[string]struct {
 		raw     string
@@ -163,13 +185,11 @@ func TestPodTemplateOverrideKeepsItsBytes(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var o, same PodTemplateOverride
+			var o, same RuntimePatch
 			expect.NoError(t, errors.Join(o.UnmarshalJSON([]byte(tc.raw)), same.UnmarshalJSON([]byte(tc.raw))))
 			expect.Same(t, "Unexpected target jobs", tc.targets, o.TargetJobs)
 			expect.Same(t, "Unexpected bytes", tc.raw, string(expect.Must(o.MarshalJSON())(t)))
-			expect.That(t, o.Targets("node") == (len(tc.targets) > 0) && !o.Targets("other"), "Targets is wrong about %s", tc.raw)
-			expect.That(t, o.Equal(same) && !o.Equal(PodTemplateOverride{}), "Equal is wrong about %s", tc.raw)
+			expect.That(t, o.Equal(same) && !o.Equal(RuntimePatch{}), "Equal is wrong about %s", tc.raw)
 		})
 	}
-	expect.Same(t, "Unexpected empty override", `[null]`, expect.JSON(t, []PodTemplateOverride{{}}))
 }

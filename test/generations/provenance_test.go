@@ -57,8 +57,7 @@ func newInput(t *testing.T, s random.Source, module string) provenance.Input {
 	metadata := s.Metadata()
 	return provenance.Input{
 		Runtime:     runtime,
-		Job:         recoded[*trainjob.TrainJob](t, s.Job(nil)),
-		Overrides:   recoded[[]trainjob.PodTemplateOverride](t, s.PodTemplateOverrides()),
+		Job:         recoded[*trainjob.TrainJob](t, s.Job(random.Object{"podTemplateOverrides": s.PodTemplateOverrides()})),
 		Labels:      recoded[map[string]string](t, metadata["labels"]),
 		Annotations: recoded[map[string]string](t, metadata["annotations"]),
 	}
@@ -69,9 +68,6 @@ func asked(t *testing.T, in provenance.Input) question {
 	t.Helper()
 	job := recoded[random.Object](t, in.Job)
 	spec := job["spec"].(random.Object)
-	if len(in.Overrides) > 0 {
-		spec["podTemplateOverrides"] = in.Overrides
-	}
 	spec["labels"], spec["annotations"] = in.Labels, in.Annotations
 	return question{Runtime: in.Runtime, Job: job}
 }

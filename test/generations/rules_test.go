@@ -75,11 +75,11 @@ func newAttempt(t *testing.T, s random.Source, generation trainjob.TrainerVersio
 }
 
 // ruled is what the rules look at in a spec.
-func ruled(t *testing.T, spec random.Object) rules.TrainJob {
+func ruled(t *testing.T, spec random.Object) *trainjob.Spec {
 	t.Helper()
-	return rules.TrainJob{
-		Overrides: recoded[[]trainjob.PodTemplateOverride](t, spec["podTemplateOverrides"]),
-		Patches:   recoded[[]trainjob.RuntimePatch](t, spec["runtimePatches"]),
+	return &trainjob.Spec{
+		PodTemplateOverrides: recoded[[]trainjob.RuntimePatch](t, spec["podTemplateOverrides"]),
+		RuntimePatches:       recoded[[]trainjob.RuntimePatch](t, spec["runtimePatches"]),
 	}
 }
 

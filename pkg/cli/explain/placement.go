@@ -14,7 +14,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 )
 
@@ -91,7 +90,7 @@ func owner(f *Facts, source provenance.Source) string {
 		return "TrainJob spec.trainer"
 	}
 	if overrides := f.Job.Spec.PodTemplateOverrides; source.Manager == "" && source.Kind == provenance.Patch &&
-		source.Index < len(overrides) && mark.Override(overrides[source.Index]) {
+		source.Index < len(overrides) && overrides[source.Index].Ours() {
 		return patch.Manager
 	}
 	return source.String()

@@ -102,7 +102,7 @@ func (r *Reader) describe(ctx context.Context, f *Facts, runtimes *trainjob.Runt
 		f.Undescribed = err
 		return
 	}
-	f.Fields, f.Undescribed = provenance.Explain(provenance.Input{Runtime: runtime, Job: f.Job, Overrides: f.Job.Spec.PodTemplateOverrides}, js)
+	f.Fields, f.Undescribed = provenance.Explain(provenance.Input{Runtime: runtime, Job: f.Job}, js)
 }
 
 // files are the TrainJobs of manifests, and the runtimes beside them.
@@ -173,9 +173,9 @@ func (r *Reader) preview(ctx context.Context, job *trainjob.TrainJob, in *files)
 	if err != nil {
 		return nil, err
 	}
-	runtimes, err := manifest.NewRuntimes(schema, in.documents, in.namespace, r.client)
-	if err != nil {
-		return nil, err
+	runtimes, errs := manifest.NewRuntimes(schema, in.documents, in.namespace, r.client)
+	if len(errs) > 0 {
+		return nil, errs[0]
 	}
 	r.describe(ctx, f, r.runtimesFrom(runtimes, nil))
 	_, f.Priority, err = jobframework.ExtractPriority(ctx, r.client, job, f.PodSets, nil)

@@ -245,6 +245,14 @@ func (d *Document) complaint(err error) *Error {
 	return found
 }
 
+// Complaint is the line and the text of an error that the document cannot be read for.
+func (d *Document) Complaint(err error) (line int, text string) {
+	if at := new(Error); errors.As(err, &at) {
+		return at.Line, at.Text
+	}
+	return d.Line, err.Error()
+}
+
 // Of reports whether the document is an object of a kind in a group, in any version.
 func (d *Document) Of(group, kind string) bool {
 	apiVersion := d.value("apiVersion")
@@ -287,10 +295,8 @@ func child(node *yaml.Node, step string) (*yaml.Node, int) {
 			}
 		}
 	case yaml.SequenceNode:
-		for i := range node.Content {
-			if fmt.Sprint(i) == step {
-				return node.Content[i], node.Content[i].Line
-			}
+		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(node.Content) {
+			return node.Content[i], node.Content[i].Line
 		}
 	}
 	return nil, 0

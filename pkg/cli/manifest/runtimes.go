@@ -19,70 +19,52 @@ import (
 type Runtimes struct {
 	client.Reader
 
-	schema      *releases.Schema
-	clusterWide map[string]*trainer.ClusterTrainingRuntime
-	namespaced  map[client.ObjectKey]*trainer.TrainingRuntime
+	// found are those of files; the cluster's have a key without a namespace.
+	found map[client.ObjectKey]*trainer.TrainingRuntime
 }
 
-// NewRuntimes takes the runtimes of files, with the defaults of a release's schema unless that is nil;
-// of two with one name the last counts, and what names no namespace is in the one given. Those that no file has are read from elsewhere,
-// which may be nil. Documents with an Err are left out; the error is of a runtime that is
-// not one.
-func NewRuntimes(schema *releases.Schema, files []File, namespace string, elsewhere client.Reader) (*Runtimes, error) {
-	r := &Runtimes{
-		Reader:      elsewhere,
-		schema:      schema,
-		clusterWide: map[string]*trainer.ClusterTrainingRuntime{},
-		namespaced:  map[client.ObjectKey]*trainer.TrainingRuntime{},
-	}
+// NewRuntimes takes the runtimes of files, with the defaults of a release's schema unless that is nil:
+// plugins of Trainer's count on them. Of two with one name the last counts, and what names no
+// namespace is in the one given. Those that no file has are read from elsewhere, which may be nil.
+// Documents with an Err are left out; the errors are of others that cannot be read, and of runtimes
+// that are none.
+func NewRuntimes(schema *releases.Schema, files []File, namespace string, elsewhere client.Reader) (r *Runtimes, errs []error) {
+	r = &Runtimes{Reader: elsewhere, found: map[client.ObjectKey]*trainer.TrainingRuntime{}}
 	for _, file := range files {
 		for i := range file.Documents {
-			if err := r.add(&file.Documents[i], namespace); err != nil {
-				return nil, err
+			if err := r.add(schema, &file.Documents[i], namespace); err != nil && file.Documents[i].Err == nil {
+				errs = append(errs, err)
 			}
 		}
 	}
-	return r, nil
+	return r, errs
 }
 
-func (r *Runtimes) add(doc *Document, namespace string) error {
-	if doc.Err != nil {
-		return nil
-	}
-	group := trainer.GroupVersion.Group
-	clusterWide, err := doc.Objects(group, trainer.ClusterTrainingRuntimeKind)
-	if err != nil {
-		return err
-	}
-	for i := range clusterWide {
-		rt := &trainer.ClusterTrainingRuntime{}
-		if err := r.decode(&clusterWide[i], rt, ""); err != nil {
+func (r *Runtimes) add(schema *releases.Schema, doc *Document, namespace string) error {
+	for _, kind := range []string{trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind} {
+		objects, err := doc.Objects(trainer.GroupVersion.Group, kind)
+		if err != nil {
 			return err
 		}
-		r.clusterWide[rt.Name] = rt
-	}
-	namespaced, err := doc.Objects(group, trainer.TrainingRuntimeKind)
-	if err != nil {
-		return err
-	}
-	for i := range namespaced {
-		rt := &trainer.TrainingRuntime{}
-		if err := r.decode(&namespaced[i], rt, namespace); err != nil {
-			return err
+		for _, object := range objects {
+			if schema != nil {
+				object.JSON = schema.Stored(object.JSON)
+			}
+			rt := &trainer.TrainingRuntime{}
+			if err := object.Into(rt, namespace); err != nil {
+				return err
+			}
+			if kind == trainer.ClusterTrainingRuntimeKind {
+				rt.Namespace = ""
+			}
+			r.found[client.ObjectKeyFromObject(rt)] = rt
 		}
-		r.namespaced[client.ObjectKeyFromObject(rt)] = rt
 	}
 	return nil
 }
 
-// decode reads a runtime as it would be stored: plugins of Trainer's count on the defaults.
-func (r *Runtimes) decode(object *Object, into client.Object, namespace string) error {
-	stored := *object
-	if r.schema != nil {
-		stored.JSON = r.schema.Stored(object.JSON)
-	}
-	return stored.Into(into, namespace)
-}
+// Has reports whether a file has the runtime.
+func (r *Runtimes) Has(key client.ObjectKey) bool { return r.found[key] != nil }
 
 // Into decodes the object, which is in the namespace given if it names none. The error is
 // an *Error.
@@ -98,14 +80,15 @@ func (o *Object) Into(into client.Object, namespace string) error {
 
 // Get implements client.Reader.
 func (r *Runtimes) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	found, ok := r.found[key]
 	switch into := into.(type) {
 	case *trainer.ClusterTrainingRuntime:
-		if found, ok := r.clusterWide[key.Name]; ok {
-			found.DeepCopyInto(into)
+		if ok {
+			*into = trainer.ClusterTrainingRuntime(*found.DeepCopy())
 			return nil
 		}
 	case *trainer.TrainingRuntime:
-		if found, ok := r.namespaced[key]; ok {
+		if ok {
 			found.DeepCopyInto(into)
 			return nil
 		}

@@ -28,75 +28,76 @@ func lines(text []byte) []string {
 	return all
 }
 
-// apply makes the edits, which do not overlap.
-func apply(text []byte, edits []edit) []byte {
-	all := lines(text)
-	slices.SortFunc(edits, func(a, b edit) int { return b.first - a.first })
-	for _, e := range edits {
-		var made []string
-		if e.text != "" {
-			made = []string{e.text}
-		}
-		all = slices.Replace(all, e.first-1, e.last-1, made...)
+// block edits TrainJobs in YAML's block style. The edits of a document do not overlap.
+type block struct {
+	text  []byte
+	lines []string
+	owner string
+	edits []edit
+	// lost are comments that have no place any more.
+	lost []string
+}
+
+// edited is the text with the edits made.
+func (b *block) edited() []byte {
+	all := slices.Clone(b.lines)
+	slices.SortFunc(b.edits, func(a, b edit) int { return b.first - a.first })
+	for _, e := range b.edits {
+		all = slices.Replace(all, e.first-1, e.last-1, e.text)
 	}
 	return []byte(strings.Join(all, ""))
 }
 
-// block edits a TrainJob in YAML's block style.
-type block struct {
-	text  []byte
-	lines []string
-}
-
-// edits are those that a conversion makes of the text. Lost are comments that have no place any more.
-func (b *block) edits(o *object, c *conversion, owner string) (edits []edit, lost []string, err error) {
+// edit adds what a conversion makes of a TrainJob.
+func (b *block) edit(o *object, c *conversion) error {
 	if c.before.APIVersion != c.after.APIVersion {
-		e, err := b.version(o, c)
-		if err != nil {
-			return nil, nil, err
+		if err := b.version(o, c); err != nil {
+			return err
 		}
-		edits = append(edits, e)
 	}
 	gone := c.gone()
 	if len(gone) == 0 {
-		return edits, nil, nil
+		return nil
 	}
 	at := indexOf(o.Node, "spec")
 	spec := o.Node.Content[at+1]
 	if spec.Kind != yaml.MappingNode || spec.Style&yaml.FlowStyle != 0 || o.Node.Style&yaml.FlowStyle != 0 {
-		return nil, nil, errors.New("spec is written in braces or by an alias: write it field by field, each on a line of its own")
+		return errors.New("spec is written in braces or by an alias: write it field by field, each on a line of its own")
 	}
 	limit := after(o.Node, at+1, o.limit)
 	var removed []edit
 	for _, name := range gone {
 		e, err := b.field(spec, name, limit)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		removed = append(removed, e)
 	}
 	slices.SortFunc(removed, func(a, b edit) int { return a.first - b.first })
 	if err := anchorsStay(o, removed); err != nil {
-		return nil, nil, err
+		return err
 	}
 	fields := b.cut(spec, removed)
-	made, err := b.made(o, c, fields, owner)
+	made, err := b.made(o, c, fields)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	removed[0].text = made
-	return append(edits, removed...), lostComments(fields, made), nil
+	b.edits = append(b.edits, removed...)
+	b.lost = append(b.lost, lostComments(fields, made)...)
+	return nil
 }
 
 // version replaces the value of apiVersion.
-func (b *block) version(o *object, c *conversion) (edit, error) {
+func (b *block) version(o *object, c *conversion) error {
 	value := o.Node.Content[indexOf(o.Node, "apiVersion")+1]
 	line := b.lines[value.Line-1]
 	at := len(string([]rune(line)[:value.Column-1]))
 	if value.Kind != yaml.ScalarNode || !strings.Contains(line[at:], c.before.APIVersion) {
-		return edit{}, errors.New("apiVersion is not written in its line: write it out")
+		return errors.New("apiVersion is not written in its line: write it out")
 	}
-	return edit{value.Line, value.Line + 1, line[:at] + strings.Replace(line[at:], c.before.APIVersion, c.after.APIVersion, 1)}, nil
+	b.edits = append(b.edits, edit{value.Line, value.Line + 1, line[:at] + strings.Replace(line[at:], c.before.APIVersion, c.after.APIVersion, 1)})
+	return nil
 }
 
 // field returns the lines of a field of the mapping and of the comment right above it; limit
@@ -193,11 +194,11 @@ func linesIn(comment, text string) string {
 }
 
 // made is the text of the new field, in the manner of the document.
-func (b *block) made(o *object, c *conversion, fields *yaml.Node, owner string) (string, error) {
+func (b *block) made(o *object, c *conversion, fields *yaml.Node) (string, error) {
 	if c.patches() == nil {
 		return "", nil
 	}
-	list, err := carry(c.patches(), sourcesOf(fields, owner))
+	list, err := carry(c.patches(), sourcesOf(fields, b.owner))
 	if err != nil {
 		return "", err
 	}

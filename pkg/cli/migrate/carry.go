@@ -113,16 +113,18 @@ func comments(mapping *yaml.Node, without ...string) []string {
 }
 
 // carry returns spec.runtimePatches as a node in which what came from the sources looks as
-// it did there: comments, order of the keys, quotes.
+// it did there: comments, order of the keys, quotes. What did not looks as the YAML that kubectl
+// reads has it: in block style, with quotes only where that needs them.
 func carry(patches json.RawMessage, sources []source) (*yaml.Node, error) {
+	data, err := sigsyaml.JSONToYAML(patches)
+	if err != nil {
+		return nil, err
+	}
 	var doc yaml.Node
-	if err := yaml.Unmarshal(patches, &doc); err != nil {
+	if err := yaml.Unmarshal(data, &doc); err != nil {
 		return nil, err
 	}
 	list := doc.Content[0]
-	if err := restyle(list); err != nil {
-		return nil, err
-	}
 	for _, entry := range list.Content {
 		carryEntry(entry, slices.DeleteFunc(slices.Clone(sources), func(s source) bool { return s.manager != text(entry, "manager") }))
 	}
@@ -267,28 +269,4 @@ func sameKey(a, b *yaml.Node) bool {
 		}
 	}
 	return false
-}
-
-// restyle makes of nodes that were read from JSON such as people write: in block style,
-// with quotes only where YAML needs them, also in the older version that kubectl reads.
-func restyle(node *yaml.Node) error {
-	node.Style = 0
-	for _, child := range node.Content {
-		if err := restyle(child); err != nil {
-			return err
-		}
-	}
-	if node.Kind != yaml.ScalarNode || node.Tag != "!!str" {
-		return nil
-	}
-	data, err := sigsyaml.Marshal(node.Value)
-	if err != nil {
-		return err
-	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		return err
-	}
-	node.Style = doc.Content[0].Style
-	return nil
 }

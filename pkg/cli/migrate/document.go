@@ -81,7 +81,8 @@ func (r *result) document(doc *manifest.Document, owner string) []byte {
 	objects, err := trainJobsIn(doc)
 	if err != nil {
 		r.unreadable++
-		r.messages = append(r.messages, unreadable(doc, err))
+		line, text := doc.Complaint(err)
+		r.tell(doc, line, failure, text)
 		return doc.Text()
 	}
 	if len(objects) == 0 {
@@ -124,20 +125,17 @@ func (r *result) overlook(doc *manifest.Document) {
 	if at == nil || doc.Of(apiextensions.GroupName, "CustomResourceDefinition") {
 		return
 	}
-	r.messages = append(r.messages, message{doc.Path, doc.Line + bytes.Count(doc.Text()[:at[0]], []byte("\n")), warning,
-		fmt.Sprintf("%s stands in what is no TrainJob, such as a patch or a text in it: write runtimePatches there yourself", doc.Text()[at[0]:at[1]])})
+	r.tell(doc, doc.Line+bytes.Count(doc.Text()[:at[0]], []byte("\n")), warning,
+		fmt.Sprintf("%s stands in what is no TrainJob, such as a patch or a text in it: write runtimePatches there yourself", doc.Text()[at[0]:at[1]]))
 }
 
-// unreadable is about a document that cannot be read as objects.
-func unreadable(doc *manifest.Document, err error) message {
-	if at := new(manifest.Error); errors.As(err, &at) {
-		return message{at.Path, at.Line, failure, at.Text}
-	}
-	return message{doc.Path, doc.Line, failure, err.Error()}
-}
-
+// say adds a message about a field, tell one about a line.
 func (r *result) say(doc *manifest.Document, path, level, text string) {
-	r.messages = append(r.messages, message{doc.Path, doc.LineOf(path), level, text})
+	r.tell(doc, doc.LineOf(path), level, text)
+}
+
+func (r *result) tell(doc *manifest.Document, line int, level, text string) {
+	r.messages = append(r.messages, message{doc.Path, line, level, text})
 }
 
 // convert converts the TrainJobs of a document, unless one of them cannot be.
@@ -177,21 +175,18 @@ func rewrite(doc *manifest.Document, objects []object, conversions []*conversion
 	if strings.ContainsAny(strings.ReplaceAll(string(text), "\r\n", "\n"), "\r\u0085\u2028\u2029") {
 		return nil, nil, errBreaks
 	}
-	var edits []edit
-	b := &block{text: text, lines: lines(text)}
+	b := &block{text: text, lines: lines(text), owner: owner}
 	for i := range objects {
 		if slices.ContainsFunc(objects[:i], func(o object) bool { return o.Node == objects[i].Node }) {
 			// An alias: both are the same lines.
 			return nil, nil, errDisagree
 		}
-		more, gone, err := b.edits(&objects[i], conversions[i], owner)
-		if err != nil {
+		if err := b.edit(&objects[i], conversions[i]); err != nil {
 			return nil, nil, err
 		}
-		edits, lost = append(edits, more...), append(lost, gone...)
 	}
-	text = apply(text, edits)
-	return text, lost, agree(doc, text, objects, conversions)
+	text = b.edited()
+	return text, b.lost, agree(doc, text, objects, conversions)
 }
 
 var errDisagree = errors.New("the edited text would not say the same as the converted TrainJob, so it is left alone: " +

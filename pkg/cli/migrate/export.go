@@ -5,10 +5,10 @@ package migrate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -86,39 +86,27 @@ func withoutQueue(u *unstructured.Unstructured, job *trainjob.TrainJob) error {
 	}
 	for _, generation := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22} {
 		field := patch.Of(generation)
-		if !field.Has(&job.Spec) {
-			continue
-		}
-		jobs, err := field.Jobs(&job.Spec)
-		if err != nil || len(jobs) > 0 || u.GetLabels()[kueueconstants.QueueLabel] != "" {
+		if field.Has(&job.Spec) && (patch.Patched(field, &job.Spec) || u.GetLabels()[kueueconstants.QueueLabel] != "") {
 			unstructured.RemoveNestedField(u.Object, "spec", "suspend")
 		}
-		field.Drop(&job.Spec)
 	}
-	return setLists(u, map[string]any{
-		"podTemplateOverrides": job.Spec.PodTemplateOverrides, "runtimePatches": job.Spec.RuntimePatches,
-	})
+	return errors.Join(leaveOurs(u, job.Spec.PodTemplateOverrides, "podTemplateOverrides"), leaveOurs(u, job.Spec.RuntimePatches, "runtimePatches"))
 }
 
-func setLists(u *unstructured.Unstructured, lists map[string]any) error {
-	for name, list := range lists {
-		data, err := json.Marshal(list)
-		if err != nil {
-			return err
-		}
-		var items []any
-		if err := utiljson.Unmarshal(data, &items); err != nil {
-			return err
-		}
-		unstructured.RemoveNestedField(u.Object, "spec", name)
-		if len(items) == 0 {
-			continue
-		}
-		if err := unstructured.SetNestedSlice(u.Object, items, "spec", name); err != nil {
-			return err
+// leaveOurs takes our entries out of a list of the spec, and the list where nothing else is in it.
+func leaveOurs(u *unstructured.Unstructured, entries []trainjob.RuntimePatch, name string) error {
+	items, _, err := unstructured.NestedSlice(u.Object, "spec", name)
+	var others []any
+	for i, entry := range entries {
+		if !entry.Ours() {
+			others = append(others, items[i])
 		}
 	}
-	return nil
+	if len(others) == 0 {
+		unstructured.RemoveNestedField(u.Object, "spec", name)
+		return err
+	}
+	return unstructured.SetNestedSlice(u.Object, others, "spec", name)
 }
 
 // lastApplied is where kubectl apply keeps what it was given.

@@ -48,27 +48,19 @@ func members(data []byte, at int) ([]member, error) {
 }
 
 // editJSON makes the changes of a conversion in the text of a JSON document.
-func editJSON(text []byte, o *object, c *conversion) ([]byte, error) {
+func editJSON(text []byte, o *object, c *conversion) (_ []byte, err error) {
 	if c.before.APIVersion != c.after.APIVersion {
 		value, _ := json.Marshal(c.after.APIVersion)
-		edited, err := replaceMember(text, o.Steps, "apiVersion", "apiVersion", value)
-		if err != nil {
+		if text, err = change(text, o.Steps, "apiVersion", "apiVersion", value); err != nil {
 			return nil, err
 		}
-		text = edited
 	}
 	patches, spec := c.patches(), append(slices.Clone(o.Steps), "spec")
 	for _, name := range c.gone() {
-		var err error
-		if patches == nil {
-			text, err = removeMember(text, spec, name)
-		} else {
-			text, err = replaceMember(text, spec, name, "runtimePatches", patches)
-			patches = nil
-		}
-		if err != nil {
+		if text, err = change(text, spec, name, "runtimePatches", patches); err != nil {
 			return nil, err
 		}
+		patches = nil
 	}
 	return text, nil
 }
@@ -88,42 +80,40 @@ func membersAt(text []byte, path []string, name string) (all []member, index int
 	return all, index, nil
 }
 
-func replaceMember(text []byte, path []string, name, newName string, value json.RawMessage) ([]byte, error) {
+// change puts a field in the place of another one; without a value it takes that away, with the comma
+// before or behind.
+func change(text []byte, path []string, name, newName string, value json.RawMessage) ([]byte, error) {
 	all, i, err := membersAt(text, path, name)
 	if err != nil {
 		return nil, err
 	}
-	m := all[i]
-	line := text[bytes.LastIndexByte(text[:m.start], '\n')+1 : m.start]
-	between := ":"
-	if len(bytes.TrimSpace(line)) == 0 && bytes.Contains(text, []byte("\n")) {
-		// Every field has a line of its own.
-		var out bytes.Buffer
-		unit := string(line[:len(line)/(len(path)+1)])
-		if err := json.Indent(&out, value, string(line), unit); err != nil {
-			return nil, err
-		}
-		value, between = out.Bytes(), ": "
-	}
-	made := fmt.Sprintf("%q%s%s", newName, between, value)
-	if bytes.Contains(text, []byte("\r\n")) {
-		made = strings.ReplaceAll(made, "\n", "\r\n")
-	}
-	return slices.Concat(text[:m.start], []byte(made), text[m.end:]), nil
-}
-
-// removeMember takes the comma before or behind along.
-func removeMember(text []byte, path []string, name string) ([]byte, error) {
-	all, i, err := membersAt(text, path, name)
-	if err != nil {
-		return nil, err
-	}
-	start, end := all[i].start, all[i].end
+	start, end, made := all[i].start, all[i].end, ""
 	switch {
+	case value != nil:
+		made, err = written(text, start, len(path)+1, newName, value)
 	case i > 0:
 		start = all[i-1].end
 	case len(all) > 1:
 		end = all[1].start
 	}
-	return slices.Concat(text[:start], text[end:]), nil
+	return slices.Concat(text[:start], []byte(made), text[end:]), err
+}
+
+// written is a field as the text has them at a place, which is at a depth in it: each on a line of its
+// own, or all in one.
+func written(text []byte, start, depth int, name string, value json.RawMessage) (string, error) {
+	between := ":"
+	line := text[bytes.LastIndexByte(text[:start], '\n')+1 : start]
+	if len(bytes.TrimSpace(line)) == 0 && bytes.Contains(text, []byte("\n")) {
+		var out bytes.Buffer
+		if err := json.Indent(&out, value, string(line), string(line[:len(line)/depth])); err != nil {
+			return "", err
+		}
+		value, between = out.Bytes(), ": "
+	}
+	made := fmt.Sprintf("%q%s%s", name, between, value)
+	if bytes.Contains(text, []byte("\r\n")) {
+		made = strings.ReplaceAll(made, "\n", "\r\n")
+	}
+	return made, nil
 }

@@ -6,11 +6,10 @@
 // migrate.go is the command. It takes documents of files (document.go) or TrainJobs of a cluster
 // (export.go); object.go converts one. What changed is edited in the text as it stands, comments
 // and all: block.go in YAML, whose nodes are read by nodes.go, and jsontext.go in JSON; carry.go
-// brings comments to where their fields went. diff.go and replace.go bring results out.
+// brings comments to where their fields went. output.go brings results out.
 package migrate
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -137,58 +136,6 @@ func (o *options) read(cmd *cobra.Command) ([]manifest.File, error) {
 		fmt.Fprintln(o.streams.ErrOut, show.Count(left.copies, "TrainJob"), "left out, made by MultiKueue: export those of its manager cluster")
 	}
 	return files, err
-}
-
-// output prints the results, or what changed, or changes the files: all that can be.
-func (o *options) output(results []result) error {
-	printed := false
-	var failed []error
-	for i := range results {
-		r := &results[i]
-		switch same := bytes.Equal(r.data, r.file.Data); {
-		case r.failed+r.unreadable > 0:
-		case o.diff && !same:
-			if err := printDiff(o.streams.Out, r); err != nil {
-				return err
-			}
-		case !o.diff && !o.inPlace:
-			if err := o.print(r, printed); err != nil {
-				return err
-			}
-			printed = true
-		}
-		if err := o.write(r); err != nil {
-			r.leave()
-			failed = append(failed, err)
-		}
-	}
-	return errors.Join(failed...)
-}
-
-// print writes a file behind others.
-func (o *options) print(r *result, behind bool) error {
-	data := r.data
-	switch {
-	case behind && r.file.HasDirectives():
-		data = append([]byte("...\n"), data...)
-	case behind && !bytes.HasPrefix(data, []byte("---")):
-		data = append([]byte("---\n"), data...)
-	}
-	if len(data) > 0 && !bytes.HasSuffix(data, []byte("\n")) {
-		data = append(data, '\n')
-	}
-	_, err := o.streams.Out.Write(data)
-	return err
-}
-
-func (o *options) write(r *result) error {
-	if !o.inPlace || bytes.Equal(r.data, r.file.Data) {
-		return nil
-	}
-	if err := replace(r.file.Path, r.data); err != nil {
-		return fmt.Errorf("%s is left as it is: %w", r.file.Path, err)
-	}
-	return nil
 }
 
 // report tells what happened, and fails if anything could not be expressed.

@@ -3,6 +3,8 @@
 package migrate
 
 import (
+	"bytes"
+	"encoding/json"
 	"reflect"
 
 	"go.yaml.in/yaml/v3"
@@ -92,23 +94,29 @@ func clone(node *yaml.Node) *yaml.Node {
 
 // sameValue compares nodes by what the API server would get.
 func sameValue(a, b *yaml.Node) bool {
-	one, err := valueOf(a)
-	if err != nil {
-		return false
-	}
-	other, err := valueOf(b)
-	return err == nil && equal(one, other)
+	one, err := jsonOf(a)
+	other, otherErr := jsonOf(b)
+	return err == nil && otherErr == nil && sameJSON(one, other)
 }
 
-func valueOf(node *yaml.Node) (any, error) {
+func jsonOf(node *yaml.Node) ([]byte, error) {
 	data, err := yaml.Marshal(node)
 	if err != nil {
 		return nil, err
 	}
-	if data, err = sigsyaml.YAMLToJSON(data); err != nil {
-		return nil, err
-	}
-	return decode(data)
+	return sigsyaml.YAMLToJSON(data)
 }
 
-func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
+// sameJSON compares values, whatever their spelling.
+func sameJSON(a, b []byte) bool {
+	one, err := decode(a)
+	other, otherErr := decode(b)
+	return err == nil && otherErr == nil && reflect.DeepEqual(one, other)
+}
+
+func decode(data []byte) (value any, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	err = decoder.Decode(&value)
+	return value, err
+}

@@ -3,7 +3,6 @@
 package migrate
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -134,21 +133,4 @@ func (c *conversion) made() string {
 		managers = append(managers, entry.Manager)
 	}
 	return "runtimePatches of " + strings.Join(managers, ", ")
-}
-
-// sameJSON compares values, whatever their spelling.
-func sameJSON(a, b []byte) bool {
-	one, err := decode(a)
-	if err != nil {
-		return false
-	}
-	other, err := decode(b)
-	return err == nil && equal(one, other)
-}
-
-func decode(data []byte) (value any, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	err = decoder.Decode(&value)
-	return value, err
 }

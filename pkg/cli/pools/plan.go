@@ -5,15 +5,20 @@ package pools
 import (
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
@@ -75,6 +80,7 @@ func newPlan(i *inventory.Inventory, teams []team, o options) (*plan, error) {
 }
 
 func (p *plan) add(comment string, object client.Object) {
+	object.GetObjectKind().SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind(kindOf(object)))
 	object.SetLabels(map[string]string{managedByLabel: managedBy})
 	p.documents = append(p.documents, document{comment, object})
 }
@@ -112,8 +118,8 @@ func (p *plan) addTopologies(levels map[string][]string) {
 	for _, l := range levels {
 		byName[topologyName(l)] = l
 	}
-	for _, name := range sortedKeys(byName) {
-		topology := &kueue.Topology{TypeMeta: typeMeta("Topology"), ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		for _, level := range byName[name] {
 			topology.Spec.Levels = append(topology.Spec.Levels, kueue.TopologyLevel{NodeLabel: level})
 		}
@@ -140,7 +146,6 @@ func topologyName(levels []string) string {
 // without GPUs can go nowhere else.
 func flavorOf(pool *gpu.Pool, topologies map[string][]string, onlyTainted bool) *kueue.ResourceFlavor {
 	flavor := &kueue.ResourceFlavor{
-		TypeMeta:   typeMeta("ResourceFlavor"),
 		ObjectMeta: metav1.ObjectMeta{Name: pool.Name},
 		Spec:       kueue.ResourceFlavorSpec{NodeLabels: pool.NodeLabels},
 	}
@@ -169,7 +174,6 @@ func tolerationOf(taint corev1.Taint) corev1.Toleration {
 // Kueue's configuration has fair sharing on.
 func clusterQueueOf(t team, group kueue.ResourceGroup) *kueue.ClusterQueue {
 	return &kueue.ClusterQueue{
-		TypeMeta:   typeMeta("ClusterQueue"),
 		ObjectMeta: metav1.ObjectMeta{Name: t.namespace},
 		Spec: kueue.ClusterQueueSpec{
 			CohortName:        cohort,
@@ -186,12 +190,31 @@ func clusterQueueOf(t team, group kueue.ResourceGroup) *kueue.ClusterQueue {
 
 func localQueueOf(t team, name string) *kueue.LocalQueue {
 	return &kueue.LocalQueue{
-		TypeMeta:   typeMeta("LocalQueue"),
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: name},
 		Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(t.namespace)},
 	}
 }
 
-func typeMeta(kind string) metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: kind}
+// write prints the documents as kubectl apply takes them.
+func (p *plan) write(out io.Writer) error {
+	for _, document := range p.documents {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(document.object)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key(document.object), err)
+		}
+		delete(content, "status")
+		unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+		data, err := yaml.Marshal(content)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key(document.object), err)
+		}
+		comment := ""
+		if document.comment != "" {
+			comment = "# " + document.comment + "\n"
+		}
+		if _, err := fmt.Fprintf(out, "---\n%s%s", comment, data); err != nil {
+			return err
+		}
+	}
+	return nil
 }

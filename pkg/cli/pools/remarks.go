@@ -143,14 +143,35 @@ func (q *quotas) broken() []string {
 	return remarks
 }
 
+// existing is an object that is there, of a kind that generate makes.
+type existing struct {
+	client.Object
+	// planned is what the plan has under its name, or nil.
+	planned client.Object
+	// made is for one that generate made.
+	made bool
+}
+
+// existing returns all objects of such kinds.
+func (p *plan) existing(i *inventory.Inventory) []existing {
+	planned := map[string]client.Object{}
+	for _, document := range p.documents {
+		planned[key(document.object)] = document.object
+	}
+	var all []existing
+	for _, obj := range slices.Concat(inventory.Objects(i.Topologies), inventory.Objects(i.Flavors), inventory.Objects(i.ClusterQueues), inventory.Objects(i.LocalQueues)) {
+		all = append(all, existing{obj, planned[key(obj)], obj.GetLabels()[managedByLabel] == managedBy})
+	}
+	return all
+}
+
 // takesNothing fails where a planned object is there that somebody else made: kubectl apply would
 // change it, and kubectl delete with the same text delete it.
 func (p *plan) takesNothing(i *inventory.Inventory) error {
 	var theirs []string
-	for _, obj := range present(i) {
-		planned := slices.ContainsFunc(p.documents, func(d document) bool { return key(d.object) == key(obj) })
-		if planned && obj.GetLabels()[managedByLabel] != managedBy {
-			theirs = append(theirs, key(obj))
+	for _, e := range p.existing(i) {
+		if e.planned != nil && !e.made {
+			theirs = append(theirs, key(e.Object))
 		}
 	}
 	if len(theirs) == 0 {
@@ -162,51 +183,43 @@ func (p *plan) takesNothing(i *inventory.Inventory) error {
 
 // aboutCluster tells what is there already and does not go with the plan.
 func (p *plan) aboutCluster(i *inventory.Inventory) []string {
-	planned := map[string]client.Object{}
-	for _, document := range p.documents {
-		planned[key(document.object)] = document.object
-	}
-	var remarks []string
-	for _, obj := range present(i) {
-		made := obj.GetLabels()[managedByLabel] == managedBy
-		same, again := planned[key(obj)]
-		refused := ""
-		if again {
-			refused = immutable(obj, same)
-		}
-		switch {
+	var remarks, overlaps, empty []string
+	for _, e := range p.existing(i) {
+		name := key(e.Object)
+		switch refused := e.immutable(); {
 		case refused != "":
-			remarks = append(remarks, fmt.Sprintf("%s is there and applying this to it is refused: %s", key(obj), refused))
-		case again && !made:
-			remarks = append(remarks, fmt.Sprintf("%s was not made by this command: applying this changes it", key(obj)))
-		case !again && made:
-			remarks = append(remarks, fmt.Sprintf("%s was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete %s", key(obj), deletion(obj)))
+			remarks = append(remarks, fmt.Sprintf("%s is there and applying this to it is refused: %s", name, refused))
+		case e.planned != nil && !e.made:
+			remarks = append(remarks, fmt.Sprintf("%s was not made by this command: applying this changes it", name))
+		case e.planned == nil && e.made:
+			remarks = append(remarks, fmt.Sprintf("%s was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete %s", name, deletion(e.Object)))
 		}
-	}
-	return slices.Concat(remarks, p.overlaps(i), p.empty(i))
-}
-
-// empty tells of flavors of others that no node matches, and who has quota for them.
-func (p *plan) empty(i *inventory.Inventory) []string {
-	var remarks []string
-	for n := range i.Flavors {
-		flavor := &i.Flavors[n]
-		planned := slices.ContainsFunc(p.documents, func(d document) bool { return key(d.object) == key(flavor) })
-		if planned || flavor.Labels[managedByLabel] == managedBy || len(i.NodesOf(flavor)) > 0 {
-			continue
-		}
-		var users []string
-		for m := range i.ClusterQueues {
-			if uses(&i.ClusterQueues[m], flavor.Name) {
-				users = append(users, i.ClusterQueues[m].Name)
+		if flavor, ok := e.Object.(*kueue.ResourceFlavor); ok && !e.made {
+			overlaps = append(overlaps, p.overlaps(i, flavor)...)
+			if e.planned == nil {
+				empty = append(empty, emptyFlavor(i, flavor)...)
 			}
 		}
-		if len(users) > 0 {
-			remarks = append(remarks, fmt.Sprintf("no node has the labels of ResourceFlavor %s, for which ClusterQueue %s has quota: what is admitted to it stays Pending, unless an autoscaler makes such nodes",
-				flavor.Name, strings.Join(users, ", ")))
+	}
+	return slices.Concat(remarks, overlaps, empty)
+}
+
+// emptyFlavor tells of a flavor of others that no node matches, and who has quota for it.
+func emptyFlavor(i *inventory.Inventory, flavor *kueue.ResourceFlavor) []string {
+	if len(i.NodesOf(flavor)) > 0 {
+		return nil
+	}
+	var users []string
+	for m := range i.ClusterQueues {
+		if uses(&i.ClusterQueues[m], flavor.Name) {
+			users = append(users, i.ClusterQueues[m].Name)
 		}
 	}
-	return remarks
+	if len(users) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("no node has the labels of ResourceFlavor %s, for which ClusterQueue %s has quota: what is admitted to it stays Pending, unless an autoscaler makes such nodes",
+		flavor.Name, strings.Join(users, ", "))}
 }
 
 func uses(cq *kueue.ClusterQueue, flavor string) bool {
@@ -220,17 +233,20 @@ func uses(cq *kueue.ClusterQueue, flavor string) bool {
 
 // deletion is an object as kubectl delete takes it.
 func deletion(obj client.Object) string {
-	kind, _, _ := strings.Cut(key(obj), " ")
-	text := strings.ToLower(kind) + " " + obj.GetName()
+	text := strings.ToLower(kindOf(obj)) + " " + obj.GetName()
 	if obj.GetNamespace() != "" {
 		text += " -n " + obj.GetNamespace()
 	}
 	return text
 }
 
-// immutable warns of what the API server would refuse.
-func immutable(have, want client.Object) string {
-	switch have := have.(type) {
+// immutable tells what the API server would refuse of the plan.
+func (e existing) immutable() string {
+	if e.planned == nil {
+		return ""
+	}
+	want := e.planned
+	switch have := e.Object.(type) {
 	case *kueue.LocalQueue:
 		if have.Spec.ClusterQueue != want.(*kueue.LocalQueue).Spec.ClusterQueue {
 			return fmt.Sprintf("it belongs to ClusterQueue %s for good; give --queue another name", have.Spec.ClusterQueue)
@@ -250,35 +266,23 @@ func immutable(have, want client.Object) string {
 	return ""
 }
 
-// overlaps tells of flavors of others for the same nodes.
-func (p *plan) overlaps(i *inventory.Inventory) []string {
+// overlaps tells of planned flavors whose nodes a flavor of others picks, too.
+func (p *plan) overlaps(i *inventory.Inventory, other *kueue.ResourceFlavor) []string {
 	var remarks []string
 	for _, document := range p.documents {
-		flavor, ok := document.object.(*kueue.ResourceFlavor)
-		if !ok {
-			continue
-		}
-		for n := range i.Flavors {
-			other := &i.Flavors[n]
-			if other.Name == flavor.Name || other.Labels[managedByLabel] == managedBy || !i.Share(other, flavor) {
-				continue
-			}
+		if flavor, ok := document.object.(*kueue.ResourceFlavor); ok && other.Name != flavor.Name && i.Share(other, flavor) {
 			remarks = append(remarks, fmt.Sprintf("ResourceFlavor %s picks nodes of %s, too: as long as a ClusterQueue has quota for it, these count twice", other.Name, flavor.Name))
 		}
 	}
 	return remarks
 }
 
-// present returns the objects of the kinds that we plan.
-func present(i *inventory.Inventory) []client.Object {
-	return slices.Concat(inventory.Objects(i.Topologies), inventory.Objects(i.Flavors), inventory.Objects(i.ClusterQueues), inventory.Objects(i.LocalQueues))
-}
-
 // key names an object as people do: "LocalQueue vision/gpus".
 func key(obj client.Object) string {
-	kind := strings.TrimPrefix(fmt.Sprintf("%T", obj), "*v1beta2.")
-	return kind + " " + strings.TrimPrefix(client.ObjectKeyFromObject(obj).String(), "/")
+	return kindOf(obj) + " " + strings.TrimPrefix(client.ObjectKeyFromObject(obj).String(), "/")
 }
+
+func kindOf(obj client.Object) string { return strings.TrimPrefix(fmt.Sprintf("%T", obj), "*v1beta2.") }
 
 // describe tells what a pool has: "4 nodes with 32 nvidia.com/gpu".
 func describe(pool *gpu.Pool) string {
@@ -308,5 +312,3 @@ func nodeNames(nodes []*corev1.Node) []string {
 	}
 	return names
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -134,15 +134,16 @@ func (r *request) jobLabels() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for flag, label := range map[string]struct{ key, value string }{
-		"--queue": {kueueconstants.QueueLabel, r.queue}, "--priority": {kueueconstants.WorkloadPriorityClassLabel, r.priority},
+	for _, l := range []struct{ flag, key, value string }{
+		{"--queue", kueueconstants.QueueLabel, r.queue}, {"--priority", kueueconstants.WorkloadPriorityClassLabel, r.priority},
 	} {
-		if old, ok := labels[label.key]; ok && label.value != "" && old != label.value {
-			return nil, fmt.Errorf("%s and --label %s name different ones: leave one of them out", flag, label.key)
+		if l.value == "" {
+			continue
 		}
-		if label.value != "" {
-			labels[label.key] = label.value
+		if old, ok := labels[l.key]; ok && old != l.value {
+			return nil, fmt.Errorf("%s and --label %s name different ones: leave one of them out", l.flag, l.key)
 		}
+		labels[l.key] = l.value
 	}
 	return labels, nil
 }
@@ -170,12 +171,8 @@ func (r *request) patches() ([]trainjob.RuntimePatch, error) {
 		return nil, err
 	}
 	entry["manager"] = convert.DefaultOwner
-	data, err := json.Marshal(entry)
-	if err != nil {
-		return nil, err
-	}
-	patches := make([]trainjob.RuntimePatch, 1)
-	return patches, patches[0].UnmarshalJSON(data)
+	patch, err := trainjob.NewRuntimePatch(entry)
+	return []trainjob.RuntimePatch{patch}, err
 }
 
 // givenPatch reads --runtime-patch. What is wrong in it, the rules tell.
@@ -226,4 +223,14 @@ func manifest(job *trainjob.TrainJob, generation trainjob.TrainerVersion) (*unst
 	}
 	errs := slices.Concat(rules.Fields(generation, data), rules.Pods(generation, data), jobframework.ValidateQueueName(job))
 	return u, exit.With(exit.Findings, errs.ToAggregate())
+}
+
+// typed reads what manifest made.
+func typed(u *unstructured.Unstructured) (*trainjob.TrainJob, error) {
+	data, err := u.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	job := &trainjob.TrainJob{}
+	return job, json.Unmarshal(data, job)
 }

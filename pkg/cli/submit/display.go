@@ -73,21 +73,14 @@ func (d *display) redraw(p progress, reached int) {
 	drawn := 0
 	for i, s := range p.steps {
 		mark, paint := " ", d.paint.Dim
-		passed := ""
+		passed, detail := "", ""
 		switch {
 		case i < reached:
-			mark, paint, passed = "✓", d.paint.Green, seconds(d.times[i])
+			mark, paint, passed, detail = "✓", d.paint.Green, seconds(d.times[i]), s.detail
 		case i == reached && p.failure != "":
-			mark, paint = "✗", d.paint.Red
+			mark, paint, detail = "✗", d.paint.Red, p.holds
 		case i == reached:
-			mark, paint = "…", d.paint.Yellow
-		}
-		detail := s.detail
-		switch {
-		case i == reached:
-			detail = p.holds
-		case i > reached:
-			detail = ""
+			mark, paint, detail = "…", d.paint.Yellow, p.holds
 		}
 		lines := wrapped(fmt.Sprintf("%s %-14s  %7s  ", mark, s.name, passed), show.Line(detail), d.width)
 		for _, line := range lines {
@@ -132,10 +125,7 @@ func (d *display) append(p progress, reached int, since time.Duration) {
 	for _, s := range p.steps[d.reached:reached] {
 		fmt.Fprintln(d.out, strings.TrimRight(fmt.Sprintf("%7s  %-14s  %s", seconds(since), s.name, show.Line(s.detail)), " "))
 	}
-	if reached == len(p.steps) {
-		return
-	}
-	if p.waits && p.reason != d.reason {
+	if reached < len(p.steps) && p.waits && p.reason != d.reason {
 		d.reason = p.reason
 		fmt.Fprintf(d.out, "%7s  %-14s  %s\n", seconds(since), "", show.Line(p.holds))
 	}

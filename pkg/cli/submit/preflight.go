@@ -4,7 +4,6 @@ package submit
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -53,34 +52,27 @@ func (p *preflight) generation(ctx context.Context) (trainjob.TrainerVersion, er
 // runtime finds the runtime, and reports whether it brings its trainer. The spec is nil
 // if the user may not see it.
 func (p *preflight) runtime(ctx context.Context, ref trainer.RuntimeRef, namespace string) (spec *trainer.TrainingRuntimeSpec, builtin bool, err error) {
+	rt := &trainer.TrainingRuntime{}
 	if *ref.Kind == trainer.TrainingRuntimeKind {
-		var rt trainer.TrainingRuntime
-		err = p.find(ctx, *ref.Kind, client.ObjectKey{Namespace: namespace, Name: ref.Name}, &rt, &trainer.TrainingRuntimeList{})
-		return seen(&rt, &rt.Spec), rt.Labels[frameworkLabel] == torchtune, err
+		err = p.find(ctx, *ref.Kind, client.ObjectKey{Namespace: namespace, Name: ref.Name}, rt, &trainer.TrainingRuntimeList{})
+	} else {
+		shared := &trainer.ClusterTrainingRuntime{}
+		err = p.find(ctx, *ref.Kind, client.ObjectKey{Name: ref.Name}, shared, &trainer.ClusterTrainingRuntimeList{})
+		*rt = trainer.TrainingRuntime(*shared)
 	}
-	var rt trainer.ClusterTrainingRuntime
-	err = p.find(ctx, *ref.Kind, client.ObjectKey{Name: ref.Name}, &rt, &trainer.ClusterTrainingRuntimeList{})
-	return seen(&rt, &rt.Spec), rt.Labels[frameworkLabel] == torchtune, err
-}
-
-func seen(rt client.Object, spec *trainer.TrainingRuntimeSpec) *trainer.TrainingRuntimeSpec {
-	if rt.GetUID() == "" {
-		return nil
+	if rt.Name == "" {
+		return nil, false, err
 	}
-	return spec
+	return &rt.Spec, rt.Labels[frameworkLabel] == torchtune, err
 }
 
 // patches checks those of the TrainJob by the rules of the generation.
 func (p *preflight) patches(u *unstructured.Unstructured, generation trainjob.TrainerVersion, spec *trainer.TrainingRuntimeSpec) error {
-	data, err := u.MarshalJSON()
+	job, err := typed(u)
 	if err != nil {
 		return err
 	}
-	var job trainjob.TrainJob
-	if err := json.Unmarshal(data, &job); err != nil {
-		return err
-	}
-	verdict := rules.Create(generation, spec, rules.TrainJob{Overrides: job.Spec.PodTemplateOverrides, Patches: job.Spec.RuntimePatches})
+	verdict := rules.Create(generation, spec, &job.Spec)
 	for _, doubt := range verdict.Warnings {
 		fmt.Fprintln(p.notes, "warning:", doubt)
 	}
@@ -160,12 +152,11 @@ func (p *preflight) find(ctx context.Context, kind string, key client.ObjectKey,
 	if key.Namespace != "" {
 		where = " in namespace " + key.Namespace
 	}
-	names, err := cluster.Names(ctx, p.client, list, key.Namespace)
-	switch {
-	case err != nil:
-		return fmt.Errorf("there is no %s %s%s", kind, key.Name, where)
-	case len(names) == 0:
-		return fmt.Errorf("there is no %s %s%s, nor any other", kind, key.Name, where)
+	others := ", nor any other"
+	if names, err := cluster.Names(ctx, p.client, list, key.Namespace); err != nil {
+		others = ""
+	} else if len(names) > 0 {
+		others = "; there are: " + strings.Join(names, ", ")
 	}
-	return fmt.Errorf("there is no %s %s%s; there are: %s", kind, key.Name, where, strings.Join(names, ", "))
+	return fmt.Errorf("there is no %s %s%s%s", kind, key.Name, where, others)
 }

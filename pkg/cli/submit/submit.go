@@ -28,6 +28,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -251,6 +252,25 @@ func (c *command) prepare(ctx context.Context, before *preflight) (*unstructured
 	return u, before.patches(u, generation, spec)
 }
 
+// foresee says when the TrainJob starts, where that is asked for. The TrainJob is there already: what
+// stands against a forecast is no error.
+func (c *command) foresee(ctx context.Context, api client.Client, u *unstructured.Unstructured) {
+	if !c.forecast {
+		return
+	}
+	job, err := typed(u)
+	var start *outlook.Start
+	if err == nil {
+		start, err = explain.StartOf(ctx, api, job, c.running.Told)
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintln(c.streams.ErrOut, "note: there is no forecast:", err)
+	case start != nil:
+		fmt.Fprintln(c.streams.ErrOut, "forecast:", start)
+	}
+}
+
 // refusal returns what the API server, or a webhook, finds wrong with the TrainJob an exit
 // code of its own.
 func refusal(err error) error {
@@ -261,10 +281,8 @@ func refusal(err error) error {
 }
 
 func (c *command) print(u *unstructured.Unstructured, suffix string) error {
-	if suffix != "" {
-		if err := c.printing.Complete("%s" + suffix); err != nil {
-			return err
-		}
+	if err := c.printing.Complete("%s" + suffix); err != nil {
+		return err
 	}
 	printer, err := c.printing.ToPrinter()
 	if err != nil {

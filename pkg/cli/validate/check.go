@@ -82,11 +82,8 @@ func (c *checker) checkBeside(ctx context.Context, r *report, doc *manifest.Docu
 
 // unreadable is about a document that cannot be read as objects.
 func unreadable(doc *manifest.Document, err error) finding {
-	f := finding{File: doc.Path, Line: doc.Line, Severity: refused, Reason: unread, Message: err.Error()}
-	if at := new(manifest.Error); errors.As(err, &at) {
-		f.Line, f.Message = at.Line, at.Text
-	}
-	return f
+	line, text := doc.Complaint(err)
+	return finding{File: doc.Path, Line: line, Severity: refused, Reason: unread, Message: text}
 }
 
 func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Object) error {
@@ -95,16 +92,21 @@ func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Obje
 	// What cannot be read is among the fields above, but for metadata.
 	var job trainjob.TrainJob
 	unread := json.Unmarshal(object.JSON, &job)
-	errs = append(errs, servedVersion(&job)...)
+	if served := trainer.GroupVersion.String(); job.APIVersion != served {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), job.APIVersion, []string{served}))
+	}
 	more, doubts, err := c.verdict(ctx, &job, unread == nil)
 	errs = append(errs, without(more, errs)...)
 	if unread != nil && len(errs) == 0 {
 		errs = append(errs, undecodable(unread))
 	}
-	r.add(object, refused, errs)
-	r.add(object, doubtful, doubts)
-	if c.files.assumed(ctx, &job) {
-		r.note(object, runtimeRefPath.Child("name"), fmt.Sprintf("no file has runtime %s: the one that Trainer %s ships is taken", job.Spec.RuntimeRef.Name, c.generation))
+	r.add(object, object.Name(), refused, errs)
+	r.add(object, object.Name(), doubtful, doubts)
+	if at := runtimeRefPath.Child("name").String(); c.files.assumed(&job) {
+		r.Findings = append(r.Findings, finding{
+			File: object.Document.Path, Line: object.LineOf(at), TrainJob: object.Name(), Severity: told, Field: at, Reason: assumed,
+			Message: fmt.Sprintf("no file has runtime %s: the one that Trainer %s ships is taken", job.Spec.RuntimeRef.Name, c.generation),
+		})
 	}
 	return err
 }
@@ -129,13 +131,6 @@ func without(errs, others field.ErrorList) field.ErrorList {
 	})
 }
 
-func servedVersion(job *trainjob.TrainJob) field.ErrorList {
-	if served := trainer.GroupVersion.String(); job.APIVersion != served {
-		return field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), job.APIVersion, []string{served})}
-	}
-	return nil
-}
-
 // verdict checks the patches and, if they are in order, what becomes of the whole
 // TrainJob with its runtime. The error is of a cluster that does not answer.
 func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, whole bool) (errs, doubts field.ErrorList, err error) {
@@ -143,7 +138,7 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, whole boo
 	if err != nil {
 		return nil, nil, err
 	}
-	verdict := rules.Create(c.generation, runtime, rules.TrainJob{Overrides: job.Spec.PodTemplateOverrides, Patches: job.Spec.RuntimePatches})
+	verdict := rules.Create(c.generation, runtime, &job.Spec)
 	errs, doubts = slices.Concat(verdict.Errors, verdict.Unmade, kueueLabels(job)), verdict.Warnings
 	switch {
 	case missing == nil:
@@ -166,21 +161,22 @@ func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer
 	// for a new one.
 	job = c.named(job)
 	job.UID = ""
-	path := runtimeRefPath
+	ref := job.Spec.RuntimeRef
 	runtime, err := c.runtimes.For(ctx, job)
 	switch {
 	case err == nil:
 		return runtime, nil, nil
-	case errors.Is(err, trainjob.ErrRuntimeNotFound) && c.files.cluster == nil:
-		return nil, field.Invalid(path.Child("name"), job.Spec.RuntimeRef.Name,
-			fmt.Sprintf("no file has this runtime, and Trainer %s ships none of this name, so what depends on it is not checked: name a file that has it with --runtimes, or use --from-cluster", c.generation)), nil
 	case errors.Is(err, trainjob.ErrRuntimeUnsupported):
 		kinds := []string{trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind}
-		return nil, field.NotSupported(path.Child("kind"), ptr.Deref(job.Spec.RuntimeRef.Kind, ""), kinds), nil
-	case errors.Is(err, trainjob.ErrRuntimeNotFound):
-		return nil, field.Invalid(path.Child("name"), job.Spec.RuntimeRef.Name, err.Error()), nil
+		return nil, field.NotSupported(runtimeRefPath.Child("kind"), ptr.Deref(ref.Kind, ""), kinds), nil
+	case !errors.Is(err, trainjob.ErrRuntimeNotFound):
+		return nil, nil, fmt.Errorf("reading the runtime of TrainJob %s: %w", job.Name, err)
 	}
-	return nil, nil, fmt.Errorf("reading the runtime of TrainJob %s: %w", job.Name, err)
+	why := err.Error()
+	if c.files.cluster == nil {
+		why = fmt.Sprintf("no file has this runtime, and Trainer %s ships none of this name, so what depends on it is not checked: name a file that has it with --runtimes, or use --from-cluster", c.generation)
+	}
+	return nil, field.Invalid(runtimeRefPath.Child("name"), ref.Name, why), nil
 }
 
 // kueueLabels checks what Kueue reads from the labels and annotations, of a TrainJob with a
@@ -233,7 +229,8 @@ func (c *checker) named(job *trainjob.TrainJob) *trainjob.TrainJob {
 func byIndex(errs field.ErrorList, job *trainjob.TrainJob) field.ErrorList {
 	for _, err := range errs {
 		for i, entry := range job.Spec.RuntimePatches {
-			err.Field = strings.Replace(err.Field, patch.Path.Key(entry.Manager).String(), patch.Path.Index(i).String(), 1)
+			path := patch.Of(newest).Path()
+			err.Field = strings.Replace(err.Field, path.Key(entry.Manager).String(), path.Index(i).String(), 1)
 		}
 	}
 	return errs

@@ -83,30 +83,13 @@ type report struct {
 	Findings  []finding `json:"findings"`
 }
 
-// add takes errors about a TrainJob.
-func (r *report) add(job *manifest.Object, severity string, errs field.ErrorList) {
-	r.addAbout(job, job.Name(), severity, errs)
-}
-
-// note says what was taken for granted about a field of a TrainJob.
-func (r *report) note(job *manifest.Object, at *field.Path, text string) {
-	r.Findings = append(r.Findings, finding{
-		File: job.Document.Path, Line: job.LineOf(at.String()), TrainJob: job.Name(), Severity: told,
-		Field: at.String(), Reason: assumed, Message: text,
-	})
-}
-
-// addRuntime takes errors about a runtime.
-func (r *report) addRuntime(runtime *manifest.Object, errs field.ErrorList) {
-	r.addAbout(runtime, "", refused, errs)
-}
-
-func (r *report) addAbout(object *manifest.Object, trainJob, severity string, errs field.ErrorList) {
+// add takes errors about an object; trainJob is its name, and empty for a runtime.
+func (r *report) add(object *manifest.Object, trainJob, severity string, errs field.ErrorList) {
 	for _, err := range errs {
-		err.Field = strings.TrimPrefix(err.Field, "<nil>")
+		path := strings.TrimPrefix(err.Field, "<nil>")
 		r.Findings = append(r.Findings, finding{
-			File: object.Document.Path, Line: object.LineOf(err.Field), TrainJob: trainJob, Severity: severity,
-			Field: err.Field, Reason: string(err.Type), Message: err.ErrorBody(),
+			File: object.Document.Path, Line: object.LineOf(path), TrainJob: trainJob, Severity: severity,
+			Field: path, Reason: string(err.Type), Message: err.ErrorBody(),
 		})
 	}
 }
@@ -128,19 +111,15 @@ func (r *report) sort() {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Severity, b.Severity))
 	})
 	r.Findings = slices.Compact(r.Findings)
-	type place struct {
-		file  string
-		line  int
-		field string
-	}
-	bad := map[place]bool{}
+	refusals := map[finding]bool{}
 	for _, f := range r.Findings {
-		bad[place{f.File, f.Line, f.Field}] = bad[place{f.File, f.Line, f.Field}] || f.Severity == refused
+		refusals[f.place()] = refusals[f.place()] || f.Severity == refused
 	}
-	r.Findings = slices.DeleteFunc(r.Findings, func(f finding) bool {
-		return f.Severity == doubtful && bad[place{f.File, f.Line, f.Field}]
-	})
+	r.Findings = slices.DeleteFunc(r.Findings, func(f finding) bool { return f.Severity == doubtful && refusals[f.place()] })
 }
+
+// place is where the finding is, and nothing else of it.
+func (f finding) place() finding { return finding{File: f.File, Line: f.Line, Field: f.Field} }
 
 // print writes a line for each finding.
 func (r *report) print(out io.Writer) {

@@ -13,7 +13,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/kubeflow/trainer/v2/pkg/constants"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/verdict"
@@ -29,7 +28,7 @@ func (c *checker) made(ctx context.Context, job *trainjob.TrainJob, runtime *tra
 	}
 	errs := podset.Unmade(job, runtime, js)
 	known := len(errs) > 0
-	o := newOrigins(job, runtime, js)
+	o := &origins{job: job, runtime: runtime, jobSet: js, tree: verdict.Tree(job), specTree: verdict.Tree(runtime)}
 	for _, refusal := range verdict.Of(ctx, js) {
 		if known && counted.MatchString(refusal.Path) {
 			continue
@@ -50,10 +49,6 @@ type origins struct {
 	jobSet  *jobsetapi.JobSet
 	// tree is the TrainJob, specTree the runtime's spec.
 	tree, specTree any
-}
-
-func newOrigins(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jobsetapi.JobSet) *origins {
-	return &origins{job: job, runtime: runtime, jobSet: js, tree: verdict.Tree(job), specTree: verdict.Tree(runtime)}
 }
 
 // refuse makes an error about the field that is to be changed. That is the last one to set
@@ -85,9 +80,7 @@ func (o *origins) refuse(r verdict.Refusal) *field.Error {
 	if origin != "" {
 		return field.Invalid(field.NewPath(origin), field.OmitValueType{}, detail)
 	}
-	ref := o.job.Spec.RuntimeRef
-	return field.Invalid(runtimeRefPath, ref.Name, fmt.Sprintf(
-		"%s; change %s %s, or use another runtime", detail, ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind), ref.Name))
+	return podset.InRuntime(o.job, detail)
 }
 
 // candidates are the places in a TrainJob that may set a field, the strongest last.

@@ -9,7 +9,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -24,7 +23,7 @@ var remedies = map[string]string{
 func (c *checker) plugins(ctx context.Context, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, patches []trainjob.RuntimePatch) (errs, doubts field.ErrorList) {
 	for _, err := range c.validator.Create(ctx, job, runtime, patches) {
 		switch {
-		case strings.HasPrefix(err.Field, patch.Path.String()):
+		case strings.HasPrefix(err.Field, "spec.runtimePatches"):
 			// The rules have said what there is to say of the patches, and where exactly.
 			continue
 		case strings.HasSuffix(err.Field, "priorityClassName"):

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -34,56 +33,36 @@ type runtimes struct {
 	namespace string
 	// cluster is nil when none is asked.
 	cluster client.Reader
-	// inFiles are those of files alone, stock those that the release ships.
-	inFiles, stock *manifest.Runtimes
+	// stock are those that the release ships.
+	stock *manifest.Runtimes
 }
 
+// newRuntimes leaves out what cannot be decoded: that is told of each document.
 func newRuntimes(release trainjob.TrainerVersion, files []manifest.File, namespace string, cluster client.Reader) (*runtimes, error) {
 	data, err := releases.Runtimes(release)
 	if err != nil {
 		return nil, err
 	}
-	r := &runtimes{namespace: namespace, cluster: cluster}
-	if r.schema, err = releases.NewSchema(release, releases.Runtime); err != nil {
+	schema, err := releases.NewSchema(release, releases.Runtime)
+	if err != nil {
 		return nil, err
 	}
-	shipped := []manifest.File{*manifest.Parse("Trainer "+release.String(), data)}
-	if r.stock, err = manifest.NewRuntimes(r.schema, shipped, namespace, nil); err != nil {
-		return nil, err
-	}
-	if r.inFiles, err = manifest.NewRuntimes(r.schema, files, namespace, nil); err != nil {
-		return nil, err
-	}
+	r := &runtimes{schema: schema, namespace: namespace, cluster: cluster}
+	r.stock, _ = manifest.NewRuntimes(schema, []manifest.File{*manifest.Parse("Trainer "+release.String(), data)}, namespace, nil)
 	elsewhere := cluster
 	if cluster == nil {
 		elsewhere = r.stock
 	}
-	r.Runtimes, err = manifest.NewRuntimes(r.schema, files, namespace, elsewhere)
-	return r, err
+	r.Runtimes, _ = manifest.NewRuntimes(schema, files, namespace, elsewhere)
+	return r, nil
 }
 
 // assumed reports whether the runtime of a TrainJob is one that the release ships, of which
 // nobody said that the cluster has it.
-func (r *runtimes) assumed(ctx context.Context, job *trainjob.TrainJob) bool {
-	ref := job.Spec.RuntimeRef
-	if r.cluster != nil || ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind) != trainer.ClusterTrainingRuntimeKind {
-		return false
-	}
-	key, rt := client.ObjectKey{Name: ref.Name}, &trainer.ClusterTrainingRuntime{}
-	return r.inFiles.Get(ctx, key, rt) != nil && r.stock.Get(ctx, key, rt) == nil
-}
-
-// readable leaves out the documents whose runtimes cannot be decoded. What is wrong with
-// them is told of each.
-func readable(files []manifest.File) []manifest.File {
-	files = slices.Clone(files)
-	for i := range files {
-		files[i].Documents = slices.DeleteFunc(slices.Clone(files[i].Documents), func(doc manifest.Document) bool {
-			_, err := manifest.NewRuntimes(nil, []manifest.File{{Documents: []manifest.Document{doc}}}, "", nil)
-			return err != nil
-		})
-	}
-	return files
+func (r *runtimes) assumed(job *trainjob.TrainJob) bool {
+	ref, key := job.Spec.RuntimeRef, client.ObjectKey{Name: job.Spec.RuntimeRef.Name}
+	return r.cluster == nil && ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind) == trainer.ClusterTrainingRuntimeKind &&
+		!r.Has(key) && r.stock.Has(key)
 }
 
 // checkRuntimes reports on the runtimes of a document.
@@ -97,7 +76,7 @@ func (c *checker) checkRuntimes(ctx context.Context, r *report, doc *manifest.Do
 		}
 		for i := range found {
 			r.Runtimes++
-			r.addRuntime(&found[i], c.runtimeErrors(ctx, found[i].JSON))
+			r.add(&found[i], "", refused, c.runtimeErrors(ctx, found[i].JSON))
 		}
 	}
 }

@@ -156,7 +156,7 @@ func (o *options) checker(ctx context.Context, files []manifest.File) (*checker,
 			}
 		}
 	}
-	found, err := newRuntimes(generation, readable(files), namespace, asked)
+	found, err := newRuntimes(generation, files, namespace, asked)
 	if err != nil {
 		return nil, err
 	}

@@ -64,7 +64,7 @@ func (r *Rollout) expect(field patch.Field) {
 	switch r.field {
 	case field:
 		return
-	case nil:
+	case "":
 		r.state = rolloutUnknown
 	default:
 		r.state, r.since = rolloutUnderWay, time.Now()
@@ -158,7 +158,7 @@ func fieldsShown(ctx context.Context, cached client.Reader, field patch.Field, s
 			continue
 		}
 		switch podset.FieldOf(&list.Items[i]) {
-		case nil:
+		case "":
 		case field:
 			this = this || !list.Items[i].CreationTimestamp.Time.Before(since)
 		default:

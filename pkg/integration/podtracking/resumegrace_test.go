@@ -146,9 +146,8 @@ func viewOf(t *testing.T, c client.Client, job *trainjob.TrainJob) state.View {
 // entryAt returns our entry, written at a time.
 func entryAt(t *testing.T, at time.Time, placements ...patch.Placement) []trainjob.RuntimePatch {
 	t.Helper()
-	ours := expect.Must(patch.Entry(placements))(t)
-	typed := expect.Must(ours.Decode())(t)
-	typed.Time = ptr.To(metav1.NewTime(at))
-	ours = expect.Must(trainjob.NewRuntimePatch(&typed))(t)
-	return []trainjob.RuntimePatch{ours}
+	var spec trainjob.Spec
+	expect.Must(patch.Of(trainjob.Trainer23).Set(&spec, placements))(t)
+	expect.NoError(t, patch.Stamp(spec.RuntimePatches, metav1.NewTime(at)))
+	return spec.RuntimePatches
 }

@@ -11,7 +11,7 @@
 // manifest loses it, as it is of one admission in one cluster.
 //
 // manifest.go converts whole manifests, convert.go and overrides.go their fields, mounts.go the
-// volumes that are mounted twice; ours.go leaves our part out.
+// volumes that are mounted twice.
 package convert
 
 import (
@@ -39,7 +39,7 @@ func patchesOf(r *overlay.Reader, layers []overlay.Layer) (patches []trainjob.Ru
 	if err != nil {
 		return nil, nil, field.ErrorList{field.InternalError(patchesPath, err)}
 	}
-	told, errs := judged(rules.Create(trainjob.Trainer23, nil, rules.TrainJob{Patches: patches}))
+	told, errs := judged(rules.Create(trainjob.Trainer23, nil, &trainjob.Spec{RuntimePatches: patches}))
 	if len(errs) > 0 {
 		return nil, nil, errs
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/internal/overlay"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // unservedVersions are the version that Trainer's RuntimePatches guide shows, and that of
@@ -28,6 +29,7 @@ type manifest struct {
 var (
 	specPath    = field.NewPath("spec")
 	patchesPath = specPath.Child("runtimePatches")
+	trainerPath = specPath.Child("trainer")
 	// olderFields are those of Trainer 2.1 and of the proposal that became runtimePatches.
 	olderFields = []string{"podTemplateOverrides", "templateOverrides", "jobTemplateOverrides", "labels", "annotations"}
 	// oldestFields are those that went with Trainer 2.0 or before it, and the remedy.
@@ -51,23 +53,30 @@ func ManifestToRuntimePatches(data []byte, owner string) (converted []byte, warn
 	}
 	r := &overlay.Reader{}
 	if !m.has("runtimePatches") { // What has them was written for a newer Trainer.
-		warnings = append(warnings, m.trainerToNewer(r)...)
+		fields, told := m.trainer(r)
+		if _, ok := fields["numProcPerNode"].(string); ok {
+			r.Errs = append(r.Errs, field.Invalid(trainerPath.Child("numProcPerNode"), fields["numProcPerNode"],
+				"Trainer takes a number only since 2.2: set one, or remove the field, which means auto"))
+		}
+		warnings = append(warnings, told...)
 	}
 	if !m.has(olderFields...) {
 		return m.encode(warnings, r.Errs)
 	}
-	r.Errs = append(r.Errs, notOurs(owner)...)
+	if owner == trainjob.Manager {
+		r.Errs = append(r.Errs, field.Invalid(field.NewPath("owner"), owner,
+			"it owns what kueue-trainer writes and takes away again: name another owner"))
+	}
 	if m.has("runtimePatches") {
 		r.Errs = append(r.Errs, bothGenerations())
 	}
-	layers, left := withoutOurs(m.layers(r, owner))
-	patches, warned, errs := patchesOf(r, layers)
+	patches, warned, errs := patchesOf(r, m.layers(r, owner))
 	if len(errs) > 0 {
 		return nil, nil, errs
 	}
 	m.drop(olderFields...)
-	m.setUnlessEmpty("runtimePatches", patches, len(patches))
-	return m.encode(slices.Concat(warnings, left, warned), nil)
+	m.set("runtimePatches", patches)
+	return m.encode(slices.Concat(warnings, r.Left, warned), nil)
 }
 
 func bothGenerations() *field.Error {
@@ -99,24 +108,15 @@ func (m *manifest) layers(r *overlay.Reader, owner string) []overlay.Layer {
 	return append(layers, r.TemplateOverrides(path, list)...)
 }
 
-// trainerToNewer looks at what else in a TrainJob means something different in Trainer 2.3.
-func (m *manifest) trainerToNewer(r *overlay.Reader) (warnings []string) {
-	path := specPath.Child("trainer")
-	fields := r.Anything(path, r.Decode(path, m.spec["trainer"]))
-	if _, ok := fields["numProcPerNode"].(string); ok {
-		r.Errs = append(r.Errs, field.Invalid(path.Child("numProcPerNode"), fields["numProcPerNode"],
-			"Trainer takes a number only since 2.2: set one, or remove the field, which means auto"))
+// trainer returns spec.trainer, and tells that releases differ in resourcesPerNode, whichever way a
+// TrainJob goes.
+func (m *manifest) trainer(r *overlay.Reader) (fields overlay.Object, warnings []string) {
+	fields = r.Anything(trainerPath, r.Decode(trainerPath, m.spec["trainer"]))
+	if fields["resourcesPerNode"] != nil {
+		warnings = append(warnings, fmt.Sprintf("%s: up to Trainer 2.2 it replaces the resources of the runtime's container, "+
+			"since 2.3 it is merged into them: name every resource that the runtime does", trainerPath.Child("resourcesPerNode")))
 	}
-	return append(warnings, resourcesWarning(path, fields)...)
-}
-
-// resourcesWarning tells that releases differ in resourcesPerNode, whichever way a TrainJob goes.
-func resourcesWarning(path *field.Path, trainerFields overlay.Object) []string {
-	if !mentions(trainerFields, "resourcesPerNode") {
-		return nil
-	}
-	return []string{fmt.Sprintf("%s: up to Trainer 2.2 it replaces the resources of the runtime's container, "+
-		"since 2.3 it is merged into them: name every resource that the runtime does", path.Child("resourcesPerNode"))}
+	return fields, warnings
 }
 
 // ManifestToPodTemplateOverrides converts a TrainJob in JSON for Trainer 2.1. Our entry is
@@ -128,8 +128,8 @@ func ManifestToPodTemplateOverrides(data []byte) (converted []byte, warnings []s
 	}
 	r := &overlay.Reader{}
 	if !m.has(olderFields...) { // What has them was written for Trainer 2.1.
-		path := specPath.Child("trainer")
-		warnings = append(warnings, resourcesWarning(path, r.Anything(path, r.Decode(path, m.spec["trainer"])))...)
+		_, told := m.trainer(r)
+		warnings = append(warnings, told...)
 	}
 	if !m.has("runtimePatches", "activeDeadlineSeconds") {
 		return m.encode(warnings, r.Errs)
@@ -140,16 +140,15 @@ func ManifestToPodTemplateOverrides(data []byte) (converted []byte, warnings []s
 	if m.has(olderFields...) {
 		r.Errs = append(r.Errs, bothGenerations())
 	}
-	patches, left := withoutOurEntry(runtimePatches(r, patchesPath, r.Decode(patchesPath, m.spec["runtimePatches"])))
-	overrides, metadata, warned, errs := overridesOf(r, patches)
+	made, warned, errs := olderOf(r, r.Decode(patchesPath, m.spec["runtimePatches"]))
 	if len(errs) > 0 {
 		return nil, nil, errs
 	}
 	m.drop("runtimePatches")
-	m.setUnlessEmpty("podTemplateOverrides", overrides, len(overrides))
-	m.setUnlessEmpty("labels", metadata.Labels, len(metadata.Labels))
-	m.setUnlessEmpty("annotations", metadata.Annotations, len(metadata.Annotations))
-	return m.encode(slices.Concat(warnings, left, warned), nil)
+	m.set("podTemplateOverrides", made.overrides)
+	m.set("labels", made.metadata["labels"])
+	m.set("annotations", made.metadata["annotations"])
+	return m.encode(slices.Concat(warnings, r.Left, warned), nil)
 }
 
 // readManifest reads a TrainJob of a version whose fields are known.
@@ -207,14 +206,10 @@ func (m *manifest) drop(names ...string) {
 	}
 }
 
-// set encodes a value made here, which cannot fail.
+// set encodes a value made here, which cannot fail, unless there is nothing in it.
 func (m *manifest) set(name string, value any) {
-	m.spec[name], _ = json.Marshal(value)
-}
-
-func (m *manifest) setUnlessEmpty(name string, value any, length int) {
-	if length > 0 {
-		m.set(name, value)
+	if data, _ := json.Marshal(value); string(data) != "null" {
+		m.spec[name] = data
 	}
 }
 

@@ -3,9 +3,7 @@
 package convert
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -14,12 +12,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
-
-// Metadata is what a TrainJob gives its JobSet: spec.labels and spec.annotations of
-// Trainer 2.1, template.metadata of runtime patches.
-type Metadata struct {
-	Labels, Annotations map[string]string
-}
 
 // override is one element of spec.podTemplateOverrides in the making.
 type override struct {
@@ -32,94 +24,63 @@ type targetJob struct {
 	Name string `json:"name"`
 }
 
-// patch is an entry of spec.runtimePatches as it is read.
-type patch struct {
-	path    *field.Path
-	manager string
-	// metadata is for the JobSet.
+// older is what Trainer 2.1 has in the place of spec.runtimePatches.
+type older struct {
+	// metadata becomes spec.labels and spec.annotations, which are for the JobSet.
 	metadata  overlay.Object
-	overrides []override
+	overrides []trainjob.RuntimePatch
+	// managers are those of the entries.
+	managers []string
 }
 
-// overridesOf makes overrides of the entries, and has the rules look at them.
-func overridesOf(r *overlay.Reader, patches []patch) (overrides []trainjob.PodTemplateOverride, metadata Metadata, warnings []string, errs field.ErrorList) {
-	var managers []string
-	for _, p := range patches {
-		metadata.add(p.metadata)
-		managers = append(managers, p.manager)
-		for _, o := range p.overrides {
-			overrides = append(overrides, o.raw())
-		}
+// olderOf makes overrides of entries, and has the rules look at them. Our entry is left out.
+func olderOf(r *overlay.Reader, value any) (made older, warnings []string, errs field.ErrorList) {
+	made.metadata = overlay.Object{}
+	for i, item := range r.List(patchesPath, value) {
+		made.add(r, patchesPath.Index(i), item)
 	}
 	if len(r.Errs) > 0 {
-		return nil, Metadata{}, nil, r.Errs
+		return made, nil, r.Errs
 	}
-	if len(managers) > 0 {
+	if len(made.managers) > 0 {
 		warnings = append(warnings, fmt.Sprintf(
-			"%s: overrides have no owners and no times: those of %s are lost", patchesPath, strings.Join(managers, ", ")))
+			"%s: overrides have no owners and no times: those of %s are lost", patchesPath, strings.Join(made.managers, ", ")))
 	}
-	told, errs := judged(rules.Create(trainjob.Trainer21, nil, rules.TrainJob{Overrides: overrides}))
-	if len(errs) > 0 {
-		return nil, Metadata{}, nil, errs
-	}
-	return overrides, metadata, append(warnings, told...), nil
+	told, errs := judged(rules.Create(trainjob.Trainer21, nil, &trainjob.Spec{PodTemplateOverrides: made.overrides}))
+	return made, append(warnings, told...), errs
 }
 
-// raw encodes what was decoded from JSON, which cannot fail.
-func (o override) raw() (raw trainjob.PodTemplateOverride) {
-	data, _ := json.Marshal(o)
-	_ = raw.UnmarshalJSON(data)
-	return raw
-}
-
-// runtimePatches reads the entries of Trainer 2.2 and later.
-func runtimePatches(r *overlay.Reader, path *field.Path, value any) []patch {
-	var patches []patch
-	for i, item := range r.List(path, value) {
-		patches = append(patches, runtimePatch(r, path.Index(i), item))
-	}
-	return patches
-}
-
-func runtimePatch(r *overlay.Reader, path *field.Path, value any) patch {
+// add reads an entry of Trainer 2.2 and later.
+func (made *older) add(r *overlay.Reader, path *field.Path, value any) {
 	fields := r.Object(path, value, "manager", "time", "trainingRuntimeSpec")
-	p := patch{path: path, manager: r.Owner(path, fields)}
+	manager := r.Owner(path, fields)
+	if manager == trainjob.Manager {
+		r.Leave(path)
+		return
+	}
+	made.managers = append(made.managers, manager)
 	path = path.Child("trainingRuntimeSpec")
 	spec := r.Object(path, fields["trainingRuntimeSpec"], "template")
 	path = path.Child("template")
 	template := r.Object(path, spec["template"], "metadata", "spec")
-	p.metadata = r.Metadata(path.Child("metadata"), template["metadata"])
+	metadata := r.Metadata(path.Child("metadata"), template["metadata"])
 	path = path.Child("spec")
 	jobSet := r.Object(path, template["spec"], "replicatedJobs")
 	path = path.Child("replicatedJobs")
 	for i, item := range r.List(path, jobSet["replicatedJobs"]) {
-		p.overrides = append(p.overrides, replicatedJob(r, path.Index(i), item))
-	}
-	return p
-}
-
-// add merges metadata of a later entry.
-func (m *Metadata) add(metadata overlay.Object) {
-	merge := func(into *map[string]string, value any) {
-		items, _ := value.(overlay.Object)
-		for key, value := range items {
-			if *into == nil {
-				*into = map[string]string{}
-			}
-			(*into)[key] = overlay.Text(value)
+		p, err := trainjob.NewRuntimePatch(replicatedJob(r, path.Index(i), item))
+		if err != nil {
+			r.Errs = append(r.Errs, field.InternalError(path.Index(i), err))
 		}
+		made.overrides = append(made.overrides, p)
 	}
-	merge(&m.Labels, metadata["labels"])
-	merge(&m.Annotations, metadata["annotations"])
+	overlay.MergeMetadata(made.metadata, metadata)
 }
 
 // replicatedJob reads the patch of one replicated job.
 func replicatedJob(r *overlay.Reader, path *field.Path, value any) override {
 	fields := r.Object(path, value, "name", "template")
-	name := r.Text(path.Child("name"), fields["name"])
-	if name == "" {
-		r.Errs = append(r.Errs, field.Required(path.Child("name"), "name a replicated job of the runtime"))
-	}
+	name := r.Job(path.Child("name"), fields["name"])
 	path = path.Child("template")
 	template := r.Object(path, fields["template"], "metadata", "spec")
 	if len(r.Metadata(path.Child("metadata"), template["metadata"])) > 0 {
@@ -137,36 +98,25 @@ func replicatedJob(r *overlay.Reader, path *field.Path, value any) override {
 	}
 }
 
-// Fields that Trainer patches since 2.2 and cannot override in 2.1 (PodTemplateSpecOverride
-// and ContainerOverride there).
-var (
-	newInPods       = []string{"securityContext", "terminationGracePeriodSeconds"}
-	newInContainers = []string{"securityContext"}
-)
-
-// podSpec reads a pod spec and refuses what Trainer 2.1 cannot override.
+// podSpec reads a pod spec and refuses what Trainer patches since 2.2 and cannot override in
+// 2.1 (PodTemplateSpecOverride and ContainerOverride there).
 func podSpec(r *overlay.Reader, path *field.Path, value any) overlay.Object {
 	spec := r.Anything(path, value)
-	refuse(r, path, spec, newInPods)
+	refuse(r, path, spec, "securityContext", "terminationGracePeriodSeconds")
 	for _, list := range []string{"initContainers", "containers"} {
 		items, _ := spec[list].([]any)
 		for i, item := range items {
 			container, _ := item.(overlay.Object)
-			refuse(r, path.Child(list).Index(i), container, newInContainers)
+			refuse(r, path.Child(list).Index(i), container, "securityContext")
 		}
 	}
 	return spec
 }
 
-func refuse(r *overlay.Reader, path *field.Path, fields overlay.Object, keys []string) {
+func refuse(r *overlay.Reader, path *field.Path, fields overlay.Object, keys ...string) {
 	for _, key := range keys {
 		if fields[key] != nil {
 			r.Errs = append(r.Errs, field.Forbidden(path.Child(key), "Trainer 2.1 cannot override it: set it in a runtime of the TrainJob's own, or remove it"))
 		}
 	}
-}
-
-// mentions reports whether any of the keys is set.
-func mentions(fields overlay.Object, keys ...string) bool {
-	return slices.ContainsFunc(keys, func(key string) bool { return fields[key] != nil })
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
@@ -53,13 +52,6 @@ func (v values) addMetadata(labels, annotations map[string]string) {
 	}
 	for key, value := range annotations {
 		v.set("", "metadata.annotations["+key+"]", value)
-	}
-}
-
-// addPatchMetadata is addMetadata for a part that may be missing.
-func (v values) addPatchMetadata(metadata *metav1.ObjectMeta) {
-	if metadata != nil {
-		v.addMetadata(metadata.Labels, metadata.Annotations)
 	}
 }
 

@@ -86,10 +86,9 @@ type Field struct {
 type Input struct {
 	// Runtime must be there: it is the weakest source of almost every field.
 	Runtime *trainer.TrainingRuntimeSpec
-	// Job must be there. It has the entries, for Trainer 2.2 and later.
+	// Job must be there. It has the entries, or the overrides of Trainer 2.1.
 	Job *trainjob.TrainJob
-	// Overrides, Labels and Annotations are those of a TrainJob of Trainer 2.1.
-	Overrides           []trainjob.PodTemplateOverride
+	// Labels and Annotations are those of a TrainJob of Trainer 2.1.
 	Labels, Annotations map[string]string
 }
 

@@ -162,10 +162,10 @@ func TestExplainItemsWithTheSameKey(t *testing.T) {
 func TestExplainVariableThatPatchAndTrainJobSet(t *testing.T) {
 	spec := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, testRuntime)
 	spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "B"}}
-	override := expect.FromYAML[*trainjob.PodTemplateOverride](t, `{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: B, value: patched}]}]}}`)
-	job := expect.FromYAML[*trainjob.TrainJob](t, `{spec: {trainer: {env: [{name: B}]}}}`)
+	job := expect.FromYAML[*trainjob.TrainJob](t, `{spec: {trainer: {env: [{name: B}]}, podTemplateOverrides: [
+  {targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: B, value: patched}]}]}}]}}`)
 	js := &jobsetapi.JobSet{Spec: *spec.Template.Spec.DeepCopy()} // The TrainJob's variable is the runtime's.
-	fields := expect.Must(provenance.Explain(provenance.Input{Runtime: spec, Job: job, Overrides: []trainjob.PodTemplateOverride{*override}}, js))(t)
+	fields := expect.Must(provenance.Explain(provenance.Input{Runtime: spec, Job: job}, js))(t)
 	at := slices.IndexFunc(fields, func(f provenance.Field) bool { return strings.HasSuffix(f.Path, "env[B]") })
 	expect.That(t, at >= 0 && fields[at].Kind == provenance.TrainJob && len(fields[at].Overrode) == 0,
 		"The TrainJob sets it, and without it the value would be the patch's, a field of another name: %+v", fields)

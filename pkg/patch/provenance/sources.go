@@ -9,7 +9,9 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/kubeflow/trainer/v2/pkg/constants"
 	jobsetconstants "github.com/kubeflow/trainer/v2/pkg/runtime/framework/plugins/jobset/constants"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -46,7 +48,7 @@ func (in Input) settings(js *jobsetapi.JobSet) (stack, error) {
 		return nil, err
 	}
 	all.push(Source{Kind: Runtime}, said)
-	for i, o := range in.Overrides {
+	for i, o := range in.Job.Spec.PodTemplateOverrides {
 		if said, err = ofOverride(o); err != nil {
 			return nil, fmt.Errorf("decoding spec.podTemplateOverrides[%d]: %w", i, err)
 		}
@@ -79,7 +81,7 @@ func ofRuntime(runtime *trainer.TrainingRuntimeSpec) (values, error) {
 
 // ofOverride says of each target job what Trainer 2.1 merges into its pods: labels,
 // annotations and the pod spec.
-func ofOverride(o trainjob.PodTemplateOverride) (values, error) {
+func ofOverride(o trainjob.RuntimePatch) (values, error) {
 	data, err := o.MarshalJSON()
 	if err != nil {
 		return nil, err
@@ -103,15 +105,10 @@ func ofPatch(p trainjob.RuntimePatch) (values, error) {
 		return nil, err
 	}
 	said := values{}
-	if entry.TrainingRuntimeSpec == nil || entry.TrainingRuntimeSpec.Template == nil {
-		return said, nil
-	}
-	template := entry.TrainingRuntimeSpec.Template
-	said.addPatchMetadata(template.Metadata)
-	if template.Spec == nil {
-		return said, nil
-	}
-	for _, job := range template.Spec.ReplicatedJobs {
+	template := ptr.Deref(ptr.Deref(entry.TrainingRuntimeSpec, trainer.TrainingRuntimeSpecPatch{}).Template, trainer.JobSetTemplatePatch{})
+	metadata := ptr.Deref(template.Metadata, metav1.ObjectMeta{})
+	said.addMetadata(metadata.Labels, metadata.Annotations)
+	for _, job := range ptr.Deref(template.Spec, trainer.JobSetSpecPatch{}).ReplicatedJobs {
 		if err := said.addTemplate(job.Name, job.Template); err != nil {
 			return nil, err
 		}
@@ -126,9 +123,10 @@ func (in Input) ofTrainJob(js *jobsetapi.JobSet, below stack) (values, error) {
 	said.addMetadata(in.Labels, in.Annotations)
 	for i := range js.Spec.ReplicatedJobs {
 		job := &js.Spec.ReplicatedJobs[i]
-		for name, fields := range in.containers(job, below) {
-			fields["name"] = name
-			if err := said.addTemplate(job.Name, inContainer(fields)); err != nil {
+		if container := in.container(job, below); container != nil {
+			var template batchv1.JobTemplateSpec
+			template.Spec.Template.Spec.Containers = []corev1.Container{*container}
+			if err := said.addTemplate(job.Name, template); err != nil {
 				return nil, err
 			}
 		}
@@ -136,82 +134,43 @@ func (in Input) ofTrainJob(js *jobsetapi.JobSet, below stack) (values, error) {
 	return said, nil
 }
 
-type object = map[string]any
-
-// inContainer is a Job template with nothing but a container.
-func inContainer(fields object) object {
-	return object{"spec": object{"template": object{"spec": object{"containers": []any{fields}}}}}
-}
-
-// containers returns what the TrainJob sets in the containers of a replicated job, by their names.
-func (in Input) containers(job *jobsetapi.ReplicatedJob, below stack) map[string]object {
-	all := map[string]object{}
+// container is the one of a replicated job that the TrainJob sets something in, with nothing else; nil
+// where it does not.
+func (in Input) container(job *jobsetapi.ReplicatedJob, below stack) *corev1.Container {
 	initializer := ptr.Deref(in.Job.Spec.Initializer, trainer.Initializer{})
+	t := in.Job.Spec.Trainer
 	switch step := job.Template.Labels[constants.LabelTrainJobAncestor]; {
 	case step == constants.DatasetInitializer && initializer.Dataset != nil:
 		d := initializer.Dataset
-		all[step] = initializerFields(d.StorageUri, d.Env, d.SecretRef, envFrom(below, job.Name, step))
+		return initializes(step, d.StorageUri, d.Env, d.SecretRef, envFrom(below, job.Name, step))
 	case step == constants.ModelInitializer && initializer.Model != nil:
 		m := initializer.Model
-		all[step] = initializerFields(m.StorageUri, m.Env, m.SecretRef, envFrom(below, job.Name, step))
-	case in.Job.Spec.Trainer == nil:
+		return initializes(step, m.StorageUri, m.Env, m.SecretRef, envFrom(below, job.Name, step))
+	case t == nil || !trainjob.RunsNodes(in.Runtime.MLPolicy, job):
+		return nil
 	case step == constants.AncestorTrainer:
-		all[constants.Node] = trainerFields(in.Job.Spec.Trainer)
-	case job.Name == constants.Node && in.launcherIsNode():
-		t := in.Job.Spec.Trainer
-		all[constants.Node] = trainerFields(&trainer.Trainer{Env: t.Env, ResourcesPerNode: t.ResourcesPerNode})
+		return &corev1.Container{Name: constants.Node, Image: ptr.Deref(t.Image, ""), Command: t.Command, Args: t.Args,
+			Env: t.Env, Resources: ptr.Deref(t.ResourcesPerNode, corev1.ResourceRequirements{})}
 	}
-	return all
+	return &corev1.Container{Name: constants.Node, Env: t.Env, Resources: ptr.Deref(t.ResourcesPerNode, corev1.ResourceRequirements{})}
 }
 
-// launcherIsNode reports whether the TrainJob's resources and variables count for the
-// nodes of an MPI job, too.
-func (in Input) launcherIsNode() bool {
-	policy := in.Runtime.MLPolicy
-	return policy != nil && policy.MPI != nil && ptr.Deref(policy.MPI.RunLauncherAsNode, false)
-}
-
-func trainerFields(t *trainer.Trainer) object {
-	fields := object{}
-	if t.Image != nil {
-		fields["image"] = *t.Image
-	}
-	if t.Command != nil {
-		fields["command"] = t.Command
-	}
-	if t.Args != nil {
-		fields["args"] = t.Args
-	}
-	if t.ResourcesPerNode != nil {
-		fields["resources"] = t.ResourcesPerNode
-	}
-	if len(t.Env) > 0 {
-		fields["env"] = t.Env
-	}
-	return fields
-}
-
-func initializerFields(storageURI *string, env []corev1.EnvVar, secret *corev1.LocalObjectReference, envFrom []any) object {
-	fields := object{}
+func initializes(name string, storageURI *string, env []corev1.EnvVar, secret *corev1.LocalObjectReference, envFrom []corev1.EnvFromSource) *corev1.Container {
+	container := &corev1.Container{Name: name, Env: env}
 	if storageURI != nil {
-		env = append([]corev1.EnvVar{{Name: jobsetconstants.InitializerEnvStorageUri, Value: *storageURI}}, env...)
-	}
-	if len(env) > 0 {
-		fields["env"] = env
+		container.Env = append([]corev1.EnvVar{{Name: jobsetconstants.InitializerEnvStorageUri, Value: *storageURI}}, env...)
 	}
 	if secret != nil {
-		fields["envFrom"] = append(envFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: *secret}})
+		container.EnvFrom = append(envFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: *secret}})
 	}
-	return fields
+	return container
 }
 
 // envFrom is the list that an initializer's secret is added to.
-func envFrom(below stack, job, container string) []any {
+func envFrom(below stack, job, container string) (list []corev1.EnvFromSource) {
 	settings := below[place{job, "spec.template.spec.containers[" + container + "].envFrom"}]
-	if len(settings) == 0 {
-		return nil
+	if len(settings) > 0 {
+		_ = json.Unmarshal(settings[len(settings)-1].Value, &list) // It was encoded here.
 	}
-	var list []any
-	_ = json.Unmarshal(settings[len(settings)-1].Value, &list) // It was encoded here.
 	return list
 }

@@ -102,10 +102,10 @@ func reword(err *field.Error) {
 }
 
 // manifest is the least that has the patches of a TrainJob.
-func (j TrainJob) manifest(generation trainjob.TrainerVersion) []byte {
-	spec := object{"runtimeRef": object{"name": "runtime"}, "runtimePatches": j.Patches}
+func manifest(generation trainjob.TrainerVersion, job *trainjob.Spec) []byte {
+	spec := object{"runtimeRef": object{"name": "runtime"}, "runtimePatches": job.RuntimePatches}
 	if generation == trainjob.Trainer21 {
-		spec["podTemplateOverrides"] = j.Overrides
+		spec["podTemplateOverrides"] = job.PodTemplateOverrides
 		delete(spec, "runtimePatches")
 	}
 	data, _ := json.Marshal(object{"apiVersion": trainjob.GVK.GroupVersion().String(), "kind": trainjob.GVK.Kind, "metadata": object{"name": "job"}, "spec": spec})

@@ -22,14 +22,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// TrainJob is what the rules look at.
-type TrainJob struct {
-	// Overrides count for Trainer 2.1.
-	Overrides []trainjob.PodTemplateOverride
-	// Patches count for Trainer 2.2 and later.
-	Patches []trainjob.RuntimePatch
-}
-
 // Verdict is everything that there is to say about a TrainJob.
 type Verdict struct {
 	// Errors are what a release refuses a TrainJob for.
@@ -45,15 +37,15 @@ func (v *Verdict) refuse(errs ...*field.Error) { v.Errors = append(v.Errors, err
 func (v *Verdict) warn(errs ...*field.Error)   { v.Warnings = append(v.Warnings, errs...) }
 func (v *Verdict) unmade(err *field.Error)     { v.Unmade = append(v.Unmade, err) }
 
-// Create returns the verdict of a generation on a new TrainJob that uses the runtime. With
+// Create returns the verdict of a generation on the patches of a new TrainJob that uses the runtime. With
 // no runtime, nil, whatever depends on one is left out.
-func Create(generation trainjob.TrainerVersion, runtime *trainer.TrainingRuntimeSpec, job TrainJob) Verdict {
-	v := &Verdict{Errors: refusals(generation, job.manifest(generation))}
+func Create(generation trainjob.TrainerVersion, runtime *trainer.TrainingRuntimeSpec, job *trainjob.Spec) Verdict {
+	v := &Verdict{Errors: refusals(generation, manifest(generation, job))}
 	known := templatesOf(runtime)
 	if generation == trainjob.Trainer21 {
-		v.overrides(job.Overrides, known)
+		v.overrides(job.PodTemplateOverrides, known)
 	} else {
-		v.patches(generation, job.Patches, known)
+		v.patches(generation, job.RuntimePatches, known)
 	}
 	return *v
 }

@@ -28,10 +28,10 @@ template:
 `
 
 // jobOf is a TrainJob with lists in YAML.
-func jobOf(t testing.TB, overrides, patches string) TrainJob {
+func jobOf(t testing.TB, overrides, patches string) *trainjob.Spec {
 	t.Helper()
-	return TrainJob{
-		Overrides: expect.FromYAML[[]trainjob.PodTemplateOverride](t, overrides), Patches: expect.FromYAML[[]trainjob.RuntimePatch](t, patches),
+	return &trainjob.Spec{
+		PodTemplateOverrides: expect.FromYAML[[]trainjob.RuntimePatch](t, overrides), RuntimePatches: expect.FromYAML[[]trainjob.RuntimePatch](t, patches),
 	}
 }
 
@@ -41,7 +41,7 @@ func runtimeSpec(t testing.TB) *trainer.TrainingRuntimeSpec {
 }
 
 // patching is a TrainJob of a release with one patch of the pods of node.
-func patching(t testing.TB, generation trainjob.TrainerVersion, podSpec string) TrainJob {
+func patching(t testing.TB, generation trainjob.TrainerVersion, podSpec string) *trainjob.Spec {
 	t.Helper()
 	if generation == trainjob.Trainer21 {
 		return jobOf(t, `[{targetJobs: [{name: node}], spec: `+podSpec+`}]`, "")
@@ -226,12 +226,12 @@ func FuzzVerdicts(f *testing.F) {
 	}
 	spec := runtimeSpec(f)
 	f.Fuzz(func(t *testing.T, list []byte) {
-		var job TrainJob
-		if json.Unmarshal(list, &job.Patches) != nil || json.Unmarshal(list, &job.Overrides) != nil {
+		var job trainjob.Spec
+		if json.Unmarshal(list, &job.RuntimePatches) != nil || json.Unmarshal(list, &job.PodTemplateOverrides) != nil {
 			return
 		}
 		for _, generation := range generations {
-			Create(generation, spec, job)
+			Create(generation, spec, &job)
 		}
 	})
 }

@@ -3,7 +3,6 @@
 package rules
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 
@@ -14,16 +13,6 @@ import (
 )
 
 type object = map[string]any
-
-// raw is an entry as it was written; empty for one that is no object.
-func raw(entry json.Marshaler) object {
-	data, err := entry.MarshalJSON()
-	var fields object
-	if err != nil || json.Unmarshal(data, &fields) != nil {
-		return nil
-	}
-	return fields
-}
 
 // metadata: guides. Only labels and annotations are for patches. Trainer 2.1 ignores the others,
 // later releases merge them.
@@ -36,9 +25,9 @@ func (v *Verdict) metadata(path *field.Path, metadata object) {
 }
 
 // overrides checks those of Trainer 2.1.
-func (v *Verdict) overrides(overrides []trainjob.PodTemplateOverride, known templates) {
+func (v *Verdict) overrides(overrides []trainjob.RuntimePatch, known templates) {
 	for i, o := range overrides {
-		path, override := overridesPath.Index(i), raw(o)
+		path, override := overridesPath.Index(i), o.Fields()
 		v.metadata(path.Child("metadata"), child(override, "metadata"))
 		spec, at := child(override, "spec"), path.Child("spec")
 		targets := map[string]bool{}
@@ -76,7 +65,7 @@ func distinct(errs field.ErrorList) field.ErrorList {
 // patches checks those of Trainer 2.2 and later.
 func (v *Verdict) patches(generation trainjob.TrainerVersion, patches []trainjob.RuntimePatch, known templates) {
 	for i, p := range patches {
-		path, entry := patchesPath.Index(i), raw(p)
+		path, entry := patchesPath.Index(i), p.Fields()
 		if manager := text(entry["manager"]); manager != "" {
 			v.refuse(validation.IsDomainPrefixedPath(path.Child("manager"), manager)...)
 		}
@@ -136,4 +125,40 @@ func objects(value any) []object {
 func text(value any) string {
 	s, _ := value.(string)
 	return s
+}
+
+// pullSecrets are what is merged into one list.
+type pullSecrets struct {
+	// lists counts those that are not empty, the runtime's included.
+	lists int
+	// unnamed are where a name is missing.
+	unnamed []*field.Path
+}
+
+// addSecrets counts a list of pull secrets for a replicated job; unknown ones have none.
+func (t templates) addSecrets(path *field.Path, value any, job string) {
+	list, secrets := t.secrets[job], objects(value)
+	if list == nil || len(secrets) == 0 {
+		return
+	}
+	list.lists++
+	for i, secret := range secrets {
+		if text(secret["name"]) == "" {
+			list.unnamed = append(list.unnamed, path.Index(i).Child("name"))
+		}
+	}
+}
+
+// namedSecrets: webhook. The CRD takes a reference without a name, but Trainer cannot
+// merge one with a second list, and panics.
+func (v *Verdict) namedSecrets(known templates) {
+	for _, job := range slices.Sorted(maps.Keys(known.secrets)) {
+		for _, path := range known.secrets[job].unnamed {
+			if known.secrets[job].lists > 1 {
+				v.refuse(field.Required(path, "name a secret"))
+			} else {
+				v.warn(field.Required(path, "name a secret; Trainer accepts it as long as nobody else has pull secrets for the job"))
+			}
+		}
+	}
 }

@@ -27,9 +27,10 @@ func All(in provenance.Input) []Removal {
 		{provenance.Source{Kind: provenance.Runtime}, withoutRuntime(in)},
 		{provenance.Source{Kind: provenance.TrainJob}, withoutTrainJob(in)},
 	}
-	for i := range in.Overrides {
+	for i := range in.Job.Spec.PodTemplateOverrides {
 		out := in
-		out.Overrides = slices.Delete(slices.Clone(in.Overrides), i, i+1)
+		out.Job = in.Job.DeepCopy()
+		out.Job.Spec.PodTemplateOverrides = slices.Delete(out.Job.Spec.PodTemplateOverrides, i, i+1)
 		all = append(all, Removal{provenance.Source{Kind: provenance.Patch, Index: i}, out})
 	}
 	for i, p := range in.Job.Spec.RuntimePatches {

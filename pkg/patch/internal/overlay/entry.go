@@ -3,7 +3,6 @@
 package overlay
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -41,10 +40,10 @@ func (e *Entry) add(l Layer) (warnings []string, err *field.Error) {
 	}
 	switch {
 	case l.job == "" && len(l.Metadata) > 0:
-		mergeMetadata(At(e.template(), "metadata"), l.Metadata)
+		MergeMetadata(At(e.template(), "metadata"), l.Metadata)
 	case l.job == "":
 	case l.ofJob && len(l.Metadata) > 0:
-		mergeMetadata(At(e.Job(l.job), "template", "metadata"), l.Metadata)
+		MergeMetadata(At(e.Job(l.job), "template", "metadata"), l.Metadata)
 	case !l.ofJob && (len(l.Metadata) > 0 || l.podSpec != nil):
 		warned, err := addToPod(At(e.Job(l.job), podTemplate...), l)
 		return append(warnings, warned...), err
@@ -57,7 +56,7 @@ func (e *Entry) add(l Layer) (warnings []string, err *field.Error) {
 // addToPod merges a layer into the patch of a pod template.
 func addToPod(pod Object, l Layer) (warnings []string, err *field.Error) {
 	if len(l.Metadata) > 0 {
-		mergeMetadata(At(pod, "metadata"), l.Metadata)
+		MergeMetadata(At(pod, "metadata"), l.Metadata)
 	}
 	if len(l.podSpec) == 0 {
 		return nil, nil
@@ -122,21 +121,11 @@ func (e *Entry) Job(name string) Object {
 	return job
 }
 
-// runtimePatch encodes the entry.
-func (e *Entry) runtimePatch() (p trainjob.RuntimePatch, err error) {
-	data, err := json.Marshal(e)
-	if err != nil {
-		return p, fmt.Errorf("encoding the runtime patch of manager %q: %w", e.Manager, err)
-	}
-	err = p.UnmarshalJSON(data)
-	return p, err
-}
-
 // Encode returns the entries as a TrainJob has them.
 func Encode(entries []*Entry) ([]trainjob.RuntimePatch, error) {
 	var patches []trainjob.RuntimePatch
 	for _, e := range entries {
-		p, err := e.runtimePatch()
+		p, err := trainjob.NewRuntimePatch(e)
 		if err != nil {
 			return nil, err
 		}

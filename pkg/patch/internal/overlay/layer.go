@@ -20,9 +20,6 @@ type Layer struct {
 	// job is the replicated job; empty for the JobSet itself, of which only metadata can be patched.
 	job string
 
-	// Ours is for an override that carries our mark.
-	Ours bool
-
 	// ofJob is for the Job itself and not for its pods.
 	ofJob bool
 
@@ -73,51 +70,38 @@ func precedence(layers []Layer) (managers []string, errs field.ErrorList) {
 		if !found || last.Manager == l.Manager || order[last.Manager].Has(l.Manager) {
 			continue
 		}
-		if order.reaches(l.Manager, last.Manager) {
+		if order[l.Manager].Has(last.Manager) {
 			errs = append(errs, field.Invalid(l.Path, l.Manager, fmt.Sprintf(
 				"it wins over %s of manager %q, and another override of manager %q has to lose; one entry per manager cannot be both: put the overrides of a manager beside each other, or give this one another manager",
 				last.Path, last.Manager, l.Manager)))
 			continue
 		}
-		order[last.Manager].Insert(l.Manager)
+		order.add(last.Manager, l.Manager)
 	}
 	return order.sorted(managers), errs
 }
 
-// precedes holds, for each manager, those that must come after it.
+// precedes holds, for each manager, those that must come after it, by any way.
 type precedes map[string]sets.Set[string]
 
-// reaches reports whether to must come after from, by any way.
-func (p precedes) reaches(from, to string) bool {
-	seen, next := sets.New(from), []string{from}
-	for len(next) > 0 {
-		from, next = next[0], next[1:]
-		for manager := range p[from] {
-			if !seen.Has(manager) {
-				seen.Insert(manager)
-				next = append(next, manager)
-			}
+// add has a manager and all behind it come after another one, and after all before that.
+func (p precedes) add(before, after string) {
+	behind := p[after].Clone().Insert(after)
+	for manager, later := range p {
+		if manager == before || later.Has(before) {
+			p[manager] = later.Union(behind)
 		}
 	}
-	return seen.Has(to)
 }
 
 // sorted takes, again and again, the first manager that need not come after another one.
 func (p precedes) sorted(managers []string) []string {
-	waitsFor := map[string]int{}
-	for _, later := range p {
-		for manager := range later {
-			waitsFor[manager]++
-		}
-	}
 	rest, ordered := slices.Clone(managers), make([]string, 0, len(managers))
 	for len(rest) > 0 {
-		at := slices.IndexFunc(rest, func(m string) bool { return waitsFor[m] == 0 })
-		for manager := range p[rest[at]] {
-			waitsFor[manager]--
-		}
-		ordered = append(ordered, rest[at])
-		rest = slices.Delete(rest, at, at+1)
+		at := slices.IndexFunc(rest, func(manager string) bool {
+			return !slices.ContainsFunc(rest, func(other string) bool { return p[other].Has(manager) })
+		})
+		ordered, rest = append(ordered, rest[at]), slices.Delete(rest, at, at+1)
 	}
 	return ordered
 }

@@ -118,8 +118,8 @@ func saysNothing(value any) bool {
 	return false
 }
 
-// mergeMetadata merges labels and annotations, which are all that metadata holds here.
-func mergeMetadata(into, over Object) {
+// MergeMetadata merges labels and annotations, which are all that metadata holds here.
+func MergeMetadata(into, over Object) {
 	for key, items := range over {
 		maps.Copy(At(into, key), items.(Object))
 	}

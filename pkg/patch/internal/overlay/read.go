@@ -10,28 +10,46 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Reader takes objects apart and collects what it cannot understand.
 type Reader struct {
 	Errs field.ErrorList
+	// Left tells of what is left out, because it is ours.
+	Left []string
 }
 
-// Object reads a JSON object and refuses fields other than the known ones. A null is an
-// object without fields.
+// read returns value if it is of the type that what describes; null is that type's zero.
+func read[T any](r *Reader, path *field.Path, value any, what string) T {
+	typed, ok := value.(T)
+	if !ok && value != nil {
+		r.Errs = append(r.Errs, field.TypeInvalid(path, field.OmitValueType{}, "it must be "+what))
+	}
+	return typed
+}
+
+// Anything reads a JSON object with whatever fields.
+func (r *Reader) Anything(path *field.Path, value any) Object {
+	return read[Object](r, path, value, "an object")
+}
+
+// List reads a list.
+func (r *Reader) List(path *field.Path, value any) []any {
+	return read[[]any](r, path, value, "a list")
+}
+
+// Text reads a string.
+func (r *Reader) Text(path *field.Path, value any) string {
+	return read[string](r, path, value, "a string")
+}
+
+// Object reads a JSON object and refuses fields other than the known ones.
 func (r *Reader) Object(path *field.Path, value any, known ...string) Object {
-	if value == nil {
-		return nil
-	}
-	fields, ok := value.(Object)
-	if !ok {
-		r.Errs = append(r.Errs, field.TypeInvalid(path, field.OmitValueType{}, "it must be an object"))
-		return nil
-	}
+	fields := r.Anything(path, value)
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		if fields[key] != nil && !slices.Contains(known, key) {
 			r.Errs = append(r.Errs, field.Forbidden(path.Child(key), fmt.Sprintf(
@@ -39,33 +57,6 @@ func (r *Reader) Object(path *field.Path, value any, known ...string) Object {
 		}
 	}
 	return fields
-}
-
-// Anything reads a JSON object with whatever fields.
-func (r *Reader) Anything(path *field.Path, value any) Object {
-	fields, ok := value.(Object)
-	if !ok && value != nil {
-		r.Errs = append(r.Errs, field.TypeInvalid(path, field.OmitValueType{}, "it must be an object"))
-	}
-	return fields
-}
-
-// List returns value if it is a list; anything else is an error at path.
-func (r *Reader) List(path *field.Path, value any) []any {
-	items, ok := value.([]any)
-	if !ok && value != nil {
-		r.Errs = append(r.Errs, field.TypeInvalid(path, field.OmitValueType{}, "it must be a list"))
-	}
-	return items
-}
-
-// Text returns value if it is a string; anything else is an error at path.
-func (r *Reader) Text(path *field.Path, value any) string {
-	s, ok := value.(string)
-	if !ok && value != nil {
-		r.Errs = append(r.Errs, field.TypeInvalid(path, field.OmitValueType{}, "it must be a string"))
-	}
-	return s
 }
 
 // Metadata reads labels and annotations, the only metadata that any generation patches.
@@ -92,56 +83,39 @@ func (r *Reader) Texts(path *field.Path, value any) Object {
 	return items
 }
 
-// targetJobs reads the names of replicated jobs.
-func (r *Reader) targetJobs(path *field.Path, value any) []string {
-	var names []string
-	for i, item := range r.List(path, value) {
-		fields := r.Object(path.Index(i), item, "name")
-		name := r.Text(path.Index(i).Child("name"), fields["name"])
-		if name == "" {
-			r.Errs = append(r.Errs, field.Required(path.Index(i).Child("name"), "name a replicated job of the runtime"))
-			continue
-		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
+// Job reads the name of a replicated job, of which there must be one.
+func (r *Reader) Job(path *field.Path, value any) string {
+	name := r.Text(path, value)
+	if name == "" {
+		r.Errs = append(r.Errs, field.Required(path, "name a replicated job of the runtime"))
 	}
-	return names
+	return name
 }
 
-// podOverride reads an override of pods into one layer per replicated job.
-func (r *Reader) podOverride(path *field.Path, fields Object, manager string) []Layer {
-	jobs := r.targetJobs(path.Child("targetJobs"), fields["targetJobs"])
-	if saysNothing(fields["targetJobs"]) {
-		r.Errs = append(r.Errs, field.Required(path.Child("targetJobs"), "it is for no job and so has no effect: name one, or remove the override"))
+// override reads one of Jobs, or of pods, into one layer per replicated job. One of pods has to have
+// any; one of Jobs without them is for the JobSet.
+func (r *Reader) override(path *field.Path, fields Object, manager string, ofJob bool) []Layer {
+	var jobs []string
+	at := path.Child("targetJobs")
+	for i, item := range r.List(at, fields["targetJobs"]) {
+		target := r.Object(at.Index(i), item, "name")
+		if job := r.Job(at.Index(i).Child("name"), target["name"]); !slices.Contains(jobs, job) {
+			jobs = append(jobs, job)
+		}
 	}
-	common := Layer{
-		Path: path, Manager: manager, time: r.Text(path.Child("time"), fields["time"]),
+	switch {
+	case ofJob && len(jobs) == 0:
+		jobs, ofJob = []string{""}, false
+	case saysNothing(fields["targetJobs"]):
+		r.Errs = append(r.Errs, field.Required(at, "it is for no job and so has no effect: name one, or remove the override"))
+	}
+	l := Layer{
+		Path: path, Manager: manager, time: r.Text(path.Child("time"), fields["time"]), ofJob: ofJob,
 		Metadata: r.Metadata(path.Child("metadata"), fields["metadata"]),
 		podSpec:  r.Anything(path.Child("spec"), fields["spec"]),
 	}
-	return perJob(common, jobs)
-}
-
-// jobOverride reads an override of Jobs; without target jobs it is for the JobSet.
-func (r *Reader) jobOverride(path *field.Path, fields Object, manager string) []Layer {
-	common := Layer{
-		Path: path, Manager: manager, time: r.Text(path.Child("time"), fields["time"]),
-		Metadata: r.Metadata(path.Child("metadata"), fields["metadata"]),
-		ofJob:    true,
-	}
-	jobs := r.targetJobs(path.Child("targetJobs"), fields["targetJobs"])
-	if len(jobs) == 0 {
-		common.ofJob = false
-		return []Layer{common}
-	}
-	return perJob(common, jobs)
-}
-
-func perJob(common Layer, jobs []string) []Layer {
-	layers := make([]Layer, 0, len(jobs))
+	var layers []Layer
 	for _, job := range jobs {
-		l := common
 		l.job = job
 		layers = append(layers, l)
 	}
@@ -157,23 +131,29 @@ func (r *Reader) Owner(path *field.Path, fields Object) string {
 	return manager
 }
 
+// Leave tells that what stands at path is ours, and left out.
+func (r *Reader) Leave(path *field.Path) {
+	r.Left = append(r.Left, fmt.Sprintf("%s: it is left out, as kueue-trainer wrote it for a queue and for one cluster; "+
+		"the webhook adds what the TrainJob needs where it is created", path))
+}
+
 // PodTemplateOverrides reads the list of Trainer 2.1, and the flat entries with a
 // manager and a time that were proposed after it. Entries without a manager belong to
-// owner; what our mark says is for withoutOurs to heed.
+// owner; those that carry our mark are left out.
 func (r *Reader) PodTemplateOverrides(path *field.Path, value any, owner string) []Layer {
 	var layers []Layer
 	for i, item := range r.List(path, value) {
 		at := path.Index(i)
 		fields := r.Object(at, item, "targetJobs", "metadata", "spec", "manager", "time")
+		if mark, _, _ := unstructured.NestedString(fields, "metadata", "annotations", trainjob.ManagerAnnotation); mark == trainjob.Manager {
+			r.Leave(at)
+			continue
+		}
 		manager := owner
 		if fields["manager"] != nil {
 			manager = r.Owner(at, fields)
 		}
-		ours := marked(fields)
-		for _, l := range r.podOverride(at, fields, manager) {
-			l.Ours = ours
-			layers = append(layers, l)
-		}
+		layers = append(layers, r.override(at, fields, manager, false)...)
 	}
 	return layers
 }
@@ -184,7 +164,7 @@ func (r *Reader) JobTemplateOverrides(path *field.Path, value any) []Layer {
 	for i, item := range r.List(path, value) {
 		at := path.Index(i)
 		fields := r.Object(at, item, "targetJobs", "metadata", "manager", "time")
-		layers = append(layers, r.jobOverride(at, fields, r.Owner(at, fields))...)
+		layers = append(layers, r.override(at, fields, r.Owner(at, fields), true)...)
 	}
 	return layers
 }
@@ -199,17 +179,17 @@ func (r *Reader) TemplateOverrides(path *field.Path, value any) []Layer {
 		manager := r.Owner(at, entry)
 		if entry["job"] == nil && entry["pod"] == nil {
 			fields := r.Object(at, item, "targetJobs", "metadata", "spec", "manager", "time")
-			layers = append(layers, r.podOverride(at, fields, manager)...)
+			layers = append(layers, r.override(at, fields, manager, false)...)
 			continue
 		}
 		r.Object(at, item, "manager", "job", "pod")
 		for j, item := range r.List(at.Child("job"), entry["job"]) {
 			in := at.Child("job").Index(j)
-			layers = append(layers, r.jobOverride(in, r.Object(in, item, "time", "targetJobs", "metadata"), manager)...)
+			layers = append(layers, r.override(in, r.Object(in, item, "time", "targetJobs", "metadata"), manager, true)...)
 		}
 		for j, item := range r.List(at.Child("pod"), entry["pod"]) {
 			in := at.Child("pod").Index(j)
-			layers = append(layers, r.podOverride(in, r.Object(in, item, "time", "targetJobs", "metadata", "spec"), manager)...)
+			layers = append(layers, r.override(in, r.Object(in, item, "time", "targetJobs", "metadata", "spec"), manager, false)...)
 		}
 	}
 	return layers
@@ -228,14 +208,4 @@ func (r *Reader) Decode(path *field.Path, data json.RawMessage) any {
 		r.Errs = append(r.Errs, field.Invalid(path, field.OmitValueType{}, "it is not JSON: "+err.Error()))
 	}
 	return value
-}
-
-// marked reports whether an override is ours.
-func marked(override Object) bool {
-	data, err := json.Marshal(override)
-	if err != nil {
-		return false
-	}
-	var o trainjob.PodTemplateOverride
-	return o.UnmarshalJSON(data) == nil && mark.Override(o)
 }

@@ -6,33 +6,36 @@
 package overlay
 
 import (
-	"encoding/json"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// Rendered returns what the newest Trainer's library renders as Trainer 2.1 does the
-// overrides, whoever they belong to. It need not be what an API server takes.
-func Rendered(overrides []trainjob.PodTemplateOverride) ([]trainjob.RuntimePatch, error) {
-	r := &Reader{}
-	entries, _, errs := Entries(r.Layers(overrides, DefaultOwner))
-	if errs = append(r.Errs, errs...); len(errs) > 0 {
-		return nil, errs.ToAggregate()
-	}
-	return Encode(entries)
-}
-
 // DefaultOwner is the manager of what nobody is named as the owner of. It is that of
 // the SDK, as in Trainer's migration guide.
 const DefaultOwner = "trainer.kubeflow.org/kubeflow-sdk"
 
-// Layers reads overrides that are decoded already.
-func (r *Reader) Layers(overrides []trainjob.PodTemplateOverride, owner string) []Layer {
-	data, err := json.Marshal(overrides)
-	if err != nil {
-		r.Errs = append(r.Errs, field.InternalError(field.NewPath("spec", "podTemplateOverrides"), err))
+// Rendered returns what the newest Trainer's library renders as Trainer 2.1 does the
+// overrides, whoever they belong to. It need not be what an API server takes. Trainer 2.1 makes
+// something of overrides for some job, and of their metadata labels and annotations. Its CRD and its
+// webhook take the rest as well, so a TrainJob that has it is there and has to be described;
+// conversion, whose users can fix what they convert, refuses it.
+func Rendered(overrides []trainjob.RuntimePatch) ([]trainjob.RuntimePatch, error) {
+	r, layers := &Reader{}, []Layer{}
+	for i, o := range overrides {
+		fields := o.Fields()
+		if metadata, ok := fields["metadata"].(Object); ok {
+			maps.DeleteFunc(metadata, func(key string, _ any) bool { return key != "labels" && key != "annotations" })
+		}
+		if len(o.TargetJobs) > 0 {
+			layers = append(layers, r.override(field.NewPath("spec", "podTemplateOverrides").Index(i), fields, DefaultOwner, false)...)
+		}
 	}
-	return r.PodTemplateOverrides(field.NewPath("spec", "podTemplateOverrides"), r.Decode(field.NewPath("spec", "podTemplateOverrides"), data), owner)
+	entries, _, errs := Entries(layers)
+	if errs = append(r.Errs, errs...); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return Encode(entries)
 }
