@@ -19,7 +19,7 @@ import (
 	managed "github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
-	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
 // course is what became of TrainJobs, by the names of their Workloads.
@@ -36,35 +36,13 @@ type passage struct {
 	stopping  time.Duration
 }
 
-// watched is a course that goes on.
-type watched struct {
-	course
-	reading func(func())
-	stop    func()
-}
-
-// watchCourse follows the Workloads from now on.
-func (w *site) watchCourse(ctx context.Context) *watched {
-	seen := &watched{course: course{}}
-	seen.reading, seen.stop = world.Follow(ctx, w.World, &kueue.WorkloadList{}, func(wl *kueue.Workload) { seen.note(wl, time.Now()) })
-	return seen
-}
-
-// now is what was seen until now.
-func (s *watched) now() course {
-	copied := course{}
-	s.reading(func() {
-		for name, p := range s.course {
-			then := *p
-			copied[name] = &then
-		}
-	})
-	return copied
-}
-
-func (s *watched) end() course {
-	s.stop()
-	return s.now()
+// courseOf is what was recorded of Workloads until now.
+func courseOf(workloads *record.Recorder) course {
+	c := course{}
+	for _, v := range workloads.Versions() {
+		c.note(read[kueue.Workload](v.Object), v.At)
+	}
+	return c
 }
 
 func (c course) note(wl *kueue.Workload, now time.Time) {

@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
 var (
@@ -74,7 +75,7 @@ func compareWithSimulation(ctx context.Context, seed uint64) *agreement {
 	w := newWorld(ctx)
 	random := rand.New(rand.NewPCG(seed, seed))
 	s := w.drawScenery(ctx, random)
-	seen := w.watchCourse(ctx)
+	seen := w.record(ctx, workloadResource)
 	acts := []act{w.act(ctx, seen)}
 	for i := range *foresightJobs {
 		if s.stopped != nil && i == *foresightJobs/2 {
@@ -90,7 +91,8 @@ func compareWithSimulation(ctx context.Context, seed uint64) *agreement {
 		acts = append(acts, lifted)
 		w.eventuallyAllFinished(ctx, func(*kueue.Workload) bool { return true })
 	}
-	was := seen.end()
+	eventuallyWhole(ctx, seen)
+	was := courseOf(seen)
 	a := was.compare(w.simulate(ctx, was, acts))
 	AddReportEntry("agreement", a.String())
 	GinkgoWriter.Printf("seed %d: %s: %s\n%s\n%s\n", seed, s, a, strings.Join(a.differences, "\n"), strings.Join(a.course, "\n"))
@@ -204,8 +206,8 @@ type act struct {
 	then  course
 }
 
-func (w *site) act(ctx context.Context, seen *watched) act {
-	return act{begin: time.Now(), world: w.simulatedWorld(ctx), then: seen.now()}
+func (w *site) act(ctx context.Context, seen *record.Recorder) act {
+	return act{begin: time.Now(), world: w.simulatedWorld(ctx), then: courseOf(seen)}
 }
 
 func (w *site) simulatedWorld(ctx context.Context) *scheduler.World {
@@ -215,7 +217,7 @@ func (w *site) simulatedWorld(ctx context.Context) *scheduler.World {
 }
 
 // stop stops a queue, and returns the act that begins when Kueue has done what that asks of it.
-func (w *site) stop(ctx context.Context, seen *watched, s *scenery) act {
+func (w *site) stop(ctx context.Context, seen *record.Recorder, s *scenery) act {
 	w.SetStopPolicy(ctx, s.stopped, s.policy)
 	Eventually(ctx, func(g Gomega) {
 		switch queue := s.stopped.(type) {

@@ -31,6 +31,12 @@ func externalOnly(why string) {
 	}
 }
 
+// must returns a value, and fails the spec where there is an error.
+func must[T any](value T, err error) T {
+	Expect(err).NotTo(HaveOccurred())
+	return value
+}
+
 // raw returns a list of a TrainJob as the API server stores it, without Go types.
 func (w *site) raw(ctx context.Context, job string, fields ...string) []any {
 	list, _, err := unstructured.NestedSlice(get(ctx, w, newTrainJob(), job).Object, fields...)

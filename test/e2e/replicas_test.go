@@ -19,8 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -81,10 +79,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 
 	It("loses one leader after the other, and every job runs once", func(ctx context.Context) {
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
-		pods := podCounter{seen: map[string]sets.Set[types.UID]{}}
-		var watching sync.WaitGroup
-		stop := make(chan struct{})
-		watching.Go(func() { pods.watch(ctx, w, stop) })
+		pods := w.record(ctx, podResource)
 		for i := range 8 {
 			w.eventuallyCreate(ctx, w.churnJob(i))
 		}
@@ -99,11 +94,10 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 		for i := range all {
 			w.eventuallyFinished(ctx, fmt.Sprintf("job-%d", i))
 		}
-		close(stop)
-		watching.Wait()
+		Eventually(ctx, pods.CaughtUp).Should(Succeed())
 		for i := range all {
 			name := fmt.Sprintf("job-%d", i)
-			Expect(pods.of(name)).To(BeNumerically("<=", 1+evictions(w.Workload(ctx, name))), "pods that %s ever had, one per admission", name)
+			Expect(boundPods(pods, name)).To(BeNumerically("<=", 1+evictions(w.Workload(ctx, name))), "pods that %s ever had, one per admission", name)
 		}
 		managerPods(ctx, 2)
 	}, SpecTimeout(2*specTimeout))

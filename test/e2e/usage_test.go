@@ -34,7 +34,7 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 		w := newPools(ctx, "16", "0")
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-		book := w.openBook(ctx)
+		book := w.record(ctx, workloadResource, trainJobResource)
 
 		w.eventuallyCreate(ctx, w.Job("victim").GPUs("8").Nodes(2).Priority(w.Name("low")).
 			PodAnnotation("example.com/churn", "node", "localcluster/run-for", "20s").Obj())
@@ -84,12 +84,11 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 		w.eventuallyFinished(ctx, "victim")
 		// By now what ended stands in the checkpoint alone.
 		w.killManager(ctx)
-		Eventually(ctx, book.CaughtUp).Should(Succeed())
-		Expect(book.Gaps()).To(BeEmpty(), "no version was missed")
+		eventuallyWhole(ctx, book)
 
 		want := map[string]float64{}
 		vanished := 0
-		for _, h := range book.truth() {
+		for _, h := range truth(book) {
 			h.seconds(want)
 			if h.vanished {
 				vanished++
