@@ -172,7 +172,6 @@ func (c *forecastCase) forecast(e *explain.Explanation) fate {
 
 // outcome reads what came of it.
 func (c *forecastCase) outcome(ctx context.Context) fate {
-	GinkgoHelper()
 	wl := c.w.Workload(ctx, c.name)
 	Expect(wl).NotTo(BeNil())
 	var f fate
@@ -213,7 +212,6 @@ func (c *forecastCase) String() string {
 // settle waits until Kueue has decided about all Workloads of the spec: none changes any
 // more. With release the evicted go, as their jobs would have them do.
 func (w *site) settle(ctx context.Context, release bool) {
-	GinkgoHelper()
 	const quiet = 3 * time.Second
 	var before string
 	var since time.Time
@@ -253,8 +251,7 @@ var _ = Describe("a forecast of kubectl trainjob explain", func() {
 		var manifests []string
 		for _, c := range cases {
 			c.stop(ctx)
-			data, err := yaml.Marshal(c.job.Obj())
-			Expect(err).NotTo(HaveOccurred())
+			data := must(yaml.Marshal(c.job.Obj()))
 			manifests = append(manifests, trainJobHead+string(data))
 		}
 		w.settle(ctx, true)

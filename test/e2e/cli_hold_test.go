@@ -118,7 +118,6 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 
 // requeuesBehind has a job that runs queue again behind another one, which runs then.
 func (w *site) requeuesBehind(ctx context.Context, job string, next *kit.TrainJobBuilder) {
-	GinkgoHelper()
 	w.MakePending(ctx, next)
 	Expect(w.says(ctx, "requeue", job)).To(ContainSubstring("queued again in queue"))
 	w.EventuallyRuns(ctx, next.Name, 1, onH100)
@@ -127,6 +126,5 @@ func (w *site) requeuesBehind(ctx context.Context, job string, next *kit.TrainJo
 
 // says runs the plugin in the spec's namespace, and returns what it printed.
 func (w *site) says(ctx context.Context, args ...string) string {
-	GinkgoHelper()
 	return said(ctx, Default, append(args, "-n", w.Namespace)...)
 }

@@ -16,8 +16,7 @@ import (
 var _ = Describe("kubectl trainjob migrate", func() {
 	It("makes manifests that the API server takes, with the pods that the older ones ask for", since(world.Trainer22), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		older, err := os.ReadFile(filepath.Join(root(), "docs/samples/older.yaml"))
-		Expect(err).NotTo(HaveOccurred())
+		older := must(os.ReadFile(filepath.Join(root(), "docs/samples/older.yaml")))
 		_, _, code := runBinary(ctx, string(older), "kubectl", "create", "-n", w.Namespace, "--dry-run=server", "-f", "-")
 		Expect(code).NotTo(BeZero(), "the older manifest is refused")
 
@@ -62,7 +61,6 @@ var _ = Describe("kubectl trainjob migrate", func() {
 
 // jobSetOf returns the JobSet of a TrainJob in JSON; empty while there is none.
 func jobSetOf(ctx context.Context, w *site, job string) string {
-	GinkgoHelper()
 	stdout, _, _ := runBinary(ctx, "", "kubectl", "get", "jobset", "-n", w.Namespace, job, "-o", "jsonpath={.spec}")
 	return stdout
 }

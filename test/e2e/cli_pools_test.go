@@ -205,7 +205,6 @@ var _ = Describe("A toleration rule of the configuration", func() {
 // strategies, with whole GPUs beside slices, shared GPUs, spot machines, Azure's taint, and
 // one whose pool only the provider's label tells.
 func (w *site) makeNodes(ctx context.Context) {
-	GinkgoHelper()
 	gke := corev1.Taint{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}
 	eks := corev1.Taint{Key: "nvidia.com/gpu", Value: "true", Effect: corev1.TaintEffectNoSchedule}
 	azure := corev1.Taint{Key: "sku", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}
@@ -237,7 +236,6 @@ func (w *site) fakeNode(name string, labels map[string]string, devices map[corev
 
 // apply applies a manifest with kubectl; its objects go when the spec ends.
 func (w *site) apply(ctx context.Context, manifest string) []*unstructured.Unstructured {
-	GinkgoHelper()
 	var objects []*unstructured.Unstructured
 	for document := range strings.SplitSeq(manifest, "---\n") {
 		obj := &unstructured.Unstructured{}
@@ -253,7 +251,6 @@ func (w *site) apply(ctx context.Context, manifest string) []*unstructured.Unstr
 }
 
 func flavorsOf(objects []*unstructured.Unstructured) []kueue.ResourceFlavor {
-	GinkgoHelper()
 	var flavors []kueue.ResourceFlavor
 	for _, obj := range objects {
 		if obj.GetKind() == "ResourceFlavor" {
@@ -267,7 +264,6 @@ func flavorsOf(objects []*unstructured.Unstructured) []kueue.ResourceFlavor {
 
 // versions returns the resource versions of objects.
 func (w *site) versions(ctx context.Context, objects []*unstructured.Unstructured) map[string]string {
-	GinkgoHelper()
 	versions := map[string]string{}
 	for _, obj := range objects {
 		now := obj.DeepCopy()
@@ -280,7 +276,6 @@ func (w *site) versions(ctx context.Context, objects []*unstructured.Unstructure
 // jobFor makes a job for one flavor: what it asks for is there, and its node selector
 // takes no other.
 func (w *site) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFlavor) *kit.TrainJobBuilder {
-	GinkgoHelper()
 	job := w.Job(name).Queue("gpus").Request("cpu", "1").Request("memory", "1Gi").
 		PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: flavor.Spec.NodeLabels}})
 	var nodes corev1.NodeList
@@ -296,7 +291,6 @@ func (w *site) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFl
 
 // pool returns one of this spec's pools as the command shows it.
 func (w *site) pool(ctx context.Context, g Gomega, name string) pools.Pool {
-	GinkgoHelper()
 	view := printed[pools.View](ctx, g, "pools")
 	for _, pool := range view.Pools {
 		if pool.Flavor == w.Name(name) {

@@ -81,8 +81,7 @@ func flavorOf(wl *kueue.Workload) string {
 
 // simulate plays the same jobs, which come when they came and run for as long as they ran, act by act.
 func (w *site) simulate(ctx context.Context, was course, acts []act) course {
-	config, err := managed.KueueConfiguration(ctx, w.Client)
-	Expect(err).NotTo(HaveOccurred())
+	config := must(managed.KueueConfiguration(ctx, w.Client))
 	settings := forecast.Settings{Stopping: was.stopping(), FairSharing: config.FairSharing}
 	simulated := course{}
 	for name, p := range was {
@@ -107,8 +106,7 @@ func (w *site) simulate(ctx context.Context, was course, acts []act) course {
 
 // atLeast is how long its pods run: a start that was seen late makes a run too short.
 func (p *passage) atLeast() time.Duration {
-	wanted, err := time.ParseDuration(p.workload.Spec.PodSets[0].Template.Annotations[runFor])
-	Expect(err).NotTo(HaveOccurred())
+	wanted := must(time.ParseDuration(p.workload.Spec.PodSets[0].Template.Annotations[runFor]))
 	return wanted
 }
 

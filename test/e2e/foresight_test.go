@@ -211,8 +211,7 @@ func (w *site) act(ctx context.Context, seen *record.Recorder) act {
 }
 
 func (w *site) simulatedWorld(ctx context.Context) *scheduler.World {
-	i, err := inventory.Load(ctx, w.Client)
-	Expect(err).NotTo(HaveOccurred())
+	i := must(inventory.Load(ctx, w.Client))
 	return i.World()
 }
 

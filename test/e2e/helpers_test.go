@@ -25,7 +25,6 @@ const specTimeout = 3 * time.Minute
 
 // externalOnly skips specs of what comes with kueue-trainer, and says why.
 func externalOnly(why string) {
-	GinkgoHelper()
 	if cluster.Integration != world.External {
 		Skip(why)
 	}

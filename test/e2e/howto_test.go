@@ -29,8 +29,7 @@ var _ = Describe("The how-to", func() {
 	It("on TrainJobs from Python does what it says, and its Python has all that the SDK sends", Serial, docsPage, since(world.Trainer22), func(ctx context.Context) {
 		const page = "docs/use.md#from-python"
 		python, sent := pythonOf(page), map[string]any{}
-		data, err := os.ReadFile(filepath.Join(root(), sdkTrainJob))
-		Expect(err).NotTo(HaveOccurred())
+		data := must(os.ReadFile(filepath.Join(root(), sdkTrainJob)))
 		Expect(json.Unmarshal(data, &sent)).To(Succeed())
 		delete(sent, "apiVersion")
 		delete(sent, "kind")

@@ -146,7 +146,6 @@ func kubeletNodes(ctx context.Context) []corev1.Node {
 
 // kubeletNode names the node with a kubelet; a cluster without one skips the spec.
 func kubeletNode(ctx context.Context) string {
-	GinkgoHelper()
 	nodes := kubeletNodes(ctx)
 	if len(nodes) == 0 {
 		Skip("no node of this cluster has a kubelet; run this on a cluster of make kind-up")

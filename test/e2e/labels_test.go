@@ -33,8 +33,7 @@ func asManager(ctx context.Context) client.Client {
 	if subject.Kind == rbacv1.ServiceAccountKind {
 		user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
 	}
-	c, err := cluster.Impersonating(user)
-	Expect(err).NotTo(HaveOccurred())
+	c := must(cluster.Impersonating(user))
 	return c
 }
 

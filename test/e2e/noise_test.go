@@ -125,8 +125,7 @@ func (w *site) workloadOwners(ctx context.Context) []string {
 }
 
 func openKueueLog() *logs.Log {
-	log, err := logs.Open(logOf("kueue"))
-	Expect(err).NotTo(HaveOccurred())
+	log := must(logs.Open(logOf("kueue")))
 	return log
 }
 

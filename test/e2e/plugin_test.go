@@ -58,10 +58,8 @@ func refused(ctx context.Context, code int, args ...string) string {
 
 // startPlugin starts kubectl trainjob, which goes on until the spec is over.
 func startPlugin(ctx context.Context, args ...string) *gexec.Session {
-	cmd, err := terminal().Command(ctx, "kubectl-trainjob", args...)
-	Expect(err).NotTo(HaveOccurred())
-	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
+	cmd := must(terminal().Command(ctx, "kubectl-trainjob", args...))
+	session := must(gexec.Start(cmd, GinkgoWriter, GinkgoWriter))
 	DeferCleanup(func() { session.Kill() })
 	return session
 }
@@ -75,8 +73,7 @@ func kubectl(ctx context.Context, stdin string, args ...string) string {
 
 // runShell runs a block of shell commands as a reader of the docs would.
 func runShell(ctx context.Context, block string) (stdout, stderr string, code int) {
-	cmd, err := terminal().Shell(ctx, block)
-	Expect(err).NotTo(HaveOccurred())
+	cmd := must(terminal().Shell(ctx, block))
 	return run(cmd, "")
 }
 
@@ -92,8 +89,7 @@ func shell(ctx context.Context, blocks ...string) string {
 }
 
 func runBinary(ctx context.Context, stdin, name string, args ...string) (stdout, stderr string, code int) {
-	cmd, err := terminal().Command(ctx, name, args...)
-	Expect(err).NotTo(HaveOccurred())
+	cmd := must(terminal().Command(ctx, name, args...))
 	return run(cmd, stdin)
 }
 
@@ -192,8 +188,7 @@ func docsSteps(page string) []docsStep {
 // docsText returns the text of a page below the repository's root; of PAGE#ANCHOR that of the section.
 func docsText(page string) string {
 	path, anchor, isSection := strings.Cut(page, "#")
-	content, err := os.ReadFile(filepath.Join(root(), path))
-	Expect(err).NotTo(HaveOccurred())
+	content := must(os.ReadFile(filepath.Join(root(), path)))
 	if !isSection {
 		return string(content)
 	}
@@ -203,7 +198,6 @@ func docsText(page string) string {
 }
 
 func root() string {
-	dir, err := world.Root()
-	Expect(err).NotTo(HaveOccurred())
+	dir := must(world.Root())
 	return dir
 }

@@ -166,8 +166,7 @@ func (s *scene) makeBystanders(ctx context.Context) {
 
 // as makes dry runs as somebody else.
 func as(user string, groups ...string) client.Client {
-	c, err := cluster.Impersonating(user, append(groups, "system:authenticated")...)
-	Expect(err).NotTo(HaveOccurred())
+	c := must(cluster.Impersonating(user, append(groups, "system:authenticated")...))
 	return client.NewDryRunClient(c)
 }
 

@@ -102,7 +102,6 @@ func (w *site) errorLines() int {
 	if !cluster.Local() {
 		return 0
 	}
-	lines, err := cluster.Errors(cluster.Manager())
-	Expect(err).NotTo(HaveOccurred())
+	lines := must(cluster.Errors(cluster.Manager()))
 	return len(lines)
 }

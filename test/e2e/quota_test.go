@@ -295,8 +295,7 @@ func (w *site) growSnapshot(ctx context.Context, job string) {
 		var runtime trainer.ClusterTrainingRuntime
 		Expect(yaml.Unmarshal([]byte(content), &runtime)).To(Succeed())
 		runtime.Spec.Template.Spec.ReplicatedJobs = append(runtime.Spec.Template.Spec.ReplicatedJobs, extraJob("extra"))
-		data, err := yaml.Marshal(&runtime)
-		Expect(err).NotTo(HaveOccurred())
+		data := must(yaml.Marshal(&runtime))
 		return string(data)
 	})
 }

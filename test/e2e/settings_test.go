@@ -182,8 +182,7 @@ func (w *site) closeNodes(ctx context.Context, product string) {
 // configureKueue sets fields of Kueue's configuration, below those that it has, until restore or
 // the spec's end. Kueue itself reads it when it starts.
 func configureKueue(ctx context.Context, set map[string]any) (restore func(context.Context)) {
-	back, err := cluster.ConfigureKueue(ctx, set)
-	Expect(err).NotTo(HaveOccurred())
+	back := must(cluster.ConfigureKueue(ctx, set))
 	restore = func(ctx context.Context) { Expect(back(ctx)).To(Succeed()) }
 	DeferCleanup(restore)
 	return restore

@@ -258,16 +258,13 @@ var shell = regexp.MustCompile("(?s)\n```sh\n(.*?)\n```")
 
 var _ = Describe("docs/multikueue.md", func() {
 	It("has commands that run as they stand", func(ctx context.Context) {
-		root, err := world.Root()
-		Expect(err).NotTo(HaveOccurred())
-		page, err := os.ReadFile(filepath.Join(root, "docs", "multikueue.md"))
-		Expect(err).NotTo(HaveOccurred())
+		root := must(world.Root())
+		page := must(os.ReadFile(filepath.Join(root, "docs", "multikueue.md")))
 		blocks := shell.FindAllSubmatch(page, -1)
 		Expect(blocks).NotTo(BeEmpty())
 		for _, block := range blocks {
 			at := world.Terminal{Kubeconfig: fleet.Kubeconfig(), Log: GinkgoWriter}
-			cmd, err := at.Shell(ctx, string(block[1]))
-			Expect(err).NotTo(HaveOccurred())
+			cmd := must(at.Shell(ctx, string(block[1])))
 			_, stderr, code, err := at.Run(cmd)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(code).To(BeZero(), "%s: %s", block[1], stderr)

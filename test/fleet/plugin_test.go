@@ -26,8 +26,7 @@ func of(file string) contexts { return contexts{world.Terminal{Kubeconfig: file,
 
 // renamed has the context of the manager cluster and those given, by other names.
 func renamed(names map[string]string) contexts {
-	config, err := clientcmd.LoadFromFile(fleet.Kubeconfig())
-	Expect(err).NotTo(HaveOccurred())
+	config := must(clientcmd.LoadFromFile(fleet.Kubeconfig()))
 	there := maps.Clone(config.Contexts)
 	for _, worker := range []string{"worker1", "worker2"} {
 		delete(config.Contexts, worker)
@@ -42,15 +41,12 @@ func renamed(names map[string]string) contexts {
 
 // command runs bin/kubectl-trainjob on the manager cluster.
 func (c contexts) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd, err := c.Command(ctx, "kubectl-trainjob", append([]string{"--context", "manager"}, args...)...)
-	Expect(err).NotTo(HaveOccurred())
-	return cmd
+	return must(c.Command(ctx, "kubectl-trainjob", append([]string{"--context", "manager"}, args...)...))
 }
 
 // start starts the plugin, which goes on until the spec is over.
 func (c contexts) start(ctx context.Context, args ...string) *gexec.Session {
-	session, err := gexec.Start(c.command(ctx, args...), GinkgoWriter, GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
+	session := must(gexec.Start(c.command(ctx, args...), GinkgoWriter, GinkgoWriter))
 	DeferCleanup(func() { session.Kill().Wait() })
 	return session
 }

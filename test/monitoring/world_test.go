@@ -54,10 +54,8 @@ func makeTeams(ctx context.Context) *world.World {
 // configure has the two managers tell what they tell in production: Kueue its resources, and this
 // one to readers with a token alone.
 func configure(ctx context.Context) {
-	_, err := cluster.RestartKueueWith(ctx, GinkgoWriter, map[string]any{"metrics": map[string]any{"enableClusterQueueResources": true}}, "kueue")
-	Expect(err).NotTo(HaveOccurred())
-	_, err = cluster.RestartManagerWith(ctx, GinkgoWriter, map[string]any{"metrics": map[string]any{"secureServing": true}})
-	Expect(err).NotTo(HaveOccurred())
+	must(cluster.RestartKueueWith(ctx, GinkgoWriter, map[string]any{"metrics": map[string]any{"enableClusterQueueResources": true}}, "kueue"))
+	must(cluster.RestartManagerWith(ctx, GinkgoWriter, map[string]any{"metrics": map[string]any{"secureServing": true}}))
 }
 
 // endAll deletes all TrainJobs, and waits until nothing holds quota.
