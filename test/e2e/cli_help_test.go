@@ -21,7 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/version"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
-	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 )
 
 // These examples take the installation away, or change it for all specs; what they do has
@@ -53,7 +53,7 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
 		here := strings.NewReplacer("--set-quota team-a/h100", "--set-quota "+w.Name("gpus")+"/"+w.Name("h100"), "--for team-a/llm", "--for "+w.Namespace+"/next", "explain llm -n team-a --priority urgent", "explain big -n "+w.Namespace+" --priority "+w.Name("urgent"), "team-a", w.Namespace, "--queue gpus", "--queue queue", "vision", vision, "language", language)
 		for name, of := range map[string]string{"queues.yaml": "forecast-queues.yaml", "july.csv": "forecast-jobs.csv"} {
-			content := must(os.ReadFile(filepath.Join(root(), "docs/samples", of)))
+			content := must(os.ReadFile(filepath.Join(specs.Root(), "docs/samples", of)))
 			shell.write(name, here.Replace(string(content)))
 		}
 		shell.write("fair.yaml", "fairSharing: {}")
@@ -166,11 +166,10 @@ func (s exampleShell) run(ctx context.Context, example string) {
 	if follows {
 		example = "timeout 3 " + example
 	}
-	at := world.Terminal{Kubeconfig: s.kubeconfig, Log: GinkgoWriter}
-	cmd := must(at.Shell(ctx, "set +e; "+example))
+	at := specs.Terminal{Kubeconfig: s.kubeconfig}
+	cmd := at.Shell(ctx, "set +e; "+example)
 	cmd.Dir = s.dir
-	stdout, stderr, code, err := at.Run(cmd)
-	Expect(err).NotTo(HaveOccurred())
+	stdout, stderr, code := at.Run(cmd, "")
 	want := []any{0}
 	if follows {
 		want = []any{124}

@@ -10,13 +10,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("kubectl trainjob migrate", func() {
 	It("makes manifests that the API server takes, with the pods that the older ones ask for", since(world.Trainer22), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		older := must(os.ReadFile(filepath.Join(root(), "docs/samples/older.yaml")))
+		older := must(os.ReadFile(filepath.Join(specs.Root(), "docs/samples/older.yaml")))
 		_, _, code := runBinary(ctx, string(older), "kubectl", "create", "-n", w.Namespace, "--dry-run=server", "-f", "-")
 		Expect(code).NotTo(BeZero(), "the older manifest is refused")
 

@@ -27,6 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -149,7 +150,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 func helm(ctx context.Context, command ...string) {
 	args := slices.Concat(command, []string{"kueue-trainer"})
 	if command[0] == "upgrade" {
-		args = append(args, filepath.Join(root(), "charts", "kueue-trainer"), "--values", filepath.Join(cluster.KindDir(), "values.yaml"))
+		args = append(args, filepath.Join(specs.Root(), "charts", "kueue-trainer"), "--values", filepath.Join(cluster.KindDir(), "values.yaml"))
 	}
 	stdout, stderr, code := runBinary(ctx, "", "helm", append(args, "--namespace", config.Namespace, "--wait", "--timeout", "2m")...)
 	Expect(code).To(BeZero(), stdout+stderr)

@@ -18,6 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -28,7 +29,7 @@ const sdkTrainJob = "docs/samples/sdk-trainjob.json"
 
 var _ = Describe("A TrainJob of the Python SDK", since(world.Trainer22), func() {
 	It("is admitted, evicted, resumed and finished, and keeps every byte that the SDK wrote", func(ctx context.Context) {
-		manifest := must(os.ReadFile(filepath.Join(root(), sdkTrainJob)))
+		manifest := must(os.ReadFile(filepath.Join(specs.Root(), sdkTrainJob)))
 		w := newPools(ctx, "16", "16")
 		w.Make(ctx, kit.LocalQueue(w.Namespace, "gpus", w.Name("gpus")), kit.Priority(w.Name("urgent"), 1000))
 		w.MakeYAML(ctx, string(manifest))

@@ -54,9 +54,8 @@ func (c contexts) eventuallyFinds(ctx context.Context, reason, object string) fi
 // fix runs the commands of a finding in a shell on the manager cluster, and waits until it is gone.
 func (c contexts) fix(ctx context.Context, f finding) {
 	for _, command := range f.Commands {
-		cmd := must(c.Shell(ctx, "kubectl config use-context manager && "+command))
-		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
-		Expect(cmd.Run()).To(Succeed(), command)
+		_, _, code := c.Run(c.Shell(ctx, "kubectl config use-context manager && "+command), "")
+		Expect(code).To(BeZero(), command)
 	}
 	Eventually(ctx, func() []finding { return c.doctor(ctx, f.Object) }).Should(BeEmpty())
 }

@@ -41,7 +41,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		fleet = must(world.UseFleet(filepath.Dir(kubeconfig)))
 		return
 	}
-	fleet = must(world.StartFleet(ctx, filepath.Join(must(world.Root()), fleetDir), GinkgoWriter))
+	fleet = must(world.StartFleet(ctx, filepath.Join(specs.Root(), fleetDir), GinkgoWriter))
 })
 
 var _ = AfterSuite(func(ctx context.Context) {

@@ -31,7 +31,7 @@ var (
 func TestMonitoring(t *testing.T) { specs.Run(t, "kueue-trainer monitoring", time.Minute) }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	root = must(world.Root())
+	root = specs.Root()
 	cluster = must(world.Open(ctx, localDir, GinkgoWriter))
 	Expect(cluster.Local()).To(BeTrue(), "the managers of %s are no processes of make local-up", cluster.Kubeconfig)
 })
