@@ -77,8 +77,7 @@ var _ = Describe("When a node of a running TrainJob", func() {
 		fails, _ := start(ctx, 2, required(rackLabel))
 		w.stopKubelet(ctx, fails, corev1.ConditionFalse)
 		w.eventuallyEvicted(ctx, "llm", kueue.WorkloadEvictedDueToNodeFailures)
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "llm", "StillStopping") }).
-			Should(ContainElement(HavePrefix("Pods of the stopped run are still terminating")))
+		w.EventuallyNotes(ctx, "llm", "StillStopping").Should(ContainElement(HavePrefix("Pods of the stopped run are still terminating")))
 		Expect(w.Workload(ctx, "llm").Status.Admission).NotTo(BeNil())
 		w.forceDelete(ctx, &fails)
 		w.eventuallyPlaced(ctx, "llm", 2)

@@ -98,7 +98,7 @@ var _ = Describe("With the policies at the API server", Label("policies"), core,
 		w.EventuallyGone(ctx, job)
 
 		w.Make(ctx, w.Job("job").GPUs("8").Obj())
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "job", "CannotStart") }).ShouldNot(BeEmpty())
+		w.EventuallyNotes(ctx, "job", "CannotStart").ShouldNot(BeEmpty())
 		Consistently(ctx, func() []metav1.OwnerReference {
 			return get(ctx, w, &jobsetapi.JobSet{}, "job").OwnerReferences
 		}).Should(BeEmpty())
