@@ -23,6 +23,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
@@ -140,9 +141,8 @@ func (w *site) eventuallyCreate(ctx context.Context, job *trainer.TrainJob) {
 
 func (w *site) eventuallyFinished(ctx context.Context, name string) {
 	Eventually(ctx, func(g Gomega) {
-		var job trainer.TrainJob
-		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: name}, &job)).To(Succeed())
-		g.Expect(finished(&job)).To(BeTrue(), name)
+		job := world.Found(ctx, g, w, &trainer.TrainJob{}, client.ObjectKey{Namespace: w.Namespace, Name: name})
+		g.Expect(finished(job)).To(BeTrue(), name)
 	}).WithTimeout(5 * time.Minute).Should(Succeed())
 	w.EventuallyCondition(ctx, name, kueue.WorkloadFinished)
 }

@@ -44,8 +44,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 	It("finds nothing on a healthy cluster, and the commands of its page work", func(ctx context.Context) {
 		shell(ctx, docsCommands("docs/doctor.md")...)
-		stdout, _, code := plugin(ctx, "doctor", "-o", "wide")
-		Expect(code).To(BeZero())
+		stdout := said(ctx, Default, "doctor", "-o", "wide")
 		Expect(stdout).To(And(ContainSubstring("Kueue is v0.19.2."), ContainSubstring("Trainer is of generation "+trainerOf(ctx)),
 			ContainSubstring("ok       feature gates are alike")))
 	}, SpecTimeout(specTimeout))
@@ -467,8 +466,7 @@ func (w *site) policyAfterOurs() *admissionregistrationv1.MutatingWebhookConfigu
 
 // restoreLater puts a ConfigMap back as it is now when the spec ends.
 func (w *site) restoreLater(ctx context.Context, namespace, name string) {
-	var config corev1.ConfigMap
-	Expect(w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &config)).To(Succeed())
+	config := world.Found(ctx, Default, w, &corev1.ConfigMap{}, client.ObjectKey{Namespace: namespace, Name: name})
 	config.ResourceVersion = ""
 	DeferCleanup(func(ctx context.Context) { Expect(w.Update(ctx, config.DeepCopy())).To(Succeed()) })
 }
@@ -476,11 +474,10 @@ func (w *site) restoreLater(ctx context.Context, namespace, name string) {
 // configure replaces texts in a configuration. Kueue and the manager read their own when they
 // start; Kueue's settings, the manager follows at once.
 func (w *site) configure(ctx context.Context, namespace, name string, oldNew ...string) {
-	var config corev1.ConfigMap
-	Expect(w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &config)).To(Succeed())
+	config := world.Found(ctx, Default, w, &corev1.ConfigMap{}, client.ObjectKey{Namespace: namespace, Name: name})
 	for key, content := range config.Data {
 		config.Data[key] = strings.NewReplacer(oldNew...).Replace(content)
 		Expect(config.Data[key]).NotTo(Equal(content))
 	}
-	Expect(w.Update(ctx, &config)).To(Succeed())
+	Expect(w.Update(ctx, config)).To(Succeed())
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const (
@@ -140,9 +141,8 @@ func (c *forecastCase) stop(ctx context.Context) {
 		return
 	}
 	c.stopped = true
-	var queue kueue.LocalQueue
-	Expect(c.w.Get(ctx, client.ObjectKey{Namespace: c.w.Namespace, Name: c.job.Labels[kit.QueueLabel]}, &queue)).To(Succeed())
-	var obj client.Object = &queue
+	queue := world.Found(ctx, Default, c.w, &kueue.LocalQueue{}, client.ObjectKey{Namespace: c.w.Namespace, Name: c.job.Labels[kit.QueueLabel]})
+	var obj client.Object = queue
 	patch := `{"spec":{"stopPolicy":"Hold"}}`
 	if c.rand.IntN(2) == 0 {
 		obj = &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: string(queue.Spec.ClusterQueue)}}
@@ -216,8 +216,7 @@ func (w *site) settle(ctx context.Context, release bool) {
 	var before string
 	var since time.Time
 	Eventually(ctx, func(g Gomega) {
-		var list kueue.WorkloadList
-		g.Expect(w.List(ctx, &list, client.InNamespace(w.Namespace))).To(Succeed())
+		list := world.All(ctx, g, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
 		var versions []string
 		for i := range list.Items {
 			wl := &list.Items[i]

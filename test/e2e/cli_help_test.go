@@ -104,8 +104,7 @@ var _ = Describe("the help of kubectl trainjob", func() {
 
 // completed returns what the plugin offers to the shell.
 func completed(ctx context.Context, args ...string) string {
-	stdout, stderr, code := plugin(ctx, append([]string{"__complete"}, args...)...)
-	Expect(code).To(BeZero(), stderr)
+	stdout := said(ctx, Default, append([]string{"__complete"}, args...)...)
 	return stdout
 }
 
@@ -200,8 +199,7 @@ var _ = Describe("kubectl trainjob in a shell", func() {
 
 var _ = Describe("kubectl trainjob version", func() {
 	It("tells Kueue's release and the generation of Trainer, and finds nothing wrong", core, func(ctx context.Context) {
-		stdout, stderr, code := plugin(ctx, "version", "-o", "json")
-		Expect(code).To(BeZero(), stderr)
+		stdout := said(ctx, Default, "version", "-o", "json")
 		var report version.Report
 		Expect(json.Unmarshal([]byte(stdout), &report)).To(Succeed())
 		Expect(report.Problems).To(BeEmpty())

@@ -45,8 +45,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		// Only a topology keeps Kueue from giving a job one flavor that selects nodes of another by a
 		// label which that one does not name.
 		generate = []string{"pools", "generate", "--topology", "--team", w.Namespace + "=1"}
-		manifest, _, code := plugin(ctx, generate...)
-		Expect(code).To(BeZero())
+		manifest := said(ctx, Default, generate...)
 		generated := w.apply(ctx, manifest)
 		// The pods of these specs run nowhere else; see docs/dev/kind.md.
 		flavors := slices.DeleteFunc(flavorsOf(generated), func(flavor kueue.ResourceFlavor) bool {
@@ -79,8 +78,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		DeferCleanup(eventuallyNothingGenerated)
 		w := newWorld(ctx)
 		w.Make(ctx, needs(w)...)
-		manifest, _, code := plugin(ctx, "pools", "generate", "--team", w.Namespace+"=1")
-		Expect(code).To(BeZero())
+		manifest := said(ctx, Default, "pools", "generate", "--team", w.Namespace+"=1")
 		w.apply(ctx, manifest)
 
 		runtimes := maps.Clone(shipped)
@@ -107,17 +105,14 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 	It("generates quotas of which every team gets a whole node back from whoever borrows it", func(ctx context.Context) {
 		DeferCleanup(eventuallyNothingGenerated)
 		large, small := newWorld(ctx), newWorld(ctx)
-		var nodes corev1.NodeList
-		Expect(large.List(ctx, &nodes, client.HasLabels{kit.ProductLabel})).To(Succeed())
-		manifest, _, code := plugin(ctx, "pools", "generate", "--team", fmt.Sprintf("%s=%d", large.Namespace, len(nodes.Items)-1), "--team", small.Namespace+"=1")
-		Expect(code).To(BeZero())
+		nodes := world.All(ctx, Default, large, &corev1.NodeList{}, client.HasLabels{kit.ProductLabel})
+		manifest := said(ctx, Default, "pools", "generate", "--team", fmt.Sprintf("%s=%d", large.Namespace, len(nodes.Items)-1), "--team", small.Namespace+"=1")
 		flavors := flavorsOf(large.apply(ctx, manifest))
 
 		for _, pair := range [][2]*site{{large, small}, {small, large}} {
 			borrower, owner := pair[0], pair[1]
 			for _, flavor := range flavors {
-				var nodes corev1.NodeList
-				Expect(borrower.List(ctx, &nodes, client.MatchingLabels(flavor.Spec.NodeLabels))).To(Succeed())
+				nodes := world.All(ctx, Default, borrower, &corev1.NodeList{}, client.MatchingLabels(flavor.Spec.NodeLabels))
 				job := borrower.Job("fills-"+flavor.Name).Queue("gpus").Nodes(int32(len(nodes.Items))).GPUs("8").
 					PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: flavor.Spec.NodeLabels}})
 				borrower.Make(ctx, job.Obj())
@@ -278,8 +273,7 @@ func (w *site) versions(ctx context.Context, objects []*unstructured.Unstructure
 func (w *site) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFlavor) *kit.TrainJobBuilder {
 	job := w.Job(name).Queue("gpus").Request("cpu", "1").Request("memory", "1Gi").
 		PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: flavor.Spec.NodeLabels}})
-	var nodes corev1.NodeList
-	Expect(w.List(ctx, &nodes, client.MatchingLabels(flavor.Spec.NodeLabels))).To(Succeed())
+	nodes := world.All(ctx, Default, w, &corev1.NodeList{}, client.MatchingLabels(flavor.Spec.NodeLabels))
 	Expect(nodes.Items).NotTo(BeEmpty())
 	for resource := range nodes.Items[0].Status.Allocatable {
 		if strings.HasPrefix(string(resource), "nvidia.com/") {

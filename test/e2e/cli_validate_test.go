@@ -168,16 +168,14 @@ func (w *site) listOf(objects ...string) string {
 // refusedForGood reports whether somebody was refused what the world's TrainJob needs, or
 // it has ended without a pod.
 func (w *site) refusedForGood(ctx context.Context) bool {
-	var events corev1.EventList
-	Expect(w.List(ctx, &events, client.InNamespace(w.Namespace))).To(Succeed())
+	events := world.All(ctx, Default, w, &corev1.EventList{}, client.InNamespace(w.Namespace))
 	for i := range events.Items {
 		switch events.Items[i].Reason {
 		case "TrainJobResourcesCreationFailed", "JobCreationFailed", "FailedCreate":
 			return true
 		}
 	}
-	var jobs trainer.TrainJobList
-	Expect(w.List(ctx, &jobs, client.InNamespace(w.Namespace))).To(Succeed())
+	jobs := world.All(ctx, Default, w, &trainer.TrainJobList{}, client.InNamespace(w.Namespace))
 	return len(jobs.Items) == 1 && meta.IsStatusConditionTrue(jobs.Items[0].Status.Conditions, trainer.TrainJobComplete)
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
@@ -236,8 +237,7 @@ func (w *site) stop(ctx context.Context, seen *record.Recorder, s *scenery) act 
 }
 
 func (w *site) workloads(ctx context.Context) []kueue.Workload {
-	var list kueue.WorkloadList
-	Expect(w.List(ctx, &list, client.InNamespace(w.Namespace))).To(Succeed())
+	list := world.All(ctx, Default, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
 	return list.Items
 }
 

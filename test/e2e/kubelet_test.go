@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
@@ -139,8 +140,7 @@ var onKubelet = map[string]string{kit.ProductLabel: kubeletProduct}
 
 // kubeletNodes are those with a kubelet; only a kind cluster has one.
 func kubeletNodes(ctx context.Context) []corev1.Node {
-	var nodes corev1.NodeList
-	Expect(cluster.Client.List(ctx, &nodes, client.MatchingLabels(onKubelet))).To(Succeed())
+	nodes := world.All(ctx, Default, cluster.Client, &corev1.NodeList{}, client.MatchingLabels(onKubelet))
 	return nodes.Items
 }
 
@@ -200,8 +200,7 @@ func onNode(ctx context.Context, node string, command ...string) {
 
 func eventuallyReady(ctx context.Context, node string, status corev1.ConditionStatus) {
 	Eventually(ctx, func(g Gomega) {
-		var n corev1.Node
-		g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: node}, &n)).To(Succeed())
+		n := world.Found(ctx, g, cluster.Client, &corev1.Node{}, client.ObjectKey{Name: node})
 		g.Expect(n.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.NodeReady), HaveField("Status", status))))
 	}).WithTimeout(2 * time.Minute).Should(Succeed())
 }

@@ -26,8 +26,7 @@ const maxExecLabel = "kueue.x-k8s.io/max-exec-time-seconds"
 
 // asManager returns a client of whom the webhooks take for the manager itself, and let pass.
 func asManager(ctx context.Context) client.Client {
-	var binding rbacv1.ClusterRoleBinding
-	Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: "kueue-trainer-manager-rolebinding"}, &binding)).To(Succeed())
+	binding := world.Found(ctx, Default, cluster.Client, &rbacv1.ClusterRoleBinding{}, client.ObjectKey{Name: "kueue-trainer-manager-rolebinding"})
 	subject := binding.Subjects[0]
 	user := subject.Name
 	if subject.Kind == rbacv1.ServiceAccountKind {

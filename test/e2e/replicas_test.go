@@ -208,8 +208,7 @@ func limitMemory(ctx context.Context, limit, request string) {
 
 func eventuallyRolledOut(ctx context.Context) {
 	Eventually(ctx, func(g Gomega) {
-		var d appsv1.Deployment
-		g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: managed.ManagerDeployment}, &d)).To(Succeed())
+		d := world.Found(ctx, g, cluster.Client, &appsv1.Deployment{}, client.ObjectKey{Namespace: config.Namespace, Name: managed.ManagerDeployment})
 		g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
 		g.Expect([]int32{d.Status.UpdatedReplicas, d.Status.AvailableReplicas, d.Status.Replicas}).To(HaveEach(*d.Spec.Replicas))
 	}).WithTimeout(2 * time.Minute).Should(Succeed())
@@ -226,8 +225,7 @@ func killLeader(ctx context.Context) {
 }
 
 func leaderPod(ctx context.Context) string {
-	var leases coordinationv1.LeaseList
-	Expect(cluster.Client.List(ctx, &leases, client.InNamespace(config.Namespace))).To(Succeed())
+	leases := world.All(ctx, Default, cluster.Client, &coordinationv1.LeaseList{}, client.InNamespace(config.Namespace))
 	Expect(leases.Items).To(HaveLen(1))
 	name, _, _ := strings.Cut(ptr.Deref(leases.Items[0].Spec.HolderIdentity, ""), "_")
 	return name
@@ -235,8 +233,7 @@ func leaderPod(ctx context.Context) string {
 
 // authority is what the API server trusts the manager's webhooks by.
 func authority(ctx context.Context) []byte {
-	var webhooks admissionregistrationv1.ValidatingWebhookConfiguration
-	Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: webhookconfig.Installed.Validating}, &webhooks)).To(Succeed())
+	webhooks := world.Found(ctx, Default, cluster.Client, &admissionregistrationv1.ValidatingWebhookConfiguration{}, client.ObjectKey{Name: webhookconfig.Installed.Validating})
 	return webhooks.Webhooks[0].ClientConfig.CABundle
 }
 

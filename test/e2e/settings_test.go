@@ -171,8 +171,7 @@ func (w *site) eventuallyTrue(ctx context.Context, job, name, reason string) {
 
 // closeNodes keeps new pods off the nodes of a GPU product until the spec is over.
 func (w *site) closeNodes(ctx context.Context, product string) {
-	var nodes corev1.NodeList
-	Expect(w.List(ctx, &nodes, client.MatchingLabels{kit.ProductLabel: product})).To(Succeed())
+	nodes := world.All(ctx, Default, w, &corev1.NodeList{}, client.MatchingLabels{kit.ProductLabel: product})
 	Expect(nodes.Items).NotTo(BeEmpty())
 	for _, node := range nodes.Items {
 		w.taint(ctx, node.Name, corev1.Taint{Key: "example.com/closed", Effect: corev1.TaintEffectNoSchedule})

@@ -115,8 +115,7 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 // What a manager has heard of in its last seconds alone is lost with it.
 func (w *site) eventuallySaved(ctx context.Context, more ...types.UID) {
 	Eventually(ctx, func(g Gomega) {
-		var cm corev1.ConfigMap
-		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: "kueue-trainer-system", Name: ledger.ConfigMapName}, &cm)).To(Succeed())
+		cm := world.Found(ctx, g, w, &corev1.ConfigMap{}, client.ObjectKey{Namespace: "kueue-trainer-system", Name: ledger.ConfigMapName})
 		zip, err := gzip.NewReader(bytes.NewReader(cm.BinaryData["ledger.json.gz"]))
 		g.Expect(err).NotTo(HaveOccurred())
 		var saved struct {
@@ -135,8 +134,7 @@ func (w *site) eventuallySaved(ctx context.Context, more ...types.UID) {
 		for _, c := range saved.Closed {
 			ended[c.UID] = ended[c.UID] || !runs[c.UID]
 		}
-		var workloads kueue.WorkloadList
-		g.Expect(w.List(ctx, &workloads, client.InNamespace(w.Namespace))).To(Succeed())
+		workloads := world.All(ctx, g, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
 		wanted := slices.Clone(more)
 		for _, wl := range workloads.Items {
 			if apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted) {

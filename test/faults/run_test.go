@@ -200,8 +200,7 @@ func (r *run) steady(ctx context.Context, when string) {
 // says that they are ready. Job controller, JobSet and Trainer take seconds to pass that on,
 // a manager that was killed as long to lead again, and it makes the integration write.
 func (r *run) allAreCounted(ctx context.Context, g Gomega) {
-	var jobs trainer.TrainJobList
-	g.Expect(r.List(ctx, &jobs, client.InNamespace(r.Namespace))).To(Succeed())
+	jobs := world.All(ctx, g, r, &trainer.TrainJobList{}, client.InNamespace(r.Namespace))
 	for _, job := range jobs.Items {
 		running, ready := 0, 0
 		for _, pod := range r.Pods(ctx, job.Name) {

@@ -63,8 +63,7 @@ func (c contexts) fix(ctx context.Context, f finding) {
 // accessFor is the Secret of a worker in the manager cluster by another name, with a token that
 // does not last.
 func (s *site) accessFor(ctx context.Context, manager *site, name string, lasts time.Duration) *corev1.Secret {
-	var secret corev1.Secret
-	Expect(manager.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: s.Cluster.Name}, &secret)).To(Succeed())
+	secret := world.Found(ctx, Default, manager, &corev1.Secret{}, client.ObjectKey{Namespace: "kueue-system", Name: s.Cluster.Name})
 	config := must(clientcmd.Load(secret.Data[kueue.MultiKueueConfigSecretKey]))
 	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(lasts.Seconds()))}}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "multikueue"}}

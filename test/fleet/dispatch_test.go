@@ -209,8 +209,7 @@ func (s *site) expectCarriesWhatACheckSays(ctx context.Context, w *sites) {
 
 	w.manager.Make(ctx, w.manager.job("llm").Obj())
 	Eventually(ctx, func(g Gomega) {
-		var list kueue.WorkloadList
-		g.Expect(s.List(ctx, &list, client.InNamespace(s.Namespace))).To(Succeed())
+		list := world.All(ctx, g, s, &kueue.WorkloadList{}, client.InNamespace(s.Namespace))
 		g.Expect(list.Items).To(HaveLen(1))
 		wl := &list.Items[0]
 		g.Expect(wl.Status.AdmissionChecks).To(ConsistOf(HaveField("State", kueue.CheckStatePending)))

@@ -64,8 +64,7 @@ func endAll(ctx context.Context) {
 		Expect(cluster.Client.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(team))).To(Succeed())
 	}
 	Eventually(ctx, func(g Gomega) {
-		var workloads kueue.WorkloadList
-		g.Expect(cluster.Client.List(ctx, &workloads)).To(Succeed())
+		workloads := world.All(ctx, g, cluster.Client, &kueue.WorkloadList{})
 		g.Expect(workloads.Items).To(BeEmpty())
 	}).Should(Succeed())
 }
