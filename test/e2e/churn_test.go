@@ -126,7 +126,7 @@ func (w *site) churnJob(i int) *trainer.TrainJob {
 		priority = "high"
 	}
 	return w.Job(fmt.Sprintf("job-%d", i)).GPUs("8").Priority(w.Name(priority)).
-		PodAnnotation("example.com/churn", "node", "localcluster/run-for", fmt.Sprintf("%ds", 3+i%4)).Obj()
+		PodAnnotations("example.com/churn", "localcluster/run-for", fmt.Sprintf("%ds", 3+i%4), "node").Obj()
 }
 
 // eventuallyCreate creates a job as soon as API server and webhooks answer.

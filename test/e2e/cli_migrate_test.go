@@ -35,7 +35,7 @@ var _ = Describe("kubectl trainjob migrate", func() {
 	It("exports the TrainJobs of a cluster without what the manager added", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.Make(ctx,
-			w.Job("runs").GPUs("8").PodAnnotation("example.com/team", "node", "example.com/mine", "yes").Obj(),
+			w.Job("runs").GPUs("8").PodAnnotations("example.com/team", "example.com/mine", "yes", "node").Obj(),
 			w.Job("done").Obj())
 		w.EventuallyRuns(ctx, "done", 1, nil)
 		w.Finish(ctx, "done", "succeeded")

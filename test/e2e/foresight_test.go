@@ -185,7 +185,7 @@ func (w *site) drawJob(random *rand.Rand, n int, s *scenery) *kit.TrainJobBuilde
 	}
 	job := w.Job(fmt.Sprintf("job-%02d", n)).Queue(drawn(random, s.queues...)).Nodes(1+random.Int32N(2)).GPUs(drawn(random, "1", "2", "3")).
 		Priority(w.Name(drawn(random, priorities...))).
-		PodAnnotation("example.com/foresight", "node", runFor, fmt.Sprintf("%ds", 8+random.IntN(25)))
+		PodAnnotations("example.com/foresight", runFor, fmt.Sprintf("%ds", 8+random.IntN(25)), "node")
 	// Without one of these it could not have a flavor with a topology beside one that has none.
 	if asks := drawn(random, required(corev1.LabelHostname), preferred(corev1.LabelHostname), unconstrained()); s.placed {
 		return asking(job, "node", asks)

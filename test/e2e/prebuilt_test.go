@@ -52,6 +52,7 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 		before := w.errorLines()
 		w.Make(ctx, wl, w.usingPrebuilt("llm", "larger"))
 		w.EventuallyTold(ctx, "llm", "PrebuiltWorkloadUnusable", `PodSet "node" has 1 pods in the TrainJob, 2 in the Workload; delete the Workload and create it like the TrainJob`)
+		w.EventuallyTold(ctx, "llm", "WorkloadOutOfSync", "Workload larger was finished without a run")
 		Eventually(ctx, func() *metav1.Condition {
 			return apimeta.FindStatusCondition(get(ctx, w, &kueue.Workload{}, "larger").Status.Conditions, kueue.WorkloadFinished)
 		}).Should(HaveValue(HaveField("Reason", kueue.WorkloadFinishedReasonOutOfSync)))

@@ -268,7 +268,7 @@ const forbidden = "an admin does what the policies forbid to tenants"
 
 // slow starts a job of 8 GPUs whose pods take long to go.
 func (w *site) slow(name string) *kit.TrainJobBuilder {
-	return w.Job(name).GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", slowly)
+	return w.Job(name).GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", slowly, "node")
 }
 
 // runtimeWithChief returns torch-distributed with a second replicated job without GPUs.

@@ -124,7 +124,7 @@ var _ = Describe("Where Kueue admits nothing before all pods are ready", Label("
 		localOnly("the spec changes Kueue's configuration")
 		restartKueueWith(ctx, map[string]any{"waitForPodsReady": map[string]any{"timeout": "5m", "recoveryTimeout": "5m", "blockAdmission": true}}, "kueue")
 		w := newPools(ctx, "16", "0")
-		slow := w.Job("stops").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "30s")
+		slow := w.Job("stops").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "30s", "node")
 		pods := w.MakeRunning(ctx, slow, 1, onH100)
 		w.eventuallyReady(ctx, "stops", kueue.WorkloadStarted)
 		w.PatchJSON(ctx, w.Workload(ctx, "stops"), `{"spec":{"active":false}}`)

@@ -37,7 +37,7 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 		book := w.record(ctx, workloadResource, trainJobResource)
 
 		w.eventuallyCreate(ctx, w.Job("victim").GPUs("8").Nodes(2).Priority(w.Name("low")).
-			PodAnnotation("example.com/churn", "node", "localcluster/run-for", "20s").Obj())
+			PodAnnotations("example.com/churn", "localcluster/run-for", "20s", "node").Obj())
 		// Times are in whole seconds: a run that ends in the second in which it began has lost nothing.
 		Eventually(ctx, func(g Gomega) {
 			wl := w.Workload(ctx, "victim")
@@ -48,7 +48,7 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 			g.Expect(time.Since(ready.LastTransitionTime.Time)).To(BeNumerically(">", 2*time.Second))
 		}).Should(Succeed())
 		w.eventuallyCreate(ctx, w.Job("urgent").GPUs("8").Priority(w.Name("high")).
-			PodAnnotation("example.com/churn", "node", "localcluster/run-for", "3s").Obj())
+			PodAnnotations("example.com/churn", "localcluster/run-for", "3s", "node").Obj())
 		w.EventuallyCondition(ctx, "victim", kueue.WorkloadEvicted)
 
 		const jobs = 10

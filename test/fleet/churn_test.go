@@ -27,7 +27,7 @@ var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted
 		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
 		w := newWorld(ctx, "16", "16")
 		for i := range count {
-			w.manager.Make(ctx, w.manager.job(fmt.Sprintf("llm-%d", i)).PodAnnotation("example.com/me", "node", "localcluster/run-for", "2s").Obj())
+			w.manager.Make(ctx, w.manager.job(fmt.Sprintf("llm-%d", i)).PodAnnotations("example.com/me", "localcluster/run-for", "2s", "node").Obj())
 		}
 		sites := w.all()
 		for over, next := 0, 0; over < count; {

@@ -109,7 +109,7 @@ func churnJob(i int) client.Object {
 		priority = "high"
 	}
 	return kit.TrainJob(team, fmt.Sprintf("job-%d", i)).Queue(queue).Priority(priority).Nodes(nodes).GPUs("8").
-		PodAnnotation("example.com/churn", "node", "localcluster/run-for", fmt.Sprintf("%ds", 5+i%7*2)).Obj()
+		PodAnnotations("example.com/churn", "localcluster/run-for", fmt.Sprintf("%ds", 5+i%7*2), "node").Obj()
 }
 
 // deleteOneThatRuns has a user delete a TrainJob in the middle of its run, if there is one.
