@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/common/model"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 )
 
 const notice = "# Made by make generate from hack/monitoring. Do not edit.\n"
@@ -41,16 +43,7 @@ func write(root string) error {
 			return err
 		}
 	}
-	page := filepath.Join(root, "docs", "operate.md")
-	content, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	content, err = withTable(content)
-	if err != nil {
-		return fmt.Errorf("%s: %w", page, err)
-	}
-	return os.WriteFile(page, content, 0o644)
+	return pages.Fill(filepath.Join(root, "docs", "operate.md"), begin, end, alertTable())
 }
 
 // generated returns every file that is generated as a whole, by its name below the root.
@@ -93,17 +86,12 @@ const (
 	end   = "<!-- end of alerts -->\n"
 )
 
-// withTable replaces the table of alerts in a page.
-func withTable(page []byte) ([]byte, error) {
-	before, rest, found := strings.Cut(string(page), begin)
-	_, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		return nil, fmt.Errorf("no lines %q and %q", strings.TrimSpace(begin), strings.TrimSpace(end))
-	}
-	var table strings.Builder
-	table.WriteString("| alert | severity | fires when, for how long |\n|---|---|---|\n")
+// alertTable has a row for each alert.
+func alertTable() string {
+	var rows strings.Builder
+	rows.WriteString("| alert | severity | fires when, for how long |\n|---|---|---|\n")
 	for _, a := range alerts() {
-		fmt.Fprintf(&table, "| [%s](runbooks/%s.md) | %s | %s, %s |\n", a.name, a.name, a.severity, a.when, model.Duration(a.lasts))
+		fmt.Fprintf(&rows, "| [%s](runbooks/%s.md) | %s | %s, %s |\n", a.name, a.name, a.severity, a.when, model.Duration(a.lasts))
 	}
-	return []byte(before + begin + table.String() + end + after), nil
+	return rows.String()
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"log/slog"
 	"maps"
 	"os"
@@ -188,8 +187,7 @@ func missing(wanted []string, node parser.Node, all map[string][]string) []strin
 // variableQuery is how a variable of a dashboard asks for the values of a label.
 var variableQuery = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
 
-// expressions returns all PromQL of the generated files, by where it stands. Grafana's variables have
-// values.
+// expressions returns all PromQL of dashboards and rules, by where it stands. Grafana's variables have values.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -198,20 +196,17 @@ func expressions(t *testing.T) map[string]string {
 			all[rule.Record+rule.Alert] = rule.Expr
 		}
 	}
-	files := expect.Must(generated())(t)
-	for file, content := range files {
-		if filepath.Ext(file) != ".json" {
-			continue
+	for _, b := range boards() {
+		for _, v := range b.variables {
+			parts := variableQuery.FindStringSubmatch(v.query)
+			expect.Need(t, parts != nil, "%s: variable %s asks %s", b.file, v.name, v.query)
+			all[b.file+": "+v.query] = "group by (" + parts[2] + ") (" + withValues(parts[1]) + ")"
 		}
-		var board any
-		err := json.Unmarshal(content, &board)
-		expect.Need(t, err == nil, "%s: %v", file, err)
-		for _, found := range fieldsNamed("expr", board) {
-			all[file+": "+found] = withValues(found)
-		}
-		for _, found := range fieldsNamed("query", board) {
-			if parts := variableQuery.FindStringSubmatch(found); parts != nil {
-				all[file+": "+found] = "group by (" + parts[2] + ") (" + withValues(parts[1]) + ")"
+		for _, r := range b.rows {
+			for _, p := range r.panels {
+				for _, q := range p.queries {
+					all[b.file+": "+q.expr] = withValues(q.expr)
+				}
 			}
 		}
 	}
@@ -221,57 +216,6 @@ func expressions(t *testing.T) map[string]string {
 func withValues(expr string) string {
 	return strings.NewReplacer("$__rate_interval", "5m", "$__range_s", "21600", "$__range", "6h", "$__interval", "1m",
 		"$cluster_queue", ".*", "$namespace", ".*", "$resource", "nvidia.com/gpu").Replace(expr)
-}
-
-// fieldsNamed returns the text of all fields of a name in JSON.
-func fieldsNamed(name string, value any) []string {
-	var found []string
-	switch v := value.(type) {
-	case map[string]any:
-		for key, field := range v {
-			if text, ok := field.(string); ok && key == name {
-				found = append(found, text)
-			}
-			found = append(found, fieldsNamed(name, field)...)
-		}
-	case []any:
-		for _, element := range v {
-			found = append(found, fieldsNamed(name, element)...)
-		}
-	}
-	return found
-}
-
-// Every expression of a dashboard is found, by another way than the one that tests them.
-func TestAllExpressionsAreTested(t *testing.T) {
-	want := len(alerts()) + len(records())
-	for _, b := range boards() {
-		want += len(b.variables)
-		distinct := map[string]bool{}
-		for _, r := range b.rows {
-			for _, p := range r.panels {
-				for _, q := range p.queries {
-					distinct[strings.TrimSpace(q.expr)] = true
-				}
-			}
-		}
-		want += len(distinct)
-	}
-	expect.Same(t, "Unexpected number of expressions that are tested", want, len(expressions(t)))
-}
-
-// The files that lie in config/monitoring and the page are those that would be made.
-func TestFilesAreUpToDate(t *testing.T) {
-	root := filepath.Join("..", "..")
-	files := expect.Must(generated())(t)
-	for name, want := range files {
-		got, err := os.ReadFile(filepath.Join(root, name))
-		expect.That(t, err == nil && string(got) == string(want), "%s is not what make generate makes (%v)", name, err)
-	}
-	page := expect.Must(os.ReadFile(filepath.Join(root, "docs", "operate.md")))(t)
-	if want, err := withTable(page); err != nil || string(page) != string(want) {
-		t.Errorf("docs/operate.md is not what make generate makes (%v)", err)
-	}
 }
 
 // Prometheus takes the rules.

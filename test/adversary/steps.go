@@ -62,7 +62,7 @@ func (d *drawer) step(w *walk, by weights) (action, bool) {
 func (d *drawer) job(namespace string) map[string]any {
 	job := kit.TrainJob(namespace, pick(d.Rand, names)).Queue("queue").GPUs(quota)
 	if d.one(2) {
-		job.PodAnnotation("example.com/user", "node", "localcluster/terminate-after", pick(d.Rand, []string{"6s", "16s"}))
+		job.PodAnnotations("example.com/user", "localcluster/terminate-after", pick(d.Rand, []string{"6s", "16s"}), "node")
 	}
 	if d.one(3) {
 		job.Spec.RuntimeRef = trainer.RuntimeRef{APIGroup: &trainer.GroupVersion.Group, Kind: new("TrainingRuntime"), Name: "two"}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"io"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,9 +41,8 @@ type walk struct {
 	log        io.Writer
 	// unhindered is how long a job takes to start that waits for nobody: a slow machine is slow for all.
 	unhindered time.Duration
-
-	mu   sync.Mutex
-	live map[types.UID]*unstructured.Unstructured
+	// written are the objects that the tenant can write.
+	written *record.Recorder
 	// stop ends what watches.
 	stop context.CancelFunc
 	// sent counts the requests.
@@ -59,7 +56,7 @@ type walk struct {
 // newWalk makes the namespaces, their queues, a runtime of the tenant's, and a job of the neighbour's that has a
 // quota of its own and that nobody is to touch.
 func newWalk(ctx context.Context, g gomega.Gomega, cluster *world.Cluster, log io.Writer) *walk {
-	w := &walk{World: world.New(ctx, g, log, cluster, "adversary", world.NewSuffix()), live: map[types.UID]*unstructured.Unstructured{}, log: log}
+	w := &walk{World: world.New(ctx, g, log, cluster, "adversary", world.NewSuffix()), log: log}
 	w.symbols = symbols{namespace: w.Namespace, suffix: w.Suffix, tenant: "tenant-" + w.Suffix}
 	w.neighbours = w.Namespace + "-neighbour"
 	w.Pool(ctx, w.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}), quota)
@@ -86,7 +83,8 @@ func newWalk(ctx context.Context, g gomega.Gomega, cluster *world.Cluster, log i
 	ctx, w.stop = context.WithCancel(ctx)
 	w.ledger, err = ledger.Watch(ctx, w.admin, w.Namespace, w.neighbours)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(w.watch(ctx)).To(gomega.Succeed())
+	w.written, err = record.Start(ctx, w.admin, watched(w.resources, w.Namespace), func(record.Version) {})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
 	w.repeated, w.calm = context.WithCancel(ctx)
 	return w
 }
@@ -110,38 +108,21 @@ func ofTwo(shipped *trainer.ClusterTrainingRuntime, namespace string) client.Obj
 	return own
 }
 
-// watch follows what the tenant can write.
-func (w *walk) watch(ctx context.Context) error {
-	var kinds []record.Kind
-	for _, r := range w.resources {
+// watched are the kinds of resources in a namespace that can be watched.
+func watched(resources []resource, namespace string) (kinds []record.Kind) {
+	for _, r := range resources {
 		if r.watched {
-			kinds = append(kinds, record.Kind{GroupVersionResource: r.GroupVersionResource, Namespace: w.Namespace})
+			kinds = append(kinds, record.Kind{GroupVersionResource: r.GroupVersionResource, Namespace: namespace})
 		}
 	}
-	_, err := record.Start(ctx, w.admin, kinds, func(v record.Version) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if v.Deleted {
-			delete(w.live, v.Object.GetUID())
-		} else {
-			w.live[v.Object.GetUID()] = v.Object
-		}
-	})
-	return err
+	return kinds
 }
 
 // seen returns the objects of the namespace, in an order that does not depend on chance.
 func (w *walk) seen() []*unstructured.Unstructured {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	out := make([]*unstructured.Unstructured, 0, len(w.live))
-	for _, obj := range w.live {
-		out = append(out, obj)
-	}
-	slices.SortFunc(out, func(a, b *unstructured.Unstructured) int {
+	return slices.SortedFunc(slices.Values(w.written.Live()), func(a, b *unstructured.Unstructured) int {
 		return cmp.Or(cmp.Compare(a.GetKind(), b.GetKind()), a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()))
 	})
-	return out
 }
 
 // close takes everything away, and does not wait for it.

@@ -25,6 +25,23 @@ func Main(label string, run func(context.Context) error) {
 	}
 }
 
+// Lock keeps other processes out of a directory, which it makes, until the file is
+// closed.
+func Lock(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	lock, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("another process works in %s, wait for it to end: %w", dir, err)
+	}
+	return lock, nil
+}
+
 // failure is what a step panics with.
 type failure struct{ error }
 

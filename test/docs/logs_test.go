@@ -7,7 +7,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 )
 
 // logging are the packages whose lines are the manager's log, without those of the plugin.
@@ -42,8 +42,8 @@ type call struct {
 func TestLogLines(t *testing.T) {
 	calls := callsIn(t)
 	expect.Need(t, len(calls) >= 40, "Only %d calls that log are found", len(calls))
-	page := read(t, "docs", "logging.md")
-	explained, listed := firstColumn(section(t, page, "Keys")), firstColumn(section(t, page, "Messages"))
+	page := file(t, "docs/logging.md")
+	explained, listed := firstColumn(pages.Section(page, "keys")), firstColumn(pages.Section(page, "messages"))
 	used, said := map[string]bool{}, map[string]bool{}
 	for _, c := range calls {
 		faults := c.faults
@@ -80,7 +80,7 @@ func TestTroubleshootingQuotesTheLog(t *testing.T) {
 	for _, c := range callsIn(t) {
 		said = append(said, c.message)
 	}
-	page := read(t, "docs", "troubleshooting.md")
+	page := file(t, "docs/troubleshooting.md")
 	quoted := regexp.MustCompile(`"msg":"([^"]+)"`).FindAllStringSubmatch(page, -1)
 	expect.That(t, len(quoted) >= 20, "Only %d lines are quoted", len(quoted))
 	for _, q := range quoted {
@@ -97,12 +97,11 @@ func TestTroubleshootingQuotesTheLog(t *testing.T) {
 
 // Whoever finds a reason in a list of jobs that do not run finds it in the page as well.
 func TestTroubleshootingHasTheReasons(t *testing.T) {
-	_, page, _ := strings.Cut(read(t, "docs", "plugin.md"), "## Phases and reasons")
-	page, _, _ = strings.Cut(page, "| code |")
+	page, _, _ := strings.Cut(pages.Section(file(t, "docs/plugin.md"), "phases-and-reasons"), "| code |")
 	named := regexp.MustCompile("`(\\w+)`")
 	rows := regexp.MustCompile("(?m)^\\| `(?:Unqueued|Waiting|Reserved|Elsewhere|Starting)` \\| (.*) \\|$").FindAllStringSubmatch(page, -1)
 	expect.That(t, len(rows) == 5, "%d phases in which a job does not run", len(rows))
-	troubles := read(t, "docs", "troubleshooting.md")
+	troubles := file(t, "docs/troubleshooting.md")
 	for _, row := range rows {
 		for _, reason := range named.FindAllStringSubmatch(row[1], -1) {
 			expect.That(t, strings.Contains(troubles, reason[0]), "docs/troubleshooting.md has nothing on reason %s", reason[1])
@@ -275,20 +274,6 @@ func messagesOf(spec *ast.ValueSpec) []string {
 		}
 	}
 	return messages
-}
-
-func read(t *testing.T, path ...string) string {
-	t.Helper()
-	return string(expect.Must(os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...)))(t))
-}
-
-// section returns what stands below a heading.
-func section(t *testing.T, page, heading string) string {
-	t.Helper()
-	_, after, found := strings.Cut(page, "\n## "+heading+"\n")
-	expect.Need(t, found, "There is no section %s", heading)
-	body, _, _ := strings.Cut(after, "\n## ")
-	return body
 }
 
 // firstColumn returns what stands in backquotes in the first column of tables.

@@ -25,7 +25,7 @@ var _ = Describe("Bad input", func() {
 			"spec.runtimeRef", `ClusterTrainingRuntime "no-such-runtime"`, "create it"),
 		// Before 2.3, Trainer's own webhook refuses it, too, and its answer is the one given.
 		Entry("for a patch of a replicated job that does not exist", since(world.Trainer23), func(j *kit.TrainJobBuilder) {
-			j.PodAnnotation("example.com/user", "nodes", "a", "b")
+			j.PodAnnotations("example.com/user", "a", "b", "nodes")
 		}, `spec.runtimePatches[example.com/user]`, `"nodes"`, "it has: node"),
 		Entry("for two topology annotations that exclude each other", func(j *kit.TrainJobBuilder) {
 			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{
@@ -34,7 +34,7 @@ var _ = Describe("Bad input", func() {
 			}}})
 		}, "replicatedJobs[node]", "spec.runtimePatches"),
 		Entry("for a topology annotation that cannot be read", func(j *kit.TrainJobBuilder) {
-			j.PodAnnotation("example.com/user", "node", "kueue.x-k8s.io/podset-unconstrained-topology", "perhaps")
+			j.PodAnnotations("example.com/user", "kueue.x-k8s.io/podset-unconstrained-topology", "perhaps", "node")
 		}, "replicatedJobs[node]", "spec.runtimePatches"),
 		Entry("for a topology slice larger than the job", func(j *kit.TrainJobBuilder) {
 			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{
@@ -86,12 +86,12 @@ var _ = Describe("The manager's entry", func() {
 	It("comes back when a client applies a list that does not have it, and stays last", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newPools(ctx, "0", "0")
 		w.MakeGated(ctx, w.Job("applied").GPUs("1"), 0)
-		mine := kit.TrainJob(w.Namespace, "applied").PodAnnotation("example.com/user", "node", "a", "b").Spec.RuntimePatches
+		mine := kit.TrainJob(w.Namespace, "applied").PodAnnotations("example.com/user", "a", "b", "node").Spec.RuntimePatches
 		w.Edit(ctx, "applied", func(t *trainer.TrainJob) { t.Spec.RuntimePatches = mine })
 		w.EventuallyAtTheGate(ctx, "applied")
 		w.Edit(ctx, "applied", func(t *trainer.TrainJob) {
 			t.Spec.RuntimePatches = append(t.Spec.RuntimePatches,
-				kit.TrainJob(w.Namespace, "applied").PodAnnotation("example.com/late", "node", "c", "d").Spec.RuntimePatches...)
+				kit.TrainJob(w.Namespace, "applied").PodAnnotations("example.com/late", "c", "d", "node").Spec.RuntimePatches...)
 		})
 		w.EventuallyAtTheGate(ctx, "applied")
 		Expect(w.TrainJob(ctx, "applied").Spec.RuntimePatches).To(HaveLen(3))

@@ -52,8 +52,7 @@ var _ = Describe("The certificate that webhooks are served with", func() {
 	It("is another one after a rotation, and is trusted at any moment", func(ctx context.Context) {
 		second := w.replica()
 		Expect(second.Await(ctx)).To(BeTrue())
-		before, err := replica.Get(nil)
-		Expect(err).NotTo(HaveOccurred())
+		before := must(replica.Get(nil))
 
 		w.PatchJSON(ctx, get(ctx, w, &corev1.Secret{}, "authority"), `{"data":null}`)
 		Eventually(ctx, func(g Gomega) {
@@ -69,8 +68,7 @@ var _ = Describe("The certificate that webhooks are served with", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("is the former one for as long as the next is not trusted", func(ctx context.Context) {
-		before, err := replica.Get(nil)
-		Expect(err).NotTo(HaveOccurred())
+		before := must(replica.Get(nil))
 		serves := func() ([]byte, error) {
 			serving, err := replica.Get(nil)
 			if err != nil {

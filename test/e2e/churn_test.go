@@ -23,6 +23,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
 var (
@@ -38,11 +40,9 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 
-		pods := podCounter{seen: map[string]sets.Set[types.UID]{}}
+		pods := w.record(ctx, podResource)
 		busy := 0
 		var group sync.WaitGroup
-		stop := make(chan struct{})
-		group.Go(func() { pods.watch(ctx, w, stop) })
 		for i := range *churnJobs {
 			if i == *churnJobs/2 {
 				// By now jobs run and others wait; the rest comes in between the kills.
@@ -56,13 +56,13 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 		for i := range *churnJobs {
 			w.eventuallyFinished(ctx, fmt.Sprintf("job-%d", i))
 		}
-		close(stop)
 		group.Wait()
+		Eventually(ctx, pods.CaughtUp).Should(Succeed())
 		Expect(busy).To(BeNumerically(">=", max(1, *churnKills/6)), "kills while jobs ran and others waited")
 
 		for i := range *churnJobs {
 			name := fmt.Sprintf("job-%d", i)
-			Expect(pods.of(name)).To(BeNumerically("<=", 1+evictions(w.Workload(ctx, name))), "pods that %s ever had, one per admission", name)
+			Expect(boundPods(pods, name)).To(BeNumerically("<=", 1+evictions(w.Workload(ctx, name))), "pods that %s ever had, one per admission", name)
 			for _, pod := range w.Pods(ctx, name) {
 				Expect(pod.Spec.SchedulingGates).To(BeEmpty(), pod.Name)
 			}
@@ -126,7 +126,7 @@ func (w *site) churnJob(i int) *trainer.TrainJob {
 		priority = "high"
 	}
 	return w.Job(fmt.Sprintf("job-%d", i)).GPUs("8").Priority(w.Name(priority)).
-		PodAnnotation("example.com/churn", "node", "localcluster/run-for", fmt.Sprintf("%ds", 3+i%4)).Obj()
+		PodAnnotations("example.com/churn", "localcluster/run-for", fmt.Sprintf("%ds", 3+i%4), "node").Obj()
 }
 
 // eventuallyCreate creates a job as soon as API server and webhooks answer.
@@ -141,9 +141,8 @@ func (w *site) eventuallyCreate(ctx context.Context, job *trainer.TrainJob) {
 
 func (w *site) eventuallyFinished(ctx context.Context, name string) {
 	Eventually(ctx, func(g Gomega) {
-		var job trainer.TrainJob
-		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: name}, &job)).To(Succeed())
-		g.Expect(finished(&job)).To(BeTrue(), name)
+		job := world.Found(ctx, g, w, &trainer.TrainJob{}, client.ObjectKey{Namespace: w.Namespace, Name: name})
+		g.Expect(finished(job)).To(BeTrue(), name)
 	}).WithTimeout(5 * time.Minute).Should(Succeed())
 	w.EventuallyCondition(ctx, name, kueue.WorkloadFinished)
 }
@@ -159,49 +158,13 @@ func evictions(wl *kueue.Workload) int {
 	return count
 }
 
-// podCounter counts the pods that jobs ever had on a node.
-type podCounter struct {
-	mu   sync.Mutex
-	seen map[string]sets.Set[types.UID]
-}
-
-// watch looks at the pods until stop; it goes on when the API server comes back.
-func (p *podCounter) watch(ctx context.Context, w *site, stop <-chan struct{}) {
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-stop:
-			return
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		var list corev1.PodList
-		if err := w.List(ctx, &list, client.InNamespace(w.Namespace)); err == nil {
-			p.add(list.Items)
+// boundPods counts the pods that a job ever had on a node.
+func boundPods(recorded *record.Recorder, job string) int {
+	seen := sets.New[types.UID]()
+	for _, pod := range versionsOf[corev1.Pod](recorded) {
+		if pod.Spec.NodeName != "" && pod.Labels[jobsetapi.JobSetNameKey] == job {
+			seen.Insert(pod.UID)
 		}
 	}
-}
-
-func (p *podCounter) add(pods []corev1.Pod) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range pods {
-		if pods[i].Spec.NodeName == "" {
-			continue
-		}
-		if job := pods[i].Labels[jobsetapi.JobSetNameKey]; p.seen[job] == nil {
-			p.seen[job] = sets.New(pods[i].UID)
-		} else {
-			p.seen[job].Insert(pods[i].UID)
-		}
-	}
-}
-
-// of returns the number of pods that a job ever had.
-func (p *podCounter) of(job string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.seen[job])
+	return len(seen)
 }

@@ -44,8 +44,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 	It("finds nothing on a healthy cluster, and the commands of its page work", func(ctx context.Context) {
 		shell(ctx, docsCommands("docs/doctor.md")...)
-		stdout, _, code := plugin(ctx, "doctor", "-o", "wide")
-		Expect(code).To(BeZero())
+		stdout := said(ctx, Default, "doctor", "-o", "wide")
 		Expect(stdout).To(And(ContainSubstring("Kueue is v0.19.2."), ContainSubstring("Trainer is of generation "+trainerOf(ctx)),
 			ContainSubstring("ok       feature gates are alike")))
 	}, SpecTimeout(specTimeout))
@@ -343,7 +342,6 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 // findings returns what doctor finds, and checks its exit code against that. A check that could not
 // be made, since the API server was busy, makes it another one.
 func (w *site) findings(ctx context.Context, g Gomega) []finding {
-	GinkgoHelper()
 	stdout, stderr, code := plugin(ctx, "doctor", "-n", w.Namespace, "-o", "json")
 	var report struct {
 		Errors, Warnings int
@@ -363,13 +361,11 @@ func (w *site) findings(ctx context.Context, g Gomega) []finding {
 
 // eventuallyInOrder waits until doctor finds nothing.
 func (w *site) eventuallyInOrder(ctx context.Context) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) { g.Expect(w.findings(ctx, g)).To(BeEmpty()) }).Should(Succeed())
 }
 
 // eventuallyFinds waits for a finding and gives it.
 func (w *site) eventuallyFinds(ctx context.Context, severity, reason, object string) finding {
-	GinkgoHelper()
 	var found finding
 	Eventually(ctx, func(g Gomega) {
 		all := w.findings(ctx, g)
@@ -383,7 +379,6 @@ func (w *site) eventuallyFinds(ctx context.Context, severity, reason, object str
 
 // eventuallyLost waits until a kind of finding is gone.
 func (w *site) eventuallyLost(ctx context.Context, reason string) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		g.Expect(w.findings(ctx, g)).NotTo(ContainElement(HaveField("Reason", reason)))
 	}).Should(Succeed())
@@ -391,14 +386,12 @@ func (w *site) eventuallyLost(ctx context.Context, reason string) {
 
 // undo takes back what a spec has broken, after which nothing is to be found any more.
 func (w *site) undo(ctx context.Context, undo func(context.Context)) {
-	GinkgoHelper()
 	undo(ctx)
 	w.eventuallyInOrder(ctx)
 }
 
 // fix pastes the commands of a finding, after which nothing is to be found any more.
 func (w *site) fix(ctx context.Context, found finding) {
-	GinkgoHelper()
 	shell(ctx, found.Commands...)
 	w.eventuallyInOrder(ctx)
 }
@@ -406,7 +399,6 @@ func (w *site) fix(ctx context.Context, found finding) {
 // fixConfig does so for a configuration. The restart that is its second command has no
 // Deployment here, and nothing to do: the configuration was fixed before anybody read it.
 func (w *site) fixConfig(ctx context.Context, found finding) {
-	GinkgoHelper()
 	Expect(found.Commands).To(HaveLen(2))
 	Expect(found.Commands[1]).To(ContainSubstring("rollout restart deployment"))
 	found.Commands = found.Commands[:1]
@@ -415,14 +407,12 @@ func (w *site) fixConfig(ctx context.Context, found finding) {
 
 // makeWorkload makes a Workload of no TrainJob, which goes before the spec's namespace does.
 func (w *site) makeWorkload(ctx context.Context, wl *kueue.Workload) {
-	GinkgoHelper()
 	Expect(w.Create(ctx, wl)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(w.Delete(ctx, wl))).To(Succeed()) })
 }
 
 // taint puts a taint on a node until the spec is over.
 func (w *site) taint(ctx context.Context, name string, taint corev1.Taint) {
-	GinkgoHelper()
 	node := kit.Node(name, nil)
 	w.Change(ctx, node, func() { node.Spec.Taints = append(node.Spec.Taints, taint) })
 	DeferCleanup(func(ctx context.Context) {
@@ -434,11 +424,9 @@ func (w *site) taint(ctx context.Context, name string, taint corev1.Taint) {
 
 // changeWebhook changes the only webhook of a configuration, until undo or the spec's end.
 func (w *site) changeWebhook(ctx context.Context, configuration string, change func(*admissionregistrationv1.MutatingWebhook)) (undo func(context.Context)) {
-	GinkgoHelper()
 	found := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configuration}}
 	var before *admissionregistrationv1.MutatingWebhook
 	undo = func(ctx context.Context) {
-		GinkgoHelper()
 		w.Change(ctx, found, func() { before.DeepCopyInto(&found.Webhooks[0]) })
 	}
 	w.Change(ctx, found, func() {
@@ -451,9 +439,7 @@ func (w *site) changeWebhook(ctx context.Context, configuration string, change f
 
 // stopComponent stops a process, until start or the spec's end.
 func stopComponent(ctx context.Context, component string) (start func(context.Context)) {
-	GinkgoHelper()
 	start = func(ctx context.Context) {
-		GinkgoHelper()
 		Expect(cluster.Control(ctx, "start", component, GinkgoWriter)).To(Succeed())
 	}
 	DeferCleanup(start)
@@ -480,9 +466,7 @@ func (w *site) policyAfterOurs() *admissionregistrationv1.MutatingWebhookConfigu
 
 // restoreLater puts a ConfigMap back as it is now when the spec ends.
 func (w *site) restoreLater(ctx context.Context, namespace, name string) {
-	GinkgoHelper()
-	var config corev1.ConfigMap
-	Expect(w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &config)).To(Succeed())
+	config := world.Found(ctx, Default, w, &corev1.ConfigMap{}, client.ObjectKey{Namespace: namespace, Name: name})
 	config.ResourceVersion = ""
 	DeferCleanup(func(ctx context.Context) { Expect(w.Update(ctx, config.DeepCopy())).To(Succeed()) })
 }
@@ -490,12 +474,10 @@ func (w *site) restoreLater(ctx context.Context, namespace, name string) {
 // configure replaces texts in a configuration. Kueue and the manager read their own when they
 // start; Kueue's settings, the manager follows at once.
 func (w *site) configure(ctx context.Context, namespace, name string, oldNew ...string) {
-	GinkgoHelper()
-	var config corev1.ConfigMap
-	Expect(w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &config)).To(Succeed())
+	config := world.Found(ctx, Default, w, &corev1.ConfigMap{}, client.ObjectKey{Namespace: namespace, Name: name})
 	for key, content := range config.Data {
 		config.Data[key] = strings.NewReplacer(oldNew...).Replace(content)
 		Expect(config.Data[key]).NotTo(Equal(content))
 	}
-	Expect(w.Update(ctx, &config)).To(Succeed())
+	Expect(w.Update(ctx, config)).To(Succeed())
 }

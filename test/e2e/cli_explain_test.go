@@ -31,13 +31,11 @@ import (
 
 // explained runs "explain NAME -o json" and gives what it says.
 func (w *site) explained(ctx context.Context, g Gomega, job string, flags ...string) explain.Explanation {
-	GinkgoHelper()
 	return printed[explain.Explanation](ctx, g, append([]string{"explain", job, "-n", w.Namespace}, flags...)...)
 }
 
 // eventuallyExplained waits until a TrainJob is in a state, and gives all that is said.
 func (w *site) eventuallyExplained(ctx context.Context, job string, phase explain.Phase, reason string) explain.Explanation {
-	GinkgoHelper()
 	var e explain.Explanation
 	Eventually(ctx, func(g Gomega) {
 		e = w.explained(ctx, g, job)
@@ -50,7 +48,6 @@ func (w *site) eventuallyExplained(ctx context.Context, job string, phase explai
 // eventuallyKueueSays waits for a word in what Kueue writes on a Workload that waits: our
 // reason has to be Kueue's.
 func (w *site) eventuallyKueueSays(ctx context.Context, job, text string) {
-	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		g.Expect(w.explained(ctx, g, job).Queue.KueueSays).To(ContainSubstring(text))
 	}).Should(Succeed())
@@ -60,9 +57,7 @@ const trainJobHead = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\
 
 // forecast runs "explain -f" on a TrainJob and returns what it says.
 func (w *site) forecast(ctx context.Context, job *kit.TrainJobBuilder) explain.Explanation {
-	GinkgoHelper()
-	file, err := yaml.Marshal(job.Obj())
-	Expect(err).NotTo(HaveOccurred())
+	file := must(yaml.Marshal(job.Obj()))
 	stdout, stderr, code := pluginReading(ctx, trainJobHead+string(file), "explain", "-f", "-", "-o", "json")
 	Expect(code).To(BeZero(), stderr)
 	var all []explain.Explanation
@@ -73,7 +68,6 @@ func (w *site) forecast(ctx context.Context, job *kit.TrainJobBuilder) explain.E
 
 // reasonOf returns the first reason of a verdict on a flavor.
 func reasonOf(e explain.Explanation, flavor string) explain.Reason {
-	GinkgoHelper()
 	for _, v := range e.Flavors {
 		if v.Flavor == flavor {
 			Expect(v.Reasons).NotTo(BeEmpty(), "the verdict on %s", flavor)
@@ -377,8 +371,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 			g.Expect(e.Unseen).To(ContainElements("clusterqueues.kueue.x-k8s.io", "pods of namespace "+w.Namespace))
 		}).Should(Succeed())
 
-		file, err := yaml.Marshal(w.Job("new").GPUs("8").Obj())
-		Expect(err).NotTo(HaveOccurred())
+		file := must(yaml.Marshal(w.Job("new").GPUs("8").Obj()))
 		stdout, stderr, code := pluginReading(ctx, trainJobHead+string(file), "explain", "-f", "-", "--as", "alice")
 		Expect(code).To(Equal(exit.Unseen), stdout+stderr)
 		Expect(stdout).To(ContainSubstring("cannot be described, because you may not read its runtime"))
@@ -417,7 +410,6 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 // userPatch is what the only patch of a user is called: entries of Trainer 2.1 have no owner.
 func userPatch(ctx context.Context) string {
-	GinkgoHelper()
 	if trainerOf(ctx) == "2.1" {
 		return "podTemplateOverrides[0]"
 	}
@@ -451,7 +443,6 @@ spec:
 
 // letSee lets a user look at a namespace, and at nothing of the cluster around it.
 func (w *site) letSee(ctx context.Context, user string) {
-	GinkgoHelper()
 	w.Make(ctx,
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: user}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"trainer.kubeflow.org", "kueue.x-k8s.io", "jobset.x-k8s.io", "batch", ""}, Resources: []string{

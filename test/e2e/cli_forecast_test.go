@@ -23,6 +23,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const (
@@ -140,9 +141,8 @@ func (c *forecastCase) stop(ctx context.Context) {
 		return
 	}
 	c.stopped = true
-	var queue kueue.LocalQueue
-	Expect(c.w.Get(ctx, client.ObjectKey{Namespace: c.w.Namespace, Name: c.job.Labels[kit.QueueLabel]}, &queue)).To(Succeed())
-	var obj client.Object = &queue
+	queue := world.Found(ctx, Default, c.w, &kueue.LocalQueue{}, client.ObjectKey{Namespace: c.w.Namespace, Name: c.job.Labels[kit.QueueLabel]})
+	var obj client.Object = queue
 	patch := `{"spec":{"stopPolicy":"Hold"}}`
 	if c.rand.IntN(2) == 0 {
 		obj = &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: string(queue.Spec.ClusterQueue)}}
@@ -172,7 +172,6 @@ func (c *forecastCase) forecast(e *explain.Explanation) fate {
 
 // outcome reads what came of it.
 func (c *forecastCase) outcome(ctx context.Context) fate {
-	GinkgoHelper()
 	wl := c.w.Workload(ctx, c.name)
 	Expect(wl).NotTo(BeNil())
 	var f fate
@@ -213,13 +212,11 @@ func (c *forecastCase) String() string {
 // settle waits until Kueue has decided about all Workloads of the spec: none changes any
 // more. With release the evicted go, as their jobs would have them do.
 func (w *site) settle(ctx context.Context, release bool) {
-	GinkgoHelper()
 	const quiet = 3 * time.Second
 	var before string
 	var since time.Time
 	Eventually(ctx, func(g Gomega) {
-		var list kueue.WorkloadList
-		g.Expect(w.List(ctx, &list, client.InNamespace(w.Namespace))).To(Succeed())
+		list := world.All(ctx, g, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
 		var versions []string
 		for i := range list.Items {
 			wl := &list.Items[i]
@@ -253,8 +250,7 @@ var _ = Describe("a forecast of kubectl trainjob explain", func() {
 		var manifests []string
 		for _, c := range cases {
 			c.stop(ctx)
-			data, err := yaml.Marshal(c.job.Obj())
-			Expect(err).NotTo(HaveOccurred())
+			data := must(yaml.Marshal(c.job.Obj()))
 			manifests = append(manifests, trainJobHead+string(data))
 		}
 		w.settle(ctx, true)

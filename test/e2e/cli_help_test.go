@@ -21,7 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/version"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
-	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 )
 
 // These examples take the installation away, or change it for all specs; what they do has
@@ -53,8 +53,7 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
 		here := strings.NewReplacer("--set-quota team-a/h100", "--set-quota "+w.Name("gpus")+"/"+w.Name("h100"), "--for team-a/llm", "--for "+w.Namespace+"/next", "explain llm -n team-a --priority urgent", "explain big -n "+w.Namespace+" --priority "+w.Name("urgent"), "team-a", w.Namespace, "--queue gpus", "--queue queue", "vision", vision, "language", language)
 		for name, of := range map[string]string{"queues.yaml": "forecast-queues.yaml", "july.csv": "forecast-jobs.csv"} {
-			content, err := os.ReadFile(filepath.Join(root(), "docs/samples", of))
-			Expect(err).NotTo(HaveOccurred())
+			content := must(os.ReadFile(filepath.Join(specs.Root(), "docs/samples", of)))
 			shell.write(name, here.Replace(string(content)))
 		}
 		shell.write("fair.yaml", "fairSharing: {}")
@@ -105,9 +104,7 @@ var _ = Describe("the help of kubectl trainjob", func() {
 
 // completed returns what the plugin offers to the shell.
 func completed(ctx context.Context, args ...string) string {
-	GinkgoHelper()
-	stdout, stderr, code := plugin(ctx, append([]string{"__complete"}, args...)...)
-	Expect(code).To(BeZero(), stderr)
+	stdout := said(ctx, Default, append([]string{"__complete"}, args...)...)
 	return stdout
 }
 
@@ -138,7 +135,6 @@ func commandsOf(examples string) []string {
 type exampleShell struct{ dir, kubeconfig string }
 
 func (w *site) exampleShell(ctx context.Context) exampleShell {
-	GinkgoHelper()
 	s := exampleShell{dir: GinkgoT().TempDir()}
 	s.kubeconfig = filepath.Join(s.dir, "kubeconfig")
 	job := w.listOf(`{"kind":"TrainJob","metadata":{"name":"job"},"spec":{` + torch + `}}`)
@@ -157,7 +153,6 @@ func (w *site) exampleShell(ctx context.Context) exampleShell {
 
 // write makes a file in the directory.
 func (s exampleShell) write(path, content string) {
-	GinkgoHelper()
 	path = filepath.Join(s.dir, path)
 	Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
 	Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
@@ -166,17 +161,14 @@ func (s exampleShell) write(path, content string) {
 // run runs an example. One that follows is ended after a while; one that shows differences
 // may find some.
 func (s exampleShell) run(ctx context.Context, example string) {
-	GinkgoHelper()
 	follows := strings.HasSuffix(example, " --watch")
 	if follows {
 		example = "timeout 3 " + example
 	}
-	at := world.Terminal{Kubeconfig: s.kubeconfig, Log: GinkgoWriter}
-	cmd, err := at.Shell(ctx, "set +e; "+example)
-	Expect(err).NotTo(HaveOccurred())
+	at := specs.Terminal{Kubeconfig: s.kubeconfig}
+	cmd := at.Shell(ctx, "set +e; "+example)
 	cmd.Dir = s.dir
-	stdout, stderr, code, err := at.Run(cmd)
-	Expect(err).NotTo(HaveOccurred())
+	stdout, stderr, code := at.Run(cmd, "")
 	want := []any{0}
 	if follows {
 		want = []any{124}
@@ -207,8 +199,7 @@ var _ = Describe("kubectl trainjob in a shell", func() {
 
 var _ = Describe("kubectl trainjob version", func() {
 	It("tells Kueue's release and the generation of Trainer, and finds nothing wrong", core, func(ctx context.Context) {
-		stdout, stderr, code := plugin(ctx, "version", "-o", "json")
-		Expect(code).To(BeZero(), stderr)
+		stdout := said(ctx, Default, "version", "-o", "json")
 		var report version.Report
 		Expect(json.Unmarshal([]byte(stdout), &report)).To(Succeed())
 		Expect(report.Problems).To(BeEmpty())

@@ -46,7 +46,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	It("stop a user's job: its quota goes to others with its last pod, and it stays stopped, also over a restart of the manager", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		user := w.user(ctx)
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "10s"), 1, onH100)
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "10s", "node"), 1, onH100)
 		w.MakePending(ctx, w.Job("next").GPUs("8"))
 		Expect(w.says(ctx, "stop", "runs", "--as", user)).To(ContainSubstring("stopped: 1 pod end"))
 		w.eventuallyListed(ctx, "runs", explain.Stopping)
@@ -67,7 +67,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	It("resume a job whose pods still end behind those that wait", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		user := w.user(ctx)
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "10s"), 1, onH100)
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "10s", "node"), 1, onH100)
 		w.MakePending(ctx, w.Job("next").GPUs("8"))
 		w.says(ctx, "stop", "runs", "--as", user)
 		Expect(w.says(ctx, "hold", "runs", "--as", user)).To(ContainSubstring("is being stopped, and held then"))
@@ -118,7 +118,6 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 
 // requeuesBehind has a job that runs queue again behind another one, which runs then.
 func (w *site) requeuesBehind(ctx context.Context, job string, next *kit.TrainJobBuilder) {
-	GinkgoHelper()
 	w.MakePending(ctx, next)
 	Expect(w.says(ctx, "requeue", job)).To(ContainSubstring("queued again in queue"))
 	w.EventuallyRuns(ctx, next.Name, 1, onH100)
@@ -127,6 +126,5 @@ func (w *site) requeuesBehind(ctx context.Context, job string, next *kit.TrainJo
 
 // says runs the plugin in the spec's namespace, and returns what it printed.
 func (w *site) says(ctx context.Context, args ...string) string {
-	GinkgoHelper()
 	return said(ctx, Default, append(args, "-n", w.Namespace)...)
 }

@@ -25,7 +25,6 @@ var _ = Describe("kubectl trainjob logs", func() {
 		w.MakePending(ctx, w.Job("waits").GPUs("8"))
 
 		fails := func(text string, args ...string) {
-			GinkgoHelper()
 			Expect(refused(ctx, 1, append([]string{"logs", "-n", w.Namespace}, args...)...)).To(ContainSubstring(text))
 		}
 		fails("TrainJob waits has no pods: kubectl trainjob explain -n "+w.Namespace+" waits tells why", "waits")
@@ -144,8 +143,7 @@ var _ = Describe("kubectl trainjob usage", func() {
 		stdout, stderr, code := plugin(ctx, "usage", "-n", w.Namespace, "-o", "csv")
 		Expect(code).To(BeZero())
 		Expect(stderr).To(ContainSubstring("when the manager's ledger began"))
-		rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
-		Expect(err).NotTo(HaveOccurred())
+		rows := must(csv.NewReader(strings.NewReader(stdout)).ReadAll())
 		Expect(rows).To(HaveLen(2))
 		Expect(rows[1]).To(ContainElements(w.Name("gpus"), "GPU-hours"))
 	}, SpecTimeout(specTimeout))
@@ -199,6 +197,5 @@ var _ = Describe("kubectl trainjob usage", func() {
 
 // usage returns the bill of the spec's namespace.
 func (w *site) usage(ctx context.Context, g Gomega, args ...string) usage.Bill {
-	GinkgoHelper()
 	return printed[usage.Bill](ctx, g, append([]string{"usage", "-n", w.Namespace}, args...)...)
 }

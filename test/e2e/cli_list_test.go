@@ -56,7 +56,6 @@ var _ = Describe("kubectl trainjob list", func() {
 		w.eventuallyListed(ctx, "elsewhere", explain.Waiting)
 
 		names := func(flags ...string) string {
-			GinkgoHelper()
 			return strings.ReplaceAll(said(ctx, Default, append([]string{"list", "-n", w.Namespace, "-o", "name"}, flags...)...), "trainjob.trainer.kubeflow.org/", "")
 		}
 		Expect(names("--state", "running")).To(Equal("runs\n"))
@@ -132,13 +131,11 @@ var _ = Describe("kubectl trainjob list", func() {
 
 // listed runs "list -o json" in the spec's namespace.
 func (w *site) listed(ctx context.Context, g Gomega) []listing.TrainJob {
-	GinkgoHelper()
 	return printed[listing.List](ctx, g, "list", "-n", w.Namespace).TrainJobs
 }
 
 // eventuallyListed waits until list says that a TrainJob is in a phase, and returns what it says.
 func (w *site) eventuallyListed(ctx context.Context, name string, phase explain.Phase) listing.TrainJob {
-	GinkgoHelper()
 	var found listing.TrainJob
 	Eventually(ctx, func(g Gomega) {
 		for _, job := range w.listed(ctx, g) {
@@ -153,7 +150,6 @@ func (w *site) eventuallyListed(ctx context.Context, name string, phase explain.
 
 // user returns one with ClusterRole kueue-trainer-user in the spec's namespace, and no more.
 func (w *site) user(ctx context.Context) string {
-	GinkgoHelper()
 	user := w.Name("ml-engineer")
 	w.Make(ctx, kit.RoleBinding(w.Namespace, "kueue-trainer-user", user))
 	eventuallyMay(ctx, user, w.Namespace)

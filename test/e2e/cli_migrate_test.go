@@ -10,14 +10,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("kubectl trainjob migrate", func() {
 	It("makes manifests that the API server takes, with the pods that the older ones ask for", since(world.Trainer22), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		older, err := os.ReadFile(filepath.Join(root(), "docs/samples/older.yaml"))
-		Expect(err).NotTo(HaveOccurred())
+		older := must(os.ReadFile(filepath.Join(specs.Root(), "docs/samples/older.yaml")))
 		_, _, code := runBinary(ctx, string(older), "kubectl", "create", "-n", w.Namespace, "--dry-run=server", "-f", "-")
 		Expect(code).NotTo(BeZero(), "the older manifest is refused")
 
@@ -35,7 +35,7 @@ var _ = Describe("kubectl trainjob migrate", func() {
 	It("exports the TrainJobs of a cluster without what the manager added", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.Make(ctx,
-			w.Job("runs").GPUs("8").PodAnnotation("example.com/team", "node", "example.com/mine", "yes").Obj(),
+			w.Job("runs").GPUs("8").PodAnnotations("example.com/team", "example.com/mine", "yes", "node").Obj(),
 			w.Job("done").Obj())
 		w.EventuallyRuns(ctx, "done", 1, nil)
 		w.Finish(ctx, "done", "succeeded")
@@ -62,7 +62,6 @@ var _ = Describe("kubectl trainjob migrate", func() {
 
 // jobSetOf returns the JobSet of a TrainJob in JSON; empty while there is none.
 func jobSetOf(ctx context.Context, w *site, job string) string {
-	GinkgoHelper()
 	stdout, _, _ := runBinary(ctx, "", "kubectl", "get", "jobset", "-n", w.Namespace, job, "-o", "jsonpath={.spec}")
 	return stdout
 }

@@ -45,8 +45,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		// Only a topology keeps Kueue from giving a job one flavor that selects nodes of another by a
 		// label which that one does not name.
 		generate = []string{"pools", "generate", "--topology", "--team", w.Namespace + "=1"}
-		manifest, _, code := plugin(ctx, generate...)
-		Expect(code).To(BeZero())
+		manifest := said(ctx, Default, generate...)
 		generated := w.apply(ctx, manifest)
 		// The pods of these specs run nowhere else; see docs/dev/kind.md.
 		flavors := slices.DeleteFunc(flavorsOf(generated), func(flavor kueue.ResourceFlavor) bool {
@@ -79,8 +78,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		DeferCleanup(eventuallyNothingGenerated)
 		w := newWorld(ctx)
 		w.Make(ctx, needs(w)...)
-		manifest, _, code := plugin(ctx, "pools", "generate", "--team", w.Namespace+"=1")
-		Expect(code).To(BeZero())
+		manifest := said(ctx, Default, "pools", "generate", "--team", w.Namespace+"=1")
 		w.apply(ctx, manifest)
 
 		runtimes := maps.Clone(shipped)
@@ -107,17 +105,14 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 	It("generates quotas of which every team gets a whole node back from whoever borrows it", func(ctx context.Context) {
 		DeferCleanup(eventuallyNothingGenerated)
 		large, small := newWorld(ctx), newWorld(ctx)
-		var nodes corev1.NodeList
-		Expect(large.List(ctx, &nodes, client.HasLabels{kit.ProductLabel})).To(Succeed())
-		manifest, _, code := plugin(ctx, "pools", "generate", "--team", fmt.Sprintf("%s=%d", large.Namespace, len(nodes.Items)-1), "--team", small.Namespace+"=1")
-		Expect(code).To(BeZero())
+		nodes := world.All(ctx, Default, large, &corev1.NodeList{}, client.HasLabels{kit.ProductLabel})
+		manifest := said(ctx, Default, "pools", "generate", "--team", fmt.Sprintf("%s=%d", large.Namespace, len(nodes.Items)-1), "--team", small.Namespace+"=1")
 		flavors := flavorsOf(large.apply(ctx, manifest))
 
 		for _, pair := range [][2]*site{{large, small}, {small, large}} {
 			borrower, owner := pair[0], pair[1]
 			for _, flavor := range flavors {
-				var nodes corev1.NodeList
-				Expect(borrower.List(ctx, &nodes, client.MatchingLabels(flavor.Spec.NodeLabels))).To(Succeed())
+				nodes := world.All(ctx, Default, borrower, &corev1.NodeList{}, client.MatchingLabels(flavor.Spec.NodeLabels))
 				job := borrower.Job("fills-"+flavor.Name).Queue("gpus").Nodes(int32(len(nodes.Items))).GPUs("8").
 					PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: flavor.Spec.NodeLabels}})
 				borrower.Make(ctx, job.Obj())
@@ -205,7 +200,6 @@ var _ = Describe("A toleration rule of the configuration", func() {
 // strategies, with whole GPUs beside slices, shared GPUs, spot machines, Azure's taint, and
 // one whose pool only the provider's label tells.
 func (w *site) makeNodes(ctx context.Context) {
-	GinkgoHelper()
 	gke := corev1.Taint{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}
 	eks := corev1.Taint{Key: "nvidia.com/gpu", Value: "true", Effect: corev1.TaintEffectNoSchedule}
 	azure := corev1.Taint{Key: "sku", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}
@@ -237,7 +231,6 @@ func (w *site) fakeNode(name string, labels map[string]string, devices map[corev
 
 // apply applies a manifest with kubectl; its objects go when the spec ends.
 func (w *site) apply(ctx context.Context, manifest string) []*unstructured.Unstructured {
-	GinkgoHelper()
 	var objects []*unstructured.Unstructured
 	for document := range strings.SplitSeq(manifest, "---\n") {
 		obj := &unstructured.Unstructured{}
@@ -253,7 +246,6 @@ func (w *site) apply(ctx context.Context, manifest string) []*unstructured.Unstr
 }
 
 func flavorsOf(objects []*unstructured.Unstructured) []kueue.ResourceFlavor {
-	GinkgoHelper()
 	var flavors []kueue.ResourceFlavor
 	for _, obj := range objects {
 		if obj.GetKind() == "ResourceFlavor" {
@@ -267,7 +259,6 @@ func flavorsOf(objects []*unstructured.Unstructured) []kueue.ResourceFlavor {
 
 // versions returns the resource versions of objects.
 func (w *site) versions(ctx context.Context, objects []*unstructured.Unstructured) map[string]string {
-	GinkgoHelper()
 	versions := map[string]string{}
 	for _, obj := range objects {
 		now := obj.DeepCopy()
@@ -280,11 +271,9 @@ func (w *site) versions(ctx context.Context, objects []*unstructured.Unstructure
 // jobFor makes a job for one flavor: what it asks for is there, and its node selector
 // takes no other.
 func (w *site) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFlavor) *kit.TrainJobBuilder {
-	GinkgoHelper()
 	job := w.Job(name).Queue("gpus").Request("cpu", "1").Request("memory", "1Gi").
 		PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: flavor.Spec.NodeLabels}})
-	var nodes corev1.NodeList
-	Expect(w.List(ctx, &nodes, client.MatchingLabels(flavor.Spec.NodeLabels))).To(Succeed())
+	nodes := world.All(ctx, Default, w, &corev1.NodeList{}, client.MatchingLabels(flavor.Spec.NodeLabels))
 	Expect(nodes.Items).NotTo(BeEmpty())
 	for resource := range nodes.Items[0].Status.Allocatable {
 		if strings.HasPrefix(string(resource), "nvidia.com/") {
@@ -296,7 +285,6 @@ func (w *site) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFl
 
 // pool returns one of this spec's pools as the command shows it.
 func (w *site) pool(ctx context.Context, g Gomega, name string) pools.Pool {
-	GinkgoHelper()
 	view := printed[pools.View](ctx, g, "pools")
 	for _, pool := range view.Pools {
 		if pool.Flavor == w.Name(name) {

@@ -11,6 +11,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("kubectl trainjob submit", func() {
@@ -41,8 +43,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 		Expect(code).To(BeZero())
 		Expect(stdout).To(MatchRegexp(`^trainjob.trainer.kubeflow.org/torch-distributed-`))
 		Eventually(ctx, func(g Gomega) {
-			var list kueue.WorkloadList
-			g.Expect(w.List(ctx, &list)).To(Succeed())
+			list := world.All(ctx, g, w, &kueue.WorkloadList{})
 			var requests []string
 			for _, wl := range list.Items {
 				if wl.Namespace == w.Namespace && wl.Spec.PodSets[0].TopologyRequest != nil {

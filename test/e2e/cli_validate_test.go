@@ -45,8 +45,7 @@ var _ = Describe("kubectl trainjob validate", func() {
 	DescribeTable("foresees whether there will be pods", func(ctx context.Context, runtime, metadata, spec string, made bool) {
 		w := newWorld(ctx)
 		manifest := w.listOf(runtime, fmt.Sprintf(`{"kind":"TrainJob","metadata":{%s},"spec":{%s}}`, cmp.Or(metadata, `"name":"job"`), spec))
-		release, err := cluster.Trainer(ctx)
-		Expect(err).NotTo(HaveOccurred())
+		release := must(cluster.Trainer(ctx))
 		for _, flags := range [][]string{nil, {"--from-cluster"}} {
 			stdout, _, code := pluginReading(ctx, manifest, append([]string{"validate", "-f", "-", "-n", w.Namespace, "--trainer", release}, flags...)...)
 			Expect(code).To(Equal(verdictOf(made)), "validate %s: %s", flags, stdout)
@@ -144,7 +143,6 @@ func patchOf(podSpec string) string {
 
 // eventuallyOwnKnown waits until Trainer's webhook has heard of the TrainingRuntime "own".
 func (w *site) eventuallyOwnKnown(ctx context.Context) {
-	GinkgoHelper()
 	probe := kit.TrainJob(w.Namespace, "probe").Runtime("own").Obj()
 	probe.Spec.RuntimeRef.Kind = ptr.To(trainer.TrainingRuntimeKind)
 	Eventually(ctx, func() string {
@@ -170,17 +168,14 @@ func (w *site) listOf(objects ...string) string {
 // refusedForGood reports whether somebody was refused what the world's TrainJob needs, or
 // it has ended without a pod.
 func (w *site) refusedForGood(ctx context.Context) bool {
-	GinkgoHelper()
-	var events corev1.EventList
-	Expect(w.List(ctx, &events, client.InNamespace(w.Namespace))).To(Succeed())
+	events := world.All(ctx, Default, w, &corev1.EventList{}, client.InNamespace(w.Namespace))
 	for i := range events.Items {
 		switch events.Items[i].Reason {
 		case "TrainJobResourcesCreationFailed", "JobCreationFailed", "FailedCreate":
 			return true
 		}
 	}
-	var jobs trainer.TrainJobList
-	Expect(w.List(ctx, &jobs, client.InNamespace(w.Namespace))).To(Succeed())
+	jobs := world.All(ctx, Default, w, &trainer.TrainJobList{}, client.InNamespace(w.Namespace))
 	return len(jobs.Items) == 1 && meta.IsStatusConditionTrue(jobs.Items[0].Status.Conditions, trainer.TrainJobComplete)
 }
 

@@ -152,7 +152,7 @@ var _ = Describe("An evicted TrainJob", func() {
 
 // runsSlowly has a job run whose pod takes long to end.
 func (w *site) runsSlowly(ctx context.Context) *corev1.Pod {
-	return &w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "14s"), 1, onH100)[0]
+	return &w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "14s", "node"), 1, onH100)[0]
 }
 
 // eventuallyWithoutPod expects that the job slow has its quota, and no other pod, as long as its first one is there, and
@@ -219,7 +219,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 
 	It("keeps its quota while its deleted Workload's pods are there", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("held").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s"), 1, onH100)
+		w.MakeRunning(ctx, w.Job("held").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "4s", "node"), 1, onH100)
 		wl := w.Workload(ctx, "held")
 		Expect(w.Delete(ctx, wl)).To(Succeed())
 		Eventually(ctx, func(g Gomega) {

@@ -21,6 +21,7 @@ import (
 	utiltas "sigs.k8s.io/kueue/pkg/util/tas"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // Labels of the nodes of a fabric.
@@ -61,8 +62,7 @@ func (w *site) fabricQueue(ctx context.Context) {
 // eventuallyUsable waits until pods can be placed on the nodes of the fabric.
 func (w *site) eventuallyUsable(ctx context.Context) {
 	Eventually(ctx, func(g Gomega) {
-		var nodes corev1.NodeList
-		g.Expect(w.List(ctx, &nodes, client.MatchingLabels{fabricLabel: w.Suffix})).To(Succeed())
+		nodes := world.All(ctx, g, w, &corev1.NodeList{}, client.MatchingLabels{fabricLabel: w.Suffix})
 		for _, node := range nodes.Items {
 			g.Expect(node.Spec.Taints).To(ConsistOf(kit.GPUTaint()), "%s is usable", node.Name)
 		}

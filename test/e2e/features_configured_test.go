@@ -18,6 +18,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // docs/features.md names these specs: what Kueue does where its configuration asks for it, done
@@ -188,8 +189,7 @@ func (w *site) charged(ctx context.Context, job string) map[string]string {
 
 // deviceNode adds devices of the class to an H100 node, as a driver would, and returns its name.
 func (w *site) deviceNode(ctx context.Context, count int) string {
-	var nodes corev1.NodeList
-	Expect(w.List(ctx, &nodes, client.MatchingLabels(onH100))).To(Succeed())
+	nodes := world.All(ctx, Default, w, &corev1.NodeList{}, client.MatchingLabels(onH100))
 	Expect(nodes.Items).NotTo(BeEmpty())
 	node := nodes.Items[len(nodes.Items)-1].Name
 	slice := &resourceapi.ResourceSlice{
@@ -231,8 +231,7 @@ func (w *site) claimingRuntime(ctx context.Context) string {
 
 // allocated counts the claims of the spec's namespace that the scheduler has given a device.
 func (w *site) allocated(ctx context.Context) int {
-	var claims resourceapi.ResourceClaimList
-	Expect(w.List(ctx, &claims, client.InNamespace(w.Namespace))).To(Succeed())
+	claims := world.All(ctx, Default, w, &resourceapi.ResourceClaimList{}, client.InNamespace(w.Namespace))
 	return len(slices.DeleteFunc(claims.Items, func(claim resourceapi.ResourceClaim) bool { return claim.Status.Allocation == nil }))
 }
 

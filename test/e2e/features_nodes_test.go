@@ -19,11 +19,12 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
 var _ = Describe("When a node of a running TrainJob", func() {
 	var w *site
-	var unhealthy func() []string
+	var workloads *record.Recorder
 
 	BeforeEach(func(ctx context.Context) {
 		w = newWorld(ctx)
@@ -37,7 +38,7 @@ var _ = Describe("When a node of a running TrainJob", func() {
 		w.Make(ctx, job.Tolerate(gpuToleration, briefly(corev1.TaintNodeNotReady)).Obj())
 		w.eventuallyPlaced(ctx, "llm", int(nodes))
 		pods := byRank(w.Pods(ctx, "llm"))
-		unhealthy = w.unhealthyNodes(ctx)
+		workloads = w.record(ctx, workloadResource)
 		return pods[1], slices.Delete(slices.Clone(pods), 1, 2)
 	}
 
@@ -45,14 +46,14 @@ var _ = Describe("When a node of a running TrainJob", func() {
 		fails, others := start(ctx, 3, required(blockLabel))
 		w.taint(ctx, fails.Spec.NodeName, corev1.Taint{Key: "example.com/broken", Effect: corev1.TaintEffectNoExecute})
 		w.eventuallyReplaced(ctx, fails, others)
-		Eventually(ctx, unhealthy).Should(ConsistOf(fails.Spec.NodeName))
+		Eventually(ctx, unhealthyNodes).WithArguments(workloads).Should(ConsistOf(fails.Spec.NodeName))
 	}, SpecTimeout(specTimeout))
 
 	It("is deleted, its pod runs on another one of the same block", func(ctx context.Context) {
 		fails, others := start(ctx, 3, required(blockLabel))
 		w.loseNode(ctx, fails)
 		w.eventuallyReplaced(ctx, fails, others)
-		Eventually(ctx, unhealthy).Should(ConsistOf(fails.Spec.NodeName))
+		Eventually(ctx, unhealthyNodes).WithArguments(workloads).Should(ConsistOf(fails.Spec.NodeName))
 	}, SpecTimeout(specTimeout))
 
 	It("is not ready any more, its pod runs on another one of the same block, though nobody ends the old one", func(ctx context.Context) {
@@ -60,7 +61,7 @@ var _ = Describe("When a node of a running TrainJob", func() {
 		fails, others := start(ctx, 3, required(blockLabel))
 		w.stopKubelet(ctx, fails, corev1.ConditionFalse)
 		w.eventuallyReplaced(ctx, fails, others)
-		Eventually(ctx, unhealthy).Should(ConsistOf(fails.Spec.NodeName))
+		Eventually(ctx, unhealthyNodes).WithArguments(workloads).Should(ConsistOf(fails.Spec.NodeName))
 	}, SpecTimeout(specTimeout))
 
 	It("is deleted and its rack has no other, the job is evicted and runs in another rack", func(ctx context.Context) {
@@ -76,8 +77,7 @@ var _ = Describe("When a node of a running TrainJob", func() {
 		fails, _ := start(ctx, 2, required(rackLabel))
 		w.stopKubelet(ctx, fails, corev1.ConditionFalse)
 		w.eventuallyEvicted(ctx, "llm", kueue.WorkloadEvictedDueToNodeFailures)
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "llm", "StillStopping") }).
-			Should(ContainElement(HavePrefix("Pods of the stopped run are still terminating")))
+		w.EventuallyNotes(ctx, "llm", "StillStopping").Should(ContainElement(HavePrefix("Pods of the stopped run are still terminating")))
 		Expect(w.Workload(ctx, "llm").Status.Admission).NotTo(BeNil())
 		w.forceDelete(ctx, &fails)
 		w.eventuallyPlaced(ctx, "llm", 2)
@@ -119,19 +119,15 @@ func briefly(key string) corev1.Toleration {
 	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](1)}
 }
 
-// unhealthyNodes returns what Kueue reports as unhealthy in the Workloads of the spec, from now on.
-func (w *site) unhealthyNodes(ctx context.Context) func() []string {
-	var seen []string
-	reading, stop := world.Follow(ctx, w.World, &kueue.WorkloadList{}, func(wl *kueue.Workload) {
+// unhealthyNodes returns what Kueue has reported as unhealthy in Workloads.
+func unhealthyNodes(workloads *record.Recorder) []string {
+	var names []string
+	for _, wl := range versionsOf[kueue.Workload](workloads) {
 		for _, node := range wl.Status.UnhealthyNodes {
-			seen = append(seen, node.Name)
+			names = append(names, node.Name)
 		}
-	})
-	DeferCleanup(stop)
-	return func() (names []string) {
-		reading(func() { names = distinct(seen) })
-		return names
 	}
+	return distinct(names)
 }
 
 // eventuallyReplaced waits until job "llm" runs on its other nodes and one more of their

@@ -19,7 +19,7 @@ import (
 	managed "github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
-	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
 // course is what became of TrainJobs, by the names of their Workloads.
@@ -36,35 +36,13 @@ type passage struct {
 	stopping  time.Duration
 }
 
-// watched is a course that goes on.
-type watched struct {
-	course
-	reading func(func())
-	stop    func()
-}
-
-// watchCourse follows the Workloads from now on.
-func (w *site) watchCourse(ctx context.Context) *watched {
-	seen := &watched{course: course{}}
-	seen.reading, seen.stop = world.Follow(ctx, w.World, &kueue.WorkloadList{}, func(wl *kueue.Workload) { seen.note(wl, time.Now()) })
-	return seen
-}
-
-// now is what was seen until now.
-func (s *watched) now() course {
-	copied := course{}
-	s.reading(func() {
-		for name, p := range s.course {
-			then := *p
-			copied[name] = &then
-		}
-	})
-	return copied
-}
-
-func (s *watched) end() course {
-	s.stop()
-	return s.now()
+// courseOf is what was recorded of Workloads until now.
+func courseOf(workloads *record.Recorder) course {
+	c := course{}
+	for _, v := range workloads.Versions() {
+		c.note(read[kueue.Workload](v.Object), v.At)
+	}
+	return c
 }
 
 func (c course) note(wl *kueue.Workload, now time.Time) {
@@ -103,8 +81,7 @@ func flavorOf(wl *kueue.Workload) string {
 
 // simulate plays the same jobs, which come when they came and run for as long as they ran, act by act.
 func (w *site) simulate(ctx context.Context, was course, acts []act) course {
-	config, err := managed.KueueConfiguration(ctx, w.Client)
-	Expect(err).NotTo(HaveOccurred())
+	config := must(managed.KueueConfiguration(ctx, w.Client))
 	settings := forecast.Settings{Stopping: was.stopping(), FairSharing: config.FairSharing}
 	simulated := course{}
 	for name, p := range was {
@@ -129,8 +106,7 @@ func (w *site) simulate(ctx context.Context, was course, acts []act) course {
 
 // atLeast is how long its pods run: a start that was seen late makes a run too short.
 func (p *passage) atLeast() time.Duration {
-	wanted, err := time.ParseDuration(p.workload.Spec.PodSets[0].Template.Annotations[runFor])
-	Expect(err).NotTo(HaveOccurred())
+	wanted := must(time.ParseDuration(p.workload.Spec.PodSets[0].Template.Annotations[runFor]))
 	return wanted
 }
 

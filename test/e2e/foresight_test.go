@@ -23,6 +23,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
 var (
@@ -74,7 +76,7 @@ func compareWithSimulation(ctx context.Context, seed uint64) *agreement {
 	w := newWorld(ctx)
 	random := rand.New(rand.NewPCG(seed, seed))
 	s := w.drawScenery(ctx, random)
-	seen := w.watchCourse(ctx)
+	seen := w.record(ctx, workloadResource)
 	acts := []act{w.act(ctx, seen)}
 	for i := range *foresightJobs {
 		if s.stopped != nil && i == *foresightJobs/2 {
@@ -90,7 +92,8 @@ func compareWithSimulation(ctx context.Context, seed uint64) *agreement {
 		acts = append(acts, lifted)
 		w.eventuallyAllFinished(ctx, func(*kueue.Workload) bool { return true })
 	}
-	was := seen.end()
+	eventuallyWhole(ctx, seen)
+	was := courseOf(seen)
 	a := was.compare(w.simulate(ctx, was, acts))
 	AddReportEntry("agreement", a.String())
 	GinkgoWriter.Printf("seed %d: %s: %s\n%s\n%s\n", seed, s, a, strings.Join(a.differences, "\n"), strings.Join(a.course, "\n"))
@@ -182,7 +185,7 @@ func (w *site) drawJob(random *rand.Rand, n int, s *scenery) *kit.TrainJobBuilde
 	}
 	job := w.Job(fmt.Sprintf("job-%02d", n)).Queue(drawn(random, s.queues...)).Nodes(1+random.Int32N(2)).GPUs(drawn(random, "1", "2", "3")).
 		Priority(w.Name(drawn(random, priorities...))).
-		PodAnnotation("example.com/foresight", "node", runFor, fmt.Sprintf("%ds", 8+random.IntN(25)))
+		PodAnnotations("example.com/foresight", runFor, fmt.Sprintf("%ds", 8+random.IntN(25)), "node")
 	// Without one of these it could not have a flavor with a topology beside one that has none.
 	if asks := drawn(random, required(corev1.LabelHostname), preferred(corev1.LabelHostname), unconstrained()); s.placed {
 		return asking(job, "node", asks)
@@ -204,18 +207,17 @@ type act struct {
 	then  course
 }
 
-func (w *site) act(ctx context.Context, seen *watched) act {
-	return act{begin: time.Now(), world: w.simulatedWorld(ctx), then: seen.now()}
+func (w *site) act(ctx context.Context, seen *record.Recorder) act {
+	return act{begin: time.Now(), world: w.simulatedWorld(ctx), then: courseOf(seen)}
 }
 
 func (w *site) simulatedWorld(ctx context.Context) *scheduler.World {
-	i, err := inventory.Load(ctx, w.Client)
-	Expect(err).NotTo(HaveOccurred())
+	i := must(inventory.Load(ctx, w.Client))
 	return i.World()
 }
 
 // stop stops a queue, and returns the act that begins when Kueue has done what that asks of it.
-func (w *site) stop(ctx context.Context, seen *watched, s *scenery) act {
+func (w *site) stop(ctx context.Context, seen *record.Recorder, s *scenery) act {
 	w.SetStopPolicy(ctx, s.stopped, s.policy)
 	Eventually(ctx, func(g Gomega) {
 		switch queue := s.stopped.(type) {
@@ -235,8 +237,7 @@ func (w *site) stop(ctx context.Context, seen *watched, s *scenery) act {
 }
 
 func (w *site) workloads(ctx context.Context) []kueue.Workload {
-	var list kueue.WorkloadList
-	Expect(w.List(ctx, &list, client.InNamespace(w.Namespace))).To(Succeed())
+	list := world.All(ctx, Default, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
 	return list.Items
 }
 

@@ -40,8 +40,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 			Should(And(ContainSubstring("\nkueue_trainer_build_info{"), Not(ContainSubstring("\nkueue_trainer_trainer_info{"))))
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]trainer-generation-known failed"))
 		for _, job := range []string{"runs", "waits"} {
-			Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", job, "TrainerUnknown") }).
-				Should(ConsistOf(ContainSubstring("install Trainer 2.1 or later")), job)
+			w.EventuallyNotes(ctx, job, "TrainerUnknown").Should(ConsistOf(ContainSubstring("install Trainer 2.1 or later")), job)
 		}
 		Expect(w.Create(ctx, w.Job("new").GPUs("8").Obj())).To(MatchError(ContainSubstring("install Trainer 2.1 or later")))
 		w.Touch(ctx, "runs")
@@ -95,8 +94,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 			if fieldOf[older] == fieldOf[*upgradeTo] {
 				continue // The older controllers read it.
 			}
-			Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", job, "TrainerBehind") }).
-				Should(ConsistOf(ContainSubstring("spec."+fieldOf[*upgradeTo])), job)
+			w.EventuallyNotes(ctx, job, "TrainerBehind").Should(ConsistOf(ContainSubstring("spec."+fieldOf[*upgradeTo])), job)
 			Consistently(ctx, func() any { return w.Pods(ctx, job) }).Should(BeEmpty(), job)
 		}
 

@@ -25,10 +25,15 @@ const specTimeout = 3 * time.Minute
 
 // externalOnly skips specs of what comes with kueue-trainer, and says why.
 func externalOnly(why string) {
-	GinkgoHelper()
 	if cluster.Integration != world.External {
 		Skip(why)
 	}
+}
+
+// must returns a value, and fails the spec where there is an error.
+func must[T any](value T, err error) T {
+	Expect(err).NotTo(HaveOccurred())
+	return value
 }
 
 // raw returns a list of a TrainJob as the API server stores it, without Go types.

@@ -22,6 +22,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -29,8 +30,7 @@ var _ = Describe("The how-to", func() {
 	It("on TrainJobs from Python does what it says, and its Python has all that the SDK sends", Serial, docsPage, since(world.Trainer22), func(ctx context.Context) {
 		const page = "docs/use.md#from-python"
 		python, sent := pythonOf(page), map[string]any{}
-		data, err := os.ReadFile(filepath.Join(root(), sdkTrainJob))
-		Expect(err).NotTo(HaveOccurred())
+		data := must(os.ReadFile(filepath.Join(specs.Root(), sdkTrainJob)))
 		Expect(json.Unmarshal(data, &sent)).To(Succeed())
 		delete(sent, "apiVersion")
 		delete(sent, "kind")

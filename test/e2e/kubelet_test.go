@@ -22,6 +22,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
 // kubeletProduct is the GPU product of the one node whose pods are processes; see
@@ -139,14 +140,12 @@ var onKubelet = map[string]string{kit.ProductLabel: kubeletProduct}
 
 // kubeletNodes are those with a kubelet; only a kind cluster has one.
 func kubeletNodes(ctx context.Context) []corev1.Node {
-	var nodes corev1.NodeList
-	Expect(cluster.Client.List(ctx, &nodes, client.MatchingLabels(onKubelet))).To(Succeed())
+	nodes := world.All(ctx, Default, cluster.Client, &corev1.NodeList{}, client.MatchingLabels(onKubelet))
 	return nodes.Items
 }
 
 // kubeletNode names the node with a kubelet; a cluster without one skips the spec.
 func kubeletNode(ctx context.Context) string {
-	GinkgoHelper()
 	nodes := kubeletNodes(ctx)
 	if len(nodes) == 0 {
 		Skip("no node of this cluster has a kubelet; run this on a cluster of make kind-up")
@@ -201,8 +200,7 @@ func onNode(ctx context.Context, node string, command ...string) {
 
 func eventuallyReady(ctx context.Context, node string, status corev1.ConditionStatus) {
 	Eventually(ctx, func(g Gomega) {
-		var n corev1.Node
-		g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: node}, &n)).To(Succeed())
+		n := world.Found(ctx, g, cluster.Client, &corev1.Node{}, client.ObjectKey{Name: node})
 		g.Expect(n.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.NodeReady), HaveField("Status", status))))
 	}).WithTimeout(2 * time.Minute).Should(Succeed())
 }
@@ -211,55 +209,43 @@ func eventuallyReady(ctx context.Context, node string, status corev1.ConditionSt
 type process struct {
 	Started, Ended time.Time
 	ExitCode       int32
-	Reason         string
 }
 
-// processes follows all containers of the spec's namespace: what a kubelet says of one is there
-// for a moment only.
-type processes struct {
-	reading func(func())
-	order   []types.UID
-	// seen by pod.
-	seen map[types.UID]process
-	jobs map[types.UID]string
-}
+// processes are those of all containers of the spec's namespace, by every version of their pods: what a
+// kubelet says of one is there for a moment only.
+type processes struct{ *record.Recorder }
 
-func (w *site) watchProcesses(ctx context.Context) *processes {
-	p := &processes{seen: map[types.UID]process{}, jobs: map[types.UID]string{}}
-	var stop func()
-	p.reading, stop = world.Follow(ctx, w.World, &corev1.PodList{}, p.note)
-	DeferCleanup(stop)
-	return p
-}
-
-func (p *processes) note(pod *corev1.Pod) {
-	if len(pod.Status.ContainerStatuses) == 0 {
-		return
-	}
-	one := process{}
-	switch state := pod.Status.ContainerStatuses[0].State; {
-	case state.Running != nil:
-		one.Started = state.Running.StartedAt.Time
-	case state.Terminated != nil && !state.Terminated.StartedAt.IsZero():
-		one = process{Started: state.Terminated.StartedAt.Time, Ended: state.Terminated.FinishedAt.Time,
-			ExitCode: state.Terminated.ExitCode, Reason: state.Terminated.Reason}
-	default:
-		return
-	}
-	if _, known := p.seen[pod.UID]; !known {
-		p.order = append(p.order, pod.UID)
-	}
-	p.seen[pod.UID], p.jobs[pod.UID] = one, pod.Labels[jobsetapi.JobSetNameKey]
+func (w *site) watchProcesses(ctx context.Context) processes {
+	return processes{w.record(ctx, podResource)}
 }
 
 // of returns the processes of a TrainJob, the first of them first.
-func (p *processes) of(job string) (all []process) {
-	p.reading(func() {
-		for _, uid := range p.order {
-			if p.jobs[uid] == job {
-				all = append(all, p.seen[uid])
-			}
+func (p processes) of(job string) (all []process) {
+	places := map[types.UID]int{}
+	for _, pod := range versionsOf[corev1.Pod](p.Recorder) {
+		one, runs := processOf(pod)
+		if !runs || pod.Labels[jobsetapi.JobSetNameKey] != job {
+			continue
 		}
-	})
+		at, known := places[pod.UID]
+		if !known {
+			at = len(all)
+			places[pod.UID], all = at, append(all, process{})
+		}
+		all[at] = one
+	}
 	return all
+}
+
+func processOf(pod *corev1.Pod) (one process, runs bool) {
+	if len(pod.Status.ContainerStatuses) == 0 {
+		return process{}, false
+	}
+	switch state := pod.Status.ContainerStatuses[0].State; {
+	case state.Running != nil:
+		return process{Started: state.Running.StartedAt.Time}, true
+	case state.Terminated != nil && !state.Terminated.StartedAt.IsZero():
+		return process{state.Terminated.StartedAt.Time, state.Terminated.FinishedAt.Time, state.Terminated.ExitCode}, true
+	}
+	return process{}, false
 }

@@ -26,15 +26,13 @@ const maxExecLabel = "kueue.x-k8s.io/max-exec-time-seconds"
 
 // asManager returns a client of whom the webhooks take for the manager itself, and let pass.
 func asManager(ctx context.Context) client.Client {
-	var binding rbacv1.ClusterRoleBinding
-	Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: "kueue-trainer-manager-rolebinding"}, &binding)).To(Succeed())
+	binding := world.Found(ctx, Default, cluster.Client, &rbacv1.ClusterRoleBinding{}, client.ObjectKey{Name: "kueue-trainer-manager-rolebinding"})
 	subject := binding.Subjects[0]
 	user := subject.Name
 	if subject.Kind == rbacv1.ServiceAccountKind {
 		user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
 	}
-	c, err := cluster.Impersonating(user)
-	Expect(err).NotTo(HaveOccurred())
+	c := must(cluster.Impersonating(user))
 	return c
 }
 
@@ -74,7 +72,7 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 
 	It("lets nobody keep the pods of a stopped one without their quota by another time limit", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s"), 1, onH100)
+		w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "4s", "node"), 1, onH100)
 		// The manager starts it again when its pods are gone, and then refuses the label.
 		Eventually(ctx, func() error {
 			if err := w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) }); err != nil {
@@ -112,7 +110,7 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 var _ = Describe("A running TrainJob that its user stops", core, func() {
 	It("runs no pod beside those that end, also when its user resumes it", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		before := w.MakeRunning(ctx, w.Job("toggled").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "8s"), 1, onH100)
+		before := w.MakeRunning(ctx, w.Job("toggled").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "8s", "node"), 1, onH100)
 		for _, suspend := range []bool{true, false, true, false} {
 			w.Edit(ctx, "toggled", func(t *trainer.TrainJob) { t.Spec.Suspend = &suspend })
 		}
@@ -122,7 +120,7 @@ var _ = Describe("A running TrainJob that its user stops", core, func() {
 
 	It("starts again only when its pods are gone", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, w.Job("toggled").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s").Obj())
+		w.Make(ctx, w.Job("toggled").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "4s", "node").Obj())
 		for range 2 {
 			before := w.EventuallyRuns(ctx, "toggled", 1, onH100)
 			w.Edit(ctx, "toggled", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) })

@@ -43,7 +43,7 @@ var _ = Describe("A queued TrainJob", func() {
 	It("says in an event which queue and which flavors it was admitted to", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("told").GPUs("4").Obj())
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "told", "Started") }).Should(ConsistOf(
+		w.EventuallyNotes(ctx, "told", "Started").Should(ConsistOf(
 			"Admitted from queue queue by ClusterQueue " + w.Name("gpus") + ": node 1 pod on flavor " + w.Name("h100") + " (4 nvidia.com/gpu)"))
 	}, SpecTimeout(specTimeout))
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -164,7 +165,7 @@ func (w *site) secondManager(ctx context.Context, set map[string]any) string {
 		"metrics": set, "health": map[string]any{"healthProbeBindAddress": "0"}, "webhook": map[string]any{"port": world.FreePort()},
 	})).To(Succeed())
 
-	manager := exec.Command(filepath.Join(root(), "bin", "kueue-trainer"), "--config="+file)
+	manager := exec.Command(filepath.Join(specs.Root(), "bin", "kueue-trainer"), "--config="+file)
 	manager.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(cluster.LocalDir(), "kubeconfigs", "kueue-trainer"))
 	manager.Stdout, manager.Stderr = GinkgoWriter, GinkgoWriter
 	Expect(manager.Start()).To(Succeed())

@@ -117,8 +117,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-off failed"))
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 1\n"))
 		for _, job := range []string{"runs", "waits"} {
-			Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", job, "InTreeActive") }).
-				Should(ConsistOf(ContainSubstring("take trainer.kubeflow.org/trainjob out of integrations.frameworks")), job)
+			w.EventuallyNotes(ctx, job, "InTreeActive").Should(ConsistOf(ContainSubstring("take trainer.kubeflow.org/trainjob out of integrations.frameworks")), job)
 		}
 		w.Touch(ctx, "runs")
 		w.ConsistentlyKeeps(ctx, "runs", pods, wl)

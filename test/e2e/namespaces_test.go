@@ -57,7 +57,7 @@ var _ = Describe("Where namespaces opt in", Label("control"), core, Serial, sinc
 		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "outside") }).Should(ConsistOf(HaveField("Spec.SchedulingGates", BeEmpty())))
 		Expect(w.eventuallyExplained(ctx, "outside", explain.NotManaged, "NamespaceNotManaged").State.Remedy).
 			To(ContainSubstring("kubectl label namespace %s %s=true", w.Namespace, optedIn))
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "outside", "NamespaceNotManaged") }).ShouldNot(BeEmpty())
+		w.EventuallyNotes(ctx, "outside", "NamespaceNotManaged").ShouldNot(BeEmpty())
 		Expect(w.gates(ctx, "outside")).To(BeEmpty())
 		Expect(workloads(ctx)).To(BeEmpty())
 		By("its user may take the queue away")
@@ -77,7 +77,7 @@ var _ = Describe("Where namespaces opt in", Label("control"), core, Serial, sinc
 
 	It("a waiting TrainJob queues when its namespace comes in, and loses Workload and gate when it goes", func(ctx context.Context) {
 		w.MakeYAML(ctx, queuedYAML("waits")+"\n  suspend: true")
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "waits", "NamespaceNotManaged") }).ShouldNot(BeEmpty())
+		w.EventuallyNotes(ctx, "waits", "NamespaceNotManaged").ShouldNot(BeEmpty())
 		w.SetQuota(ctx, w.Name("gpus"), "0")
 		in(ctx)
 		Eventually(ctx, func() ([]string, error) { return workloads(ctx) }).Should(HaveLen(1))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const (
@@ -66,11 +67,10 @@ var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", 
 	It("are fewer with the configuration that doctor prints", func(ctx context.Context) {
 		before := kueueIntegrations(ctx)
 		configureKueue(ctx, map[string]any{"integrations": withJobSets(ctx)})
-		stdout, stderr, code := plugin(ctx, "doctor", "configmap", "kueue", "--without-jobsets")
-		Expect(code).To(BeZero(), stderr)
+		stdout := said(ctx, Default, "doctor", "configmap", "kueue", "--without-jobsets")
 		var printed corev1.ConfigMap
 		Expect(yaml.UnmarshalStrict([]byte(stdout), &printed)).To(Succeed())
-		Expect(integrationsOf(printed)).To(Equal(before))
+		Expect(integrationsOf(&printed)).To(Equal(before))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -100,12 +100,11 @@ func (w *site) kueueWithout(ctx context.Context, left ...string) {
 
 // kueueIntegrations returns the lists of Kueue's integrations by their names.
 func kueueIntegrations(ctx context.Context) map[string][]string {
-	var config corev1.ConfigMap
-	Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"}, &config)).To(Succeed())
+	config := world.Found(ctx, Default, cluster.Client, &corev1.ConfigMap{}, client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"})
 	return integrationsOf(config)
 }
 
-func integrationsOf(config corev1.ConfigMap) map[string][]string {
+func integrationsOf(config *corev1.ConfigMap) map[string][]string {
 	var parsed struct {
 		Integrations map[string][]string `json:"integrations"`
 	}
@@ -115,8 +114,7 @@ func integrationsOf(config corev1.ConfigMap) map[string][]string {
 
 // workloadOwners returns the kinds that the Workloads of the spec belong to.
 func (w *site) workloadOwners(ctx context.Context) []string {
-	var list kueue.WorkloadList
-	Expect(w.List(ctx, &list, client.InNamespace(w.Namespace))).To(Succeed())
+	list := world.All(ctx, Default, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
 	var kinds []string
 	for i := range list.Items {
 		kinds = append(kinds, metav1.GetControllerOf(&list.Items[i]).Kind)
@@ -125,8 +123,7 @@ func (w *site) workloadOwners(ctx context.Context) []string {
 }
 
 func openKueueLog() *logs.Log {
-	log, err := logs.Open(logOf("kueue"))
-	Expect(err).NotTo(HaveOccurred())
+	log := must(logs.Open(logOf("kueue")))
 	return log
 }
 

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -21,7 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
-	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 )
 
 // plugin runs bin/kubectl-trainjob against the specs' cluster and gives what it printed
@@ -58,12 +57,7 @@ func refused(ctx context.Context, code int, args ...string) string {
 
 // startPlugin starts kubectl trainjob, which goes on until the spec is over.
 func startPlugin(ctx context.Context, args ...string) *gexec.Session {
-	cmd, err := terminal().Command(ctx, "kubectl-trainjob", args...)
-	Expect(err).NotTo(HaveOccurred())
-	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { session.Kill() })
-	return session
+	return terminal().Start(terminal().Command(ctx, "kubectl-trainjob", args...))
 }
 
 // kubectl runs bin/kubectl and expects it to succeed; it gives what it printed.
@@ -75,9 +69,7 @@ func kubectl(ctx context.Context, stdin string, args ...string) string {
 
 // runShell runs a block of shell commands as a reader of the docs would.
 func runShell(ctx context.Context, block string) (stdout, stderr string, code int) {
-	cmd, err := terminal().Shell(ctx, block)
-	Expect(err).NotTo(HaveOccurred())
-	return run(cmd, "")
+	return terminal().Run(terminal().Shell(ctx, block), "")
 }
 
 // shell runs blocks that succeed; it gives what they printed.
@@ -92,22 +84,11 @@ func shell(ctx context.Context, blocks ...string) string {
 }
 
 func runBinary(ctx context.Context, stdin, name string, args ...string) (stdout, stderr string, code int) {
-	cmd, err := terminal().Command(ctx, name, args...)
-	Expect(err).NotTo(HaveOccurred())
-	return run(cmd, stdin)
-}
-
-func run(cmd *exec.Cmd, stdin string) (stdout, stderr string, code int) {
-	cmd.Stdin = strings.NewReader(stdin)
-	stdout, stderr, code, err := terminal().Run(cmd)
-	Expect(err).NotTo(HaveOccurred())
-	return stdout, stderr, code
+	return terminal().Run(terminal().Command(ctx, name, args...), stdin)
 }
 
 // terminal is that of the specs' cluster.
-func terminal() world.Terminal {
-	return world.Terminal{Kubeconfig: cluster.Kubeconfig, Log: GinkgoWriter}
-}
+func terminal() specs.Terminal { return specs.Terminal{Kubeconfig: cluster.Kubeconfig} }
 
 // runsPage runs the blocks of a page of the docs, the plugin's commands in them as a user; empty: as an
 // admin. The last block cleans up, whatever happens.
@@ -192,18 +173,11 @@ func docsSteps(page string) []docsStep {
 // docsText returns the text of a page below the repository's root; of PAGE#ANCHOR that of the section.
 func docsText(page string) string {
 	path, anchor, isSection := strings.Cut(page, "#")
-	content, err := os.ReadFile(filepath.Join(root(), path))
-	Expect(err).NotTo(HaveOccurred())
+	content := must(os.ReadFile(filepath.Join(specs.Root(), path)))
 	if !isSection {
 		return string(content)
 	}
 	section := pages.Section(string(content), anchor)
 	Expect(section).NotTo(BeEmpty(), "%s has no such section", page)
 	return section
-}
-
-func root() string {
-	dir, err := world.Root()
-	Expect(err).NotTo(HaveOccurred())
-	return dir
 }

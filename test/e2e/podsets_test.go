@@ -79,8 +79,7 @@ var _ = Describe("PodSets", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("are proven for every runtime of the cluster", Serial, func(ctx context.Context) {
-		var list trainer.ClusterTrainingRuntimeList
-		Expect(cluster.Client.List(ctx, &list)).To(Succeed())
+		list := world.All(ctx, Default, cluster.Client, &trainer.ClusterTrainingRuntimeList{})
 		for _, runtime := range list.Items {
 			if !runtime.DeletionTimestamp.IsZero() {
 				// It was an earlier spec's.

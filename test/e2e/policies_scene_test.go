@@ -81,7 +81,7 @@ func (s *scene) makeStopping(ctx context.Context) {
 	patient := s.CopyRuntime(ctx, "torch-distributed", kit.OfGracePeriod(3600))
 	patient.Name = s.Name("patient")
 	s.Make(ctx, patient, s.Job("stops").Runtime(patient.Name).
-		PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "1h").Obj())
+		PodAnnotations("example.com/user", "localcluster/terminate-after", "1h", "node").Obj())
 	pods := s.EventuallyRuns(ctx, "stops", 1, nil)
 	s.PatchJSON(ctx, s.EventuallyWorkload(ctx, "stops"), `{"spec":{"active":false}}`)
 	Eventually(ctx, func() bool {
@@ -166,8 +166,7 @@ func (s *scene) makeBystanders(ctx context.Context) {
 
 // as makes dry runs as somebody else.
 func as(user string, groups ...string) client.Client {
-	c, err := cluster.Impersonating(user, append(groups, "system:authenticated")...)
-	Expect(err).NotTo(HaveOccurred())
+	c := must(cluster.Impersonating(user, append(groups, "system:authenticated")...))
 	return client.NewDryRunClient(c)
 }
 

@@ -66,8 +66,7 @@ var _ = Describe("The policies at the API server", Label("invariant", "policies"
 	}
 
 	It("have expressions that fit the types of what they look at", func(ctx context.Context) {
-		var list admissionregistrationv1.ValidatingAdmissionPolicyList
-		Expect(cluster.Client.List(ctx, &list, policiesOfOurs)).To(Succeed())
+		list := world.All(ctx, Default, cluster.Client, &admissionregistrationv1.ValidatingAdmissionPolicyList{}, policiesOfOurs)
 		Expect(list.Items).NotTo(BeEmpty())
 		for _, policy := range list.Items {
 			Expect(policy.Status.TypeChecking).NotTo(BeNil(), policy.Name)
@@ -98,7 +97,7 @@ var _ = Describe("With the policies at the API server", Label("policies"), core,
 		w.EventuallyGone(ctx, job)
 
 		w.Make(ctx, w.Job("job").GPUs("8").Obj())
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "job", "CannotStart") }).ShouldNot(BeEmpty())
+		w.EventuallyNotes(ctx, "job", "CannotStart").ShouldNot(BeEmpty())
 		Consistently(ctx, func() []metav1.OwnerReference {
 			return get(ctx, w, &jobsetapi.JobSet{}, "job").OwnerReferences
 		}).Should(BeEmpty())
@@ -137,8 +136,7 @@ var policiesOfOurs = client.MatchingLabels{"app.kubernetes.io/part-of": "kueue-t
 
 // unbindPolicies switches the policies off until bind.
 func unbindPolicies(ctx context.Context) (bind func(context.Context)) {
-	var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
-	Expect(cluster.Client.List(ctx, &bindings, policiesOfOurs)).To(Succeed())
+	bindings := world.All(ctx, Default, cluster.Client, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, policiesOfOurs)
 	Expect(bindings.Items).NotTo(BeEmpty())
 	bind = func(ctx context.Context) {
 		for _, b := range bindings.Items {

@@ -38,8 +38,7 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 		wl := w.prebuilt(ctx, "llm", "made-later")
 		before := w.errorLines()
 		w.Make(ctx, w.usingPrebuilt("llm", "made-later"))
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "llm", "PrebuiltWorkloadUnusable") }).
-			Should(ConsistOf("prebuilt Workload made-later is not there; create it in namespace " + w.Namespace + ", and the job queues"))
+		w.EventuallyNotes(ctx, "llm", "PrebuiltWorkloadUnusable").Should(ConsistOf("prebuilt Workload made-later is not there; create it in namespace " + w.Namespace + ", and the job queues"))
 		w.Make(ctx, wl)
 		w.EventuallyRuns(ctx, "llm", 1, onH100)
 		Expect(w.errorLines()).To(Equal(before))
@@ -52,8 +51,8 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 		wl.Spec.PodSets[0].Count++
 		before := w.errorLines()
 		w.Make(ctx, wl, w.usingPrebuilt("llm", "larger"))
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "llm", "PrebuiltWorkloadUnusable") }).
-			Should(ContainElement(ContainSubstring(`PodSet "node" has 1 pods in the TrainJob, 2 in the Workload; delete the Workload and create it like the TrainJob`)))
+		w.EventuallyTold(ctx, "llm", "PrebuiltWorkloadUnusable", `PodSet "node" has 1 pods in the TrainJob, 2 in the Workload; delete the Workload and create it like the TrainJob`)
+		w.EventuallyTold(ctx, "llm", "WorkloadOutOfSync", "Workload larger was finished without a run")
 		Eventually(ctx, func() *metav1.Condition {
 			return apimeta.FindStatusCondition(get(ctx, w, &kueue.Workload{}, "larger").Status.Conditions, kueue.WorkloadFinished)
 		}).Should(HaveValue(HaveField("Reason", kueue.WorkloadFinishedReasonOutOfSync)))
@@ -102,7 +101,6 @@ func (w *site) errorLines() int {
 	if !cluster.Local() {
 		return 0
 	}
-	lines, err := cluster.Errors(cluster.Manager())
-	Expect(err).NotTo(HaveOccurred())
+	lines := must(cluster.Errors(cluster.Manager()))
 	return len(lines)
 }

@@ -74,8 +74,7 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		writes := openManagerWrites()
 		w.control(ctx, "start", "kueue-trainer")
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-known failed"))
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "waits", "InTreeUnknown") }).
-			Should(ConsistOf(ContainSubstring("look at the Service and the pods behind webhook")))
+		w.EventuallyNotes(ctx, "waits", "InTreeUnknown").Should(ConsistOf(ContainSubstring("look at the Service and the pods behind webhook")))
 		Expect(writes.all()).To(BeEmpty())
 
 		w.control(ctx, "start", "kueue")

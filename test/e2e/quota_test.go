@@ -268,7 +268,7 @@ const forbidden = "an admin does what the policies forbid to tenants"
 
 // slow starts a job of 8 GPUs whose pods take long to go.
 func (w *site) slow(name string) *kit.TrainJobBuilder {
-	return w.Job(name).GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", slowly)
+	return w.Job(name).GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", slowly, "node")
 }
 
 // runtimeWithChief returns torch-distributed with a second replicated job without GPUs.
@@ -295,8 +295,7 @@ func (w *site) growSnapshot(ctx context.Context, job string) {
 		var runtime trainer.ClusterTrainingRuntime
 		Expect(yaml.Unmarshal([]byte(content), &runtime)).To(Succeed())
 		runtime.Spec.Template.Spec.ReplicatedJobs = append(runtime.Spec.Template.Spec.ReplicatedJobs, extraJob("extra"))
-		data, err := yaml.Marshal(&runtime)
-		Expect(err).NotTo(HaveOccurred())
+		data := must(yaml.Marshal(&runtime))
 		return string(data)
 	})
 }
@@ -318,8 +317,7 @@ func (w *site) deleteJobSet(ctx context.Context, name string, how ...client.Dele
 // the pods of the former one.
 func (w *site) eventuallyOtherJobSet(ctx context.Context, job string, than types.UID) {
 	Eventually(ctx, func(g Gomega) {
-		var js jobsetapi.JobSet
-		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &js)).To(Succeed())
+		js := world.Found(ctx, g, w, &jobsetapi.JobSet{}, client.ObjectKey{Namespace: w.Namespace, Name: job})
 		g.Expect(js.UID).NotTo(Equal(than))
 		for _, pod := range w.Pods(ctx, job) {
 			g.Expect(pod.Labels).NotTo(HaveKeyWithValue(jobsetapi.JobSetUIDKey, string(than)), pod.Name)
@@ -353,8 +351,7 @@ func (w *site) eventuallyFollows(ctx context.Context, next string) {
 
 // usedGPUs adds up what the bound pods of the spec's namespace hold that have not ended.
 func (w *site) usedGPUs(ctx context.Context) int64 {
-	var pods corev1.PodList
-	Expect(w.List(ctx, &pods, client.InNamespace(w.Namespace))).To(Succeed())
+	pods := world.All(ctx, Default, w, &corev1.PodList{}, client.InNamespace(w.Namespace))
 	used := int64(0)
 	for _, pod := range pods.Items {
 		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {

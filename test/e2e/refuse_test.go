@@ -73,8 +73,7 @@ func (w *site) enforce(ctx context.Context, policy *admissionregistrationv1.Vali
 
 // probeAs returns a dry run of a write to a TrainJob of nobody's queue, by a user of this name.
 func (w *site) probeAs(ctx context.Context, user string) func(context.Context) error {
-	as, err := cluster.Impersonating(user, "system:masters")
-	Expect(err).NotTo(HaveOccurred())
+	as := must(cluster.Impersonating(user, "system:masters"))
 	probe := kit.TrainJob(w.Namespace, "probe").Obj()
 	probe.Spec.Suspend = ptr.To(true)
 	Expect(w.Create(ctx, probe)).To(Succeed())

@@ -19,8 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -29,6 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -81,10 +80,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 
 	It("loses one leader after the other, and every job runs once", func(ctx context.Context) {
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
-		pods := podCounter{seen: map[string]sets.Set[types.UID]{}}
-		var watching sync.WaitGroup
-		stop := make(chan struct{})
-		watching.Go(func() { pods.watch(ctx, w, stop) })
+		pods := w.record(ctx, podResource)
 		for i := range 8 {
 			w.eventuallyCreate(ctx, w.churnJob(i))
 		}
@@ -99,11 +95,10 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 		for i := range all {
 			w.eventuallyFinished(ctx, fmt.Sprintf("job-%d", i))
 		}
-		close(stop)
-		watching.Wait()
+		Eventually(ctx, pods.CaughtUp).Should(Succeed())
 		for i := range all {
 			name := fmt.Sprintf("job-%d", i)
-			Expect(pods.of(name)).To(BeNumerically("<=", 1+evictions(w.Workload(ctx, name))), "pods that %s ever had, one per admission", name)
+			Expect(boundPods(pods, name)).To(BeNumerically("<=", 1+evictions(w.Workload(ctx, name))), "pods that %s ever had, one per admission", name)
 		}
 		managerPods(ctx, 2)
 	}, SpecTimeout(2*specTimeout))
@@ -155,7 +150,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), Serial,
 func helm(ctx context.Context, command ...string) {
 	args := slices.Concat(command, []string{"kueue-trainer"})
 	if command[0] == "upgrade" {
-		args = append(args, filepath.Join(root(), "charts", "kueue-trainer"), "--values", filepath.Join(cluster.KindDir(), "values.yaml"))
+		args = append(args, filepath.Join(specs.Root(), "charts", "kueue-trainer"), "--values", filepath.Join(cluster.KindDir(), "values.yaml"))
 	}
 	stdout, stderr, code := runBinary(ctx, "", "helm", append(args, "--namespace", config.Namespace, "--wait", "--timeout", "2m")...)
 	Expect(code).To(BeZero(), stdout+stderr)
@@ -213,8 +208,7 @@ func limitMemory(ctx context.Context, limit, request string) {
 
 func eventuallyRolledOut(ctx context.Context) {
 	Eventually(ctx, func(g Gomega) {
-		var d appsv1.Deployment
-		g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: managed.ManagerDeployment}, &d)).To(Succeed())
+		d := world.Found(ctx, g, cluster.Client, &appsv1.Deployment{}, client.ObjectKey{Namespace: config.Namespace, Name: managed.ManagerDeployment})
 		g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
 		g.Expect([]int32{d.Status.UpdatedReplicas, d.Status.AvailableReplicas, d.Status.Replicas}).To(HaveEach(*d.Spec.Replicas))
 	}).WithTimeout(2 * time.Minute).Should(Succeed())
@@ -231,8 +225,7 @@ func killLeader(ctx context.Context) {
 }
 
 func leaderPod(ctx context.Context) string {
-	var leases coordinationv1.LeaseList
-	Expect(cluster.Client.List(ctx, &leases, client.InNamespace(config.Namespace))).To(Succeed())
+	leases := world.All(ctx, Default, cluster.Client, &coordinationv1.LeaseList{}, client.InNamespace(config.Namespace))
 	Expect(leases.Items).To(HaveLen(1))
 	name, _, _ := strings.Cut(ptr.Deref(leases.Items[0].Spec.HolderIdentity, ""), "_")
 	return name
@@ -240,8 +233,7 @@ func leaderPod(ctx context.Context) string {
 
 // authority is what the API server trusts the manager's webhooks by.
 func authority(ctx context.Context) []byte {
-	var webhooks admissionregistrationv1.ValidatingWebhookConfiguration
-	Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: webhookconfig.Installed.Validating}, &webhooks)).To(Succeed())
+	webhooks := world.Found(ctx, Default, cluster.Client, &admissionregistrationv1.ValidatingWebhookConfiguration{}, client.ObjectKey{Name: webhookconfig.Installed.Validating})
 	return webhooks.Webhooks[0].ClientConfig.CABundle
 }
 

@@ -19,7 +19,7 @@ import (
 var _ = Describe("The manager's entry on a running TrainJob", func() {
 	It("comes back when a client applies a list that does not have it, and the job runs on", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, w.Job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "a", "b").Obj())
+		w.Make(ctx, w.Job("runs").GPUs("8").PodAnnotations("example.com/user", "a", "b", "node").Obj())
 		w.entryComesBack(ctx, "runs", withoutOurs)
 	}, SpecTimeout(specTimeout))
 

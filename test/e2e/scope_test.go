@@ -145,8 +145,7 @@ func (w *site) runsKueueSince(ctx context.Context, started time.Time) *corev1.Po
 
 // notesOf returns what events of a namespace say for a reason.
 func (w *site) notesOf(ctx context.Context, namespace, reason string) (notes []string) {
-	var list eventsv1.EventList
-	Expect(w.List(ctx, &list, client.InNamespace(namespace))).To(Succeed())
+	list := world.All(ctx, Default, w, &eventsv1.EventList{}, client.InNamespace(namespace))
 	for i := range list.Items {
 		if list.Items[i].Reason == reason {
 			notes = append(notes, list.Items[i].Note)

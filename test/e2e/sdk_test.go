@@ -18,6 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -28,8 +29,7 @@ const sdkTrainJob = "docs/samples/sdk-trainjob.json"
 
 var _ = Describe("A TrainJob of the Python SDK", since(world.Trainer22), func() {
 	It("is admitted, evicted, resumed and finished, and keeps every byte that the SDK wrote", func(ctx context.Context) {
-		manifest, err := os.ReadFile(filepath.Join(root(), sdkTrainJob))
-		Expect(err).NotTo(HaveOccurred())
+		manifest := must(os.ReadFile(filepath.Join(specs.Root(), sdkTrainJob)))
 		w := newPools(ctx, "16", "16")
 		w.Make(ctx, kit.LocalQueue(w.Namespace, "gpus", w.Name("gpus")), kit.Priority(w.Name("urgent"), 1000))
 		w.MakeYAML(ctx, string(manifest))
@@ -85,8 +85,7 @@ type sdkParts struct {
 
 // sdkParts reads them as the API server sends them.
 func (w *site) sdkParts(ctx context.Context, job string) sdkParts {
-	clientset, err := kubernetes.NewForConfig(cluster.Config)
-	Expect(err).NotTo(HaveOccurred())
+	clientset := must(kubernetes.NewForConfig(cluster.Config))
 	data, err := clientset.RESTClient().Get().AbsPath("apis", trainer.GroupVersion.Group, trainer.GroupVersion.Version).
 		Namespace(w.Namespace).Resource("trainjobs").Name(job).DoRaw(ctx)
 	Expect(err).NotTo(HaveOccurred())
@@ -119,7 +118,6 @@ func (p sdkParts) withoutTime() string {
 	var entry map[string]any
 	Expect(json.Unmarshal([]byte(p.Entry), &entry)).To(Succeed())
 	delete(entry, "time")
-	text, err := jsonOf(entry)
-	Expect(err).NotTo(HaveOccurred())
+	text := must(jsonOf(entry))
 	return text
 }

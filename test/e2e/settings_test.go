@@ -124,7 +124,7 @@ var _ = Describe("Where Kueue admits nothing before all pods are ready", Label("
 		localOnly("the spec changes Kueue's configuration")
 		restartKueueWith(ctx, map[string]any{"waitForPodsReady": map[string]any{"timeout": "5m", "recoveryTimeout": "5m", "blockAdmission": true}}, "kueue")
 		w := newPools(ctx, "16", "0")
-		slow := w.Job("stops").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "30s")
+		slow := w.Job("stops").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "30s", "node")
 		pods := w.MakeRunning(ctx, slow, 1, onH100)
 		w.eventuallyReady(ctx, "stops", kueue.WorkloadStarted)
 		w.PatchJSON(ctx, w.Workload(ctx, "stops"), `{"spec":{"active":false}}`)
@@ -171,8 +171,7 @@ func (w *site) eventuallyTrue(ctx context.Context, job, name, reason string) {
 
 // closeNodes keeps new pods off the nodes of a GPU product until the spec is over.
 func (w *site) closeNodes(ctx context.Context, product string) {
-	var nodes corev1.NodeList
-	Expect(w.List(ctx, &nodes, client.MatchingLabels{kit.ProductLabel: product})).To(Succeed())
+	nodes := world.All(ctx, Default, w, &corev1.NodeList{}, client.MatchingLabels{kit.ProductLabel: product})
 	Expect(nodes.Items).NotTo(BeEmpty())
 	for _, node := range nodes.Items {
 		w.taint(ctx, node.Name, corev1.Taint{Key: "example.com/closed", Effect: corev1.TaintEffectNoSchedule})
@@ -182,8 +181,7 @@ func (w *site) closeNodes(ctx context.Context, product string) {
 // configureKueue sets fields of Kueue's configuration, below those that it has, until restore or
 // the spec's end. Kueue itself reads it when it starts.
 func configureKueue(ctx context.Context, set map[string]any) (restore func(context.Context)) {
-	back, err := cluster.ConfigureKueue(ctx, set)
-	Expect(err).NotTo(HaveOccurred())
+	back := must(cluster.ConfigureKueue(ctx, set))
 	restore = func(ctx context.Context) { Expect(back(ctx)).To(Succeed()) }
 	DeferCleanup(restore)
 	return restore

@@ -30,8 +30,7 @@ func (k *walk) settle(ctx context.Context) {
 	checked := 0
 	Eventually(ctx, func(g Gomega) {
 		checked = 0
-		var jobs trainer.TrainJobList
-		g.Expect(k.List(ctx, &jobs, client.InNamespace(k.Namespace))).To(Succeed())
+		jobs := world.All(ctx, g, k, &trainer.TrainJobList{}, client.InNamespace(k.Namespace))
 		for i := range jobs.Items {
 			checked += k.settled(ctx, g, &jobs.Items[i])
 		}
@@ -68,8 +67,7 @@ func (k *walk) settled(ctx context.Context, g Gomega, job *trainer.TrainJob) int
 // exact compares one pod with base + admission.
 func (k *walk) exact(ctx context.Context, g Gomega, job *trainer.TrainJob, wl *kueue.Workload, pod *corev1.Pod) {
 	assignment := &wl.Status.Admission.PodSetAssignments[0]
-	var flavor kueue.ResourceFlavor
-	g.Expect(k.Get(ctx, client.ObjectKey{Name: string(assignment.Flavors["nvidia.com/gpu"])}, &flavor)).To(Succeed())
+	flavor := world.Found(ctx, g, k, &kueue.ResourceFlavor{}, client.ObjectKey{Name: string(assignment.Flavors["nvidia.com/gpu"])})
 
 	selector := maps.Clone(flavor.Spec.NodeLabels)
 	if assignment.TopologyAssignment != nil {
@@ -104,8 +102,7 @@ func (k *walk) baseTolerations(ctx context.Context, g Gomega, job *trainer.Train
 	}
 	var runtime trainer.ClusterTrainingRuntime
 	if k.frozen {
-		var snapshot corev1.ConfigMap
-		g.Expect(k.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: job.Name + "-runtime-snapshot"}, &snapshot)).To(Succeed())
+		snapshot := world.Found(ctx, g, k, &corev1.ConfigMap{}, client.ObjectKey{Namespace: k.Namespace, Name: job.Name + "-runtime-snapshot"})
 		g.Expect(yaml.Unmarshal([]byte(snapshot.Data["runtime"]), &runtime)).To(Succeed())
 	} else {
 		g.Expect(k.Get(ctx, client.ObjectKey{Name: k.runtime}, &runtime)).To(Succeed())

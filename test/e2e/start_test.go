@@ -139,8 +139,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 	// gaveBack waits until "refused" has made room for "waits", and told why.
 	gaveBack := func(ctx context.Context, why string) {
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "refused", "CannotStart") }).
-			Should(ContainElement(SatisfyAll(HavePrefix("gives its quota back"), ContainSubstring("queues again in"), ContainSubstring(why))))
+		w.EventuallyNotes(ctx, "refused", "CannotStart").Should(ContainElement(SatisfyAll(HavePrefix("gives its quota back"), ContainSubstring("queues again in"), ContainSubstring(why))))
 		w.EventuallyAtTheGate(ctx, "refused")
 		Expect(w.Pods(ctx, "refused")).To(BeEmpty())
 	}
@@ -202,8 +201,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 	It("because its JobSet may not be made does not queue, and does when it may", core, long, func(ctx context.Context) {
 		allow := w.refuse(ctx, jobSetNamed(w.Namespace, "refused"), "jobset.x-k8s.io", "jobsets", `object.metadata.name != "refused"`)
 		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "refused", "CannotStart") }).
-			Should(ConsistOf(SatisfyAll(HavePrefix("does not queue"), ContainSubstring("refused by the spec"))))
+		w.EventuallyNotes(ctx, "refused", "CannotStart").Should(ConsistOf(SatisfyAll(HavePrefix("does not queue"), ContainSubstring("refused by the spec"))))
 		w.MakeRunning(ctx, w.Job("waits").GPUs("4"), 1, onH100)
 		Expect(w.Workload(ctx, "refused")).To(BeNil())
 
@@ -217,11 +215,10 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 	It("because nobody makes its pods says so, gives its quota back later, and starts when somebody does", func(ctx context.Context) {
 		start := stopComponent(ctx, "kube-controller-manager")
 		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "refused", "NotStarted") }).Should(ContainElement(SatisfyAll(
+		w.EventuallyNotes(ctx, "refused", "NotStarted").Should(ContainElement(SatisfyAll(
 			HavePrefix("admitted, but without a pod after 4s: the Job controller has not made 1 of 1 pod of child Job refused-node-0"), ContainSubstring("after 20s"))))
 		Expect(w.Workload(ctx, "refused").Status.Admission).NotTo(BeNil(), "it keeps its quota meanwhile")
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "refused", "CannotStart") }).
-			Should(ContainElement(SatisfyAll(HavePrefix("gives its quota back"), ContainSubstring("no event says why"))))
+		w.EventuallyNotes(ctx, "refused", "CannotStart").Should(ContainElement(SatisfyAll(HavePrefix("gives its quota back"), ContainSubstring("no event says why"))))
 		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "refused") }).Should(Or(BeNil(), HaveField("Status.Admission", BeNil())))
 		start(ctx)
 		w.exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))

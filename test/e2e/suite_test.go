@@ -30,15 +30,11 @@ func TestE2E(t *testing.T) { specs.Run(t, "kueue-trainer e2e", time.Minute) }
 // Specs run in several processes on one cluster, but for those that are Serial. Each process has
 // as many nodes as a cluster of `make local-up`, so that no spec waits for another's pods.
 var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
-	var err error
 	processes, _ := GinkgoConfiguration()
-	opened, err = world.Open(ctx, localDir, GinkgoWriter, "--nodes", strconv.Itoa(8*processes.ParallelTotal))
-	Expect(err).NotTo(HaveOccurred())
+	opened = must(world.Open(ctx, localDir, GinkgoWriter, "--nodes", strconv.Itoa(8*processes.ParallelTotal)))
 	return []byte(opened.Kubeconfig)
 }, func(kubeconfig []byte) {
-	var err error
-	cluster, err = world.Use(string(kubeconfig))
-	Expect(err).NotTo(HaveOccurred())
+	cluster = must(world.Use(string(kubeconfig)))
 })
 
 // since marks specs of what this generation of Trainer and newer ones have, and older
@@ -63,7 +59,6 @@ var docsPage = Label("docs-page")
 
 // localOnly skips specs that need the processes of a local control plane, and says why they do.
 func localOnly(why string) {
-	GinkgoHelper()
 	if !cluster.Local() {
 		Skip(why + "; run this on a cluster of make local-up")
 	}
@@ -93,9 +88,7 @@ var _ = BeforeEach(func(ctx context.Context) {
 
 // trainerOf names the generation of Trainer that the cluster runs; they sort by name.
 func trainerOf(ctx context.Context) string {
-	GinkgoHelper()
-	trainer, err := cluster.Trainer(ctx)
-	Expect(err).NotTo(HaveOccurred())
+	trainer := must(cluster.Trainer(ctx))
 	return trainer
 }
 

@@ -67,14 +67,6 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 		w.SetCheck(ctx, "llm", check, kueue.CheckStateRejected, "no such site")
 		w.EventuallyTold(ctx, "llm", "AdmissionCheckRejected", fmt.Sprintf("%q (no such site)", check))
 	}, SpecTimeout(specTimeout))
-
-	It("that its prebuilt Workload is out of sync", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		wl := w.prebuilt(ctx, "llm", "larger")
-		wl.Spec.PodSets[0].Count++
-		w.Make(ctx, wl, w.usingPrebuilt("llm", "larger"))
-		w.EventuallyTold(ctx, "llm", "WorkloadOutOfSync", "Workload larger was finished without a run")
-	}, SpecTimeout(specTimeout))
 })
 
 var _ = Describe("A runtime that comes back", Label("invariant", "nothing-waits-in-silence"), func() {

@@ -34,10 +34,10 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 		w := newPools(ctx, "16", "0")
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-		book := w.openBook(ctx)
+		book := w.record(ctx, workloadResource, trainJobResource)
 
 		w.eventuallyCreate(ctx, w.Job("victim").GPUs("8").Nodes(2).Priority(w.Name("low")).
-			PodAnnotation("example.com/churn", "node", "localcluster/run-for", "20s").Obj())
+			PodAnnotations("example.com/churn", "localcluster/run-for", "20s", "node").Obj())
 		// Times are in whole seconds: a run that ends in the second in which it began has lost nothing.
 		Eventually(ctx, func(g Gomega) {
 			wl := w.Workload(ctx, "victim")
@@ -48,7 +48,7 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 			g.Expect(time.Since(ready.LastTransitionTime.Time)).To(BeNumerically(">", 2*time.Second))
 		}).Should(Succeed())
 		w.eventuallyCreate(ctx, w.Job("urgent").GPUs("8").Priority(w.Name("high")).
-			PodAnnotation("example.com/churn", "node", "localcluster/run-for", "3s").Obj())
+			PodAnnotations("example.com/churn", "localcluster/run-for", "3s", "node").Obj())
 		w.EventuallyCondition(ctx, "victim", kueue.WorkloadEvicted)
 
 		const jobs = 10
@@ -84,12 +84,11 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 		w.eventuallyFinished(ctx, "victim")
 		// By now what ended stands in the checkpoint alone.
 		w.killManager(ctx)
-		Eventually(ctx, book.CaughtUp).Should(Succeed())
-		Expect(book.Gaps()).To(BeEmpty(), "no version was missed")
+		eventuallyWhole(ctx, book)
 
 		want := map[string]float64{}
 		vanished := 0
-		for _, h := range book.truth() {
+		for _, h := range truth(book) {
 			h.seconds(want)
 			if h.vanished {
 				vanished++
@@ -116,8 +115,7 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 // What a manager has heard of in its last seconds alone is lost with it.
 func (w *site) eventuallySaved(ctx context.Context, more ...types.UID) {
 	Eventually(ctx, func(g Gomega) {
-		var cm corev1.ConfigMap
-		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: "kueue-trainer-system", Name: ledger.ConfigMapName}, &cm)).To(Succeed())
+		cm := world.Found(ctx, g, w, &corev1.ConfigMap{}, client.ObjectKey{Namespace: "kueue-trainer-system", Name: ledger.ConfigMapName})
 		zip, err := gzip.NewReader(bytes.NewReader(cm.BinaryData["ledger.json.gz"]))
 		g.Expect(err).NotTo(HaveOccurred())
 		var saved struct {
@@ -136,8 +134,7 @@ func (w *site) eventuallySaved(ctx context.Context, more ...types.UID) {
 		for _, c := range saved.Closed {
 			ended[c.UID] = ended[c.UID] || !runs[c.UID]
 		}
-		var workloads kueue.WorkloadList
-		g.Expect(w.List(ctx, &workloads, client.InNamespace(w.Namespace))).To(Succeed())
+		workloads := world.All(ctx, g, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
 		wanted := slices.Clone(more)
 		for _, wl := range workloads.Items {
 			if apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted) {

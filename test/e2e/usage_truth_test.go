@@ -3,55 +3,17 @@
 package e2e
 
 import (
-	"context"
-	"sync"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
-
-// bookkeeper sees every version of the Workloads and TrainJobs of a namespace, and finds from them
-// alone how long quota was held, and what for. It knows nothing of the manager's ledger.
-type bookkeeper struct {
-	*record.Recorder
-
-	mu       sync.Mutex
-	versions []record.Version
-}
-
-func (w *site) openBook(ctx context.Context) *bookkeeper {
-	api, err := dynamic.NewForConfig(cluster.Config)
-	Expect(err).NotTo(HaveOccurred())
-	var kinds []record.Kind
-	for _, resource := range []schema.GroupVersionResource{
-		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"},
-		{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"},
-	} {
-		kinds = append(kinds, record.Kind{GroupVersionResource: resource, Namespace: w.Namespace})
-	}
-	b := &bookkeeper{}
-	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
-	DeferCleanup(stop)
-	b.Recorder, err = record.Start(watching, api, kinds, func(v record.Version) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.versions = append(b.versions, v)
-	})
-	Expect(err).NotTo(HaveOccurred())
-	return b
-}
 
 // holding is quota of one TrainJob from its reservation until it was given back.
 type holding struct {
@@ -94,12 +56,11 @@ type accounts struct {
 	done []*holding
 }
 
-// truth returns all holdings, which have to be over.
-func (b *bookkeeper) truth() []*holding {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// truth finds from the versions of Workloads and TrainJobs alone how long quota was held, and what for. It knows nothing
+// of the manager's ledger. All holdings have to be over.
+func truth(book *record.Recorder) []*holding {
 	all := accounts{open: map[string]*holding{}}
-	for _, v := range record.InOrder(b.versions) {
+	for _, v := range book.Versions() {
 		switch v.Object.GetKind() {
 		case "TrainJob":
 			job := read[trainer.TrainJob](v.Object)
@@ -157,13 +118,6 @@ func podsOf(wl *kueue.Workload) float64 {
 		sum += ps.Count
 	}
 	return float64(sum)
-}
-
-// read reads a stored object in its type.
-func read[T any](obj *unstructured.Unstructured) *T {
-	into := new(T)
-	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, into)).To(Succeed())
-	return into
 }
 
 func deletion(obj client.Object) time.Time {

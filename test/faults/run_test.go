@@ -74,7 +74,6 @@ type run struct {
 	reached    atomic.Bool
 
 	mu       sync.Mutex
-	versions []record.Version
 	seen     map[writeKind]int
 	problems []problem
 	// userWrites are the resource versions of TrainJobs that a user's edit made.
@@ -132,11 +131,7 @@ func (r *run) record(ctx context.Context) {
 		}
 	}
 	var err error
-	r.recorder, err = record.Start(ctx, r.api, kinds, func(v record.Version) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.versions = append(r.versions, v)
-	})
+	r.recorder, err = record.Start(ctx, r.api, kinds, nil)
 	r.Expect(err).NotTo(HaveOccurred())
 }
 
@@ -205,8 +200,7 @@ func (r *run) steady(ctx context.Context, when string) {
 // says that they are ready. Job controller, JobSet and Trainer take seconds to pass that on,
 // a manager that was killed as long to lead again, and it makes the integration write.
 func (r *run) allAreCounted(ctx context.Context, g Gomega) {
-	var jobs trainer.TrainJobList
-	g.Expect(r.List(ctx, &jobs, client.InNamespace(r.Namespace))).To(Succeed())
+	jobs := world.All(ctx, g, r, &trainer.TrainJobList{}, client.InNamespace(r.Namespace))
 	for _, job := range jobs.Items {
 		running, ready := 0, 0
 		for _, pod := range r.Pods(ctx, job.Name) {
@@ -272,9 +266,7 @@ func (r *run) collect(ctx context.Context) []record.Version {
 	if gaps := r.recorder.Gaps(); len(gaps) > 0 {
 		r.fail(converges, "recording: versions are missing: %v", gaps)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return record.InOrder(r.versions)
+	return r.recorder.Versions()
 }
 
 // judge holds the run against the clean one, if there is one yet, and says what it found.

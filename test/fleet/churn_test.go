@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted at random", Serial, long, func() {
@@ -25,7 +27,7 @@ var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted
 		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
 		w := newWorld(ctx, "16", "16")
 		for i := range count {
-			w.manager.Make(ctx, w.manager.job(fmt.Sprintf("llm-%d", i)).PodAnnotation("example.com/me", "node", "localcluster/run-for", "2s").Obj())
+			w.manager.Make(ctx, w.manager.job(fmt.Sprintf("llm-%d", i)).PodAnnotations("example.com/me", "localcluster/run-for", "2s", "node").Obj())
 		}
 		sites := w.all()
 		for over, next := 0, 0; over < count; {
@@ -73,15 +75,13 @@ func jobsOf(pods []corev1.Pod) sets.Set[string] {
 
 // podsOfAll returns the pods of all TrainJobs that have not ended.
 func (s *site) podsOfAll(ctx context.Context) []corev1.Pod {
-	var list corev1.PodList
-	Expect(s.List(ctx, &list, client.InNamespace(s.Namespace), client.HasLabels{jobsetapi.JobSetNameKey})).To(Succeed())
+	list := world.All(ctx, Default, s, &corev1.PodList{}, client.InNamespace(s.Namespace), client.HasLabels{jobsetapi.JobSetNameKey})
 	return slices.DeleteFunc(list.Items, ended)
 }
 
 // ended counts the TrainJobs of the manager cluster that have ended.
 func (w *sites) ended(ctx context.Context) (complete, failed int) {
-	var list trainer.TrainJobList
-	Expect(w.manager.List(ctx, &list, client.InNamespace(w.manager.Namespace))).To(Succeed())
+	list := world.All(ctx, Default, w.manager, &trainer.TrainJobList{}, client.InNamespace(w.manager.Namespace))
 	for i := range list.Items {
 		conditions := list.Items[i].Status.Conditions
 		if apimeta.IsStatusConditionTrue(conditions, trainer.TrainJobComplete) {
@@ -97,8 +97,7 @@ func (w *sites) ended(ctx context.Context) (complete, failed int) {
 // eventuallyFree waits until the spec's ClusterQueue has all its quota.
 func (s *site) eventuallyFree(ctx context.Context) {
 	Eventually(ctx, func(g Gomega) {
-		var cq kueue.ClusterQueue
-		g.Expect(s.Get(ctx, client.ObjectKey{Name: s.Name("gpus")}, &cq)).To(Succeed())
+		cq := world.Found(ctx, g, s, &kueue.ClusterQueue{}, client.ObjectKey{Name: s.Name("gpus")})
 		for _, flavor := range cq.Status.FlavorsReservation {
 			for _, resource := range flavor.Resources {
 				g.Expect(resource.Total.IsZero()).To(BeTrue(), "%s %s of flavor %s in %s", resource.Total.String(), resource.Name, flavor.Name, s.Cluster.Name)

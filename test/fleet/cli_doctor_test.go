@@ -54,10 +54,8 @@ func (c contexts) eventuallyFinds(ctx context.Context, reason, object string) fi
 // fix runs the commands of a finding in a shell on the manager cluster, and waits until it is gone.
 func (c contexts) fix(ctx context.Context, f finding) {
 	for _, command := range f.Commands {
-		cmd, err := c.Shell(ctx, "kubectl config use-context manager && "+command)
-		Expect(err).NotTo(HaveOccurred())
-		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
-		Expect(cmd.Run()).To(Succeed(), command)
+		_, _, code := c.Run(c.Shell(ctx, "kubectl config use-context manager && "+command), "")
+		Expect(code).To(BeZero(), command)
 	}
 	Eventually(ctx, func() []finding { return c.doctor(ctx, f.Object) }).Should(BeEmpty())
 }
@@ -65,16 +63,13 @@ func (c contexts) fix(ctx context.Context, f finding) {
 // accessFor is the Secret of a worker in the manager cluster by another name, with a token that
 // does not last.
 func (s *site) accessFor(ctx context.Context, manager *site, name string, lasts time.Duration) *corev1.Secret {
-	var secret corev1.Secret
-	Expect(manager.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: s.Cluster.Name}, &secret)).To(Succeed())
-	config, err := clientcmd.Load(secret.Data[kueue.MultiKueueConfigSecretKey])
-	Expect(err).NotTo(HaveOccurred())
+	secret := world.Found(ctx, Default, manager, &corev1.Secret{}, client.ObjectKey{Namespace: "kueue-system", Name: s.Cluster.Name})
+	config := must(clientcmd.Load(secret.Data[kueue.MultiKueueConfigSecretKey]))
 	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(lasts.Seconds()))}}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "multikueue"}}
 	Expect(s.SubResource("token").Create(ctx, account, token)).To(Succeed())
 	config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo].Token = token.Status.Token
-	content, err := clientcmd.Write(*config)
-	Expect(err).NotTo(HaveOccurred())
+	content := must(clientcmd.Write(*config))
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: name}, Data: map[string][]byte{kueue.MultiKueueConfigSecretKey: content}}
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/list"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/timeline"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
-	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 )
 
 // unschedulable is a job that Kueue admits, and whose pods no node takes.
@@ -258,18 +258,10 @@ var shell = regexp.MustCompile("(?s)\n```sh\n(.*?)\n```")
 
 var _ = Describe("docs/multikueue.md", func() {
 	It("has commands that run as they stand", func(ctx context.Context) {
-		root, err := world.Root()
-		Expect(err).NotTo(HaveOccurred())
-		page, err := os.ReadFile(filepath.Join(root, "docs", "multikueue.md"))
-		Expect(err).NotTo(HaveOccurred())
-		blocks := shell.FindAllSubmatch(page, -1)
+		blocks := shell.FindAllSubmatch(must(os.ReadFile(filepath.Join(specs.Root(), "docs", "multikueue.md"))), -1)
 		Expect(blocks).NotTo(BeEmpty())
 		for _, block := range blocks {
-			at := world.Terminal{Kubeconfig: fleet.Kubeconfig(), Log: GinkgoWriter}
-			cmd, err := at.Shell(ctx, string(block[1]))
-			Expect(err).NotTo(HaveOccurred())
-			_, stderr, code, err := at.Run(cmd)
-			Expect(err).NotTo(HaveOccurred())
+			_, stderr, code := allContexts().Run(allContexts().Shell(ctx, string(block[1])), "")
 			Expect(code).To(BeZero(), "%s: %s", block[1], stderr)
 		}
 	}, SpecTimeout(specTimeout))

@@ -28,7 +28,7 @@ import (
 var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	It("runs in a worker with exactly that one's placement, and its status comes back", core, func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "example.com/mine", "kept").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").PodAnnotations("example.com/me", "example.com/mine", "kept", "node").Obj())
 
 		pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
 		expectPlaced(&pod)
@@ -76,7 +76,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 
 	It("starts again in the same worker when the last pod of its former run is gone", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		former := w.makeRunning(ctx, w.worker1, w.manager.job("llm").PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "8s"))
+		former := w.makeRunning(ctx, w.worker1, w.manager.job("llm").PodAnnotations("example.com/me", "localcluster/terminate-after", "8s", "node"))
 
 		w.manager.Activate(ctx, "llm", false)
 		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "llm") }).Should(BeNil())
@@ -144,7 +144,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	It("starts in the other worker while its pods in the first one end", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.setStopPolicy(ctx, kueue.Hold)
-		former := w.makeRunning(ctx, w.worker1, w.manager.job("llm").PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "30s"))
+		former := w.makeRunning(ctx, w.worker1, w.manager.job("llm").PodAnnotations("example.com/me", "localcluster/terminate-after", "30s", "node"))
 
 		w.manager.Activate(ctx, "llm", false)
 		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "llm") }).Should(BeNil())
@@ -209,8 +209,7 @@ func (s *site) expectCarriesWhatACheckSays(ctx context.Context, w *sites) {
 
 	w.manager.Make(ctx, w.manager.job("llm").Obj())
 	Eventually(ctx, func(g Gomega) {
-		var list kueue.WorkloadList
-		g.Expect(s.List(ctx, &list, client.InNamespace(s.Namespace))).To(Succeed())
+		list := world.All(ctx, g, s, &kueue.WorkloadList{}, client.InNamespace(s.Namespace))
 		g.Expect(list.Items).To(HaveLen(1))
 		wl := &list.Items[0]
 		g.Expect(wl.Status.AdmissionChecks).To(ConsistOf(HaveField("State", kueue.CheckStatePending)))
@@ -228,7 +227,7 @@ func (s *site) expectCarriesWhatACheckSays(ctx context.Context, w *sites) {
 // lingering is a TrainJob of the manager cluster whose pods take a while to end, and longer than the
 // Workload that is charged for them may be without a charge.
 func (w *sites) lingering(name string) *kit.TrainJobBuilder {
-	return w.manager.job(name).PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "15s")
+	return w.manager.job(name).PodAnnotations("example.com/me", "localcluster/terminate-after", "15s", "node")
 }
 
 // eventuallyAdmittedAfter waits until a TrainJob has quota, which it may not have while a pod of

@@ -22,7 +22,7 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 		Expect(c.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())
 	}
 	runsAndEnds := func(ctx context.Context, w *sites) {
-		pod := w.makeRunning(ctx, w.worker1, w.manager.job("llm").PodAnnotation("example.com/me", "node", "example.com/mine", "kept"))
+		pod := w.makeRunning(ctx, w.worker1, w.manager.job("llm").PodAnnotations("example.com/me", "example.com/mine", "kept", "node"))
 		expectPlaced(&pod)
 		Expect(pod.Annotations).To(HaveKeyWithValue("example.com/mine", "kept"))
 		Expect(entries(w.worker1.trainJob(ctx, "llm"))).To(Equal([]string{"example.com/me", patch.Manager}))

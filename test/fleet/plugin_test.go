@@ -13,21 +13,20 @@ import (
 	"github.com/onsi/gomega/gexec"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 )
 
 // contexts is a kubeconfig of the fleet, of which the plugin gets to see some contexts.
-type contexts struct{ world.Terminal }
+type contexts struct{ specs.Terminal }
 
 // allContexts has one for each cluster, named like it.
 func allContexts() contexts { return of(fleet.Kubeconfig()) }
 
-func of(file string) contexts { return contexts{world.Terminal{Kubeconfig: file, Log: GinkgoWriter}} }
+func of(file string) contexts { return contexts{specs.Terminal{Kubeconfig: file}} }
 
 // renamed has the context of the manager cluster and those given, by other names.
 func renamed(names map[string]string) contexts {
-	config, err := clientcmd.LoadFromFile(fleet.Kubeconfig())
-	Expect(err).NotTo(HaveOccurred())
+	config := must(clientcmd.LoadFromFile(fleet.Kubeconfig()))
 	there := maps.Clone(config.Contexts)
 	for _, worker := range []string{"worker1", "worker2"} {
 		delete(config.Contexts, worker)
@@ -42,24 +41,17 @@ func renamed(names map[string]string) contexts {
 
 // command runs bin/kubectl-trainjob on the manager cluster.
 func (c contexts) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd, err := c.Command(ctx, "kubectl-trainjob", append([]string{"--context", "manager"}, args...)...)
-	Expect(err).NotTo(HaveOccurred())
-	return cmd
+	return c.Command(ctx, "kubectl-trainjob", append([]string{"--context", "manager"}, args...)...)
 }
 
 // start starts the plugin, which goes on until the spec is over.
 func (c contexts) start(ctx context.Context, args ...string) *gexec.Session {
-	session, err := gexec.Start(c.command(ctx, args...), GinkgoWriter, GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { session.Kill().Wait() })
-	return session
+	return c.Start(c.command(ctx, args...))
 }
 
 // plugin returns what the plugin printed on the manager cluster, and its exit code.
 func (c contexts) plugin(ctx context.Context, args ...string) (stdout, stderr string, code int) {
-	stdout, stderr, code, err := c.Run(c.command(ctx, args...))
-	Expect(err).NotTo(HaveOccurred())
-	return stdout, stderr, code
+	return c.Run(c.command(ctx, args...), "")
 }
 
 // says runs the plugin where it has nothing to complain of.

@@ -37,16 +37,11 @@ var fleet *world.Fleet
 func TestFleet(t *testing.T) { specs.Run(t, "kueue-trainer fleet", 2*time.Minute) }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	var err error
 	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		fleet, err = world.UseFleet(filepath.Dir(kubeconfig))
-		Expect(err).NotTo(HaveOccurred())
+		fleet = must(world.UseFleet(filepath.Dir(kubeconfig)))
 		return
 	}
-	root, err := world.Root()
-	Expect(err).NotTo(HaveOccurred())
-	fleet, err = world.StartFleet(ctx, filepath.Join(root, fleetDir), GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
+	fleet = must(world.StartFleet(ctx, filepath.Join(specs.Root(), fleetDir), GinkgoWriter))
 })
 
 var _ = AfterSuite(func(ctx context.Context) {
@@ -54,3 +49,9 @@ var _ = AfterSuite(func(ctx context.Context) {
 		Expect(fleet.Stop(ctx, GinkgoWriter)).To(Succeed())
 	}
 })
+
+// must returns a value, and fails the spec where there is an error.
+func must[T any](value T, err error) T {
+	Expect(err).NotTo(HaveOccurred())
+	return value
+}

@@ -11,20 +11,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
 	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
+func main() { attempt.Main("", run) }
 
 func run(ctx context.Context) error {
 	jobsFile := flag.String("jobs", "", "CSV of jobs: submit (minutes), virtual cluster, GPUs, duration (minutes)")

@@ -4,10 +4,11 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 )
 
 // report is the tables of docs/forecast.md.
@@ -111,14 +112,5 @@ func (r *report) write(page string) error {
 		_, err := fmt.Println(r.text())
 		return err
 	}
-	content, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	head, rest, found := strings.Cut(string(content), opens)
-	_, tail, ends := strings.Cut(rest, closes)
-	if !found || !ends {
-		return fmt.Errorf("%s has no %q and %q", page, opens, closes)
-	}
-	return os.WriteFile(page, []byte(head+opens+"\n"+r.text()+"\n"+closes+tail), 0o644)
+	return pages.Fill(page, opens, closes, "\n"+r.text()+"\n")
 }

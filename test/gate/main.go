@@ -13,25 +13,18 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 )
 
 // reportDir holds the logs and reports of all parts, below the root of the checkout.
 const reportDir = ".tests"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := gate(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "gate:", err)
-		os.Exit(1)
-	}
+	attempt.Main("gate: ", func(ctx context.Context) error { return gate(ctx, os.Args[1:]) })
 }
 
 func gate(ctx context.Context, args []string) error {
@@ -57,13 +50,14 @@ func gate(ctx context.Context, args []string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	release, err := lock(filepath.Join(reportDir, "lock"))
+	// The parts of a second run would have the same clusters.
+	lock, err := attempt.Lock(reportDir)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer lock.Close()
 	file := filepath.Join(dir, "tests.md")
-	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.RemoveAll(file); err != nil {
 		return err
 	}
 	r := &run{dir: dir, parts: parts, atATime: *atATime, resumes: *all, engine: hasEngine(), commit: commitOf, out: os.Stdout}
@@ -80,18 +74,6 @@ func gate(ctx context.Context, args []string) error {
 		}
 	}
 	return verdict(results)
-}
-
-// lock keeps a second run out of this checkout: the parts of both have the same clusters.
-func lock(path string) (release func(), err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another run is going on in this checkout (%s): %w", path, err), file.Close())
-	}
-	return func() { _ = file.Close() }, nil
 }
 
 // verdict tells in a few lines what failed, why, and where to read on.

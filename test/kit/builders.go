@@ -125,41 +125,26 @@ func (t *TrainJobBuilder) NodeSelector(labels map[string]string) *TrainJobBuilde
 
 // PodPatch adds a user's patch of the pods of one replicated job.
 func (t *TrainJobBuilder) PodPatch(manager, replicatedJob string, patch trainer.PodTemplatePatch) *TrainJobBuilder {
-	t.Spec.RuntimePatches = append(t.Spec.RuntimePatches, trainer.RuntimePatch{
-		Manager: manager,
-		TrainingRuntimeSpec: &trainer.TrainingRuntimeSpecPatch{Template: &trainer.JobSetTemplatePatch{
-			Spec: &trainer.JobSetSpecPatch{ReplicatedJobs: []trainer.ReplicatedJobPatch{{
-				Name:     replicatedJob,
-				Template: &trainer.JobTemplatePatch{Spec: &trainer.JobSpecPatch{Template: &patch}},
-			}}},
-		}},
-	})
-	return t
+	return t.podPatches(manager, patch, replicatedJob)
 }
 
-// PodAnnotation adds an annotation to the pods of one replicated job.
-func (t *TrainJobBuilder) PodAnnotation(manager, replicatedJob, key, value string) *TrainJobBuilder {
-	return t.PodPatch(manager, replicatedJob, trainer.PodTemplatePatch{
-		Metadata: &metav1.ObjectMeta{Annotations: map[string]string{key: value}},
-	})
-}
-
-// PodAnnotations adds one patch entry that annotates the pods of several replicated jobs.
+// PodAnnotations adds one patch entry that annotates the pods of replicated jobs.
 func (t *TrainJobBuilder) PodAnnotations(manager, key, value string, replicatedJobs ...string) *TrainJobBuilder {
-	patches := make([]trainer.ReplicatedJobPatch, 0, len(replicatedJobs))
+	return t.podPatches(manager, trainer.PodTemplatePatch{
+		Metadata: &metav1.ObjectMeta{Annotations: map[string]string{key: value}},
+	}, replicatedJobs...)
+}
+
+func (t *TrainJobBuilder) podPatches(manager string, patch trainer.PodTemplatePatch, replicatedJobs ...string) *TrainJobBuilder {
+	spec := &trainer.JobSetSpecPatch{}
 	for _, name := range replicatedJobs {
-		patches = append(patches, trainer.ReplicatedJobPatch{
-			Name: name,
-			Template: &trainer.JobTemplatePatch{Spec: &trainer.JobSpecPatch{Template: &trainer.PodTemplatePatch{
-				Metadata: &metav1.ObjectMeta{Annotations: map[string]string{key: value}},
-			}}},
+		spec.ReplicatedJobs = append(spec.ReplicatedJobs, trainer.ReplicatedJobPatch{
+			Name:     name,
+			Template: &trainer.JobTemplatePatch{Spec: &trainer.JobSpecPatch{Template: patch.DeepCopy()}},
 		})
 	}
 	t.Spec.RuntimePatches = append(t.Spec.RuntimePatches, trainer.RuntimePatch{
-		Manager: manager,
-		TrainingRuntimeSpec: &trainer.TrainingRuntimeSpecPatch{Template: &trainer.JobSetTemplatePatch{
-			Spec: &trainer.JobSetSpecPatch{ReplicatedJobs: patches},
-		}},
+		Manager: manager, TrainingRuntimeSpec: &trainer.TrainingRuntimeSpecPatch{Template: &trainer.JobSetTemplatePatch{Spec: spec}},
 	})
 	return t
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/specs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -33,12 +34,9 @@ var columns = []string{
 
 // usage prints the bill of a time up to now.
 func usage(ctx context.Context, g Gomega, prometheus *server, since time.Duration) bill {
-	terminal := world.Terminal{Kubeconfig: cluster.Kubeconfig, Log: GinkgoWriter}
-	cmd, err := terminal.Command(ctx, "kubectl-trainjob",
-		"usage", "--prometheus", "http://"+prometheus.address, "--since", model.Duration(since).String(), "-o", "json")
-	g.Expect(err).NotTo(HaveOccurred())
-	stdout, stderr, code, err := terminal.Run(cmd)
-	g.Expect(err).NotTo(HaveOccurred())
+	terminal := specs.Terminal{Kubeconfig: cluster.Kubeconfig}
+	stdout, stderr, code := terminal.Run(terminal.Command(ctx, "kubectl-trainjob",
+		"usage", "--prometheus", "http://"+prometheus.address, "--since", model.Duration(since).String(), "-o", "json"), "")
 	g.Expect(code).To(BeZero(), stderr)
 	var printed bill
 	g.Expect(json.Unmarshal([]byte(stdout), &printed)).To(Succeed(), stdout)

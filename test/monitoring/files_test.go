@@ -32,10 +32,8 @@ type rule struct {
 }
 
 func rulesOf(file string) groups {
-	content, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
 	var read groups
-	Expect(yaml.UnmarshalStrict(content, &read)).To(Succeed())
+	Expect(yaml.UnmarshalStrict(must(os.ReadFile(file)), &read)).To(Succeed())
 	return read
 }
 
@@ -76,14 +74,10 @@ type panel struct {
 
 // boards returns the dashboards by the name of their file, without .json.
 func boards() map[string]board {
-	files, err := filepath.Glob(filepath.Join("..", "..", "config", "monitoring", "dashboards", "*.json"))
-	Expect(err).NotTo(HaveOccurred())
 	all := map[string]board{}
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		Expect(err).NotTo(HaveOccurred())
+	for _, file := range must(filepath.Glob(filepath.Join("..", "..", "config", "monitoring", "dashboards", "*.json"))) {
 		var read board
-		Expect(json.Unmarshal(content, &read)).To(Succeed(), file)
+		Expect(json.Unmarshal(must(os.ReadFile(file)), &read)).To(Succeed(), file)
 		all[strings.TrimSuffix(filepath.Base(file), ".json")] = read
 	}
 	return all

@@ -41,17 +41,14 @@ type server struct {
 func startPrometheus(ctx context.Context, w *world.World) *server {
 	dir := GinkgoT().TempDir()
 	write := func(name string, content any) {
-		data, err := yaml.Marshal(content)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(os.WriteFile(filepath.Join(dir, name), data, 0o600)).To(Succeed())
+		Expect(os.WriteFile(filepath.Join(dir, name), must(yaml.Marshal(content)), 0o600)).To(Succeed())
 	}
 	write("rules.yaml", soon(rulesOf(filepath.Join(root, "config", "monitoring", "rules.yaml"))))
 	Expect(os.WriteFile(filepath.Join(dir, "token"), []byte(w.Token(ctx, "kueue-trainer-metrics-reader")), 0o600)).To(Succeed())
 	write("prometheus.yaml", scrapes(ctx))
 
 	address := fmt.Sprintf("127.0.0.1:%d", world.FreePort())
-	log, err := os.Create(filepath.Join(cluster.LocalDir(), "logs", "prometheus.log"))
-	Expect(err).NotTo(HaveOccurred())
+	log := must(os.Create(filepath.Join(cluster.LocalDir(), "logs", "prometheus.log")))
 	process := exec.Command(filepath.Join(root, "bin", "prometheus"), "--config.file=prometheus.yaml", "--storage.tsdb.path=data", "--web.listen-address="+address)
 	process.Dir, process.Stdout, process.Stderr = dir, log, log
 	Expect(process.Start()).To(Succeed(), "make monitoring-test builds it")
@@ -60,9 +57,7 @@ func startPrometheus(ctx context.Context, w *world.World) *server {
 		_ = process.Wait()
 		_ = log.Close()
 	})
-	client, err := api.NewClient(api.Config{Address: "http://" + address})
-	Expect(err).NotTo(HaveOccurred())
-	s := &server{API: promv1.NewAPI(client), address: address}
+	s := &server{API: promv1.NewAPI(must(api.NewClient(api.Config{Address: "http://" + address}))), address: address}
 	Eventually(ctx, func(g Gomega) {
 		targets, err := s.Targets(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -87,12 +82,10 @@ func scrapes(ctx context.Context) map[string]any {
 		}
 	}
 	address := func(component string) string {
-		address, err := cluster.Address(component, "metrics")
-		Expect(err).NotTo(HaveOccurred())
+		address := must(cluster.Address(component, "metrics"))
 		return address
 	}
-	apiServer, err := url.Parse(cluster.Config.Host)
-	Expect(err).NotTo(HaveOccurred())
+	apiServer := must(url.Parse(cluster.Config.Host))
 	return map[string]any{
 		"global":     map[string]any{"evaluation_interval": scrapeInterval.String()},
 		"rule_files": []any{"rules.yaml"},
@@ -121,8 +114,7 @@ func (s *server) now(ctx context.Context, expr string, at time.Time) model.Vecto
 
 // firing returns the names of the alerts that fire.
 func (s *server) firing(ctx context.Context) []string {
-	result, err := s.Alerts(ctx)
-	Expect(err).NotTo(HaveOccurred())
+	result := must(s.Alerts(ctx))
 	var names []string
 	for _, alert := range result.Alerts {
 		if alert.State == promv1.AlertStateFiring {
@@ -135,10 +127,8 @@ func (s *server) firing(ctx context.Context) []string {
 // selectors returns the series that an expression asks for, each alone and of whatever value its labels have: what
 // an alert waits for need not be there.
 func (s *server) selectors(ctx context.Context, expr string) []string {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/api/v1/parse_query?query="+url.QueryEscape(expr), nil)
-	Expect(err).NotTo(HaveOccurred())
-	response, err := http.DefaultClient.Do(request)
-	Expect(err).NotTo(HaveOccurred())
+	request := must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/api/v1/parse_query?query="+url.QueryEscape(expr), nil))
+	response := must(http.DefaultClient.Do(request))
 	defer response.Body.Close()
 	var parsed struct {
 		Data any `json:"data"`

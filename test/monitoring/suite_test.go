@@ -31,11 +31,8 @@ var (
 func TestMonitoring(t *testing.T) { specs.Run(t, "kueue-trainer monitoring", time.Minute) }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	var err error
-	root, err = world.Root()
-	Expect(err).NotTo(HaveOccurred())
-	cluster, err = world.Open(ctx, localDir, GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
+	root = specs.Root()
+	cluster = must(world.Open(ctx, localDir, GinkgoWriter))
 	Expect(cluster.Local()).To(BeTrue(), "the managers of %s are no processes of make local-up", cluster.Kubeconfig)
 })
 
@@ -44,3 +41,9 @@ var _ = AfterSuite(func(ctx context.Context) {
 		Expect(cluster.Stop(ctx, GinkgoWriter)).To(Succeed())
 	}
 })
+
+// must returns a value, and fails the spec where there is an error.
+func must[T any](value T, err error) T {
+	Expect(err).NotTo(HaveOccurred())
+	return value
+}

@@ -54,10 +54,8 @@ func makeTeams(ctx context.Context) *world.World {
 // configure has the two managers tell what they tell in production: Kueue its resources, and this
 // one to readers with a token alone.
 func configure(ctx context.Context) {
-	_, err := cluster.RestartKueueWith(ctx, GinkgoWriter, map[string]any{"metrics": map[string]any{"enableClusterQueueResources": true}}, "kueue")
-	Expect(err).NotTo(HaveOccurred())
-	_, err = cluster.RestartManagerWith(ctx, GinkgoWriter, map[string]any{"metrics": map[string]any{"secureServing": true}})
-	Expect(err).NotTo(HaveOccurred())
+	must(cluster.RestartKueueWith(ctx, GinkgoWriter, map[string]any{"metrics": map[string]any{"enableClusterQueueResources": true}}, "kueue"))
+	must(cluster.RestartManagerWith(ctx, GinkgoWriter, map[string]any{"metrics": map[string]any{"secureServing": true}}))
 }
 
 // endAll deletes all TrainJobs, and waits until nothing holds quota.
@@ -66,8 +64,7 @@ func endAll(ctx context.Context) {
 		Expect(cluster.Client.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(team))).To(Succeed())
 	}
 	Eventually(ctx, func(g Gomega) {
-		var workloads kueue.WorkloadList
-		g.Expect(cluster.Client.List(ctx, &workloads)).To(Succeed())
+		workloads := world.All(ctx, g, cluster.Client, &kueue.WorkloadList{})
 		g.Expect(workloads.Items).To(BeEmpty())
 	}).Should(Succeed())
 }
@@ -112,7 +109,7 @@ func churnJob(i int) client.Object {
 		priority = "high"
 	}
 	return kit.TrainJob(team, fmt.Sprintf("job-%d", i)).Queue(queue).Priority(priority).Nodes(nodes).GPUs("8").
-		PodAnnotation("example.com/churn", "node", "localcluster/run-for", fmt.Sprintf("%ds", 5+i%7*2)).Obj()
+		PodAnnotations("example.com/churn", "localcluster/run-for", fmt.Sprintf("%ds", 5+i%7*2), "node").Obj()
 }
 
 // deleteOneThatRuns has a user delete a TrainJob in the middle of its run, if there is one.

@@ -9,13 +9,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -29,13 +30,7 @@ const document = "docs/dev/invariants.md"
 
 func main() {
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	attempt.Main("", run)
 }
 
 func run(ctx context.Context) error {
@@ -57,7 +52,7 @@ func run(ctx context.Context) error {
 		fmt.Printf("%s (%s)\n  %s\n", f.Breaks, f.File, f.outcome())
 	}
 	if *only == "" {
-		if err := writeSection(filepath.Join(root, document), section(fates)); err != nil {
+		if err := pages.Fill(filepath.Join(root, document), beginMark, endMark, section(fates)); err != nil {
 			return err
 		}
 	}

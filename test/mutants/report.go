@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strings"
 )
 
@@ -61,18 +60,4 @@ func section(fates []fate) string {
 
 func cell(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\n", " "), "|", "\\|")
-}
-
-// writeSection replaces what stands between the marks of a document.
-func writeSection(file, text string) error {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	before, rest, found := strings.Cut(string(content), beginMark)
-	_, after, closed := strings.Cut(rest, endMark)
-	if !found || !closed {
-		return fmt.Errorf("%s lacks the marks %q and %q", file, strings.TrimSpace(beginMark), strings.TrimSpace(endMark))
-	}
-	return os.WriteFile(file, []byte(before+beginMark+text+endMark+after), 0o644)
 }

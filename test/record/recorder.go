@@ -5,6 +5,7 @@ package record
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,15 +38,16 @@ type Gap struct {
 	From, To uint64
 }
 
-// Recorder watches kinds and hands every version to its taker, one at a time.
+// Recorder watches kinds and hands every version to its taker, one at a time, or keeps them.
 type Recorder struct {
 	api   dynamic.Interface
 	feeds []*feed
 
-	mu   sync.Mutex
-	take func(Version)
-	gaps []Gap
-	err  error
+	mu       sync.Mutex
+	take     func(Version)
+	versions []Version
+	gaps     []Gap
+	err      error
 }
 
 // feed is one kind, how far it has come, and its objects that are there.
@@ -55,9 +57,12 @@ type feed struct {
 	live map[types.UID]*unstructured.Unstructured
 }
 
-// Start lists and watches kinds until ctx ends. It calls take for every version.
+// Start lists and watches kinds until ctx ends. It calls take for every version, and without it keeps them.
 func Start(ctx context.Context, api dynamic.Interface, kinds []Kind, take func(Version)) (*Recorder, error) {
 	r := &Recorder{api: api, take: take}
+	if take == nil {
+		r.take = func(v Version) { r.versions = append(r.versions, v) }
+	}
 	for _, kind := range kinds {
 		f := &feed{Kind: kind, live: map[types.UID]*unstructured.Unstructured{}}
 		if err := r.list(ctx, f); err != nil {
@@ -69,6 +74,24 @@ func Start(ctx context.Context, api dynamic.Interface, kinds []Kind, take func(V
 		go r.follow(ctx, f)
 	}
 	return r, nil
+}
+
+// Versions returns those that were kept, in the order of their resource versions.
+func (r *Recorder) Versions() []Version {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return InOrder(r.versions)
+}
+
+// Live returns the objects that are there.
+func (r *Recorder) Live() []*unstructured.Unstructured {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []*unstructured.Unstructured
+	for _, f := range r.feeds {
+		all = slices.AppendSeq(all, maps.Values(f.live))
+	}
+	return all
 }
 
 // Gaps returns the stretches of which versions may be missing.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pages reads the pages of docs/, for specs that do what they say.
+// Package pages reads the pages of docs/, for specs that do what they say, and writes what programs have found into them.
 package pages
 
 import (
+	"fmt"
+	"os"
 	"regexp"
 	"strings"
 )
@@ -45,6 +47,20 @@ func Section(page, name string) string {
 		return page[h[1]:]
 	}
 	return ""
+}
+
+// Fill puts a text between two marks of a page.
+func Fill(file, begin, end, text string) error {
+	page, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(page), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return fmt.Errorf("%s has no %q and %q", file, strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return os.WriteFile(file, []byte(before+begin+text+end+after), 0o644)
 }
 
 func anchor(text string) string {

@@ -302,23 +302,6 @@ func launch(ctx context.Context, progress io.Writer, args ...string) error {
 	return nil
 }
 
-// Lock keeps other processes out of a directory of clusters, which it makes, until the file is
-// closed.
-func Lock(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	lock, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		lock.Close()
-		return nil, fmt.Errorf("another process works with the clusters in %s, wait for it to end: %w", dir, err)
-	}
-	return lock, nil
-}
-
 // Root is the repository's root directory, found upwards from the working directory.
 func Root() (string, error) {
 	dir, err := os.Getwd()

@@ -205,14 +205,18 @@ func (w *World) EventNotes(ctx context.Context, kind, name, reason string) []str
 	return notes
 }
 
+// EventuallyNotes waits for what events of a TrainJob say for a reason.
+func (w *World) EventuallyNotes(ctx context.Context, job, reason string) gomega.AsyncAssertion {
+	return w.g.Eventually(ctx, w.EventNotes).WithArguments(ctx, "TrainJob", job, reason)
+}
+
 // EventuallyTold waits for an event of a TrainJob with a note that has all of these words.
 func (w *World) EventuallyTold(ctx context.Context, job, reason string, words ...string) {
 	var all []gomegatypes.GomegaMatcher
 	for _, word := range words {
 		all = append(all, gomega.ContainSubstring(word))
 	}
-	w.g.Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", job, reason) }).
-		Should(gomega.ContainElement(gomega.And(all...)))
+	w.EventuallyNotes(ctx, job, reason).Should(gomega.ContainElement(gomega.And(all...)))
 }
 
 // OfReplicatedJob picks the pods of one replicated job.

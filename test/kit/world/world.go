@@ -184,6 +184,18 @@ func (w *World) Read(ctx context.Context, obj client.Object, name string) {
 	w.g.Expect(w.read(ctx, obj, name)).To(gomega.Succeed(), "%T %s", obj, name)
 }
 
+// All fills a list and returns it.
+func All[L client.ObjectList](ctx context.Context, g gomega.Gomega, c client.Reader, list L, options ...client.ListOption) L {
+	g.Expect(c.List(ctx, list, options...)).To(gomega.Succeed())
+	return list
+}
+
+// Found reads an object, in whatever namespace, and returns it.
+func Found[T client.Object](ctx context.Context, g gomega.Gomega, c client.Reader, obj T, key client.ObjectKey) T {
+	g.Expect(c.Get(ctx, key, obj)).To(gomega.Succeed())
+	return obj
+}
+
 func (w *World) read(ctx context.Context, obj client.Object, name string) error {
 	key := client.ObjectKey{Name: name}
 	namespaced, err := w.IsObjectNamespaced(obj)

@@ -43,7 +43,7 @@ func (o Own) Run(ctx context.Context) (err error) {
 		return err
 	}
 	dir := filepath.Join(root, o.Dir)
-	lock, err := world.Lock(dir)
+	lock, err := attempt.Lock(dir)
 	if err != nil {
 		return err
 	}

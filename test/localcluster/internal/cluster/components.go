@@ -79,11 +79,6 @@ func (c *Cluster) find(name string) (component, error) {
 	return component{}, fmt.Errorf("no component %q in this cluster: it is one of %s", name, strings.Join(names, ", "))
 }
 
-// tierOf returns the components of one tier.
-func (c *Cluster) tierOf(t tier) []component {
-	return slices.DeleteFunc(c.components(), func(comp component) bool { return comp.tier != t })
-}
-
 // binaries are those that the settings need, and kubectl for people.
 func binaries(settings Settings) []build.Binary {
 	return slices.DeleteFunc(build.All(settings.Kubernetes, settings.Trainer), func(b build.Binary) bool {

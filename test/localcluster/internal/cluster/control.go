@@ -61,12 +61,14 @@ func (c *Cluster) Kill(ctx context.Context, name string) error {
 
 // Restart stops one component, starts it and waits until it is healthy.
 func (c *Cluster) Restart(ctx context.Context, name string) error {
-	return c.withComponent(name, func(comp component) error {
-		if err := c.stop(ctx, comp); err != nil {
-			return err
-		}
-		return c.start(ctx, comp)
-	})
+	return c.withComponent(name, func(comp component) error { return c.restart(ctx, comp) })
+}
+
+func (c *Cluster) restart(ctx context.Context, comp component) error {
+	if err := c.stop(ctx, comp); err != nil {
+		return err
+	}
+	return c.start(ctx, comp)
 }
 
 func (c *Cluster) withComponent(name string, do func(component) error) error {
@@ -85,11 +87,13 @@ func (c *Cluster) withComponent(name string, do func(component) error) error {
 	return do(comp)
 }
 
-// startTier makes sure that all components of a tier run and are healthy.
-func (c *Cluster) startTier(ctx context.Context, t tier) error {
+// inTier does something with all components of a tier at the same time.
+func (c *Cluster) inTier(ctx context.Context, t tier, do func(context.Context, component) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, comp := range c.tierOf(t) {
-		group.Go(func() error { return c.ensure(ctx, comp) })
+	for _, comp := range c.components() {
+		if comp.tier == t {
+			group.Go(func() error { return do(ctx, comp) })
+		}
 	}
 	return group.Wait()
 }
@@ -109,10 +113,7 @@ func (c *Cluster) ensure(ctx context.Context, comp component) error {
 		return c.waitHealthy(ctx, comp)
 	}
 	c.say("%-24s has a new binary: restarting", comp.name)
-	if err := c.stop(ctx, comp); err != nil {
-		return err
-	}
-	return c.start(ctx, comp)
+	return c.restart(ctx, comp)
 }
 
 func (c *Cluster) start(ctx context.Context, comp component) error {
@@ -171,7 +172,7 @@ func (c *Cluster) Down(ctx context.Context) error {
 	}
 	defer release()
 	for t := managers; t >= storage; t-- {
-		if err := c.stopAll(ctx, c.tierOf(t)); err != nil {
+		if err := c.inTier(ctx, t, c.stop); err != nil {
 			return err
 		}
 	}
@@ -182,14 +183,6 @@ func (c *Cluster) Down(ctx context.Context) error {
 		c.say("down; the logs are in %s", c.path("logs"))
 	}
 	return err
-}
-
-func (c *Cluster) stopAll(ctx context.Context, comps []component) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, comp := range comps {
-		group.Go(func() error { return c.stop(ctx, comp) })
-	}
-	return group.Wait()
 }
 
 // watchedHash identifies a program by its content: the go command also touches

@@ -130,7 +130,7 @@ func (c *Cluster) bringUp(ctx context.Context, settings Settings) error {
 	})
 	group.Go(func() error {
 		for _, t := range []tier{storage, api} {
-			if err := c.startTier(ctx, t); err != nil {
+			if err := c.inTier(ctx, t, c.ensure); err != nil {
 				return err
 			}
 		}
@@ -150,7 +150,7 @@ func (c *Cluster) fill(ctx context.Context, rendered <-chan []*unstructured.Unst
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.startTier(ctx, core) })
+	group.Go(func() error { return c.inTier(ctx, core, c.ensure) })
 	group.Go(func() error { return c.makeNodes(ctx, client) })
 	group.Go(func() error {
 		objects := <-rendered
@@ -163,7 +163,7 @@ func (c *Cluster) fill(ctx context.Context, rendered <-chan []*unstructured.Unst
 			return err
 		}
 		c.done("manifests", "installed", start)
-		if err := c.startTier(ctx, managers); err != nil {
+		if err := c.inTier(ctx, managers, c.ensure); err != nil {
 			return err
 		}
 		// Not before: Trainer's webhook is asked about them.

@@ -3,18 +3,9 @@
 package world
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
-	"sync"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/gomega"
@@ -28,72 +19,9 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
-
-// Terminal is where people type: in a directory with all that the repository's root has, with
-// kubectl and the plugin on the PATH.
-type Terminal struct {
-	Kubeconfig string
-	// Log gets what is typed and what is printed.
-	Log io.Writer
-}
-
-// Command is a program of bin/.
-func (t Terminal) Command(ctx context.Context, name string, args ...string) (*exec.Cmd, error) {
-	root, err := Root()
-	return t.command(exec.CommandContext(ctx, filepath.Join(root, "bin", name), args...), root, err)
-}
-
-// Shell is a block of shell commands as a reader of the docs runs it. It ends at the first command that
-// fails.
-func (t Terminal) Shell(ctx context.Context, block string) (*exec.Cmd, error) {
-	root, err := Root()
-	return t.command(exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", block), root, err)
-}
-
-func (t Terminal) command(cmd *exec.Cmd, root string, err error) (*exec.Cmd, error) {
-	// Paths are independent of where go test runs.
-	kubeconfig, absErr := filepath.Abs(t.Kubeconfig)
-	dir, dirErr := workDir()
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig,
-		"PATH="+filepath.Join(root, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
-	return cmd, errors.Join(err, absErr, dirErr)
-}
-
-// workDir has a link to everything in the repository's root. What commands write lies there: the
-// checkout stays as it is, and specs of other processes write beside it. There is one for each process,
-// since the commands of a page read what those before have written.
-var workDir = sync.OnceValues(func() (string, error) {
-	root, err := Root()
-	if err != nil {
-		return "", err
-	}
-	entries, err := os.ReadDir(root)
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(root, ".tests", "terminals", strconv.Itoa(os.Getpid()))
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
-		return "", err
-	}
-	for _, entry := range entries {
-		err = errors.Join(err, os.Symlink(filepath.Join(root, entry.Name()), filepath.Join(dir, entry.Name())))
-	}
-	return dir, err
-})
-
-// Run runs a command, and returns what it printed and its exit code, which is no error.
-func (t Terminal) Run(cmd *exec.Cmd) (stdout, stderr string, code int, err error) {
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	err = cmd.Run()
-	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
-		return "", "", 0, fmt.Errorf("`make build` and `make local-up` build what is in bin/: %w", err)
-	}
-	fmt.Fprintf(t.Log, "$ %s\n%s%s", strings.Join(cmd.Args, " "), out.String(), errOut.String())
-	return out.String(), errOut.String(), cmd.ProcessState.ExitCode(), nil
-}
 
 // ControlledCheck adds an admission check to the world's ClusterQueue, whose controller the test is, and
 // returns its name.
@@ -123,8 +51,7 @@ func (w *World) ActivateCheck(ctx context.Context, check *kueue.AdmissionCheck) 
 // DemandCheck has the world's ClusterQueue admit nothing without an admission check.
 func (w *World) DemandCheck(ctx context.Context, check string) {
 	w.EditQueue(ctx, w.Name("gpus"), func(cq *kueue.ClusterQueue) {
-		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
-			AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check)}}}
+		cq.Spec.AdmissionChecksStrategy = kit.Checks(check)
 	})
 }
 
