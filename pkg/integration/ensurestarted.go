@@ -41,7 +41,7 @@ func ensureStarted(ctx context.Context, j *job) result {
 		return result{}
 	}
 	refused := j.decision.err
-	if expectedRetry(refused) && !keepsComing(j, refused) {
+	if retryIn(refused) > 0 && !keepsComing(j, refused) {
 		return result{}
 	}
 	wl := j.holdingQuota()
@@ -62,7 +62,7 @@ func ensureStarted(ctx context.Context, j *job) result {
 	if wait > 0 {
 		if !lack.pods && lacking >= j.deps.startTimeout {
 			// It was told at the last look.
-			j.deps.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
+			j.note(jobevents.ReasonNotStarted)
 		}
 		return result{again: wait}
 	}
@@ -117,7 +117,7 @@ func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, to
 		}
 		if again > 0 {
 			if !l.pods {
-				j.deps.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
+				j.note(jobevents.ReasonNotStarted)
 			}
 			return result{again: again}
 		}
@@ -127,9 +127,9 @@ func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, to
 	case quotaGoes:
 		return releaseQuota(ctx, j, wl, because(l.what, refusal), lacking)
 	case tellSilence:
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotStarted, jobevents.ActionStart, fmt.Errorf(
+		j.warn(jobevents.ReasonNotStarted, jobevents.ActionStart,
 			"admitted, but without a pod after %s: %s. It gives its quota back after %s; look at the controller's log",
-			timeout, because(l.what, ""), silentFor*timeout))
+			timeout, because(l.what, ""), silentFor*timeout)
 	}
 	return result{again: j.record.start.lookAgain(j.deps.startTimeout)}
 }
@@ -156,8 +156,8 @@ func because(what, refusal string) string {
 // the job wait before it queues again. One that somebody else made is deactivated, and a copy is MultiKueue's.
 func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) result {
 	if placeholder.IsCopy(wl) {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
-			"cannot start, and holds quota by Workload %s, which only MultiKueue can take back: %s", wl.Name, why))
+		j.warn(jobevents.ReasonCannotStart, jobevents.ActionStart,
+			"cannot start, and holds quota by Workload %s, which only MultiKueue can take back: %s", wl.Name, why)
 		return result{again: j.record.start.lookAgain(j.deps.startTimeout)}
 	}
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
@@ -172,9 +172,9 @@ func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, l
 		}
 		return ofError(err)
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
+	j.warn(jobevents.ReasonCannotStart, jobevents.ActionStart,
 		"gives its quota back, could not start in %s; queues again in %s or when the TrainJob is changed: %s",
-		lacking.Round(time.Second), hold.Round(time.Second), why))
+		lacking.Round(time.Second), hold.Round(time.Second), why)
 	return result{}
 }
 
@@ -194,9 +194,9 @@ func deactivate(ctx context.Context, j *job, wl *kueue.Workload, what, why strin
 	if err != nil {
 		return fmt.Errorf("deactivating prebuilt Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
+	j.warn(jobevents.ReasonCannotStart, jobevents.ActionStart,
 		"gives its quota back, %s: prebuilt Workload %s is deactivated; when its spec.active is false, set it to true to have the job queue again: %s",
-		what, wl.Name, why))
+		what, wl.Name, why)
 	return nil
 }
 

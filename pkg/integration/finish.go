@@ -9,7 +9,6 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -149,7 +148,7 @@ func finishedSince(j *job) time.Time {
 // tellPodsLeft tells the user that pods keep the quota of a job that is over, without which ones:
 // that would be another event with each that ends.
 func tellPodsLeft(j *job, what string) {
-	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
+	j.tell(jobevents.ReasonStopping, jobevents.ActionStop,
 		"The job has %s, but pods of it are still there; it keeps its quota until they are gone", what)
 }
 
@@ -187,8 +186,8 @@ func stopEnded(ctx context.Context, j *job) (bool, error) {
 	if !j.TrainJob.Finished() {
 		measureStop(j, metrics.StopNotAdmitted)
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonEnded, jobevents.ActionStop, fmt.Errorf(
-		"the job has ended and its quota is given back (Workload %s is finished); to run it again, delete it and create it again", wl.Name))
+	j.warn(jobevents.ReasonEnded, jobevents.ActionStop,
+		"the job has ended and its quota is given back (Workload %s is finished); to run it again, delete it and create it again", wl.Name)
 	return true, nil
 }
 

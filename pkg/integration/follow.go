@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -88,8 +87,8 @@ func follow(ctx context.Context, j *job) result {
 // staysEnded keeps a job from its queue that failed, of which neither Trainer nor a Workload says so any more: the JobSet
 // and the Workload have gone.
 func staysEnded(j *job) result {
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonEnded, jobevents.ActionStop, errors.New(
-		"the job has ended and its quota is given back; to run it again, delete it and create it again"))
+	j.warn(jobevents.ReasonEnded, jobevents.ActionStop,
+		"the job has ended and its quota is given back; to run it again, delete it and create it again")
 	return result{done: true, unqueued: true}
 }
 
@@ -149,7 +148,7 @@ func requeue(ctx context.Context, j *job, wl *kueue.Workload, why string) error 
 	if err := deleteWorkload(ctx, j, wl); err != nil {
 		return err
 	}
-	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionDescribe, "%s", why)
+	j.tell(jobevents.ReasonRequeued, jobevents.ActionDescribe, "%s", why)
 	return nil
 }
 
@@ -201,7 +200,7 @@ func dropUnfit(ctx context.Context, j *job, wl *kueue.Workload, why error) resul
 		// jobframework asks again and reports it.
 		return result{}
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, why)
+	j.warn(jobevents.ReasonNotDescribed, jobevents.ActionDescribe, "%v", why)
 	return done(deleteWorkload(ctx, j, wl))
 }
 
@@ -263,7 +262,7 @@ func tellPrebuilt(ctx context.Context, j *job) error {
 		return err
 	}
 	if why := unusable(ctx, j, wl); why != "" {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonPrebuilt, jobevents.ActionDescribe, fmt.Errorf("prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why))
+		j.warn(jobevents.ReasonPrebuilt, jobevents.ActionDescribe, "prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why)
 	}
 	return nil
 }

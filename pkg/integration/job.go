@@ -160,7 +160,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 		// jobframework compares before it lets a deleted Workload go, and its quota with it.
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
+	j.warn(jobevents.ReasonNotDescribed, jobevents.ActionDescribe, "%v", err)
 	if errors.Is(err, queues.ErrNoOtherCluster) {
 		j.decision.again = retryRoute
 	}
@@ -202,7 +202,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	}
 	placements, err := podset.Place(podSets, infos)
 	if err != nil {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonPlacementError, jobevents.ActionStart, err)
+		j.warn(jobevents.ReasonPlacementError, jobevents.ActionStart, "%v", err)
 		return err
 	}
 	started := j.DeepCopy()
@@ -273,10 +273,10 @@ func gateStopped(ctx context.Context, j *job, c client.Client) error {
 	err := gate(ctx, j, c)
 	switch {
 	case podsets.WithoutNames(err):
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
+		j.warn(jobevents.ReasonNotDescribed, jobevents.ActionStop, "%v", err)
 		return nil
 	case lagsLong(j.deps.expectations, &j.TrainJob, err):
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonRefused, jobevents.ActionStop, err)
+		j.warn(jobevents.ReasonRefused, jobevents.ActionStop, "%v", err)
 		return nil
 	}
 	return err

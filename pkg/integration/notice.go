@@ -203,7 +203,7 @@ func tellNotice(ctx context.Context, j *job) result {
 		j.record.start.holdBack(wl.UID, sumOf(&j.TrainJob, j.deps.Field), j.deps.startTimeout)
 	}
 	if n.reason != "" && !n.meant {
-		j.deps.Recorder.Note(j.UID, n.reason)
+		j.note(n.reason)
 	}
 	j.deps.Recorder.WarnOfState(&j.TrainJob, jobevents.ActionQueue, n.reason, n.message)
 	return result{}

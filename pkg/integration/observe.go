@@ -4,10 +4,12 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -120,6 +122,19 @@ func loggerOf(ctx context.Context, j *job) context.Context {
 	j.deps.Recorder = j.deps.Recorder.LoggingTo(log)
 	return ctrl.LoggerInto(ctx, log)
 }
+
+// warn records a Warning about the job, which counts as stuck by it.
+func (j *job) warn(reason, action, format string, args ...any) {
+	j.deps.Recorder.Warn(&j.TrainJob, reason, action, fmt.Errorf(format, args...))
+}
+
+// tell records a Normal event about the job.
+func (j *job) tell(reason, action, format string, args ...any) {
+	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reason, action, format, args...)
+}
+
+// note has the job count as stuck by what was told before.
+func (j *job) note(reason string) { j.deps.Recorder.Note(j.UID, reason) }
 
 // frozen is the client of jobframework: it has the job and its Workloads as this reconcile observed them. A prebuilt
 // Workload that has no owner yet is none of these.

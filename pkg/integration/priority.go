@@ -49,8 +49,8 @@ func keepPriority(ctx context.Context, j *job) result {
 
 // tellClassMissing tells the user of a priority class that is not there.
 func tellClassMissing(j *job, missing error) {
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNoPriority, jobevents.ActionQueue, fmt.Errorf(
-		"keeps the priority that it has, if any: %w; ask an admin to create it, or name another one", missing))
+	j.warn(jobevents.ReasonNoPriority, jobevents.ActionQueue,
+		"keeps the priority that it has, if any: %v; ask an admin to create it, or name another one", missing)
 }
 
 // setPodSets replaces the PodSets of a Workload that waits, and its priority where that is the one of the former pods by the

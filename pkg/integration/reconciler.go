@@ -122,7 +122,7 @@ func (j *job) conclude(ctx context.Context, sum result) (ctrl.Result, error) {
 func (j *job) answer(ctx context.Context, sum result) (ctrl.Result, error) {
 	err := sum.err
 	if wait := jobclient.BackoffOf(err); wait > 0 {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonWriteInVain, jobevents.ActionWrite, err)
+		j.warn(jobevents.ReasonWriteInVain, jobevents.ActionWrite, "%v", err)
 		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
 	}
 	if apierrors.IsConflict(err) {
@@ -135,11 +135,11 @@ func (j *job) answer(ctx context.Context, sum result) (ctrl.Result, error) {
 	}
 	// What waits shall not be in the way of what was decided meanwhile.
 	urgency := ptr.To(0)
-	if expectedRetry(err) && !lagsLong(j.deps.expectations, &j.TrainJob, err) {
-		return ctrl.Result{RequeueAfter: retryIn(err), Priority: urgency}, nil
+	if wait := retryIn(err); wait > 0 && !lagsLong(j.deps.expectations, &j.TrainJob, err) {
+		return ctrl.Result{RequeueAfter: wait, Priority: urgency}, nil
 	}
 	if j.UID != "" && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonRefused, jobevents.ActionWrite, err)
+		j.warn(jobevents.ReasonRefused, jobevents.ActionWrite, "%v", err)
 	}
 	if err != nil {
 		// With an error, no more of the result has a say.
@@ -185,7 +185,7 @@ func tellStart(j *job) {
 	// Every start is news, also one by the admission of the last.
 	measureStart(j)
 	j.deps.Recorder.Resolve(j.UID, jobevents.ReasonStarted)
-	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.decision.started)
+	j.tell(jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.decision.started)
 }
 
 // awaitAnswer leaves a TrainJob alone before it is known who looks after it: the answer
@@ -246,11 +246,25 @@ var errOutdated = errors.New("the admission of the job is another one than the c
 // errOldView ends a reconcile whose view of a Workload is known to be an old one.
 var errOldView = errors.New("a newer version of the Workload is on its way")
 
-// expectedRetry reports whether err only says that the world moved while we looked:
-// the next try is all there is to do, and nobody has to know.
-func expectedRetry(err error) bool {
-	return awaitsEvent(err) || classMissing(err) || jobclient.BackoffOf(err) > 0 || apierrors.IsConflict(err) || gone(err) || terminating(err) ||
-		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
+// retryIn returns when to try again after an error which only says that the world moved while we looked: the next try is
+// all there is to do, and nobody has to know. 0 is for any other.
+func retryIn(err error) time.Duration {
+	switch {
+	case terminating(err):
+		return retryTerminating
+	case classMissing(err):
+		return retryClass
+	case errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound):
+		return retryPrebuilt
+	case errors.Is(err, errStillActive), errors.Is(err, errOutdated), errors.Is(err, peers.ErrRollingOut),
+		apierrors.IsAlreadyExists(err), jobclient.TrainerLags(err):
+		// Something has to happen before.
+		return retrySlowly
+	case jobclient.BackoffOf(err) > 0, apierrors.IsConflict(err), gone(err),
+		errors.Is(err, jobframework.ErrNoMatchingWorkloads), errors.Is(err, jobframework.ErrExtraWorkloads):
+		return retrySoon
+	}
+	return 0
 }
 
 // gone reports whether err is of a write to a TrainJob or Workload that was deleted meanwhile. Where
@@ -281,13 +295,6 @@ func terminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// awaitsEvent reports whether something has to happen before the next try is of use.
-func awaitsEvent(err error) bool {
-	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || errors.Is(err, peers.ErrRollingOut) ||
-		errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) ||
-		apierrors.IsAlreadyExists(err) || jobclient.TrainerLags(err)
-}
-
 const (
 	// retrySoon is how long a reconcile waits that was overtaken by another writer;
 	// mostly the event of that write is faster.
@@ -304,23 +311,6 @@ const (
 	retryClass = 10 * time.Second
 )
 
-// retryIn returns when to try again after an expected retry.
-func retryIn(err error) time.Duration {
-	if terminating(err) {
-		return retryTerminating
-	}
-	if classMissing(err) {
-		return retryClass
-	}
-	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
-		return retryPrebuilt
-	}
-	if awaitsEvent(err) {
-		return retrySlowly
-	}
-	return retrySoon
-}
-
 // quietSink makes jobframework's error lines about expected retries verbose ones.
 type quietSink struct {
 	logr.LogSink
@@ -333,7 +323,7 @@ func quiet(log logr.Logger) logr.Logger {
 
 // Error implements logr.LogSink.
 func (s quietSink) Error(err error, msg string, keysAndValues ...any) {
-	if !expectedRetry(err) {
+	if retryIn(err) == 0 {
 		s.LogSink.Error(err, msg, keysAndValues...)
 		return
 	}

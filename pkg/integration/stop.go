@@ -70,7 +70,7 @@ func watchStop(ctx context.Context, j *job) result {
 func tellStop(ctx context.Context, j *job) error {
 	if state.CountPods(j.childJobs()) > 0 {
 		// How many is another event with each that ends.
-		j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
+		j.tell(jobevents.ReasonStopping, jobevents.ActionStop,
 			"Pods of the stopped run are still terminating; the job keeps its quota and starts again only when they are gone")
 		return nil
 	}
@@ -83,8 +83,8 @@ func tellStop(ctx context.Context, j *job) error {
 		return nil
 	}
 	if js := j.jobSet(); js != nil && state.SaysActive(js) {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
-			"no pod of the stopped run is left, but JobSet %s still reports active Jobs, so the job keeps its quota: look at the JobSet's events and at the JobSet controller", js.Name))
+		j.warn(jobevents.ReasonStopping, jobevents.ActionStop,
+			"no pod of the stopped run is left, but JobSet %s still reports active Jobs, so the job keeps its quota: look at the JobSet's events and at the JobSet controller", js.Name)
 	}
 	return nil
 }

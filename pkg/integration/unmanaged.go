@@ -71,8 +71,8 @@ func tellUnmanaged(j *job) {
 	} else if j.deps.Field.HoldsGate(&j.Spec) {
 		becomes = "was resumed with the admission gate of its queue: set spec.suspend to true, and to false when the gate is gone"
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotManaged, jobevents.ActionQueue, fmt.Errorf(
-		"names queue %s, but Kueue does not manage namespace %s, by its managedJobsNamespaceSelector: the job %s", queue, j.Namespace, becomes))
+	j.warn(jobevents.ReasonNotManaged, jobevents.ActionQueue,
+		"names queue %s, but Kueue does not manage namespace %s, by its managedJobsNamespaceSelector: the job %s", queue, j.Namespace, becomes)
 }
 
 // beganUnmanaged reports whether a job runs since before its namespace was Kueue's: nothing was ever charged for it,
