@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -167,7 +168,7 @@ func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since t
 	var failed error
 	for i := range jobs {
 		if err := suspendChildJob(ctx, j.deps.client, &jobs[i]); err != nil {
-			failed = firstError(failed, err)
+			failed = cmp.Or(failed, err)
 		}
 	}
 	if failed != nil {

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -132,12 +133,15 @@ func TestEnsureStartedAgain(t *testing.T) {
 	tests := map[string]struct {
 		status batchv1.JobStatus
 		// refused is how long ago it was refused a pod; 0: never.
-		refused  time.Duration
+		refused time.Duration
+		// lacking is 3 minutes where it is not said.
+		lacking  time.Duration
 		wantKept bool
 	}{
 		"without a pod, which is refused":          {status: batchv1.JobStatus{Failed: 1}, refused: time.Minute},
 		"without a pod, which was refused it once": {status: batchv1.JobStatus{Failed: 1}, refused: 4 * time.Minute, wantKept: true},
 		"without a pod, which comes in its time":   {status: batchv1.JobStatus{Failed: 1}, wantKept: true},
+		"without a pod, which may take an hour":    {status: batchv1.JobStatus{Failed: 1}, lacking: time.Hour, wantKept: true},
 		"with one of two, and refused the second":  {status: batchv1.JobStatus{Active: 1}, refused: time.Minute, wantKept: true},
 	}
 	for name, tc := range tests {
@@ -155,7 +159,7 @@ func TestEnsureStartedAgain(t *testing.T) {
 			}
 			r.deps.refusals, r.deps.startTimeout = jobevents.NewRefusals(liveEvents(r.deps.client, nil)), defaultStartTimeout
 			r.deps.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
-				admission: admissionOf(wl), complete: true, lacking: time.Now().Add(-3 * time.Minute)}
+				admission: admissionOf(wl), complete: true, lacking: time.Now().Add(-cmp.Or(tc.lacking, 3*time.Minute))}
 			err := ensureStarted(t.Context(), decidedOf(t, r, stored, nil)).err
 			expect.That(t, err == nil && inttest.Exists(t, r.deps.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -100,11 +100,7 @@ func (j *job) describe(ctx context.Context) ([]kueue.PodSet, error) {
 		}
 		j.described = podSets
 	}
-	out := make([]kueue.PodSet, len(j.described))
-	for i := range j.described {
-		j.described[i].DeepCopyInto(&out[i])
-	}
-	return out, nil
+	return (&kueue.WorkloadSpec{PodSets: j.described}).DeepCopy().PodSets, nil
 }
 
 // PodLabelSelector implements jobframework.JobWithPodLabelSelector.
@@ -254,7 +250,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo
 		}
 	}
 	if j.active(ctx) {
-		return stopped, firstError(reportPodsLeft(ctx, j), keepsQuota(j, reason))
+		return stopped, cmp.Or(reportPodsLeft(ctx, j), keepsQuota(j, reason))
 	}
 	if err := gateStopped(ctx, j, c); err != nil {
 		return stopped, err
@@ -371,13 +367,11 @@ func gate(ctx context.Context, j *job, c client.Client) error {
 
 // Finished implements jobframework.GenericJob, with the message of the TrainJob.
 func (j *job) Finished(context.Context) (message string, success, finished bool) {
-	if c := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobComplete); c != nil && c.Status == metav1.ConditionTrue {
-		return c.Message, true, true
+	end := j.end(trainer.TrainJobComplete, trainer.TrainJobFailed)
+	if end == nil {
+		return "", false, false
 	}
-	if c := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobFailed); c != nil && c.Status == metav1.ConditionTrue {
-		return c.Message, false, true
-	}
-	return "", false, false
+	return end.Message, end.Type == trainer.TrainJobComplete, true
 }
 
 // PodsReady reports whether every replicated job that could have started is ready or

@@ -267,8 +267,7 @@ func ensureDispatched(ctx context.Context, j *job) result {
 // takenForGone reports whether the Workload was finished for the want of its TrainJob. Its successor
 // would be active, so one that somebody deactivated stays.
 func takenForGone(wl *kueue.Workload) bool {
-	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-	return finished != nil && kueuelib.IsFinished(wl) && kueuelib.IsActive(wl) && finished.Reason == kueue.WorkloadFinishedReasonOwnerNotFound
+	return kueuelib.IsActive(wl) && state.ReasonOf(wl, kueue.WorkloadFinished) == kueue.WorkloadFinishedReasonOwnerNotFound
 }
 
 // queueAgain deletes the Workload of a job that is not over, so that it gets another: one a minute,
@@ -309,7 +308,7 @@ func awaitsDispatch(wl *kueue.Workload) bool {
 
 // askAgain changes the Workload, which has Kueue look at it, and tells the user.
 func askAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
-	reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
+	reserved := state.True(wl, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
 	last := lastAsked(wl)
 	if !last.Before(reserved) {
 		j.note(jobevents.ReasonNotDispatched)

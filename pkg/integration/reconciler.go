@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,19 +160,19 @@ func (e *dependencies) forgetName(key types.NamespacedName) {
 func followUp(ctx context.Context, j *job) result {
 	err := j.decision.err
 	if j.decision.rollingOut {
-		err = firstError(awaitRollout(ctx, j), err)
+		err = cmp.Or(awaitRollout(ctx, j), err)
 	}
 	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
-		err = firstError(tellPrebuilt(ctx, j), err)
+		err = cmp.Or(tellPrebuilt(ctx, j), err)
 	}
 	if classMissing(err) {
 		tellClassMissing(j, err)
 	}
 	if j.decision.excess != "" {
-		err = firstError(renewExceeding(ctx, j), err)
+		err = cmp.Or(renewExceeding(ctx, j), err)
 	}
 	if errors.Is(err, errStillActive) {
-		err = firstError(watchStop(ctx, j).err, err)
+		err = cmp.Or(watchStop(ctx, j).err, err)
 	}
 	j.decision.err = err
 	return ofError(err)

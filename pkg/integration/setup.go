@@ -339,7 +339,7 @@ func setupReconciler(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("trainjob").
 		Watches(&trainjob.TrainJob{}, watches.OfTrainJobs(deps.expectations.Wrote), builder.WithPredicates(watches.ForgetDeleted(deps.forget))).
-		Watches(&kueue.Workload{}, watches.DecidedFirst(controlling), builder.WithPredicates(measureGone(deps.metrics), measureEnded(deps.metrics))).
+		Watches(&kueue.Workload{}, watches.DecidedFirst(controlling), builder.WithPredicates(measureWorkloads(deps.metrics))).
 		Watches(&jobsetapi.JobSet{}, watches.Batched(controlling)).
 		Watches(&batchv1.Job{}, watches.Batched(handler.EnqueueRequestsFromMapFunc(maps.TrainJobOfChild))).
 		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -55,10 +54,6 @@ func dispatchedMessage(wl *kueue.Workload) string {
 }
 
 func assignmentMessage(a *kueue.PodSetAssignment) string {
-	pods := int32(0)
-	if a.Count != nil {
-		pods = *a.Count
-	}
 	byFlavor := map[kueue.ResourceFlavorReference][]string{}
 	for resource, flavor := range a.Flavors {
 		usage := a.ResourceUsage[resource]
@@ -73,7 +68,7 @@ func assignmentMessage(a *kueue.PodSetAssignment) string {
 	if len(flavors) == 0 {
 		flavors = []string{"no flavor, it requests nothing"}
 	}
-	return fmt.Sprintf("%s %s on %s", a.Name, jobevents.Count(pods, "pod"), strings.Join(flavors, ", "))
+	return fmt.Sprintf("%s %s on %s", a.Name, jobevents.Count(ptr.Deref(a.Count, 0), "pod"), strings.Join(flavors, ", "))
 }
 
 // placeChildJobs brings the child Jobs to what the job is going to be.
@@ -213,11 +208,7 @@ func renewExceeding(ctx context.Context, j *job) error {
 	if wl == nil {
 		return nil
 	}
-	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	if admitted == nil {
-		return nil
-	}
-	return releaseQuota(ctx, j, wl, why, time.Since(admitted.LastTransitionTime.Time)).err
+	return releaseQuota(ctx, j, wl, why, time.Since(admittedAt(wl))).err
 }
 
 // rolloutPatience is how long a JobSet may go without showing our part before it is made again.

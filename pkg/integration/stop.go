@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -148,7 +148,7 @@ func releases(j *job) *release {
 	case !wl.DeletionTimestamp.IsZero():
 		return because(releasedDeleted)
 	case kueuelib.IsEvicted(wl):
-		return because(apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).Reason)
+		return because(state.ReasonOf(wl, kueue.WorkloadEvicted))
 	case !kueuelib.IsActive(wl):
 		return because(releasedDeactivated)
 	case wl.Spec.QueueName != jobframework.QueueName(j):
@@ -167,7 +167,7 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 	left, err := j.pods().AnyLeft(ctx, j.key)
 	if left {
 		ctrl.LoggerFrom(ctx).V(2).Info("Kept the quota of a deleted TrainJob for its pods")
-		return result{done: true, again: recheckIn(state.StoppingSince(workloads)), err: firstError(err, reportPodsLeft(ctx, j))}
+		return result{done: true, again: recheckIn(state.StoppingSince(workloads)), err: cmp.Or(err, reportPodsLeft(ctx, j))}
 	}
 	if err != nil {
 		return ofError(err)
@@ -291,7 +291,7 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 	})
 	if left {
 		ctrl.LoggerFrom(ctx).V(2).Info("Waited for pods of a former TrainJob")
-		return result{done: true, again: recheckIn(since), err: firstError(err, reportPodsLeft(ctx, j))}
+		return result{done: true, again: recheckIn(since), err: cmp.Or(err, reportPodsLeft(ctx, j))}
 	}
 	if err != nil {
 		return result{err: err}
@@ -399,7 +399,7 @@ func finishDeactivation(ctx context.Context, j *job) error {
 	if wl == nil || !wl.DeletionTimestamp.IsZero() || !deactivation.Pending(wl) {
 		return nil
 	}
-	return firstError(deactivateWorkload(ctx, j, wl), errOutdated)
+	return cmp.Or(deactivateWorkload(ctx, j, wl), errOutdated)
 }
 
 // deactivateWorkload writes spec.active, and takes the mark away.
