@@ -133,6 +133,16 @@ func (j *job) tell(reason, action, format string, args ...any) {
 	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reason, action, format, args...)
 }
 
+// tellOnce records why the manager does nothing for the job, once while that is so.
+func (j *job) tellOnce(reason, action, message string) {
+	j.note(reason)
+	if j.record.told != reason {
+		j.record.told = reason
+		j.deps.Recorder.Resolve(j.UID, reason)
+		j.warn(reason, action, "%s", message)
+	}
+}
+
 // note has the job count as stuck by what was told before.
 func (j *job) note(reason string) { j.deps.Recorder.Note(j.UID, reason) }
 
@@ -196,6 +206,8 @@ type record struct {
 	alone bool
 	run   run
 	start startRecord
+	// told is the reason why the manager does nothing for the job, where it was told.
+	told string
 }
 
 // records are those of all TrainJobs.
@@ -303,7 +315,4 @@ func (e *dependencies) forget(uid types.UID) {
 	e.Remembered.Forget(uid)
 	e.Recorder.Forget(uid)
 	e.backoff.Forget(uid)
-	e.inTree.Drop(uid)
-	e.trainer.Drop(uid)
-	e.trainer.Rollout.Drop(uid)
 }

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -35,12 +34,6 @@ type reconciler struct {
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ctx = ctrl.LoggerInto(ctx, quiet(ctrl.LoggerFrom(ctx)))
-	if r.deps.inTree.Unknown() {
-		return r.awaitAnswer(ctx, req)
-	}
-	if r.deps.inTree.Active() {
-		return r.yield(ctx, req, &r.deps.inTree.NotifyOnce, jobevents.ReasonNotAlone, peers.InTreeRemedy)
-	}
 	served, unknown := r.deps.trainer.Served()
 	if unknown != nil {
 		// What a TrainJob has left that is gone looks the same with every Trainer, and with none.
@@ -54,10 +47,16 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{Priority: ptr.To(0)}, err
 	}
-	if unknown != nil && j.UID != "" {
-		return r.yield(ctx, req, &r.deps.trainer.NotifyOnce, jobevents.ReasonTrainerUnknown, unknown.Error())
-	}
 	ctx = loggerOf(ctx, j)
+	switch {
+	case r.deps.inTree.Unknown():
+		// The answer brings the job here again. When that takes long, the user is told.
+		return j.yield(ctx, jobevents.ReasonInTreeUnknown, r.deps.inTree.Silence())
+	case r.deps.inTree.Active():
+		return j.yield(ctx, jobevents.ReasonNotAlone, peers.InTreeRemedy)
+	case unknown != nil && j.UID != "":
+		return j.yield(ctx, jobevents.ReasonTrainerUnknown, unknown.Error())
+	}
 	return j.conclude(ctx, j.reconcile(ctx))
 }
 
@@ -112,6 +111,9 @@ func decide(ctx context.Context, j *job) result {
 // tells nothing of its troubles.
 func (j *job) conclude(ctx context.Context, sum result) (ctrl.Result, error) {
 	out, err := j.answer(ctx, sum)
+	if !j.decision.rollingOut && !sum.stale {
+		j.record.told = ""
+	}
 	if j.UID != "" && !sum.stale {
 		j.deps.Recorder.EndLook(j.UID)
 	}
@@ -189,41 +191,22 @@ func tellStart(j *job) {
 	j.tell(jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.decision.started)
 }
 
-// awaitAnswer leaves a TrainJob alone before it is known who looks after it: the answer
-// brings it here again. When that takes long, the user is told.
-func (r *reconciler) awaitAnswer(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	return r.yield(ctx, req, &r.deps.inTree.NotifyOnce, jobevents.ReasonInTreeUnknown, jobevents.Truncate(r.deps.inTree.Silence()))
-}
-
-// yield tells a queued TrainJob, once, why the manager does nothing for it; without a
-// message, it tells nothing.
-func (r *reconciler) yield(ctx context.Context, req ctrl.Request, told *peers.NotifyOnce, reason, message string) (ctrl.Result, error) {
-	j, err := r.deps.observe(ctx, req.NamespacedName)
-	if errors.Is(err, errOldView) {
-		return ctrl.Result{RequeueAfter: retrySlowly}, nil
-	}
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
-	}
-	defer r.deps.records.trim(j.key)
+// yield does nothing for a job but to let its copies go, and tells a queued one why; without a message, it tells nothing.
+func (j *job) yield(ctx context.Context, reason, message string) (ctrl.Result, error) {
+	defer j.deps.records.trim(j.key)
 	if released := releaseCopies(ctx, j); released.err != nil || released.again > 0 {
 		return released.asResult()
 	}
 	if j.UID == "" {
-		r.deps.forgetName(j.key)
+		j.deps.forgetName(j.key)
 		return awaitRelease(j.view.Workloads), nil
 	}
 	if err := observeNamespace(ctx, j).err; err != nil {
-		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
+		return ctrl.Result{}, err
 	}
-	if message == "" || !j.manages || j.TrainJob.Finished() {
-		return ctrl.Result{}, nil
-	}
-	r.deps.Recorder.Note(j.UID, reason)
-	r.deps.Recorder.EndLook(j.UID)
-	if told.First(j.UID) {
-		r.deps.Recorder.Resolve(j.UID, reason)
-		r.deps.Recorder.LoggingTo(ctrl.LoggerFrom(ctx)).Eventf(&j.TrainJob, nil, corev1.EventTypeWarning, reason, jobevents.ActionDescribe, "%s", message)
+	if message != "" && j.manages && !j.TrainJob.Finished() {
+		j.tellOnce(reason, jobevents.ActionDescribe, message)
+		j.deps.Recorder.EndLook(j.UID)
 	}
 	return ctrl.Result{}, nil
 }

@@ -30,14 +30,11 @@ import (
 func TestYieldIsToldEachTime(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, recorder := newReconciler(t, stored)
-	var reasons peers.NotifyOnce
-	for range 2 {
-		for range 2 {
-			expect.Must((&reconciler{deps: r.deps}).yield(t.Context(), jobRequest, &reasons, jobevents.ReasonNotAlone, peers.InTreeRemedy))(t)
-		}
-		reasons.Drop(stored.UID)
+	for _, active := range []bool{true, true, false, true, true} {
+		r.deps.inTree = testenv.InTree(t, active)
+		expect.Must(r.Reconcile(t.Context(), jobRequest))(t)
 	}
-	expect.Same(t, "Unexpected number of events for two times", 2, len(recorder.Events))
+	expect.Same(t, "Unexpected number of events for two times", 2, len(eventsSoFar(recorder, jobevents.ReasonNotAlone)))
 }
 
 // Nothing brings a TrainJob here again that is gone, and its Workload still has quota.

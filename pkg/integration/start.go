@@ -219,12 +219,8 @@ const rolloutPatience = 30 * time.Second
 // JobSet lets the newer Trainer change nothing of it.
 func awaitRollout(ctx context.Context, j *job) error {
 	field := j.deps.Field.Path()
-	j.note(jobevents.ReasonTrainerBehind)
-	if j.deps.trainer.Rollout.First(j.UID) {
-		j.deps.Recorder.Resolve(j.UID, jobevents.ReasonTrainerBehind)
-		j.warn(jobevents.ReasonTrainerBehind, jobevents.ActionStart,
-			"admitted, and starts when the running Trainer is seen to read %s, which the TrainJob CRD has now: the controller of another release may still be at work", field)
-	}
+	j.tellOnce(jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Sprintf(
+		"admitted, and starts when the running Trainer is seen to read %s, which the TrainJob CRD has now: the controller of another release may still be at work", field))
 	js := j.jobSet()
 	if js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
 		return nil

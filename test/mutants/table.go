@@ -410,7 +410,7 @@ var mutants = slices.Concat(
 			Search: "o.After = period", Replace: "o.After = 0 * period"},
 	),
 	in("pkg/integration/reconciler.go",
-		mutant{Breaks: "the Workload of a job that went meanwhile keeps its quota", Test: "TestStandAsideComesBackForWorkloadsLeft",
+		mutant{Breaks: "the Workload of a job that went meanwhile keeps its quota", Test: "TestYieldComesBackForWorkloadsLeft",
 			Search: "len(left) == 0 {", Replace: "len(left) >= 0 {"},
 	),
 	in("pkg/integration/watches/enqueue.go",

@@ -23,7 +23,6 @@ import (
 // TrainJobs. While the CRD is of no version that we know, the manager starts and stops
 // nothing, and its webhooks take no new TrainJob into a queue.
 type Trainer struct {
-	NotifyOnce
 	// Rollout is of the Trainer that runs.
 	Rollout Rollout
 
@@ -89,7 +88,6 @@ func (t *Trainer) Set(ctx context.Context, version trainjob.TrainerVersion, reas
 		log.Error(reason, "Could not tell the version of Trainer, so no TrainJob starts or stops", "reason", jobevents.ReasonTrainerUnknown, "versionBefore", before.String())
 	} else {
 		log.Info("Found the version of Trainer", "version", version.String(), "versionBefore", before.String())
-		t.forget()
 	}
 	if err := t.all.Requeue(ctx); err != nil {
 		log.Error(err, "Could not look at every TrainJob again")

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -65,45 +64,4 @@ func (a *TrainJobs) Requeue(ctx context.Context) error {
 		queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
 	}
 	return nil
-}
-
-// NotifyOnce remembers which TrainJobs were told why the manager does nothing for them.
-type NotifyOnce struct {
-	mu   sync.Mutex
-	uids map[types.UID]bool
-}
-
-// First reports whether a TrainJob was not told yet.
-func (t *NotifyOnce) First(uid types.UID) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.uids[uid] {
-		return false
-	}
-	if t.uids == nil {
-		t.uids = map[types.UID]bool{}
-	}
-	t.uids[uid] = true
-	return true
-}
-
-// Drop forgets one TrainJob.
-func (t *NotifyOnce) Drop(uid types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.uids, uid)
-}
-
-// forget makes the next reason news to every TrainJob.
-func (t *NotifyOnce) forget() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.uids = nil
-}
-
-// Len returns how many TrainJobs were told.
-func (t *NotifyOnce) Len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.uids)
 }
