@@ -237,7 +237,7 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	tb.Helper()
 	s := newStore(tb, server, inttest.Scheme, &trainjob.TrainJob{})
 	deps := fresh(dependenciesOn(tb, s, testenv.Describer(tb, s)), s, server)
-	deps.client = jobclient.New(s, s, deps.trainer, deps.expectations, deps.backoff, deps.metrics)
+	deps.client = jobclient.New(s, s, deps.trainer, deps.expectations, deps.metrics)
 	deps.waitForJobSet = 0
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	deps.records.of(benchKey, s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()).waiting.began = time.Unix(0, 0)

@@ -214,14 +214,13 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 		expect.NoError(t, deps.Remember(t.Context(), stored, []kueue.PodSet{{}}))
 		deps.Recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
 		deps.Recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
-		deps.backoff.Reverted(stored.UID, "write", "undone")
 		expect.Must(deps.Runtimes.Of(t.Context(), stored))(t)
 	}
 	remembered := func() int {
-		return deps.Remembered.Len() + deps.Recorder.Remembered() + deps.backoff.Len()
+		return deps.Remembered.Len() + deps.Recorder.Remembered()
 	}
 	remember()
-	expect.Same(t, "Unexpected number of things that are remembered", 4, remembered())
+	expect.Same(t, "Unexpected number of things that are remembered", 3, remembered())
 	expect.That(t, watches.ForgetDeleted(deps.forget).Delete(event.DeleteEvent{Object: stored}), "The event must pass")
 	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, remembered())
 }

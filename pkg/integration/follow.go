@@ -51,7 +51,7 @@ func follow(ctx context.Context, j *job) result {
 		}
 		return notYet(ctx, j)
 	}
-	j.deps.expectations.SawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
+	j.deps.expectations.SawWorkload(&j.TrainJob)
 	j.record.waiting = waiting{}
 	if !wl.DeletionTimestamp.IsZero() {
 		return result{}

@@ -123,7 +123,7 @@ func newLife(t *testing.T) *life {
 	deps := r.deps
 	deps.Describer.Runtimes, deps.Describer.Cached = trainjob.NewRuntimes(c, c), c
 	deps.Defaults, deps.live = podsets.FixedDefaults(servedDefaults(t)), inttest.PodsByPhase(c)
-	deps.client = jobclient.New(recorded, deps.live, deps.trainer, deps.expectations, deps.backoff, deps.metrics)
+	deps.client = jobclient.New(recorded, deps.live, deps.trainer, deps.expectations, deps.metrics)
 	spec, _, err := deps.Gated(t.Context(), job)
 	expect.NoError(t, err)
 	job.Spec = spec

@@ -314,5 +314,4 @@ func (e *dependencies) forget(uid types.UID) {
 	e.Runtimes.Forget(uid)
 	e.Remembered.Forget(uid)
 	e.Recorder.Forget(uid)
-	e.backoff.Forget(uid)
 }

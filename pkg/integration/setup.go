@@ -81,7 +81,6 @@ type dependencies struct {
 	// What is remembered of TrainJobs from one reconcile to the next.
 	expectations *jobclient.Expectations
 	records      *records
-	backoff      *jobclient.Backoff
 
 	// Whether to act, and for which Trainer. all looks at every TrainJob when that changes.
 	inTree  *peers.InTree
@@ -264,7 +263,6 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
 	expectations := jobclient.NewExpectations(clock.RealClock{})
-	backoff := jobclient.NewBackoff(clock.RealClock{})
 	written, err := newEventRecorder(ctx, mgr)
 	if err != nil {
 		return nil, err
@@ -275,11 +273,10 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: podsets.NewRemembered(),
 			TolerationRules: opts.TolerationRules, Cached: mgr.GetClient(), Recorder: recorder,
 		},
-		client:       jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, backoff, opts.Metrics),
+		client:       jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, opts.Metrics),
 		live:         mgr.GetAPIReader(),
 		refusals:     jobevents.NewRefusals(mgr.GetAPIReader()),
 		expectations: expectations,
-		backoff:      backoff,
 		records:      &records{},
 		inTree:       peers.NewInTree(mgr.GetClient(), opts.Namespace, opts.Kueue, all),
 		trainer:      trainer,

@@ -3,12 +3,10 @@
 package jobclient
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
@@ -45,11 +43,15 @@ type outdatedVersions map[Version]time.Time
 func (e *Expectations) Outdate(job types.NamespacedName, versions []Version) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.old[job] == nil {
-		e.old[job] = outdatedVersions{}
+	if e.byName[job] == nil {
+		e.byName[job] = &memory{}
+	}
+	m := e.byName[job]
+	if m.old == nil {
+		m.old = outdatedVersions{}
 	}
 	for _, v := range versions {
-		e.old[job][v] = e.clock.Now()
+		m.old[v] = e.clock.Now()
 	}
 }
 
@@ -58,26 +60,12 @@ func (e *Expectations) Outdate(job types.NamespacedName, versions []Version) {
 func (e *Expectations) Outdated(job types.NamespacedName, versions []Version) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	maps.DeleteFunc(e.old[job], func(v Version, at time.Time) bool {
+	m := e.byName[job]
+	if m == nil {
+		return false
+	}
+	maps.DeleteFunc(m.old, func(v Version, at time.Time) bool {
 		return e.clock.Since(at) >= outdatedFor || !slices.Contains(versions, v)
 	})
-	if len(e.old[job]) > 0 {
-		return true
-	}
-	delete(e.old, job)
-	return false
-}
-
-// ConflictingWorkload returns the name of the Workload that err is a conflict about; empty:
-// it is about something else.
-func ConflictingWorkload(err error) string {
-	var status apierrors.APIStatus
-	if !apierrors.IsConflict(err) || !errors.As(err, &status) {
-		return ""
-	}
-	details := status.Status().Details
-	if details == nil || details.Group != kueue.SchemeGroupVersion.Group || details.Kind != "workloads" {
-		return ""
-	}
-	return details.Name
+	return len(m.old) > 0
 }
