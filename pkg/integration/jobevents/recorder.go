@@ -2,14 +2,15 @@
 
 // Package jobevents records the manager's events on TrainJobs: each of them once while what
 // it says still holds (recorder.go), under the reasons and actions that users know
-// (reasons.go, docs/logging.md), and logs it under the same reason (messages.go); which of them
-// say that a TrainJob is stuck is remembered (stuck.go). It also finds the events in which other
-// controllers say that they were refused something (refusals.go).
+// (reasons.go, docs/logging.md), and logs it under the same reason; which of them say that a
+// TrainJob is stuck is remembered. It also finds the events in which other controllers say that
+// they were refused something (refusals.go).
 package jobevents
 
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -133,3 +134,60 @@ func (r *Recorder) repeats(uid any, text string) bool {
 
 // Remembered returns of how many objects and states the last event is remembered.
 func (r *Recorder) Remembered() int { return r.last.Len() }
+
+// passing are the reasons of Warnings about what comes right without anybody's doing, what does not
+// keep a whole job, or what an admin means: two integrations at once during a migration, a namespace that
+// Kueue leaves alone.
+var passing = map[string]bool{ReasonCheckRetries: true, ReasonUngateRefused: true, ReasonNotAlone: true, ReasonNotManaged: true}
+
+// stuckReasons are what TrainJobs wait for that does not come by itself: for each the reason of the
+// first Warning in the last look at it, whether that was news to anybody or not.
+type stuckReasons struct {
+	mu sync.Mutex
+	// noted are of looks that are under way, last of those that are over.
+	noted, last map[types.UID]string
+}
+
+// Note has a TrainJob count as being in trouble for a reason, as a Warning does.
+func (t *stuckReasons) Note(uid types.UID, reason string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if passing[reason] || t.noted[uid] != "" {
+		return
+	}
+	if t.noted == nil {
+		t.noted = map[types.UID]string{}
+	}
+	t.noted[uid] = reason
+}
+
+// EndLook ends a look at a TrainJob: its reasons are those that were noted meanwhile.
+func (t *stuckReasons) EndLook(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	reason := t.noted[uid]
+	delete(t.noted, uid)
+	if reason == "" {
+		delete(t.last, uid)
+		return
+	}
+	if t.last == nil {
+		t.last = map[types.UID]string{}
+	}
+	t.last[uid] = reason
+}
+
+// StuckReason returns the reason of what a TrainJob waits for that does not come by itself; empty: there
+// is none.
+func (t *stuckReasons) StuckReason(uid types.UID) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last[uid]
+}
+
+func (t *stuckReasons) forget(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.noted, uid)
+	delete(t.last, uid)
+}
