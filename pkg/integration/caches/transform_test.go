@@ -3,10 +3,14 @@
 package caches
 
 import (
+	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 	"testing"
+	"unsafe"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,6 +21,8 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -141,4 +147,34 @@ func union(of ...map[string]string) map[string]string {
 func withMetadata(template corev1.PodTemplateSpec, both map[string]string) corev1.PodTemplateSpec {
 	template.Labels, template.Annotations = maps.Clone(both), maps.Clone(both)
 	return template
+}
+
+// What the API server sends of two jobs is decoded twice, and kept once.
+func TestCompact(t *testing.T) {
+	decoded := func(requested string) *trainjob.TrainJob {
+		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{strings.Clone("queue"): strings.Clone("team-a")}}}
+		job.Status.Conditions = []metav1.Condition{{Message: strings.Clone("waits for 8 more")}}
+		job.Spec.Trainer = &trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{Requests: kit.Amounts("cpu", requested), Limits: kit.Amounts("cpu", "2")}}
+		return job
+	}
+	// where says in which memory a job's equal parts are.
+	where := func(job *trainjob.TrainJob) []string {
+		var out []string
+		for key, value := range job.Labels {
+			out = append(out, fmt.Sprintf("%p %p", unsafe.StringData(key), unsafe.StringData(value)))
+		}
+		return append(out, fmt.Sprintf("%p", unsafe.StringData(job.Status.Conditions[0].Message)))
+	}
+	first, second := decoded("2"), decoded("1")
+	for _, job := range []*trainjob.TrainJob{first, second} {
+		before := job.DeepCopy()
+		expect.Must(Compact(job))(t)
+		expect.Same(t, "a job says what it said", before, job)
+	}
+	expect.Same(t, "memory of equal strings", where(first), where(second))
+	one := func(r *corev1.ResourceRequirements) bool {
+		return reflect.ValueOf(r.Requests).Pointer() == reflect.ValueOf(r.Limits).Pointer()
+	}
+	expect.Same(t, "equal requests and limits are one", true, one(first.Spec.Trainer.ResourcesPerNode))
+	expect.Same(t, "others are two", false, one(second.Spec.Trainer.ResourcesPerNode))
 }

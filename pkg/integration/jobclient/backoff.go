@@ -51,14 +51,12 @@ type backoffError struct {
 func (e *backoffError) Error() string { return e.why }
 
 // may returns a backoffError while the write of a TrainJob has to wait.
-func (e *Expectations) may(job *trainjob.TrainJob, write string) (err error) {
-	e.note(job, func(m *memory) {
-		last := m.vain[write]
-		if wait := last.wait(e.clock.Now()); wait > 0 {
-			err = &backoffError{wait: wait, why: last.why}
-		}
-	})
-	return err
+func (e *Expectations) may(job *trainjob.TrainJob, write string) error {
+	last := e.of(job).vain[write]
+	if wait := last.wait(e.clock.Now()); wait > 0 {
+		return &backoffError{wait: wait, why: last.why}
+	}
+	return nil
 }
 
 // reverted takes note that the write brought nothing, and why.

@@ -168,21 +168,6 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-func TestWroteBy(t *testing.T) {
-	began := time.Unix(1, 0)
-	e := ledFrom(began)
-	job := inttest.Job("uid")
-	got := e.WroteBy(job)
-	expect.That(t, got.Equal(began), "A write before this process: %s, want its start", got)
-	e.wrote(job)
-	got = e.WroteBy(job)
-	expect.That(t, got.After(began), "Our own write: %s, want its time", got)
-	namesake := job.DeepCopy()
-	namesake.UID = "other"
-	got = e.WroteBy(namesake)
-	expect.That(t, got.Equal(began), "A write of a job of the same name: %s, want the process's start", got)
-}
-
 func TestChangedBy(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
 	e := NewExpectations(clock)
@@ -210,6 +195,8 @@ func TestChangedBy(t *testing.T) {
 		}
 		expect.Same(t, step.what+": unexpected ChangedBy", step.want, e.ChangedBy(job).Unix())
 	}
+	expect.Same(t, "When we wrote it", int64(4), e.WroteBy(job).Unix())
+	expect.Same(t, "When we wrote another one of its name: before this process", int64(1), e.WroteBy(inttest.Job("other")).Unix())
 }
 
 func TestWrite(t *testing.T) {

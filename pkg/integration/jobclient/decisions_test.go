@@ -89,17 +89,6 @@ func TestBackoff(t *testing.T) {
 	expect.NoError(t, r.may(jobAt(1), "start"))
 }
 
-// What starts, stops and starts again on the same flavor writes the same, at any speed.
-func TestKeptWritesAreFree(t *testing.T) {
-	r := NewExpectations(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
-	for range 100 {
-		for _, write := range []string{"start", "suspend", "gate"} {
-			expect.NoError(t, r.may(jobAt(1), write))
-			r.kept(jobAt(1), write)
-		}
-	}
-}
-
 func TestChanged(t *testing.T) {
 	gated := changes{"runtimePatches": []byte(`[{"manager":"example.com/a"},` + inttest.Gate + `]`), "suspend": []byte("false")}
 	tests := map[string]struct {

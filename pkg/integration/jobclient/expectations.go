@@ -95,7 +95,7 @@ func (e *Expectations) note(job *trainjob.TrainJob, do func(*memory)) {
 	e.change(client.ObjectKeyFromObject(job), job.UID, do)
 }
 
-// of returns what is remembered of a TrainJob.
+// of returns what is remembered of a TrainJob. There is one look at a TrainJob at a time, which has the maps to itself.
 func (e *Expectations) of(job *trainjob.TrainJob) memory {
 	e.mu.Lock()
 	defer e.mu.Unlock()
