@@ -167,9 +167,7 @@ func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since t
 	}
 	var failed error
 	for i := range jobs {
-		if err := suspendChildJob(ctx, j.deps.client, &jobs[i]); err != nil {
-			failed = cmp.Or(failed, err)
-		}
+		failed = cmp.Or(failed, suspendChildJob(ctx, j.deps.client, &jobs[i]))
 	}
 	if failed != nil {
 		return ofError(failed)

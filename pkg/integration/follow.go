@@ -43,7 +43,9 @@ func follow(ctx context.Context, j *job) result {
 			return result{done: true, unqueued: true, err: jobclient.MarkEnded(ctx, j.deps.client, &j.TrainJob)}
 		}
 		if jobclient.HasEnded(&j.TrainJob) {
-			return staysEnded(j)
+			// It failed, and neither Trainer nor a Workload says so any more: the JobSet and the Workload have gone.
+			j.warn(jobevents.ReasonEnded, jobevents.ActionStop, "the job has ended and its quota is given back; to run it again, delete it and create it again")
+			return result{done: true, unqueued: true}
 		}
 		if failedStart(j) != nil {
 			// jobframework lets it go when it is deleted.
@@ -82,14 +84,6 @@ func follow(ctx context.Context, j *job) result {
 		return result{}
 	}
 	return followSelection(ctx, j, wl)
-}
-
-// staysEnded keeps a job from its queue that failed, of which neither Trainer nor a Workload says so any more: the JobSet
-// and the Workload have gone.
-func staysEnded(j *job) result {
-	j.warn(jobevents.ReasonEnded, jobevents.ActionStop,
-		"the job has ended and its quota is given back; to run it again, delete it and create it again")
-	return result{done: true, unqueued: true}
 }
 
 // movedOn says which of the job's labels are not for the Workload that holds quota, or

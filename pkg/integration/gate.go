@@ -24,15 +24,6 @@ func placed(j *job) bool {
 	return js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js)
 }
 
-// gateEarly sets the gate of a TrainJob that does not queue yet: the child Jobs that are
-// made meanwhile have it then. One that has it, as its webhook sees to, costs no look.
-func gateEarly(ctx context.Context, j *job) result {
-	if j.deps.Field.HoldsGate(&j.Spec) {
-		return result{}
-	}
-	return ensureGate(ctx, j)
-}
-
 // ensureGate sets the gate of a waiting TrainJob that lacks it, because it was made
 // or changed while the webhook was away. One that another controller runs needs none.
 func ensureGate(ctx context.Context, j *job) result {

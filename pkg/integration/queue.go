@@ -146,7 +146,11 @@ func awaitJobSet(ctx context.Context, j *job) result {
 		}
 		return result{done: refused, unqueued: refused, again: wait}
 	}
-	refusal, again, err := j.deps.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, awaitedUntil(j))
+	var awaitedUntil time.Time
+	if j.deps.waitForJobSet > 0 {
+		awaitedUntil = j.record.waiting.since().Add(j.deps.waitForJobSet)
+	}
+	refusal, again, err := j.deps.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, awaitedUntil)
 	if err != nil {
 		return result{err: err}
 	}
@@ -210,14 +214,6 @@ func nameTaken(ctx context.Context, j *job, js *jobsetapi.JobSet, made []batchv1
 		}
 	})
 	return taken, err
-}
-
-// awaitedUntil returns until when the job waited for its JobSet; zero where none waits.
-func awaitedUntil(j *job) time.Time {
-	if j.deps.waitForJobSet == 0 {
-		return time.Time{}
-	}
-	return j.record.waiting.since().Add(j.deps.waitForJobSet)
 }
 
 // wait returns the time to the next look for a refusal, and whether the last look found

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
@@ -84,8 +83,9 @@ func (j *job) reconcile(ctx context.Context) result {
 		sum.add(all(ctx, j, rulesOf(j.phase()).settled))
 	}
 	sum.add(always)
-	if before.unqueued {
-		sum.add(gateEarly(ctx, j))
+	if before.unqueued && !j.deps.Field.HoldsGate(&j.Spec) {
+		// The child Jobs that are made meanwhile have the gate then. One that has it, as its webhook sees to, costs no look.
+		sum.add(ensureGate(ctx, j))
 	}
 	return sum
 }
@@ -199,7 +199,12 @@ func (j *job) yield(ctx context.Context, reason, message string) (ctrl.Result, e
 	}
 	if j.UID == "" {
 		j.deps.forgetName(j.key)
-		return awaitRelease(j.view.Workloads), nil
+		if left := j.view.Workloads; len(left) == 0 {
+			return ctrl.Result{}, nil
+		}
+		// No other event comes of a Workload that waits for its finalizer, and has quota. When the manager acts again, that
+		// brings here the TrainJobs that there are.
+		return ctrl.Result{RequeueAfter: retrySlowly}, nil
 	}
 	if err := observeNamespace(ctx, j).err; err != nil {
 		return ctrl.Result{}, err
@@ -209,16 +214,6 @@ func (j *job) yield(ctx context.Context, reason, message string) (ctrl.Result, e
 		j.deps.Recorder.EndLook(j.UID)
 	}
 	return ctrl.Result{}, nil
-}
-
-// awaitRelease comes again for a TrainJob that is gone while a Workload of it is there: when the
-// manager acts again, that brings here the TrainJobs that there are, and no other event comes of a
-// Workload that waits for its finalizer, and has quota.
-func awaitRelease(left []kueue.Workload) ctrl.Result {
-	if len(left) == 0 {
-		return ctrl.Result{}
-	}
-	return ctrl.Result{RequeueAfter: retrySlowly}
 }
 
 // errStillActive keeps jobframework from releasing what belongs to pods that are left.

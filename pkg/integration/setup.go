@@ -179,8 +179,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	}
 	scope, err := matchconditions.AddTo(mgr, matchconditions.Options{
 		Webhooks: opts.Webhooks, Self: self,
-		ManagesAll: managesAll(opts.Kueue),
-		OnChange:   opts.Kueue.OnChange,
+		ManagesAll: func() (all, known bool) {
+			return opts.Kueue.Settings().ManageJobsWithoutQueueName, opts.Kueue.Known()
+		},
+		OnChange: opts.Kueue.OnChange,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the scope of the webhooks: %w", err)
@@ -390,11 +392,6 @@ func username(ctx context.Context, mgr ctrl.Manager) (string, error) {
 		return "", fmt.Errorf("asking the API server for this manager's own user name: %w", err)
 	}
 	return review.Status.UserInfo.Username, nil
-}
-
-// managesAll returns what reports whether Kueue manages jobs without a queue, and whether that is known.
-func managesAll(kueue *kueueconfig.Follower) func() (all, known bool) {
-	return func() (bool, bool) { return kueue.Settings().ManageJobsWithoutQueueName, kueue.Known() }
 }
 
 // gated is a reconciler whose reconciles pass a gate.

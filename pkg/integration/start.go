@@ -71,31 +71,26 @@ func assignmentMessage(a *kueue.PodSetAssignment) string {
 	return fmt.Sprintf("%s %s on %s", a.Name, jobevents.Count(ptr.Deref(a.Count, 0), "pod"), strings.Join(flavors, ", "))
 }
 
-// placeChildJobs brings the child Jobs to what the job is going to be.
+// placeChildJobs brings the suspended child Jobs to the pod templates that Trainer makes of what the job is going to
+// be, one write for each that differs. JobSet itself only ever merges into a Job that exists: left alone, the Job would
+// keep its gate and the keys of earlier flavors. Jobs that do not exist yet are made from the rendered template anyway.
 func placeChildJobs(ctx context.Context, j *job, next *trainjob.TrainJob) error {
-	js, err := j.deps.Render(ctx, next)
+	rendered, err := j.deps.Render(ctx, next)
 	if err != nil {
 		return err
 	}
-	return placeIn(ctx, j.deps.client, j.childJobs(), js)
-}
-
-// placeIn brings the suspended child Jobs to the pod templates of the rendered
-// JobSet, one write for each that differs. JobSet itself only ever merges into a Job
-// that exists: left alone, the Job would keep its gate and the keys of earlier flavors.
-// Jobs that do not exist yet are made from the rendered template anyway.
-func placeIn(ctx context.Context, c client.Client, jobs []batchv1.Job, rendered *jobsetapi.JobSet) error {
 	templates := map[string]*corev1.PodTemplateSpec{}
 	for i := range rendered.Spec.ReplicatedJobs {
 		rj := &rendered.Spec.ReplicatedJobs[i]
 		templates[rj.Name] = &rj.Template.Spec.Template
 	}
+	jobs := j.childJobs()
 	for i := range jobs {
 		template := templates[jobs[i].Labels[jobsetapi.ReplicatedJobNameKey]]
 		if template == nil || podset.JobEnded(&jobs[i]) || !ptr.Deref(jobs[i].Spec.Suspend, false) {
 			continue
 		}
-		if err := placeChildJob(ctx, c, &jobs[i], template); err != nil {
+		if err := placeChildJob(ctx, j.deps.client, &jobs[i], template); err != nil {
 			return err
 		}
 	}

@@ -276,7 +276,7 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 	since := state.StoppingSince(former)
 	copied := len(former) == 0
 	if copied {
-		if !comesFromAnotherCluster(j) || !j.IsSuspended() || !j.alive() {
+		if j.Labels[kueue.MultiKueueOriginLabel] == "" || !j.IsSuspended() || !j.alive() {
 			return result{}
 		}
 		since = j.CreationTimestamp.Time
@@ -330,11 +330,6 @@ func madeOfFormer(j *job) bool {
 		return true
 	}
 	return slices.ContainsFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool { return js == nil || !metav1.IsControlledBy(&child, js) })
-}
-
-// comesFromAnotherCluster reports whether MultiKueue made the job, as a copy of another one.
-func comesFromAnotherCluster(j *job) bool {
-	return j.Labels[kueue.MultiKueueOriginLabel] != ""
 }
 
 const (
