@@ -2,7 +2,7 @@
 
 // Package caches says what the manager's caches hold: of which kinds which objects, by which
 // fields they are found (this file), and what is left of an object before it is stored
-// (transform.go, share.go).
+// (transform.go).
 package caches
 
 import (

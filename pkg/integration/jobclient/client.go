@@ -2,7 +2,7 @@
 
 // Package jobclient reads and writes TrainJobs under the condition that they are still what
 // the manager knows (client.go, decisions.go), remembers what it wrote until the caches have
-// heard of it (expectations.go, versions.go), repeats a write that somebody undoes or refuses
+// heard of it (expectations.go), repeats a write that somebody undoes or refuses
 // less and less often (backoff.go), and tells refusals apart (errors.go).
 package jobclient
 
