@@ -104,7 +104,7 @@ func BenchmarkReconcile(b *testing.B) {
 		}
 		b.Run("kueue-trainer/"+state, func(b *testing.B) {
 			r, s := newBenchReconciler(b, apiServers(b)[0])
-			reconcileNothing(b, s, set, (&reconciler{deps: r.deps}).Reconcile)
+			reconcileNothing(b, s, set, r.Reconcile)
 		})
 	}
 }
@@ -113,7 +113,7 @@ func BenchmarkReconcile(b *testing.B) {
 // what metrics add to the reconciles that start, watch and stop it.
 func BenchmarkMeasure(b *testing.B) {
 	r, s := newBenchReconciler(b, apiServers(b)[0])
-	_, err := (&reconciler{deps: r.deps}).Reconcile(b.Context(), ctrl.Request{NamespacedName: benchKey})
+	_, err := r.Reconcile(b.Context(), ctrl.Request{NamespacedName: benchKey})
 	check(b, err, len(s.workloads) == 1)
 	startJob(b, s)
 	j, err := r.deps.observe(b.Context(), benchKey)

@@ -90,7 +90,7 @@ func restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 	if matches {
 		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not start JobSet %s, whose runtime was edited since it was made", js.Name))
 	}
-	if err := suspend(ctx, j, j.deps.client, false); err != nil {
+	if err := suspend(ctx, j, false); err != nil {
 		return err
 	}
 	measureStop(j, metrics.StopRuntimeChanged)

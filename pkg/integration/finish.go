@@ -103,14 +103,14 @@ func holdEnded(ctx context.Context, j *job) (bool, error) {
 		if stopped, err := stopEnded(ctx, j); err != nil || stopped {
 			return false, err
 		}
-		if err := suspendNow(ctx, j, j.deps.client); err != nil {
+		if err := suspendNow(ctx, j); err != nil {
 			return false, err
 		}
 	}
 	if !j.deps.Field.HoldsGate(&j.Spec) && !j.active(ctx) {
 		// Where nothing names the replicated jobs, Trainer makes none of them, either. A JobSet that never says that its pods
 		// are gone keeps no quota.
-		err := gate(ctx, j, j.deps.client)
+		err := gate(ctx, j)
 		if err != nil && !podsets.WithoutNames(err) && !lagsLong(j.deps.expectations, &j.TrainJob, err) {
 			return false, err
 		}
@@ -164,7 +164,7 @@ func stopEnded(ctx context.Context, j *job) (bool, error) {
 	if wl == nil {
 		return false, nil
 	}
-	if err := suspend(ctx, j, j.deps.client, false); err != nil {
+	if err := suspend(ctx, j, false); err != nil {
 		return true, err
 	}
 	if !j.TrainJob.Finished() {

@@ -65,7 +65,7 @@ func TestEndOfAJob(t *testing.T) {
 			}
 			r.deps.client = withStatus(r.deps.client)
 			finished := func() bool {
-				expect.Must((&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest))(t)
+				expect.Must(r.Reconcile(t.Context(), jobRequest))(t)
 				inttest.Reload(t, r.deps.client, wl)
 				return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
 			}

@@ -13,7 +13,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -227,7 +226,7 @@ func (j *job) RestorePodSetsInfo(context.Context, []kueuelib.PodSetInfo) bool { 
 //
 // While pods are left, a Workload that is deleted keeps its finalizer, and with it the
 // quota: that is what errStillActive is for.
-func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo, reason jobframework.StopReason, _ string) (bool, error) {
+func (j *job) Stop(ctx context.Context, _ client.Client, _ []kueuelib.PodSetInfo, reason jobframework.StopReason, _ string) (bool, error) {
 	stopped := !j.IsSuspended()
 	if stopped && reason != jobframework.StopReasonWorkloadDeleted {
 		admitted, err := stillAdmitted(ctx, j.deps.live, &j.TrainJob)
@@ -239,7 +238,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo
 		}
 	}
 	if stopped {
-		if err := suspendNow(ctx, j, c); err != nil {
+		if err := suspendNow(ctx, j); err != nil {
 			return false, err
 		}
 		measureStop(j, stopReason(j, reason))
@@ -252,7 +251,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo
 	if j.active(ctx) {
 		return stopped, cmp.Or(reportPodsLeft(ctx, j), keepsQuota(j, reason))
 	}
-	if err := gateStopped(ctx, j, c); err != nil {
+	if err := gateStopped(ctx, j); err != nil {
 		return stopped, err
 	}
 	if err := finishDeactivation(ctx, j); err != nil {
@@ -260,22 +259,6 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo
 	}
 	letQuotaGo(ctx, j)
 	return stopped, nil
-}
-
-// gateStopped brings our entry of a job without pods back to the gate. A job whose JobSet never says that its pods are gone,
-// as one that somebody keeps from being deleted, shall not keep its quota for that: the policies let nobody resume it,
-// and the gate is set before it queues again.
-func gateStopped(ctx context.Context, j *job, c client.Client) error {
-	err := gate(ctx, j, c)
-	switch {
-	case podsets.WithoutNames(err):
-		j.warn(jobevents.ReasonNotDescribed, jobevents.ActionStop, "%v", err)
-		return nil
-	case lagsLong(j.deps.expectations, &j.TrainJob, err):
-		j.warn(jobevents.ReasonRefused, jobevents.ActionStop, "%v", err)
-		return nil
-	}
-	return err
 }
 
 // letQuotaGo takes note that nothing keeps the quota of a job that gives it back any more.
@@ -303,66 +286,6 @@ func keepsQuota(j *job, reason jobframework.StopReason) error {
 		}
 	}
 	return nil
-}
-
-// suspendNow suspends the job, with the gate in the same request where nothing seems
-// to run. The job counts as active for the rest of this reconcile: Trainer may just
-// be resuming what it saw before, so the next look decides.
-func suspendNow(ctx context.Context, j *job, c client.Client) error {
-	pods, err := j.mayHavePods(ctx)
-	j.stopping = true
-	if err == nil && !pods.may {
-		// Whoever resumed it: no JobSet runs yet, and Trainer may be about to have it run.
-		j.deps.expectations.ExpectResume(&j.TrainJob)
-		err := suspend(ctx, j, c, true)
-		// Refused: Trainer's view of the JobSet is ahead of ours, and it runs.
-		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !podsets.WithoutNames(err) {
-			return err
-		}
-	}
-	return suspend(ctx, j, c, false)
-}
-
-// suspend writes suspend: true and, where asked for, the gate in the same request.
-func suspend(ctx context.Context, j *job, c client.Client, gate bool) error {
-	before := j.TrainJob.DeepCopy()
-	spec := j.TrainJob.DeepCopy().Spec
-	if gate && !j.unmanaged {
-		var err error
-		if spec, _, err = j.deps.Gated(ctx, &j.TrainJob); err != nil {
-			return err
-		}
-	}
-	spec.Suspend = ptr.To(true)
-	err := kueuelib.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
-		j.Spec = spec
-		return true, nil
-	})
-	if err != nil {
-		before.DeepCopyInto(&j.TrainJob)
-		return err
-	}
-	ctrl.LoggerFrom(ctx).V(1).Info("Suspended TrainJob", "gated", gate)
-	return nil
-}
-
-// gate brings our entry back to the gate, unless it is there.
-func gate(ctx context.Context, j *job, c client.Client) error {
-	if j.unmanaged {
-		return nil
-	}
-	spec, changed, err := j.deps.Gated(ctx, &j.TrainJob)
-	if err != nil || !changed {
-		return err
-	}
-	err = kueuelib.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
-		j.Spec = spec
-		return true, nil
-	})
-	if err == nil {
-		ctrl.LoggerFrom(ctx).Info("Set the admission gate")
-	}
-	return err
 }
 
 // Finished implements jobframework.GenericJob, with the message of the TrainJob.

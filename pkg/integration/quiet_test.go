@@ -21,7 +21,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -146,16 +145,4 @@ func TestOneGenerationForAReconcile(t *testing.T) {
 	r.deps.trainer.Set(t.Context(), trainjob.Trainer23, nil)
 	expect.That(t, deps.Field == patch.Of(trainjob.Trainer21) && deps.Runtimes.Served == trainjob.Trainer21,
 		"What began with 2.1 goes on with field %s and runtimes of %s", deps.Field.Path(), deps.Runtimes.Served)
-}
-
-// What works on a part of the dependencies goes by the view of its reconcile.
-func TestPartsHaveTheViewOfTheReconcile(t *testing.T) {
-	r, _ := newReconciler(t)
-	deps := r.deps.of(expect.Must(r.deps.trainer.Served())(t))
-	pods := deps.podsIn(state.View{})
-	expect.That(t, pods.Field == deps.Field && pods.Expectations == deps.expectations,
-		"The dependencies makes %+v, want the parts of %+v", pods, deps)
-	ready := deps.podsReady()
-	expect.That(t, ready.Client == deps.client && ready.Expectations == deps.expectations && ready.Kueue == deps.kueue,
-		"The dependencies makes %+v, want the parts of %+v", ready, deps)
 }

@@ -67,7 +67,7 @@ func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
 	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 	r, _ := newReconciler(t, stored, wl)
 	expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
-	expect.Must((&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest))(t)
+	expect.Must(r.Reconcile(t.Context(), jobRequest))(t)
 	expect.That(t, !inttest.Exists(t, r.deps.client, wl), "The former job's Workload is still there")
 	var left kueue.WorkloadList
 	expect.NoError(t, r.deps.client.List(t.Context(), &left))
@@ -135,7 +135,7 @@ func TestEveryStartIsToldOnce(t *testing.T) {
 func TestWhatWaitsIsNotFirst(t *testing.T) {
 	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored)
-	result, err := (&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest)
+	result, err := r.Reconcile(t.Context(), jobRequest)
 	expect.That(t, err == nil && result.RequeueAfter != 0 && ptr.Deref(result.Priority, 1) == 0,
 		"Reconcile() = %+v, %v; want to come again with priority 0", result, err)
 }

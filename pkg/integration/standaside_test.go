@@ -59,7 +59,7 @@ func TestYieldComesBackForWorkloadsLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newReconciler(t, tc.there...)
 			r.deps.inTree = peers.NewInTree(nil, "ours", nil, peers.NewTrainJobs(r.deps.client))
-			result, err := (&reconciler{deps: r.deps}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
+			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 			again := result.RequeueAfter > 0
 			expect.That(t, err == nil && again == tc.again, "Comes again: %t (%v), want %t", again, err, tc.again)
 			expect.Same(t, "Unexpected number of records", 0, len(r.deps.records.byName))
@@ -114,7 +114,7 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 		t.Helper()
 		r.deps.inTree = peers.NewInTree(nil, "ours", nil, all)
 		expect.NoError(t, r.deps.inTree.Observe(t.Context(), since, false, refused))
-		return expect.Must((&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest))(t)
+		return expect.Must(r.Reconcile(t.Context(), jobRequest))(t)
 	}
 	look(time.Now())
 	if len(recorder.Events) > 0 {

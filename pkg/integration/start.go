@@ -239,7 +239,7 @@ func ensurePlaced(ctx context.Context, j *job) result {
 	if wl := j.holdingQuota(); wl == nil || !kueuelib.IsAdmitted(wl) {
 		return result{}
 	}
-	if err := suspend(ctx, j, j.deps.client, false); err != nil {
+	if err := suspend(ctx, j, false); err != nil {
 		return ofError(err)
 	}
 	measureStop(j, metrics.StopNotAdmitted)

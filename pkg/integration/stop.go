@@ -257,7 +257,7 @@ func suspendDeleted(ctx context.Context, j *job) result {
 	if j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() || !managed(j) {
 		return result{}
 	}
-	if err := suspend(ctx, j, j.deps.client, false); err != nil {
+	if err := suspend(ctx, j, false); err != nil {
 		return ofError(client.IgnoreNotFound(err))
 	}
 	measureStop(j, metrics.StopTrainJobDeleted)

@@ -63,7 +63,7 @@ func TestLongStopIsTold(t *testing.T) {
 			if tc.deleted {
 				deletedLongAgo(t, r, wl)
 			}
-			result, err := (&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest)
+			result, err := r.Reconcile(t.Context(), jobRequest)
 			expect.That(t, err == nil && (!tc.deleted && tc.want != "" || result.RequeueAfter != 0), "Reconcile returned %v, %v", result, err)
 			wantTold(t, eventsSoFar(recorder, ""), tc.want)
 		})
