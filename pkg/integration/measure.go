@@ -230,45 +230,35 @@ func kueuesMetrics(ctx context.Context, queues cache.Informers, opts Options) (*
 	if err != nil {
 		return nil, fmt.Errorf("giving Kueue's metrics the labels of its configuration: %w", err)
 	}
+	store := func(client.Object) {}
 	if labels != nil {
-		err = followQueues(ctx, queues, func(queue client.Object) { kueuelib.StoreQueue(labels, queue) })
+		store = func(queue client.Object) { kueuelib.StoreQueue(labels, queue) }
 	}
 	opts.Metrics.Register(kueuelib.JobMetrics()...)
-	return labels, err
+	return labels, followQueues(ctx, queues, store, opts.Metrics)
 }
 
-// followQueues has store called with every version of a ClusterQueue or LocalQueue. What is
-// stored of one that is gone stays: it is little, and a Workload may yet name it.
-func followQueues(ctx context.Context, queues cache.Informers, store func(client.Object)) error {
-	stored := func(obj any) {
-		if queue, ok := obj.(client.Object); ok {
-			store(queue)
-		}
+// followQueues has store called with every version of a ClusterQueue or LocalQueue, and drops what recorder and Kueue's
+// metrics have of queues that are gone: tenants may make and delete LocalQueues for ever. What is stored of one that is
+// gone stays: it is little, and a Workload may yet name it.
+func followQueues(ctx context.Context, queues cache.Informers, store func(client.Object), recorder *metrics.Recorder) error {
+	handler := toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(queue any) { store(queue.(client.Object)) },
+		UpdateFunc: func(_, queue any) { store(queue.(client.Object)) },
+		DeleteFunc: func(obj any) {
+			if unseen, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = unseen.Obj
+			}
+			switch queue := obj.(type) {
+			case *kueue.ClusterQueue:
+				recorder.ForgetClusterQueue(queue.Name)
+				kueuelib.ForgetClusterQueue(queue.Name)
+			case *kueue.LocalQueue:
+				recorder.ForgetLocalQueue(queue.Namespace, queue.Name)
+				kueuelib.ForgetLocalQueue(queue.Namespace, queue.Name)
+			}
+		},
 	}
-	return watchQueues(ctx, queues, toolscache.ResourceEventHandlerFuncs{
-		AddFunc: stored, UpdateFunc: func(_, queue any) { stored(queue) },
-	})
-}
-
-// forgetQueues drops what was recorded of queues that are gone: tenants may make and delete LocalQueues
-// for ever.
-func forgetQueues(ctx context.Context, queues cache.Informers, recorder *metrics.Recorder) error {
-	return watchQueues(ctx, queues, toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
-		if unseen, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-			obj = unseen.Obj
-		}
-		switch queue := obj.(type) {
-		case *kueue.ClusterQueue:
-			recorder.ForgetClusterQueue(queue.Name)
-			kueuelib.ForgetClusterQueue(queue.Name)
-		case *kueue.LocalQueue:
-			recorder.ForgetLocalQueue(queue.Namespace, queue.Name)
-			kueuelib.ForgetLocalQueue(queue.Namespace, queue.Name)
-		}
-	}})
-}
-
-func watchQueues(ctx context.Context, queues cache.Informers, handler toolscache.ResourceEventHandler) error {
 	for _, kind := range []client.Object{&kueue.ClusterQueue{}, &kueue.LocalQueue{}} {
 		informer, err := queues.GetInformer(ctx, kind)
 		if err != nil {

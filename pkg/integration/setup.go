@@ -188,9 +188,6 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 		return nil, fmt.Errorf("setting up the scope of the webhooks: %w", err)
 	}
 	tellMetrics(mgr, deps, scope)
-	if err := forgetQueues(ctx, mgr.GetCache(), deps.metrics); err != nil {
-		return nil, err
-	}
 	// Runnables of the leader's, controllers among them, start when it begins to lead.
 	err = mgr.Add(manager.RunnableFunc(func(context.Context) error {
 		deps.expectations.Lead()

@@ -50,16 +50,12 @@ func (a *TrainJobs) Source() source.Source {
 	})
 }
 
-func (a *TrainJobs) started() workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.queue
-}
-
 // Requeue has every TrainJob looked at. Before the controller starts there is nothing to
 // do: it looks at all of them then.
 func (a *TrainJobs) Requeue(ctx context.Context) error {
-	queue := a.started()
+	a.mu.Lock()
+	queue := a.queue
+	a.mu.Unlock()
 	if queue == nil {
 		return nil
 	}
