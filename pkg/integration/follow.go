@@ -12,7 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -276,7 +275,7 @@ func unusable(ctx context.Context, j *job, wl *kueue.Workload) string {
 	}
 	jobframework.SanitizePodSets(own)
 	difference := cmp.Or(podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules), otherTopology(own, wl))
-	if difference == "" && ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, -1) != ptr.Deref(jobframework.MaximumExecutionTimeSeconds(j), -1) {
+	if difference == "" && !sameTimeLimit(wl, &j.TrainJob) {
 		difference = "spec.maximumExecutionTimeSeconds is not what the TrainJob's label says"
 	}
 	switch {

@@ -64,9 +64,9 @@ func gateStopped(ctx context.Context, j *job) error {
 // to run. The job counts as active for the rest of this reconcile: Trainer may just
 // be resuming what it saw before, so the next look decides.
 func suspendNow(ctx context.Context, j *job) error {
-	pods, err := j.mayHavePods(ctx)
+	pods := j.mayHavePods(ctx)
 	j.stopping = true
-	if err == nil && !pods.may {
+	if !pods {
 		// Whoever resumed it: no JobSet runs yet, and Trainer may be about to have it run.
 		j.deps.expectations.ExpectResume(&j.TrainJob)
 		err := suspend(ctx, j, true)

@@ -110,27 +110,17 @@ func (j *job) PodLabelSelector() string {
 // IsActive implements jobframework.GenericJob, by what was found out before jobframework's look.
 func (j *job) IsActive() bool { return j.stopping || j.podsThere == nil || j.podsThere.may }
 
-// active reports whether pods of the job are there or may still come. A job whose state cannot be
-// read counts as active: its quota must not be given away.
-func (j *job) active(ctx context.Context) bool {
-	if j.stopping {
-		return true
-	}
-	pods, err := j.mayHavePods(ctx)
-	return err != nil || pods.may
-}
+// active reports whether pods of the job are there or may still come.
+func (j *job) active(ctx context.Context) bool { return j.stopping || j.mayHavePods(ctx) }
 
 // mayHavePods asks the API server where the caches say no and quota depends on it, once within this
 // reconcile, also where that fails.
-func (j *job) mayHavePods(ctx context.Context) (podsAnswer, error) {
+func (j *job) mayHavePods(ctx context.Context) bool {
 	if j.podsThere == nil {
-		answer, err := lookForPods(ctx, j)
-		if err != nil {
-			answer = podsAnswer{may: true, err: err}
-		}
+		answer := lookForPods(ctx, j)
 		j.podsThere = &answer
 	}
-	return *j.podsThere, j.podsThere.err
+	return j.podsThere.may
 }
 
 // PodSets describes the pods that Trainer creates for the job. A job that runs is

@@ -106,9 +106,7 @@ const (
 
 // podsAnswer is whether pods of a job may be there.
 type podsAnswer struct {
-	// may is set where they may be there, and where err keeps that from being known.
 	may bool
-	err error
 	// release is set where the caches know of none, and quota is given back if that is so.
 	release *release
 }
@@ -122,17 +120,18 @@ type release struct {
 }
 
 // lookForPods asks the API server for pods only where the caches say no and quota is given back:
-// a job that starts has none since that was done the last time.
-func lookForPods(ctx context.Context, j *job) (podsAnswer, error) {
+// a job that starts has none since that was done the last time. A job whose state cannot be read
+// may have pods: its quota must not be given away.
+func lookForPods(ctx context.Context, j *job) podsAnswer {
 	if active, err := j.pods().Active(ctx, &j.TrainJob); err != nil || active {
-		return podsAnswer{may: true}, err
+		return podsAnswer{may: true}
 	}
 	releases := releases(j)
 	if releases == nil {
-		return podsAnswer{}, nil
+		return podsAnswer{}
 	}
 	pods, err := j.pods().Left(ctx, j.key)
-	return podsAnswer{may: len(pods) > 0, release: releases}, err
+	return podsAnswer{may: err != nil || len(pods) > 0, release: releases}
 }
 
 // releases returns the quota that is given back once the job is not active any more, nil for none.

@@ -329,6 +329,17 @@ func TestReleases(t *testing.T) {
 	}
 }
 
+// Quota must not be given away because the API server does not answer.
+func TestPodsThatCannotBeListedMayBeThere(t *testing.T) {
+	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
+	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, inttest.Admitted, evicted))
+	expect.That(t, !jobOf(t, r, stored).active(t.Context()), "A job without pods has some")
+	r.deps.live = interceptor.NewClient(r.deps.live.(client.WithWatch), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errors.New("away") },
+	})
+	expect.That(t, jobOf(t, r, stored).active(t.Context()), "A job whose pods cannot be listed has none")
+}
+
 func TestKeepsQuota(t *testing.T) {
 	tests := map[string]struct {
 		reason jobframework.StopReason
