@@ -335,7 +335,9 @@ func TestPodsThatCannotBeListedMayBeThere(t *testing.T) {
 	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, inttest.Admitted, evicted))
 	expect.That(t, !jobOf(t, r, stored).active(t.Context()), "A job without pods has some")
 	r.deps.live = interceptor.NewClient(r.deps.live.(client.WithWatch), interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errors.New("away") },
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("away")
+		},
 	})
 	expect.That(t, jobOf(t, r, stored).active(t.Context()), "A job whose pods cannot be listed has none")
 }
