@@ -86,34 +86,6 @@ func TestAccountFacts(t *testing.T) {
 	}
 }
 
-// A Workload that is deleted tells nobody when its last pod was gone, whatever else its job is.
-func TestQuotaGoesWithADeletedWorkload(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change  func(*trainjob.TrainJob, *kueue.Workload)
-		deleted bool
-	}{
-		"the Workload is deleted": {deleted: true, change: func(*trainjob.TrainJob, *kueue.Workload) {}},
-		"the job has finished before": {deleted: true, change: func(job *trainjob.TrainJob, _ *kueue.Workload) {
-			job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobComplete, "")}
-		}},
-		"the Workload stays": {change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { inttest.Is(kueue.WorkloadEvicted, "")(wl) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(false, false, true, accountedStart)
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
-			wl.UID, wl.Finalizers = "wl", []string{kueue.ResourceInUseFinalizerName}
-			tc.change(stored, wl)
-			r, _ := newReconciler(t, stored, js, wl)
-			if tc.deleted {
-				expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
-			}
-			release := releases(jobOf(t, r, stored))
-			expect.Need(t, release != nil, "Nothing gives its quota back")
-			expect.Same(t, "Unexpected deleted", tc.deleted, release.deleted)
-		})
-	}
-}
-
 // Nobody waits for a GPU because the account of who had it is not saved.
 func TestQuotaDoesNotWaitForTheLedger(t *testing.T) {
 	r, stored, wl := accountScene(t)

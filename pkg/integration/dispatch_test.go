@@ -162,45 +162,15 @@ func TestDispatchIsTold(t *testing.T) {
 	}
 }
 
-// MultiKueue deletes Workload and TrainJob of a run, and sends the same job again at once.
-func TestJobSentAgainWaitsForThePodsOfItsFormerRun(t *testing.T) {
-	pod := func(jobSet string) *corev1.Pod {
-		return inttest.PodOf("ns", "job", func(pod *corev1.Pod) { pod.Labels[jobsetapi.JobSetUIDKey] = jobSet })
-	}
-	cases := map[string]struct {
-		origin string
-		pod    *corev1.Pod
-		want   bool
-	}{
-		"a pod of the former run":              {origin: "manager", pod: pod("former"), want: true},
-		"a pod of its own":                     {origin: "manager", pod: pod("js")},
-		"no pod":                               {origin: "manager"},
-		"a job of this cluster, without quota": {pod: pod("former")},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			stored, js := suspendedJob()
-			if tc.origin != "" {
-				stored.Labels[kueue.MultiKueueOriginLabel] = tc.origin
-			}
-			objects := []client.Object{stored, js}
-			if tc.pod != nil {
-				objects = append(objects, tc.pod)
-			}
-			r, _ := newReconciler(t, objects...)
-			j := jobOf(t, r, stored)
-			o := awaitPodsOfFormer(t.Context(), j)
-			expect.That(t, o.err == nil && o.done == tc.want && (o.again > 0) == tc.want, "awaitPodsOfFormer() = %+v, want to wait: %t", o, tc.want)
-		})
-	}
-}
-
-// TestJobSentAgainLooksOnceForThePodsOfItsFormerRun has a copy that waits ask the API server for pods
-// as long as there are some, once when there are none, and again when something could make some.
+// MultiKueue deletes Workload and TrainJob of a run, and sends the same job again at once. A copy that waits asks the API
+// server for pods of the former run as long as there are some, once when there are none, and again when something could
+// make some.
 func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 	stored, js := suspendedJob()
-	stored.Labels[kueue.MultiKueueOriginLabel] = "manager"
-	pod := inttest.PodOf("ns", "job", func(pod *corev1.Pod) { pod.Labels[jobsetapi.JobSetUIDKey] = "former" })
+	podOf := func(jobSet string) *corev1.Pod {
+		return inttest.PodOf("ns", "job", func(pod *corev1.Pod) { pod.Labels[jobsetapi.JobSetUIDKey] = jobSet })
+	}
+	pod := podOf("former")
 	former := inttest.JobSetOf(stored, true)
 	former.UID = "former"
 	late := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "late", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"},
@@ -221,7 +191,8 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 		done   bool
 		asks   int
 	}{
-		{what: "with a pod", done: true, asks: 1},
+		{what: "of a job of this cluster, without quota"},
+		{what: "with a pod", change: func() error { stored.Labels[kueue.MultiKueueOriginLabel] = "manager"; return nil }, done: true, asks: 1},
 		{what: "still with a pod", done: true, asks: 1},
 		{what: "when it is gone", change: func() error { return r.deps.client.Delete(t.Context(), pod) }, asks: 1},
 		{what: "after that"},
@@ -229,6 +200,11 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 		{what: "with a Job of the former run", change: func() error { return r.deps.client.Create(t.Context(), late) }, asks: 1},
 		{what: "when that is gone", change: func() error { return r.deps.client.Delete(t.Context(), late) }},
 		{what: "when it is sent once more", change: func() error { stored.UID = "uid-2"; return nil }, asks: 1},
+		{what: "with a pod of its own", change: func() error {
+			r.deps.records.forget(jobKey)
+			stored.UID = "uid"
+			return r.deps.client.Create(t.Context(), podOf("js"))
+		}, asks: 1},
 	} {
 		if step.change != nil {
 			expect.NoError(t, step.change())

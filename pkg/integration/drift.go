@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,7 +11,6 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -90,11 +90,11 @@ func restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 	if matches {
 		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not start JobSet %s, whose runtime was edited since it was made", js.Name))
 	}
-	if err := suspend(ctx, j, j.deps.client, false); err != nil {
+	if err := suspend(ctx, j, false); err != nil {
 		return err
 	}
 	measureStop(j, metrics.StopRuntimeChanged)
-	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionStart,
+	j.tell(jobevents.ReasonRequeued, jobevents.ActionStart,
 		"Its runtime asks for other resources than the job was admitted for; it queues again")
 	return nil
 }
@@ -138,7 +138,7 @@ func suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 	if err := j.deps.client.Patch(ctx, suspended, client.MergeFrom(js)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetSuspended, jobevents.ActionStop,
+	j.tell(jobevents.ReasonJobSetSuspended, jobevents.ActionStop,
 		"Trainer could not suspend JobSet %s, whose runtime or snapshot was edited since it started: it was suspended for Trainer", js.Name)
 	return nil
 }
@@ -167,15 +167,13 @@ func suspendChildJobs(ctx context.Context, j *job, js *jobsetapi.JobSet, since t
 	}
 	var failed error
 	for i := range jobs {
-		if err := suspendChildJob(ctx, j.deps.client, &jobs[i]); err != nil {
-			failed = firstError(failed, err)
-		}
+		failed = cmp.Or(failed, suspendChildJob(ctx, j.deps.client, &jobs[i]))
 	}
 	if failed != nil {
 		return ofError(failed)
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
-		"JobSet %s is suspended and its Job %s was not, so it was suspended for JobSet: look at the JobSet's events for what JobSet cannot make", js.Name, jobs[0].Name))
+	j.warn(jobevents.ReasonStopping, jobevents.ActionStop,
+		"JobSet %s is suspended and its Job %s was not, so it was suspended for JobSet: look at the JobSet's events for what JobSet cannot make", js.Name, jobs[0].Name)
 	return result{}
 }
 
@@ -193,8 +191,8 @@ func suspendChildJob(ctx context.Context, c client.Client, child *batchv1.Job) e
 // why; or what there is to do where something is.
 func renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet, why string) error {
 	if lost := lostWith(js, j.childJobs()); lost != "" {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonJobSetOutdated, jobevents.ActionStart, fmt.Errorf(
-			"%s: undo the edit, or delete the JobSet with --cascade=foreground, and %s with it, and Trainer creates it again", why, lost))
+		j.warn(jobevents.ReasonJobSetOutdated, jobevents.ActionStart,
+			"%s: undo the edit, or delete the JobSet with --cascade=foreground, and %s with it, and Trainer creates it again", why, lost)
 		return nil
 	}
 	err := j.deps.client.Delete(ctx, js, client.Preconditions{UID: &js.UID, ResourceVersion: &js.ResourceVersion},
@@ -203,7 +201,7 @@ func renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet, why string) 
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetOutdated, jobevents.ActionStart,
+	j.tell(jobevents.ReasonJobSetOutdated, jobevents.ActionStart,
 		"%s: it is made again", why)
 	return nil
 }
@@ -257,8 +255,8 @@ func awaitTrainer(_ context.Context, j *job) result {
 	if wait := time.Until(j.deps.expectations.ChangedBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
 		return result{again: wait}
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerSilent, jobevents.ActionWrite, fmt.Errorf(
-		"JobSet %s %s although the TrainJob says otherwise: Trainer has not taken note of it for %s; look at Trainer's controller and its log", js.Name, behind, trainerSilent))
+	j.warn(jobevents.ReasonTrainerSilent, jobevents.ActionWrite,
+		"JobSet %s %s although the TrainJob says otherwise: Trainer has not taken note of it for %s; look at Trainer's controller and its log", js.Name, behind, trainerSilent)
 	return result{again: trainerSilent}
 }
 

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -41,7 +42,7 @@ func ensureStarted(ctx context.Context, j *job) result {
 		return result{}
 	}
 	refused := j.decision.err
-	if expectedRetry(refused) && !keepsComing(j, refused) {
+	if retryIn(refused) > 0 && !keepsComing(j, refused) {
 		return result{}
 	}
 	wl := j.holdingQuota()
@@ -54,7 +55,8 @@ func ensureStarted(ctx context.Context, j *job) result {
 		return result{}
 	}
 	lacking, wait, complete := j.record.start.lacks(admissionOf(wl), j.deps.startTimeout)
-	ran := complete || wasReady(wl) || lack.made && ledAfter(j, wl)
+	// Who took the lead after the admission may have missed that the job was complete.
+	ran := complete || wasReady(wl) || lack.made && admittedAt(wl).Before(j.deps.expectations.LedSince())
 	if lack.live && ran {
 		// A job that runs is not ours to stop; one whose last pod is gone, and that gets no other, is.
 		return result{}
@@ -62,7 +64,7 @@ func ensureStarted(ctx context.Context, j *job) result {
 	if wait > 0 {
 		if !lack.pods && lacking >= j.deps.startTimeout {
 			// It was told at the last look.
-			j.deps.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
+			j.note(jobevents.ReasonNotStarted)
 		}
 		return result{again: wait}
 	}
@@ -95,15 +97,7 @@ func lackNow(j *job, refused error) *lack {
 // restart of this process does not make us forget.
 func wasReady(wl *kueue.Workload) bool {
 	ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
-	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	return ready != nil && ready.Reason != kueue.WorkloadWaitForStart && !ready.LastTransitionTime.Before(&admitted.LastTransitionTime)
-}
-
-// ledAfter reports whether this process took the lead after the admission of a Workload, and so may have missed that
-// its job was complete.
-func ledAfter(j *job, wl *kueue.Workload) bool {
-	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	return admitted != nil && admitted.LastTransitionTime.Time.Before(j.deps.expectations.LedSince())
+	return ready != nil && ready.Reason != kueue.WorkloadWaitForStart && !ready.LastTransitionTime.Time.Before(admittedAt(wl))
 }
 
 // judge looks for a refusal within the time told and does what is to be done about a job that is late.
@@ -117,30 +111,30 @@ func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, to
 		}
 		if again > 0 {
 			if !l.pods {
-				j.deps.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
+				j.note(jobevents.ReasonNotStarted)
 			}
 			return result{again: again}
 		}
 		refusal = last
 	}
-	switch l.decide(lacking, timeout, refusal) {
-	case quotaGoes:
+	if refusal != "" || !l.pods && lacking >= silentFor*timeout {
+		// A job that has a pod loses it only for a refusal.
 		return releaseQuota(ctx, j, wl, because(l.what, refusal), lacking)
-	case tellSilence:
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotStarted, jobevents.ActionStart, fmt.Errorf(
-			"admitted, but without a pod after %s: %s. It gives its quota back after %s; look at the controller's log",
-			timeout, because(l.what, ""), silentFor*timeout))
 	}
-	return result{again: j.record.start.lookAgain(j.deps.startTimeout)}
+	if !l.pods {
+		j.warn(jobevents.ReasonNotStarted, jobevents.ActionStart,
+			"admitted, but without a pod after %s: %s. It gives its quota back after %s; look at the controller's log",
+			timeout, because(l.what, ""), silentFor*timeout)
+	}
+	return result{again: j.record.start.lookAgain(timeout)}
 }
 
 // toldSince returns the time from which refusals count: within the time given, and since the
 // admission, by a clock that may be a moment ahead of those of the recorders.
 func toldSince(wl *kueue.Workload, ago time.Duration) time.Time {
 	since := time.Now().Add(-ago)
-	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	if admitted != nil && admitted.LastTransitionTime.After(since) {
-		since = admitted.LastTransitionTime.Add(-2 * time.Second)
+	if admitted := admittedAt(wl); admitted.After(since) {
+		return admitted.Add(-2 * time.Second)
 	}
 	return since
 }
@@ -156,8 +150,8 @@ func because(what, refusal string) string {
 // the job wait before it queues again. One that somebody else made is deactivated, and a copy is MultiKueue's.
 func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) result {
 	if placeholder.IsCopy(wl) {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
-			"cannot start, and holds quota by Workload %s, which only MultiKueue can take back: %s", wl.Name, why))
+		j.warn(jobevents.ReasonCannotStart, jobevents.ActionStart,
+			"cannot start, and holds quota by Workload %s, which only MultiKueue can take back: %s", wl.Name, why)
 		return result{again: j.record.start.lookAgain(j.deps.startTimeout)}
 	}
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
@@ -172,9 +166,9 @@ func releaseQuota(ctx context.Context, j *job, wl *kueue.Workload, why string, l
 		}
 		return ofError(err)
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
+	j.warn(jobevents.ReasonCannotStart, jobevents.ActionStart,
 		"gives its quota back, could not start in %s; queues again in %s or when the TrainJob is changed: %s",
-		lacking.Round(time.Second), hold.Round(time.Second), why))
+		lacking.Round(time.Second), hold.Round(time.Second), why)
 	return result{}
 }
 
@@ -194,9 +188,9 @@ func deactivate(ctx context.Context, j *job, wl *kueue.Workload, what, why strin
 	if err != nil {
 		return fmt.Errorf("deactivating prebuilt Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
+	j.warn(jobevents.ReasonCannotStart, jobevents.ActionStart,
 		"gives its quota back, %s: prebuilt Workload %s is deactivated; when its spec.active is false, set it to true to have the job queue again: %s",
-		what, wl.Name, why))
+		what, wl.Name, why)
 	return nil
 }
 
@@ -236,11 +230,7 @@ type admission struct {
 }
 
 func admissionOf(wl *kueue.Workload) admission {
-	a := admission{workload: wl.UID}
-	if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
-		a.since = admitted.LastTransitionTime.Unix()
-	}
-	return a
+	return admission{workload: wl.UID, since: admittedAt(wl).Unix()}
 }
 
 // lacks notes that an admitted job lacks something. It returns for how long by our own clock, the
@@ -422,64 +412,28 @@ func (l *lack) count(jobs []batchv1.Job) *lack {
 // statusesOf counts child Jobs as JobSet does. Its own status does not get there while it
 // is refused a Job.
 func statusesOf(jobs []batchv1.Job) []trainer.JobStatus {
-	var statuses []trainer.JobStatus
+	byName := map[string]trainer.JobStatus{}
 	for i := range jobs {
 		child := &jobs[i]
-		status := trainer.JobStatus{Name: child.Labels[jobsetapi.ReplicatedJobNameKey]}
-		switch {
+		name := child.Labels[jobsetapi.ReplicatedJobNameKey]
+		if _, counted := byName[name]; !counted {
+			byName[name] = trainer.JobStatus{Name: name, Succeeded: new(int32), Failed: new(int32), Ready: new(int32)}
+		}
+		switch status := byName[name]; {
 		case isJobComplete(child):
-			status.Succeeded = ptr.To[int32](1)
+			*status.Succeeded++
 		case podset.JobEnded(child):
-			status.Failed = ptr.To[int32](1)
+			*status.Failed++
 		case ptr.Deref(child.Status.Ready, 0) >= state.WantedPods(child):
-			status.Ready = ptr.To[int32](1)
-		}
-		statuses = addStatus(statuses, status)
-	}
-	return statuses
-}
-
-func addStatus(statuses []trainer.JobStatus, one trainer.JobStatus) []trainer.JobStatus {
-	for i := range statuses {
-		if all := &statuses[i]; all.Name == one.Name {
-			all.Succeeded = ptr.To(ptr.Deref(all.Succeeded, 0) + ptr.Deref(one.Succeeded, 0))
-			all.Failed = ptr.To(ptr.Deref(all.Failed, 0) + ptr.Deref(one.Failed, 0))
-			all.Ready = ptr.To(ptr.Deref(all.Ready, 0) + ptr.Deref(one.Ready, 0))
-			return statuses
+			*status.Ready++
 		}
 	}
-	return append(statuses, one)
+	return slices.Collect(maps.Values(byName))
 }
 
 // silentFor is how many times as long a job without a pod keeps its quota where nobody says
 // why: who is slow, or away for a moment, refuses nothing.
 const silentFor = 5
-
-// patience is what becomes of the quota of a job that lacks something.
-type patience int
-
-const (
-	// mayCome: it may still come.
-	mayCome patience = iota
-	// tellSilence: it is late, and nobody says why.
-	tellSilence
-	// quotaGoes: it does not come.
-	quotaGoes
-)
-
-// decide about a job that has lacked something for a while, with the refusal that was
-// found, if one was. A job that has a pod loses it only for a refusal.
-func (l *lack) decide(lacking, timeout time.Duration, refusal string) patience {
-	switch {
-	case lacking < timeout:
-		return mayCome
-	case refusal != "", !l.pods && lacking >= silentFor*timeout:
-		return quotaGoes
-	case l.pods:
-		return mayCome
-	}
-	return tellSilence
-}
 
 func isJobComplete(child *batchv1.Job) bool {
 	return slices.ContainsFunc(child.Status.Conditions, func(c batchv1.JobCondition) bool {

@@ -3,8 +3,10 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -127,70 +129,54 @@ func TestEnsureStarted(t *testing.T) {
 	}
 }
 
-// A job that has run is not ours to stop as long as it has a pod, or will have one.
+// A job that has run is not ours to stop as long as it has a pod, or will have one. That it ran is forgotten with a process,
+// and what its Jobs count is not.
 func TestEnsureStartedAgain(t *testing.T) {
+	failed, active := batchv1.JobStatus{Failed: 1}, batchv1.JobStatus{Active: 1}
 	tests := map[string]struct {
-		status batchv1.JobStatus
-		// refused is how long ago it was refused a pod; 0: never.
-		refused  time.Duration
+		// jobs are the statuses of child Jobs of so many pods each; the first is refused what it lacks.
+		jobs []batchv1.JobStatus
+		pods int32
+		// refused is how long ago that was; 0: never.
+		refused time.Duration
+		// lacking is 3 minutes where it is not said.
+		lacking time.Duration
+		// led is since when this process leads; 0: for ever, and it saw the job complete.
+		led      time.Duration
 		wantKept bool
 	}{
-		"without a pod, which is refused":          {status: batchv1.JobStatus{Failed: 1}, refused: time.Minute},
-		"without a pod, which was refused it once": {status: batchv1.JobStatus{Failed: 1}, refused: 4 * time.Minute, wantKept: true},
-		"without a pod, which comes in its time":   {status: batchv1.JobStatus{Failed: 1}, wantKept: true},
-		"with one of two, and refused the second":  {status: batchv1.JobStatus{Active: 1}, refused: time.Minute, wantKept: true},
+		"without a pod, which is refused":                      {jobs: []batchv1.JobStatus{failed}, pods: 2, refused: time.Minute},
+		"without a pod, which was refused it once":             {jobs: []batchv1.JobStatus{failed}, pods: 2, refused: 4 * time.Minute, wantKept: true},
+		"without a pod, which comes in its time":               {jobs: []batchv1.JobStatus{failed}, pods: 2, wantKept: true},
+		"without a pod, which may take an hour":                {jobs: []batchv1.JobStatus{failed}, pods: 2, lacking: time.Hour, wantKept: true},
+		"with one of two, and refused the second":              {jobs: []batchv1.JobStatus{active}, pods: 2, refused: time.Minute, wantKept: true},
+		"a new leader finds a lost pod whose Job is refused":   {jobs: []batchv1.JobStatus{failed, active}, pods: 1, refused: time.Minute, led: time.Minute, wantKept: true},
+		"a new leader finds a Job that never had a pod":        {jobs: []batchv1.JobStatus{{}, active}, pods: 1, refused: time.Minute, led: time.Minute},
+		"who led before the admission knows that it never ran": {jobs: []batchv1.JobStatus{failed, active}, pods: 1, refused: time.Minute, led: 2 * time.Hour},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
-			js := inttest.JobSetOf(stored, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: 1})
-			runs := child("node", 2, tc.status)
-			runs.ObjectMeta.Namespace, runs.OwnerReferences = "ns", doneJob(js).OwnerReferences
-			runs.Labels[jobsetapi.JobSetNameKey] = js.Name
+			js := inttest.JobSetOf(stored, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: int32(len(tc.jobs))})
 			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			since(wl, time.Hour)
-			r, _ := newReconciler(t, stored, js, &runs, wl)
+			objects := []client.Object{stored, js, wl}
+			for i, status := range tc.jobs {
+				runs := child("node", tc.pods, status)
+				runs.Name, runs.UID = fmt.Sprint("child-", i), types.UID(fmt.Sprint(i))
+				runs.Namespace, runs.OwnerReferences, runs.Labels[jobsetapi.JobSetNameKey] = "ns", doneJob(js).OwnerReferences, js.Name
+				objects = append(objects, &runs)
+			}
 			if tc.refused > 0 {
-				expect.NoError(t, r.deps.client.Create(t.Context(), refusalOf(runs.UID, tc.refused)))
+				objects = append(objects, refusalOf("0", tc.refused))
 			}
-			r.deps.refusals, r.deps.startTimeout = jobevents.NewRefusals(liveEvents(r.deps.client, nil)), defaultStartTimeout
-			r.deps.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
-				admission: admissionOf(wl), complete: true, lacking: time.Now().Add(-3 * time.Minute)}
-			err := ensureStarted(t.Context(), decidedOf(t, r, stored, nil)).err
-			expect.That(t, err == nil && inttest.Exists(t, r.deps.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
-		})
-	}
-}
-
-// What it was is forgotten with a process, and what its Jobs count is not.
-func TestANewLeaderLeavesAJobThatRunsAlone(t *testing.T) {
-	tests := map[string]struct {
-		// lost and other are the statuses of two child Jobs of a pod each.
-		lost, other batchv1.JobStatus
-		led         time.Duration
-		wantKept    bool
-	}{
-		"whose lost pod is refused a replacement":      {lost: batchv1.JobStatus{Failed: 1}, other: batchv1.JobStatus{Active: 1}, led: time.Minute, wantKept: true},
-		"but not one that never had a pod of all Jobs": {other: batchv1.JobStatus{Active: 1}, led: time.Minute},
-		"and who led before the admission knows":       {lost: batchv1.JobStatus{Failed: 1}, other: batchv1.JobStatus{Active: 1}, led: 2 * time.Hour},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			stored, _ := disagreeing(false, false, false, time.Now())
-			js := inttest.JobSetOf(stored, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: 2})
-			lost, other := child("node", 1, tc.lost), child("node", 1, tc.other)
-			other.Name, other.UID = "another", "another"
-			for _, c := range []*batchv1.Job{&lost, &other} {
-				c.Namespace, c.OwnerReferences, c.Labels[jobsetapi.JobSetNameKey] = "ns", doneJob(js).OwnerReferences, js.Name
+			r, _ := newReconciler(t, objects...)
+			r.deps.startTimeout = defaultStartTimeout
+			if tc.led > 0 {
+				r.deps.expectations = testenv.LedSince(time.Now().Add(-tc.led))
 			}
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
-			since(wl, time.Hour)
-			r, _ := newReconciler(t, stored, js, &lost, &other, wl)
-			expect.NoError(t, r.deps.client.Create(t.Context(), refusalOf(lost.UID, time.Minute)))
-			r.deps.refusals, r.deps.startTimeout = jobevents.NewRefusals(liveEvents(r.deps.client, nil)), defaultStartTimeout
-			r.deps.expectations = testenv.LedSince(time.Now().Add(-tc.led))
 			r.deps.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
-				admission: admissionOf(wl), lacking: time.Now().Add(-3 * time.Minute)}
+				admission: admissionOf(wl), complete: tc.led == 0, lacking: time.Now().Add(-cmp.Or(tc.lacking, 3*time.Minute))}
 			err := ensureStarted(t.Context(), decidedOf(t, r, stored, nil)).err
 			expect.That(t, err == nil && inttest.Exists(t, r.deps.client, wl) == tc.wantKept, "ensureStarted() = %v, want it to keep its Workload: %t", err, tc.wantKept)
 		})
@@ -209,35 +195,6 @@ func decidedOf(t *testing.T, r *reconciler, stored *trainjob.TrainJob, refused e
 func since(wl *kueue.Workload, ago time.Duration) {
 	for i := range wl.Status.Conditions {
 		wl.Status.Conditions[i].LastTransitionTime = metav1.NewTime(time.Now().Add(-ago))
-	}
-}
-
-// A job that Trainer may not make a JobSet of could only hold quota.
-func TestRefusedJobSetDoesNotQueue(t *testing.T) {
-	tests := map[string]struct {
-		refusal *eventsv1.Event
-		want    bool
-	}{
-		"Trainer was refused it":  {refusal: refusalOf("uid", time.Hour), want: true},
-		"Trainer has not come by": {refusal: refusalOf("other", 0)},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			stored, _ := suspendedJob()
-			r, recorder := newReconciler(t, stored, tc.refusal)
-			r.deps.startTimeout = defaultStartTimeout
-			for i := range 2 {
-				got := awaitJobSet(t.Context(), jobOf(t, r, stored))
-				expect.That(t, got.err == nil && got.ends() == tc.want && (got.again > 0) == tc.want,
-					"%d: awaitJobSet() = %+v, want it to wait: %t", i, got, tc.want)
-				r.deps.refusals = jobevents.NewRefusals(liveEvents(r.deps.client, errors.New("it is not asked again at once")))
-				if !tc.want {
-					break
-				}
-			}
-			told := eventsSoFar(recorder, "Warning CannotStart does not queue, because Trainer could not make JobSet job: denied by policy")
-			expect.That(t, (len(told) == 1) == tc.want, "The user is told %q", told)
-		})
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,8 +48,11 @@ func finish(ctx context.Context, j *job) result {
 		// Kueue keeps a finished Workload for a while only, and without it nothing else says so to the next process.
 		return done(jobclient.MarkEnded(ctx, j.deps.client, &j.TrainJob))
 	}
-	if wait := mayComeBack(j); wait > 0 {
-		return lookAgain(wait)
+	if comesBack(j) != nil {
+		// That the job is suspended, Trainer says at the end of a look which saw it, and it looks at one job once at a time.
+		if wait := mayBeMadeAgain(j); wait > 0 {
+			return lookAgain(wait)
+		}
 	}
 	if !j.active(ctx) {
 		letQuotaGo(ctx, j)
@@ -59,7 +61,7 @@ func finish(ctx context.Context, j *job) result {
 	if err := reportPodsLeft(ctx, j); err != nil {
 		return done(err)
 	}
-	since := finishedSince(j)
+	since := j.end(trainer.TrainJobComplete, trainer.TrainJobFailed).LastTransitionTime.Time
 	if time.Since(since) < longStop {
 		return lookAgain(recheckIn(since))
 	}
@@ -75,13 +77,17 @@ func finish(ctx context.Context, j *job) result {
 // failed jobs, which it takes for failed only as long as the JobSet is there, and before 2.2 with
 // complete ones, too (Reconcile in pkg/controller/trainjob_controller.go there).
 func comesBack(j *job) *metav1.Condition {
-	ends := []string{trainer.TrainJobFailed}
 	if j.deps.Runtimes.Served == trainjob.Trainer21 {
-		ends = append(ends, trainer.TrainJobComplete)
+		return j.end(trainer.TrainJobFailed, trainer.TrainJobComplete)
 	}
-	for _, end := range ends {
-		if apimeta.IsStatusConditionTrue(j.Status.Conditions, end) {
-			return apimeta.FindStatusCondition(j.Status.Conditions, end)
+	return j.end(trainer.TrainJobFailed)
+}
+
+// end returns the first of these conditions by which the job has ended, or nil.
+func (o *observed) end(conditions ...string) *metav1.Condition {
+	for _, condition := range conditions {
+		if apimeta.IsStatusConditionTrue(o.Status.Conditions, condition) {
+			return apimeta.FindStatusCondition(o.Status.Conditions, condition)
 		}
 	}
 	return nil
@@ -90,24 +96,21 @@ func comesBack(j *job) *metav1.Condition {
 // holdEnded suspends a job that would come back and brings our entry to the gate, and reports
 // whether that is done.
 func holdEnded(ctx context.Context, j *job) (bool, error) {
-	if comesBack(j) == nil || j.ManagedExternally() {
-		return true, nil
-	}
-	if !j.manages {
+	if comesBack(j) == nil || j.ManagedExternally() || !j.manages {
 		return true, nil
 	}
 	if !j.IsSuspended() {
 		if stopped, err := stopEnded(ctx, j); err != nil || stopped {
 			return false, err
 		}
-		if err := suspendNow(ctx, j, j.deps.client); err != nil {
+		if err := suspendNow(ctx, j); err != nil {
 			return false, err
 		}
 	}
 	if !j.deps.Field.HoldsGate(&j.Spec) && !j.active(ctx) {
 		// Where nothing names the replicated jobs, Trainer makes none of them, either. A JobSet that never says that its pods
 		// are gone keeps no quota.
-		err := gate(ctx, j, j.deps.client)
+		err := gate(ctx, j)
 		if err != nil && !podsets.WithoutNames(err) && !lagsLong(j.deps.expectations, &j.TrainJob, err) {
 			return false, err
 		}
@@ -115,16 +118,6 @@ func holdEnded(ctx context.Context, j *job) (bool, error) {
 	// A write brings the status of now.
 	keepEnded(ctx, j)
 	return true, nil
-}
-
-// mayComeBack returns how long Trainer may still make the next JobSet of a job by what it saw before
-// that was suspended. That it is, Trainer says at the end of a look which saw it, and it looks at
-// one job once at a time.
-func mayComeBack(j *job) time.Duration {
-	if comesBack(j) == nil {
-		return 0
-	}
-	return mayBeMadeAgain(j)
 }
 
 // mayBeMadeAgain returns how long Trainer may still make a JobSet of a job by what it saw before that was
@@ -136,20 +129,10 @@ func mayBeMadeAgain(j *job) time.Duration {
 	return max(0, j.record.ended.heldSince().Add(podtracking.ResumeGrace).Sub(j.view.At))
 }
 
-// finishedSince returns when Trainer reported the end of the job.
-func finishedSince(j *job) time.Time {
-	for _, condition := range []string{trainer.TrainJobComplete, trainer.TrainJobFailed} {
-		if c := apimeta.FindStatusCondition(j.Status.Conditions, condition); c != nil {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return time.Now()
-}
-
 // tellPodsLeft tells the user that pods keep the quota of a job that is over, without which ones:
 // that would be another event with each that ends.
 func tellPodsLeft(j *job, what string) {
-	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
+	j.tell(jobevents.ReasonStopping, jobevents.ActionStop,
 		"The job has %s, but pods of it are still there; it keeps its quota until they are gone", what)
 }
 
@@ -181,14 +164,14 @@ func stopEnded(ctx context.Context, j *job) (bool, error) {
 	if wl == nil {
 		return false, nil
 	}
-	if err := suspend(ctx, j, j.deps.client, false); err != nil {
+	if err := suspend(ctx, j, false); err != nil {
 		return true, err
 	}
 	if !j.TrainJob.Finished() {
 		measureStop(j, metrics.StopNotAdmitted)
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonEnded, jobevents.ActionStop, fmt.Errorf(
-		"the job has ended and its quota is given back (Workload %s is finished); to run it again, delete it and create it again", wl.Name))
+	j.warn(jobevents.ReasonEnded, jobevents.ActionStop,
+		"the job has ended and its quota is given back (Workload %s is finished); to run it again, delete it and create it again", wl.Name)
 	return true, nil
 }
 

@@ -22,7 +22,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podtracking"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/watches"
@@ -66,7 +65,7 @@ func TestEndOfAJob(t *testing.T) {
 			}
 			r.deps.client = withStatus(r.deps.client)
 			finished := func() bool {
-				expect.Must((&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest))(t)
+				expect.Must(r.Reconcile(t.Context(), jobRequest))(t)
 				inttest.Reload(t, r.deps.client, wl)
 				return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
 			}
@@ -215,21 +214,13 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 		expect.NoError(t, deps.Remember(t.Context(), stored, []kueue.PodSet{{}}))
 		deps.Recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
 		deps.Recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
-		deps.backoff.Reverted(stored.UID, "write", "undone")
-		deps.inTree.First(stored.UID)
-		deps.trainer.First(stored.UID)
-		deps.trainer.Rollout.First(stored.UID)
 		expect.Must(deps.Runtimes.Of(t.Context(), stored))(t)
 	}
 	remembered := func() int {
-		told := 0
-		for _, t := range []*peers.NotifyOnce{&deps.inTree.NotifyOnce, &deps.trainer.NotifyOnce, &deps.trainer.Rollout.NotifyOnce} {
-			told += t.Len()
-		}
-		return deps.Remembered.Len() + deps.Recorder.Remembered() + deps.backoff.Len() + told
+		return deps.Remembered.Len() + deps.Recorder.Remembered()
 	}
 	remember()
-	expect.Same(t, "Unexpected number of things that are remembered", 7, remembered())
+	expect.Same(t, "Unexpected number of things that are remembered", 3, remembered())
 	expect.That(t, watches.ForgetDeleted(deps.forget).Delete(event.DeleteEvent{Object: stored}), "The event must pass")
 	expect.Same(t, "Unexpected number of things that are remembered of a TrainJob that is gone", 0, remembered())
 }

@@ -10,10 +10,8 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -44,7 +42,9 @@ func follow(ctx context.Context, j *job) result {
 			return result{done: true, unqueued: true, err: jobclient.MarkEnded(ctx, j.deps.client, &j.TrainJob)}
 		}
 		if jobclient.HasEnded(&j.TrainJob) {
-			return staysEnded(j)
+			// It failed, and neither Trainer nor a Workload says so any more: the JobSet and the Workload have gone.
+			j.warn(jobevents.ReasonEnded, jobevents.ActionStop, "the job has ended and its quota is given back; to run it again, delete it and create it again")
+			return result{done: true, unqueued: true}
 		}
 		if failedStart(j) != nil {
 			// jobframework lets it go when it is deleted.
@@ -52,7 +52,7 @@ func follow(ctx context.Context, j *job) result {
 		}
 		return notYet(ctx, j)
 	}
-	j.deps.expectations.SawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
+	j.deps.expectations.SawWorkload(&j.TrainJob)
 	j.record.waiting = waiting{}
 	if !wl.DeletionTimestamp.IsZero() {
 		return result{}
@@ -83,14 +83,6 @@ func follow(ctx context.Context, j *job) result {
 		return result{}
 	}
 	return followSelection(ctx, j, wl)
-}
-
-// staysEnded keeps a job from its queue that failed, of which neither Trainer nor a Workload says so any more: the JobSet
-// and the Workload have gone.
-func staysEnded(j *job) result {
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonEnded, jobevents.ActionStop, errors.New(
-		"the job has ended and its quota is given back; to run it again, delete it and create it again"))
-	return result{done: true, unqueued: true}
 }
 
 // movedOn says which of the job's labels are not for the Workload that holds quota, or
@@ -149,7 +141,7 @@ func requeue(ctx context.Context, j *job, wl *kueue.Workload, why string) error 
 	if err := deleteWorkload(ctx, j, wl); err != nil {
 		return err
 	}
-	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionDescribe, "%s", why)
+	j.tell(jobevents.ReasonRequeued, jobevents.ActionDescribe, "%s", why)
 	return nil
 }
 
@@ -201,7 +193,7 @@ func dropUnfit(ctx context.Context, j *job, wl *kueue.Workload, why error) resul
 		// jobframework asks again and reports it.
 		return result{}
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, why)
+	j.warn(jobevents.ReasonNotDescribed, jobevents.ActionDescribe, "%v", why)
 	return done(deleteWorkload(ctx, j, wl))
 }
 
@@ -263,7 +255,7 @@ func tellPrebuilt(ctx context.Context, j *job) error {
 		return err
 	}
 	if why := unusable(ctx, j, wl); why != "" {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonPrebuilt, jobevents.ActionDescribe, fmt.Errorf("prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why))
+		j.warn(jobevents.ReasonPrebuilt, jobevents.ActionDescribe, "prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why)
 	}
 	return nil
 }
@@ -283,7 +275,7 @@ func unusable(ctx context.Context, j *job, wl *kueue.Workload) string {
 	}
 	jobframework.SanitizePodSets(own)
 	difference := cmp.Or(podset.Difference(own, wl.Spec.PodSets, j.deps.TolerationRules), otherTopology(own, wl))
-	if difference == "" && ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, -1) != ptr.Deref(jobframework.MaximumExecutionTimeSeconds(j), -1) {
+	if difference == "" && !sameTimeLimit(wl, &j.TrainJob) {
 		difference = "spec.maximumExecutionTimeSeconds is not what the TrainJob's label says"
 	}
 	switch {

@@ -7,10 +7,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // placed reports whether our part is there and past the gate. Where it is not there at
@@ -24,15 +27,6 @@ func placed(j *job) bool {
 	return js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js)
 }
 
-// gateEarly sets the gate of a TrainJob that does not queue yet: the child Jobs that are
-// made meanwhile have it then. One that has it, as its webhook sees to, costs no look.
-func gateEarly(ctx context.Context, j *job) result {
-	if j.deps.Field.HoldsGate(&j.Spec) {
-		return result{}
-	}
-	return ensureGate(ctx, j)
-}
-
 // ensureGate sets the gate of a waiting TrainJob that lacks it, because it was made
 // or changed while the webhook was away. One that another controller runs needs none.
 func ensureGate(ctx context.Context, j *job) result {
@@ -42,10 +36,90 @@ func ensureGate(ctx context.Context, j *job) result {
 	if wl := j.holdingQuota(); wl != nil && kueuelib.IsAdmitted(wl) || j.active(ctx) {
 		return result{}
 	}
-	err := gate(ctx, j, j.deps.client)
+	err := gate(ctx, j)
 	if podsets.RuntimeMissing(err) || apierrors.IsNotFound(err) {
 		// Told by an event already, or deleted meanwhile.
 		return result{}
 	}
 	return ofError(err)
+}
+
+// gateStopped brings our entry of a job without pods back to the gate. A job whose JobSet never says that its pods are gone,
+// as one that somebody keeps from being deleted, shall not keep its quota for that: the policies let nobody resume it,
+// and the gate is set before it queues again.
+func gateStopped(ctx context.Context, j *job) error {
+	err := gate(ctx, j)
+	switch {
+	case podsets.WithoutNames(err):
+		j.warn(jobevents.ReasonNotDescribed, jobevents.ActionStop, "%v", err)
+		return nil
+	case lagsLong(j.deps.expectations, &j.TrainJob, err):
+		j.warn(jobevents.ReasonRefused, jobevents.ActionStop, "%v", err)
+		return nil
+	}
+	return err
+}
+
+// suspendNow suspends the job, with the gate in the same request where nothing seems
+// to run. The job counts as active for the rest of this reconcile: Trainer may just
+// be resuming what it saw before, so the next look decides.
+func suspendNow(ctx context.Context, j *job) error {
+	pods := j.mayHavePods(ctx)
+	j.stopping = true
+	if !pods {
+		// Whoever resumed it: no JobSet runs yet, and Trainer may be about to have it run.
+		j.deps.expectations.ExpectResume(&j.TrainJob)
+		err := suspend(ctx, j, true)
+		// Refused: Trainer's view of the JobSet is ahead of ours, and it runs.
+		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !podsets.WithoutNames(err) {
+			return err
+		}
+	}
+	return suspend(ctx, j, false)
+}
+
+// suspend writes suspend: true and, where asked for, the gate in the same request.
+func suspend(ctx context.Context, j *job, gate bool) error {
+	spec := j.TrainJob.DeepCopy().Spec
+	if gate && !j.unmanaged {
+		var err error
+		if spec, _, err = j.deps.Gated(ctx, &j.TrainJob); err != nil {
+			return err
+		}
+	}
+	spec.Suspend = ptr.To(true)
+	if err := j.writeSpec(ctx, spec); err != nil {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).V(1).Info("Suspended TrainJob", "gated", gate)
+	return nil
+}
+
+// gate brings our entry back to the gate, unless it is there.
+func gate(ctx context.Context, j *job) error {
+	if j.unmanaged {
+		return nil
+	}
+	spec, changed, err := j.deps.Gated(ctx, &j.TrainJob)
+	if err != nil || !changed {
+		return err
+	}
+	if err := j.writeSpec(ctx, spec); err != nil {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).Info("Set the admission gate")
+	return nil
+}
+
+// writeSpec writes another spec of the job. Where it cannot, the job stays what it was.
+func (j *job) writeSpec(ctx context.Context, spec trainjob.Spec) error {
+	before := j.TrainJob.DeepCopy()
+	err := kueuelib.Patch(ctx, j.deps.client, &j.TrainJob, func() (bool, error) {
+		j.Spec = spec
+		return true, nil
+	})
+	if err != nil {
+		before.DeepCopyInto(&j.TrainJob)
+	}
+	return err
 }

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +13,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -100,11 +99,7 @@ func (j *job) describe(ctx context.Context) ([]kueue.PodSet, error) {
 		}
 		j.described = podSets
 	}
-	out := make([]kueue.PodSet, len(j.described))
-	for i := range j.described {
-		j.described[i].DeepCopyInto(&out[i])
-	}
-	return out, nil
+	return (&kueue.WorkloadSpec{PodSets: j.described}).DeepCopy().PodSets, nil
 }
 
 // PodLabelSelector implements jobframework.JobWithPodLabelSelector.
@@ -115,27 +110,17 @@ func (j *job) PodLabelSelector() string {
 // IsActive implements jobframework.GenericJob, by what was found out before jobframework's look.
 func (j *job) IsActive() bool { return j.stopping || j.podsThere == nil || j.podsThere.may }
 
-// active reports whether pods of the job are there or may still come. A job whose state cannot be
-// read counts as active: its quota must not be given away.
-func (j *job) active(ctx context.Context) bool {
-	if j.stopping {
-		return true
-	}
-	pods, err := j.mayHavePods(ctx)
-	return err != nil || pods.may
-}
+// active reports whether pods of the job are there or may still come.
+func (j *job) active(ctx context.Context) bool { return j.stopping || j.mayHavePods(ctx) }
 
 // mayHavePods asks the API server where the caches say no and quota depends on it, once within this
 // reconcile, also where that fails.
-func (j *job) mayHavePods(ctx context.Context) (podsAnswer, error) {
+func (j *job) mayHavePods(ctx context.Context) bool {
 	if j.podsThere == nil {
-		answer, err := lookForPods(ctx, j)
-		if err != nil {
-			answer = podsAnswer{may: true, err: err}
-		}
+		answer := lookForPods(ctx, j)
 		j.podsThere = &answer
 	}
-	return *j.podsThere, j.podsThere.err
+	return j.podsThere.may
 }
 
 // PodSets describes the pods that Trainer creates for the job. A job that runs is
@@ -160,7 +145,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 		// jobframework compares before it lets a deleted Workload go, and its quota with it.
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
+	j.warn(jobevents.ReasonNotDescribed, jobevents.ActionDescribe, "%v", err)
 	if errors.Is(err, queues.ErrNoOtherCluster) {
 		j.decision.again = retryRoute
 	}
@@ -202,7 +187,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	}
 	placements, err := podset.Place(podSets, infos)
 	if err != nil {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonPlacementError, jobevents.ActionStart, err)
+		j.warn(jobevents.ReasonPlacementError, jobevents.ActionStart, "%v", err)
 		return err
 	}
 	started := j.DeepCopy()
@@ -231,7 +216,7 @@ func (j *job) RestorePodSetsInfo(context.Context, []kueuelib.PodSetInfo) bool { 
 //
 // While pods are left, a Workload that is deleted keeps its finalizer, and with it the
 // quota: that is what errStillActive is for.
-func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo, reason jobframework.StopReason, _ string) (bool, error) {
+func (j *job) Stop(ctx context.Context, _ client.Client, _ []kueuelib.PodSetInfo, reason jobframework.StopReason, _ string) (bool, error) {
 	stopped := !j.IsSuspended()
 	if stopped && reason != jobframework.StopReasonWorkloadDeleted {
 		admitted, err := stillAdmitted(ctx, j.deps.live, &j.TrainJob)
@@ -243,7 +228,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo
 		}
 	}
 	if stopped {
-		if err := suspendNow(ctx, j, c); err != nil {
+		if err := suspendNow(ctx, j); err != nil {
 			return false, err
 		}
 		measureStop(j, stopReason(j, reason))
@@ -254,9 +239,9 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo
 		}
 	}
 	if j.active(ctx) {
-		return stopped, firstError(reportPodsLeft(ctx, j), keepsQuota(j, reason))
+		return stopped, cmp.Or(reportPodsLeft(ctx, j), keepsQuota(j, reason))
 	}
-	if err := gateStopped(ctx, j, c); err != nil {
+	if err := gateStopped(ctx, j); err != nil {
 		return stopped, err
 	}
 	if err := finishDeactivation(ctx, j); err != nil {
@@ -264,22 +249,6 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuelib.PodSetInfo
 	}
 	letQuotaGo(ctx, j)
 	return stopped, nil
-}
-
-// gateStopped brings our entry of a job without pods back to the gate. A job whose JobSet never says that its pods are gone,
-// as one that somebody keeps from being deleted, shall not keep its quota for that: the policies let nobody resume it,
-// and the gate is set before it queues again.
-func gateStopped(ctx context.Context, j *job, c client.Client) error {
-	err := gate(ctx, j, c)
-	switch {
-	case podsets.WithoutNames(err):
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
-		return nil
-	case lagsLong(j.deps.expectations, &j.TrainJob, err):
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonRefused, jobevents.ActionStop, err)
-		return nil
-	}
-	return err
 }
 
 // letQuotaGo takes note that nothing keeps the quota of a job that gives it back any more.
@@ -309,75 +278,13 @@ func keepsQuota(j *job, reason jobframework.StopReason) error {
 	return nil
 }
 
-// suspendNow suspends the job, with the gate in the same request where nothing seems
-// to run. The job counts as active for the rest of this reconcile: Trainer may just
-// be resuming what it saw before, so the next look decides.
-func suspendNow(ctx context.Context, j *job, c client.Client) error {
-	pods, err := j.mayHavePods(ctx)
-	j.stopping = true
-	if err == nil && !pods.may {
-		// Whoever resumed it: no JobSet runs yet, and Trainer may be about to have it run.
-		j.deps.expectations.ExpectResume(&j.TrainJob)
-		err := suspend(ctx, j, c, true)
-		// Refused: Trainer's view of the JobSet is ahead of ours, and it runs.
-		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !podsets.WithoutNames(err) {
-			return err
-		}
-	}
-	return suspend(ctx, j, c, false)
-}
-
-// suspend writes suspend: true and, where asked for, the gate in the same request.
-func suspend(ctx context.Context, j *job, c client.Client, gate bool) error {
-	before := j.TrainJob.DeepCopy()
-	spec := j.TrainJob.DeepCopy().Spec
-	if gate && !j.unmanaged {
-		var err error
-		if spec, _, err = j.deps.Gated(ctx, &j.TrainJob); err != nil {
-			return err
-		}
-	}
-	spec.Suspend = ptr.To(true)
-	err := kueuelib.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
-		j.Spec = spec
-		return true, nil
-	})
-	if err != nil {
-		before.DeepCopyInto(&j.TrainJob)
-		return err
-	}
-	ctrl.LoggerFrom(ctx).V(1).Info("Suspended TrainJob", "gated", gate)
-	return nil
-}
-
-// gate brings our entry back to the gate, unless it is there.
-func gate(ctx context.Context, j *job, c client.Client) error {
-	if j.unmanaged {
-		return nil
-	}
-	spec, changed, err := j.deps.Gated(ctx, &j.TrainJob)
-	if err != nil || !changed {
-		return err
-	}
-	err = kueuelib.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
-		j.Spec = spec
-		return true, nil
-	})
-	if err == nil {
-		ctrl.LoggerFrom(ctx).Info("Set the admission gate")
-	}
-	return err
-}
-
 // Finished implements jobframework.GenericJob, with the message of the TrainJob.
 func (j *job) Finished(context.Context) (message string, success, finished bool) {
-	if c := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobComplete); c != nil && c.Status == metav1.ConditionTrue {
-		return c.Message, true, true
+	end := j.end(trainer.TrainJobComplete, trainer.TrainJobFailed)
+	if end == nil {
+		return "", false, false
 	}
-	if c := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobFailed); c != nil && c.Status == metav1.ConditionTrue {
-		return c.Message, false, true
-	}
-	return "", false, false
+	return end.Message, end.Type == trainer.TrainJobComplete, true
 }
 
 // PodsReady reports whether every replicated job that could have started is ready or

@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+	"sigs.k8s.io/kueue/pkg/util/equality"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -179,6 +181,77 @@ func TestEnsureHeld(t *testing.T) {
 			expect.Same(t, "It was changed", tc.want, changed)
 			expect.Same(t, "The Workload has our finalizer", tc.wantOurs, controllerutil.ContainsFinalizer(wl, placeholder.Finalizer))
 			expect.Same(t, "The Workload has the finalizer", tc.want, controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName))
+		})
+	}
+}
+
+// jobframework compares containers and tolerations, and starts a job whose prebuilt Workload has those.
+func TestPrebuiltWorkloadHasWhatTheJobIsChargedFor(t *testing.T) {
+	tests := map[string]struct {
+		change func(*kueue.PodSet)
+		want   bool
+	}{
+		"the same":       {change: func(*kueue.PodSet) {}, want: true},
+		"other pods":     {change: func(ps *kueue.PodSet) { ps.Count++ }},
+		"ranks left out": {change: func(ps *kueue.PodSet) { ps.TopologyRequest = nil }, want: true},
+		"another topology": {change: func(ps *kueue.PodSet) {
+			ps.TopologyRequest = &kueue.PodSetTopologyRequest{Required: new("block")}
+		}},
+		"another runtime class": {change: func(ps *kueue.PodSet) { ps.Template.Spec.RuntimeClassName = new("slim") }},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, _ := disagreeing(true, false, false, time.Now())
+			wl := inttest.WorkloadOf(stored)
+			stored.Labels[kueueconstants.PrebuiltWorkloadLabel] = wl.Name
+			r, _ := newReconciler(t, stored)
+			wl.Spec.PodSets = expect.Must(jobOf(t, r, stored).describe(t.Context()))(t)
+			tc.change(&wl.Spec.PodSets[0])
+			expect.NoError(t, r.deps.client.Create(t.Context(), wl))
+			got := expect.Must(jobOf(t, r, stored).PodSets(t.Context(), nil))(t)
+			expect.Same(t, "jobframework takes the Workload for the job's", tc.want, equality.ComparePodSetSlices(got, wl.Spec.PodSets))
+		})
+	}
+}
+
+// Trainer tells of a Job that has succeeded also when it is on its way out, and JobSet runs it again then.
+func TestReclaimablePodsAreOfJobsThatStay(t *testing.T) {
+	given := []kueue.ReclaimablePod{{Name: "node", Count: 1}}
+	cases := map[string]struct {
+		change  func(*batchv1.Job)
+		deleted bool
+		given   []kueue.ReclaimablePod
+		want    []kueue.ReclaimablePod
+	}{
+		"a child Job is complete":                {want: given},
+		"it is complete, and on its way out":     {deleted: true},
+		"it is gone, and another one runs":       {change: func(child *batchv1.Job) { child.Status.Conditions = nil }},
+		"it is of somebody else's JobSet":        {change: func(child *batchv1.Job) { child.OwnerReferences[0].UID = "other" }},
+		"what was given is given, whatever goes": {deleted: true, given: given, want: given},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			job := inttest.Job("a")
+			job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: ptr.To[int32](1)}}
+			js := inttest.JobSetOf(job, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: 1})
+			child := &batchv1.Job{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: job.Namespace, Name: "llm-node-0", UID: "j", Finalizers: []string{metav1.FinalizerDeleteDependents},
+					Labels:          map[string]string{jobsetapi.JobSetNameKey: js.Name, jobsetapi.ReplicatedJobNameKey: "node"},
+					OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))},
+				},
+				Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}},
+			}
+			if tc.change != nil {
+				tc.change(child)
+			}
+			r, _ := newReconciler(t, job, js, child, inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.Status.ReclaimablePods = tc.given }))
+			if tc.deleted {
+				expect.NoError(t, r.deps.client.Delete(t.Context(), child))
+			}
+			got, err := jobOf(t, r, job).ReclaimablePods(t.Context(), nil)
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected reclaimable pods", tc.want, got)
 		})
 	}
 }

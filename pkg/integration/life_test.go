@@ -59,19 +59,19 @@ func TestLifeOfATrainJob(t *testing.T) {
 		l.admit("h100")
 		l.looks()
 		l.others("Trainer   resumes the JobSet, JobSet the Job; its pod runs")
-		l.resume(js, child)
+		l.runs(js, child, true)
 		l.looks()
 		l.others("Kueue     preempts the Workload")
 		l.evict()
 		l.looks()
 		l.others("Trainer   suspends the JobSet, JobSet the Job; its pod is gone")
-		l.suspend(js, child)
+		l.runs(js, child, false)
 		l.looks()
 		l.others("Kueue     admits the Workload to flavor a100")
 		l.admit("a100")
 		l.looks()
 		l.others("Trainer   resumes the JobSet, JobSet the Job; its pod runs")
-		l.resume(js, child)
+		l.runs(js, child, true)
 		l.looks()
 		l.others("Trainer   reports that the job is complete")
 		l.complete(js, child)
@@ -123,7 +123,7 @@ func newLife(t *testing.T) *life {
 	deps := r.deps
 	deps.Describer.Runtimes, deps.Describer.Cached = trainjob.NewRuntimes(c, c), c
 	deps.Defaults, deps.live = podsets.FixedDefaults(servedDefaults(t)), inttest.PodsByPhase(c)
-	deps.client = jobclient.New(recorded, deps.live, deps.trainer, deps.expectations, deps.backoff, deps.metrics)
+	deps.client = jobclient.New(recorded, deps.live, deps.trainer, deps.expectations, deps.metrics)
 	spec, _, err := deps.Gated(t.Context(), job)
 	expect.NoError(t, err)
 	job.Spec = spec
@@ -232,34 +232,21 @@ func (l *life) says(condition string, status metav1.ConditionStatus) {
 	})
 }
 
+// runs has Trainer and JobSet resume the job, or suspend it.
 func (l *life) runs(js *jobsetapi.JobSet, child *batchv1.Job, runs bool) {
 	l.t.Helper()
 	change(l, js, func(js *jobsetapi.JobSet) { js.Spec.Suspend = ptr.To(!runs) })
-	suspended := corev1.ConditionTrue
+	suspended := metav1.ConditionTrue
 	if runs {
-		suspended = corev1.ConditionFalse
+		suspended = metav1.ConditionFalse
 	}
 	change(l, child, func(child *batchv1.Job) {
-		child.Spec.Suspend, child.Status = ptr.To(!runs), batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: suspended}}}
+		child.Spec.Suspend, child.Status = ptr.To(!runs), batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionStatus(suspended)}}}
 		if runs {
 			child.Status.Active = 1
 		}
 	})
-	said := metav1.ConditionTrue
-	if runs {
-		said = metav1.ConditionFalse
-	}
-	l.says(trainer.TrainJobSuspended, said)
-}
-
-func (l *life) resume(js *jobsetapi.JobSet, child *batchv1.Job) {
-	l.t.Helper()
-	l.runs(js, child, true)
-}
-
-func (l *life) suspend(js *jobsetapi.JobSet, child *batchv1.Job) {
-	l.t.Helper()
-	l.runs(js, child, false)
+	l.says(trainer.TrainJobSuspended, suspended)
 }
 
 func (l *life) complete(js *jobsetapi.JobSet, child *batchv1.Job) {

@@ -125,7 +125,7 @@ func TestStandingAsideIsLogged(t *testing.T) {
 func TestFollowQueues(t *testing.T) {
 	queues := &informertest.FakeInformers{Scheme: inttest.Scheme}
 	teams := map[string]string{}
-	expect.NoError(t, followQueues(t.Context(), queues, func(queue client.Object) { teams[queue.GetName()] = queue.GetLabels()["team"] }))
+	expect.NoError(t, followQueues(t.Context(), queues, func(queue client.Object) { teams[queue.GetName()] = queue.GetLabels()["team"] }, nil))
 	queue := func(name, team string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": team}}
 	}
@@ -141,7 +141,7 @@ func TestForgetQueues(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	recorder := metrics.NewRecorder(registry, metrics.QueueLabels{LocalQueues: true})
 	queues := &informertest.FakeInformers{Scheme: inttest.Scheme}
-	expect.NoError(t, forgetQueues(t.Context(), queues, recorder))
+	expect.NoError(t, followQueues(t.Context(), queues, func(client.Object) {}, recorder))
 	for _, queue := range []metrics.Queue{
 		{ClusterQueue: "gpus", Namespace: "ocr", LocalQueue: "q"}, {ClusterQueue: "gpus", Namespace: "ocr", LocalQueue: "r"},
 		{ClusterQueue: "gpus", Namespace: "vision", LocalQueue: "q"}, {ClusterQueue: "cpus", Namespace: "vision", LocalQueue: "s"},
@@ -177,7 +177,7 @@ func TestForgetQueues(t *testing.T) {
 // Kueue's metrics of this process are those that Kueue itself drops.
 func TestForgetQueuesInKueuesMetrics(t *testing.T) {
 	queues := &informertest.FakeInformers{Scheme: inttest.Scheme}
-	expect.NoError(t, forgetQueues(t.Context(), queues, metrics.NewRecorder(prometheus.NewRegistry(), metrics.QueueLabels{})))
+	expect.NoError(t, followQueues(t.Context(), queues, func(client.Object) {}, metrics.NewRecorder(prometheus.NewRegistry(), metrics.QueueLabels{})))
 	wl := inttest.AdmittedOf("uid")
 	wl.Spec.QueueName, wl.Status.Admission.ClusterQueue = "short-lived", "gone"
 	kueuelib.ObserveReady(wl, true, nil)

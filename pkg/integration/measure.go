@@ -110,7 +110,7 @@ func measureStopped(_ context.Context, j *job) result {
 	}
 	reason := metrics.StopByUser
 	if wl := j.holdingQuota(); wl != nil && kueuelib.IsEvicted(wl) {
-		reason = evictedFor(wl)
+		reason = state.ReasonOf(wl, kueue.WorkloadEvicted)
 	}
 	measureStop(j, reason)
 	return result{}
@@ -121,7 +121,7 @@ func stopReason(j *job, reason jobframework.StopReason) string {
 	switch reason {
 	case jobframework.StopReasonWorkloadEvicted:
 		if wl := j.holdingQuota(); wl != nil && kueuelib.IsEvicted(wl) {
-			return evictedFor(wl)
+			return state.ReasonOf(wl, kueue.WorkloadEvicted)
 		}
 	case jobframework.StopReasonWorkloadDeleted:
 		return metrics.StopWorkloadDeleted
@@ -131,22 +131,32 @@ func stopReason(j *job, reason jobframework.StopReason) string {
 	return metrics.StopNotAdmitted
 }
 
-// evictedFor returns Kueue's reason of an eviction.
-func evictedFor(wl *kueue.Workload) string {
-	return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).Reason
-}
-
-// measureGone records how long evicted jobs had pods after that: until their quota was given back.
-// It filters nothing.
-func measureGone(recorder *metrics.Recorder) predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, ok := e.ObjectOld.(*kueue.Workload)
-		after, okAfter := e.ObjectNew.(*kueue.Workload)
-		if ok && okAfter && gaveBack(before, after) {
-			recorder.Gone(admittedBy(before), time.Since(state.StoppedSince(before)))
+// measureWorkloads records how long evicted jobs had pods after that, until their quota was given back, and how long jobs
+// ran, once for each that ends while this process looks: what has ended before it began to is none of its updates. It
+// filters nothing.
+func measureWorkloads(recorder *metrics.Recorder) predicate.Predicate {
+	runs := func(wl *kueue.Workload) {
+		if ofTrainJob(wl) && kueuelib.IsAdmitted(wl) && !kueuelib.IsFinished(wl) {
+			recorder.Runs(admittedBy(wl))
 		}
-		return true
-	}}
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool {
+			runs(e.Object.(*kueue.Workload))
+			return true
+		},
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*kueue.Workload), e.ObjectNew.(*kueue.Workload)
+			runs(after)
+			if gaveBack(before, after) {
+				recorder.Gone(admittedBy(before), time.Since(state.StoppedSince(before)))
+			}
+			if ran, ended := kueuelib.RanFor(after); ended && ofTrainJob(after) && !kueuelib.IsFinished(before) {
+				recorder.Ended(admittedBy(after), ran)
+			}
+			return true
+		},
+	}
 }
 
 // gaveBack reports whether a TrainJob that was evicted while it was admitted has no quota any more
@@ -155,36 +165,6 @@ func gaveBack(before, after *kueue.Workload) bool {
 	return ofTrainJob(after) && before.DeletionTimestamp.IsZero() &&
 		kueuelib.IsAdmitted(before) && kueuelib.IsEvicted(before) &&
 		!kueuelib.HasQuotaReservation(after) && !kueuelib.IsFinished(after)
-}
-
-// measureEnded records how long jobs ran, once for each that ends while this process looks: what has ended before it
-// began to is none of its updates. It filters nothing.
-func measureEnded(recorder *metrics.Recorder) predicate.Predicate {
-	runs := func(wl *kueue.Workload) {
-		if kueuelib.IsAdmitted(wl) && !kueuelib.IsFinished(wl) {
-			recorder.Runs(admittedBy(wl))
-		}
-	}
-	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool {
-			if wl, ok := e.Object.(*kueue.Workload); ok && ofTrainJob(wl) {
-				runs(wl)
-			}
-			return true
-		},
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, ok := e.ObjectOld.(*kueue.Workload)
-			after, okAfter := e.ObjectNew.(*kueue.Workload)
-			if !ok || !okAfter || !ofTrainJob(after) {
-				return true
-			}
-			runs(after)
-			if ran, ended := kueuelib.RanFor(after); ended && !kueuelib.IsFinished(before) {
-				recorder.Ended(admittedBy(after), ran)
-			}
-			return true
-		},
-	}
 }
 
 func ofTrainJob(wl *kueue.Workload) bool { return state.ControllerOfKind(wl, trainjob.GVK.Kind) != nil }
@@ -250,45 +230,35 @@ func kueuesMetrics(ctx context.Context, queues cache.Informers, opts Options) (*
 	if err != nil {
 		return nil, fmt.Errorf("giving Kueue's metrics the labels of its configuration: %w", err)
 	}
+	store := func(client.Object) {}
 	if labels != nil {
-		err = followQueues(ctx, queues, func(queue client.Object) { kueuelib.StoreQueue(labels, queue) })
+		store = func(queue client.Object) { kueuelib.StoreQueue(labels, queue) }
 	}
 	opts.Metrics.Register(kueuelib.JobMetrics()...)
-	return labels, err
+	return labels, followQueues(ctx, queues, store, opts.Metrics)
 }
 
-// followQueues has store called with every version of a ClusterQueue or LocalQueue. What is
-// stored of one that is gone stays: it is little, and a Workload may yet name it.
-func followQueues(ctx context.Context, queues cache.Informers, store func(client.Object)) error {
-	stored := func(obj any) {
-		if queue, ok := obj.(client.Object); ok {
-			store(queue)
-		}
+// followQueues has store called with every version of a ClusterQueue or LocalQueue, and drops what recorder and Kueue's
+// metrics have of queues that are gone: tenants may make and delete LocalQueues for ever. What is stored of one that is
+// gone stays: it is little, and a Workload may yet name it.
+func followQueues(ctx context.Context, queues cache.Informers, store func(client.Object), recorder *metrics.Recorder) error {
+	handler := toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(queue any) { store(queue.(client.Object)) },
+		UpdateFunc: func(_, queue any) { store(queue.(client.Object)) },
+		DeleteFunc: func(obj any) {
+			if unseen, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = unseen.Obj
+			}
+			switch queue := obj.(type) {
+			case *kueue.ClusterQueue:
+				recorder.ForgetClusterQueue(queue.Name)
+				kueuelib.ForgetClusterQueue(queue.Name)
+			case *kueue.LocalQueue:
+				recorder.ForgetLocalQueue(queue.Namespace, queue.Name)
+				kueuelib.ForgetLocalQueue(queue.Namespace, queue.Name)
+			}
+		},
 	}
-	return watchQueues(ctx, queues, toolscache.ResourceEventHandlerFuncs{
-		AddFunc: stored, UpdateFunc: func(_, queue any) { stored(queue) },
-	})
-}
-
-// forgetQueues drops what was recorded of queues that are gone: tenants may make and delete LocalQueues
-// for ever.
-func forgetQueues(ctx context.Context, queues cache.Informers, recorder *metrics.Recorder) error {
-	return watchQueues(ctx, queues, toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
-		if unseen, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-			obj = unseen.Obj
-		}
-		switch queue := obj.(type) {
-		case *kueue.ClusterQueue:
-			recorder.ForgetClusterQueue(queue.Name)
-			kueuelib.ForgetClusterQueue(queue.Name)
-		case *kueue.LocalQueue:
-			recorder.ForgetLocalQueue(queue.Namespace, queue.Name)
-			kueuelib.ForgetLocalQueue(queue.Namespace, queue.Name)
-		}
-	}})
-}
-
-func watchQueues(ctx context.Context, queues cache.Informers, handler toolscache.ResourceEventHandler) error {
 	for _, kind := range []client.Object{&kueue.ClusterQueue{}, &kueue.LocalQueue{}} {
 		informer, err := queues.GetInformer(ctx, kind)
 		if err != nil {

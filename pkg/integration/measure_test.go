@@ -226,7 +226,7 @@ func TestMeasureGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before, after := inttest.AdmittedOf("a", tc.before), inttest.AdmittedOf("a", tc.after)
 			registry := prometheus.NewRegistry()
-			expect.That(t, measureGone(metrics.NewRecorder(registry, metrics.QueueLabels{})).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}),
+			expect.That(t, measureWorkloads(metrics.NewRecorder(registry, metrics.QueueLabels{})).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}),
 				"the event is kept from the controller")
 			expect.Same(t, "Unexpected number of records", tc.want, recorded(t, registry)["kueue_trainer_evicted_until_stopped_seconds"])
 		})
@@ -271,7 +271,7 @@ func TestMeasureEnded(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
-			measure := measureEnded(metrics.NewRecorder(registry, metrics.QueueLabels{LocalQueues: true}))
+			measure := measureWorkloads(metrics.NewRecorder(registry, metrics.QueueLabels{LocalQueues: true}))
 			after := inttest.AdmittedOf("a", tc.after)
 			passes := tc.before == nil && measure.Create(event.CreateEvent{Object: after}) ||
 				tc.before != nil && measure.Update(event.UpdateEvent{ObjectOld: inttest.AdmittedOf("a", tc.before), ObjectNew: after})

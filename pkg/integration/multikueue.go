@@ -4,11 +4,9 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -269,8 +267,7 @@ func ensureDispatched(ctx context.Context, j *job) result {
 // takenForGone reports whether the Workload was finished for the want of its TrainJob. Its successor
 // would be active, so one that somebody deactivated stays.
 func takenForGone(wl *kueue.Workload) bool {
-	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-	return finished != nil && kueuelib.IsFinished(wl) && kueuelib.IsActive(wl) && finished.Reason == kueue.WorkloadFinishedReasonOwnerNotFound
+	return kueuelib.IsActive(wl) && state.ReasonOf(wl, kueue.WorkloadFinished) == kueue.WorkloadFinishedReasonOwnerNotFound
 }
 
 // queueAgain deletes the Workload of a job that is not over, so that it gets another: one a minute,
@@ -283,7 +280,7 @@ func queueAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 	if client.IgnoreNotFound(err) != nil {
 		return ofError(fmt.Errorf("deleting Workload %s, which was finished without a run: %w", client.ObjectKeyFromObject(wl), err))
 	}
-	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionQueue,
+	j.tell(jobevents.ReasonRequeued, jobevents.ActionQueue,
 		"Workload %s was finished because a worker cluster did not find the TrainJob any more; the job queues again", wl.Name)
 	return result{}
 }
@@ -311,10 +308,10 @@ func awaitsDispatch(wl *kueue.Workload) bool {
 
 // askAgain changes the Workload, which has Kueue look at it, and tells the user.
 func askAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
-	reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
+	reserved := state.True(wl, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
 	last := lastAsked(wl)
 	if !last.Before(reserved) {
-		j.deps.Recorder.Note(j.UID, jobevents.ReasonNotDispatched)
+		j.note(jobevents.ReasonNotDispatched)
 	}
 	if wait := untilAskedAgain(reserved, last); wait > 0 {
 		return result{again: wait}
@@ -324,8 +321,8 @@ func askAgain(ctx context.Context, j *job, wl *kueue.Workload) result {
 	if err := j.deps.client.Patch(ctx, asked, client.MergeFrom(wl)); err != nil {
 		return ofError(fmt.Errorf("having Kueue look again at Workload %s: %w", client.ObjectKeyFromObject(wl), err))
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDispatched, jobevents.ActionStart, errors.New(
-		"the job has quota, and Kueue has asked no worker cluster for it; see that one is connected: kubectl get multikueueclusters"))
+	j.warn(jobevents.ReasonNotDispatched, jobevents.ActionStart,
+		"the job has quota, and Kueue has asked no worker cluster for it; see that one is connected: kubectl get multikueueclusters")
 	return result{again: undispatchedAfter}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -30,7 +31,11 @@ type notice struct {
 
 // noticeOf returns the one that matters most, or none.
 func noticeOf(wl *kueue.Workload) notice {
-	for _, of := range []func(*kueue.Workload) notice{outOfSync, failed, rejected, deactivated, retried, inadmissible} {
+	all := []func(*kueue.Workload) notice{rejected, deactivated, retried, inadmissible}
+	if kueuelib.IsFinished(wl) {
+		all = []func(*kueue.Workload) notice{neverRan}
+	}
+	for _, of := range all {
 		if n := of(wl); n.reason != "" {
 			n.message = jobevents.Truncate(fmt.Sprintf("Workload %s %s", wl.Name, n.message))
 			return n
@@ -39,32 +44,24 @@ func noticeOf(wl *kueue.Workload) notice {
 	return notice{}
 }
 
-func outOfSync(wl *kueue.Workload) notice {
-	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-	if finished == nil || finished.Status != metav1.ConditionTrue || finished.Reason != kueue.WorkloadFinishedReasonOutOfSync {
-		return notice{}
+// neverRan is about a Workload that was finished without a run. jobframework gives up a start where what the admission
+// adds to the pods cannot be added.
+func neverRan(wl *kueue.Workload) notice {
+	switch finished := state.True(wl, kueue.WorkloadFinished); finished.Reason {
+	case kueue.WorkloadFinishedReasonOutOfSync:
+		return notice{reason: jobevents.ReasonOutOfSync, message: fmt.Sprintf(
+			"was finished without a run: %s; delete it and create it again like the TrainJob, and the job queues", finished.Message)}
+	case jobframework.FailedToStartFinishedReason:
+		return notice{reason: jobevents.ReasonCannotStart, message: fmt.Sprintf(
+			"was finished because the job could not be started: %s; when that is put right, delete it, and the job queues again", finished.Message)}
 	}
-	return notice{reason: jobevents.ReasonOutOfSync, message: fmt.Sprintf("was finished without a run: %s; delete it and create it again like the TrainJob, and the job queues", finished.Message)}
-}
-
-// failed is about a start that jobframework gave up: what the admission adds to the pods cannot be added.
-func failed(wl *kueue.Workload) notice {
-	if !failedToStart(wl) {
-		return notice{}
-	}
-	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-	return notice{reason: jobevents.ReasonCannotStart, message: fmt.Sprintf("was finished because the job could not be started: %s; when that is put right, delete it, and the job queues again", finished.Message)}
-}
-
-func failedToStart(wl *kueue.Workload) bool {
-	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-	return finished != nil && kueuelib.IsFinished(wl) && finished.Reason == jobframework.FailedToStartFinishedReason
+	return notice{}
 }
 
 // deactivated says by whom and why: Kueue gives a reason of its own for what it deactivates.
 func deactivated(wl *kueue.Workload) notice {
 	pending := deactivation.Pending(wl)
-	if kueuelib.IsFinished(wl) || kueuelib.IsActive(wl) && !pending {
+	if kueuelib.IsActive(wl) && !pending {
 		return notice{}
 	}
 	who, why := "", ""
@@ -74,7 +71,7 @@ func deactivated(wl *kueue.Workload) notice {
 		if evicted.Reason != kueue.WorkloadDeactivated {
 			who = " by Kueue"
 		}
-	} else if target := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadDeactivationTarget); target != nil && target.Status == metav1.ConditionTrue {
+	} else if target := state.True(wl, kueue.WorkloadDeactivationTarget); target != nil {
 		who, why = " by Kueue", fmt.Sprintf(" (%s: %s)", target.Reason, target.Message)
 	}
 	state, remedy := "was deactivated", "set its spec.active to true, and the job queues again"
@@ -90,7 +87,7 @@ func deactivated(wl *kueue.Workload) notice {
 // rejected comes before the deactivation that follows it: it names the checks.
 func rejected(wl *kueue.Workload) notice {
 	by := rejectedBy(wl)
-	if by == "" || kueuelib.IsFinished(wl) {
+	if by == "" {
 		return notice{}
 	}
 	return notice{reason: jobevents.ReasonCheckRejected, message: fmt.Sprintf("was rejected by admission check %s; when that is put right, delete it, and the job queues again", by)}
@@ -99,13 +96,11 @@ func rejected(wl *kueue.Workload) notice {
 // rejectedBy returns the checks that rejected a Workload, each with what it says, in the words that
 // Kueue has for them. With the eviction Kueue sets their states back, and only its conditions tell.
 func rejectedBy(wl *kueue.Workload) string {
-	target := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
-	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
 	switch {
-	case target != nil && target.Status == metav1.ConditionTrue && target.Reason == kueue.WorkloadEvictedByAdmissionCheck:
-		return checksIn(target.Message)
-	case kueuelib.IsEvicted(wl) && evicted.Reason == deactivatedByCheck && !kueuelib.IsActive(wl):
-		return checksIn(evicted.Message)
+	case state.ReasonOf(wl, kueue.WorkloadDeactivationTarget) == kueue.WorkloadEvictedByAdmissionCheck:
+		return checksIn(state.True(wl, kueue.WorkloadDeactivationTarget).Message)
+	case state.ReasonOf(wl, kueue.WorkloadEvicted) == deactivatedByCheck && !kueuelib.IsActive(wl):
+		return checksIn(state.True(wl, kueue.WorkloadEvicted).Message)
 	}
 	var by []string
 	for _, check := range wl.Status.AdmissionChecks {
@@ -132,31 +127,29 @@ func checksIn(message string) string {
 	return message
 }
 
+// retried is about a check that gave the quota back. With the eviction Kueue sets its state back, and only the condition tells.
 func retried(wl *kueue.Workload) notice {
-	if check := checkIn(wl, kueue.CheckStateRetry); check != nil {
-		return notice{reason: jobevents.ReasonCheckRetries, message: fmt.Sprintf("has to wait for admission check %s, which gave its quota back to try again: %s", check.Name, check.Message)}
+	which, says := "", ""
+	if state.ReasonOf(wl, kueue.WorkloadEvicted) == kueue.WorkloadEvictedByAdmissionCheck {
+		which, says = "an admission check", state.True(wl, kueue.WorkloadEvicted).Message
 	}
-	// Kueue sets the state back with the eviction.
-	if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); !kueuelib.IsFinished(wl) && kueuelib.IsEvicted(wl) && evicted.Reason == kueue.WorkloadEvictedByAdmissionCheck {
-		return notice{reason: jobevents.ReasonCheckRetries, message: fmt.Sprintf("has to wait for an admission check, which gave its quota back to try again: %s", evicted.Message)}
+	for _, check := range wl.Status.AdmissionChecks {
+		if check.State == kueue.CheckStateRetry {
+			which, says = fmt.Sprintf("admission check %s", check.Name), check.Message
+			break
+		}
 	}
-	return notice{}
-}
-
-// checkIn returns the first admission check of an unfinished Workload in a state, or nil.
-func checkIn(wl *kueue.Workload, state kueue.CheckState) *kueue.AdmissionCheckState {
-	i := slices.IndexFunc(wl.Status.AdmissionChecks, func(check kueue.AdmissionCheckState) bool { return check.State == state })
-	if i < 0 || kueuelib.IsFinished(wl) {
-		return nil
+	if which == "" {
+		return notice{}
 	}
-	return &wl.Status.AdmissionChecks[i]
+	return notice{reason: jobevents.ReasonCheckRetries, message: fmt.Sprintf("has to wait for %s, which gave its quota back to try again: %s", which, says)}
 }
 
 // inadmissible is about what no freed quota helps. Kueue before its granular reasons calls
 // all of that inadmissible.
 func inadmissible(wl *kueue.Workload) notice {
 	reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
-	if kueuelib.IsFinished(wl) || reserved == nil || reserved.Status != metav1.ConditionFalse {
+	if reserved == nil || reserved.Status != metav1.ConditionFalse {
 		return notice{}
 	}
 	if missing, is := strings.CutSuffix(strings.TrimPrefix(reserved.Message, "LocalQueue "), " doesn't exist"); is {
@@ -203,7 +196,7 @@ func tellNotice(ctx context.Context, j *job) result {
 		j.record.start.holdBack(wl.UID, sumOf(&j.TrainJob, j.deps.Field), j.deps.startTimeout)
 	}
 	if n.reason != "" && !n.meant {
-		j.deps.Recorder.Note(j.UID, n.reason)
+		j.note(n.reason)
 	}
 	j.deps.Recorder.WarnOfState(&j.TrainJob, jobevents.ActionQueue, n.reason, n.message)
 	return result{}
@@ -212,7 +205,9 @@ func tellNotice(ctx context.Context, j *job) result {
 // failedStart returns the Workload with which a start was given up, or nil.
 func failedStart(j *job) *kueue.Workload {
 	workloads := j.workloads()
-	if i := slices.IndexFunc(workloads, func(wl kueue.Workload) bool { return failedToStart(&wl) }); i >= 0 && j.unfinishedWorkload() == nil {
+	if i := slices.IndexFunc(workloads, func(wl kueue.Workload) bool {
+		return state.ReasonOf(&wl, kueue.WorkloadFinished) == jobframework.FailedToStartFinishedReason
+	}); i >= 0 && j.unfinishedWorkload() == nil {
 		return &workloads[i]
 	}
 	return nil

@@ -4,10 +4,12 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -121,6 +123,29 @@ func loggerOf(ctx context.Context, j *job) context.Context {
 	return ctrl.LoggerInto(ctx, log)
 }
 
+// warn records a Warning about the job, which counts as stuck by it.
+func (j *job) warn(reason, action, format string, args ...any) {
+	j.deps.Recorder.Warn(&j.TrainJob, reason, action, fmt.Errorf(format, args...))
+}
+
+// tell records a Normal event about the job.
+func (j *job) tell(reason, action, format string, args ...any) {
+	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reason, action, format, args...)
+}
+
+// tellOnce records why the manager does nothing for the job, once while that is so.
+func (j *job) tellOnce(reason, action, message string) {
+	j.note(reason)
+	if j.record.told != reason {
+		j.record.told = reason
+		j.deps.Recorder.Resolve(j.UID, reason)
+		j.warn(reason, action, "%s", message)
+	}
+}
+
+// note has the job count as stuck by what was told before.
+func (j *job) note(reason string) { j.deps.Recorder.Note(j.UID, reason) }
+
 // frozen is the client of jobframework: it has the job and its Workloads as this reconcile observed them. A prebuilt
 // Workload that has no owner yet is none of these.
 type frozen struct {
@@ -181,6 +206,8 @@ type record struct {
 	alone bool
 	run   run
 	start startRecord
+	// told is the reason why the manager does nothing for the job, where it was told.
+	told string
 }
 
 // records are those of all TrainJobs.
@@ -287,8 +314,4 @@ func (e *dependencies) forget(uid types.UID) {
 	e.Runtimes.Forget(uid)
 	e.Remembered.Forget(uid)
 	e.Recorder.Forget(uid)
-	e.backoff.Forget(uid)
-	e.inTree.Drop(uid)
-	e.trainer.Drop(uid)
-	e.trainer.Rollout.Drop(uid)
 }

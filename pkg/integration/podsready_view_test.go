@@ -103,26 +103,6 @@ func TestPodsThatAreLeftBlockNoAdmission(t *testing.T) {
 	}
 }
 
-// A view without what was just written must not have it written again.
-func TestPodsReadyIsWrittenOnceByAnOldView(t *testing.T) {
-	stored, js := disagreeing(false, false, false, time.Now().Add(-time.Minute))
-	wl := inttest.WorkloadOf(stored, inttest.Admitted)
-	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
-	r, _ := newReconciler(t, stored, js, wl)
-	written := 0
-	r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-			written++
-			return nil
-		},
-	})
-	r.deps.kueue = testenv.Kueue(testenv.WaitsForPods)
-	for range 2 {
-		expect.NoError(t, reportPodsReady(t.Context(), jobOf(t, r, stored)).err)
-	}
-	expect.Same(t, "Unexpected number of times that PodsReady is written", 1, written)
-}
-
 // Trainer tells of the counts of pods when it comes by: until it has resumed a job, they are those of
 // the run before.
 func TestPodsAreNotReadyBeforeTrainerHasResumed(t *testing.T) {

@@ -49,8 +49,8 @@ func keepPriority(ctx context.Context, j *job) result {
 
 // tellClassMissing tells the user of a priority class that is not there.
 func tellClassMissing(j *job, missing error) {
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNoPriority, jobevents.ActionQueue, fmt.Errorf(
-		"keeps the priority that it has, if any: %w; ask an admin to create it, or name another one", missing))
+	j.warn(jobevents.ReasonNoPriority, jobevents.ActionQueue,
+		"keeps the priority that it has, if any: %v; ask an admin to create it, or name another one", missing)
 }
 
 // setPodSets replaces the PodSets of a Workload that waits, and its priority where that is the one of the former pods by the
@@ -62,7 +62,8 @@ func setPodSets(ctx context.Context, j *job, wl *kueue.Workload, podSets []kueue
 		return nil
 	}
 	err := jobframework.PrepareWorkloadPriority(ctx, j.deps.client, j.Object(), former, nil)
-	if apierrors.IsNotFound(err) || err == nil && !samePriority(former, wl) {
+	if apierrors.IsNotFound(err) || err == nil && (!equality.Semantic.DeepEqual(former.Spec.PriorityClassRef, wl.Spec.PriorityClassRef) ||
+		ptr.Deref(former.Spec.Priority, 0) != ptr.Deref(wl.Spec.Priority, 0)) {
 		return nil
 	}
 	if err == nil {
@@ -72,8 +73,4 @@ func setPodSets(ctx context.Context, j *job, wl *kueue.Workload, podSets []kueue
 		return fmt.Errorf("finding the priority of the pods of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
 	return nil
-}
-
-func samePriority(a, b *kueue.Workload) bool {
-	return equality.Semantic.DeepEqual(a.Spec.PriorityClassRef, b.Spec.PriorityClassRef) && ptr.Deref(a.Spec.Priority, 0) == ptr.Deref(b.Spec.Priority, 0)
 }

@@ -42,7 +42,7 @@ func notYet(ctx context.Context, j *job) result {
 	}
 	if held := j.record.start.heldBack(&j.TrainJob, j.deps.Field); held > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Held TrainJob back from its queue", "reason", jobevents.ReasonCannotStart, "retryAfter", held)
-		j.deps.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
+		j.note(jobevents.ReasonCannotStart)
 		return unqueued(held)
 	}
 	if since, queued := j.deps.expectations.QueuedSince(&j.TrainJob); queued && since < retrySlowly {
@@ -100,7 +100,7 @@ func awaitChildJobs(ctx context.Context, j *job) result {
 func tellUnprepared(j *job) {
 	if w := &j.record.waiting; j.manages && !w.over && j.deps.waitForJobSet > 0 {
 		w.over = true
-		j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonUnprepared, jobevents.ActionDescribe,
+		j.tell(jobevents.ReasonUnprepared, jobevents.ActionDescribe,
 			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, j.deps.waitForJobSet)
 	}
 }
@@ -142,17 +142,21 @@ func awaitJobSet(ctx context.Context, j *job) result {
 	wait, refused := j.record.start.unmade.wait(j.Generation)
 	if wait > 0 {
 		if refused {
-			j.deps.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
+			j.note(jobevents.ReasonCannotStart)
 		}
 		return result{done: refused, unqueued: refused, again: wait}
 	}
-	refusal, again, err := j.deps.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, awaitedUntil(j))
+	var awaitedUntil time.Time
+	if j.deps.waitForJobSet > 0 {
+		awaitedUntil = j.record.waiting.since().Add(j.deps.waitForJobSet)
+	}
+	refusal, again, err := j.deps.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, awaitedUntil)
 	if err != nil {
 		return result{err: err}
 	}
 	if again > 0 {
 		if refused {
-			j.deps.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
+			j.note(jobevents.ReasonCannotStart)
 		}
 		return unqueued(again)
 	}
@@ -161,8 +165,8 @@ func awaitJobSet(ctx context.Context, j *job) result {
 		tellUnprepared(j)
 		return result{}
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf(
-		"does not queue, because Trainer could not make JobSet %s: %s", j.Name, refusal))
+	j.warn(jobevents.ReasonCannotStart, jobevents.ActionDescribe,
+		"does not queue, because Trainer could not make JobSet %s: %s", j.Name, refusal)
 	return unqueued(wait)
 }
 
@@ -185,7 +189,7 @@ func awaitUsable(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batch
 	if err != nil || why == "" {
 		return result{err: err}
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf("does not queue, because %s", why))
+	j.warn(jobevents.ReasonCannotStart, jobevents.ActionDescribe, "does not queue, because %s", why)
 	return unqueued(firstUnmade)
 }
 
@@ -210,14 +214,6 @@ func nameTaken(ctx context.Context, j *job, js *jobsetapi.JobSet, made []batchv1
 		}
 	})
 	return taken, err
-}
-
-// awaitedUntil returns until when the job waited for its JobSet; zero where none waits.
-func awaitedUntil(j *job) time.Time {
-	if j.deps.waitForJobSet == 0 {
-		return time.Time{}
-	}
-	return j.record.waiting.since().Add(j.deps.waitForJobSet)
 }
 
 // wait returns the time to the next look for a refusal, and whether the last look found
@@ -257,7 +253,7 @@ func takeOverlooked(ctx context.Context, j *job) result {
 		return ofError(err)
 	}
 	if err := j.deps.queues.Dispatchable(ctx, &j.TrainJob, queue); errors.Is(err, queues.ErrOnlyHere) {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonOverlooked, jobevents.ActionQueue, fmt.Errorf("not put into LocalQueue %s: %w", queue, err))
+		j.warn(jobevents.ReasonOverlooked, jobevents.ActionQueue, "not put into LocalQueue %s: %v", queue, err)
 		return result{}
 	} else if err != nil {
 		return ofError(err)
@@ -265,7 +261,7 @@ func takeOverlooked(ctx context.Context, j *job) result {
 	if err := jobclient.SetQueue(ctx, j.deps.client, &j.TrainJob, queue); err != nil {
 		return ofError(err)
 	}
-	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonOverlooked, jobevents.ActionQueue,
+	j.tell(jobevents.ReasonOverlooked, jobevents.ActionQueue,
 		"Put into LocalQueue %s, which was there when the TrainJob was made without a queue", queue)
 	return done(nil)
 }

@@ -21,57 +21,44 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-func TestExpectedRetry(t *testing.T) {
+// What only time cures is tried again in its time, and nobody has to know; 0 is for all else.
+func TestRetryIn(t *testing.T) {
 	forbidden := func(reason string) error {
 		return apierrors.NewForbidden(jobclient.Resource, "llm", errors.New(reason))
 	}
+	missing := func(group, resource string) error {
+		return fmt.Errorf("preparing: %w", apierrors.NewNotFound(schema.GroupResource{Group: group, Resource: resource}, "gone"))
+	}
 	cases := map[string]struct {
 		err  error
-		want bool
+		want time.Duration
 	}{
-		"somebody else was faster": {err: apierrors.NewConflict(jobclient.Resource, "llm", errors.New("changed")), want: true},
+		"somebody else was faster": {err: apierrors.NewConflict(jobclient.Resource, "llm", errors.New("changed")), want: retrySoon},
 		"Trainer has not seen the last pod go": {
 			err: fmt.Errorf("stopping: %w", forbidden(
 				"spec.podTemplateOverrides: Forbidden: PodTemplateOverrides cannot be modified when the JobSet's ReplicatedJob node is still active")),
-			want: true,
+			want: retrySlowly,
 		},
-		"the Workload is gone": {
-			err: fmt.Errorf("releasing: %w", apierrors.NewNotFound(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl")), want: true,
-		},
-		"the namespace is about to go": {err: inTerminating(), want: true},
+		"pods are left":                     {err: errStillActive, want: retrySlowly},
+		"the Workload is gone":              {err: missing("kueue.x-k8s.io", "workloads"), want: retrySoon},
+		"the namespace is about to go":      {err: inTerminating(), want: retryTerminating},
+		"there is no WorkloadPriorityClass": {err: missing("", "WorkloadPriorityClass"), want: retryClass},
+		"there is no PriorityClass":         {err: missing("", "PriorityClass"), want: retryClass},
 		"there are no Workloads": {
 			err: apierrors.NewGenericServerResponse(404, "patch", schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", "404 page not found", 0, true),
 		},
-		"something else is gone":    {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "team")},
+		"something else is gone":    {err: missing("", "namespaces")},
 		"Trainer refuses for good":  {err: forbidden("must not have envs for the node containers")},
 		"a text that only looks so": {err: errors.New("it is still active")},
+		"nothing is wrong":          {},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected expectedRetry", tc.want, expectedRetry(tc.err)) })
-	}
-}
-
-func TestClassMissing(t *testing.T) {
-	of := func(resource string) error {
-		return fmt.Errorf("preparing: %w", apierrors.NewNotFound(schema.GroupResource{Resource: resource}, "gone"))
-	}
-	tests := map[string]struct {
-		err  error
-		want bool
-	}{
-		"a WorkloadPriorityClass": {err: of("WorkloadPriorityClass"), want: true},
-		"a PriorityClass":         {err: of("PriorityClass"), want: true},
-		"something else":          {err: of("namespaces")},
-		"another error":           {err: errors.New("away")},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected classMissing", tc.want, classMissing(tc.err)) })
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected retry", tc.want, retryIn(tc.err)) })
 	}
 }
 
@@ -82,37 +69,13 @@ func inTerminating() error {
 	return err
 }
 
-func TestRetryIn(t *testing.T) {
-	for _, tc := range []struct {
-		err  error
-		want time.Duration
-	}{
-		{inTerminating(), retryTerminating}, {errStillActive, retrySlowly}, {errors.New("anything else"), retrySoon},
-	} {
-		expect.Same(t, "Unexpected retry of "+tc.err.Error(), tc.want, retryIn(tc.err))
-	}
-}
-
 func TestQuiet(t *testing.T) {
-	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "workloads"}, "wl", errors.New("changed"))
-	cases := map[string]struct {
-		err       error
-		wantError bool
-	}{
-		"a conflict is retried and no error":     {err: conflict},
-		"pods that are left are no error":        {err: errStillActive},
-		"an answer that stays wrong is one":      {err: errors.New("forbidden"), wantError: true},
-		"so is one that wraps no expected retry": {err: apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no")), wantError: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			log := quiet(funcr.NewJSON(func(line string) { out.WriteString(line + "\n") }, funcr.Options{Verbosity: 2}))
-			log.WithName("controller").WithValues("a", "b").Error(tc.err, "Reconciling")
-			got := !strings.Contains(out.String(), `"level":2`)
-			expect.That(t, got == tc.wantError, "Logged as an error: %t, want %t:\n%s", got, tc.wantError, out.String())
-			expect.That(t, strings.Contains(out.String(), `"a":"b"`), "The values are lost:\n%s", out.String())
-		})
+	for err, wantError := range map[error]bool{errStillActive: false, errors.New("forbidden"): true} {
+		var out bytes.Buffer
+		log := quiet(funcr.NewJSON(func(line string) { out.WriteString(line + "\n") }, funcr.Options{Verbosity: 2}))
+		log.WithName("controller").WithValues("a", "b").Error(err, "Reconciling")
+		expect.Same(t, "Logged as an error: "+err.Error(), wantError, !strings.Contains(out.String(), `"level":2`))
+		expect.That(t, strings.Contains(out.String(), `"a":"b"`), "The values are lost:\n%s", out.String())
 	}
 }
 
@@ -182,16 +145,4 @@ func TestOneGenerationForAReconcile(t *testing.T) {
 	r.deps.trainer.Set(t.Context(), trainjob.Trainer23, nil)
 	expect.That(t, deps.Field == patch.Of(trainjob.Trainer21) && deps.Runtimes.Served == trainjob.Trainer21,
 		"What began with 2.1 goes on with field %s and runtimes of %s", deps.Field.Path(), deps.Runtimes.Served)
-}
-
-// What works on a part of the dependencies goes by the view of its reconcile.
-func TestPartsHaveTheViewOfTheReconcile(t *testing.T) {
-	r, _ := newReconciler(t)
-	deps := r.deps.of(expect.Must(r.deps.trainer.Served())(t))
-	pods := deps.podsIn(state.View{})
-	expect.That(t, pods.Field == deps.Field && pods.Expectations == deps.expectations,
-		"The dependencies makes %+v, want the parts of %+v", pods, deps)
-	ready := deps.podsReady()
-	expect.That(t, ready.Client == deps.client && ready.Expectations == deps.expectations && ready.Kueue == deps.kueue,
-		"The dependencies makes %+v, want the parts of %+v", ready, deps)
 }

@@ -3,9 +3,9 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
@@ -34,12 +33,6 @@ type reconciler struct {
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ctx = ctrl.LoggerInto(ctx, quiet(ctrl.LoggerFrom(ctx)))
-	if r.deps.inTree.Unknown() {
-		return r.awaitAnswer(ctx, req)
-	}
-	if r.deps.inTree.Active() {
-		return r.yield(ctx, req, &r.deps.inTree.NotifyOnce, jobevents.ReasonNotAlone, peers.InTreeRemedy)
-	}
 	served, unknown := r.deps.trainer.Served()
 	if unknown != nil {
 		// What a TrainJob has left that is gone looks the same with every Trainer, and with none.
@@ -53,10 +46,16 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{Priority: ptr.To(0)}, err
 	}
-	if unknown != nil && j.UID != "" {
-		return r.yield(ctx, req, &r.deps.trainer.NotifyOnce, jobevents.ReasonTrainerUnknown, unknown.Error())
-	}
 	ctx = loggerOf(ctx, j)
+	switch {
+	case r.deps.inTree.Unknown():
+		// The answer brings the job here again. When that takes long, the user is told.
+		return j.yield(ctx, jobevents.ReasonInTreeUnknown, r.deps.inTree.Silence())
+	case r.deps.inTree.Active():
+		return j.yield(ctx, jobevents.ReasonNotAlone, peers.InTreeRemedy)
+	case unknown != nil && j.UID != "":
+		return j.yield(ctx, jobevents.ReasonTrainerUnknown, unknown.Error())
+	}
 	return j.conclude(ctx, j.reconcile(ctx))
 }
 
@@ -84,8 +83,9 @@ func (j *job) reconcile(ctx context.Context) result {
 		sum.add(all(ctx, j, rulesOf(j.phase()).settled))
 	}
 	sum.add(always)
-	if before.unqueued {
-		sum.add(gateEarly(ctx, j))
+	if before.unqueued && !j.deps.Field.HoldsGate(&j.Spec) {
+		// The child Jobs that are made meanwhile have the gate then. One that has it, as its webhook sees to, costs no look.
+		sum.add(ensureGate(ctx, j))
 	}
 	return sum
 }
@@ -111,6 +111,9 @@ func decide(ctx context.Context, j *job) result {
 // tells nothing of its troubles.
 func (j *job) conclude(ctx context.Context, sum result) (ctrl.Result, error) {
 	out, err := j.answer(ctx, sum)
+	if !j.decision.rollingOut && !sum.stale {
+		j.record.told = ""
+	}
 	if j.UID != "" && !sum.stale {
 		j.deps.Recorder.EndLook(j.UID)
 	}
@@ -122,7 +125,7 @@ func (j *job) conclude(ctx context.Context, sum result) (ctrl.Result, error) {
 func (j *job) answer(ctx context.Context, sum result) (ctrl.Result, error) {
 	err := sum.err
 	if wait := jobclient.BackoffOf(err); wait > 0 {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonWriteInVain, jobevents.ActionWrite, err)
+		j.warn(jobevents.ReasonWriteInVain, jobevents.ActionWrite, "%v", err)
 		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
 	}
 	if apierrors.IsConflict(err) {
@@ -135,11 +138,11 @@ func (j *job) answer(ctx context.Context, sum result) (ctrl.Result, error) {
 	}
 	// What waits shall not be in the way of what was decided meanwhile.
 	urgency := ptr.To(0)
-	if expectedRetry(err) && !lagsLong(j.deps.expectations, &j.TrainJob, err) {
-		return ctrl.Result{RequeueAfter: retryIn(err), Priority: urgency}, nil
+	if wait := retryIn(err); wait > 0 && !lagsLong(j.deps.expectations, &j.TrainJob, err) {
+		return ctrl.Result{RequeueAfter: wait, Priority: urgency}, nil
 	}
 	if j.UID != "" && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonRefused, jobevents.ActionWrite, err)
+		j.warn(jobevents.ReasonRefused, jobevents.ActionWrite, "%v", err)
 	}
 	if err != nil {
 		// With an error, no more of the result has a say.
@@ -159,19 +162,19 @@ func (e *dependencies) forgetName(key types.NamespacedName) {
 func followUp(ctx context.Context, j *job) result {
 	err := j.decision.err
 	if j.decision.rollingOut {
-		err = firstError(awaitRollout(ctx, j), err)
+		err = cmp.Or(awaitRollout(ctx, j), err)
 	}
 	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
-		err = firstError(tellPrebuilt(ctx, j), err)
+		err = cmp.Or(tellPrebuilt(ctx, j), err)
 	}
 	if classMissing(err) {
 		tellClassMissing(j, err)
 	}
 	if j.decision.excess != "" {
-		err = firstError(renewExceeding(ctx, j), err)
+		err = cmp.Or(renewExceeding(ctx, j), err)
 	}
 	if errors.Is(err, errStillActive) {
-		err = firstError(watchStop(ctx, j).err, err)
+		err = cmp.Or(watchStop(ctx, j).err, err)
 	}
 	j.decision.err = err
 	return ofError(err)
@@ -185,56 +188,32 @@ func tellStart(j *job) {
 	// Every start is news, also one by the admission of the last.
 	measureStart(j)
 	j.deps.Recorder.Resolve(j.UID, jobevents.ReasonStarted)
-	j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.decision.started)
+	j.tell(jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.decision.started)
 }
 
-// awaitAnswer leaves a TrainJob alone before it is known who looks after it: the answer
-// brings it here again. When that takes long, the user is told.
-func (r *reconciler) awaitAnswer(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	return r.yield(ctx, req, &r.deps.inTree.NotifyOnce, jobevents.ReasonInTreeUnknown, jobevents.Truncate(r.deps.inTree.Silence()))
-}
-
-// yield tells a queued TrainJob, once, why the manager does nothing for it; without a
-// message, it tells nothing.
-func (r *reconciler) yield(ctx context.Context, req ctrl.Request, told *peers.NotifyOnce, reason, message string) (ctrl.Result, error) {
-	j, err := r.deps.observe(ctx, req.NamespacedName)
-	if errors.Is(err, errOldView) {
-		return ctrl.Result{RequeueAfter: retrySlowly}, nil
-	}
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
-	}
-	defer r.deps.records.trim(j.key)
+// yield does nothing for a job but to let its copies go, and tells a queued one why; without a message, it tells nothing.
+func (j *job) yield(ctx context.Context, reason, message string) (ctrl.Result, error) {
+	defer j.deps.records.trim(j.key)
 	if released := releaseCopies(ctx, j); released.err != nil || released.again > 0 {
 		return released.asResult()
 	}
 	if j.UID == "" {
-		r.deps.forgetName(j.key)
-		return awaitRelease(j.view.Workloads), nil
+		j.deps.forgetName(j.key)
+		if left := j.view.Workloads; len(left) == 0 {
+			return ctrl.Result{}, nil
+		}
+		// No other event comes of a Workload that waits for its finalizer, and has quota. When the manager acts again, that
+		// brings here the TrainJobs that there are.
+		return ctrl.Result{RequeueAfter: retrySlowly}, nil
 	}
 	if err := observeNamespace(ctx, j).err; err != nil {
-		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
+		return ctrl.Result{}, err
 	}
-	if message == "" || !j.manages || j.TrainJob.Finished() {
-		return ctrl.Result{}, nil
-	}
-	r.deps.Recorder.Note(j.UID, reason)
-	r.deps.Recorder.EndLook(j.UID)
-	if told.First(j.UID) {
-		r.deps.Recorder.Resolve(j.UID, reason)
-		r.deps.Recorder.LoggingTo(ctrl.LoggerFrom(ctx)).Eventf(&j.TrainJob, nil, corev1.EventTypeWarning, reason, jobevents.ActionDescribe, "%s", message)
+	if message != "" && j.manages && !j.TrainJob.Finished() {
+		j.tellOnce(reason, jobevents.ActionDescribe, message)
+		j.deps.Recorder.EndLook(j.UID)
 	}
 	return ctrl.Result{}, nil
-}
-
-// awaitRelease comes again for a TrainJob that is gone while a Workload of it is there: when the
-// manager acts again, that brings here the TrainJobs that there are, and no other event comes of a
-// Workload that waits for its finalizer, and has quota.
-func awaitRelease(left []kueue.Workload) ctrl.Result {
-	if len(left) == 0 {
-		return ctrl.Result{}
-	}
-	return ctrl.Result{RequeueAfter: retrySlowly}
 }
 
 // errStillActive keeps jobframework from releasing what belongs to pods that are left.
@@ -246,11 +225,25 @@ var errOutdated = errors.New("the admission of the job is another one than the c
 // errOldView ends a reconcile whose view of a Workload is known to be an old one.
 var errOldView = errors.New("a newer version of the Workload is on its way")
 
-// expectedRetry reports whether err only says that the world moved while we looked:
-// the next try is all there is to do, and nobody has to know.
-func expectedRetry(err error) bool {
-	return awaitsEvent(err) || classMissing(err) || jobclient.BackoffOf(err) > 0 || apierrors.IsConflict(err) || gone(err) || terminating(err) ||
-		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
+// retryIn returns when to try again after an error which only says that the world moved while we looked: the next try is
+// all there is to do, and nobody has to know. 0 is for any other.
+func retryIn(err error) time.Duration {
+	switch {
+	case terminating(err):
+		return retryTerminating
+	case classMissing(err):
+		return retryClass
+	case errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound):
+		return retryPrebuilt
+	case errors.Is(err, errStillActive), errors.Is(err, errOutdated), errors.Is(err, peers.ErrRollingOut),
+		apierrors.IsAlreadyExists(err), jobclient.TrainerLags(err):
+		// Something has to happen before.
+		return retrySlowly
+	case jobclient.BackoffOf(err) > 0, apierrors.IsConflict(err), gone(err),
+		errors.Is(err, jobframework.ErrNoMatchingWorkloads), errors.Is(err, jobframework.ErrExtraWorkloads):
+		return retrySoon
+	}
+	return 0
 }
 
 // gone reports whether err is of a write to a TrainJob or Workload that was deleted meanwhile. Where
@@ -281,13 +274,6 @@ func terminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// awaitsEvent reports whether something has to happen before the next try is of use.
-func awaitsEvent(err error) bool {
-	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || errors.Is(err, peers.ErrRollingOut) ||
-		errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) ||
-		apierrors.IsAlreadyExists(err) || jobclient.TrainerLags(err)
-}
-
 const (
 	// retrySoon is how long a reconcile waits that was overtaken by another writer;
 	// mostly the event of that write is faster.
@@ -304,23 +290,6 @@ const (
 	retryClass = 10 * time.Second
 )
 
-// retryIn returns when to try again after an expected retry.
-func retryIn(err error) time.Duration {
-	if terminating(err) {
-		return retryTerminating
-	}
-	if classMissing(err) {
-		return retryClass
-	}
-	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
-		return retryPrebuilt
-	}
-	if awaitsEvent(err) {
-		return retrySlowly
-	}
-	return retrySoon
-}
-
 // quietSink makes jobframework's error lines about expected retries verbose ones.
 type quietSink struct {
 	logr.LogSink
@@ -333,7 +302,7 @@ func quiet(log logr.Logger) logr.Logger {
 
 // Error implements logr.LogSink.
 func (s quietSink) Error(err error, msg string, keysAndValues ...any) {
-	if !expectedRetry(err) {
+	if retryIn(err) == 0 {
 		s.LogSink.Error(err, msg, keysAndValues...)
 		return
 	}

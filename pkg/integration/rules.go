@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -130,20 +131,11 @@ func (r *result) add(other result) {
 	if other.again > 0 && (r.again == 0 || other.again < r.again) {
 		r.again = other.again
 	}
-	r.err = firstError(r.err, other.err)
+	r.err = cmp.Or(r.err, other.err)
 }
 
 // asResult returns the result for the controller.
 func (r result) asResult() (ctrl.Result, error) { return ctrl.Result{RequeueAfter: r.again}, r.err }
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // untilEnd adds up rules to the first that ends the reconcile.
 func untilEnd(ctx context.Context, j *job, rules []rule) result {

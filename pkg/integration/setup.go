@@ -81,7 +81,6 @@ type dependencies struct {
 	// What is remembered of TrainJobs from one reconcile to the next.
 	expectations *jobclient.Expectations
 	records      *records
-	backoff      *jobclient.Backoff
 
 	// Whether to act, and for which Trainer. all looks at every TrainJob when that changes.
 	inTree  *peers.InTree
@@ -180,16 +179,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	}
 	scope, err := matchconditions.AddTo(mgr, matchconditions.Options{
 		Webhooks: opts.Webhooks, Self: self,
-		ManagesAll: managesAll(opts.Kueue),
-		OnChange:   opts.Kueue.OnChange,
+		ManagesAll: func() (all, known bool) {
+			return opts.Kueue.Settings().ManageJobsWithoutQueueName, opts.Kueue.Known()
+		},
+		OnChange: opts.Kueue.OnChange,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the scope of the webhooks: %w", err)
 	}
 	tellMetrics(mgr, deps, scope)
-	if err := forgetQueues(ctx, mgr.GetCache(), deps.metrics); err != nil {
-		return nil, err
-	}
 	// Runnables of the leader's, controllers among them, start when it begins to lead.
 	err = mgr.Add(manager.RunnableFunc(func(context.Context) error {
 		deps.expectations.Lead()
@@ -264,7 +262,6 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
 	expectations := jobclient.NewExpectations(clock.RealClock{})
-	backoff := jobclient.NewBackoff(clock.RealClock{})
 	written, err := newEventRecorder(ctx, mgr)
 	if err != nil {
 		return nil, err
@@ -275,11 +272,10 @@ func newDependencies(ctx context.Context, mgr ctrl.Manager, opts Options) (*depe
 			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: podsets.NewRemembered(),
 			TolerationRules: opts.TolerationRules, Cached: mgr.GetClient(), Recorder: recorder,
 		},
-		client:       jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, backoff, opts.Metrics),
+		client:       jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, opts.Metrics),
 		live:         mgr.GetAPIReader(),
 		refusals:     jobevents.NewRefusals(mgr.GetAPIReader()),
 		expectations: expectations,
-		backoff:      backoff,
 		records:      &records{},
 		inTree:       peers.NewInTree(mgr.GetClient(), opts.Namespace, opts.Kueue, all),
 		trainer:      trainer,
@@ -339,7 +335,7 @@ func setupReconciler(mgr ctrl.Manager, deps *dependencies, opts Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("trainjob").
 		Watches(&trainjob.TrainJob{}, watches.OfTrainJobs(deps.expectations.Wrote), builder.WithPredicates(watches.ForgetDeleted(deps.forget))).
-		Watches(&kueue.Workload{}, watches.DecidedFirst(controlling), builder.WithPredicates(measureGone(deps.metrics), measureEnded(deps.metrics))).
+		Watches(&kueue.Workload{}, watches.DecidedFirst(controlling), builder.WithPredicates(measureWorkloads(deps.metrics))).
 		Watches(&jobsetapi.JobSet{}, watches.Batched(controlling)).
 		Watches(&batchv1.Job{}, watches.Batched(handler.EnqueueRequestsFromMapFunc(maps.TrainJobOfChild))).
 		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.TrainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -393,11 +389,6 @@ func username(ctx context.Context, mgr ctrl.Manager) (string, error) {
 		return "", fmt.Errorf("asking the API server for this manager's own user name: %w", err)
 	}
 	return review.Status.UserInfo.Username, nil
-}
-
-// managesAll returns what reports whether Kueue manages jobs without a queue, and whether that is known.
-func managesAll(kueue *kueueconfig.Follower) func() (all, known bool) {
-	return func() (bool, bool) { return kueue.Settings().ManageJobsWithoutQueueName, kueue.Known() }
 }
 
 // gated is a reconciler whose reconciles pass a gate.

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -55,10 +54,6 @@ func dispatchedMessage(wl *kueue.Workload) string {
 }
 
 func assignmentMessage(a *kueue.PodSetAssignment) string {
-	pods := int32(0)
-	if a.Count != nil {
-		pods = *a.Count
-	}
 	byFlavor := map[kueue.ResourceFlavorReference][]string{}
 	for resource, flavor := range a.Flavors {
 		usage := a.ResourceUsage[resource]
@@ -73,34 +68,29 @@ func assignmentMessage(a *kueue.PodSetAssignment) string {
 	if len(flavors) == 0 {
 		flavors = []string{"no flavor, it requests nothing"}
 	}
-	return fmt.Sprintf("%s %s on %s", a.Name, jobevents.Count(pods, "pod"), strings.Join(flavors, ", "))
+	return fmt.Sprintf("%s %s on %s", a.Name, jobevents.Count(ptr.Deref(a.Count, 0), "pod"), strings.Join(flavors, ", "))
 }
 
-// placeChildJobs brings the child Jobs to what the job is going to be.
+// placeChildJobs brings the suspended child Jobs to the pod templates that Trainer makes of what the job is going to
+// be, one write for each that differs. JobSet itself only ever merges into a Job that exists: left alone, the Job would
+// keep its gate and the keys of earlier flavors. Jobs that do not exist yet are made from the rendered template anyway.
 func placeChildJobs(ctx context.Context, j *job, next *trainjob.TrainJob) error {
-	js, err := j.deps.Render(ctx, next)
+	rendered, err := j.deps.Render(ctx, next)
 	if err != nil {
 		return err
 	}
-	return placeIn(ctx, j.deps.client, j.childJobs(), js)
-}
-
-// placeIn brings the suspended child Jobs to the pod templates of the rendered
-// JobSet, one write for each that differs. JobSet itself only ever merges into a Job
-// that exists: left alone, the Job would keep its gate and the keys of earlier flavors.
-// Jobs that do not exist yet are made from the rendered template anyway.
-func placeIn(ctx context.Context, c client.Client, jobs []batchv1.Job, rendered *jobsetapi.JobSet) error {
 	templates := map[string]*corev1.PodTemplateSpec{}
 	for i := range rendered.Spec.ReplicatedJobs {
 		rj := &rendered.Spec.ReplicatedJobs[i]
 		templates[rj.Name] = &rj.Template.Spec.Template
 	}
+	jobs := j.childJobs()
 	for i := range jobs {
 		template := templates[jobs[i].Labels[jobsetapi.ReplicatedJobNameKey]]
 		if template == nil || podset.JobEnded(&jobs[i]) || !ptr.Deref(jobs[i].Spec.Suspend, false) {
 			continue
 		}
-		if err := placeChildJob(ctx, c, &jobs[i], template); err != nil {
+		if err := placeChildJob(ctx, j.deps.client, &jobs[i], template); err != nil {
 			return err
 		}
 	}
@@ -213,11 +203,7 @@ func renewExceeding(ctx context.Context, j *job) error {
 	if wl == nil {
 		return nil
 	}
-	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	if admitted == nil {
-		return nil
-	}
-	return releaseQuota(ctx, j, wl, why, time.Since(admitted.LastTransitionTime.Time)).err
+	return releaseQuota(ctx, j, wl, why, time.Since(admittedAt(wl))).err
 }
 
 // rolloutPatience is how long a JobSet may go without showing our part before it is made again.
@@ -228,12 +214,8 @@ const rolloutPatience = 30 * time.Second
 // JobSet lets the newer Trainer change nothing of it.
 func awaitRollout(ctx context.Context, j *job) error {
 	field := j.deps.Field.Path()
-	j.deps.Recorder.Note(j.UID, jobevents.ReasonTrainerBehind)
-	if j.deps.trainer.Rollout.First(j.UID) {
-		j.deps.Recorder.Resolve(j.UID, jobevents.ReasonTrainerBehind)
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Errorf(
-			"admitted, and starts when the running Trainer is seen to read %s, which the TrainJob CRD has now: the controller of another release may still be at work", field))
-	}
+	j.tellOnce(jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Sprintf(
+		"admitted, and starts when the running Trainer is seen to read %s, which the TrainJob CRD has now: the controller of another release may still be at work", field))
 	js := j.jobSet()
 	if js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
 		return nil
@@ -257,7 +239,7 @@ func ensurePlaced(ctx context.Context, j *job) result {
 	if wl := j.holdingQuota(); wl == nil || !kueuelib.IsAdmitted(wl) {
 		return result{}
 	}
-	if err := suspend(ctx, j, j.deps.client, false); err != nil {
+	if err := suspend(ctx, j, false); err != nil {
 		return ofError(err)
 	}
 	measureStop(j, metrics.StopNotAdmitted)

@@ -110,27 +110,6 @@ func TestLackOf(t *testing.T) {
 	}
 }
 
-func TestDecide(t *testing.T) {
-	tests := map[string]struct {
-		lacking time.Duration
-		pods    bool
-		refusal string
-		want    patience
-	}{
-		"refused a moment ago":           {lacking: time.Second, refusal: "no", want: mayCome},
-		"refused":                        {lacking: time.Minute, refusal: "no", want: quotaGoes},
-		"refused, with other pods there": {lacking: time.Minute, pods: true, refusal: "no", want: quotaGoes},
-		"late":                           {lacking: time.Minute, want: tellSilence},
-		"late for too long":              {lacking: 5 * time.Minute, want: quotaGoes},
-		"late, with other pods there":    {lacking: time.Hour, pods: true, want: mayCome},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected decide", tc.want, (&lack{pods: tc.pods}).decide(tc.lacking, time.Minute, tc.refusal))
-		})
-	}
-}
-
 func TestHoldBackCountsFromTheEndOfTheQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		field := patch.Of(trainjob.Trainer23)

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -70,7 +70,7 @@ func watchStop(ctx context.Context, j *job) result {
 func tellStop(ctx context.Context, j *job) error {
 	if state.CountPods(j.childJobs()) > 0 {
 		// How many is another event with each that ends.
-		j.deps.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
+		j.tell(jobevents.ReasonStopping, jobevents.ActionStop,
 			"Pods of the stopped run are still terminating; the job keeps its quota and starts again only when they are gone")
 		return nil
 	}
@@ -83,8 +83,8 @@ func tellStop(ctx context.Context, j *job) error {
 		return nil
 	}
 	if js := j.jobSet(); js != nil && state.SaysActive(js) {
-		j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
-			"no pod of the stopped run is left, but JobSet %s still reports active Jobs, so the job keeps its quota: look at the JobSet's events and at the JobSet controller", js.Name))
+		j.warn(jobevents.ReasonStopping, jobevents.ActionStop,
+			"no pod of the stopped run is left, but JobSet %s still reports active Jobs, so the job keeps its quota: look at the JobSet's events and at the JobSet controller", js.Name)
 	}
 	return nil
 }
@@ -106,9 +106,7 @@ const (
 
 // podsAnswer is whether pods of a job may be there.
 type podsAnswer struct {
-	// may is set where they may be there, and where err keeps that from being known.
 	may bool
-	err error
 	// release is set where the caches know of none, and quota is given back if that is so.
 	release *release
 }
@@ -122,17 +120,18 @@ type release struct {
 }
 
 // lookForPods asks the API server for pods only where the caches say no and quota is given back:
-// a job that starts has none since that was done the last time.
-func lookForPods(ctx context.Context, j *job) (podsAnswer, error) {
+// a job that starts has none since that was done the last time. A job whose state cannot be read
+// may have pods: its quota must not be given away.
+func lookForPods(ctx context.Context, j *job) podsAnswer {
 	if active, err := j.pods().Active(ctx, &j.TrainJob); err != nil || active {
-		return podsAnswer{may: true}, err
+		return podsAnswer{may: true}
 	}
 	releases := releases(j)
 	if releases == nil {
-		return podsAnswer{}, nil
+		return podsAnswer{}
 	}
 	pods, err := j.pods().Left(ctx, j.key)
-	return podsAnswer{may: len(pods) > 0, release: releases}, err
+	return podsAnswer{may: err != nil || len(pods) > 0, release: releases}
 }
 
 // releases returns the quota that is given back once the job is not active any more, nil for none.
@@ -148,7 +147,7 @@ func releases(j *job) *release {
 	case !wl.DeletionTimestamp.IsZero():
 		return because(releasedDeleted)
 	case kueuelib.IsEvicted(wl):
-		return because(apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).Reason)
+		return because(state.ReasonOf(wl, kueue.WorkloadEvicted))
 	case !kueuelib.IsActive(wl):
 		return because(releasedDeactivated)
 	case wl.Spec.QueueName != jobframework.QueueName(j):
@@ -167,7 +166,7 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 	left, err := j.pods().AnyLeft(ctx, j.key)
 	if left {
 		ctrl.LoggerFrom(ctx).V(2).Info("Kept the quota of a deleted TrainJob for its pods")
-		return result{done: true, again: recheckIn(state.StoppingSince(workloads)), err: firstError(err, reportPodsLeft(ctx, j))}
+		return result{done: true, again: recheckIn(state.StoppingSince(workloads)), err: cmp.Or(err, reportPodsLeft(ctx, j))}
 	}
 	if err != nil {
 		return ofError(err)
@@ -257,7 +256,7 @@ func suspendDeleted(ctx context.Context, j *job) result {
 	if j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() || !managed(j) {
 		return result{}
 	}
-	if err := suspend(ctx, j, j.deps.client, false); err != nil {
+	if err := suspend(ctx, j, false); err != nil {
 		return ofError(client.IgnoreNotFound(err))
 	}
 	measureStop(j, metrics.StopTrainJobDeleted)
@@ -276,7 +275,7 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 	since := state.StoppingSince(former)
 	copied := len(former) == 0
 	if copied {
-		if !comesFromAnotherCluster(j) || !j.IsSuspended() || !j.alive() {
+		if j.Labels[kueue.MultiKueueOriginLabel] == "" || !j.IsSuspended() || !j.alive() {
 			return result{}
 		}
 		since = j.CreationTimestamp.Time
@@ -291,7 +290,7 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 	})
 	if left {
 		ctrl.LoggerFrom(ctx).V(2).Info("Waited for pods of a former TrainJob")
-		return result{done: true, again: recheckIn(since), err: firstError(err, reportPodsLeft(ctx, j))}
+		return result{done: true, again: recheckIn(since), err: cmp.Or(err, reportPodsLeft(ctx, j))}
 	}
 	if err != nil {
 		return result{err: err}
@@ -330,11 +329,6 @@ func madeOfFormer(j *job) bool {
 		return true
 	}
 	return slices.ContainsFunc(j.pods().Jobs(j.key), func(child batchv1.Job) bool { return js == nil || !metav1.IsControlledBy(&child, js) })
-}
-
-// comesFromAnotherCluster reports whether MultiKueue made the job, as a copy of another one.
-func comesFromAnotherCluster(j *job) bool {
-	return j.Labels[kueue.MultiKueueOriginLabel] != ""
 }
 
 const (
@@ -399,7 +393,7 @@ func finishDeactivation(ctx context.Context, j *job) error {
 	if wl == nil || !wl.DeletionTimestamp.IsZero() || !deactivation.Pending(wl) {
 		return nil
 	}
-	return firstError(deactivateWorkload(ctx, j, wl), errOutdated)
+	return cmp.Or(deactivateWorkload(ctx, j, wl), errOutdated)
 }
 
 // deactivateWorkload writes spec.active, and takes the mark away.

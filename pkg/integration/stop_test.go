@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -61,7 +63,7 @@ func TestLongStopIsTold(t *testing.T) {
 			if tc.deleted {
 				deletedLongAgo(t, r, wl)
 			}
-			result, err := (&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest)
+			result, err := r.Reconcile(t.Context(), jobRequest)
 			expect.That(t, err == nil && (!tc.deleted && tc.want != "" || result.RequeueAfter != 0), "Reconcile returned %v, %v", result, err)
 			wantTold(t, eventsSoFar(recorder, ""), tc.want)
 		})
@@ -86,54 +88,36 @@ func deletedLongAgo(t *testing.T, r *reconciler, wl *kueue.Workload) {
 	})
 }
 
-// Trainer's refusals for the pods of before are silent for a while only.
-func TestLagOfTrainerIsToldInTheEnd(t *testing.T) {
-	cases := map[string]struct {
-		began    time.Time
-		wantTold bool
-	}{
-		"it may just not have heard of the last pod": {began: time.Now().Add(-10 * time.Second)},
-		"it goes on for a minute":                    {began: time.Now().Add(-time.Minute), wantTold: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			stored, _ := disagreeing(true, true, true, time.Now().Add(-time.Minute))
-			r, recorder := newReconciler(t, stored, inttest.WorkloadOf(stored))
-			r.deps.expectations = jobclient.NewExpectations(clocktesting.NewFakePassiveClock(tc.began))
-			r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-					return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
-				},
-			})
-			result, err := (&reconciler{deps: r.deps}).Reconcile(t.Context(), jobRequest)
-			expect.That(t, (err != nil) == tc.wantTold && (result.RequeueAfter == retrySlowly) != tc.wantTold,
-				"Reconcile returned %v, %v", result, err)
-			told := eventsSoFar(recorder, jobevents.ReasonRefused)
-			expect.That(t, (len(told) > 0) == tc.wantTold, "The user is told %q, want to be told: %t", told, tc.wantTold)
-		})
-	}
-}
-
-// A JobSet that somebody keeps from being deleted reports pods for ever that are gone.
+// Trainer's refusals for the pods of before are silent for a while only, and no quota hangs on them in the end: a JobSet that
+// somebody keeps from being deleted reports pods for ever that are gone.
 func TestQuotaGoesWithoutTheGateInTheEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
-		began    time.Time
-		wantGone bool
+		began time.Time
+		long  bool
 	}{
 		"Trainer may just not have heard of the last pod": {began: time.Now().Add(-10 * time.Second)},
-		"it has not for a minute":                         {began: time.Now().Add(-time.Minute), wantGone: true},
+		"it has not for a minute":                         {began: time.Now().Add(-time.Minute), long: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(true, true, true, time.Now().Add(-time.Minute))
-			r, _ := newReconciler(t, stored, inttest.WorkloadOf(stored, inttest.Admitted))
-			r.deps.expectations = jobclient.NewExpectations(clocktesting.NewFakePassiveClock(tc.began))
-			r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-					return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
-				},
-			})
-			_, err := jobOf(t, r, stored).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, "")
-			expect.That(t, (err == nil) == tc.wantGone, "Stop returned %v", err)
+			lagging := func(wl *kueue.Workload) (*reconciler, *events.FakeRecorder) {
+				r, recorder := newReconciler(t, stored.DeepCopy(), wl)
+				r.deps.expectations = jobclient.NewExpectations(clocktesting.NewFakePassiveClock(tc.began))
+				r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
+					Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+						return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
+					},
+				})
+				return r, recorder
+			}
+			r, recorder := lagging(inttest.WorkloadOf(stored))
+			result, err := r.Reconcile(t.Context(), jobRequest)
+			expect.That(t, (err != nil) == tc.long && (result.RequeueAfter == retrySlowly) != tc.long, "Reconcile returned %v, %v", result, err)
+			expect.Same(t, "The user is told", tc.long, len(eventsSoFar(recorder, jobevents.ReasonRefused)) > 0)
+
+			r, _ = lagging(inttest.WorkloadOf(stored, inttest.Admitted))
+			_, err = jobOf(t, r, stored).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, "")
+			expect.That(t, (err == nil) == tc.long, "Stop returned %v", err)
 		})
 	}
 }
@@ -312,34 +296,50 @@ func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 	}
 }
 
-// What has lost its quota keeps it until its pods are gone, whatever it lost it by.
+// What has lost its quota keeps it until its pods are gone, whatever it lost it by. A Workload that is deleted tells
+// nobody when its last pod was gone, whatever else its job is.
 func TestReleases(t *testing.T) {
 	tests := map[string]struct {
-		wl   func(*kueue.Workload)
-		job  func(*trainjob.TrainJob)
-		want string
+		wl      func(*kueue.Workload)
+		job     func(*trainjob.TrainJob)
+		deleted bool
+		want    string
 	}{
-		"a job that runs":             {},
-		"one that has ended":          {job: ended(trainer.TrainJobComplete), want: releasedFinished},
-		"one that was evicted":        {wl: inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption), want: kueue.WorkloadEvictedByPreemption},
-		"one that was deactivated":    {wl: inttest.Deactivated, want: releasedDeactivated},
-		"one that was sent elsewhere": {wl: func(wl *kueue.Workload) { wl.Spec.QueueName = "former" }, want: releasedQueue},
+		"a job that runs":                         {},
+		"one that has ended":                      {job: ended(trainer.TrainJobComplete), want: releasedFinished},
+		"one that was evicted":                    {wl: inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption), want: kueue.WorkloadEvictedByPreemption},
+		"one that was deactivated":                {wl: inttest.Deactivated, want: releasedDeactivated},
+		"one that was sent elsewhere":             {wl: func(wl *kueue.Workload) { wl.Spec.QueueName = "former" }, want: releasedQueue},
+		"one whose Workload is deleted":           {deleted: true, want: releasedDeleted},
+		"one that has ended, and that is deleted": {job: ended(trainer.TrainJobComplete), deleted: true, want: releasedFinished},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
-			if tc.job != nil {
-				tc.job(stored)
-			}
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
-			if tc.wl != nil {
-				tc.wl(wl)
-			}
+			kit.With(stored, tc.job)
+			wl := inttest.WorkloadOf(stored, inttest.Admitted, tc.wl)
+			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 			r, _ := newReconciler(t, stored, wl)
-			release := releases(jobOf(t, r, stored))
-			expect.That(t, (release == nil) == (tc.want == "") && (release == nil || release.why == tc.want), "It releases %+v, want %q", release, tc.want)
+			if tc.deleted {
+				expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
+			}
+			got := cmp.Or(releases(jobOf(t, r, stored)), &release{})
+			expect.That(t, got.why == tc.want && got.deleted == tc.deleted, "It releases %+v, want %q, deleted: %t", got, tc.want, tc.deleted)
 		})
 	}
+}
+
+// Quota must not be given away because the API server does not answer.
+func TestPodsThatCannotBeListedMayBeThere(t *testing.T) {
+	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
+	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, inttest.Admitted, evicted))
+	expect.That(t, !jobOf(t, r, stored).active(t.Context()), "A job without pods has some")
+	r.deps.live = interceptor.NewClient(r.deps.live.(client.WithWatch), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("away")
+		},
+	})
+	expect.That(t, jobOf(t, r, stored).active(t.Context()), "A job whose pods cannot be listed has none")
 }
 
 func TestKeepsQuota(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // leaveAlone ends the look at a TrainJob that is none of Kueue's because of its namespace, by managedJobsNamespaceSelector.
@@ -71,8 +72,8 @@ func tellUnmanaged(j *job) {
 	} else if j.deps.Field.HoldsGate(&j.Spec) {
 		becomes = "was resumed with the admission gate of its queue: set spec.suspend to true, and to false when the gate is gone"
 	}
-	j.deps.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotManaged, jobevents.ActionQueue, fmt.Errorf(
-		"names queue %s, but Kueue does not manage namespace %s, by its managedJobsNamespaceSelector: the job %s", queue, j.Namespace, becomes))
+	j.warn(jobevents.ReasonNotManaged, jobevents.ActionQueue,
+		"names queue %s, but Kueue does not manage namespace %s, by its managedJobsNamespaceSelector: the job %s", queue, j.Namespace, becomes)
 }
 
 // beganUnmanaged reports whether a job runs since before its namespace was Kueue's: nothing was ever charged for it,
@@ -131,8 +132,10 @@ func free(ctx context.Context, j *job) error {
 	} else if err != nil {
 		return err
 	}
-	for _, write := range []func(){func() { j.deps.Field.Drop(&j.Spec) }, func() { j.Spec = free.Spec }} {
-		if err := kueuelib.Patch(ctx, j.deps.client, &j.TrainJob, func() (bool, error) { write(); return true, nil }); err != nil {
+	without := j.DeepCopy().Spec
+	j.deps.Field.Drop(&without)
+	for _, spec := range []trainjob.Spec{without, free.Spec} {
+		if err := j.writeSpec(ctx, spec); err != nil {
 			return err
 		}
 	}

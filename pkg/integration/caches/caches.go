@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package caches says what the manager's caches hold: of which kinds which objects (this
-// file), by which fields they are found (index.go), and what is left of an object before it
-// is stored (transform.go).
+// Package caches says what the manager's caches hold: of which kinds which objects, by which
+// fields they are found (this file), and what is left of an object before it is stored
+// (transform.go).
 package caches
 
 import (
+	"context"
+	"fmt"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,9 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
@@ -42,4 +47,26 @@ func ByObject() (map[client.Object]cache.ByObject, error) {
 		&admissionregistrationv1.MutatingWebhookConfiguration{}:   {Field: named(webhookconfig.Installed.Mutating)},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: named(webhookconfig.Installed.Validating)},
 	}, nil
+}
+
+// SetupIndexes adds the field indexes, which have to be there before the caches start.
+func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := jobframework.SetupWorkloadOwnerIndex(ctx, indexer, trainjob.GVK); err != nil {
+		return fmt.Errorf("indexing Workloads by TrainJob: %w", err)
+	}
+	if err := indexer.IndexField(ctx, &batchv1.Job{}, JobSetIndex, jobSetOf); err != nil {
+		return fmt.Errorf("indexing Jobs by JobSet: %w", err)
+	}
+	return nil
+}
+
+// JobSetIndex is the index of child Jobs by the name of their JobSet. Caches have none of
+// labels: a list by them looks at every Job of the namespace.
+const JobSetIndex = "jobSet"
+
+func jobSetOf(child client.Object) []string {
+	if name, ok := child.GetLabels()[jobsetapi.JobSetNameKey]; ok {
+		return []string{name}
+	}
+	return nil
 }

@@ -6,11 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -27,23 +23,8 @@ const (
 	maxWait   = time.Minute
 )
 
-// Backoff remembers which writes of TrainJobs brought nothing, because another webhook
-// undoes, changes or refuses them, so that they are not repeated as fast as they fail. A
-// job that starts, stops and starts again writes the same too, but each time it is kept.
-type Backoff struct {
-	clock clock.PassiveClock
-
-	mu sync.Mutex
-	// vain are the writes of a TrainJob by what they set.
-	vain map[types.UID]map[string]failedWrite
-}
-
-// NewBackoff returns an empty memory.
-func NewBackoff(clock clock.PassiveClock) *Backoff {
-	return &Backoff{clock: clock, vain: map[types.UID]map[string]failedWrite{}}
-}
-
-// failedWrite is a write that brought nothing.
+// failedWrite is a write of a TrainJob that brought nothing, because another webhook undoes, changes or refuses it. It is
+// not repeated as fast as it fails. A job that starts, stops and starts again writes the same too, but each time it is kept.
 type failedWrite struct {
 	times int
 	last  time.Time
@@ -70,48 +51,27 @@ type backoffError struct {
 func (e *backoffError) Error() string { return e.why }
 
 // may returns a backoffError while the write of a TrainJob has to wait.
-func (b *Backoff) may(uid types.UID, write string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	last := b.vain[uid][write]
-	if wait := last.wait(b.clock.Now()); wait > 0 {
+func (e *Expectations) may(job *trainjob.TrainJob, write string) error {
+	last := e.of(job).vain[write]
+	if wait := last.wait(e.clock.Now()); wait > 0 {
 		return &backoffError{wait: wait, why: last.why}
 	}
 	return nil
 }
 
-// Reverted takes note that the write brought nothing, and why.
-func (b *Backoff) Reverted(uid types.UID, write, why string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.vain[uid] == nil {
-		b.vain[uid] = map[string]failedWrite{}
-	}
-	b.vain[uid][write] = failedWrite{times: b.vain[uid][write].times + 1, last: b.clock.Now(), why: why}
+// reverted takes note that the write brought nothing, and why.
+func (e *Expectations) reverted(job *trainjob.TrainJob, write, why string) {
+	e.note(job, func(m *memory) {
+		if m.vain == nil {
+			m.vain = map[string]failedWrite{}
+		}
+		m.vain[write] = failedWrite{times: m.vain[write].times + 1, last: e.clock.Now(), why: why}
+	})
 }
 
 // kept takes note that the write is stored as it was meant.
-func (b *Backoff) kept(uid types.UID, write string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.vain[uid], write)
-	if len(b.vain[uid]) == 0 {
-		delete(b.vain, uid)
-	}
-}
-
-// Forget drops what is remembered of a TrainJob that is gone or over.
-func (b *Backoff) Forget(uid types.UID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.vain, uid)
-}
-
-// Len returns of how many TrainJobs such writes are remembered.
-func (b *Backoff) Len() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.vain)
+func (e *Expectations) kept(job *trainjob.TrainJob, write string) {
+	e.note(job, func(m *memory) { delete(m.vain, write) })
 }
 
 // changed names the field in which a TrainJob as it is stored differs from what a step set;

@@ -2,8 +2,8 @@
 
 // Package jobclient reads and writes TrainJobs under the condition that they are still what
 // the manager knows (client.go, decisions.go), remembers what it wrote until the caches have
-// heard of it (expectations.go, resume.go, versions.go), and repeats a write that somebody
-// undoes or refuses less and less often (backoff.go).
+// heard of it (expectations.go), repeats a write that somebody undoes or refuses
+// less and less often (backoff.go), and tells refusals apart (errors.go).
 package jobclient
 
 import (
@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -43,13 +42,12 @@ type Client struct {
 	live         client.Reader
 	expectations *Expectations
 	trainer      *peers.Trainer
-	backoff      *Backoff
 	metrics      *metrics.Recorder
 }
 
 // New returns a Client that reads and writes by c, and asks live where a cache is not enough.
-func New(c client.Client, live client.Reader, trainer *peers.Trainer, expectations *Expectations, backoff *Backoff, recorder *metrics.Recorder) *Client {
-	return &Client{Client: c, live: live, trainer: trainer, expectations: expectations, backoff: backoff, metrics: recorder}
+func New(c client.Client, live client.Reader, trainer *peers.Trainer, expectations *Expectations, recorder *metrics.Recorder) *Client {
+	return &Client{Client: c, live: live, trainer: trainer, expectations: expectations, metrics: recorder}
 }
 
 // Get implements client.Reader.
@@ -141,7 +139,7 @@ func (c *Client) write(ctx context.Context, job *trainjob.TrainJob, step changes
 	if err != nil {
 		return err
 	}
-	if err := c.backoff.may(job.UID, string(what)); err != nil {
+	if err := c.expectations.may(job, string(what)); err != nil {
 		return err
 	}
 	refused := func() {}
@@ -155,7 +153,7 @@ func (c *Client) write(ctx context.Context, job *trainjob.TrainJob, step changes
 			refused()
 		}
 		if decides(refusal) && refusal == err { //nolint:errorlint // the very same error: anything else is a view that was overtaken
-			c.backoff.Reverted(known.UID, string(what), refusedAgain(refusal))
+			c.expectations.reverted(&trainjob.TrainJob{ObjectMeta: *known}, string(what), refusedAgain(refusal))
 		}
 		return refusal
 	}
@@ -176,19 +174,12 @@ func (c *Client) compare(job *trainjob.TrainJob, step changes, what string) erro
 		return err
 	}
 	if field == "" {
-		c.backoff.kept(job.UID, what)
+		c.expectations.kept(job, what)
 		return nil
 	}
-	c.backoff.Reverted(job.UID, what, undone(field))
+	c.expectations.reverted(job, what, undone(field))
 	c.metrics.Wrote(Resource.Resource, metrics.WriteInVain)
-	return &backoffError{wait: max(minWait, BackoffOf(c.backoff.may(job.UID, what))), why: undone(field)}
-}
-
-// decides reports whether err is somebody's decision about a write, and no state of the
-// API server or of Trainer that passes.
-func decides(err error) bool {
-	return !TrainerLags(err) &&
-		(apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err) || apierrors.IsBadRequest(err))
+	return &backoffError{wait: max(minWait, BackoffOf(c.expectations.may(job, what))), why: undone(field)}
 }
 
 // refused tells a view that was overtaken, which is a conflict, from other refusals that
@@ -276,67 +267,4 @@ func guardedPatch(step changes, known *metav1.ObjectMeta) (client.Patch, error) 
 		return nil, err
 	}
 	return client.RawPatch(types.JSONPatchType, data), nil
-}
-
-// SetQueue sets the queue label of a TrainJob that has none. If somebody set it meanwhile, it returns a conflict.
-func SetQueue(ctx context.Context, c client.Client, job *trainjob.TrainJob, queue string) error {
-	if err := set(ctx, c, job, "labels", job.Labels, kueueconstants.QueueLabel, queue); err != nil {
-		return fmt.Errorf("queueing TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
-	}
-	return nil
-}
-
-// set sets one of the labels or annotations of a TrainJob, which are those that we know, or returns a conflict.
-func set(ctx context.Context, c client.Client, job *trainjob.TrainJob, field string, known map[string]string, key, value string) error {
-	next := maps.Clone(known)
-	if next == nil {
-		next = map[string]string{}
-	}
-	next[key] = value
-	data, err := json.Marshal([]jsonpatch.JsonPatchOperation{
-		jsonpatch.NewOperation("test", "/metadata/uid", job.UID),
-		jsonpatch.NewOperation("test", "/metadata/"+field, known),
-		jsonpatch.NewOperation("add", "/metadata/"+field, next),
-	})
-	if err != nil {
-		return err
-	}
-	err = c.Patch(ctx, job, client.RawPatch(types.JSONPatchType, data))
-	if failedTest(err) {
-		return apierrors.NewConflict(Resource, job.Name, err)
-	}
-	return err
-}
-
-// endedAnnotation is on a TrainJob that has ended and that Trainer does not take for ended any more, with its UID: a manifest
-// that is copied is another job.
-const endedAnnotation = "kueue-trainer.dev/ended"
-
-// HasEnded reports whether MarkEnded was called of a TrainJob.
-func HasEnded(job *trainjob.TrainJob) bool {
-	return job.UID != "" && job.Annotations[endedAnnotation] == string(job.UID)
-}
-
-// MarkEnded writes on a TrainJob that it has ended, unless that is there: its Workload, which says so, may be deleted.
-func MarkEnded(ctx context.Context, c client.Client, job *trainjob.TrainJob) error {
-	if HasEnded(job) || !job.DeletionTimestamp.IsZero() {
-		return nil
-	}
-	err := set(ctx, c, job, "annotations", job.Annotations, endedAnnotation, string(job.UID))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("noting that TrainJob %s has ended: %w", client.ObjectKeyFromObject(job), err)
-	}
-	return nil
-}
-
-// failedTest reports whether the generation is not what our patch says any more: a
-// conflict. The API server answers it with 422 and, unlike an invalid object, without
-// naming a kind.
-func failedTest(err error) bool {
-	var status apierrors.APIStatus
-	return apierrors.IsInvalid(err) && errors.As(err, &status) && !namesKind(status.Status().Details)
-}
-
-func namesKind(details *metav1.StatusDetails) bool {
-	return details != nil && details.Kind != ""
 }

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -108,14 +107,14 @@ func TestExpectations(t *testing.T) {
 	expect.That(t, e.Satisfied(job(1)), "A job that we never wrote must be seen as it is")
 	e.wrote(job(3))
 	expect.That(t, !e.Satisfied(job(2)), "A view older than our write must not count")
-	expect.That(t, e.Satisfied(job(3)) && len(e.wants) == 0, "Our write must be seen and forgotten, remembered: %v", e.wants)
+	expect.That(t, e.Satisfied(job(3)) && e.of(job(3)).wanted.at.IsZero(), "Our write must be seen and forgotten")
 	e.wrote(job(5))
 	another := job(1)
 	another.UID = "another"
 	expect.That(t, e.Satisfied(another), "A new job of the same name must be seen as it is")
 	e.wrote(job(5))
 	e.Forget(client.ObjectKeyFromObject(job(5)))
-	expect.That(t, len(e.wants) == 0, "A job that is gone must be forgotten, remembered: %v", e.wants)
+	expect.That(t, len(e.byName) == 0, "A job that is gone must be forgotten")
 	e.wrote(job(5))
 	e.clock.(*clocktesting.FakePassiveClock).SetTime(e.clock.Now().Add(OverdueAfter))
 	expect.That(t, e.Satisfied(job(4)), "A write must not be waited for that was lost")
@@ -169,21 +168,6 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-func TestWroteBy(t *testing.T) {
-	began := time.Unix(1, 0)
-	e := ledFrom(began)
-	job := inttest.Job("uid")
-	got := e.WroteBy(job)
-	expect.That(t, got.Equal(began), "A write before this process: %s, want its start", got)
-	e.wrote(job)
-	got = e.WroteBy(job)
-	expect.That(t, got.After(began), "Our own write: %s, want its time", got)
-	namesake := job.DeepCopy()
-	namesake.UID = "other"
-	got = e.WroteBy(namesake)
-	expect.That(t, got.Equal(began), "A write of a job of the same name: %s, want the process's start", got)
-}
-
 func TestChangedBy(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
 	e := NewExpectations(clock)
@@ -211,8 +195,8 @@ func TestChangedBy(t *testing.T) {
 		}
 		expect.Same(t, step.what+": unexpected ChangedBy", step.want, e.ChangedBy(job).Unix())
 	}
-	e.Forget(client.ObjectKeyFromObject(job))
-	expect.That(t, len(e.seen) == 0, "A job that is gone is remembered")
+	expect.Same(t, "When we wrote it", int64(4), e.WroteBy(job).Unix())
+	expect.Same(t, "When we wrote another one of its name: before this process", int64(1), e.WroteBy(inttest.Job("other")).Unix())
 }
 
 func TestWrite(t *testing.T) {
@@ -267,7 +251,7 @@ func clientOn(t *testing.T, cached client.Client, live client.Reader) *Client {
 	t.Helper()
 	served := peers.NewTrainer(peers.NewTrainJobs(nil))
 	served.Set(t.Context(), trainjob.Trainer23, nil)
-	return New(cached, live, served, ledFrom(time.Time{}), NewBackoff(clock.RealClock{}), inttest.Metrics())
+	return New(cached, live, served, ledFrom(time.Time{}), inttest.Metrics())
 }
 
 // clientAnswered returns the same of an API server that has a TrainJob, and changes what it answers.

@@ -3,11 +3,20 @@
 package jobclient
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Labels and annotations of a TrainJob that decide which Workload is its own, and what that
@@ -61,4 +70,55 @@ func membersAlike(live, known map[string]string, keys []string) bool {
 		}
 	}
 	return true
+}
+
+// SetQueue sets the queue label of a TrainJob that has none. If somebody set it meanwhile, it returns a conflict.
+func SetQueue(ctx context.Context, c client.Client, job *trainjob.TrainJob, queue string) error {
+	if err := set(ctx, c, job, "labels", job.Labels, kueueconstants.QueueLabel, queue); err != nil {
+		return fmt.Errorf("queueing TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
+	}
+	return nil
+}
+
+// set sets one of the labels or annotations of a TrainJob, which are those that we know, or returns a conflict.
+func set(ctx context.Context, c client.Client, job *trainjob.TrainJob, field string, known map[string]string, key, value string) error {
+	next := maps.Clone(known)
+	if next == nil {
+		next = map[string]string{}
+	}
+	next[key] = value
+	data, err := json.Marshal([]jsonpatch.JsonPatchOperation{
+		jsonpatch.NewOperation("test", "/metadata/uid", job.UID),
+		jsonpatch.NewOperation("test", "/metadata/"+field, known),
+		jsonpatch.NewOperation("add", "/metadata/"+field, next),
+	})
+	if err != nil {
+		return err
+	}
+	err = c.Patch(ctx, job, client.RawPatch(types.JSONPatchType, data))
+	if failedTest(err) {
+		return apierrors.NewConflict(Resource, job.Name, err)
+	}
+	return err
+}
+
+// endedAnnotation is on a TrainJob that has ended and that Trainer does not take for ended any more, with its UID: a manifest
+// that is copied is another job.
+const endedAnnotation = "kueue-trainer.dev/ended"
+
+// HasEnded reports whether MarkEnded was called of a TrainJob.
+func HasEnded(job *trainjob.TrainJob) bool {
+	return job.UID != "" && job.Annotations[endedAnnotation] == string(job.UID)
+}
+
+// MarkEnded writes on a TrainJob that it has ended, unless that is there: its Workload, which says so, may be deleted.
+func MarkEnded(ctx context.Context, c client.Client, job *trainjob.TrainJob) error {
+	if HasEnded(job) || !job.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	err := set(ctx, c, job, "annotations", job.Annotations, endedAnnotation, string(job.UID))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("noting that TrainJob %s has ended: %w", client.ObjectKeyFromObject(job), err)
+	}
+	return nil
 }

@@ -68,39 +68,25 @@ func applied(t *testing.T, known, live *metav1.ObjectMeta) error {
 
 func TestBackoff(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	r := NewBackoff(clock)
+	r := NewExpectations(clock)
 	var waits []string
 	for range 12 {
-		wait := BackoffOf(r.may("job", "start"))
+		wait := BackoffOf(r.may(jobAt(1), "start"))
 		waits = append(waits, wait.String())
 		clock.SetTime(clock.Now().Add(wait))
-		expect.NoError(t, r.may("job", "start"))
-		r.Reverted("job", "start", "undone")
+		expect.NoError(t, r.may(jobAt(1), "start"))
+		r.reverted(jobAt(1), "start", "undone")
 	}
 	want := []string{"0s", "0s", "0s", "1s", "2s", "4s", "8s", "16s", "32s", "1m0s", "1m0s", "1m0s"}
 	expect.Same(t, "Unexpected waits", want, waits)
-	expect.That(t, BackoffOf(fmt.Errorf("starting: %w", r.may("job", "start"))) != 0, "It has to wait")
+	expect.That(t, BackoffOf(fmt.Errorf("starting: %w", r.may(jobAt(1), "start"))) != 0, "It has to wait")
 	for what, err := range map[string]error{
-		"another write": r.may("job", "stop"), "another job's": r.may("other", "start"),
+		"another write": r.may(jobAt(1), "stop"), "another job's": r.may(inttest.Job("other"), "start"),
 	} {
 		expect.That(t, err == nil, "%s has to wait: %v", what, err)
 	}
-	r.kept("job", "start")
-	expect.NoError(t, r.may("job", "start"))
-	r.Reverted("job", "start", "undone")
-	r.Forget("job")
-	expect.That(t, len(r.vain) == 0, "What is remembered must go with the job")
-}
-
-// What starts, stops and starts again on the same flavor writes the same, at any speed.
-func TestKeptWritesAreFree(t *testing.T) {
-	r := NewBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
-	for range 100 {
-		for _, write := range []string{"start", "suspend", "gate"} {
-			expect.NoError(t, r.may("job", write))
-			r.kept("job", write)
-		}
-	}
+	r.kept(jobAt(1), "start")
+	expect.NoError(t, r.may(jobAt(1), "start"))
 }
 
 func TestChanged(t *testing.T) {
@@ -163,7 +149,7 @@ func TestOutdatedVersionsAreLeftAlone(t *testing.T) {
 	expect.That(t, !e.Outdated(key, current), "the newer version is outdated")
 
 	e.Outdate(key, old)
-	e.old[key][old[0]] = time.Now().Add(-time.Minute)
+	e.byName[key].old[old[0]] = time.Now().Add(-time.Minute)
 	expect.That(t, !e.Outdated(key, old), "a version is outdated for ever, although nothing newer came")
 
 	others := []Version{{"other", "other", "1"}}

@@ -2,22 +2,27 @@
 
 // Package jobevents records the manager's events on TrainJobs: each of them once while what
 // it says still holds (recorder.go), under the reasons and actions that users know
-// (reasons.go, docs/logging.md), and logs it under the same reason (messages.go); which of them
-// say that a TrainJob is stuck is remembered (stuck.go). It also finds the events in which other
-// controllers say that they were refused something (refusals.go).
+// (reasons.go, docs/logging.md), and logs it under the same reason; which of them say that a
+// TrainJob is stuck is remembered. It also finds the events in which other controllers say that
+// they were refused something (refusals.go).
 package jobevents
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/reference"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -133,3 +138,99 @@ func (r *Recorder) repeats(uid any, text string) bool {
 
 // Remembered returns of how many objects and states the last event is remembered.
 func (r *Recorder) Remembered() int { return r.last.Len() }
+
+// passing are the reasons of Warnings about what comes right without anybody's doing, what does not
+// keep a whole job, or what an admin means: two integrations at once during a migration, a namespace that
+// Kueue leaves alone.
+var passing = map[string]bool{ReasonCheckRetries: true, ReasonUngateRefused: true, ReasonNotAlone: true, ReasonNotManaged: true}
+
+// stuckReasons are what TrainJobs wait for that does not come by itself: for each the reason of the
+// first Warning in the last look at it, whether that was news to anybody or not.
+type stuckReasons struct {
+	mu sync.Mutex
+	// noted are of looks that are under way, last of those that are over.
+	noted, last map[types.UID]string
+}
+
+// Note has a TrainJob count as being in trouble for a reason, as a Warning does.
+func (t *stuckReasons) Note(uid types.UID, reason string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if passing[reason] || t.noted[uid] != "" {
+		return
+	}
+	if t.noted == nil {
+		t.noted = map[types.UID]string{}
+	}
+	t.noted[uid] = reason
+}
+
+// EndLook ends a look at a TrainJob: its reasons are those that were noted meanwhile.
+func (t *stuckReasons) EndLook(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	reason := t.noted[uid]
+	delete(t.noted, uid)
+	if reason == "" {
+		delete(t.last, uid)
+		return
+	}
+	if t.last == nil {
+		t.last = map[types.UID]string{}
+	}
+	t.last[uid] = reason
+}
+
+// StuckReason returns the reason of what a TrainJob waits for that does not come by itself; empty: there
+// is none.
+func (t *stuckReasons) StuckReason(uid types.UID) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last[uid]
+}
+
+func (t *stuckReasons) forget(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.noted, uid)
+	delete(t.last, uid)
+}
+
+// Broadcast returns a recorder of events by controller, which c writes, each with its own note.
+// client-go counts an event for a repetition of a former one that has the same reason and is about
+// the same version of an object, and drops its note; what a TrainJob waits for may change while
+// nobody changes the TrainJob. It records after the end of ctx, too: the last events tell most.
+func Broadcast(ctx context.Context, c eventsclient.EventsV1Interface, scheme *runtime.Scheme, controller string) (events.EventRecorder, error) {
+	broadcaster := events.NewBroadcaster(sink{&events.EventSinkImpl{Interface: c}})
+	if err := broadcaster.StartRecordingToSinkWithContext(context.WithoutCancel(ctx)); err != nil {
+		return nil, fmt.Errorf("recording events of %s: %w", controller, err)
+	}
+	return byNote{broadcaster.NewRecorder(scheme, controller), scheme}, nil
+}
+
+// byNote has client-go compare the notes of events, too, as a part of what they are about: the
+// field path, which sink takes off again.
+type byNote struct {
+	events.EventRecorder
+	scheme *runtime.Scheme
+}
+
+// Eventf implements events.EventRecorder.
+func (r byNote) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
+	// client-go tells of what it cannot refer to.
+	if ref, err := reference.GetReference(r.scheme, regarding); err == nil {
+		about := *ref
+		about.FieldPath = fmt.Sprintf(note, args...)
+		regarding = &about
+	}
+	r.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, args...)
+}
+
+type sink struct{ events.EventSink }
+
+// Create implements events.EventSink.
+func (s sink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
+	event = event.DeepCopy()
+	event.Regarding.FieldPath = ""
+	return s.EventSink.Create(ctx, event)
+}

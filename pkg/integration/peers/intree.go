@@ -41,7 +41,6 @@ const InTreeRemedy = "Kueue's in-tree TrainJob integration is active as well, so
 // keep TrainJobs from running without quota. The answer needs these webhooks, and so a
 // manager that is ready: the readiness of its pod must not wait for the answer.
 type InTree struct {
-	NotifyOnce
 	client    client.Client
 	namespace string
 	all       *TrainJobs
@@ -167,7 +166,6 @@ func (t *InTree) set(ctx context.Context, before, after inTreeView) error {
 	default:
 		log.Info("Took TrainJobs over, since Kueue's in-tree integration is off")
 	}
-	t.forget()
 	return t.all.Requeue(ctx)
 }
 

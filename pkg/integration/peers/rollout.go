@@ -25,8 +25,6 @@ import (
 // works on until another image is there and has the lease. It would make the JobSet of a
 // job that is started then without our part: pods on any node, on the quota of a flavor.
 type Rollout struct {
-	NotifyOnce
-
 	mu    sync.Mutex
 	field patch.Field
 	state rolloutState
@@ -68,7 +66,6 @@ func (r *Rollout) expect(field patch.Field) {
 		r.state = rolloutUnknown
 	default:
 		r.state, r.since = rolloutUnderWay, time.Now()
-		r.forget()
 	}
 	// What was seen under another field says nothing when this one comes back.
 	r.field, r.last = field, scan{}

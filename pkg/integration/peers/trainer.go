@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package peers says whether the manager may act on TrainJobs, and for which Trainer: it
+// stands aside for Kueue's in-tree integration (intree.go; answer.go has what the looks for it
+// found), goes by the version of the TrainJob CRD (trainer.go), and starts nothing while
+// another Trainer is being rolled out (rollout.go). Whenever that changes, every TrainJob is
+// looked at again.
 package peers
 
 import (
@@ -10,20 +15,65 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
+// TrainJobs lets the TrainJob controller look at every TrainJob when something changes
+// that concerns all of them.
+type TrainJobs struct {
+	client client.Client
+
+	mu sync.Mutex
+	// queue is the TrainJob controller's, where this replica leads.
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// NewTrainJobs returns the TrainJobs that c lists.
+func NewTrainJobs(c client.Client) *TrainJobs { return &TrainJobs{client: c} }
+
+// Source is the controller's source of these looks.
+func (a *TrainJobs) Source() source.Source {
+	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.queue = queue
+		return nil
+	})
+}
+
+// Requeue has every TrainJob looked at. Before the controller starts there is nothing to
+// do: it looks at all of them then.
+func (a *TrainJobs) Requeue(ctx context.Context) error {
+	a.mu.Lock()
+	queue := a.queue
+	a.mu.Unlock()
+	if queue == nil {
+		return nil
+	}
+	var jobs trainjob.List
+	if err := a.client.List(ctx, &jobs); err != nil {
+		return fmt.Errorf("listing the TrainJobs to look at again: %w", err)
+	}
+	for i := range jobs.Items {
+		queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
+	}
+	return nil
+}
+
 // Trainer follows the version of Trainer while the manager runs. Trainer is
 // upgraded by its CRD, and from that moment on the API server keeps another field of
 // TrainJobs. While the CRD is of no version that we know, the manager starts and stops
 // nothing, and its webhooks take no new TrainJob into a queue.
 type Trainer struct {
-	NotifyOnce
 	// Rollout is of the Trainer that runs.
 	Rollout Rollout
 
@@ -89,7 +139,6 @@ func (t *Trainer) Set(ctx context.Context, version trainjob.TrainerVersion, reas
 		log.Error(reason, "Could not tell the version of Trainer, so no TrainJob starts or stops", "reason", jobevents.ReasonTrainerUnknown, "versionBefore", before.String())
 	} else {
 		log.Info("Found the version of Trainer", "version", version.String(), "versionBefore", before.String())
-		t.forget()
 	}
 	if err := t.all.Requeue(ctx); err != nil {
 		log.Error(err, "Could not look at every TrainJob again")

@@ -187,18 +187,7 @@ func (u *Controller) free(ctx context.Context, job *trainjob.TrainJob, pod *core
 
 // podsOf maps a TrainJob or its JobSet to the gated pods: they are looked at again when it is admitted.
 func (u *Controller) podsOf(ctx context.Context, obj client.Object) []reconcile.Request {
-	var pods corev1.PodList
-	err := u.Client.List(ctx, &pods, client.InNamespace(obj.GetNamespace()),
-		client.MatchingLabels{jobsetapi.JobSetNameKey: obj.GetName(), patch.GatedLabel: "true"})
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Could not list gated pods", "trainJob", klog.KObj(obj))
-		return nil
-	}
-	requests := make([]reconcile.Request, 0, len(pods.Items))
-	for i := range pods.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
-	}
-	return requests
+	return u.gatedPods(ctx, obj, obj.GetName())
 }
 
 // podsOfOwner maps a Workload to the gated pods of the TrainJob that controls it.
@@ -207,9 +196,7 @@ func (u *Controller) podsOfOwner(ctx context.Context, obj client.Object) []recon
 	if owner == nil {
 		return nil
 	}
-	job := &trainjob.TrainJob{}
-	job.Namespace, job.Name = obj.GetNamespace(), owner.Name
-	return u.podsOf(ctx, job)
+	return u.gatedPods(ctx, obj, owner.Name)
 }
 
 // podsOfChild maps a child Job to the gated pods of its JobSet: a pod can be heard of
@@ -219,8 +206,21 @@ func (u *Controller) podsOfChild(ctx context.Context, obj client.Object) []recon
 	if !ok {
 		return nil
 	}
-	job := &trainjob.TrainJob{}
-	// Trainer names the JobSet as the TrainJob.
-	job.Namespace, job.Name = obj.GetNamespace(), name
-	return u.podsOf(ctx, job)
+	return u.gatedPods(ctx, obj, name)
+}
+
+// gatedPods lists the gated pods of the JobSet of this name, which is that of the TrainJob, in the namespace of obj.
+func (u *Controller) gatedPods(ctx context.Context, obj client.Object, jobSet string) []reconcile.Request {
+	var pods corev1.PodList
+	err := u.Client.List(ctx, &pods, client.InNamespace(obj.GetNamespace()),
+		client.MatchingLabels{jobsetapi.JobSetNameKey: jobSet, patch.GatedLabel: "true"})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Could not list gated pods", "trainJob", klog.KRef(obj.GetNamespace(), jobSet))
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(pods.Items))
+	for i := range pods.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
+	}
+	return requests
 }

@@ -3,14 +3,16 @@
 // Package state reads what there is of a TrainJob, and answers what that means: may it run, does
 // it hold quota, since when does it stop.
 //
-// reader.go reads from the caches; phase.go tells what it does now; workloads.go answers by the Workloads of a job, children.go by what
-// Trainer and JobSet made of it; owner.go tells whose an object is.
+// reader.go reads from the caches; phase.go tells what it does now; workloads.go answers by the Workloads of a job, and whose an
+// object is, children.go by what Trainer and JobSet made of it.
 package state
 
 import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -42,15 +44,38 @@ func StoppedSince(wl *kueue.Workload) time.Time {
 	if !wl.DeletionTimestamp.IsZero() {
 		return wl.DeletionTimestamp.Time
 	}
-	if kueuelib.IsEvicted(wl) {
-		return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).LastTransitionTime.Time
+	if evicted := True(wl, kueue.WorkloadEvicted); evicted != nil {
+		return evicted.LastTransitionTime.Time
 	}
 	return time.Time{}
 }
 
+// True returns a condition of a Workload that is true, or nil.
+func True(wl *kueue.Workload, condition string) *metav1.Condition {
+	if c := apimeta.FindStatusCondition(wl.Status.Conditions, condition); c != nil && c.Status == metav1.ConditionTrue {
+		return c
+	}
+	return nil
+}
+
+// ReasonOf returns the reason of a condition that is true; empty: it is not.
+func ReasonOf(wl *kueue.Workload, condition string) string {
+	if c := True(wl, condition); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
 // Ended reports whether a Workload is finished because its job is.
 func Ended(wl *kueue.Workload) bool {
-	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-	return finished != nil && kueuelib.IsFinished(wl) &&
-		(finished.Reason == kueue.WorkloadFinishedReasonSucceeded || finished.Reason == kueue.WorkloadFinishedReasonFailed)
+	reason := ReasonOf(wl, kueue.WorkloadFinished)
+	return reason == kueue.WorkloadFinishedReasonSucceeded || reason == kueue.WorkloadFinishedReasonFailed
+}
+
+// ControllerOfKind returns the controller of obj if it is of a kind, or nil.
+func ControllerOfKind(obj client.Object, kind string) *metav1.OwnerReference {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.Kind == kind {
+		return owner
+	}
+	return nil
 }

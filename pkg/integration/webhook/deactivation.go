@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -54,11 +52,4 @@ func (d *deactivator) Handle(ctx context.Context, req admission.Request) admissi
 	ctrl.LoggerFrom(ctx).V(1).Info("Put off the deactivation of a Workload until its job has no pods")
 	return admission.PatchResponseFromRaw(before, after).WithWarnings(fmt.Sprintf(
 		"Workload %s stays active until the last pod of its TrainJob is gone; then it is deactivated, and its quota is free", wl.Name))
-}
-
-func logOfWorkload(base logr.Logger, req *admission.Request) logr.Logger {
-	if req == nil {
-		return base
-	}
-	return base.WithValues("workload", klog.KRef(req.Namespace, req.Name), "operation", req.Operation, "requestID", req.UID)
 }

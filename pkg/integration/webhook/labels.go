@@ -3,8 +3,6 @@
 package webhook
 
 import (
-	"context"
-	"fmt"
 	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -70,21 +68,4 @@ func prebuiltOfTrainJob(t, old *trainjob.TrainJob) field.ErrorList {
 	}
 	return field.ErrorList{field.Invalid(jobframework.GetPrebuiltWorkloadPath(t), name,
 		"names that begin with "+ofJobSets+" are those of JobSets' Workloads: create the Workload under another name")}
-}
-
-// queueUnmanaged warns who creates a TrainJob with a queue in a namespace that Kueue does not manage: it starts at once.
-func (r *review) queueUnmanaged(ctx context.Context) []string {
-	queue := jobframework.QueueNameForObject(r.job)
-	if r.old != nil || queue == "" || queue == trainjob.ProbeQueue {
-		return nil
-	}
-	if managed, err := r.Queues.ManagesNamespace(ctx, r.job.Namespace); err != nil || managed {
-		return nil
-	}
-	becomes := "and runs outside of all quotas"
-	if r.job.Suspended() {
-		becomes = "and runs outside of all quotas when you set spec.suspend to false"
-	}
-	return []string{fmt.Sprintf("%s: Kueue does not manage namespace %s (managedJobsNamespaceSelector): the job does not wait in queue %s, %s; "+
-		"ask an admin to label the namespace", queueNamePath, r.job.Namespace, queue, becomes)}
 }

@@ -3,7 +3,9 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"reflect"
 	"slices"
@@ -11,17 +13,22 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-var runtimeRefPath = field.NewPath("spec", "runtimeRef")
+var (
+	runtimeRefPath = field.NewPath("spec", "runtimeRef")
+	managedByPath  = field.NewPath("spec", "managedBy")
+)
 
 // validator answers bad input while the user is there to correct it.
 type validator struct{ *handler }
@@ -195,4 +202,18 @@ func (r *review) validateDescription(ctx context.Context, t *trainjob.TrainJob) 
 		return nil, err
 	}
 	return podset.Validate(ctx, r.describer.Renderer, t, runtime, r.describer.Field), nil
+}
+
+// validateManagedBy refuses a TrainJob that comes to a queue where nothing would run it, or where
+// MultiKueue would reject it.
+func (r *review) validateManagedBy(ctx context.Context, t, old *trainjob.TrainJob) (field.ErrorList, error) {
+	queue := jobframework.QueueNameForObject(t)
+	if old != nil && queue == jobframework.QueueNameForObject(old) {
+		return nil, nil
+	}
+	err := cmp.Or(r.Queues.Reachable(ctx, t), r.Queues.Dispatchable(ctx, t, string(queue)))
+	if errors.Is(err, queues.ErrNoOtherCluster) || errors.Is(err, queues.ErrOnlyHere) {
+		return field.ErrorList{field.Invalid(managedByPath, ptr.Deref(t.Spec.ManagedBy, trainjob.ControllerName), err.Error())}, nil
+	}
+	return nil, err
 }

@@ -272,14 +272,11 @@ func TestManagedBy(t *testing.T) {
 		object, old string
 		refused     bool
 	}{
-		"a queue without checks":           {objects: here, object: inQueue(away), refused: true},
-		"a queue with another check":       {objects: []client.Object{queue, inttest.ClusterQueue("other"), other}, object: inQueue(away), refused: true},
-		"a queue with MultiKueue":          {objects: []client.Object{queue, behindBoth, other, remote}, object: inQueue(away)},
-		"a check that is not there yet":    {objects: []client.Object{queue, behindBoth, other}, object: inQueue(away)},
-		"a ClusterQueue that is not there": {objects: []client.Object{queue}, object: inQueue(away)},
-		"a LocalQueue that is not there":   {object: inQueue(away)},
-		"a job of Trainer's":               {objects: here, object: inQueue(torch(byTrainer))},
-		"no queue":                         {objects: here, object: inttest.Manifest(``, away)},
+		"a queue without checks":         {objects: here, object: inQueue(away), refused: true},
+		"a queue with MultiKueue":        {objects: there, object: inQueue(away)},
+		"a LocalQueue that is not there": {object: inQueue(away)},
+		"a job of Trainer's":             {objects: here, object: inQueue(torch(byTrainer))},
+		"no queue":                       {objects: here, object: inttest.Manifest(``, away)},
 		"a move to such a queue": {
 			objects: here, object: inQueue(away), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"far"`, away), refused: true},
 		"a job of Trainer's in a queue with MultiKueue": {objects: there, object: inQueue(torch(byTrainer)), refused: true},

@@ -6,8 +6,10 @@ package inttest
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -77,4 +80,29 @@ func Exists(tb testing.TB, c client.Reader, obj client.Object) bool {
 		expect.NoError(tb, err)
 	}
 	return err == nil
+}
+
+// Metrics returns a Recorder that nobody reads.
+func Metrics() *metrics.Recorder {
+	return metrics.NewRecorder(prometheus.NewRegistry(), metrics.QueueLabels{})
+}
+
+// Recorded returns what a registry has: values of counters, and counts of histograms, by name and by
+// the values of some labels.
+func Recorded(tb testing.TB, registry prometheus.Gatherer, labels ...string) map[string]float64 {
+	tb.Helper()
+	families := expect.Must(registry.Gather())(tb)
+	out := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.Metric {
+			names := []string{family.GetName()}
+			for _, pair := range metric.Label {
+				if slices.Contains(labels, pair.GetName()) {
+					names = append(names, pair.GetValue())
+				}
+			}
+			out[strings.Join(names, " ")] += metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+		}
+	}
+	return out
 }

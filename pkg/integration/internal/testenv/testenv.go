@@ -9,10 +9,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
@@ -73,4 +75,18 @@ func Describer(tb testing.TB, c client.Client) *podsets.Describer {
 		Defaults: podsets.FixedDefaults(&podset.Defaults{}), Remembered: podsets.NewRemembered(),
 		Recorder: jobevents.New(&events.FakeRecorder{}),
 	}
+}
+
+// LedSince returns the expectations of a process that has led since a time.
+func LedSince(began time.Time) *jobclient.Expectations {
+	e, _ := LedSinceByClock(began)
+	return e
+}
+
+// LedSinceByClock returns their clock, too, which tells the time of now.
+func LedSinceByClock(began time.Time) (*jobclient.Expectations, *clocktesting.FakePassiveClock) {
+	clock := clocktesting.NewFakePassiveClock(began)
+	e := jobclient.NewExpectations(clock)
+	clock.SetTime(time.Now())
+	return e, clock
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package state
+package state_test
 
 import (
 	"testing"
@@ -11,11 +11,55 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
+
+func TestMayRun(t *testing.T) {
+	tests := map[string]struct {
+		change func(*kueue.Workload)
+		want   bool
+	}{
+		"it is admitted":           {change: func(*kueue.Workload) {}, want: true},
+		"it waits":                 {change: func(wl *kueue.Workload) { wl.Status.Conditions = nil }},
+		"it is evicted":            {change: inttest.Is(kueue.WorkloadEvicted, "")},
+		"it is deactivated":        {change: inttest.Deactivated},
+		"it is active in so words": {change: func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(true) }, want: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			wl := inttest.AdmittedOf("a")
+			tc.change(wl)
+			expect.Same(t, "Unexpected MayRun", tc.want, state.MayRun(wl))
+		})
+	}
+}
+
+// Trainer names the JobSet as the TrainJob, and so may somebody else name one.
+func TestJobSetIsTheJobsOwn(t *testing.T) {
+	job, former := inttest.Job("a"), inttest.Job("b")
+	tests := map[string]struct {
+		owners []metav1.OwnerReference
+		want   bool
+	}{
+		"the job controls it":                 {owners: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}, want: true},
+		"a former job of that name does":      {owners: []metav1.OwnerReference{*metav1.NewControllerRef(former, trainjob.GVK)}},
+		"nobody does":                         {},
+		"the job is an owner, not controller": {owners: []metav1.OwnerReference{{APIVersion: trainjob.GVK.GroupVersion().String(), Kind: trainjob.GVK.Kind, Name: "llm", UID: "a"}}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			js := inttest.JobSetOf(job, true)
+			js.OwnerReferences = tc.owners
+			c := inttest.Fake(js).Build()
+			expect.Same(t, "There is a JobSet", tc.want, expect.Must(state.JobSetOf(t.Context(), c, job))(t) != nil)
+		})
+	}
+}
 
 func TestHasPods(t *testing.T) {
 	condition := func(kind batchv1.JobConditionType, status corev1.ConditionStatus) batchv1.JobStatus {
@@ -54,31 +98,7 @@ func TestHasPods(t *testing.T) {
 			if tc.suspended {
 				job.Spec.Suspend = ptr.To(true)
 			}
-			expect.Same(t, "Unexpected HasPods", tc.want, HasPods(job))
-		})
-	}
-}
-
-func TestLacksGate(t *testing.T) {
-	ours := corev1.PodSchedulingGate{Name: patch.AdmissionGate}
-	tests := map[string]struct {
-		placement patch.Placement
-		gates     []corev1.PodSchedulingGate
-		want      bool
-	}{
-		"the job is placed":                     {placement: patch.Placement{Name: "node"}},
-		"the JobSet has the gate":               {placement: patch.Gated("node"), gates: []corev1.PodSchedulingGate{ours}},
-		"the JobSet has another gate":           {placement: patch.Gated("node"), gates: []corev1.PodSchedulingGate{{Name: "other"}}, want: true},
-		"the gate is of another replicated job": {placement: patch.Gated("launcher")},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			field := patch.Of(trainjob.Trainer23)
-			job := &trainjob.TrainJob{}
-			expect.Must(field.Set(&job.Spec, []patch.Placement{tc.placement}))(t)
-			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "node"}}}}
-			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = tc.gates
-			expect.Same(t, "Unexpected LacksGate", tc.want, LacksGate(js, job, field))
+			expect.Same(t, "Unexpected HasPods", tc.want, state.HasPods(job))
 		})
 	}
 }
@@ -105,7 +125,7 @@ func TestChildJobsMade(t *testing.T) {
 			for i, of := range tc.made {
 				jobs[i].Labels = map[string]string{jobsetapi.ReplicatedJobNameKey: of}
 			}
-			expect.Same(t, "Unexpected ChildJobsMade", tc.want, ChildJobsMade(&jobsetapi.JobSet{Spec: tc.spec}, jobs))
+			expect.Same(t, "Unexpected ChildJobsMade", tc.want, state.ChildJobsMade(&jobsetapi.JobSet{Spec: tc.spec}, jobs))
 		})
 	}
 }
