@@ -24,19 +24,26 @@ import (
 
 // What Kueue's packages say of a Workload in one call.
 var (
-	// HasQuotaReservation, IsAdmitted and IsFinished report whether it has the condition QuotaReserved, Admitted or Finished.
-	HasQuotaReservation, IsAdmitted, IsFinished = workload.HasQuotaReservation, workload.IsAdmitted, workloadfinish.IsFinished
+	// HasQuotaReservation reports whether it has the condition QuotaReserved.
+	HasQuotaReservation = workload.HasQuotaReservation
+	// IsAdmitted reports whether it has the condition Admitted.
+	IsAdmitted = workload.IsAdmitted
+	// IsFinished reports whether it has the condition Finished.
+	IsFinished = workloadfinish.IsFinished
 	// IsActive reports whether nobody has deactivated it.
 	IsActive = workload.IsActive
-	// IsEvicted reports whether it is being evicted, and IsEvictedByDeactivation whether because somebody, or Kueue,
-	// deactivated it.
-	IsEvicted, IsEvictedByDeactivation = workloadevict.IsEvicted, workloadevict.IsEvictedByDeactivation
+	// IsEvicted reports whether it is being evicted.
+	IsEvicted = workloadevict.IsEvicted
+	// IsEvictedByDeactivation reports whether that is because somebody, or Kueue, deactivated it.
+	IsEvictedByDeactivation = workloadevict.IsEvictedByDeactivation
 	// IsAdmissible reports whether Kueue would queue it as it is.
 	IsAdmissible = workload.IsAdmissible
 	// HasAdmissionGate reports whether an admission gate of Kueue's keeps it out of its queue.
 	HasAdmissionGate = workload.HasAdmissionGate
-	// HasRetryChecks and HasRejectedChecks report whether an admission check is in that state.
-	HasRetryChecks, HasRejectedChecks = workload.HasRetryChecks, workload.HasRejectedChecks
+	// HasRetryChecks reports whether an admission check says Retry.
+	HasRetryChecks = workload.HasRetryChecks
+	// HasRejectedChecks reports whether an admission check says Rejected.
+	HasRejectedChecks = workload.HasRejectedChecks
 	// HasWorkloadPriorityClass reports whether its priority is of a WorkloadPriorityClass.
 	HasWorkloadPriorityClass = workload.IsWorkloadPriorityClass
 	// HasVariants reports whether Kueue's concurrent admission queues copies of it in its place, one for each flavor. It never

@@ -188,9 +188,9 @@ func LoadSaved(ctx context.Context, c client.Reader, namespace string) (*Saved, 
 // Totals returns what the account comes to now, by phase and by outcome, with what Workloads tell
 // since it was saved. there is whether a Workload that the account knows is there; readings are of
 // Workloads read after the account.
-func (s *Saved) Totals(readings []Reading, there func(types.UID) bool, now time.Time) []Total {
-	b := s.book(now)
-	b.catchUp(readings, there, s.Saved, now)
+func (c *Saved) Totals(readings []Reading, there func(types.UID) bool, now time.Time) []Total {
+	b := c.book(now)
+	b.catchUp(readings, there, c.Saved, now)
 	return sorted(b.Totals(now))
 }
 

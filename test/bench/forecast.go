@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -45,16 +46,15 @@ func (f *Forecast) seconds(futures int) string {
 	return fmt.Sprintf("%.2f", drawFor.Seconds()*float64(futures)/float64(f.Futures))
 }
 
-func forecastTable(forecasts []*Forecast) string {
+func forecastTable(out io.Writer, forecasts []*Forecast) {
 	if len(forecasts) == 0 {
-		return ""
+		return
 	}
-	out := fmt.Sprintf("\n| forecast of one job in | Workloads | futures in %.0f s | one future, s | %d futures, s |\n|---|---|---|---|---|\n",
+	fmt.Fprintf(out, "\n| forecast of one job in | Workloads | futures in %.0f s | one future, s | %d futures, s |\n|---|---|---|---|---|\n",
 		drawFor.Seconds(), fewFutures)
 	for _, f := range forecasts {
-		out += fmt.Sprintf("| %s | %d | %d | %s | %s |\n", f.where(), f.Workloads, f.Futures, f.seconds(1), f.seconds(fewFutures))
+		fmt.Fprintf(out, "| %s | %d | %d | %s | %s |\n", f.where(), f.Workloads, f.Futures, f.seconds(1), f.seconds(fewFutures))
 	}
-	return out
 }
 
 func (f *Forecast) where() string {

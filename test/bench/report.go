@@ -86,11 +86,13 @@ func (r *Results) goals() string {
 
 // report is all that was measured, in Markdown.
 func (r *Results) report() string {
-	out := fmt.Sprintf("%s; commit %s. All managers: 300 requests a second, bursts of 500.\n", r.Machine, r.commits()) + r.goals()
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s; commit %s. All managers: 300 requests a second, bursts of 500.\n%s", r.Machine, r.commits(), r.goals())
 	for _, s := range r.Sections {
-		out += s.table()
+		out.WriteString(s.table())
 	}
-	return out + forecastTable(r.Forecasts)
+	forecastTable(&out, r.Forecasts)
+	return out.String()
 }
 
 // table has a column for each integration that was measured and, where there are two, their quotient.

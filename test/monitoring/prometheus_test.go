@@ -128,8 +128,9 @@ func (s *server) firing(ctx context.Context) []string {
 // an alert waits for need not be there.
 func (s *server) selectors(ctx context.Context, expr string) []string {
 	request := must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/api/v1/parse_query?query="+url.QueryEscape(expr), nil))
-	response := must(http.DefaultClient.Do(request))
-	defer response.Body.Close()
+	response, err := http.DefaultClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = response.Body.Close() }()
 	var parsed struct {
 		Data any `json:"data"`
 	}

@@ -132,13 +132,13 @@ func (a *assigner) selection(ps *kueue.PodSet, match func(key, value string) boo
 		if match(key, selector[key]) {
 			continue
 		}
-		part := fmt.Sprintf("node selector %s=%s", key, selector[key])
+		part := []string{fmt.Sprintf("node selector %s=%s", key, selector[key])}
 		for _, field := range a.Fields {
 			if field.Job == string(ps.Name) && field.Path == "spec.template.spec.nodeSelector["+key+"]" {
-				part += " of " + owner(a.Facts, field.Source)
+				part = append(part, owner(a.Facts, field.Source))
 			}
 		}
-		parts = append(parts, part)
+		parts = append(parts, strings.Join(part, " of "))
 	}
 	switch {
 	case len(parts) > 0:

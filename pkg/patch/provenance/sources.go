@@ -5,6 +5,7 @@ package provenance
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/kubeflow/trainer/v2/pkg/constants"
@@ -161,7 +162,7 @@ func initializes(name string, storageURI *string, env []corev1.EnvVar, secret *c
 		container.Env = append([]corev1.EnvVar{{Name: jobsetconstants.InitializerEnvStorageUri, Value: *storageURI}}, env...)
 	}
 	if secret != nil {
-		container.EnvFrom = append(envFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: *secret}})
+		container.EnvFrom = slices.Concat(envFrom, []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: *secret}}})
 	}
 	return container
 }
