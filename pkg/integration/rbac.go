@@ -10,16 +10,14 @@ package integration
 // +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs/finalizers,verbs=update
 // +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=clustertrainingruntimes;trainingruntimes,verbs=get;list;watch
 //
-// The runtime as Trainer froze it stands in a ConfigMap per TrainJob.
+// The runtime as Trainer froze it stands in a ConfigMap per TrainJob, and the settings that Kueue and the manager share
+// in Kueue's own configuration.
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get
 //
 // Child Jobs are brought to their placement, pods lose their gate.
 // +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
-//
-// The settings that Kueue and the manager share stand in Kueue's own configuration.
-// +kubebuilder:rbac:groups="",namespace=kueue-system,resources=configmaps,resourceNames=kueue-manager-config,verbs=get;watch
 //
 // The policies of config/policies let those write what they guard who may write this
 // resource, which no API serves, in every namespace.

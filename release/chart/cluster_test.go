@@ -139,7 +139,7 @@ func TestTheChartOnACluster(t *testing.T) {
 	rules := role.Rules
 	role.Rules = rules[1:]
 	check.Must(r.client.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}))(t)
-	check.OK(t, r.client.RbacV1().RoleBindings("kueue-system").Delete(t.Context(), "kueue-trainer-manager-rolebinding", metav1.DeleteOptions{}))
+	check.OK(t, r.client.RbacV1().RoleBindings(namespace).Delete(t.Context(), "kueue-trainer-manager-rolebinding", metav1.DeleteOptions{}))
 
 	r.upgrade(map[string]any{"replicas": 3, "webhooks": map[string]any{"timeoutSeconds": 7}})
 	deployment, err := r.client.AppsV1().Deployments(namespace).Get(t.Context(), "kueue-trainer-controller-manager", metav1.GetOptions{})
@@ -148,7 +148,7 @@ func TestTheChartOnACluster(t *testing.T) {
 	}
 	check.Same(t, "image", "mine:main", deployment.Spec.Template.Spec.Containers[0].Image)
 	check.Same(t, "rules", rules, r.role().Rules)
-	check.Must(r.client.RbacV1().RoleBindings("kueue-system").Get(t.Context(), "kueue-trainer-manager-rolebinding", metav1.GetOptions{}))(t)
+	check.Must(r.client.RbacV1().RoleBindings(namespace).Get(t.Context(), "kueue-trainer-manager-rolebinding", metav1.GetOptions{}))(t)
 	upgraded := r.webhooks().Webhooks[0]
 	var conditions []string
 	for _, condition := range upgraded.MatchConditions {

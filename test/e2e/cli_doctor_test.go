@@ -248,9 +248,9 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 		It("PermissionsMissing, of a RoleBinding", func(ctx context.Context) {
 			DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-			binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "kueue-trainer-manager-rolebinding"}}
+			binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: "kueue-trainer-manager-rolebinding"}}
 			Expect(w.Delete(ctx, binding)).To(Succeed())
-			w.fix(ctx, w.eventuallyFinds(ctx, "error", "PermissionsMissing", "Role kueue-system/kueue-trainer-manager-role"))
+			w.fix(ctx, w.eventuallyFinds(ctx, "error", "PermissionsMissing", "Role kueue-trainer-system/kueue-trainer-manager-role"))
 		}, SpecTimeout(specTimeout))
 
 		It("PolicyNotEnforced", func(ctx context.Context) {

@@ -54,11 +54,9 @@ const (
 	ourDeployment = "Deployment kueue-trainer-system/kueue-trainer-controller-manager"
 )
 
-// bindIn is the command for a RoleBinding that is missing.
-func bindIn(namespace string) string {
-	return "kubectl -n " + namespace + " create rolebinding kueue-trainer-manager-rolebinding --role=kueue-trainer-manager-role" +
-		" --serviceaccount=kueue-trainer-system:kueue-trainer-controller-manager --dry-run=client -o yaml | kubectl apply -f -"
-}
+// bindManager is the command for a RoleBinding that is missing.
+const bindManager = "kubectl -n kueue-trainer-system create rolebinding kueue-trainer-manager-rolebinding --role=kueue-trainer-manager-role" +
+	" --serviceaccount=kueue-trainer-system:kueue-trainer-controller-manager --dry-run=client -o yaml | kubectl apply -f -"
 
 // uninstalled takes kueue-trainer away, as deleting its manifests does.
 func uninstalled(f *Facts) {
@@ -168,12 +166,8 @@ func TestManager(t *testing.T) {
 			want:   one(Error, "PermissionsMissing", "ClusterRoleBinding "+managerBinding, "kubectl apply -k config/rbac"),
 		},
 		"bound to somebody else": {
-			change: func(f *Facts) { f.RoleBindings[1].Subjects = []rbacv1.Subject{{Kind: "User", Name: "other"}} },
-			want:   one(Error, "PermissionsMissing", "Role kueue-trainer-system/kueue-trainer-manager-role", applyRoles, bindIn("kueue-trainer-system")),
-		},
-		"Kueue's configuration is out of its reach": {
-			change: func(f *Facts) { f.RoleBindings = f.RoleBindings[1:] },
-			want:   one(Error, "PermissionsMissing", "Role kueue-system/kueue-trainer-manager-role", applyRoles, bindIn("kueue-system")),
+			change: func(f *Facts) { f.RoleBindings[0].Subjects = []rbacv1.Subject{{Kind: "User", Name: "other"}} },
+			want:   one(Error, "PermissionsMissing", "Role kueue-trainer-system/kueue-trainer-manager-role", applyRoles, bindManager),
 		},
 		"a rule is missing": {
 			change: func(f *Facts) { f.ClusterRoles[0].Rules = f.ClusterRoles[0].Rules[1:] },

@@ -63,7 +63,7 @@ type Facts struct {
 
 	ClusterRoles        []rbacv1.ClusterRole
 	ClusterRoleBindings []rbacv1.ClusterRoleBinding
-	// Roles and RoleBindings of the manager's namespace and of Kueue's.
+	// Roles and RoleBindings of the manager's namespace.
 	Roles        []rbacv1.Role
 	RoleBindings []rbacv1.RoleBinding
 

@@ -112,11 +112,9 @@ func (l *loader) installation(ctx context.Context) {
 		list(ctx, l, leases, &f.Leases, in)
 		l.deployed(ctx, p)
 	}
-	for _, p := range []*part{managerPart, kueuePart} {
-		in := client.InNamespace(f.at(p).Namespace)
-		list(ctx, l, roleBindings, &f.Roles, in)
-		list(ctx, l, roleBindings, &f.RoleBindings, in)
-	}
+	in := client.InNamespace(f.at(managerPart).Namespace)
+	list(ctx, l, roleBindings, &f.Roles, in)
+	list(ctx, l, roleBindings, &f.RoleBindings, in)
 }
 
 // deployed reads how a part is run.
