@@ -104,6 +104,9 @@ func wasReady(wl *kueue.Workload) bool {
 func judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking, told time.Duration) result {
 	timeout := j.deps.startTimeout
 	refusal := l.quote
+	if !l.pods && j.pods().Closed() {
+		refusal = "its namespace is being deleted" // Events are refused there, too.
+	}
 	if refusal == "" {
 		last, again, err := j.deps.refusals.Last(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, told), time.Time{})
 		if err != nil {

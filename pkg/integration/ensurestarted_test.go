@@ -67,16 +67,19 @@ func TestEnsureStarted(t *testing.T) {
 		wantErr  bool
 		// wantInactive is set where Kueue is to evict it.
 		wantInactive bool
+		// deleted is for how long its namespace is being deleted.
+		deleted time.Duration
 	}{
-		"refused just now":                  {refusal: refusalOf("uid", 0), wantKept: true, wantWait: true},
-		"refused for long":                  {lacking: 3 * time.Minute, refusal: refusalOf("uid", time.Minute), wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: denied by policy"},
-		"somebody else is refused":          {lacking: 3 * time.Minute, refusal: refusalOf("other", time.Minute), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s"},
-		"refused before it was admitted":    {lacking: 3 * time.Minute, refusal: refusalOf("uid", 2*time.Hour), wantKept: true, wantWait: true, wantTold: "NotStarted"},
-		"late":                              {lacking: 3 * time.Minute, wantKept: true, wantWait: true, wantTold: "NotStarted"},
-		"late for very long":                {lacking: 11 * time.Minute, wantTold: "CannotStart gives its quota back"},
-		"late before it was admitted again": {lacking: 11 * time.Minute, before: true, wantKept: true, wantWait: true},
-		"events may not be read":            {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), reading: forbidden, wantKept: true, wantWait: true, wantTold: "NotStarted"},
-		"events cannot be read":             {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), reading: errors.New("away"), wantKept: true, wantErr: true},
+		"refused just now":                    {refusal: refusalOf("uid", 0), wantKept: true, wantWait: true},
+		"refused for long":                    {lacking: 3 * time.Minute, refusal: refusalOf("uid", time.Minute), wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: denied by policy"},
+		"somebody else is refused":            {lacking: 3 * time.Minute, refusal: refusalOf("other", time.Minute), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s"},
+		"refused before it was admitted":      {lacking: 3 * time.Minute, refusal: refusalOf("uid", 2*time.Hour), wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"late":                                {lacking: 3 * time.Minute, wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"late in a namespace that is deleted": {lacking: 3 * time.Minute, deleted: time.Minute, wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: its namespace is being deleted"},
+		"late for very long":                  {lacking: 11 * time.Minute, wantTold: "CannotStart gives its quota back"},
+		"late before it was admitted again":   {lacking: 11 * time.Minute, before: true, wantKept: true, wantWait: true},
+		"events may not be read":              {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), reading: forbidden, wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"events cannot be read":               {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), reading: errors.New("away"), wantKept: true, wantErr: true},
 		"in another cluster": {lacking: time.Hour, change: func(j *trainjob.TrainJob, _ *kueue.Workload) {
 			j.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
 		}, wantKept: true},
@@ -117,7 +120,11 @@ func TestEnsureStarted(t *testing.T) {
 			}
 			r.deps.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
 				admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
-			got := ensureStarted(t.Context(), decidedOf(t, r, stored, tc.start))
+			j := decidedOf(t, r, stored, tc.start)
+			if tc.deleted > 0 {
+				j.view.NamespaceDeleted = time.Now().Add(-tc.deleted)
+			}
+			got := ensureStarted(t.Context(), j)
 			expect.That(t, (got.err != nil) == tc.wantErr && (got.again > 0) == tc.wantWait, "ensureStarted() = %+v", got)
 			expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.deps.client, wl))
 			if tc.wantKept {

@@ -189,7 +189,7 @@ func awaitPodsOfDeleted(ctx context.Context, j *job) result {
 // pods of a TrainJob that is gone, but not when there is another one of its name.
 func mayRunYet(j *job) time.Duration {
 	js, workloads := j.view.JobSet, j.view.Workloads
-	if js == nil || !js.DeletionTimestamp.IsZero() || js.Status.TerminalState != "" {
+	if js == nil || !js.DeletionTimestamp.IsZero() || js.Status.TerminalState != "" || j.pods().Closed() {
 		return 0
 	}
 	for i := range workloads {

@@ -175,10 +175,16 @@ func (p Pods) mayHaveRun(child *batchv1.Job, name types.NamespacedName) bool {
 	return owner != nil && owner.Name == name.Name && (p.View.JobSet == nil || p.View.JobSet.UID != owner.UID)
 }
 
+// Closed reports whether nobody can make a pod in the namespace any more: it is being deleted, for so long that every API
+// server knows. The Job controller, which is refused there again and again, may be late to say that a Job is suspended.
+func (p Pods) Closed() bool {
+	return !p.View.NamespaceDeleted.IsZero() && p.View.At.Sub(p.View.NamespaceDeleted) > ResumeGrace
+}
+
 // AnyLeft reports whether a pod of the JobSets of this name may be there: by what the Jobs
 // say, which is cheap, and where they say no, by the API server.
 func (p Pods) AnyLeft(ctx context.Context, name types.NamespacedName) (bool, error) {
-	if slices.ContainsFunc(p.Jobs(name), state.HasPods) {
+	if !p.Closed() && slices.ContainsFunc(p.Jobs(name), state.HasPods) {
 		return true, nil
 	}
 	pods, err := p.Left(ctx, name)
@@ -195,6 +201,9 @@ func runsAgain(js *jobsetapi.JobSet) bool {
 // still come because some controller has not taken note of the suspension. It asks the API server
 // where JobSet has not said for long that the last pod is gone.
 func (p Pods) Active(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	if p.Closed() {
+		return p.AnyLeft(ctx, client.ObjectKeyFromObject(job))
+	}
 	if slices.ContainsFunc(p.Jobs(client.ObjectKeyFromObject(job)), state.HasPods) {
 		return true, nil
 	}

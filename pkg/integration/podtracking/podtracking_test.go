@@ -211,19 +211,24 @@ func TestActive(t *testing.T) {
 		job    *trainjob.TrainJob
 		jobSet *jobsetapi.JobSet
 		pod    bool
+		// closed is for how long the namespace is being deleted.
+		closed time.Duration
 		want   bool
 	}{
-		"the JobSet of a job that has ended":     {job: complete, jobSet: over(jobSet(false, 0))},
-		"it is deleted":                          {job: complete, jobSet: deleted(jobSet(false, 0))},
-		"another one is made of it":              {job: complete, jobSet: jobSet(false, 0), want: true},
-		"another one is made of it, suspended":   {job: complete, jobSet: jobSet(true, 0)},
-		"there is no JobSet":                     {},
-		"a JobSet is suspended and without pods": {jobSet: jobSet(true, 0)},
-		"a JobSet is not suspended yet":          {jobSet: jobSet(false, 0), want: true},
-		"a JobSet has not heard of the last pod": {jobSet: jobSet(true, 1), want: true},
-		"a JobSet never hears of the last pod":   {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 1)},
-		"it has yet to hear of it":               {job: stopped(time.Second), jobSet: jobSet(true, 1), want: true},
-		"it never hears, and a pod is there":     {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 1), pod: true, want: true},
+		"a JobSet runs in a namespace that is deleted": {jobSet: jobSet(false, 1), closed: time.Minute},
+		"one that others may not know of yet":          {jobSet: jobSet(false, 1), closed: time.Second, want: true},
+		"a pod is left in a namespace that is deleted": {jobSet: jobSet(false, 1), closed: time.Minute, pod: true, want: true},
+		"the JobSet of a job that has ended":           {job: complete, jobSet: over(jobSet(false, 0))},
+		"it is deleted":                                {job: complete, jobSet: deleted(jobSet(false, 0))},
+		"another one is made of it":                    {job: complete, jobSet: jobSet(false, 0), want: true},
+		"another one is made of it, suspended":         {job: complete, jobSet: jobSet(true, 0)},
+		"there is no JobSet":                           {},
+		"a JobSet is suspended and without pods":       {jobSet: jobSet(true, 0)},
+		"a JobSet is not suspended yet":                {jobSet: jobSet(false, 0), want: true},
+		"a JobSet has not heard of the last pod":       {jobSet: jobSet(true, 1), want: true},
+		"a JobSet never hears of the last pod":         {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 1)},
+		"it has yet to hear of it":                     {job: stopped(time.Second), jobSet: jobSet(true, 1), want: true},
+		"it never hears, and a pod is there":           {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 1), pod: true, want: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -236,6 +241,13 @@ func TestActive(t *testing.T) {
 			}
 			c := builder.Build()
 			pods := Pods{View: viewOf(t, c, waits), Live: inttest.PodsByPhase(c), Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
+			if tc.closed > 0 {
+				pods.View.NamespaceDeleted = pods.View.At.Add(-tc.closed)
+				// Its controller is refused there, and has not said yet that it is suspended.
+				runs := batchv1.Job{Status: batchv1.JobStatus{Active: 1}, ObjectMeta: metav1.ObjectMeta{
+					OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(tc.jobSet, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}}
+				pods.View.Jobs = append(pods.View.Jobs, runs)
+			}
 			expect.Same(t, "Unexpected Active", tc.want, expect.Must(pods.Active(t.Context(), cmp.Or(tc.job, waits)))(t))
 		})
 	}

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -30,6 +32,8 @@ type View struct {
 	Jobs []batchv1.Job
 	// JobSet is the one of this name, or nil.
 	JobSet *jobsetapi.JobSet
+	// NamespaceDeleted is since when the namespace is being deleted; zero: it is not.
+	NamespaceDeleted time.Time
 }
 
 // Observe reads what there is of the TrainJobs of a name. The JobSet comes last: what it has resumed may have Jobs that
@@ -45,7 +49,14 @@ func Observe(ctx context.Context, cached client.Reader, name types.NamespacedNam
 		return View{}, err
 	}
 	js, err := jobSetOf(ctx, cached, name)
-	return View{At: at, Workloads: workloads, Jobs: jobs, JobSet: js}, err
+	if err != nil {
+		return View{}, err
+	}
+	var namespace corev1.Namespace
+	if err := cached.Get(ctx, client.ObjectKey{Name: name.Namespace}, &namespace); client.IgnoreNotFound(err) != nil {
+		return View{}, err
+	}
+	return View{At: at, Workloads: workloads, Jobs: jobs, JobSet: js, NamespaceDeleted: ptr.Deref(namespace.DeletionTimestamp, metav1.Time{}).Time}, nil
 }
 
 // Workloads lists the Workloads of TrainJobs of a name, to be read only.
