@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -96,11 +98,11 @@ func (w *site) prebuilt(ctx context.Context, job, name string) *kueue.Workload {
 	return prebuilt
 }
 
-// errorLines counts the errors in the manager's log, where that can be read.
+// errorLines counts the errors about this namespace in the manager's log, where that can be read.
 func (w *site) errorLines() int {
 	if !cluster.Local() {
 		return 0
 	}
-	lines := must(cluster.Errors(cluster.Manager()))
-	return len(lines)
+	others := func(line string) bool { return !strings.Contains(line, w.Namespace) }
+	return len(slices.DeleteFunc(must(cluster.Errors(cluster.Manager())), others))
 }
