@@ -61,7 +61,12 @@ func finish(ctx context.Context, j *job) result {
 	if err := reportPodsLeft(ctx, j); err != nil {
 		return done(err)
 	}
-	since := j.end(trainer.TrainJobComplete, trainer.TrainJobFailed).LastTransitionTime.Time
+	end := j.end(trainer.TrainJobComplete, trainer.TrainJobFailed)
+	if end == nil {
+		// It was taken back while this look wrote something.
+		return lookAgain(recheckMin)
+	}
+	since := end.LastTransitionTime.Time
 	if time.Since(since) < longStop {
 		return lookAgain(recheckIn(since))
 	}

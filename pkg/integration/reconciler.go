@@ -111,7 +111,9 @@ func decide(ctx context.Context, j *job) result {
 // tells nothing of its troubles.
 func (j *job) conclude(ctx context.Context, sum result) (ctrl.Result, error) {
 	out, err := j.answer(ctx, sum)
-	if !j.decision.rollingOut && !sum.stale {
+	// Only a look that gets as far as a start finds that a roll-out is over.
+	decided := j.decision.made && j.decision.err == nil && !j.decision.rollingOut
+	if !sum.stale && (decided || j.record.told != jobevents.ReasonTrainerBehind) {
 		j.record.told = ""
 	}
 	if j.UID != "" && !sum.stale {

@@ -45,8 +45,8 @@ func NewRuntimePatch(entry any) (p RuntimePatch, err error) {
 	return p, err
 }
 
-// Ours reports whether the entry is the manager's.
-func (p RuntimePatch) Ours() bool { return p.Manager == Manager || p.marked }
+// Ours reports whether the entry is the manager's. A mark is for overrides, which name no manager.
+func (p RuntimePatch) Ours() bool { return p.Manager == Manager || p.Manager == "" && p.marked }
 
 // Decode returns the entry in Trainer's types, without what those do not know.
 func (p RuntimePatch) Decode() (trainer.RuntimePatch, error) {

@@ -282,3 +282,23 @@ func FuzzRuntimePatchJSON(f *testing.F) {
 		expect.That(t, same, "The same bytes give different entries: %+v", patches)
 	})
 }
+
+func TestOurs(t *testing.T) {
+	const marked = `"metadata": {"annotations": {"kueue-trainer.dev/manager": "kueue.x-k8s.io/manager"}}`
+	tests := map[string]struct {
+		entry string
+		want  bool
+	}{
+		"our entry":                            {entry: `{"manager": "kueue.x-k8s.io/manager"}`, want: true},
+		"another's":                            {entry: `{"manager": "a.io/x"}`},
+		"an override with our mark":            {entry: `{"targetJobs": [{"name": "node"}], ` + marked + `}`, want: true},
+		"an override without it":               {entry: `{"targetJobs": [{"name": "node"}]}`},
+		"another's entry that copies our mark": {entry: `{"manager": "a.io/x", ` + marked + `}`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			entry := expect.Must(NewRuntimePatch(json.RawMessage(tc.entry)))(t)
+			expect.Same(t, "It is ours", tc.want, entry.Ours())
+		})
+	}
+}

@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -154,29 +153,47 @@ func (f *Facts) anyNodeHas(name corev1.ResourceName) bool {
 }
 
 // lowered returns what quotas would be that are together no more than there is, and whether
-// that can be: each keeps what is reserved of it, none gets nothing, and the rest is shared out in proportion.
+// that can be: each gets its share, no less than is reserved of it, and none gets nothing.
 func (f *Facts) lowered(name corev1.ResourceName, grants []grant, have int64) (amounts []int64, enough bool) {
 	unit := unitOf(name)
-	rest, room := have, int64(0)
+	var promised, rest int64
 	for _, g := range grants {
-		nominal := kueuelib.ResourceValue(name, g.Quota.NominalQuota)
-		least := min(nominal, max(unit, f.reserved(g)))
-		amounts = append(amounts, least)
-		rest, room = rest-least, room+nominal-least
+		promised += kueuelib.ResourceValue(name, g.Quota.NominalQuota)
 	}
-	if rest < 0 {
-		return amounts, false
-	}
-	units := float64(rest / unit)
-	var roomSoFar, shared int64
+	least := make([]int64, len(grants))
+	rest = have
 	for i, g := range grants {
 		nominal := kueuelib.ResourceValue(name, g.Quota.NominalQuota)
-		roomSoFar += nominal - amounts[i]
-		// What all so far have is rounded, so that nothing is left over.
-		soFar := int64(math.Round(units*float64(roomSoFar)/float64(room))) * unit
-		amounts[i], shared = min(nominal, amounts[i]+soFar-shared), soFar
+		least[i] = min(nominal, max(unit, f.reserved(g)))
+		share := int64(float64(nominal)*float64(have)/float64(promised)) / unit * unit
+		amounts = append(amounts, max(share, least[i]))
+		rest -= amounts[i]
+	}
+	for i, g := range grants { // what rounding left
+		if rest >= unit && amounts[i]+unit <= kueuelib.ResourceValue(name, g.Quota.NominalQuota) {
+			amounts[i], rest = amounts[i]+unit, rest-unit
+		}
+	}
+	for rest < 0 {
+		at := roomiest(amounts, least)
+		if at < 0 {
+			return amounts, false
+		}
+		less := min(-rest, amounts[at]-least[at])
+		amounts[at], rest = amounts[at]-less, rest+less
 	}
 	return amounts, true
+}
+
+// roomiest returns the one that is furthest above its least, or -1.
+func roomiest(amounts, least []int64) int {
+	at := -1
+	for i := range amounts {
+		if room := amounts[i] - least[i]; room > 0 && (at < 0 || room > amounts[at]-least[at]) {
+			at = i
+		}
+	}
+	return at
 }
 
 // unitOf is the least amount that is of use: a GPU, a CPU, a mebibyte.

@@ -93,6 +93,13 @@ func TestPools(t *testing.T) {
 			},
 			want: above(quota("clusterqueue", "more", "1")),
 		},
+		"what one holds now does not make its share larger": {
+			change: func(f *Facts) {
+				f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "h100", "16"))
+				f.ClusterQueues[0].Status.FlavorsReservation = []kueue.FlavorUsage{{Name: "h100", Resources: []kueue.ResourceUsage{{Name: "nvidia.com/gpu", Total: resource.MustParse("6")}}}}
+			},
+			want: above(quota("clusterqueue", "gpus", "8"), quota("clusterqueue", "more", "8")),
+		},
 		"two quotas above the nodes: both give way": {
 			change: func(f *Facts) { f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "h100", "8")) },
 			want:   above(quota("clusterqueue", "gpus", "11"), quota("clusterqueue", "more", "5")),
@@ -111,7 +118,7 @@ func TestPools(t *testing.T) {
 				f.Flavors[1].Spec.NodeLabels = nil
 				f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "same", "4"), clusterQueue("any", "any", "2"))
 			},
-			want: above(quota("clusterqueue", "gpus", "11"), quota("clusterqueue", "more", "3")),
+			want: above(quota("clusterqueue", "gpus", "12"), quota("clusterqueue", "more", "2")),
 		},
 		"a flavor that is in excess by itself comes first": {
 			change: func(f *Facts) {

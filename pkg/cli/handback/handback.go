@@ -195,7 +195,7 @@ func (h *handBack) freeAll(ctx context.Context, out io.Writer) error {
 			changed++
 		}
 	}
-	fmt.Fprintf(out, "%d of %d TrainJobs changed\n", changed, len(h.jobs))
+	fmt.Fprintf(out, "%d of %d TrainJobs that are not over changed\n", changed, len(h.jobs))
 	return failures
 }
 

@@ -163,7 +163,7 @@ func TestHandBackOfAWorker(t *testing.T) {
 		}})
 	var out strings.Builder
 	expect.NoError(t, run(t.Context(), c, &out, "ns"))
-	want := "0 of 1 TrainJobs changed\nworkload ns/gone: finalizer removed\nworkload ns/runs: finalizer removed\n"
+	want := "0 of 1 TrainJobs that are not over changed\nworkload ns/gone: finalizer removed\nworkload ns/runs: finalizer removed\n"
 	expect.Same(t, "Unexpected output", want, out.String())
 	var left kueue.WorkloadList
 	expect.NoError(t, c.List(t.Context(), &left))

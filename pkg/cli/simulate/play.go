@@ -4,6 +4,7 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -121,7 +122,13 @@ func (o *options) comingJobs(at *outlook.Outlook) ([]forecast.Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		come, err := readFiles(files)
+		come := &inventory.Inventory{}
+		for _, file := range files {
+			err = errors.Join(err, file.Err())
+			for n := range file.Documents {
+				err = errors.Join(err, add(&file.Documents[n], "Workload", &come.Workloads))
+			}
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -65,7 +65,7 @@ func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod
 			return nil, fmt.Errorf("listing the pods of JobSet %s: %w", name, err)
 		}
 		for i := range pods.Items {
-			if pod := &pods.Items[i]; holdsNode(pod) {
+			if pod := &pods.Items[i]; holdsNode(pod) || p.Closed() && ofJob(pod) && pod.DeletionTimestamp.IsZero() {
 				left = append(left, slim(pod))
 			}
 		}
@@ -138,11 +138,12 @@ func (p Pods) strangeJobs(ctx context.Context, name types.NamespacedName, pods [
 // ours, which nobody else may take off; and nobody binds a pod that is deleted. Anybody may name a Job as the owner of
 // a pod, but neither copy the label with the Job's UID, which the API server puts into every Job, nor Kueue's.
 func holdsNode(pod *corev1.Pod) bool {
+	return ofJob(pod) && (pod.Spec.NodeName != "" || pod.DeletionTimestamp.IsZero() && !patch.HasAdmissionGate(pod.Spec.SchedulingGates))
+}
+
+func ofJob(pod *corev1.Pod) bool {
 	owner := state.ControllerOfKind(pod, "Job")
-	if owner == nil || pod.Labels[batchv1.ControllerUidLabel] != string(owner.UID) && pod.Labels[kueueconstants.PodSetLabel] == "" {
-		return false
-	}
-	return pod.Spec.NodeName != "" || pod.DeletionTimestamp.IsZero() && !patch.HasAdmissionGate(pod.Spec.SchedulingGates)
+	return owner != nil && (pod.Labels[batchv1.ControllerUidLabel] == string(owner.UID) || pod.Labels[kueueconstants.PodSetLabel] != "")
 }
 
 // Jobs lists the Jobs of a TrainJob's JobSets, by the name of these.
@@ -176,9 +177,10 @@ func (p Pods) mayHaveRun(child *batchv1.Job, name types.NamespacedName) bool {
 }
 
 // Closed reports whether nobody can make a pod in the namespace any more: it is being deleted, for so long that every API
-// server knows. The Job controller, which is refused there again and again, may be late to say that a Job is suspended.
+// server knows. The Job controller, which is refused there again and again, may be late to say that a Job is suspended. Pods
+// behind our gate count until they are deleted then: the gate may be on its way off.
 func (p Pods) Closed() bool {
-	return !p.View.NamespaceDeleted.IsZero() && p.View.At.Sub(p.View.NamespaceDeleted) > ResumeGrace
+	return !p.View.NamespaceDeleted.IsZero() && p.View.At.Sub(p.View.NamespaceDeleted) > 2*ResumeGrace
 }
 
 // AnyLeft reports whether a pod of the JobSets of this name may be there: by what the Jobs

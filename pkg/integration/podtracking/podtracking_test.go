@@ -211,6 +211,8 @@ func TestActive(t *testing.T) {
 		job    *trainjob.TrainJob
 		jobSet *jobsetapi.JobSet
 		pod    bool
+		// gated puts the pod behind our gate.
+		gated bool
 		// closed is for how long the namespace is being deleted.
 		closed time.Duration
 		want   bool
@@ -218,6 +220,7 @@ func TestActive(t *testing.T) {
 		"a JobSet runs in a namespace that is deleted": {jobSet: jobSet(false, 1), closed: time.Minute},
 		"one that others may not know of yet":          {jobSet: jobSet(false, 1), closed: time.Second, want: true},
 		"a pod is left in a namespace that is deleted": {jobSet: jobSet(false, 1), closed: time.Minute, pod: true, want: true},
+		"a pod is left behind the gate there":          {jobSet: jobSet(false, 1), closed: time.Minute, pod: true, gated: true, want: true},
 		"the JobSet of a job that has ended":           {job: complete, jobSet: over(jobSet(false, 0))},
 		"it is deleted":                                {job: complete, jobSet: deleted(jobSet(false, 0))},
 		"another one is made of it":                    {job: complete, jobSet: jobSet(false, 0), want: true},
@@ -237,7 +240,11 @@ func TestActive(t *testing.T) {
 				builder = builder.WithObjects(tc.jobSet)
 			}
 			if tc.pod {
-				builder = builder.WithObjects(inttest.PodOf(waits.Namespace, waits.Name))
+				pod := inttest.PodOf(waits.Namespace, waits.Name)
+				if tc.gated {
+					pod.Spec = corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}
+				}
+				builder = builder.WithObjects(pod)
 			}
 			c := builder.Build()
 			pods := Pods{View: viewOf(t, c, waits), Live: inttest.PodsByPhase(c), Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}

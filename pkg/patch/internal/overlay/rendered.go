@@ -25,12 +25,13 @@ const DefaultOwner = "trainer.kubeflow.org/kubeflow-sdk"
 func Rendered(overrides []trainjob.RuntimePatch) ([]trainjob.RuntimePatch, error) {
 	r, layers := &Reader{}, []Layer{}
 	for i, o := range overrides {
-		fields := o.Fields()
+		path := field.NewPath("spec", "podTemplateOverrides").Index(i)
+		fields := r.Object(path, o.Fields(), "targetJobs", "metadata", "spec")
 		if metadata, ok := fields["metadata"].(Object); ok {
 			maps.DeleteFunc(metadata, func(key string, _ any) bool { return key != "labels" && key != "annotations" })
 		}
 		if len(o.TargetJobs) > 0 {
-			layers = append(layers, r.override(field.NewPath("spec", "podTemplateOverrides").Index(i), fields, DefaultOwner, false)...)
+			layers = append(layers, r.override(path, fields, DefaultOwner, false)...)
 		}
 	}
 	entries, _, errs := Entries(layers)
