@@ -128,7 +128,7 @@ func TestWaitForJobSet(t *testing.T) {
 				if tc.asked {
 					_, _, err := r.deps.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{})
 					expect.NoError(t, err)
-					time.Sleep(time.Millisecond)
+					expect.Pass(time.Millisecond)
 				}
 				var got []time.Duration
 				for len(got) < 3 {
@@ -139,7 +139,7 @@ func TestWaitForJobSet(t *testing.T) {
 					}
 					got = append(got, o.again)
 					expect.Same(t, "Time that is left, asked at once", o.again, notYet(t.Context(), jobOf(t, r, stored)).again)
-					time.Sleep(o.again)
+					expect.Pass(o.again)
 				}
 				expect.Same(t, "Unexpected waits", tc.want, got)
 				expect.Same(t, "Unexpected events", tc.wantTold, eventsSoFar(recorder, ""))

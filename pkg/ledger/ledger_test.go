@@ -96,12 +96,6 @@ func leading(t *testing.T, test func(t *testing.T, s *stage, l *Ledger)) {
 	})
 }
 
-// pass lets time go by on the clock of the bubble, and all happen that happens meanwhile.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
 // ofTrainJob makes a Workload that of a TrainJob, with conditions that begin now.
 func ofTrainJob(uid types.UID) object {
 	o := newObject(uid)
@@ -136,7 +130,7 @@ func TestLedgerSavesSoonWhatEnds(t *testing.T) {
 		runs := func(uid types.UID) object { return ofTrainJob(uid).reserve(now()) }
 		writes := func(want int, when string) {
 			t.Helper()
-			pass(soonest + time.Millisecond)
+			expect.Pass(soonest + time.Millisecond)
 			expect.Same(t, "Unexpected writes "+when, want, s.writes-1)
 		}
 		a, b, c := runs("a"), runs("b"), runs("c")
@@ -156,16 +150,16 @@ func TestLedgerSavesSoonWhatEnds(t *testing.T) {
 		l.Leave("a")
 		l.Leave("nobody")
 		writes(3, "for none")
-		pass(refreshPeriod - savePeriod)
+		expect.Pass(refreshPeriod - savePeriod)
 		expect.Same(t, "Unexpected writes while nothing changes", 3, s.writes-1)
-		pass(refreshPeriod)
+		expect.Pass(refreshPeriod)
 		expect.Same(t, "Unexpected writes of what is held for long", 4, s.writes-1)
 		for _, uid := range []types.UID{"a", "b", "c"} {
 			l.gone(uid)
 		}
-		pass(savePeriod)
+		expect.Pass(savePeriod)
 		expect.Same(t, "Unexpected writes at the end", 5, s.writes-1)
-		pass(2 * refreshPeriod)
+		expect.Pass(2 * refreshPeriod)
 		expect.Same(t, "Unexpected writes while nothing is held", 5, s.writes-1)
 	})
 }
@@ -186,7 +180,7 @@ func TestLedgerCountsWhatIsHeldForLongWithoutAWord(t *testing.T) {
 				stop := lead(t, former)
 				former.look(t.Context(), ofTrainJob("a").reserve(now()).admit(now()).ready(now()).Workload)
 				const ran = 3*time.Hour + 7*time.Minute
-				pass(ran)
+				expect.Pass(ran)
 				if tc.killed {
 					s.refusing = errors.New("no")
 				}
@@ -213,9 +207,9 @@ func TestLedgerKnowsWhatLeftBeforeItWasRead(t *testing.T) {
 		former.look(t.Context(), ofTrainJob("a").reserve(now()).admit(now()).ready(now()).Workload)
 		stop()
 		latter, _ := s.ledger()
-		pass(20 * time.Second)
+		expect.Pass(20 * time.Second)
 		latter.Leave("a")
-		pass(10 * time.Second)
+		expect.Pass(10 * time.Second)
 		defer lead(t, latter)()
 		latter.mu.Lock()
 		defer latter.mu.Unlock()
@@ -232,9 +226,9 @@ func TestLedgerSavesAgainWhatWasRefused(t *testing.T) {
 		l.look(t.Context(), versioned(o, "1").Workload)
 		s.refusing = errors.New("no")
 		l.look(t.Context(), versioned(object{o.DeepCopy()}.evict(now()), "2").Workload)
-		pass(soonest + time.Millisecond)
+		expect.Pass(soonest + time.Millisecond)
 		s.refusing = nil
-		pass(retryPeriod)
+		expect.Pass(retryPeriod)
 		saved, _, err := l.store.load(t.Context())
 		expect.That(t, err == nil && len(saved.Open) == 1, "%d holdings are saved, %v", len(saved.Open), err)
 	})
@@ -244,7 +238,7 @@ func TestLedgerSavesChangesOnceAMinute(t *testing.T) {
 	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		for i := range 30 {
 			l.look(t.Context(), ofTrainJob(types.UID(rune('a'+i))).reserve(now()).Workload)
-			pass(4 * time.Second)
+			expect.Pass(4 * time.Second)
 		}
 		synctest.Wait()
 		expect.That(t, s.writes >= 2 && s.writes <= 4, "%d writes in two minutes, want 1 and one for each", s.writes)
@@ -261,7 +255,7 @@ func TestLedgerReadsAVersionOnce(t *testing.T) {
 		}
 		l.look(t.Context(), versioned(ofTrainJob("a").reserve(now()).admit(now()), "1").Workload)
 		holds("waiting")
-		pass(10 * time.Second)
+		expect.Pass(10 * time.Second)
 		evicted := ofTrainJob("a").reserve(now() - 10).admit(now() - 10).evict(now())
 		l.look(t.Context(), versioned(evicted, "1").Workload)
 		holds("waiting")
@@ -305,7 +299,7 @@ func TestLedgerThatIsNeverReadSaysSo(t *testing.T) {
 					},
 				})
 				stop := lead(t, l)
-				pass(3 * saveTimeout)
+				expect.Pass(3 * saveTimeout)
 				unsaved, tries := l.unsaved()
 				expect.That(t, tries && unsaved > saveTimeout && reads >= 2,
 					"After %d reads it tells for %s, leading: %t, that it cannot be saved", reads, unsaved, tries)
@@ -349,7 +343,7 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 		_, leads := latter.tell(true)
 		expect.That(t, !leads, "Whether Workloads are there cannot be asked, and it tells what they held")
 		answer = nil
-		pass(2 * soonest)
+		expect.Pass(2 * soonest)
 		latter.mu.Lock()
 		defer latter.mu.Unlock()
 		expect.That(t, latter.book != nil && latter.book.open["there"] != nil && latter.book.open["gone"] == nil,
@@ -367,14 +361,14 @@ func TestLedgerOfAnotherLeaderIsNotOverwritten(t *testing.T) {
 		expect.NoError(t, s.Create(t.Context(), running.Workload))
 		s.writes = 0
 		former.look(t.Context(), running.Workload)
-		pass(savePeriod + time.Second)
+		expect.Pass(savePeriod + time.Second)
 
 		latter, _ := s.ledger()
 		stopLatter := lead(t, latter)
 		latter.look(t.Context(), versioned(object{running.DeepCopy()}.evict(now()).release(now()), "1000").Workload)
 		stopLatter()
 		former.look(t.Context(), versioned(object{running.DeepCopy()}.evict(now()), "999").Workload)
-		pass(2 * soonest)
+		expect.Pass(2 * soonest)
 		stopFormer()
 
 		saved, found, err := latter.store.load(t.Context())
@@ -394,7 +388,7 @@ func TestLedgerSurvivesAnEditedLabel(t *testing.T) {
 		expect.NoError(t, s.Get(t.Context(), l.store.key, &cm))
 		cm.Labels["edited"] = "true"
 		expect.NoError(t, s.Update(t.Context(), &cm))
-		pass(2*savePeriod + time.Second)
+		expect.Pass(2*savePeriod + time.Second)
 		stop()
 		saved, _, err := l.store.load(t.Context())
 		expect.That(t, err == nil && len(saved.Open) == 1,
@@ -432,7 +426,7 @@ func TestLedgerFollowsAWorkloadThatIsOrphaned(t *testing.T) {
 				stop := lead(t, l)
 				running := ofTrainJob("a").reserve(now()).admit(now()).ready(now())
 				l.look(t.Context(), running.Workload)
-				pass(10 * time.Second)
+				expect.Pass(10 * time.Second)
 				orphan := versioned(object{running.DeepCopy()}.finish(kueue.WorkloadFinishedReasonOwnerNotFound, now()), "2")
 				orphan.OwnerReferences = nil
 				if restarts {
@@ -444,7 +438,7 @@ func TestLedgerFollowsAWorkloadThatIsOrphaned(t *testing.T) {
 				}
 				defer stop()
 				l.look(t.Context(), orphan.Workload)
-				pass(10 * time.Second)
+				expect.Pass(10 * time.Second)
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				expect.Same(t, "Unexpected account", map[string]float64{"running": 160, "deleted": 160}, sums(l.book, time.Now()))
@@ -459,7 +453,7 @@ func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 		s := newStage(t, saved(data))
 		l, recorder := s.ledger()
 		stop := lead(t, l)
-		pass(2 * savePeriod)
+		expect.Pass(2 * savePeriod)
 		expect.Need(t, len(recorder.Events) == 1, "People are told %d times", len(recorder.Events))
 		told := <-recorder.Events
 		expect.That(t, strings.Contains(told, "LedgerNewer"), "People are told %q", told)
@@ -484,7 +478,7 @@ func TestCollector(t *testing.T) {
 		defer lead(t, l)()
 		wl := ofTrainJob("a").reserve(now()).admit(now())
 		l.look(t.Context(), wl.Workload)
-		pass(12 * time.Second)
+		expect.Pass(12 * time.Second)
 		// The outcomes are told before there is one.
 		want := map[string]float64{"held_resources": 16, "quota_resource_seconds_total": 160, "ended_resource_seconds_total": 0}
 		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
@@ -518,15 +512,15 @@ func TestCollectorTellsOnceWhatIsPutTogether(t *testing.T) {
 		ended, runs := ofTrainJob("ended").reserve(now()).admit(now()).ready(now()), ofTrainJob("runs").reserve(now()).admit(now()).ready(now())
 		l.look(t.Context(), ended.Workload)
 		l.look(t.Context(), runs.Workload)
-		pass(10 * time.Second)
+		expect.Pass(10 * time.Second)
 		l.look(t.Context(), versioned(ended.finish(kueue.WorkloadFinishedReasonSucceeded, now()), "2").Workload)
-		pass(settled)
+		expect.Pass(settled)
 		expect.Same(t, "Unexpected seconds before", map[string]float64{"queue": 2 * 16 * 10}, running(l))
 		l.mu.Lock()
 		l.putTogether(all)
 		l.mu.Unlock()
 		l.look(t.Context(), versioned(object{runs.DeepCopy()}, "3").Workload)
-		pass(10 * time.Second)
+		expect.Pass(10 * time.Second)
 		want := map[string]float64{others: 16 * 10}
 		expect.Same(t, "Unexpected seconds after", want, running(l))
 		bill := l.book.Totals(l.options.Clock.Now())
@@ -550,11 +544,11 @@ func TestCollectorTellsForHowLongNothingIsSaved(t *testing.T) {
 		tells(0)
 		s.refusing = errors.New("no")
 		l.look(t.Context(), ofTrainJob("a").reserve(now()).Workload)
-		pass(savePeriod)
-		pass(10 * time.Minute)
+		expect.Pass(savePeriod)
+		expect.Pass(10 * time.Minute)
 		tells(10 * time.Minute)
 		s.refusing = nil
-		pass(savePeriod)
+		expect.Pass(savePeriod)
 		tells(0)
 	})
 }
@@ -574,7 +568,7 @@ func TestCollectorWithoutLocalQueues(t *testing.T) {
 			want := map[string]float64{"held_resources": 32, "quota_resource_seconds_total": seconds, "ended_resource_seconds_total": 0}
 			expect.Same(t, "Unexpected metrics "+when, want, gathered(t, registry))
 		}
-		pass(12 * time.Second)
+		expect.Pass(12 * time.Second)
 		told(320, "before")
 		l.mu.Lock()
 		l.putTogether(func(s Series) Series {
@@ -585,7 +579,7 @@ func TestCollectorWithoutLocalQueues(t *testing.T) {
 		})
 		l.mu.Unlock()
 		told(320, "then")
-		pass(10 * time.Second)
+		expect.Pass(10 * time.Second)
 		told(640, "after")
 	})
 }
@@ -605,12 +599,12 @@ func TestCollectorWithoutLocalQueuesTellsOnceWhatUsersUsed(t *testing.T) {
 			}
 			return byUser
 		}
-		pass(12 * time.Second)
+		expect.Pass(12 * time.Second)
 		expect.Same(t, "Unexpected seconds before", map[string]float64{"ann": 160}, told())
 		l.mu.Lock()
 		l.putTogether(func(s Series) Series { return s.withoutQueue() })
 		l.mu.Unlock()
-		pass(10 * time.Second)
+		expect.Pass(10 * time.Second)
 		expect.Same(t, "Unexpected seconds after", map[string]float64{"ann": 160, others: 160}, told())
 	})
 }

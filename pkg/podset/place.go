@@ -82,7 +82,7 @@ func conflict(name kueue.PodSetReference, field string, have, given map[string]s
 		fmt.Sprintf("%s of replicated job %q", field, name), fmt.Errorf("%s; take it out of the runtime or of spec.runtimePatches (Trainer 2.1: spec.podTemplateOverrides) and create the TrainJob again", strings.Join(keys, ", ")))
 }
 
-// TolerationRule gives pods that ask for some resources what they need to reach the nodes
+// TolerationRule adds to pods that ask for some resources what they need to reach the nodes
 // of these, as pkg/gpu does for NVIDIA's.
 type TolerationRule struct {
 	// Resources are names, or beginnings of names that end in "*".
