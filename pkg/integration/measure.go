@@ -209,7 +209,7 @@ func facts(deps *dependencies, scope *matchconditions.Scope) []string {
 		asked = "TrainJobs with a queue"
 	}
 	if deps.kueue.Readable() {
-		kueue = "read"
+		kueue = "read, as of resourceVersion " + deps.kueue.Version()
 	}
 	for _, differs := range deps.kueue.Differ() {
 		kueue += "; overridden: " + differs.Setting

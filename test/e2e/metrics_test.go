@@ -128,7 +128,7 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 		Expect(health).To(And(
 			ContainSubstring("[+]in-tree-integration-off ok\n"), ContainSubstring("\nleader: true\n"),
 			ContainSubstring("\nTrainer: "+trainerOf(ctx)+"\n"), ContainSubstring("\nin-tree integration: off\n"),
-			ContainSubstring("\nKueue's configuration: read")))
+			ContainSubstring("\nKueue's configuration: read, as of resourceVersion ")))
 	}, SpecTimeout(specTimeout))
 })
 

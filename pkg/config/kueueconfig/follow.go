@@ -55,6 +55,8 @@ type Follower struct {
 
 	// read is set once Kueue's configuration was read, readable while that can be done again.
 	read, readable atomic.Bool
+	// version is the resourceVersion of the ConfigMap that was read last to hold.
+	version atomic.Value
 	// unanswered is set when nobody said at the last attempt whether there is one.
 	unanswered bool
 	// problem is what was told of it last.
@@ -103,6 +105,12 @@ func (f *Follower) Known() bool { return f.read.Load() }
 
 // Readable reports whether Kueue's configuration could be read at the last attempt.
 func (f *Follower) Readable() bool { return f.readable.Load() }
+
+// Version returns the resourceVersion of the ConfigMap whose settings hold; empty where none was read.
+func (f *Follower) Version() string {
+	version, _ := f.version.Load().(string)
+	return version
+}
 
 // Differ returns the settings and gates that are overridden with other values. Nobody may change it.
 func (f *Follower) Differ() []Difference {
@@ -160,6 +168,9 @@ func (f *Follower) Read(ctx context.Context) {
 	}
 	f.take(ctx, cfg, err)
 	f.comes.Store(false)
+	if f.problem == "" {
+		f.version.Store(found.ResourceVersion)
+	}
 }
 
 // awaitsRestart reports whether Kueue has yet to start with other settings than those in force, and tells people. Where

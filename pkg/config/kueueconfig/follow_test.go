@@ -107,6 +107,22 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// Whoever changed Kueue's configuration asks for it.
+func TestVersionIsOfWhatHolds(t *testing.T) {
+	s := newSite(t, Overrides{})
+	s.write(t, head)
+	var got []string
+	for _, file := range []string{head, head + "integrations: [", head + "manageJobsWithoutQueueName: true\n"} {
+		var cm corev1.ConfigMap
+		expect.NoError(t, s.client.Get(t.Context(), client.ObjectKey{Namespace: where.Namespace, Name: where.Name}, &cm))
+		cm.Data[where.Key] = file
+		expect.NoError(t, s.client.Update(t.Context(), &cm))
+		s.Read(t.Context())
+		got = append(got, s.Version())
+	}
+	expect.Same(t, "Unexpected versions", []string{"2", "2", "4"}, got)
+}
+
 // Jobs would run by defaults that are not Kueue's settings.
 func TestReadFirst(t *testing.T) {
 	for name, tc := range map[string]struct {

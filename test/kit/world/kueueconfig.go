@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -22,7 +25,7 @@ func (c *Cluster) ConfigureKueue(ctx context.Context, set map[string]any) (resto
 }
 
 // RestartKueueWith sets fields of Kueue's configuration that hold from the next start of these
-// components, and starts them again, until restore, which does so, too.
+// components, and starts them again, until restore, which does so, too. Both return when kueue-trainer goes by them as well.
 func (c *Cluster) RestartKueueWith(
 	ctx context.Context, progress io.Writer, set map[string]any, components ...string,
 ) (restore func(context.Context) error, err error) {
@@ -66,6 +69,9 @@ func (c *Cluster) restartWith(
 				return err
 			}
 		}
+		if of == kueueConfig {
+			return c.awaitFollowed(ctx)
+		}
 		return nil
 	}
 	back, err := c.configure(ctx, of, set)
@@ -73,6 +79,28 @@ func (c *Cluster) restartWith(
 		err = restart(ctx)
 	}
 	return func(ctx context.Context) error { return errors.Join(back(ctx), restart(ctx)) }, err
+}
+
+// awaitFollowed waits until kueue-trainer, where it runs, goes by the configuration that Kueue has.
+func (c *Cluster) awaitFollowed(ctx context.Context) error {
+	manager := c.Manager()
+	if processes, err := c.PIDs(); err != nil || processes[manager] == 0 || manager == "kueue" {
+		return err
+	}
+	var config corev1.ConfigMap
+	if err := c.Client.Get(ctx, kueueConfig.ObjectKey, &config); err != nil {
+		return err
+	}
+	var health string
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		// A manager that is starting does not answer yet.
+		_, health, _ = c.AskManager(ctx, "metrics", "/debug/health", c.Config.BearerToken)
+		return strings.Contains(health, "resourceVersion "+config.ResourceVersion+"\n"), nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s to go by Kueue's configuration as of resourceVersion %s: %w; it says:\n%s", manager, config.ResourceVersion, err, health)
+	}
+	return nil
 }
 
 // configure sets fields of a configuration until restore.
