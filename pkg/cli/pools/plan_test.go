@@ -405,7 +405,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-func TestPortion(t *testing.T) {
+func TestDivided(t *testing.T) {
 	cases := map[string]struct {
 		name  corev1.ResourceName
 		total string
@@ -432,8 +432,8 @@ func TestPortion(t *testing.T) {
 				teams = append(teams, team{"t", share})
 			}
 			var got []string
-			for n := range teams {
-				q := portion(tc.name, resource.MustParse(tc.total), n, teams)
+			for _, part := range divided(corev1.ResourceList{tc.name: resource.MustParse(tc.total)}, teams) {
+				q := part[tc.name]
 				got = append(got, q.String())
 			}
 			expect.Same(t, "Unexpected parts", tc.want, got)
