@@ -35,6 +35,8 @@ type plan struct {
 	documents []document
 	// remarks are for people: what was left out and why, and what stands in the way.
 	remarks []string
+	// theirs are the planned objects that are there and that somebody else made.
+	theirs []string
 }
 
 // document is an object with a comment above it, which may be empty.
@@ -48,11 +50,12 @@ type document struct {
 func newPlan(i *inventory.Inventory, teams []team, o options) (*plan, error) {
 	all := gpu.Pools(i.Nodes)
 	pools := slices.DeleteFunc(slices.Clone(all), func(pool gpu.Pool) bool { return pool.NodeLabels == nil })
+	remarks := aboutPools(all, pools, i.Nodes)
 	if !slices.ContainsFunc(pools, hasGPUs) {
 		return nil, errors.New(strings.Join(append([]string{"no node has NVIDIA GPUs to give and a label that tells it from others: " +
-			"is the GPU operator, or the device plugin with GPU Feature Discovery, running? Where an autoscaler makes such nodes, have it make one: " + autoscalerPage}, aboutPools(all, i.Nodes)...), "; "))
+			"is the GPU operator, or the device plugin with GPU Feature Discovery, running? Where an autoscaler makes such nodes, have it make one: " + autoscalerPage}, remarks...), "; "))
 	}
-	p := &plan{remarks: append(aboutPools(all, i.Nodes), aboutScaling(pools)...)}
+	p := &plan{remarks: append(remarks, aboutScaling(pools)...)}
 	var topologies map[string]*kueue.Topology
 	if o.topology {
 		var err error
@@ -80,7 +83,7 @@ func newPlan(i *inventory.Inventory, teams []team, o options) (*plan, error) {
 		p.add("", localQueueOf(t, o.queue))
 	}
 	p.remarks = append(p.remarks, quotas.rounding()...)
-	p.remarks = append(p.remarks, p.aboutCluster(i)...)
+	p.compare(i)
 	return p, nil
 }
 

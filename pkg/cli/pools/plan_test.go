@@ -260,9 +260,8 @@ func TestWhatSomebodyElseMadeIsNotWritten(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			i := named(tc.labels)
-			plan := expect.Must(newPlan(i, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes}))(t)
-			expect.Says(t, plan.takesNothing(i), tc.want)
+			plan := expect.Must(newPlan(named(tc.labels), []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes}))(t)
+			expect.Says(t, plan.takesNothing(), tc.want)
 		})
 	}
 }
