@@ -70,28 +70,50 @@ func (r *result) document(doc *manifest.Document, owner string) []byte {
 		r.overlook(doc)
 		return doc.Text()
 	}
-	conversions := r.convert(objects, owner)
+	var conversions []*conversion
+	for i := range objects {
+		if c := r.convert(&objects[i], owner); c != nil {
+			conversions = append(conversions, c)
+		}
+	}
 	if len(conversions) < len(objects) {
 		return doc.Text()
 	}
-	text, lost, err := edited(doc, conversions, owner)
+	text, lost, err := edited(doc, conversions)
 	if err != nil {
 		r.failed++
 		r.tell(doc, objects[0].LineOf("spec"), "error: "+err.Error())
 		return doc.Text()
 	}
-	for _, c := range conversions {
-		if c.change != "" {
-			r.changes = append(r.changes, fmt.Sprintf("%s:%d: trainjob %s: %s", doc.Path, c.LineOf(""), c.Name(), c.change))
-		}
-		for _, text := range c.warnings {
-			r.tell(doc, c.lineOf(text), "warning: "+text)
-		}
-	}
 	for _, comment := range lost {
 		r.tell(doc, objects[0].LineOf("spec"), "warning: this comment has no place any more: "+comment)
 	}
 	return text
+}
+
+// convert converts a TrainJob, unless it cannot be.
+func (r *result) convert(o *manifest.Object, owner string) *conversion {
+	r.found++
+	c, errs := newConversion(o, owner)
+	if len(errs) > 0 {
+		r.failed++
+	}
+	slices.SortStableFunc(errs, func(a, b *field.Error) int { return o.LineOf(a.Field) - o.LineOf(b.Field) })
+	for _, err := range errs {
+		line := o.LineOf(err.Field)
+		err.Field = o.Field(err.Field)
+		r.tell(o.Document, line, "error: "+err.Error())
+	}
+	if c == nil {
+		return nil
+	}
+	if c.change != "" {
+		r.changes = append(r.changes, fmt.Sprintf("%s:%d: trainjob %s: %s", o.Document.Path, o.LineOf(""), o.Name(), c.change))
+	}
+	for _, text := range c.warnings {
+		r.tell(o.Document, c.lineOf(text), "warning: "+text)
+	}
+	return c
 }
 
 // olderField is the name of one.
@@ -108,29 +130,11 @@ func (r *result) overlook(doc *manifest.Document) {
 	r.tell(doc, line, fmt.Sprintf("warning: %s stands in what is no TrainJob, such as a patch or a text in it: write runtimePatches there yourself", doc.Text()[at[0]:at[1]]))
 }
 
-// convert converts TrainJobs, those that can be.
-func (r *result) convert(objects []manifest.Object, owner string) (conversions []*conversion) {
-	for _, o := range objects {
-		r.found++
-		c, errs := newConversion(o, owner)
-		if len(errs) == 0 {
-			conversions = append(conversions, c)
-			continue
-		}
-		r.failed++
-		slices.SortStableFunc(errs, func(a, b *field.Error) int { return o.LineOf(a.Field) - o.LineOf(b.Field) })
-		for _, err := range errs {
-			line := o.LineOf(err.Field)
-			err.Field = o.Field(err.Field)
-			r.tell(o.Document, line, "error: "+err.Error())
-		}
-	}
-	return conversions
-}
-
 // conversion is what becomes of a TrainJob in a document.
 type conversion struct {
-	manifest.Object
+	*manifest.Object
+	// owner is the manager of patches that nobody is named as the owner of.
+	owner string
 	// after is all of the TrainJob after it, of which apiVersion may be another one.
 	after      json.RawMessage
 	apiVersion string
@@ -144,7 +148,7 @@ type conversion struct {
 
 // newConversion makes a TrainJob of the newest Trainer of an object, which that would take, or a part of one, as patches are of
 // Kustomize.
-func newConversion(o manifest.Object, owner string) (*conversion, field.ErrorList) {
+func newConversion(o *manifest.Object, owner string) (*conversion, field.ErrorList) {
 	after, warnings, errs := convert.ManifestToRuntimePatches(o.JSON, owner)
 	if len(errs) > 0 {
 		return nil, errs
@@ -159,7 +163,7 @@ func newConversion(o manifest.Object, owner string) (*conversion, field.ErrorLis
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	c := &conversion{Object: o, after: after, warnings: warnings}
+	c := &conversion{Object: o, owner: owner, after: after, warnings: warnings}
 	if err := c.compare(); err != nil {
 		return nil, field.ErrorList{field.InternalError(nil, err)}
 	}

@@ -19,7 +19,7 @@ import (
 
 // edited returns the text of a document with conversions made, and comments that have no place any more. YAML is printed by
 // kyaml, with comments and with fields in their order, JSON with sorted fields. Without a change the text stays.
-func edited(doc *manifest.Document, conversions []*conversion, owner string) (text []byte, lost []string, err error) {
+func edited(doc *manifest.Document, conversions []*conversion) (text []byte, lost []string, err error) {
 	if !slices.ContainsFunc(conversions, func(c *conversion) bool { return c.change != "" }) {
 		return doc.Text(), nil, nil
 	}
@@ -33,7 +33,7 @@ func edited(doc *manifest.Document, conversions []*conversion, owner string) (te
 	older := strings.ReplaceAll(string(doc.Text()), "\r\n", "\n")
 	if json.Valid(doc.Text()) {
 		text, err = printJSON(older, want)
-	} else if text, err = editYAML(older, conversions, owner); err == nil {
+	} else if text, err = editYAML(older, conversions); err == nil {
 		lost, err = lostComments(older, string(text)), agree(text, want)
 	}
 	if strings.TrimLeft(older, " \t") != older { // What stands behind --- gets a line of its own.
@@ -83,7 +83,7 @@ func printJSON(older string, data []byte) ([]byte, error) {
 }
 
 // editYAML makes conversions in YAML. What aliases stand for is written out, as it may be converted in one place only.
-func editYAML(older string, conversions []*conversion, owner string) ([]byte, error) {
+func editYAML(older string, conversions []*conversion) ([]byte, error) {
 	root, err := kyaml.Parse(older)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func editYAML(older string, conversions []*conversion, owner string) ([]byte, er
 		return nil, err
 	}
 	for _, c := range conversions {
-		if err := c.edit(at(root, c.Steps...), owner); err != nil {
+		if err := c.edit(at(root, c.Steps...)); err != nil {
 			return nil, err
 		}
 	}
@@ -100,7 +100,7 @@ func editYAML(older string, conversions []*conversion, owner string) ([]byte, er
 }
 
 // edit puts the entries in the place of a field of the spec that goes.
-func (c *conversion) edit(job *kyaml.RNode, owner string) error {
+func (c *conversion) edit(job *kyaml.RNode) error {
 	at(job, "apiVersion").YNode().Value = c.apiVersion
 	spec := at(job, "spec")
 	gone := c.gone
@@ -114,7 +114,7 @@ func (c *conversion) edit(job *kyaml.RNode, owner string) error {
 			return err
 		}
 		field := spec.Field(gone[0])
-		carryComments(gone, spec, field.Key.YNode(), list, owner)
+		carryComments(gone, spec, field.Key.YNode(), list, c.owner)
 		field.Key.YNode().Value, *field.Value.YNode() = "runtimePatches", *list.YNode()
 		spec.YNode().Style &^= kyaml.FlowStyle
 		gone = gone[1:]

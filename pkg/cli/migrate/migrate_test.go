@@ -53,21 +53,11 @@ func TestCommand(t *testing.T) {
 			files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR", "--diff"},
 			wantOut: diff + "-  podTemplateOverrides: []\n",
 		},
-		"a diff and the change": {
+		"a diff and the change of a last line that gets an end": {
 			files: map[string]string{"a.yaml": "# a\n" + older + "  suspend: true"}, args: []string{"-f", "DIR", "--diff", "--in-place"},
 			wantOut: strings.Replace(diff, "-1,7 +1,5", "-2,8 +2,6", 1) +
 				"-  podTemplateOverrides: []\n-  suspend: true\n\\ No newline at end of file\n+  suspend: true\n",
 			wantFiles: map[string]string{"a.yaml": "# a\n" + anew + "  suspend: true\n"},
-		},
-		"a diff of a last line without an end": {
-			files: map[string]string{"a.yaml": strings.TrimSuffix(older, "\n")}, args: []string{"-f", "DIR", "--diff"},
-			wantOut: diff + "-  podTemplateOverrides: []\n\\ No newline at end of file\n",
-		},
-		"a diff of a last line that gets an end": {
-			files: map[string]string{"a.yaml": head + "  podTemplateOverrides: [{targetJobs: [{name: node}]}]"}, args: []string{"-f", "DIR", "--diff"},
-			wantOut: strings.Replace(diff, "+1,5", "+1,12", 1) +
-				"-  podTemplateOverrides: [{targetJobs: [{name: node}]}]\n\\ No newline at end of file\n" +
-				"+  runtimePatches:\n+  - manager: trainer.kubeflow.org/kubeflow-sdk\n+    trainingRuntimeSpec:\n+      template:\n+        spec:\n+          replicatedJobs:\n+          - name: node\n",
 		},
 		"a file that cannot be expressed is left out and the others are not": {
 			files: map[string]string{"a.yaml": older, "b.yaml": broken, "c.yaml": foreign}, args: []string{"-f", "DIR"},
