@@ -279,32 +279,19 @@ func TestNoTopologyWithoutHostnames(t *testing.T) {
 	expect.Says(t, err, "nodes of pool h100 have no label kubernetes.io/hostname")
 }
 
-func TestFlavorsTakeTaints(t *testing.T) {
+// Where they have none, TestPlan shows that they are let in.
+func TestPodsWithoutGPUsAreKeptAwayWhereTheyHaveNodesOfTheirOwn(t *testing.T) {
 	gke := taint("nvidia.com/gpu", "present")
-	cpuNode := *kit.ReadyNode("c", map[string]string{gpu.PoolLabel: "cpu"}, "cpu", "8")
-	cases := map[string]struct {
-		nodes []corev1.Node
-		want  kueue.ResourceFlavorSpec
-	}{
-		"pods without GPUs are kept away where they have nodes of their own": {
-			nodes: []corev1.Node{gpuNode("a", "NVIDIA-H100", gke), cpuNode},
-			want:  kueue.ResourceFlavorSpec{NodeTaints: []corev1.Taint{gke}},
-		},
-		"and let in where they have none": {
-			nodes: []corev1.Node{gpuNode("a", "NVIDIA-H100", gke)},
-			want:  kueue.ResourceFlavorSpec{Tolerations: []corev1.Toleration{{Key: gke.Key, Operator: corev1.TolerationOpEqual, Value: gke.Value, Effect: gke.Effect}}},
-		},
+	nodes := []corev1.Node{gpuNode("a", "NVIDIA-H100", gke), *kit.ReadyNode("c", map[string]string{gpu.PoolLabel: "cpu"}, "cpu", "8")}
+	plan := expect.Must(newPlan(&inventory.Inventory{Nodes: nodes}, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes}))(t)
+	var got []kueue.ResourceFlavorSpec
+	for _, document := range plan.documents {
+		if flavor, ok := document.object.(*kueue.ResourceFlavor); ok {
+			got = append(got, flavor.Spec)
+		}
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			plan := expect.Must(newPlan(&inventory.Inventory{Nodes: tc.nodes}, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes}))(t)
-			for _, document := range plan.documents {
-				if flavor, ok := document.object.(*kueue.ResourceFlavor); ok && flavor.Name == "h100" {
-					expect.Same(t, "Unexpected flavor", tc.want, flavor.Spec, cmpopts.IgnoreFields(kueue.ResourceFlavorSpec{}, "NodeLabels"))
-				}
-			}
-		})
-	}
+	want := []kueue.ResourceFlavorSpec{{}, {NodeTaints: []corev1.Taint{gke}}}
+	expect.Same(t, "Unexpected flavors", want, got, cmpopts.IgnoreFields(kueue.ResourceFlavorSpec{}, "NodeLabels"))
 }
 
 func TestShares(t *testing.T) {

@@ -344,10 +344,6 @@ trainer: "2.2"
 			stdin: job("  runtimePatches:\n  - manager: \"me,\\n100%\"\n    time: 2030-01-01T00:00:00Z\n") + "---\n" + runtime,
 			want:  `::error file=-,line=11,title=kubectl trainjob validate::spec.runtimePatches[0].manager: Invalid value: "me,\n100%25": must be a domain-prefixed path (such as "acme.io/foo")` + oneError,
 		},
-		"a runtime in a list": {
-			stdin: "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(runtime), "\n", "\n  ") + "\n---\n" + job(""),
-			want:  inOrder,
-		},
 		"what cannot be read hides nothing else": {
 			stdin: "a: b: c\n---\n" + job("  numNode: 1\n") + "---\n" + runtime,
 			want: `-:1: error: mapping values are not allowed in this context
