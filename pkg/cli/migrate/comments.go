@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"sigs.k8s.io/kustomize/kyaml/order"
 	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
@@ -44,7 +45,7 @@ func carryComments(older []string, spec *kyaml.RNode, key *kyaml.Node, entries *
 	}
 }
 
-// carryOverrides does so for an override, for those of a list, and for what templateOverrides have for the Job and for its pods.
+// carryOverrides does so, and with the order of fields, for an override, for those of a list, and for what templateOverrides have for the Job and for its pods.
 // Comments on what has no place in the entry go above it, or above the first replicated job that the override is for.
 func carryOverrides(from, entries *kyaml.RNode, manager string, ofJob bool) {
 	if from == nil {
@@ -64,7 +65,9 @@ func carryOverrides(from, entries *kyaml.RNode, manager string, ofJob bool) {
 	rest := entry
 	for i, target := range elements(at(from, "targetJobs")) {
 		job := at(entry, "trainingRuntimeSpec", "template", "spec", "replicatedJobs", "[name="+text(target, "name")+"]")
-		carry(from.YNode(), at(job, template...).YNode())
+		patch := at(job, template...)
+		carry(from.YNode(), patch.YNode())
+		_ = order.SyncOrder(from, patch) // As far as the two are alike.
 		if i == 0 {
 			rest = job
 		} else {

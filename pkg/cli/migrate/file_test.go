@@ -18,7 +18,7 @@ func TestMigrateFile(t *testing.T) {
 		before, after string
 		messages      []string
 	}{
-		"comments and order of everything else stay, comments and quotes within move along, blank lines go": {
+		"comments and order of everything else stay, comments, order and quotes within move along, blank lines go": {
 			before: `# Our model.
 kind: TrainJob   # written
 apiVersion: trainer.kubeflow.org/v1alpha1
@@ -71,11 +71,11 @@ spec:
               spec:
                 template:
                   spec:
+                    serviceAccountName: "reader"
                     # Big ones.
                     nodeSelector:
-                      "disk": ssd
                       pool: 'h100' # by agreement
-                    serviceAccountName: "reader"
+                      "disk": ssd
                     # They are tainted.
                     tolerations:
                     - {key: nvidia.com/gpu, operator: Exists}
@@ -383,8 +383,8 @@ spec:
               spec:
                 template:
                   spec:
-                    nodeSelector: {pool: h100}
                     serviceAccountName: me
+                    nodeSelector: {pool: h100}
 `,
 			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
 		},
