@@ -38,13 +38,22 @@ spec:
       nodeSelector:
         pool: 'h100' # by agreement
         "disk": ssd
+        # No others.
 
       # They are tainted.
       tolerations:
       - {key: nvidia.com/gpu, operator: Exists}
-  - targetJobs: [{name: node}, {name: dataset-initializer}]
+  - targetJobs: # two
+    - name: node
+    # Another.
+    - name: dataset-initializer
+    # Who pays.
+    metadata:
+      labels: {team: a} # us
     spec:
       serviceAccountName: "reader"
+
+  # Later.
 
   # Goes last.
   suspend: true
@@ -66,25 +75,35 @@ spec:
           replicatedJobs:
           # For the trainer.
           # all of it
+          # two
           - name: node
             template:
               spec:
                 template:
+                  # Who pays.
+                  metadata:
+                    labels: {team: a} # us
                   spec:
                     serviceAccountName: "reader"
                     # Big ones.
                     nodeSelector:
                       pool: 'h100' # by agreement
                       "disk": ssd
+                      # No others.
                     # They are tainted.
                     tolerations:
                     - {key: nvidia.com/gpu, operator: Exists}
+          # Another.
           - name: dataset-initializer
             template:
               spec:
                 template:
+                  metadata:
+                    labels: {team: a}
                   spec:
                     serviceAccountName: "reader"
+  # Later.
+
   # Goes last.
   suspend: true
 # The end.
@@ -413,35 +432,6 @@ spec:
 				"f.yaml:8: warning: spec.podTemplateOverrides[0]: it is left out, as kueue-trainer wrote it for a queue and for one cluster; the webhook adds what the TrainJob needs where it is created",
 			},
 		},
-		"each target keeps its comments, and what is said of all is said once": {
-			before: head + `  podTemplateOverrides:
-  - targetJobs: # two
-    - name: node # one
-    # Another.
-    - name: extra
-    # Who pays.
-    metadata:
-      labels: {team: a} # us
-`,
-			after: anew + ofTeam + `          # two
-          # one
-          - name: node
-            template:
-              spec:
-                template:
-                  # Who pays.
-                  metadata:
-                    labels: {team: a} # us
-          # Another.
-          - name: extra
-            template:
-              spec:
-                template:
-                  metadata:
-                    labels: {team: a}
-`,
-			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
-		},
 		"a comment behind a list in brackets": {
 			before: head + "  podTemplateOverrides: [{targetJobs: [{name: node}]}] # mine\n",
 			after: anew + `  runtimePatches: # mine
@@ -464,34 +454,6 @@ spec:
 `,
 			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team", "f.yaml:7: warning: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.hostNetwork: " +
 				`Forbidden: Trainer does not patch it: remove it`},
-		},
-		"a text at the end keeps its empty lines": {
-			before: head + `  podTemplateOverrides:
-  - targetJobs: [{name: node}]
-    metadata:
-      annotations:
-        note: |+
-          two empty lines
-
-
-  # Later.
-
-  suspend: true
-`,
-			after: anew + ofTeam + `          - name: node
-            template:
-              spec:
-                template:
-                  metadata:
-                    annotations:
-                      note: |+
-                        two empty lines
-
-
-  # Later.
-  suspend: true
-`,
-			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
 		},
 		"a patch of Kustomize needs no more than it has": {
 			before: patched + "  podTemplateOverrides: []\n  suspend: true\n",
