@@ -239,59 +239,35 @@ spec:
 		},
 		"JSON stays JSON, with sorted fields": {
 			before: `{
-  "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
-  "metadata": {"name": "job"},
-  "spec": {
-    "runtimeRef": {"name": "torch"}, "trainer": {"args": ["<&>"]},
-    "annotations": {"a": "1"},
-    "podTemplateOverrides": [{"targetJobs": [{"name": "node"}]}]
-  }
+    "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+    "metadata": {"name": "job"},
+    "spec": {"trainer": {"command": ["<&>"]}, "podTemplateOverrides": [], "runtimeRef": {"name": "torch"}}
 }`,
 			after: `{
-  "apiVersion": "trainer.kubeflow.org/v1alpha1",
-  "kind": "TrainJob",
-  "metadata": {
-    "name": "job"
-  },
-  "spec": {
-    "runtimePatches": [
-      {
-        "manager": "example.com/team",
-        "trainingRuntimeSpec": {
-          "template": {
-            "metadata": {
-              "annotations": {
-                "a": "1"
-              }
-            },
-            "spec": {
-              "replicatedJobs": [
-                {
-                  "name": "node"
-                }
-              ]
-            }
-          }
-        }
-      }
-    ],
-    "runtimeRef": {
-      "name": "torch"
+    "apiVersion": "trainer.kubeflow.org/v1alpha1",
+    "kind": "TrainJob",
+    "metadata": {
+        "name": "job"
     },
-    "trainer": {
-      "args": [
-        "<&>"
-      ]
+    "spec": {
+        "runtimeRef": {
+            "name": "torch"
+        },
+        "trainer": {
+            "command": [
+                "<&>"
+            ]
+        }
     }
-  }
 }`,
-			messages: []string{"f.yaml:1: trainjob job: annotations, podTemplateOverrides → runtimePatches of example.com/team"},
+			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → nothing"},
 		},
 		"JSON in one line stays in one line": {
-			before: `{"apiVersion":"trainer.kubeflow.org/v2alpha1","kind":"TrainJob","metadata":{"name":"job"},"spec":{"podTemplateOverrides":[],"runtimeRef":{"name":"torch"}}}`,
-			after:  `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"name":"job"},"spec":{"runtimeRef":{"name":"torch"}}}`,
+			before: `{"apiVersion":"trainer.kubeflow.org/v2alpha1","kind":"TrainJob","metadata":{"name":"job"},"spec":{"annotations":{"a":"1"},"runtimeRef":{"name":"torch"}}}`,
+			after: `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"name":"job"},"spec":{"runtimePatches":[` +
+				`{"manager":"example.com/team","trainingRuntimeSpec":{"template":{"metadata":{"annotations":{"a":"1"}}}}}],"runtimeRef":{"name":"torch"}}}`,
 			messages: []string{
-				"f.yaml:1: trainjob job: podTemplateOverrides → nothing; apiVersion trainer.kubeflow.org/v2alpha1 → trainer.kubeflow.org/v1alpha1",
+				"f.yaml:1: trainjob job: annotations → runtimePatches of example.com/team; apiVersion trainer.kubeflow.org/v2alpha1 → trainer.kubeflow.org/v1alpha1",
 				"f.yaml:1: warning: apiVersion: no release of Trainer serves trainer.kubeflow.org/v2alpha1; it is written as trainer.kubeflow.org/v1alpha1",
 			},
 		},
