@@ -33,8 +33,8 @@ type quotas struct {
 // part is what a team has of a pool.
 type part struct {
 	amounts corev1.ResourceList
-	// nodes is 0 in a pool that is not divided by nodes.
-	nodes int64
+	// nodes and their gpus are 0 in a pool that is not divided by nodes.
+	nodes, gpus int64
 }
 
 // newQuotas divides the pools. Slices of GPUs are shared by number: jobs for whole nodes are
@@ -65,7 +65,7 @@ func newQuotas(i *inventory.Inventory, pools []gpu.Pool, teams []team, unit stri
 // byNode assigns the nodes of a pool one by one, the largest first, each to the team that has the fewest GPUs for its share,
 // of those that do not have their share of the pool yet. GPUs of earlier pools count, so that rounding evens out over all pools.
 func byNode(pool gpu.Pool, held map[string]corev1.ResourceList, teams []team, have []int64) []part {
-	parts, inPool := make([]part, len(teams)), make([]int64, len(teams))
+	parts := make([]part, len(teams))
 	nodes := slices.DeleteFunc(slices.Clone(pool.Nodes), gpu.Broken)
 	slices.SortStableFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(size(b, pool), size(a, pool)) })
 	var all int64
@@ -75,7 +75,7 @@ func byNode(pool gpu.Pool, held map[string]corev1.ResourceList, teams []team, ha
 	for _, node := range nodes {
 		gpus, next := size(node, pool), -1
 		for n, t := range teams {
-			if inPool[n]*sum(teams) >= t.share*all {
+			if parts[n].gpus*sum(teams) >= t.share*all {
 				continue
 			}
 			// share / (2*have + gpus), the rule of Sainte-Laguë.
@@ -84,8 +84,8 @@ func byNode(pool gpu.Pool, held map[string]corev1.ResourceList, teams []team, ha
 			}
 		}
 		have[next] += gpus
-		inPool[next] += gpus
 		parts[next].nodes++
+		parts[next].gpus += gpus
 		whole := divided(freeOf(node, held), []team{{share: 1}})[0]
 		parts[next].amounts = resourceutil.MergeResourceListKeepSum(parts[next].amounts, whole)
 	}

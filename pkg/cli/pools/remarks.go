@@ -79,15 +79,18 @@ func (q *quotas) rounding() []string {
 		var have, all int64
 		var where, uneven []string
 		for p := range q.pools {
-			if gpus, of := q.gpus(p, n); gpus*sum(q.teams) != of*t.share {
-				uneven = append(uneven, fmt.Sprintf("%d of %d GPUs of %s", gpus, of, q.pools[p].Name))
-			}
-			if nodes := q.parts[p][n].nodes; nodes > 0 {
-				where = append(where, fmt.Sprintf("%d of %s", nodes, q.pools[p].Name))
-				have += nodes
-			}
+			var gpus int64
 			for _, part := range q.parts[p] {
 				all += part.nodes
+				gpus += part.gpus
+			}
+			part := q.parts[p][n]
+			if part.gpus*sum(q.teams) != gpus*t.share {
+				uneven = append(uneven, fmt.Sprintf("%d of %d GPUs of %s", part.gpus, gpus, q.pools[p].Name))
+			}
+			if part.nodes > 0 {
+				where = append(where, fmt.Sprintf("%d of %s", part.nodes, q.pools[p].Name))
+				have += part.nodes
 			}
 		}
 		if len(uneven) == 0 {
@@ -105,21 +108,6 @@ func (q *quotas) rounding() []string {
 		remarks = append(remarks, fmt.Sprintf("%s has %d of %s (%s), %s: shares are whole nodes", t.namespace, have, show.Count(int(all), "node"), strings.Join(where, ", "), due))
 	}
 	return append(remarks, q.broken()...)
-}
-
-// gpus returns how many GPUs a team has of a pool that is divided by nodes, and of how many.
-func (q *quotas) gpus(pool, team int) (has, of int64) {
-	for n, part := range q.parts[pool] {
-		if part.nodes == 0 {
-			continue
-		}
-		amount := part.amounts[q.pools[pool].Resources[0]]
-		of += amount.Value()
-		if n == team {
-			has = amount.Value()
-		}
-	}
-	return has, of
 }
 
 // broken tells of pools that are divided through nodes.
