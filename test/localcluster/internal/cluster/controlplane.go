@@ -174,7 +174,7 @@ var kwok = component{
 	tier:   core,
 	ports:  []string{"server"},
 	groups: []string{mastersGroup},
-	config: func(context.Context, *Cluster) ([]byte, error) { return stages.KwokConfiguration() },
+	config: func(context.Context, *Cluster) ([]byte, error) { return stages.KwokConfiguration, nil },
 	args: func(c *Cluster) []string {
 		return []string{
 			"--kubeconfig=" + c.componentKubeconfig("kwok"),

@@ -224,12 +224,8 @@ func (c *Cluster) ownObjects(ctx context.Context) ([]*unstructured.Unstructured,
 	if err != nil {
 		return nil, err
 	}
-	config, err := stages.KwokConfiguration()
-	if err != nil {
-		return nil, err
-	}
 	configMap := namespaced("ConfigMap", "kwok-system", "kwok")
-	if err := unstructured.SetNestedStringMap(configMap.Object, map[string]string{"kwok.yaml": string(config)}, "data"); err != nil {
+	if err := unstructured.SetNestedStringMap(configMap.Object, map[string]string{"kwok.yaml": string(stages.KwokConfiguration)}, "data"); err != nil {
 		return nil, err
 	}
 	objects = append(objects, configMap)
