@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -21,7 +22,7 @@ func (s *stage) onTrainJob(seen sighting, t *trainer.TrainJob) {
 	r := s.job(t.Namespace, t.Name)
 	if r.submitted.IsZero() {
 		r.submitted, r.uid, r.queue = seen.at, t.UID, t.Labels[kit.QueueLabel]
-		s.tell(seen.at, r, plain, "submitted: %s", wants(t))
+		s.Tell(seen.at, r.String(), play.Plain, "submitted: %s", wants(t))
 	}
 	r.complete = apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobComplete)
 	if failed := apimeta.FindStatusCondition(t.Status.Conditions, trainer.TrainJobFailed); failed != nil && failed.Status == metav1.ConditionTrue {
@@ -81,7 +82,7 @@ func (s *stage) onPreempted(at time.Time, r *record, wl *kueue.Workload) {
 	message := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPreempted).Message
 	match := preemptor.FindStringSubmatch(message)
 	if match == nil {
-		s.tell(at, r, s.paint.Red, "preempted: %s", message)
+		s.Tell(at, r.String(), s.Paint.Red, "preempted: %s", message)
 		return
 	}
 	r.preemptedBy = "a job with UID " + match[1]
@@ -90,7 +91,7 @@ func (s *stage) onPreempted(at time.Time, r *record, wl *kueue.Workload) {
 			r.preemptedBy = other.String()
 		}
 	}
-	s.tell(at, r, s.paint.Red, "preempted by %s: %s", r.preemptedBy, match[2])
+	s.Tell(at, r.String(), s.Paint.Red, "preempted by %s: %s", r.preemptedBy, match[2])
 }
 
 // onWaiting tells why a job waits, whenever Kueue has something new to say. That it was
@@ -102,7 +103,7 @@ func (s *stage) onWaiting(at time.Time, r *record, wl *kueue.Workload) {
 		return
 	}
 	r.waits = quota.Message
-	s.tell(at, r, s.paint.Yellow, "waits: %s", shorten(quota.Message))
+	s.Tell(at, r.String(), s.Paint.Yellow, "waits: %s", shorten(quota.Message))
 }
 
 // Parts of Kueue's message that are the same every time.
@@ -135,7 +136,7 @@ func (s *stage) onAdmission(at time.Time, r *record, wl *kueue.Workload) {
 	case now == nil && admitted && !evicted:
 		now = newStay(at, wl.Status.Admission)
 		r.stays, r.waits = append(r.stays, now), ""
-		s.tell(at, r, s.paint.Cyan, "admitted to pool %s: %s", now.flavor, now.size())
+		s.Tell(at, r.String(), s.Paint.Cyan, "admitted to pool %s: %s", now.flavor, now.size())
 	case now != nil && (!admitted || evicted):
 		now.ended = at
 	}
@@ -154,15 +155,15 @@ func (s *stage) onFinished(at time.Time, r *record, wl *kueue.Workload) {
 	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
 	if finished.Reason != kueue.WorkloadFinishedReasonSucceeded {
 		r.failure = finished.Message
-		s.tell(at, r, s.paint.Red, "failed: %s", finished.Message)
+		s.Tell(at, r.String(), s.Paint.Red, "failed: %s", finished.Message)
 		return
 	}
 	r.finished = at
 	now := r.now()
 	if now == nil {
-		s.tell(at, r, s.paint.Green, "succeeded")
+		s.Tell(at, r.String(), s.Paint.Green, "succeeded")
 		return
 	}
 	now.ended = at
-	s.tell(at, r, s.paint.Green, "succeeded: %d GPUs of pool %s are free again", now.gpus, now.flavor)
+	s.Tell(at, r.String(), s.Paint.Green, "succeeded: %d GPUs of pool %s are free again", now.gpus, now.flavor)
 }

@@ -56,7 +56,7 @@ func (o Own) Run(ctx context.Context) (err error) {
 	err = o.Play(ctx, dir)
 	switch {
 	case ctx.Err() != nil:
-		err = ErrInterrupted
+		err = errInterrupted
 	case err != nil:
 		err = fmt.Errorf("%w\nThe logs are in %s: look at kueue-trainer.log and kueue.log first", err, filepath.Join(o.Dir, o.Logs))
 	}
