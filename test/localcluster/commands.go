@@ -16,20 +16,26 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/cluster"
 )
 
-// options are what the flags set.
+// options are what the flags of the commands on one cluster set.
 type options struct {
 	localDir string
 	settings cluster.Settings
 }
 
+// repo is the root of the repository.
+var repo string
+
 func newCommand() *cobra.Command {
 	o := &options{}
 	root := &cobra.Command{
-		Use:               "localcluster",
-		Short:             "A real Kubernetes control plane with Kueue, JobSet and Trainer, as plain processes on loopback",
-		SilenceUsage:      true,
-		SilenceErrors:     true,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },
+		Use:           "localcluster",
+		Short:         "A real Kubernetes control plane with Kueue, JobSet and Trainer, as plain processes on loopback",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) {
+			repo, err = build.FindRepo()
+			return errors.Join(err, fromEnvironment(cmd.Flags()))
+		},
 	}
 	root.PersistentFlags().StringVar(&o.localDir, "local-dir", ".local",
 		"directory that holds the cluster: kubeconfig, logs, data [$LOCAL_DIR]")
@@ -103,10 +109,6 @@ func (o *options) onComponent(verb, short string, run func(*cluster.Cluster, con
 
 func (o *options) command(use, short string, args cobra.PositionalArgs, run func(*cluster.Cluster, context.Context, []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
-		repo, err := build.FindRepo()
-		if err != nil {
-			return err
-		}
 		c, err := cluster.New(repo, o.localDir, cmd.OutOrStdout())
 		if err != nil {
 			return err

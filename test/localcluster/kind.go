@@ -26,11 +26,7 @@ func newKindCommand() *cobra.Command {
 }
 
 func onKind(c *kindcluster.Cluster, use, short string, run func(*kindcluster.Cluster, context.Context) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		repo, err := build.FindRepo()
-		if err != nil {
-			return err
-		}
+	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) (err error) {
 		if c.Dir, err = filepath.Abs(c.Dir); err != nil {
 			return err
 		}

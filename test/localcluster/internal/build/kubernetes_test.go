@@ -25,7 +25,7 @@ func TestOnlyTheChosenControlPlaneIsBuilt(t *testing.T) {
 					built = append(built, bin.Dir+" "+bin.Name)
 				}
 			}
-			want := []string{k.Dir + " " + k.Binary("kube-apiserver"), k.Dir + " " + k.Binary("kube-controller-manager"), k.Dir + " " + k.Binary("kube-scheduler")}
+			want := []string{k.Dir + " " + Program("kube-apiserver", k, DefaultTrainer()), k.Dir + " " + Program("kube-controller-manager", k, DefaultTrainer()), k.Dir + " " + Program("kube-scheduler", k, DefaultTrainer())}
 			if !slices.Equal(built, want) {
 				t.Errorf("built is %v, want %v", built, want)
 			}

@@ -72,10 +72,7 @@ func (c *Cluster) restart(ctx context.Context, comp component) error {
 }
 
 func (c *Cluster) withComponent(name string, do func(component) error) error {
-	if _, err := c.find(name); err != nil {
-		return err
-	}
-	release, err := c.Lock()
+	release, err := c.lockExisting()
 	if err != nil {
 		return err
 	}

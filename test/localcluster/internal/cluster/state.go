@@ -84,6 +84,14 @@ func (c *Cluster) process(name string) Process {
 	return c.state.Processes[name]
 }
 
+// lockExisting is Lock for what needs a cluster.
+func (c *Cluster) lockExisting() (release func(), err error) {
+	if !c.state.exists() {
+		return nil, fmt.Errorf("there is no cluster in %s: run `localcluster up` first", c.Dir)
+	}
+	return c.Lock()
+}
+
 // Lock keeps other launchers away from this cluster until it is released.
 func (c *Cluster) Lock() (release func(), err error) {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
@@ -93,14 +101,15 @@ func (c *Cluster) Lock() (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close() //nolint:errcheck // the lock is what matters
-		return nil, fmt.Errorf("another localcluster command is working on %s: wait for it to end (%w)", c.Dir, err)
+	release = func() { f.Close() } //nolint:errcheck // it only holds the lock
+	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		err = fmt.Errorf("another localcluster command is working on %s: wait for it to end (%w)", c.Dir, err)
+	} else {
+		// Read again: it may have changed until we got the lock.
+		c.state, err = readState(c.path(stateFile))
 	}
-	// Read again: it may have changed until we got the lock.
-	if c.state, err = readState(c.path(stateFile)); err != nil {
-		f.Close() //nolint:errcheck // releases the lock
-		return nil, err
+	if err != nil {
+		release()
 	}
-	return func() { f.Close() }, nil //nolint:errcheck // releases the lock
+	return release, err
 }
