@@ -211,20 +211,21 @@ func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) error {
 		return nil
 	}
 	start := time.Now()
-	wanted := nodes.Make(c.state.Settings.Nodes)
-	if err := kube.Create(ctx, api, wanted); err != nil {
-		return err
-	}
-	err := WaitForNodes(ctx, api)
+	made, err := MakeNodes(ctx, api, c.state.Settings.Nodes)
 	if err == nil {
-		c.done(fmt.Sprintf("%d nodes", len(wanted)), "ready", start)
+		c.done(fmt.Sprintf("%d nodes", made), "ready", start)
 	}
 	return err
 }
 
-// WaitForNodes waits until pods can be placed on every node.
-func WaitForNodes(ctx context.Context, api *kube.Client) error {
-	return kube.WaitFor(ctx, healthyWithin, "nodes", func(ctx context.Context) error {
+// MakeNodes makes the fake nodes, so many of them with GPUs, and waits until pods can be placed on
+// every node of the cluster.
+func MakeNodes(ctx context.Context, api *kube.Client, gpuNodes int) (made int, err error) {
+	wanted := nodes.Make(gpuNodes)
+	if err := kube.Create(ctx, api, wanted); err != nil {
+		return 0, err
+	}
+	return len(wanted), kube.WaitFor(ctx, healthyWithin, "nodes", func(ctx context.Context) error {
 		list := &corev1.NodeList{}
 		if err := api.List(ctx, list); err != nil {
 			return err

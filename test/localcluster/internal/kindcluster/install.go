@@ -52,9 +52,15 @@ func (c *Cluster) install(ctx context.Context, api *kube.Client) error {
 		return err
 	}
 	c.done("JobSet, Trainer, Kueue", "available", start)
-	if err := c.makeNodes(ctx, api); err != nil {
+	start = time.Now()
+	if err := errors.Join(c.makeGPUNode(ctx, api), otherDefaultClass(ctx, api)); err != nil {
 		return err
 	}
+	made, err := cluster.MakeNodes(ctx, api, c.FakeNodes)
+	if err != nil {
+		return err
+	}
+	c.done(fmt.Sprintf("%d fake nodes", made), "ready", start)
 	// Not before: Trainer's webhook is asked about them.
 	if err := c.applyRuntimes(ctx, api, runtimes); err != nil {
 		return err
@@ -135,26 +141,6 @@ func (c *Cluster) available(ctx context.Context, api *kube.Client, objects []*un
 	})
 }
 
-// makeNodes makes kwok's nodes and the GPU node that has a kubelet, and gives volumes to claims.
-func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) error {
-	start := time.Now()
-	wanted := nodes.Make(c.FakeNodes)
-	if err := kube.Create(ctx, api, wanted); err != nil {
-		return err
-	}
-	if err := c.makeGPUNode(ctx, api); err != nil {
-		return err
-	}
-	if err := otherDefaultClass(ctx, api); err != nil {
-		return err
-	}
-	err := cluster.WaitForNodes(ctx, api)
-	if err == nil {
-		c.done(fmt.Sprintf("%d fake nodes", len(wanted)), "ready", start)
-	}
-	return err
-}
-
 // makeGPUNode dresses kind's worker up.
 func (c *Cluster) makeGPUNode(ctx context.Context, api *kube.Client) error {
 	key := client.ObjectKey{Name: c.Name + "-worker"}
@@ -207,39 +193,16 @@ func (c *Cluster) objects(ctx context.Context) (runtimes, rest []*unstructured.U
 	return runtimes, append(rest, own...), err
 }
 
-// ownObjects are kwok, what Trainer's overlay has beside its bases, and what local clusters have.
+// ownObjects are kwok, with its configuration, and what local clusters have.
 func (c *Cluster) ownObjects(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	objects, err := manifests.Decode(clusterManifest)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.deployment(ctx, objects, "kwok"); err != nil {
-		return nil, err
-	}
-	err = edit(objects, "Deployment", func(d *appsv1.Deployment) error {
-		container := &d.Spec.Template.Spec.Containers[0]
-		container.Args = append(container.Args, "--node-ip=$(POD_IP)", "--manage-nodes-with-annotation-selector="+nodes.ManagedAnnotation+"="+nodes.ManagedValue)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	configMap := namespaced("ConfigMap", "kwok-system", "kwok")
-	if err := unstructured.SetNestedStringMap(configMap.Object, map[string]string{"kwok.yaml": string(stages.KwokConfiguration)}, "data"); err != nil {
-		return nil, err
-	}
-	objects = append(objects, configMap)
-	if err := rollOut(objects); err != nil {
-		return nil, err
-	}
+	objects = append(objects, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "kwok-system", "name": "kwok"},
+		"data": map[string]any{"kwok.yaml": string(stages.KwokConfiguration)},
+	}})
 	own, err := cluster.OwnObjects()
-	return append(append(objects, own...), namespaced("Secret", "kubeflow-system", "kubeflow-trainer-webhook-cert")), err
-}
-
-func namespaced(kind, namespace, name string) *unstructured.Unstructured {
-	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
-	obj.SetNamespace(namespace)
-	obj.SetName(name)
-	return obj
+	return append(objects, own...), errors.Join(err, c.deployment(ctx, objects, "kwok"), rollOut(objects))
 }
