@@ -50,15 +50,15 @@ func (c *Cluster) Status(ctx context.Context) error {
 
 // sayVersions tells the releases of what people may choose.
 func (c *Cluster) sayVersions(ctx context.Context) error {
-	trainerModule, err := c.module(ctx, build.TrainerModule)
-	if err != nil {
-		return err
+	var releases []string
+	for _, project := range []struct{ name, module string }{{"Trainer", build.TrainerModule}, {"JobSet", build.JobSetModule}} {
+		module, err := c.module(ctx, project.module)
+		if err != nil {
+			return err
+		}
+		releases = append(releases, project.name+" "+module.Version)
 	}
-	jobsetModule, err := c.module(ctx, build.JobSetModule)
-	if err != nil {
-		return err
-	}
-	c.say("Trainer %s, JobSet %s", trainerModule.Version, jobsetModule.Version)
+	c.say("%s", strings.Join(releases, ", "))
 	return nil
 }
 

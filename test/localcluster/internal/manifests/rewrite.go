@@ -55,7 +55,9 @@ func Retarget(objects []*unstructured.Unstructured, target Target) ([]*unstructu
 }
 
 func (t Target) rewrite(obj *unstructured.Unstructured) error {
-	dropAnnotation(obj, certManagerAnnotation)
+	annotations := obj.GetAnnotations()
+	delete(annotations, certManagerAnnotation)
+	obj.SetAnnotations(annotations)
 	switch obj.GetKind() {
 	case clusterBinding, roleBinding:
 		return t.rewriteSubjects(obj)
@@ -122,13 +124,4 @@ func (t Target) rewriteClientConfig(obj map[string]any, fields ...string) error 
 		"url":      t.WebhookURL + path,
 		"caBundle": base64.StdEncoding.EncodeToString(t.CABundle),
 	}, fields...)
-}
-
-func dropAnnotation(obj *unstructured.Unstructured, key string) {
-	annotations := obj.GetAnnotations()
-	if _, found := annotations[key]; !found {
-		return
-	}
-	delete(annotations, key)
-	obj.SetAnnotations(annotations)
 }
