@@ -95,7 +95,7 @@ func (t *TrainJobBuilder) Request(name corev1.ResourceName, amount string) *Trai
 
 // GPUResources are whole GPUs of a container.
 func GPUResources(amount string) corev1.ResourceRequirements {
-	gpus := corev1.ResourceList{GPU: resource.MustParse(amount)}
+	gpus := Amounts(string(GPU), amount)
 	return corev1.ResourceRequirements{Requests: gpus, Limits: gpus}
 }
 
