@@ -16,17 +16,10 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/cluster"
 )
 
-// options are what the flags of the commands on one cluster set.
-type options struct {
-	localDir string
-	settings cluster.Settings
-}
-
-// repo is the root of the repository.
-var repo string
+// repo is the root of the repository, and localDir what --local-dir says.
+var repo, localDir string
 
 func newCommand() *cobra.Command {
-	o := &options{}
 	root := &cobra.Command{
 		Use:           "localcluster",
 		Short:         "A real Kubernetes control plane with Kueue, JobSet and Trainer, as plain processes on loopback",
@@ -37,18 +30,18 @@ func newCommand() *cobra.Command {
 			return errors.Join(err, fromEnvironment(cmd.Flags()))
 		},
 	}
-	root.PersistentFlags().StringVar(&o.localDir, "local-dir", ".local",
+	root.PersistentFlags().StringVar(&localDir, "local-dir", ".local",
 		"directory that holds the cluster: kubeconfig, logs, data [$LOCAL_DIR]")
 	root.AddCommand(
-		o.withSettings("build", "Build the binaries that are missing or out of date", (*cluster.Cluster).Build),
-		o.withSettings("up", "Build, and start everything that is not running", (*cluster.Cluster).Up),
-		o.withSettings("crds", "Install the CRDs of a newer Trainer and nothing else, the first step of an upgrade", (*cluster.Cluster).UpgradeCRDs),
-		o.plain("down", "Stop everything and remove all but the logs", (*cluster.Cluster).Down),
-		o.plain("status", "Show the processes and their health", (*cluster.Cluster).Status),
-		o.onComponent("start", "Start one component", (*cluster.Cluster).Start),
-		o.onComponent("stop", "Stop one component (SIGTERM)", (*cluster.Cluster).Stop),
-		o.onComponent("kill", "Kill one component (SIGKILL), as a crash would", (*cluster.Cluster).Kill),
-		o.onComponent("restart", "Stop and start one component", (*cluster.Cluster).Restart),
+		withSettings("build", "Build the binaries that are missing or out of date", (*cluster.Cluster).Build),
+		withSettings("up", "Build, and start everything that is not running", (*cluster.Cluster).Up),
+		withSettings("crds", "Install the CRDs of a newer Trainer and nothing else, the first step of an upgrade", (*cluster.Cluster).UpgradeCRDs),
+		plain("down", "Stop everything and remove all but the logs", (*cluster.Cluster).Down),
+		plain("status", "Show the processes and their health", (*cluster.Cluster).Status),
+		onComponent("start", "Start one component", (*cluster.Cluster).Start),
+		onComponent("stop", "Stop one component (SIGTERM)", (*cluster.Cluster).Stop),
+		onComponent("kill", "Kill one component (SIGKILL), as a crash would", (*cluster.Cluster).Kill),
+		onComponent("restart", "Stop and start one component", (*cluster.Cluster).Restart),
 		newKindCommand(),
 		newFleetCommand(),
 	)
@@ -73,13 +66,13 @@ func fromEnvironment(flags *pflag.FlagSet) (err error) {
 }
 
 // withSettings is a command that takes the cluster's settings.
-func (o *options) withSettings(use, short string, run func(*cluster.Cluster, context.Context, cluster.Settings) error) *cobra.Command {
-	s := &o.settings
-	cmd := o.command(use, short, cobra.NoArgs, func(c *cluster.Cluster, ctx context.Context, _ []string) error {
+func withSettings(use, short string, run func(*cluster.Cluster, context.Context, cluster.Settings) error) *cobra.Command {
+	var s cluster.Settings
+	cmd := plain(use, short, func(c *cluster.Cluster, ctx context.Context) error {
 		if err := s.Validate(); err != nil {
 			return err
 		}
-		return run(c, ctx, *s)
+		return run(c, ctx, s)
 	})
 	cmd.Flags().IntVar(&s.Nodes, "nodes", 8, "number of GPU nodes, half H100 and half A100; two CPU nodes come on top [$NODES]")
 	cmd.Flags().StringVar((*string)(&s.Integration), "integration", string(cluster.External),
@@ -96,20 +89,20 @@ func (o *options) withSettings(use, short string, run func(*cluster.Cluster, con
 }
 
 // plain is a command on the whole cluster.
-func (o *options) plain(use, short string, run func(*cluster.Cluster, context.Context) error) *cobra.Command {
-	return o.command(use, short, cobra.NoArgs, func(c *cluster.Cluster, ctx context.Context, _ []string) error { return run(c, ctx) })
+func plain(use, short string, run func(*cluster.Cluster, context.Context) error) *cobra.Command {
+	return command(use, short, cobra.NoArgs, func(c *cluster.Cluster, ctx context.Context, _ []string) error { return run(c, ctx) })
 }
 
 // onComponent is a command on one component.
-func (o *options) onComponent(verb, short string, run func(*cluster.Cluster, context.Context, string) error) *cobra.Command {
-	return o.command(verb+" NAME", short, cobra.ExactArgs(1), func(c *cluster.Cluster, ctx context.Context, args []string) error {
+func onComponent(verb, short string, run func(*cluster.Cluster, context.Context, string) error) *cobra.Command {
+	return command(verb+" NAME", short, cobra.ExactArgs(1), func(c *cluster.Cluster, ctx context.Context, args []string) error {
 		return run(c, ctx, args[0])
 	})
 }
 
-func (o *options) command(use, short string, args cobra.PositionalArgs, run func(*cluster.Cluster, context.Context, []string) error) *cobra.Command {
+func command(use, short string, args cobra.PositionalArgs, run func(*cluster.Cluster, context.Context, []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
-		c, err := cluster.New(repo, o.localDir, cmd.OutOrStdout())
+		c, err := cluster.New(repo, localDir, cmd.OutOrStdout())
 		if err != nil {
 			return err
 		}

@@ -36,10 +36,11 @@ const availableWithin = 3 * time.Minute
 // before it can answer.
 func (c *Cluster) install(ctx context.Context, api *kube.Client) error {
 	start := time.Now()
-	runtimes, rest, err := c.objects(ctx)
+	objects, err := c.objects(ctx)
 	if err != nil {
 		return err
 	}
+	runtimes, rest := manifests.Partition(objects, manifests.Runtime)
 	// Deployments before webhooks: Kueue's is asked about pods.
 	webhooks, rest := manifests.Partition(rest, manifests.MutatingConfig, manifests.ValidatingConfig)
 	if err := api.Install(ctx, rest); err != nil {
@@ -61,21 +62,15 @@ func (c *Cluster) install(ctx context.Context, api *kube.Client) error {
 		return err
 	}
 	c.done(fmt.Sprintf("%d fake nodes", made), "ready", start)
-	// Not before: Trainer's webhook is asked about them.
-	if err := c.applyRuntimes(ctx, api, runtimes); err != nil {
+	// Not before: Trainer's webhook is asked about them, whose Service may be slower than its pod.
+	err = kube.WaitFor(ctx, availableWithin, "runtimes", func(ctx context.Context) error { return api.ApplyAll(ctx, runtimes) })
+	if err != nil {
 		return err
 	}
 	if err := c.installManager(ctx); err != nil {
 		return err
 	}
 	return waitQueued(ctx, api)
-}
-
-// applyRuntimes waits for Trainer's webhook, whose Service may be slower than its pod.
-func (c *Cluster) applyRuntimes(ctx context.Context, api *kube.Client, runtimes []*unstructured.Unstructured) error {
-	return kube.WaitFor(ctx, availableWithin, "runtimes", func(ctx context.Context) error {
-		return api.ApplyAll(ctx, runtimes)
-	})
 }
 
 // installManager installs kueue-trainer by its chart.
@@ -169,28 +164,27 @@ func otherDefaultClass(ctx context.Context, api *kube.Client) error {
 	return client.IgnoreNotFound(api.Patch(ctx, class, patch))
 }
 
-// objects renders what is applied: Trainer's runtimes, and everything else.
-func (c *Cluster) objects(ctx context.Context) (runtimes, rest []*unstructured.Unstructured, err error) {
+// objects renders what is applied.
+func (c *Cluster) objects(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	all, err := c.ownObjects(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, b := range bundles() {
 		module, err := c.Builder.Module(ctx, build.ControlPlaneDir, b.Module)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		objects, err := b.Render(module, filepath.Join(c.Dir, "manifests"))
 		if err == nil && b.Program != "" {
 			err = errors.Join(c.deployment(ctx, objects, b.Program), rollOut(objects))
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", b.Name, err)
+			return nil, fmt.Errorf("%s: %w", b.Name, err)
 		}
-		if b.Name == "runtimes" {
-			runtimes = objects
-		} else {
-			rest = append(rest, objects...)
-		}
+		all = append(all, objects...)
 	}
-	own, err := c.ownObjects(ctx)
-	return runtimes, append(rest, own...), err
+	return all, nil
 }
 
 // ownObjects are kwok, with its configuration, and what local clusters have.
