@@ -30,7 +30,7 @@ func (c *Cluster) change(ctx context.Context, settings Settings) error {
 		c.say("Trainer is upgraded: %s to %s", c.state.Settings.Trainer.Name, settings.Trainer.Name)
 	}
 	c.state.Settings = settings
-	return writeState(c.path(stateFile), c.state)
+	return c.writeState()
 }
 
 // UpgradeCRDs brings the CRDs of a newer Trainer and its JobSet and nothing else, as the

@@ -31,12 +31,6 @@ const (
 	authorityKeyFile  = "certs/ca.key"
 )
 
-// admin and person are the users besides the components.
-const (
-	admin  = "admin"
-	person = "user"
-)
-
 // validity is long because Kueue looks 90 days ahead and would replace a
 // certificate that ends before, and because a cluster may be left running.
 const validity = 10 * 365 * 24 * time.Hour
@@ -48,7 +42,7 @@ func (c *Cluster) makeCredentials() error {
 		return err
 	}
 	// Kueue's certificate rotation accepts an authority only with an RSA key, and with this name.
-	authority, key, err := pkiutil.NewCertificateAuthority(c.certificate(kueueCAName))
+	authority, key, err := pkiutil.NewCertificateAuthority(certificate(kueueCAName))
 	if err != nil {
 		return err
 	}
@@ -59,7 +53,7 @@ func (c *Cluster) makeCredentials() error {
 }
 
 // certificate is one for a server on loopback, valid for dnsNames too.
-func (c *Cluster) certificate(name string, dnsNames ...string) *pkiutil.CertConfig {
+func certificate(name string, dnsNames ...string) *pkiutil.CertConfig {
 	return &pkiutil.CertConfig{
 		Config: certutil.Config{
 			CommonName: name, Organization: []string{"localcluster"}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -86,7 +80,7 @@ func (c *Cluster) writeCertificates(authority *x509.Certificate, key crypto.Sign
 }
 
 func (c *Cluster) writeServing(authority *x509.Certificate, authorityKey crypto.Signer, comp component) error {
-	config := c.certificate(comp.name, comp.servingNames...)
+	config := certificate(comp.name, comp.servingNames...)
 	config.EncryptionAlgorithm = kubeadm.EncryptionAlgorithmECDSAP256
 	cert, key, err := pkiutil.NewCertAndKey(authority, authorityKey, config)
 	if err != nil {
@@ -117,8 +111,8 @@ func (c *Cluster) writeUsers(authority []byte) error {
 		config.CurrentContext = name
 	}
 	people := clientcmdapi.NewConfig()
-	add(people, person)
-	add(people, admin, mastersGroup)
+	add(people, "user")
+	add(people, "admin", mastersGroup)
 	var err error
 	for _, comp := range components(Settings{Integration: External}) {
 		if comp.groups == nil {

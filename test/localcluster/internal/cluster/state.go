@@ -58,16 +58,16 @@ func readState(path string) (State, error) {
 
 // writeState replaces the file in one step: a launcher killed while writing must
 // not lose the pids.
-func writeState(path string, state State) error {
-	content, err := json.MarshalIndent(state, "", "  ")
+func (c *Cluster) writeState() error {
+	content, err := json.MarshalIndent(c.state, "", "  ")
 	if err != nil {
 		return err
 	}
-	temporary := path + ".new"
+	temporary := c.path(stateFile + ".new")
 	if err := os.WriteFile(temporary, append(content, '\n'), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(temporary, path)
+	return os.Rename(temporary, c.path(stateFile))
 }
 
 // record writes down a started process before anything else happens to it.
@@ -75,7 +75,7 @@ func (c *Cluster) record(name string, p Process) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.Processes[name] = p
-	return writeState(c.path(stateFile), c.state)
+	return c.writeState()
 }
 
 func (c *Cluster) process(name string) Process {

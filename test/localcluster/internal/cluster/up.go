@@ -173,7 +173,7 @@ func (c *Cluster) prepare(ctx context.Context, settings Settings) error {
 			return err
 		}
 		c.state = State{Settings: settings, Ports: ports, Processes: map[string]Process{}}
-		if err := errors.Join(writeState(c.path(stateFile), c.state), c.removeOldLogs()); err != nil {
+		if err := errors.Join(c.writeState(), c.removeOldLogs()); err != nil {
 			return err
 		}
 	}
