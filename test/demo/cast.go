@@ -63,11 +63,11 @@ func (s *stage) strike(ctx context.Context) error {
 	var failures error
 	slices.Reverse(s.made)
 	for _, obj := range s.made {
-		failures = errors.Join(failures, client.IgnoreNotFound(s.client.Delete(ctx, obj)))
+		failures = errors.Join(failures, client.IgnoreNotFound(s.cluster.Client.Delete(ctx, obj)))
 	}
 	for _, obj := range s.made {
 		failures = errors.Join(failures, wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, s.StepLimit, true, func(ctx context.Context) (bool, error) {
-			return apierrors.IsNotFound(s.client.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
+			return apierrors.IsNotFound(s.cluster.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
 		}))
 	}
 	return failures

@@ -23,11 +23,11 @@ import (
 func (s *stage) set(ctx context.Context) {
 	s.follow(ctx)
 	for _, obj := range setting() {
-		attempt.Succeed(s.client.Create(ctx, obj), "creating %T %s", obj, client.ObjectKeyFromObject(obj))
+		attempt.Succeed(s.cluster.Client.Create(ctx, obj), "creating %T %s", obj, client.ObjectKeyFromObject(obj))
 		s.made = append(s.made, obj)
 	}
 	var nodes corev1.NodeList
-	attempt.Succeed(s.client.List(ctx, &nodes), "listing nodes")
+	attempt.Succeed(s.cluster.Client.List(ctx, &nodes), "listing nodes")
 	for _, node := range nodes.Items {
 		s.nodes[node.Name] = node
 	}

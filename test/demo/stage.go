@@ -26,7 +26,6 @@ import (
 type stage struct {
 	play.Story
 	cluster   *world.Cluster
-	client    client.Client
 	sightings chan sighting
 
 	// jobs in the order of their first sight.
@@ -45,7 +44,7 @@ type sighting struct {
 }
 
 func newStage(cluster *world.Cluster, out *os.File) *stage {
-	s := &stage{cluster: cluster, client: cluster.Client, sightings: make(chan sighting, 1000), nodes: map[string]corev1.Node{}}
+	s := &stage{cluster: cluster, sightings: make(chan sighting, 1000), nodes: map[string]corev1.Node{}}
 	s.Story = play.Story{Out: out, Paint: show.Painter(out), StepLimit: 90 * time.Second, NameWidth: 14, Next: s.next, State: s.state}
 	return s
 }

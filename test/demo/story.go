@@ -56,7 +56,7 @@ func (s *stage) play(ctx context.Context) {
 }
 
 func (s *stage) submit(ctx context.Context, t *trainer.TrainJob) {
-	attempt.Succeed(s.client.Create(ctx, t), "submitting TrainJob %s/%s", t.Namespace, t.Name)
+	attempt.Succeed(s.cluster.Client.Create(ctx, t), "submitting TrainJob %s/%s", t.Namespace, t.Name)
 }
 
 // letEnd gives the pods of a replicated job their running time, which counts from their
@@ -69,7 +69,7 @@ func (s *stage) letEnd(ctx context.Context, r *record, replicatedJob, after stri
 		}
 		pod := p.DeepCopy()
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, runFor, after)
-		attempt.Succeed(s.client.Patch(ctx, pod, client.MergeFrom(p.Pod)), "annotating pod %s/%s", pod.Namespace, pod.Name)
+		attempt.Succeed(s.cluster.Client.Patch(ctx, pod, client.MergeFrom(p.Pod)), "annotating pod %s/%s", pod.Namespace, pod.Name)
 	}
 }
 

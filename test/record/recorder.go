@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -224,9 +225,9 @@ func (r *Recorder) add(f *feed, obj *unstructured.Unstructured, deleted bool) {
 	if known != nil && known.GetResourceVersion() == obj.GetResourceVersion() && !deleted {
 		return
 	}
-	v, err := NewVersion(obj, deleted)
+	rv, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
 	if err != nil {
-		r.err = err
+		r.err = fmt.Errorf("%s %s: %w", obj.GetKind(), obj.GetName(), err)
 		return
 	}
 	if deleted {
@@ -234,7 +235,7 @@ func (r *Recorder) add(f *feed, obj *unstructured.Unstructured, deleted bool) {
 	} else {
 		f.live[obj.GetUID()] = obj
 	}
-	r.take(v)
+	r.take(Version{RV: rv, Deleted: deleted, Object: obj, At: time.Now()})
 }
 
 func (k Kind) ours(obj *unstructured.Unstructured) bool { return k.Ours == nil || k.Ours(obj) }

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,15 +21,6 @@ type Version struct {
 	Object  *unstructured.Unstructured
 	// At is when it was recorded.
 	At time.Time
-}
-
-// NewVersion returns a version of an object that a watch brought.
-func NewVersion(obj *unstructured.Unstructured, deleted bool) (Version, error) {
-	rv, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
-	if err != nil {
-		return Version{}, fmt.Errorf("%s %s: %w", obj.GetKind(), obj.GetName(), err)
-	}
-	return Version{RV: rv, Deleted: deleted, Object: obj, At: time.Now()}, nil
 }
 
 func (v Version) String() string {
