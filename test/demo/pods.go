@@ -66,19 +66,16 @@ func (s *stage) tellPods(at time.Time, r *record, stay *stay) {
 		if len(stay.groups) > 1 {
 			prefix = g.replicatedJob + " "
 		}
-		if !g.toldRunning && g.all((*podRecord).runs) {
-			g.toldRunning = true
-			s.Tell(at, r.String(), play.Plain, "%sruns on %s", prefix, strings.Join(g.nodes(), ", "))
+		if g.all((*podRecord).runs) {
+			s.tell(at, r, play.Plain, "%sruns on %s", prefix, strings.Join(g.nodes(), ", "))
 		}
-		if !g.toldFinished && prefix != "" && g.all((*podRecord).succeeded) {
-			g.toldFinished = true
-			s.Tell(at, r.String(), play.Plain, "%ssucceeded", prefix)
+		if prefix != "" && g.all((*podRecord).succeeded) {
+			s.tell(at, r, play.Plain, "%ssucceeded", prefix)
 		}
 	}
 	all := stay.pods()
-	if !stay.toldStopped && r.now() != stay && r.finished.IsZero() && len(all) > 0 && count(all, (*podRecord).runs) == 0 {
-		stay.toldStopped = true
-		s.Tell(at, r.String(), play.Plain, "stopped on pool %s: its %d pods have ended", stay.flavor, len(all))
+	if r.now() != stay && r.finished.IsZero() && len(all) > 0 && count(all, (*podRecord).runs) == 0 {
+		s.tell(at, r, play.Plain, "stopped on pool %s: its %d pods have ended", stay.flavor, len(all))
 	}
 }
 

@@ -50,17 +50,14 @@ type stay struct {
 	gpus   int64
 	// nodes are the pods with GPUs, of which each is what Trainer calls a node; the others are without.
 	nodes, without int
-	toldStopped    bool
 }
 
 // group is what an admission gives to one replicated job, and the pods of that which ran by it.
 type group struct {
-	replicatedJob             string
-	size                      int
-	gpus                      int64
-	flavor                    string
-	pods                      []*podRecord
-	toldRunning, toldFinished bool
+	replicatedJob, flavor string
+	size                  int
+	gpus                  int64
+	pods                  []*podRecord
 }
 
 // podRecord is a pod, also after it is gone.

@@ -30,6 +30,7 @@ type stage struct {
 
 	// jobs in the order of their first sight.
 	jobs  []*record
+	told  map[string]bool
 	nodes map[string]corev1.Node
 	queue *kueue.ClusterQueue
 	// made is what the story made, besides the jobs.
@@ -44,7 +45,7 @@ type sighting struct {
 }
 
 func newStage(cluster *world.Cluster, out *os.File) *stage {
-	s := &stage{cluster: cluster, sightings: make(chan sighting, 1000), nodes: map[string]corev1.Node{}}
+	s := &stage{cluster: cluster, sightings: make(chan sighting, 1000), told: map[string]bool{}, nodes: map[string]corev1.Node{}}
 	s.Story = play.Story{Out: out, Paint: show.Painter(out), StepLimit: 90 * time.Second, NameWidth: 14, Next: s.next, State: s.state}
 	return s
 }
@@ -95,6 +96,15 @@ func (s *stage) next(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// tell tells of a job, each thing once.
+func (s *stage) tell(at time.Time, r *record, colour func(string) string, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if key := r.String() + text; !s.told[key] {
+		s.told[key] = true
+		s.Tell(at, r.String(), colour, "%s", text)
+	}
 }
 
 func (s *stage) state() string {
