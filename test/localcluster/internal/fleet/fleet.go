@@ -5,6 +5,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -141,3 +142,23 @@ func (f *Fleet) each(ctx context.Context, do func(context.Context, member) error
 
 // kubeconfig has a context for each cluster, named like it, as its admin.
 func (f *Fleet) kubeconfig() string { return filepath.Join(f.dir, "kubeconfig") }
+
+// prefixed says of each line which cluster it is about. A cluster writes whole lines, and those of
+// several go to one writer.
+type prefixed struct {
+	mu     *sync.Mutex
+	to     io.Writer
+	prefix string
+}
+
+// Write implements io.Writer.
+func (w *prefixed) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for line := range bytes.Lines(p) {
+		if _, err := fmt.Fprintf(w.to, "%-8s %s", w.prefix, line); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
