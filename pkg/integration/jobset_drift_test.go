@@ -51,19 +51,19 @@ func TestCorrectDrift(t *testing.T) {
 		// wantEvent is a part of what the user is told; empty where that is nothing.
 		wantEvent string
 	}{
-		"all agree":                                            {job: true, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
-		"Trainer has not seen the stop":                        {job: true, said: false, jobSet: false, since: long, wantJobSet: "runs"},
-		"a stop that may be on its way":                        {job: true, said: true, jobSet: false, since: now, wantWait: true, wantJobSet: "runs"},
-		"a stop that Trainer could not do":                     {job: true, said: true, jobSet: false, since: long, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
-		"the same with Trainer 2.3, whose snapshot was edited": {job: true, said: true, jobSet: false, since: long, served: trainjob.Trainer23, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
-		"the same in an old view":                              {job: true, said: true, jobSet: false, since: long, stale: true, wantWait: true, wantJobSet: "runs"},
-		"Trainer has not seen the start":                       {job: false, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
-		"a start that may be on its way":                       {job: false, said: false, jobSet: true, since: now, wantWait: true, wantJobSet: "suspended"},
-		"a start that Trainer could not do":                    {job: false, said: false, jobSet: true, since: long, wantJobSet: "gone", wantEvent: "made again"},
-		"the same with Trainer 2.3, which tries again":         {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, wantWait: true, wantJobSet: "suspended"},
+		"all agree":                                              {job: true, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
+		"Trainer has not seen the stop":                          {job: true, said: false, jobSet: false, since: long, wantJobSet: "runs"},
+		"a stop that may be on its way":                          {job: true, said: true, jobSet: false, since: now, wantWait: true, wantJobSet: "runs"},
+		"a stop that Trainer could not do":                       {job: true, said: true, jobSet: false, since: long, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
+		"the same with Trainer 2.3, whose snapshot was edited":   {job: true, said: true, jobSet: false, since: long, served: trainjob.Trainer23, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
+		"the same in an old view":                                {job: true, said: true, jobSet: false, since: long, stale: true, wantWait: true, wantJobSet: "runs"},
+		"Trainer has not seen the start":                         {job: false, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
+		"a start that may be on its way":                         {job: false, said: false, jobSet: true, since: now, wantWait: true, wantJobSet: "suspended"},
+		"a start that Trainer could not do":                      {job: false, said: false, jobSet: true, since: long, wantJobSet: "gone", wantEvent: "made again"},
+		"the same with Trainer 2.3, which tries again":           {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, wantWait: true, wantJobSet: "suspended"},
 		"the same, which renders another JobSet of the snapshot": {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, refused: now, wantJobSet: "gone", wantEvent: "made again"},
 		"the same, which was refused before it resumed":          {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, refused: long.Add(-time.Second), wantWait: true, wantJobSet: "suspended"},
-		"one whose downloads are done":                         {job: false, said: false, jobSet: true, since: long, done: true, wantJobSet: "suspended", wantEvent: "what its Jobs have done"},
+		"one whose downloads are done":                           {job: false, said: false, jobSet: true, since: long, done: true, wantJobSet: "suspended", wantEvent: "what its Jobs have done"},
 		"one that somebody suspended later": {job: false, said: false, jobSet: true, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) {
 			js.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
 		}, wantJobSet: "suspended"},

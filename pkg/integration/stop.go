@@ -302,6 +302,10 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 	if wait := formerMayRun(j, since); wait > 0 {
 		return lookAgain(wait)
 	}
+	// jobframework does it of a job that queues alone.
+	if released, err := releaseFormer(ctx, j); released || err != nil {
+		return result{done: true, unqueued: true, again: retrySoon, err: err}
+	}
 	return result{}
 }
 
@@ -356,7 +360,7 @@ func startDeactivation(ctx context.Context, j *job) result {
 			return done(deactivateWorkload(ctx, j, wl))
 		case countedByKueue && deactivation.Pending(wl) && !kueuelib.IsEvictedByDeactivation(wl):
 			return done(evictToDeactivate(ctx, j, wl))
-		case countedByKueue && deactivation.Pending(wl):
+		case countedByKueue && deactivation.Pending(wl), state.HoldsQuota(*wl) && !kueuelib.IsActive(wl):
 			keepTimeLimit(j, wl)
 		}
 	}

@@ -291,7 +291,30 @@ func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 				}
 			}
 			outcome := awaitPodsOfFormer(t.Context(), j)
-			expect.That(t, outcome.err == nil && outcome.done == tc.want && (outcome.again > 0) == tc.want, "awaitPodsOfFormer() = %+v, want it to wait: %t", outcome, tc.want)
+			// What is unqueued has let the former Workload go.
+			expect.That(t, outcome.err == nil && outcome.done && outcome.unqueued == !tc.want, "awaitPodsOfFormer() = %+v, want it to wait: %t", outcome, tc.want)
+		})
+	}
+}
+
+// jobframework lets go of what a former job left only for one that queues.
+func TestFormerJobLosesItsQuotaWhateverTheNextOneIs(t *testing.T) {
+	for name, change := range map[string]func(*trainjob.TrainJob){
+		"it queues":               func(*trainjob.TrainJob) {},
+		"it runs without a queue": func(next *trainjob.TrainJob) { next.Labels, next.Spec.Suspend = nil, new(false) },
+		"it has ended":            ended(trainer.TrainJobComplete),
+	} {
+		t.Run(name, func(t *testing.T) {
+			former, next := inttest.Job("former"), inttest.Job("uid")
+			former.Namespace, former.Name, next.Namespace, next.Name = jobKey.Namespace, jobKey.Name, jobKey.Namespace, jobKey.Name
+			next.Labels, next.Spec.Suspend = map[string]string{"kueue.x-k8s.io/queue-name": "q"}, new(true)
+			change(next)
+			wl := inttest.WorkloadOf(former, inttest.Admitted)
+			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+			r, _ := newReconciler(t, wl, next, inttest.JobSetOf(next, next.Suspended()))
+			expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
+			reconcileOnce(t, r)
+			expect.That(t, !inttest.Exists(t, r.deps.client, wl), "The Workload of the former job keeps its quota")
 		})
 	}
 }
