@@ -221,6 +221,33 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 	}
 }
 
+// Trainer makes another JobSet of what it takes for ended only as long as there is one.
+func TestWhatComesBackIsSuspendedWhenItIsDeleted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		served trainjob.TrainerVersion
+		ended  string
+		want   bool
+	}{
+		"one that runs":                       {served: trainjob.Trainer23, want: true},
+		"one that failed":                     {served: trainjob.Trainer23, ended: trainer.TrainJobFailed, want: true},
+		"one that is complete":                {served: trainjob.Trainer23, ended: trainer.TrainJobComplete},
+		"one that is complete in Trainer 2.1": {served: trainjob.Trainer21, ended: trainer.TrainJobComplete, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(false, false, false, time.Now())
+			stored.Finalizers = []string{"example.com/mine"}
+			if tc.ended != "" {
+				ended(tc.ended)(stored)
+			}
+			r, _ := newReconciler(t, stored, js)
+			r.deps.Describer = r.deps.For(tc.served)
+			expect.NoError(t, r.deps.client.Delete(t.Context(), stored))
+			expect.NoError(t, suspendDeleted(t.Context(), jobOf(t, r, storedJob(t, r))).err)
+			expect.Same(t, "It is suspended", tc.want, storedJob(t, r).Suspended())
+		})
+	}
+}
+
 func ended(condition string) func(*trainjob.TrainJob) {
 	return func(t *trainjob.TrainJob) {
 		t.Status.Conditions = append(t.Status.Conditions, inttest.True(condition, ""))
