@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"strings"
@@ -12,9 +13,12 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -127,6 +131,44 @@ func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
 	want.Labels, want.Annotations = counted, counted
 	expect.Same(t, "Unexpected template", *want, stored.Spec.Template)
 	expect.Same(t, "Unexpected annotations", counted, stored.Annotations)
+}
+
+// Kubernetes before 1.36 takes another template of a suspended Job only while nothing says that it ever ran.
+func TestAJobThatRanIsPlacedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		older bool
+		// want are the writes.
+		want []string
+	}{
+		"Kubernetes 1.36":       {want: []string{"patch"}},
+		"an older one needs to": {older: true, want: []string{"patch", "patch status", "patch"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "js-node-0"}, Status: batchv1.JobStatus{StartTime: new(metav1.Now()), Failed: 1}}
+			var writes []string
+			c := inttest.Fake(child).WithStatusSubresource(child).WithInterceptorFuncs(interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+					writes = append(writes, "patch")
+					var stored batchv1.Job
+					expect.NoError(t, c.Get(ctx, client.ObjectKeyFromObject(obj), &stored))
+					if tc.older && stored.Status.StartTime != nil {
+						return apierrors.NewInvalid(schema.GroupKind{Group: "batch", Kind: "Job"}, obj.GetName(), nil)
+					}
+					return c.Patch(ctx, obj, patch, opts...)
+				},
+				SubResourcePatch: func(ctx context.Context, c client.Client, of string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+					writes = append(writes, "patch "+of)
+					return c.SubResource(of).Patch(ctx, obj, patch, opts...)
+				},
+			}).Build()
+			want := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "a100"}}}
+			expect.NoError(t, placeChildJob(t.Context(), c, child, want))
+			expect.Same(t, "Unexpected writes", tc.want, writes)
+			inttest.Reload(t, c, child)
+			expect.Same(t, "Unexpected node selector", want.Spec.NodeSelector, child.Spec.Template.Spec.NodeSelector)
+			expect.Same(t, "Unexpected failures in the status", int32(1), child.Status.Failed)
+		})
+	}
 }
 
 func withKey(of map[string]string, key, value string) map[string]string {

@@ -43,28 +43,32 @@ func TestCorrectDrift(t *testing.T) {
 		served trainjob.TrainerVersion
 		// done adds a child Job that has succeeded.
 		done bool
+		// refused adds what Trainer said of the TrainJob.
+		refused time.Time
 
 		wantWait   bool
 		wantJobSet string
 		// wantEvent is a part of what the user is told; empty where that is nothing.
 		wantEvent string
 	}{
-		"all agree":                                            {job: true, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
-		"Trainer has not seen the stop":                        {job: true, said: false, jobSet: false, since: long, wantJobSet: "runs"},
-		"a stop that may be on its way":                        {job: true, said: true, jobSet: false, since: now, wantWait: true, wantJobSet: "runs"},
-		"a stop that Trainer could not do":                     {job: true, said: true, jobSet: false, since: long, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
-		"the same with Trainer 2.3, whose snapshot was edited": {job: true, said: true, jobSet: false, since: long, served: trainjob.Trainer23, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
-		"the same in an old view":                              {job: true, said: true, jobSet: false, since: long, stale: true, wantWait: true, wantJobSet: "runs"},
-		"Trainer has not seen the start":                       {job: false, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
-		"a start that may be on its way":                       {job: false, said: false, jobSet: true, since: now, wantWait: true, wantJobSet: "suspended"},
-		"a start that Trainer could not do":                    {job: false, said: false, jobSet: true, since: long, wantJobSet: "gone", wantEvent: "made again"},
-		"the same with Trainer 2.3, which tries again":         {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, wantJobSet: "suspended"},
-		"one whose downloads are done":                         {job: false, said: false, jobSet: true, since: long, done: true, wantJobSet: "suspended", wantEvent: "what its Jobs have done"},
+		"all agree":                                              {job: true, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
+		"Trainer has not seen the stop":                          {job: true, said: false, jobSet: false, since: long, wantJobSet: "runs"},
+		"a stop that may be on its way":                          {job: true, said: true, jobSet: false, since: now, wantWait: true, wantJobSet: "runs"},
+		"a stop that Trainer could not do":                       {job: true, said: true, jobSet: false, since: long, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
+		"the same with Trainer 2.3, whose snapshot was edited":   {job: true, said: true, jobSet: false, since: long, served: trainjob.Trainer23, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
+		"the same in an old view":                                {job: true, said: true, jobSet: false, since: long, stale: true, wantWait: true, wantJobSet: "runs"},
+		"Trainer has not seen the start":                         {job: false, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
+		"a start that may be on its way":                         {job: false, said: false, jobSet: true, since: now, wantWait: true, wantJobSet: "suspended"},
+		"a start that Trainer could not do":                      {job: false, said: false, jobSet: true, since: long, wantJobSet: "gone", wantEvent: "made again"},
+		"the same with Trainer 2.3, which tries again":           {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, wantWait: true, wantJobSet: "suspended"},
+		"the same, which renders another JobSet of the snapshot": {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, refused: now, wantJobSet: "gone", wantEvent: "made again"},
+		"the same, which was refused before it resumed":          {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, refused: long.Add(-time.Second), wantWait: true, wantJobSet: "suspended"},
+		"one whose downloads are done":                           {job: false, said: false, jobSet: true, since: long, done: true, wantJobSet: "suspended", wantEvent: "what its Jobs have done"},
 		"one that somebody suspended later": {job: false, said: false, jobSet: true, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) {
 			js.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
 		}, wantJobSet: "suspended"},
 		"one that would delete volumes":                     {job: false, said: false, jobSet: true, since: long, change: volumes(nil), wantJobSet: "suspended", wantEvent: "its volume claims"},
-		"one that keeps its volumes":                        {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: ptr.To(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "gone", wantEvent: "made again"},
+		"one that keeps its volumes":                        {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: ptr.To(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "suspended", wantEvent: "its volume claims"},
 		"a job that is not Kueue's":                         {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) { t.Labels = nil }, wantJobSet: "runs"},
 		"the JobSet of a former TrainJob":                   {job: true, said: true, jobSet: false, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
 		"a stop of a deleted job that Trainer could not do": {job: true, said: true, jobSet: false, since: long, change: deleted, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
@@ -79,6 +83,9 @@ func TestCorrectDrift(t *testing.T) {
 				tc.change(stored, js)
 			}
 			r, recorder := newReconciler(t, stored, js)
+			if !tc.refused.IsZero() {
+				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.Refusal(tc.refused, stored.UID, "field is immutable")))
+			}
 			if tc.done {
 				// Suspended with the JobSet, it has no pods by now.
 				child := doneJob(js)

@@ -221,6 +221,33 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 	}
 }
 
+// Trainer makes another JobSet of what it takes for ended only as long as there is one.
+func TestWhatComesBackIsSuspendedWhenItIsDeleted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		served trainjob.TrainerVersion
+		ended  string
+		want   bool
+	}{
+		"one that runs":                       {served: trainjob.Trainer23, want: true},
+		"one that failed":                     {served: trainjob.Trainer23, ended: trainer.TrainJobFailed, want: true},
+		"one that is complete":                {served: trainjob.Trainer23, ended: trainer.TrainJobComplete},
+		"one that is complete in Trainer 2.1": {served: trainjob.Trainer21, ended: trainer.TrainJobComplete, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(false, false, false, time.Now())
+			stored.Finalizers = []string{"example.com/mine"}
+			if tc.ended != "" {
+				ended(tc.ended)(stored)
+			}
+			r, _ := newReconciler(t, stored, js)
+			r.deps.Describer = r.deps.For(tc.served)
+			expect.NoError(t, r.deps.client.Delete(t.Context(), stored))
+			expect.NoError(t, suspendDeleted(t.Context(), jobOf(t, r, storedJob(t, r))).err)
+			expect.Same(t, "It is suspended", tc.want, storedJob(t, r).Suspended())
+		})
+	}
+}
+
 func ended(condition string) func(*trainjob.TrainJob) {
 	return func(t *trainjob.TrainJob) {
 		t.Status.Conditions = append(t.Status.Conditions, inttest.True(condition, ""))
@@ -291,7 +318,30 @@ func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 				}
 			}
 			outcome := awaitPodsOfFormer(t.Context(), j)
-			expect.That(t, outcome.err == nil && outcome.done == tc.want && (outcome.again > 0) == tc.want, "awaitPodsOfFormer() = %+v, want it to wait: %t", outcome, tc.want)
+			// What is unqueued has let the former Workload go.
+			expect.That(t, outcome.err == nil && outcome.done && outcome.unqueued == !tc.want, "awaitPodsOfFormer() = %+v, want it to wait: %t", outcome, tc.want)
+		})
+	}
+}
+
+// jobframework lets go of what a former job left only for one that queues.
+func TestFormerJobLosesItsQuotaWhateverTheNextOneIs(t *testing.T) {
+	for name, change := range map[string]func(*trainjob.TrainJob){
+		"it queues":               func(*trainjob.TrainJob) {},
+		"it runs without a queue": func(next *trainjob.TrainJob) { next.Labels, next.Spec.Suspend = nil, new(false) },
+		"it has ended":            ended(trainer.TrainJobComplete),
+	} {
+		t.Run(name, func(t *testing.T) {
+			former, next := inttest.Job("former"), inttest.Job("uid")
+			former.Namespace, former.Name, next.Namespace, next.Name = jobKey.Namespace, jobKey.Name, jobKey.Namespace, jobKey.Name
+			next.Labels, next.Spec.Suspend = map[string]string{"kueue.x-k8s.io/queue-name": "q"}, new(true)
+			change(next)
+			wl := inttest.WorkloadOf(former, inttest.Admitted)
+			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+			r, _ := newReconciler(t, wl, next, inttest.JobSetOf(next, next.Suspended()))
+			expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
+			reconcileOnce(t, r)
+			expect.That(t, !inttest.Exists(t, r.deps.client, wl), "The Workload of the former job keeps its quota")
 		})
 	}
 }

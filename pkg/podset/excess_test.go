@@ -37,6 +37,10 @@ func TestExcess(t *testing.T) {
 		rj.Template.Spec.ManualSelector = new(true)
 		return rj
 	}
+	labelled := func(rj jobsetapi.ReplicatedJob) jobsetapi.ReplicatedJob {
+		rj.Template.Spec.Template.Labels = map[string]string{jobsetapi.JobSetNameKey: "other"}
+		return rj
+	}
 	child := func(parallelism int32, ended bool) batchv1.Job {
 		c := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{jobsetapi.ReplicatedJobNameKey: "node"}}}
 		c.Spec.Parallelism = &parallelism
@@ -62,9 +66,10 @@ func TestExcess(t *testing.T) {
 			want: "replicated job node names node a100-0 itself, whatever flavor the job was admitted to",
 		},
 		// It may have been admitted by a release that took it.
-		"pods of a selector":                  {jobs: []jobsetapi.ReplicatedJob{selecting(job("node", 2, 2, pods(both("8"))))}, starts: "replicated job node selects its pods by a selector of its own"},
-		"less is no excess":                   {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 2, pods(both("4")))}},
-		"as many pods in another arrangement": {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 4, pods(both("8")))}},
+		"pods that say they are another JobSet's": {jobs: []jobsetapi.ReplicatedJob{labelled(job("node", 2, 2, pods(both("8"))))}, starts: "replicated job node has label jobset.sigs.k8s.io/jobset-name, which tells whose pods they are"},
+		"pods of a selector":                      {jobs: []jobsetapi.ReplicatedJob{selecting(job("node", 2, 2, pods(both("8"))))}, starts: "replicated job node selects its pods by a selector of its own"},
+		"less is no excess":                       {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 2, pods(both("4")))}},
+		"as many pods in another arrangement":     {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 4, pods(both("8")))}},
 		"another replicated job": {
 			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8"))), job("extra", 1, 1, pods(both("8")))},
 			want: "replicated job extra is not among those that the job was admitted with",

@@ -106,6 +106,12 @@ func TestRunnable(t *testing.T) {
 		"Kueue's annotation in the runtime": {
 			runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/workload: mine}`), want: [][2]string{{"spec.runtimeRef", "annotation kueue.x-k8s.io/workload"}},
 		},
+		"a label of JobSet's in a patch": {
+			spec: strings.Replace(entry, "%", `{metadata: {labels: {jobset.sigs.k8s.io/jobset-name: other}}}`, 1), want: [][2]string{{"spec.runtimeRef", "label jobset.sigs.k8s.io/jobset-name"}},
+		},
+		"an annotation of Kubernetes' in the runtime": {
+			runtime: with("annotations: {a: b}", `annotations: {batch.kubernetes.io/job-completion-index: "7"}`), want: [][2]string{{"spec.runtimeRef", "annotation batch.kubernetes.io/job-completion-index"}},
+		},
 		"a parent for which Kueue gates the pods": {
 			runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/pod-suspending-parent: mine}`), want: [][2]string{{"spec.runtimeRef", "annotation kueue.x-k8s.io/pod-suspending-parent"}},
 		},

@@ -230,6 +230,11 @@ func TestStateOf(t *testing.T) {
 			"is not queued yet: JobSet has not made its Jobs, without which it queues after 2s", ""),
 		"nobody makes a Workload": given(withoutWorkload).stuck(Unqueued, "NobodyReacts",
 			"asks for queue gpus and has no Workload after 5m: nobody queues it", "see that kueue-trainer runs: "+doctor),
+		"it gave its quota back, and queues again later": given(withoutWorkload, warned("CannotStart", "gives its quota back, could not start in 2m0s; queues again in 1m0s or when the TrainJob is changed: exceeded quota")).is(
+			Unqueued, "CannotStart", "is not queued: it gives its quota back, could not start in 2m0s; queues again in 1m0s or when the TrainJob is changed: exceeded quota",
+			`put that right, and it queues again by itself; to have it do so at once: kubectl -n team annotate trainjob llm try-again="$(date)" --overwrite`),
+		"it gave its quota back, and should have queued again": given(withoutWorkload, warned("CannotStart", "gives its quota back, could not start in 2m0s; queues again in 10s or when the TrainJob is changed: exceeded quota")).stuck(
+			Unqueued, "NobodyReacts", "asks for queue gpus and has no Workload after 5m: nobody queues it", "see that kueue-trainer runs: "+doctor),
 		"the manager said why it makes none": given(withoutWorkload, warned("InTreeActive", "two integrations")).stuck(Unqueued, "InTreeActive",
 			"is not queued: two integrations", ""),
 		"its runtime is missing": given(func(s *scene) { s.Workload, s.Undescribed = nil, missing }).stuck(Unqueued, "RuntimeMissing",
@@ -335,6 +340,8 @@ func TestStateOf(t *testing.T) {
 			Starting, "PlacementRefused", cannotStart+"pool is a, the admission wants h100", ""),
 		"resumed, and Trainer does not resume the JobSet": given(admitted, func(s *scene) { s.JobSet.Spec.Suspend = ptr.To(true) }, warned("JobSetOutdated", "undo the edit")).stuck(
 			Starting, "JobSetOutdated", cannotStart+"undo the edit", ""),
+		"resumed, and Trainer is refused what it makes of the JobSet": given(admitted, func(s *scene) { s.JobSet.Spec.Suspend = ptr.To(true) }, warned("TrainJobResourcesCreationFailed", "field is immutable")).stuck(
+			Starting, "JobSetRefused", cannotStart+"Trainer cannot change its JobSet: field is immutable", refusedRemedy),
 		"started, no pods yet": given(admitted, atOnce).is(Starting, "PodsMissing", notMade, ""),
 		"started, and no pods come": given(admitted).stuck(Starting, "PodsMissing",
 			notMade, "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm"),

@@ -30,7 +30,7 @@ import (
 
 func TestGuardedPatch(t *testing.T) {
 	const seen = `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},`
-	const noLabels = `{"op":"test","path":"/metadata/labels"},{"op":"test","path":"/metadata/annotations"},`
+	const noLabels = `{"op":"test","path":"/metadata/labels","value":null},{"op":"test","path":"/metadata/annotations","value":null},`
 	cases := map[string]struct {
 		known   metav1.ObjectMeta
 		merge   string
@@ -47,10 +47,10 @@ func TestGuardedPatch(t *testing.T) {
 			merge: `{"spec":{"suspend":false}}`,
 			want: seen +
 				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"q"},` +
-				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1prebuilt-workload-name"},` +
-				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1max-exec-time-seconds"},` +
-				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1priority-class"},` +
-				`{"op":"test","path":"/metadata/annotations/kueue.x-k8s.io~1prebuilt-workload-name"},` +
+				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1prebuilt-workload-name","value":null},` +
+				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1max-exec-time-seconds","value":null},` +
+				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1priority-class","value":null},` +
+				`{"op":"test","path":"/metadata/annotations/kueue.x-k8s.io~1prebuilt-workload-name","value":null},` +
 				`{"op":"add","path":"/spec/suspend","value":false}]`,
 		},
 		"a stop is kept from a job neither by its labels nor by changes of its spec": {
