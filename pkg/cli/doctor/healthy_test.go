@@ -224,13 +224,23 @@ type broken struct {
 	want   []Finding
 }
 
-func found(severity Severity, reason, object string, commands ...string) Finding {
-	return Finding{Severity: severity, Reason: reason, Object: object, Commands: commands}
+// on changes a healthy installation, in which nothing is found where no more is said.
+func on(changes ...func(*Facts)) broken { return broken{change: kit.All(changes...)} }
+
+// fails has one error found.
+func (b broken) fails(reason, object string, commands ...string) broken {
+	return b.finds(found(Error, reason, object, commands...))
 }
 
-// one is the only finding.
-func one(severity Severity, reason, object string, commands ...string) []Finding {
-	return []Finding{found(severity, reason, object, commands...)}
+// warns has one warning found.
+func (b broken) warns(reason, object string, commands ...string) broken {
+	return b.finds(found(Warning, reason, object, commands...))
+}
+
+func (b broken) finds(want ...Finding) broken { return broken{change: b.change, want: want} }
+
+func found(severity Severity, reason, object string, commands ...string) Finding {
+	return Finding{Severity: severity, Reason: reason, Object: object, Commands: commands}
 }
 
 // with is a healthy installation after changes.
