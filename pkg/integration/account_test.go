@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -34,7 +35,7 @@ func accountScene(t *testing.T) (*reconciler, *trainjob.TrainJob, *kueue.Workloa
 	stored.Labels["example.com/user"] = "ann"
 	child := doneJob(js)
 	child.Status.StartTime = ptr.To(metav1.NewTime(accountedStart))
-	wl := inttest.WorkloadOf(stored, inttest.Admitted)
+	wl := inttest.WorkloadOf(stored, kit.Admitted)
 	wl.UID = "wl"
 	r, _ := newReconciler(t, stored, js, child, wl)
 	return r, stored, wl
@@ -50,7 +51,7 @@ func TestAccountFacts(t *testing.T) {
 		"Kueue waits for pods": {waits: true, want: ledger.Facts{WaitsForPods: true, User: "ann"}},
 		"it has failed": {
 			change: func(job *trainjob.TrainJob, _ *kueue.Workload) {
-				job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobFailed, "")}
+				job.Status.Conditions = []metav1.Condition{kit.True(trainer.TrainJobFailed, "")}
 			},
 			want: ledger.Facts{Started: accountedStart, User: "ann", JobEnded: time.Unix(1, 0), Outcome: metrics.OutcomeFailed},
 		},
@@ -89,7 +90,7 @@ func TestAccountFacts(t *testing.T) {
 // Nobody waits for a GPU because the account of who had it is not saved.
 func TestQuotaDoesNotWaitForTheLedger(t *testing.T) {
 	r, stored, wl := accountScene(t)
-	inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)(wl)
+	kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)(wl)
 	expect.NoError(t, r.deps.client.Update(t.Context(), wl))
 	expect.NoError(t, r.deps.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("ns")))
 	expect.NoError(t, r.deps.client.DeleteAllOf(t.Context(), &jobsetapi.JobSet{}, client.InNamespace("ns")))

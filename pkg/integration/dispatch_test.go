@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -64,9 +62,9 @@ func TestRuntimeThatIsGoneDoesNotDisturbAJobElsewhere(t *testing.T) {
 	stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: ptr.To[int32](1)}}
 	given := []kueue.ReclaimablePod{{Name: "node", Count: 1}}
 	for _, ready := range []bool{true, false} {
-		wl := inttest.WorkloadOf(stored, inttest.Admitted, func(wl *kueue.Workload) { wl.Status.ReclaimablePods = given })
+		wl := inttest.WorkloadOf(stored, kit.Admitted, func(wl *kueue.Workload) { wl.Status.ReclaimablePods = given })
 		if ready {
-			inttest.Is(kueue.WorkloadPodsReady, "")(wl)
+			kit.Is(kueue.WorkloadPodsReady, "")(wl)
 		}
 		r, _ := newReconciler(t, stored.DeepCopy(), wl)
 		j := jobOf(t, r, stored)
@@ -78,24 +76,19 @@ func TestRuntimeThatIsGoneDoesNotDisturbAJobElsewhere(t *testing.T) {
 // jobframework would finish a prebuilt Workload with another time limit, while pods run on its quota.
 func TestPrebuiltWorkloadIsKeptWhilePodsAreLeft(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now())
-	wl := inttest.WorkloadOf(stored, inttest.Admitted, evicted)
+	wl := inttest.WorkloadOf(stored, kit.Admitted, evicted)
 	stored.Labels[kueueconstants.PrebuiltWorkloadLabel], stored.Labels[kueueconstants.MaxExecTimeSecondsLabel] = wl.Name, "900"
 	child := doneJob(js)
 	child.Status = batchv1.JobStatus{Active: 1}
 	r, _ := newReconciler(t, stored, js, child, wl)
 	var written []string
-	r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
-			written = append(written, string(expect.Must(patch.Data(obj))(t)))
-			return nil
-		},
-	})
+	r.deps.client = statusWrites(r.deps.client, func(w kit.Write) { written = append(written, string(expect.Must(w.Patch.Data(w.Object))(t))) })
 	_, err := look(t, r, jobKey)
 	expect.NoError(t, err)
 	expect.That(t, !strings.Contains(strings.Join(written, ""), kueue.WorkloadFinished), "It is finished: %q", written)
 }
 
-var evicted = inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
+var evicted = kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
 
 // What MultiKueue copies to a worker has to be the user's alone, at any time.
 func TestJobOfAnotherClusterGetsNoEntry(t *testing.T) {
@@ -179,12 +172,7 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 	strange := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "strange", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"}}}
 	r, _ := newReconciler(t, stored, js, pod)
 	asked := 0
-	r.deps.live = interceptor.NewClient(r.deps.live.(client.WithWatch), interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			asked++
-			return c.List(ctx, list, opts...)
-		},
-	})
+	r.deps.live = kit.Lists(r.deps.live, func(client.ObjectList) error { asked++; return nil })
 	for _, step := range []struct {
 		what   string
 		change func() error
@@ -222,7 +210,7 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 func TestJobThatNoClusterIsAskedForIsLookedAtAgain(t *testing.T) {
 	reserved := func(ago, asked time.Duration, checks ...kueue.CheckState) func(*kueue.Workload) {
 		return func(wl *kueue.Workload) {
-			inttest.Is(kueue.WorkloadQuotaReserved, "")(wl)
+			kit.Is(kueue.WorkloadQuotaReserved, "")(wl)
 			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-ago))
 			for i, check := range checks {
 				wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{
@@ -250,10 +238,10 @@ func TestJobThatNoClusterIsAskedForIsLookedAtAgain(t *testing.T) {
 		"another check has not answered":     {workload: reserved(2*time.Minute, 0, pending, pending)},
 		"a check has it wait":                {workload: reserved(2*time.Minute, 0, kueue.CheckStateRetry, pending)},
 		"no check has to answer":             {workload: reserved(2*time.Minute, 0, ready)},
-		"a cluster is asked":                 {workload: and(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"west"} })},
-		"a cluster has it":                   {workload: and(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.ClusterName = ptr.To("west") })},
-		"it is evicted":                      {workload: and(reserved(2*time.Minute, 0, pending), evicted)},
-		"it is deactivated":                  {workload: and(reserved(2*time.Minute, 0, pending), inttest.Deactivated)},
+		"a cluster is asked":                 {workload: kit.All(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"west"} })},
+		"a cluster has it":                   {workload: kit.All(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.ClusterName = ptr.To("west") })},
+		"it is evicted":                      {workload: kit.All(reserved(2*time.Minute, 0, pending), evicted)},
+		"it is deactivated":                  {workload: kit.All(reserved(2*time.Minute, 0, pending), kit.Deactivated)},
 		"it has no quota":                    {workload: func(*kueue.Workload) {}},
 	}
 	for name, tc := range cases {
@@ -288,7 +276,7 @@ func TestJobThatWasTakenForGoneQueuesAgain(t *testing.T) {
 			r, j, wl := dispatchedOn(t, func(wl *kueue.Workload) {
 				wl.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
 				wl.Spec.Active = ptr.To(!tc.inactive)
-				inttest.Is(kueue.WorkloadFinished, tc.reason)(wl)
+				kit.Is(kueue.WorkloadFinished, tc.reason)(wl)
 			})
 			if tc.prebuilt {
 				j.Labels = map[string]string{kueueconstants.PrebuiltWorkloadLabel: wl.Name}
@@ -308,8 +296,4 @@ func dispatchedOn(t *testing.T, change func(*kueue.Workload)) (*reconciler, *job
 	wl := inttest.WorkloadOf(stored, change)
 	r, _ := newReconciler(t, wl)
 	return r, jobOf(t, r, stored), wl
-}
-
-func and(changes ...func(*kueue.Workload)) func(*kueue.Workload) {
-	return func(wl *kueue.Workload) { kit.With(wl, changes...) }
 }

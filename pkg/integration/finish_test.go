@@ -52,12 +52,12 @@ func TestEndOfAJob(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
-			ended := inttest.True(tc.condition, "")
+			ended := kit.True(tc.condition, "")
 			ended.LastTransitionTime = metav1.Now()
 			stored.Status.Conditions = append(stored.Status.Conditions, ended)
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			if tc.ended {
-				inttest.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)(wl)
+				kit.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)(wl)
 			}
 			r, _ := newReconciler(t, stored, wl)
 			if tc.pod {
@@ -91,7 +91,7 @@ func TestEndOfAJob(t *testing.T) {
 // Trainer forgets a failure with the JobSet, and Kueue may delete a finished Workload: what says so then is on the TrainJob.
 func TestFailedJobStaysEnded(t *testing.T) {
 	stored, _ := disagreeing(true, true, true, time.Now())
-	wl := inttest.WorkloadOf(stored, inttest.Admitted, inttest.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed))
+	wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed))
 	wl.Finalizers = nil
 	r, _ := newReconciler(t, stored, wl)
 	reconcileOnce(t, r)
@@ -117,8 +117,8 @@ func TestFailedJobStaysEnded(t *testing.T) {
 // This process knows of the end when Trainer forgets it, and writes it down for the next one.
 func TestForgottenFailureIsWrittenDown(t *testing.T) {
 	stored, _ := disagreeing(true, true, true, time.Now())
-	stored.Status.Conditions = append(stored.Status.Conditions, inttest.True(trainer.TrainJobFailed, ""))
-	wl := inttest.WorkloadOf(stored, inttest.Admitted, inttest.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed))
+	stored.Status.Conditions = append(stored.Status.Conditions, kit.True(trainer.TrainJobFailed, ""))
+	wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed))
 	wl.Finalizers = nil
 	r, _ := newReconciler(t, stored, wl)
 	reconcileOnce(t, r)
@@ -141,7 +141,7 @@ func TestFailureWithoutWorkloadIsWrittenDown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(true, true, true, time.Now())
-			stored.Status.Conditions = append(stored.Status.Conditions, inttest.True(tc.end, ""))
+			stored.Status.Conditions = append(stored.Status.Conditions, kit.True(tc.end, ""))
 			r, _ := newReconciler(t, stored)
 			reconcileOnce(t, r)
 			expect.Same(t, "It is written", tc.want, jobclient.HasEnded(storedJob(t, r)))
@@ -164,7 +164,7 @@ func TestComesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := suspendedJob()
 			for _, end := range tc.ends {
-				apimeta.SetStatusCondition(&stored.Status.Conditions, inttest.True(end, ""))
+				apimeta.SetStatusCondition(&stored.Status.Conditions, kit.True(end, ""))
 			}
 			r, _ := newReconciler(t, stored)
 			r.deps.Describer = r.deps.Describer.For(tc.served)
@@ -179,7 +179,7 @@ func TestComesBack(t *testing.T) {
 // trainerSuspends is Trainer's word that it has seen the stop.
 func trainerSuspends(t *testing.T, r *reconciler) {
 	job := storedJob(t, r)
-	apimeta.SetStatusCondition(&job.Status.Conditions, inttest.True(trainer.TrainJobSuspended, ""))
+	apimeta.SetStatusCondition(&job.Status.Conditions, kit.True(trainer.TrainJobSuspended, ""))
 	expect.NoError(t, r.deps.client.Update(t.Context(), job))
 }
 
@@ -238,7 +238,7 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			wl := inttest.AdmittedOf("a", inttest.Deactivated)
+			wl := inttest.AdmittedOf("a", kit.Deactivated)
 			if tc.pending {
 				wl.Spec.Active = nil
 				deactivation.Mark(wl)
@@ -246,7 +246,7 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 			wl.Spec.QueueName = "former"
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
 			if tc.evicted {
-				inttest.Is(kueue.WorkloadEvicted, "")(wl)
+				kit.Is(kueue.WorkloadEvicted, "")(wl)
 			}
 			r, _ := newReconciler(t, wl)
 			j := jobOf(t, r, inttest.Job("a"))

@@ -149,7 +149,7 @@ func TestEnsureHeld(t *testing.T) {
 		"a copy that MultiKueue made, which queues": {workload: copied, want: true, wantOurs: true},
 		"a copy that was evicted, and has pods left": {workload: func(wl *kueue.Workload) {
 			copied(wl)
-			inttest.Admitted(wl)
+			kit.Admitted(wl)
 			evicted(wl)
 		}, want: true, wantOurs: true},
 		"a copy that was evicted, and has given its quota back": {workload: func(wl *kueue.Workload) {
@@ -161,9 +161,9 @@ func TestEnsureHeld(t *testing.T) {
 		"a job that nobody knows":  {job: func(job *trainjob.TrainJob) { job.UID = "" }},
 		"another job of that name": {job: func(job *trainjob.TrainJob) { job.UID = "other" }},
 		"a finished job": {job: func(job *trainjob.TrainJob) {
-			job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobComplete, "")}
+			job.Status.Conditions = []metav1.Condition{kit.True(trainer.TrainJobComplete, "")}
 		}},
-		"a finished Workload": {workload: inttest.Is(kueue.WorkloadFinished, "")},
+		"a finished Workload": {workload: kit.Is(kueue.WorkloadFinished, "")},
 		"a Workload that is deleted": {workload: func(wl *kueue.Workload) {
 			wl.DeletionTimestamp, wl.Finalizers = now, []string{"example.com/mine"}
 		}},

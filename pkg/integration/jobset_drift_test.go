@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -69,7 +70,7 @@ func TestCorrectDrift(t *testing.T) {
 		"the JobSet of a former TrainJob":                   {job: true, said: true, jobSet: false, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
 		"a stop of a deleted job that Trainer could not do": {job: true, said: true, jobSet: false, since: long, change: deleted, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
 		"a finished job is beyond stop or start": {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) {
-			t.Status.Conditions = append(t.Status.Conditions, inttest.True(trainer.TrainJobComplete, ""))
+			t.Status.Conditions = append(t.Status.Conditions, kit.True(trainer.TrainJobComplete, ""))
 		}, wantJobSet: "runs"},
 	}
 	for name, tc := range cases {
@@ -153,7 +154,7 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: tc.admitted}}
 			r, recorder := newReconciler(t, stored, js, wl)
 			r.deps.Describer = r.deps.For(trainjob.Trainer22)
@@ -183,7 +184,7 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 			stored, js := suspendedJob()
 			js.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
 			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 2}}
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			r, recorder := newReconciler(t, js, wl)
 			r.deps.startTimeout = time.Minute
 			j := jobOf(t, r, stored)

@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -94,32 +92,7 @@ func newLife(t *testing.T) *life {
 	r, _ := newReconciler(t)
 	c := inttest.Fake(inttest.Runtime(), kit.Namespace(job.Namespace), flavor("h100"), flavor("a100")).WithStatusSubresource(&kueue.Workload{}).Build()
 	l := &life{t: t, Client: c, r: r, key: client.ObjectKeyFromObject(job)}
-	recorded := interceptor.NewClient(c, interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			l.writes("creates", obj, "")
-			return c.Create(ctx, obj, opts...)
-		},
-		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			l.writes("updates", obj, "")
-			return c.Update(ctx, obj, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			l.writes("patches", obj, changedBy(t, obj, p))
-			return c.Patch(ctx, obj, p, opts...)
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			l.writes("deletes", obj, "")
-			return c.Delete(ctx, obj, opts...)
-		},
-		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
-			l.writes("updates", obj, " "+sub)
-			return c.SubResource(sub).Update(ctx, obj, opts...)
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			l.writes("patches", obj, l.conditions(obj))
-			return c.SubResource(sub).Patch(ctx, obj, p, opts...)
-		},
-	})
+	recorded := kit.Writes(c, func(w kit.Write) error { l.writes(w); return nil })
 	deps := r.deps
 	deps.Describer.Runtimes, deps.Describer.Cached = trainjob.NewRuntimes(c, c), c
 	deps.Defaults, deps.live = podsets.FixedDefaults(servedDefaults(t)), inttest.PodsByPhase(c)
@@ -134,9 +107,18 @@ func newLife(t *testing.T) *life {
 func (l *life) others(what string) { fmt.Fprintln(&l.told, what) }
 
 // writes notes a write of the manager.
-func (l *life) writes(verb string, obj client.Object, what string) {
-	_, kind, _ := strings.Cut(fmt.Sprintf("%T", obj), ".")
-	fmt.Fprintln(&l.told, strings.TrimRight(fmt.Sprintf("  manager %s %s%s", verb, kind, what), " "))
+func (l *life) writes(w kit.Write) {
+	_, kind, _ := strings.Cut(fmt.Sprintf("%T", w.Object), ".")
+	verb, what := strings.TrimSuffix(w.Verb, "e")+"es", ""
+	switch {
+	case w.Verb == "patch" && w.SubResource != "":
+		what = l.conditions(w.Object)
+	case w.Verb == "patch":
+		what = changedBy(l.t, w.Object, w.Patch)
+	case w.SubResource != "":
+		what = " " + w.SubResource
+	}
+	fmt.Fprintln(&l.told, "  manager "+verb, kind+what)
 }
 
 // looks has the manager look until it would write no more, also when the time is over for which controllers may carry on
@@ -269,8 +251,8 @@ func (l *life) status(change func(*kueue.Workload)) {
 func (l *life) admit(flavor kueue.ResourceFlavorReference) {
 	l.t.Helper()
 	l.status(func(wl *kueue.Workload) {
-		inttest.Admitted(wl)
-		inttest.Isnt(kueue.WorkloadEvicted, kueue.WorkloadQuotaReserved)(wl)
+		kit.Admitted(wl)
+		kit.Isnt(kueue.WorkloadEvicted, kueue.WorkloadQuotaReserved)(wl)
 		wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{
 			Name: "node", Count: ptr.To[int32](1), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": flavor},
 		}}}
@@ -280,8 +262,8 @@ func (l *life) admit(flavor kueue.ResourceFlavorReference) {
 func (l *life) evict() {
 	l.t.Helper()
 	l.status(func(wl *kueue.Workload) {
-		evicted := inttest.True(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
+		evicted := kit.True(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
 		evicted.LastTransitionTime = metav1.Now()
-		inttest.Says(evicted)(wl)
+		kit.Says(evicted)(wl)
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -93,7 +94,7 @@ func TestMeasured(t *testing.T) {
 		untilReady   = "kueue_trainer_started_until_ready_seconds"
 		stopsTotal   = "kueue_trainer_stops_total "
 	)
-	preempted := says(inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption))
+	preempted := says(kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption))
 	type steps []func(*measured)
 	cases := map[string]struct {
 		do   steps
@@ -109,7 +110,7 @@ func TestMeasured(t *testing.T) {
 			want: map[string]float64{first: 1, again: 1, untilStarted: 2},
 		},
 		"a start after an eviction by another leader": {
-			do:   steps{says(inttest.Isnt(kueue.WorkloadEvicted, "QuotaReserved")), resumes},
+			do:   steps{says(kit.Isnt(kueue.WorkloadEvicted, "QuotaReserved")), resumes},
 			want: map[string]float64{again: 1, untilStarted: 1},
 		},
 		"pods are ready once for each start": {
@@ -151,8 +152,8 @@ func TestMeasured(t *testing.T) {
 
 // What the manager suspends is no stop by its user.
 func TestStopsOfTheManager(t *testing.T) {
-	failed := inttest.True(trainer.TrainJobFailed, "")
-	ended := inttest.True(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)
+	failed := kit.True(trainer.TrainJobFailed, "")
+	ended := kit.True(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)
 	cases := map[string]struct {
 		job, workload []metav1.Condition
 		stop          func(*reconciler, *job) error
@@ -177,7 +178,7 @@ func TestStopsOfTheManager(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
 			stored.Status.Conditions = append(stored.Status.Conditions, tc.job...)
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			wl.Status.Conditions = append(wl.Status.Conditions, tc.workload...)
 			r, _ := newReconciler(t, stored, wl)
 			registry := prometheus.NewRegistry()
@@ -203,9 +204,9 @@ func TestResumedAt(t *testing.T) {
 }
 
 func TestMeasureGone(t *testing.T) {
-	evicted, waits := inttest.Is(kueue.WorkloadEvicted, "Preempted"), inttest.Isnt(kueue.WorkloadAdmitted, "Pending")
-	released := and(evicted, waits, inttest.Isnt(kueue.WorkloadQuotaReserved, "Pending"), func(wl *kueue.Workload) { wl.Status.Admission = nil })
-	finished := and(released, inttest.Is(kueue.WorkloadFinished, "Succeeded"))
+	evicted, waits := kit.Is(kueue.WorkloadEvicted, "Preempted"), kit.Isnt(kueue.WorkloadAdmitted, "Pending")
+	released := kit.All(evicted, waits, kit.Isnt(kueue.WorkloadQuotaReserved, "Pending"), func(wl *kueue.Workload) { wl.Status.Admission = nil })
+	finished := kit.All(released, kit.Is(kueue.WorkloadFinished, "Succeeded"))
 	foreign := func(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "Job" }
 	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = ptr.To(metav1.Now()) }
 	same := func(*kueue.Workload) {}
@@ -217,10 +218,10 @@ func TestMeasureGone(t *testing.T) {
 		"nothing changes":                    {evicted, evicted, 0},
 		"it gives its quota back":            {evicted, released, 1},
 		"it has given its quota back before": {released, released, 0},
-		"it was not admitted yet":            {and(evicted, waits), released, 0},
-		"it is deleted meanwhile":            {and(evicted, deleted), released, 0},
+		"it was not admitted yet":            {kit.All(evicted, waits), released, 0},
+		"it is deleted meanwhile":            {kit.All(evicted, deleted), released, 0},
 		"it finishes meanwhile":              {evicted, finished, 0},
-		"it is of another kind":              {evicted, and(released, foreign), 0},
+		"it is of another kind":              {evicted, kit.All(released, foreign), 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -236,15 +237,15 @@ func TestMeasureGone(t *testing.T) {
 func TestMeasureEnded(t *testing.T) {
 	at := func(condition, reason string, seconds int64) func(*kueue.Workload) {
 		return func(wl *kueue.Workload) {
-			inttest.Is(condition, reason)(wl)
+			kit.Is(condition, reason)(wl)
 			apimeta.FindStatusCondition(wl.Status.Conditions, condition).LastTransitionTime = metav1.Unix(seconds, 0)
 		}
 	}
 	runs := at(kueue.WorkloadAdmitted, "Admitted", 1000)
 	ends := func(reason string) func(*kueue.Workload) {
-		return and(runs, at(kueue.WorkloadFinished, reason, 4600))
+		return kit.All(runs, at(kueue.WorkloadFinished, reason, 4600))
 	}
-	succeeded, waits := ends(kueue.WorkloadFinishedReasonSucceeded), inttest.Isnt(kueue.WorkloadAdmitted, "Pending")
+	succeeded, waits := ends(kueue.WorkloadFinishedReasonSucceeded), kit.Isnt(kueue.WorkloadAdmitted, "Pending")
 	foreign := func(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "Job" }
 	cases := map[string]struct {
 		// nil before: it is seen for the first time.
@@ -254,19 +255,19 @@ func TestMeasureEnded(t *testing.T) {
 	}{
 		"it succeeds":                          {runs, succeeded, []float64{1, 3600}},
 		"it fails":                             {runs, ends(kueue.WorkloadFinishedReasonFailed), []float64{1, 3600}},
-		"it ends in the second of its start":   {waits, and(succeeded, at(kueue.WorkloadAdmitted, "Admitted", 4600)), []float64{1, 1}},
+		"it ends in the second of its start":   {waits, kit.All(succeeded, at(kueue.WorkloadAdmitted, "Admitted", 4600)), []float64{1, 1}},
 		"another process told of its end":      {succeeded, succeeded, nil},
 		"it has ended before the process came": {nil, succeeded, nil},
 		"it ran before the process came":       {nil, runs, []float64{0, 0}},
 		"it is admitted":                       {waits, runs, []float64{0, 0}},
-		"it is preempted":                      {runs, and(runs, inttest.Is(kueue.WorkloadEvicted, "Preempted")), []float64{0, 0}},
-		"what was preempted gives quota back":  {and(runs, inttest.Is(kueue.WorkloadEvicted, "Preempted")), waits, nil},
-		"it ends while it waits":               {waits, and(succeeded, waits), nil},
+		"it is preempted":                      {runs, kit.All(runs, kit.Is(kueue.WorkloadEvicted, "Preempted")), []float64{0, 0}},
+		"what was preempted gives quota back":  {kit.All(runs, kit.Is(kueue.WorkloadEvicted, "Preempted")), waits, nil},
+		"it ends while it waits":               {waits, kit.All(succeeded, waits), nil},
 		"its job is deleted, and it stays":     {runs, ends("Deleted"), nil},
 		"its copy in a worker is out of date":  {runs, ends(kueue.WorkloadFinishedReasonOutOfSync), nil},
 		"it waits":                             {nil, waits, nil},
-		"it is of another kind":                {and(runs, foreign), and(succeeded, foreign), nil},
-		"it runs, and is of another kind":      {nil, and(runs, foreign), nil},
+		"it is of another kind":                {kit.All(runs, foreign), kit.All(succeeded, foreign), nil},
+		"it runs, and is of another kind":      {nil, kit.All(runs, foreign), nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

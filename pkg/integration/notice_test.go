@@ -19,14 +19,14 @@ import (
 
 func TestNoticeOf(t *testing.T) {
 	condition := func(kind string, status metav1.ConditionStatus, reason, message string) func(*kueue.Workload) {
-		return inttest.Says(metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+		return kit.Says(metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 	}
 	check := func(name string, state kueue.CheckState, message string) func(*kueue.Workload) {
 		return func(wl *kueue.Workload) {
 			wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: kueue.AdmissionCheckReference(name), State: state, Message: message})
 		}
 	}
-	inactive := inttest.Deactivated
+	inactive := kit.Deactivated
 	unreserved := func(reason, message string) func(*kueue.Workload) {
 		return condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
 	}
@@ -175,12 +175,12 @@ func TestNoticeIsToldOncePerChange(t *testing.T) {
 // What somebody means is told, and is no trouble. Kueue's words for a queue that is stopped are those
 // for one that lacks a flavor.
 func TestTroubleOfNotices(t *testing.T) {
-	notAdmissible := inttest.Says(metav1.Condition{
+	notAdmissible := kit.Says(metav1.Condition{
 		Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse,
 		Reason: kueue.WorkloadQuotaReservedReasonSuspended, Message: "ClusterQueue cq is inactive",
 	})
 	deactivated := func(reason string) func(*kueue.Workload) {
-		return and(inttest.Deactivated, inttest.Is(kueue.WorkloadEvicted, reason))
+		return kit.All(kit.Deactivated, kit.Is(kueue.WorkloadEvicted, reason))
 	}
 	tests := map[string]struct {
 		says   func(*kueue.Workload)
@@ -211,7 +211,7 @@ func TestTroubleOfNotices(t *testing.T) {
 // Kueue may delete a finished Workload in a second, and the next one would take quota for a start that fails like the last.
 func TestAStartThatFailedIsNotTriedAgainAtOnce(t *testing.T) {
 	stored, js := suspendedJob()
-	wl := inttest.WorkloadOf(stored, inttest.Is(kueue.WorkloadFinished, "FailedToStart"))
+	wl := inttest.WorkloadOf(stored, kit.Is(kueue.WorkloadFinished, "FailedToStart"))
 	wl.UID = "failed"
 	r, recorder := newReconciler(t, stored, js, wl)
 	r.deps.startTimeout, r.deps.waitForJobSet = defaultStartTimeout, 0

@@ -26,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -118,13 +119,11 @@ func TestMissingJobIsAskedForWhereItMatters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newReconciler(t, workloads...)
 			asked := 0
-			r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-					if _, is := obj.(*trainjob.TrainJob); is {
-						asked++
-					}
-					return c.Get(ctx, key, obj, opts...)
-				},
+			r.deps.client = kit.Gets(r.deps.client, func(obj client.Object, _ client.ObjectKey) error {
+				if _, is := obj.(*trainjob.TrainJob); is {
+					asked++
+				}
+				return nil
 			})
 			j := expect.Must(r.deps.observe(t.Context(), client.ObjectKeyFromObject(inttest.Job("uid"))))(t)
 			expect.Same(t, "It is there", false, j.UID != "")

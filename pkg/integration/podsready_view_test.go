@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -12,13 +11,12 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -26,21 +24,18 @@ import (
 // with the next view of its Workload: none of its writes is a conflict.
 func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
-	wl := inttest.WorkloadOf(stored, inttest.Admitted)
+	wl := inttest.WorkloadOf(stored, kit.Admitted)
 	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
-	inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)(wl)
-	inttest.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted)(wl)
+	kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)(wl)
+	kit.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted)(wl)
 	r, _ := newReconciler(t, stored, js, wl)
 	var written []string
-	r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-			for _, condition := range obj.(*kueue.Workload).Status.Conditions {
-				if condition.Status == metav1.ConditionFalse {
-					written = append(written, condition.Type)
-				}
+	r.deps.client = statusWrites(r.deps.client, func(w kit.Write) {
+		for _, condition := range w.Object.(*kueue.Workload).Status.Conditions {
+			if condition.Status == metav1.ConditionFalse {
+				written = append(written, condition.Type)
 			}
-			return nil
-		},
+		}
 	})
 	r.deps.kueue = testenv.Kueue(testenv.WaitsForPods)
 
@@ -50,7 +45,7 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 	}
 	expect.Same(t, "Unexpected writes", []string{kueue.WorkloadPodsReady}, written)
 	written = nil
-	inttest.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForStart)(wl)
+	kit.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForStart)(wl)
 	expect.NoError(t, r.deps.client.Update(t.Context(), wl))
 	reconcileOnce(t, r)
 	expect.That(t, slices.Contains(written, kueue.WorkloadQuotaReserved),
@@ -59,8 +54,8 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 
 // Kueue may admit nothing, in no queue, while a Workload that holds quota is not ready.
 func TestPodsThatAreLeftBlockNoAdmission(t *testing.T) {
-	ready, lost := inttest.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted), inttest.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForRecovery)
-	evicted := inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
+	ready, lost := kit.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted), kit.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForRecovery)
+	evicted := kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
 	tests := map[string]struct {
 		ended   bool
 		says    []func(*kueue.Workload)
@@ -76,22 +71,19 @@ func TestPodsThatAreLeftBlockNoAdmission(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
 			if tc.ended {
-				stored.Status.Conditions = append(stored.Status.Conditions, inttest.True(trainer.TrainJobFailed, ""))
+				stored.Status.Conditions = append(stored.Status.Conditions, kit.True(trainer.TrainJobFailed, ""))
 			}
-			wl := inttest.WorkloadOf(stored, append(tc.says, inttest.Admitted)...)
+			wl := inttest.WorkloadOf(stored, append(tc.says, kit.Admitted)...)
 			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 			r, _ := newReconciler(t, stored, js, wl)
 			if !tc.podGone {
 				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.PodOf("ns", "job")))
 			}
 			var written []string
-			r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-				SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-					for _, said := range obj.(*kueue.Workload).Status.Conditions {
-						written = append(written, fmt.Sprintf("%s %s: %s", said.Type, said.Status, said.Reason))
-					}
-					return nil
-				},
+			r.deps.client = statusWrites(r.deps.client, func(w kit.Write) {
+				for _, said := range w.Object.(*kueue.Workload).Status.Conditions {
+					written = append(written, fmt.Sprintf("%s %s: %s", said.Type, said.Status, said.Reason))
+				}
 			})
 			r.deps.kueue = testenv.Kueue(testenv.BlocksAdmission)
 			for range 2 {

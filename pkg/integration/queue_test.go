@@ -261,7 +261,7 @@ func TestUnqueuedOf(t *testing.T) {
 	job := func(namespace, name string, labels map[string]string, status ...string) *trainjob.TrainJob {
 		j := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
 		for _, s := range status {
-			j.Status.Conditions = append(j.Status.Conditions, inttest.True(s, ""))
+			j.Status.Conditions = append(j.Status.Conditions, kit.True(s, ""))
 		}
 		return j
 	}

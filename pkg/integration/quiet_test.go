@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -118,7 +119,7 @@ func TestConfirm(t *testing.T) {
 		"a check adds the same to pods":  {cached: inttest.AdmittedOf("a", provisioned("1")), live: inttest.AdmittedOf("a", provisioned("1"))},
 		"it adds what it did not before": {cached: inttest.AdmittedOf("a", provisioned("1")), live: inttest.AdmittedOf("a", provisioned("2")), want: errOutdated},
 		"the admission stands":           {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a")},
-		"it is gone":                     {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a", inttest.Isnt(kueue.WorkloadAdmitted, "")), want: errOutdated},
+		"it is gone":                     {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a", kit.Isnt(kueue.WorkloadAdmitted, "")), want: errOutdated},
 		"it is another one":              {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a", other), want: errOutdated},
 		"the Workload is gone":           {cached: inttest.AdmittedOf("a"), want: errOutdated},
 	}

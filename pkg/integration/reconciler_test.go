@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -31,6 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -40,13 +40,11 @@ func TestGateComesBeforeTheQueue(t *testing.T) {
 	stored.CreationTimestamp = metav1.Now()
 	r, _ := newReconciler(t, stored)
 	reads := 0
-	r.deps.Runtimes.Live = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if _, ok := obj.(*corev1.ConfigMap); ok {
-				reads++
-			}
-			return c.Get(ctx, key, obj, opts...)
-		},
+	r.deps.Runtimes.Live = kit.Gets(r.deps.client, func(obj client.Object, _ client.ObjectKey) error {
+		if _, ok := obj.(*corev1.ConfigMap); ok {
+			reads++
+		}
+		return nil
 	})
 	result, gated := reconcileOnce(t, r)
 	expect.That(t, r.deps.Field.HoldsGate(&gated.Spec) && result.RequeueAfter != 0,
@@ -63,7 +61,7 @@ func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
 	stored.CreationTimestamp = metav1.Now()
 	former := stored.DeepCopy()
 	former.UID = "former"
-	wl := inttest.WorkloadOf(former, inttest.Admitted)
+	wl := inttest.WorkloadOf(former, kit.Admitted)
 	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 	r, _ := newReconciler(t, stored, wl)
 	expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
@@ -153,7 +151,7 @@ func TestWhatExceedsAPrebuiltWorkloadDeactivatesIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(false, false, false, time.Now().Add(-time.Hour))
 			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 2}}
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 1}}
 			stored.Labels[kueueconstants.PrebuiltWorkloadLabel] = wl.Name
 			tc.change(wl)
@@ -193,7 +191,7 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 			child := doneJob(js)
 			child.Labels[jobsetapi.ReplicatedJobNameKey] = "node"
 			child.Spec.Parallelism, child.Status = ptr.To(max(tc.pods, tc.parallelism)), batchv1.JobStatus{Active: 1}
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 1}}
 			wl.Spec.Active = ptr.To(!tc.inactive)
 			r, _ := newReconciler(t, js, child, wl)
@@ -280,7 +278,7 @@ func TestAll(t *testing.T) {
 
 // A job is in one phase, whatever else is true of it.
 func TestPhase(t *testing.T) {
-	ended := inttest.True(trainer.TrainJobComplete, "")
+	ended := kit.True(trainer.TrainJobComplete, "")
 	tests := map[phase]func(*trainjob.TrainJob){
 		phaseGone: func(j *trainjob.TrainJob) { *j = trainjob.TrainJob{} },
 		phaseDeleting: func(j *trainjob.TrainJob) {

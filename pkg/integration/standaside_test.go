@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -31,6 +29,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -101,15 +100,7 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	all, queue := peers.NewTrainJobs(r.deps.client), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	expect.NoError(t, all.Source().Start(t.Context(), queue))
 	writes := 0
-	count := func(...any) error { writes++; return nil }
-	r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return count() },
-		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return count() },
-		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return count() },
-		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-			return count()
-		},
-	})
+	r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error { writes++; return kit.Answered })
 	look := func(since time.Time) ctrl.Result {
 		t.Helper()
 		r.deps.inTree = peers.NewInTree(nil, "ours", nil, all)
@@ -186,7 +177,7 @@ func TestLeaveAlone(t *testing.T) {
 		"one that was placed, and whose Workload is gone":       {change: func(s *scene) { s.in = true; runs(s); place(t, s.job, patch.Placement{Name: "node"}) }},
 		"one without a queue, which is nobody's, costs no look": {change: func(s *scene) { s.in = true; runs(s); s.job.Labels = nil }},
 		"a job elsewhere":               {change: runs, alone: true},
-		"one that holds quota and runs": {change: func(s *scene) { runs(s); s.wl = inttest.WorkloadOf(s.job, inttest.Admitted) }},
+		"one that holds quota and runs": {change: func(s *scene) { runs(s); s.wl = inttest.WorkloadOf(s.job, kit.Admitted) }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -206,12 +197,10 @@ func TestLeaveAlone(t *testing.T) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", ManagedFields: []metav1.ManagedFieldsEntry{
 				{Manager: "kubectl-label", Time: ptr.To(metav1.NewTime(labelled)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{}}}}`)},
 			}}}
-			live := interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{
-				Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-					asked++
-					namespace.DeepCopyInto(obj.(*corev1.Namespace))
-					return nil
-				},
+			live := kit.Gets(inttest.Fake().Build(), func(obj client.Object, _ client.ObjectKey) error {
+				asked++
+				namespace.DeepCopyInto(obj.(*corev1.Namespace))
+				return kit.Answered
 			})
 			selector := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 			if s.in {
@@ -231,7 +220,7 @@ func TestLeaveAlone(t *testing.T) {
 // How a job ended in a namespace that is not Kueue's says nothing of it once it is.
 func TestEndIsNotRememberedOfAJobThatIsLeftAlone(t *testing.T) {
 	stored, _ := disagreeing(false, false, false, time.Now())
-	stored.Status.Conditions = append(stored.Status.Conditions, inttest.True(trainer.TrainJobFailed, ""))
+	stored.Status.Conditions = append(stored.Status.Conditions, kit.True(trainer.TrainJobFailed, ""))
 	for _, managed := range []bool{true, false} {
 		r, _ := newReconciler(t, stored.DeepCopy())
 		selector := &metav1.LabelSelector{}

@@ -33,7 +33,7 @@ import (
 func TestLongStopIsTold(t *testing.T) {
 	evicted := func(ago time.Duration) func(*kueue.Workload) {
 		return func(wl *kueue.Workload) {
-			inttest.Is(kueue.WorkloadEvicted, "")(wl)
+			kit.Is(kueue.WorkloadEvicted, "")(wl)
 			since(wl, ago)
 		}
 	}
@@ -56,7 +56,7 @@ func TestLongStopIsTold(t *testing.T) {
 			js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: tc.active}}
 			child := doneJob(js)
 			child.Spec.Suspend, child.Status.Active = new(true), tc.pods
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 			kit.With(wl, tc.stop)
 			r, recorder := newReconciler(t, stored, js, child, wl)
@@ -103,10 +103,8 @@ func TestQuotaGoesWithoutTheGateInTheEnd(t *testing.T) {
 			lagging := func(wl *kueue.Workload) (*reconciler, *events.FakeRecorder) {
 				r, recorder := newReconciler(t, stored.DeepCopy(), wl)
 				r.deps.expectations = jobclient.NewExpectations(clocktesting.NewFakePassiveClock(tc.began))
-				r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-					Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-						return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
-					},
+				r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error {
+					return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
 				})
 				return r, recorder
 			}
@@ -115,7 +113,7 @@ func TestQuotaGoesWithoutTheGateInTheEnd(t *testing.T) {
 			expect.That(t, (err != nil) == tc.long && (result.RequeueAfter == retrySlowly) != tc.long, "Reconcile returned %v, %v", result, err)
 			expect.Same(t, "The user is told", tc.long, len(eventsSoFar(recorder, jobevents.ReasonRefused)) > 0)
 
-			r, _ = lagging(inttest.WorkloadOf(stored, inttest.Admitted))
+			r, _ = lagging(inttest.WorkloadOf(stored, kit.Admitted))
 			_, err = jobOf(t, r, stored).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, "")
 			expect.That(t, (err == nil) == tc.long, "Stop returned %v", err)
 		})
@@ -151,16 +149,11 @@ func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
 			}
 			r, _ := newReconciler(t, stored)
 			if tc.quota {
-				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.WorkloadOf(stored, inttest.Admitted)))
+				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.WorkloadOf(stored, kit.Admitted)))
 			}
 			expect.NoError(t, r.deps.client.Delete(t.Context(), stored))
 			writes := 0
-			r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-					writes++
-					return c.Patch(ctx, obj, p, opts...)
-				},
-			})
+			r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error { writes++; return nil })
 			j := jobOf(t, r, storedJob(t, r))
 			outcome := untilEnd(t.Context(), j, rulesOf(phaseDeleting).before)
 			expect.NoError(t, outcome.err)
@@ -196,10 +189,10 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(tc.suspended, tc.suspended, tc.suspended, time.Now())
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			since(wl, time.Hour)
 			if tc.stopped > 0 {
-				evicted := inttest.True(kueue.WorkloadEvicted, "")
+				evicted := kit.True(kueue.WorkloadEvicted, "")
 				evicted.LastTransitionTime = metav1.NewTime(time.Now().Add(-tc.stopped))
 				wl.Status.Conditions = append(wl.Status.Conditions, evicted)
 			}
@@ -223,7 +216,7 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 
 func ended(condition string) func(*trainjob.TrainJob) {
 	return func(t *trainjob.TrainJob) {
-		t.Status.Conditions = append(t.Status.Conditions, inttest.True(condition, ""))
+		t.Status.Conditions = append(t.Status.Conditions, kit.True(condition, ""))
 	}
 }
 
@@ -235,7 +228,7 @@ func TestPodOfFormerJobIsAwaited(t *testing.T) {
 	for name, jobSet := range map[string]bool{"before the next JobSet": false, "beside the next JobSet": true} {
 		t.Run(name, func(t *testing.T) {
 			stored, js := suspendedJob()
-			r, _ := newReconciler(t, stored, inttest.WorkloadOf(former, inttest.Admitted), pod.DeepCopy())
+			r, _ := newReconciler(t, stored, inttest.WorkloadOf(former, kit.Admitted), pod.DeepCopy())
 			if jobSet {
 				expect.NoError(t, r.deps.client.Create(t.Context(), js))
 			}
@@ -269,10 +262,10 @@ func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 			former, stored := inttest.Job("former"), inttest.Job("uid")
 			former.Namespace, former.Name, stored.Namespace, stored.Name = jobKey.Namespace, jobKey.Name, jobKey.Namespace, jobKey.Name
 			stored.Labels, stored.Spec.Suspend = map[string]string{"kueue.x-k8s.io/queue-name": "q"}, new(true)
-			js, wl := inttest.JobSetOf(former, tc.suspended), inttest.WorkloadOf(former, inttest.Admitted)
+			js, wl := inttest.JobSetOf(former, tc.suspended), inttest.WorkloadOf(former, kit.Admitted)
 			objects := []client.Object{wl, stored}
 			if tc.next {
-				objects = append(objects, inttest.WorkloadOf(stored, inttest.Admitted), inttest.JobSetOf(stored, false))
+				objects = append(objects, inttest.WorkloadOf(stored, kit.Admitted), inttest.JobSetOf(stored, false))
 			}
 			if !tc.gone {
 				objects = append(objects, js)
@@ -307,8 +300,8 @@ func TestReleases(t *testing.T) {
 	}{
 		"a job that runs":                         {},
 		"one that has ended":                      {job: ended(trainer.TrainJobComplete), want: releasedFinished},
-		"one that was evicted":                    {wl: inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption), want: kueue.WorkloadEvictedByPreemption},
-		"one that was deactivated":                {wl: inttest.Deactivated, want: releasedDeactivated},
+		"one that was evicted":                    {wl: kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption), want: kueue.WorkloadEvictedByPreemption},
+		"one that was deactivated":                {wl: kit.Deactivated, want: releasedDeactivated},
 		"one that was sent elsewhere":             {wl: func(wl *kueue.Workload) { wl.Spec.QueueName = "former" }, want: releasedQueue},
 		"one whose Workload is deleted":           {deleted: true, want: releasedDeleted},
 		"one that has ended, and that is deleted": {job: ended(trainer.TrainJobComplete), deleted: true, want: releasedFinished},
@@ -317,7 +310,7 @@ func TestReleases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
 			kit.With(stored, tc.job)
-			wl := inttest.WorkloadOf(stored, inttest.Admitted, tc.wl)
+			wl := inttest.WorkloadOf(stored, kit.Admitted, tc.wl)
 			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 			r, _ := newReconciler(t, stored, wl)
 			if tc.deleted {
@@ -332,13 +325,9 @@ func TestReleases(t *testing.T) {
 // Quota must not be given away because the API server does not answer.
 func TestPodsThatCannotBeListedMayBeThere(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
-	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, inttest.Admitted, evicted))
+	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted, evicted))
 	expect.That(t, !jobOf(t, r, stored).active(t.Context()), "A job without pods has some")
-	r.deps.live = interceptor.NewClient(r.deps.live.(client.WithWatch), interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			return errors.New("away")
-		},
-	})
+	r.deps.live = kit.Lists(r.deps.live, func(client.ObjectList) error { return errors.New("away") })
 	expect.That(t, jobOf(t, r, stored).active(t.Context()), "A job whose pods cannot be listed has none")
 }
 
@@ -359,7 +348,7 @@ func TestKeepsQuota(t *testing.T) {
 			stored, _ := suspendedJob()
 			r, _ := newReconciler(t, stored)
 			if tc.quota {
-				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.WorkloadOf(stored, inttest.Admitted)))
+				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.WorkloadOf(stored, kit.Admitted)))
 			}
 			err := keepsQuota(jobOf(t, r, stored), tc.reason)
 			expect.Same(t, "It keeps its quota", tc.want, errors.Is(err, errStillActive))

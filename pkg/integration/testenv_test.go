@@ -35,6 +35,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -121,7 +122,7 @@ func disagreeing(job, said, jobSet bool, since time.Time) (*trainjob.TrainJob, *
 		Status:     trainer.TrainJobStatus{Conditions: []metav1.Condition{condition}},
 	}
 	js := inttest.JobSetOf(t, jobSet)
-	js.Status.Conditions = []metav1.Condition{inttest.True(string(jobsetapi.JobSetSuspended), "")}
+	js.Status.Conditions = []metav1.Condition{kit.True(string(jobsetapi.JobSetSuspended), "")}
 	js.Status.Conditions[0].LastTransitionTime = metav1.NewTime(since.Add(-time.Minute))
 	return t, js
 }
@@ -158,6 +159,17 @@ func jobSetState(t *testing.T, c client.Client, js *jobsetapi.JobSet) string {
 	return "runs"
 }
 
+// statusWrites notes writes of statuses, which the fake API server of these tests does not have.
+func statusWrites(c client.Client, note func(kit.Write)) client.Client {
+	return kit.Writes(c, func(w kit.Write) error {
+		if w.SubResource == "" {
+			return nil
+		}
+		note(w)
+		return kit.Answered
+	})
+}
+
 // changeJob changes the TrainJob, as its user or Trainer does.
 func changeJob(t *testing.T, r *reconciler, change func(*trainjob.TrainJob)) {
 	t.Helper()
@@ -185,7 +197,7 @@ func changeWorkload(t *testing.T, c client.Client, change func(*kueue.Workload))
 
 // giveQuota admits a Workload by ClusterQueue gpus.
 func giveQuota(wl *kueue.Workload) {
-	inttest.Admitted(wl)
+	kit.Admitted(wl)
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{Name: "node", Count: ptr.To[int32](1)}}}
 }
 

@@ -38,20 +38,7 @@ type stage struct {
 func newStage(t *testing.T, objs ...client.Object) *stage {
 	t.Helper()
 	s := &stage{}
-	write := func(do func() error) error {
-		if s.writes++; s.refusing != nil {
-			return s.refusing
-		}
-		return do()
-	}
-	s.WithWatch = kit.Fake(kit.Scheme(), objs...).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			return write(func() error { return c.Create(ctx, obj, opts...) })
-		},
-		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			return write(func() error { return c.Update(ctx, obj, opts...) })
-		},
-	}).Build()
+	s.WithWatch = kit.Writes(kit.Fake(kit.Scheme(), objs...).Build(), func(kit.Write) error { s.writes++; return s.refusing })
 	return s
 }
 
@@ -323,21 +310,17 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 
 		latter, _ := s.ledger()
 		answer := errors.New("no")
-		latter.options.Cached = interceptor.NewClient(s, interceptor.Funcs{
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-				if answer != nil {
-					return nil
-				}
-				return c.List(ctx, list, opts...)
-			},
+		latter.options.Cached = kit.Lists(s, func(client.ObjectList) error {
+			if answer != nil {
+				return kit.Answered
+			}
+			return nil
 		})
-		latter.options.Live = interceptor.NewClient(s, interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-				if _, ok := obj.(*metav1.PartialObjectMetadata); ok && answer != nil {
-					return answer
-				}
-				return c.Get(ctx, key, obj, opts...)
-			},
+		latter.options.Live = kit.Gets(s, func(obj client.Object, _ client.ObjectKey) error {
+			if _, ok := obj.(*metav1.PartialObjectMetadata); ok {
+				return answer
+			}
+			return nil
 		})
 		defer lead(t, latter)()
 		_, leads := latter.tell(true)

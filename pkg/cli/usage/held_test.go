@@ -5,7 +5,6 @@ package usage
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -117,14 +115,12 @@ func TestBillOfCluster(t *testing.T) {
 				o.by = byQueue
 			}
 			o.flags = cluster.Flags{ConfigFlags: &genericclioptions.ConfigFlags{Namespace: &tc.namespace}}
-			c := kit.Fake(expect.Must(cluster.Scheme())(t), append(tc.objects, runsInWorker()...)...).WithInterceptorFuncs(interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-					if tc.forbidden && key.Namespace == config.Namespace {
-						return kit.Forbidden("configmaps")
-					}
-					return c.Get(ctx, key, obj, opts...)
-				},
-			}).Build()
+			c := kit.Fake(expect.Must(cluster.Scheme())(t), append(tc.objects, runsInWorker()...)...).WithInterceptorFuncs(kit.RefusingGet(func(_ client.Object, key client.ObjectKey) error {
+				if tc.forbidden && key.Namespace == config.Namespace {
+					return kit.Forbidden("configmaps")
+				}
+				return nil
+			})).Build()
 			from, to, err := o.check(at(60))
 			expect.NoError(t, err)
 			bill := Bill{From: from, To: to, By: o.by}

@@ -25,6 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -298,7 +299,7 @@ func TestUpdateOfAWorkload(t *testing.T) {
 		return wl
 	}
 	finished := func(wl *kueue.Workload) *kueue.Workload {
-		inttest.Is(kueue.WorkloadFinished, "")(wl)
+		kit.Is(kueue.WorkloadFinished, "")(wl)
 		return wl
 	}
 	local := copied(true)

@@ -45,7 +45,7 @@ func jobOf(name string) *trainjob.TrainJob {
 func workloadOf(job *trainjob.TrainJob, conditions ...string) *kueue.Workload {
 	wl := inttest.WorkloadOf(job)
 	for _, condition := range conditions {
-		inttest.Is(condition, condition)(wl)
+		kit.Is(condition, condition)(wl)
 	}
 	return wl
 }
@@ -77,7 +77,7 @@ func TestStateOf(t *testing.T) {
 		job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
 	}
 	complete := func(job *trainjob.TrainJob) {
-		job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobComplete, "")}
+		job.Status.Conditions = []metav1.Condition{kit.True(trainer.TrainJobComplete, "")}
 	}
 	deleted := func(job *trainjob.TrainJob) { job.DeletionTimestamp = ptr.To(metav1.Now()) }
 	elsewhere := func(job *trainjob.TrainJob) {

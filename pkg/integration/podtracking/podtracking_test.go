@@ -4,7 +4,6 @@ package podtracking
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
@@ -135,10 +133,8 @@ func TestStrangersPodsCostNoRequest(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			live := interceptor.NewClient(inttest.PodsByPhase(inttest.Fake(tc.pod).Build()).(client.WithWatch), interceptor.Funcs{
-				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-					return errors.New("the API server is asked for its Job")
-				},
+			live := kit.Gets(inttest.PodsByPhase(inttest.Fake(tc.pod).Build()), func(client.Object, client.ObjectKey) error {
+				return errors.New("the API server is asked for its Job")
 			})
 			pods := expect.Must(Pods{Live: live, View: tc.view}.Left(t.Context(), types.NamespacedName{Namespace: "ns", Name: "job"}))(t)
 			expect.Same(t, "Unexpected number of pods left", 0, len(pods))
@@ -187,7 +183,7 @@ func TestOvertaken(t *testing.T) {
 
 func TestActive(t *testing.T) {
 	waits, complete := inttest.Job("a"), inttest.Job("a")
-	complete.Status.Conditions = append(complete.Status.Conditions, inttest.True(trainer.TrainJobComplete, ""))
+	complete.Status.Conditions = append(complete.Status.Conditions, kit.True(trainer.TrainJobComplete, ""))
 	over := func(js *jobsetapi.JobSet) *jobsetapi.JobSet {
 		js.Status.TerminalState = string(jobsetapi.JobSetCompleted)
 		return js
@@ -202,7 +198,7 @@ func TestActive(t *testing.T) {
 		return js
 	}
 	stopped := func(ago time.Duration) *trainjob.TrainJob {
-		job, suspended := inttest.Job("a"), inttest.True(trainer.TrainJobSuspended, "")
+		job, suspended := inttest.Job("a"), kit.True(trainer.TrainJobSuspended, "")
 		suspended.LastTransitionTime = metav1.NewTime(time.Now().Add(-ago))
 		job.Status.Conditions = []metav1.Condition{suspended}
 		return job

@@ -29,7 +29,7 @@ func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
 		"its job is admitted and runs":      {wl: inttest.AdmittedOf("a"), want: true},
 		"its job is suspended":              {suspend: true, wl: inttest.AdmittedOf("a")},
 		"its job waits":                     {wl: inttest.WorkloadOf(inttest.Job("a"))},
-		"its job is evicted":                {wl: inttest.AdmittedOf("a", inttest.Is(kueue.WorkloadEvicted, ""))},
+		"its job is evicted":                {wl: inttest.AdmittedOf("a", kit.Is(kueue.WorkloadEvicted, ""))},
 		"a former job of that name has run": {wl: inttest.AdmittedOf("b")},
 		"it is of no JobSet":                {wl: inttest.AdmittedOf("a"), labels: map[string]string{"a": "b"}},
 		"it is of another job":              {wl: inttest.AdmittedOf("a"), labels: map[string]string{jobsetapi.JobSetNameKey: "other"}},

@@ -3,7 +3,6 @@
 package queues
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -58,11 +56,7 @@ func TestLeadsToMultiKueue(t *testing.T) {
 func TestManagesWithoutLookingAtOwners(t *testing.T) {
 	job := queuedJob()
 	job.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: ptr.To(true)}}
-	c := interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{
-		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-			return fmt.Errorf("asked for %T", obj)
-		},
-	})
+	c := kit.Gets(inttest.Fake().Build(), func(obj client.Object, _ client.ObjectKey) error { return fmt.Errorf("asked for %T", obj) })
 	managed, err := New(c, c, testenv.Kueue()).Manages(t.Context(), job)
 	expect.That(t, managed && err == nil, "Manages() = %t, %v", managed, err)
 }
@@ -93,13 +87,11 @@ func TestReachable(t *testing.T) {
 // A client refuses to ask the API server for an object without a name.
 func TestNobodyIsAskedForWhatHasNoName(t *testing.T) {
 	nowhere := inttest.Fake(kit.LocalQueue("ns", "q", "")).Build()
-	live := interceptor.NewClient(nowhere, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if key.Name == "" {
-				return fmt.Errorf("a %T without a name was asked for", obj)
-			}
-			return c.Get(ctx, key, obj, opts...)
-		},
+	live := kit.Gets(nowhere, func(obj client.Object, key client.ObjectKey) error {
+		if key.Name == "" {
+			return fmt.Errorf("a %T without a name was asked for", obj)
+		}
+		return nil
 	})
 	for _, name := range []string{"", "q"} {
 		expect.Same(t, "Unexpected LeadsToMultiKueue of queue "+name, false,

@@ -16,6 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -26,8 +27,8 @@ func TestMayRun(t *testing.T) {
 	}{
 		"it is admitted":           {change: func(*kueue.Workload) {}, want: true},
 		"it waits":                 {change: func(wl *kueue.Workload) { wl.Status.Conditions = nil }},
-		"it is evicted":            {change: inttest.Is(kueue.WorkloadEvicted, "")},
-		"it is deactivated":        {change: inttest.Deactivated},
+		"it is evicted":            {change: kit.Is(kueue.WorkloadEvicted, "")},
+		"it is deactivated":        {change: kit.Deactivated},
 		"it is active in so words": {change: func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(true) }, want: true},
 	}
 	for name, tc := range tests {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -36,15 +37,15 @@ func TestDecidedFirst(t *testing.T) {
 	}
 	copied := func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }
 	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) }
-	admitted, ready := inttest.Is(kueue.WorkloadAdmitted, ""), inttest.Is(kueue.WorkloadPodsReady, "")
-	evicted := inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
+	admitted, ready := kit.Is(kueue.WorkloadAdmitted, ""), kit.Is(kueue.WorkloadPodsReady, "")
+	evicted := kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
 	tests := map[string]struct {
 		before, after *kueue.Workload
 		want          string
 	}{
 		"an admission":      {before: workload(), after: workload(admitted), want: "llm"},
 		"an eviction":       {before: workload(admitted), after: workload(admitted, evicted), want: "llm"},
-		"a deactivation":    {before: workload(admitted), after: workload(admitted, inttest.Deactivated), want: "llm"},
+		"a deactivation":    {before: workload(admitted), after: workload(admitted, kit.Deactivated), want: "llm"},
 		"a copy's deletion": {before: workload(admitted, copied), after: workload(admitted, copied, deleted), want: "llm"},
 		"a user's deletion": {before: workload(admitted), after: workload(admitted, deleted), want: "earlier"},
 		"pods that are up":  {before: workload(admitted), after: workload(admitted, ready), want: "earlier"},
@@ -74,7 +75,7 @@ func TestBatched(t *testing.T) {
 	ofWorkloads := DecidedFirst(&handler.EnqueueRequestForObject{})
 	wl := inttest.AdmittedOf("uid")
 	ready, rejected := wl.DeepCopy(), wl.DeepCopy()
-	inttest.Is(kueue.WorkloadPodsReady, "")(ready)
+	kit.Is(kueue.WorkloadPodsReady, "")(ready)
 	rejected.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "site", State: kueue.CheckStateRejected}}
 	tests := map[string]struct {
 		send func(queue)
@@ -160,22 +161,22 @@ func TestMatters(t *testing.T) {
 		"a finalizer":   {of: &jobsetapi.JobSet{}, change: func(o client.Object) { o.SetFinalizers([]string{"a"}) }, want: true},
 		"a deletion":    {of: &jobsetapi.JobSet{}, change: func(o client.Object) { o.SetDeletionTimestamp(ptr.To(metav1.Now())) }, want: true},
 		"the end of a TrainJob": {of: &trainjob.TrainJob{}, change: ofJob(func(j *trainjob.TrainJob) {
-			j.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobComplete, "")}
+			j.Status.Conditions = []metav1.Condition{kit.True(trainer.TrainJobComplete, "")}
 		}), want: true},
 		"a child Job is ready": {of: &trainjob.TrainJob{}, change: ofJob(func(j *trainjob.TrainJob) {
 			j.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
 		}), want: true},
 		"a child Job has pods, Trainer says": {of: &trainjob.TrainJob{Status: trainer.TrainJobStatus{JobsStatus: []trainer.JobStatus{{Name: "node"}}}}, change: ofJob(func(j *trainjob.TrainJob) { j.Status.JobsStatus[0].Active = ptr.To[int32](1) })},
-		"a Workload is admitted":             {of: &kueue.Workload{}, change: ofWorkload(inttest.Is(kueue.WorkloadAdmitted, "")), want: true},
+		"a Workload is admitted":             {of: &kueue.Workload{}, change: ofWorkload(kit.Is(kueue.WorkloadAdmitted, "")), want: true},
 		"a Workload loses its admission":     {of: inttest.AdmittedOf("uid"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Admission = nil }), want: true},
-		"a Workload's pods are ready":        {of: inttest.AdmittedOf("uid"), change: ofWorkload(inttest.Is(kueue.WorkloadPodsReady, ""))},
-		"a Workload's pods are ready no more": {of: inttest.AdmittedOf("uid", inttest.Is(kueue.WorkloadPodsReady, "")), change: ofWorkload(func(wl *kueue.Workload) {
+		"a Workload's pods are ready":        {of: inttest.AdmittedOf("uid"), change: ofWorkload(kit.Is(kueue.WorkloadPodsReady, ""))},
+		"a Workload's pods are ready no more": {of: inttest.AdmittedOf("uid", kit.Is(kueue.WorkloadPodsReady, "")), change: ofWorkload(func(wl *kueue.Workload) {
 			wl.Status.Conditions = slices.DeleteFunc(wl.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kueue.WorkloadPodsReady })
 		}), want: true},
 		"a JobSet is suspended": {of: &jobsetapi.JobSet{}, change: ofJobSet(func(js *jobsetapi.JobSet) {
-			js.Status.Conditions = []metav1.Condition{inttest.True(string(jobsetapi.JobSetSuspended), "")}
+			js.Status.Conditions = []metav1.Condition{kit.True(string(jobsetapi.JobSetSuspended), "")}
 		}), want: true},
-		"a Workload has lost a pod":           {of: inttest.AdmittedOf("uid", inttest.Is(kueue.WorkloadPodsReady, "")), change: ofWorkload(inttest.Isnt(kueue.WorkloadPodsReady, "")), want: true},
+		"a Workload has lost a pod":           {of: inttest.AdmittedOf("uid", kit.Is(kueue.WorkloadPodsReady, "")), change: ofWorkload(kit.Isnt(kueue.WorkloadPodsReady, "")), want: true},
 		"a Workload waits for another reason": {of: waits("Pending", "no quota"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Conditions[0].Reason = "Inadmissible" }), want: true},
 		"a Workload waits, in other words":    {of: waits("Pending", "no quota"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Conditions[0].Message = "still no quota" })},
 		"a JobSet has no active Jobs any more": {of: &jobsetapi.JobSet{Status: jobsetapi.JobSetStatus{ReplicatedJobsStatus: []jobsetapi.ReplicatedJobStatus{{Active: 1}}}},

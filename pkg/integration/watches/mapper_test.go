@@ -12,6 +12,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -23,7 +24,7 @@ func TestTrainJobsOf(t *testing.T) {
 			j.Spec.RuntimeRef.Kind = ptr.To(kind)
 		}
 		for _, s := range status {
-			j.Status.Conditions = append(j.Status.Conditions, inttest.True(s, ""))
+			j.Status.Conditions = append(j.Status.Conditions, kit.True(s, ""))
 		}
 		return j
 	}

@@ -410,9 +410,9 @@ func TestManagerAloneResumesWhatHoldsQuota(t *testing.T) {
 			job := expect.FromJSON[trainjob.TrainJob](t, old)
 			if !tc.noWorkload {
 				job.Namespace = "ns"
-				wl := inttest.WorkloadOf(&job, inttest.Admitted)
+				wl := inttest.WorkloadOf(&job, kit.Admitted)
 				if tc.evicted {
-					inttest.Is(kueue.WorkloadEvicted, "")(wl)
+					kit.Is(kueue.WorkloadEvicted, "")(wl)
 				}
 				expect.NoError(t, d.Client.Create(t.Context(), wl))
 			}
