@@ -11,7 +11,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -34,7 +33,7 @@ func accountScene(t *testing.T) (*reconciler, *trainjob.TrainJob, *kueue.Workloa
 	stored, js := disagreeing(false, false, true, accountedStart)
 	stored.Labels["example.com/user"] = "ann"
 	child := doneJob(js)
-	child.Status.StartTime = ptr.To(metav1.NewTime(accountedStart))
+	child.Status.StartTime = new(metav1.NewTime(accountedStart))
 	wl := inttest.WorkloadOf(stored, kit.Admitted)
 	wl.UID = "wl"
 	r, _ := newReconciler(t, stored, js, child, wl)
@@ -57,7 +56,7 @@ func TestAccountFacts(t *testing.T) {
 		},
 		"it runs in another cluster": {
 			change: func(job *trainjob.TrainJob, wl *kueue.Workload) {
-				job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+				job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
 				wl.Status.Conditions[1].LastTransitionTime = metav1.Unix(2000, 0)
 			},
 			want: ledger.Facts{Started: time.Unix(2000, 0), User: "ann"},
@@ -97,7 +96,7 @@ func TestQuotaDoesNotWaitForTheLedger(t *testing.T) {
 	// It has not read what was saved yet, so it saves nothing.
 	facts := accountFacts{client: r.deps.client, deps: r.deps}
 	r.deps.ledger = ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
-	stored.Spec.Suspend = ptr.To(true)
+	stored.Spec.Suspend = new(true)
 	j := jobOf(t, r, stored)
 	expect.Must(j.Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
 	expect.That(t, !j.IsActive(), "The quota of a job without pods stays with it")

@@ -55,10 +55,8 @@ func TestDeactivation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job, _ := suspendedJob()
 			wl := inttest.WorkloadOf(job, kit.Admitted)
-			if tc.workload != nil {
-				tc.workload(wl)
-			}
-			wl.Finalizers, wl.Spec.MaximumExecutionTimeSeconds = []string{kueue.ResourceInUseFinalizerName}, ptr.To[int32](60)
+			kit.With(wl, tc.workload)
+			wl.Finalizers, wl.Spec.MaximumExecutionTimeSeconds = []string{kueue.ResourceInUseFinalizerName}, new(int32(60))
 			r, _ := newReconciler(t)
 			c := inttest.Fake(inttest.Runtime(), job, wl).WithStatusSubresource(wl).Build()
 			r.deps.client, r.deps.live = c, inttest.PodsByPhase(c)

@@ -13,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -31,7 +30,7 @@ import (
 func dispatched(t *testing.T, change func(*trainjob.TrainJob)) *reconciler {
 	t.Helper()
 	stored, _ := suspendedJob()
-	stored.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+	stored.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
 	kit.With(stored, change)
 	r, _ := newReconciler(t, stored)
 	r.deps.Defaults = podsets.FixedDefaults(servedDefaults(t))
@@ -58,8 +57,8 @@ func admittedOn(cluster string) func(*kueue.Workload) {
 // What runs in another cluster runs by the runtime that is there.
 func TestRuntimeThatIsGoneDoesNotDisturbAJobElsewhere(t *testing.T) {
 	stored, _ := suspendedJob()
-	stored.Spec.ManagedBy, stored.Spec.RuntimeRef.Name = ptr.To(kueue.MultiKueueControllerName), "gone"
-	stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: ptr.To[int32](1)}}
+	stored.Spec.ManagedBy, stored.Spec.RuntimeRef.Name = new(kueue.MultiKueueControllerName), "gone"
+	stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: new(int32(1))}}
 	given := []kueue.ReclaimablePod{{Name: "node", Count: 1}}
 	for _, ready := range []bool{true, false} {
 		wl := inttest.WorkloadOf(stored, kit.Admitted, func(wl *kueue.Workload) { wl.Status.ReclaimablePods = given })
@@ -131,7 +130,7 @@ func TestJobOfAnotherClusterKeepsTheEntryThatItHas(t *testing.T) {
 func TestJobOfAnotherClusterIsSuspendedWithoutQuota(t *testing.T) {
 	r := dispatched(t, nil)
 	stored := reconciled(t, r)
-	stored.Spec.Suspend = ptr.To(false)
+	stored.Spec.Suspend = new(false)
 	expect.NoError(t, r.deps.client.Update(t.Context(), stored))
 	stopped := reconciled(t, r)
 	expect.That(t, stopped.Suspended() && !r.deps.Field.Has(&stopped.Spec),
@@ -143,7 +142,7 @@ func TestDispatchIsTold(t *testing.T) {
 		cluster *string
 		want    string
 	}{
-		"to a cluster that MultiKueue names": {cluster: ptr.To("west"), want: "Admitted from queue team by ClusterQueue gpus, and runs in cluster west"},
+		"to a cluster that MultiKueue names": {cluster: new("west"), want: "Admitted from queue team by ClusterQueue gpus, and runs in cluster west"},
 		"to one that it does not":            {want: "Admitted from queue team by ClusterQueue gpus, and runs in another cluster"},
 	}
 	for name, tc := range cases {
@@ -239,7 +238,7 @@ func TestJobThatNoClusterIsAskedForIsLookedAtAgain(t *testing.T) {
 		"a check has it wait":                {workload: reserved(2*time.Minute, 0, kueue.CheckStateRetry, pending)},
 		"no check has to answer":             {workload: reserved(2*time.Minute, 0, ready)},
 		"a cluster is asked":                 {workload: kit.All(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"west"} })},
-		"a cluster has it":                   {workload: kit.All(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.ClusterName = ptr.To("west") })},
+		"a cluster has it":                   {workload: kit.All(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.ClusterName = new("west") })},
 		"it is evicted":                      {workload: kit.All(reserved(2*time.Minute, 0, pending), evicted)},
 		"it is deactivated":                  {workload: kit.All(reserved(2*time.Minute, 0, pending), kit.Deactivated)},
 		"it has no quota":                    {workload: func(*kueue.Workload) {}},
@@ -275,7 +274,7 @@ func TestJobThatWasTakenForGoneQueuesAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, j, wl := dispatchedOn(t, func(wl *kueue.Workload) {
 				wl.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
-				wl.Spec.Active = ptr.To(!tc.inactive)
+				wl.Spec.Active = new(!tc.inactive)
 				kit.Is(kueue.WorkloadFinished, tc.reason)(wl)
 			})
 			if tc.prebuilt {
@@ -292,7 +291,7 @@ func TestJobThatWasTakenForGoneQueuesAgain(t *testing.T) {
 func dispatchedOn(t *testing.T, change func(*kueue.Workload)) (*reconciler, *job, *kueue.Workload) {
 	t.Helper()
 	stored, _ := suspendedJob()
-	stored.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+	stored.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
 	wl := inttest.WorkloadOf(stored, change)
 	r, _ := newReconciler(t, wl)
 	return r, jobOf(t, r, stored), wl

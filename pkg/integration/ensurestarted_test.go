@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -82,7 +81,7 @@ func TestEnsureStarted(t *testing.T) {
 		"events may not be read":              {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), reading: forbidden, wantKept: true, wantWait: true, wantTold: "NotStarted"},
 		"events cannot be read":               {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), reading: errors.New("away"), wantKept: true, wantErr: true},
 		"in another cluster": {lacking: time.Hour, change: func(j *trainjob.TrainJob, _ *kueue.Workload) {
-			j.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+			j.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
 		}, wantKept: true},
 		"a prebuilt Workload": {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), change: func(j *trainjob.TrainJob, wl *kueue.Workload) {
 			j.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = wl.Name
@@ -92,11 +91,11 @@ func TestEnsureStarted(t *testing.T) {
 			wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "far"}
 		}, wantKept: true, wantWait: true, wantTold: "CannotStart cannot start, and holds quota by Workload"},
 		"Kueue takes it back already":         {lacking: time.Hour, change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.Spec.Active = new(bool) }, wantKept: true},
-		"the API server refuses its start":    {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: apierrors.NewForbidden(jobclient.Resource, "job", errors.New("not today")), wantTold: "not today"},
-		"its priority class is not there":     {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: apierrors.NewNotFound(schema.GroupResource{Resource: "WorkloadPriorityClass"}, "gone"), wantTold: `"gone" not found`},
-		"it could not be started by now":      {lacking: time.Hour, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: errOutdated, wantKept: true},
-		"each start is overtaken by a change": {lacking: 11 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: apierrors.NewConflict(jobclient.Resource, "job", errors.New("changed")), wantTold: "CannotStart gives its quota back"},
-		"its start fails without a refusal":   {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: errors.New("timeout"), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s: the TrainJob has not been resumed"},
+		"the API server refuses its start":    {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = new(true) }, start: apierrors.NewForbidden(jobclient.Resource, "job", errors.New("not today")), wantTold: "not today"},
+		"its priority class is not there":     {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = new(true) }, start: apierrors.NewNotFound(schema.GroupResource{Resource: "WorkloadPriorityClass"}, "gone"), wantTold: `"gone" not found`},
+		"it could not be started by now":      {lacking: time.Hour, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = new(true) }, start: errOutdated, wantKept: true},
+		"each start is overtaken by a change": {lacking: 11 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = new(true) }, start: apierrors.NewConflict(jobclient.Resource, "job", errors.New("changed")), wantTold: "CannotStart gives its quota back"},
+		"its start fails without a refusal":   {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = new(true) }, start: errors.New("timeout"), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s: the TrainJob has not been resumed"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -192,7 +191,7 @@ func graceIsOver(_ *testing.T, r *reconciler) {
 // jobSetIsMade has Trainer make another JobSet by what it saw before, and see the stop then.
 func jobSetIsMade(t *testing.T, r *reconciler) {
 	_, js := disagreeing(false, false, false, time.Now())
-	js.ResourceVersion, js.Spec.Suspend = "", ptr.To(false)
+	js.ResourceVersion, js.Spec.Suspend = "", new(false)
 	expect.NoError(t, r.deps.client.Create(t.Context(), js))
 	trainerSuspends(t, r)
 }
@@ -292,8 +291,8 @@ func TestMovedOn(t *testing.T) {
 		"the same class, and variants":       {labels: map[string]string{"kueue.x-k8s.io/priority-class": "low"}, wl: kueue.WorkloadSpec{QueueName: "q", PriorityClassRef: withClass}, copied: true},
 		"the pods' class alone":              {wl: kueue.WorkloadSpec{QueueName: "q", PriorityClassRef: ofPods}},
 		"a time limit":                       {labels: map[string]string{"kueue.x-k8s.io/max-exec-time-seconds": "9"}, wl: kueue.WorkloadSpec{QueueName: "q"}, want: "time limit"},
-		"the same time limit":                {labels: map[string]string{"kueue.x-k8s.io/max-exec-time-seconds": "9"}, wl: kueue.WorkloadSpec{QueueName: "q", MaximumExecutionTimeSeconds: ptr.To[int32](9)}},
-		"no time limit any more":             {wl: kueue.WorkloadSpec{QueueName: "q", MaximumExecutionTimeSeconds: ptr.To[int32](9)}, want: "time limit"},
+		"the same time limit":                {labels: map[string]string{"kueue.x-k8s.io/max-exec-time-seconds": "9"}, wl: kueue.WorkloadSpec{QueueName: "q", MaximumExecutionTimeSeconds: new(int32(9))}},
+		"no time limit any more":             {wl: kueue.WorkloadSpec{QueueName: "q", MaximumExecutionTimeSeconds: new(int32(9))}, want: "time limit"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -136,7 +135,7 @@ func withKey(of map[string]string, key, value string) map[string]string {
 }
 
 func TestEnsureHeld(t *testing.T) {
-	now := ptr.To(metav1.Now())
+	now := new(metav1.Now())
 	copied := func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }
 	cases := map[string]struct {
 		job      func(*trainjob.TrainJob)
@@ -232,7 +231,7 @@ func TestReclaimablePodsAreOfJobsThatStay(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			job := inttest.Job("a")
-			job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: ptr.To[int32](1)}}
+			job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: new(int32(1))}}
 			js := inttest.JobSetOf(job, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: 1})
 			child := &batchv1.Job{
 				ObjectMeta: metav1.ObjectMeta{
@@ -242,9 +241,7 @@ func TestReclaimablePodsAreOfJobsThatStay(t *testing.T) {
 				},
 				Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}},
 			}
-			if tc.change != nil {
-				tc.change(child)
-			}
+			kit.With(child, tc.change)
 			r, _ := newReconciler(t, job, js, child, inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.Status.ReclaimablePods = tc.given }))
 			if tc.deleted {
 				expect.NoError(t, r.deps.client.Delete(t.Context(), child))

@@ -65,7 +65,7 @@ func TestCorrectDrift(t *testing.T) {
 			js.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
 		}, wantJobSet: "suspended"},
 		"one that would delete volumes":                     {job: false, said: false, jobSet: true, since: long, change: volumes(nil), wantJobSet: "suspended", wantEvent: "its volume claims"},
-		"one that keeps its volumes":                        {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: ptr.To(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "gone", wantEvent: "made again"},
+		"one that keeps its volumes":                        {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: new(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "gone", wantEvent: "made again"},
 		"a job that is not Kueue's":                         {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) { t.Labels = nil }, wantJobSet: "runs"},
 		"the JobSet of a former TrainJob":                   {job: true, said: true, jobSet: false, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
 		"a stop of a deleted job that Trainer could not do": {job: true, said: true, jobSet: false, since: long, change: deleted, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},

@@ -19,7 +19,6 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -85,7 +84,7 @@ func newLife(t *testing.T) *life {
 	t.Helper()
 	job := inttest.Job("uid")
 	job.Generation, job.Labels = 1, map[string]string{"kueue.x-k8s.io/queue-name": "q"}
-	job.Spec.RuntimeRef.Name, job.Spec.Suspend = "torch", ptr.To(true)
+	job.Spec.RuntimeRef.Name, job.Spec.Suspend = "torch", new(true)
 	flavor := func(name string) *kueue.ResourceFlavor {
 		return &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"gpu": name}}}
 	}
@@ -194,13 +193,13 @@ func (l *life) makeJobSet() (*jobsetapi.JobSet, *batchv1.Job) {
 	expect.NoError(l.t, l.Get(l.t.Context(), l.key, &job))
 	js := expect.Must(l.r.deps.Render(l.t.Context(), &job))(l.t)
 	js.ObjectMeta = inttest.JobSetOf(&job, true).ObjectMeta
-	js.Spec.Suspend = ptr.To(true)
+	js.Spec.Suspend = new(true)
 	expect.NoError(l.t, l.Create(l.t.Context(), js))
 	template := js.Spec.ReplicatedJobs[0].Template
 	child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: js.Name + "-node-0",
 		Labels:          map[string]string{jobsetapi.JobSetNameKey: js.Name, jobsetapi.ReplicatedJobNameKey: "node"},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}, Spec: template.Spec}
-	child.Spec.Suspend = ptr.To(true)
+	child.Spec.Suspend = new(true)
 	expect.NoError(l.t, l.Create(l.t.Context(), child))
 	l.says(trainer.TrainJobSuspended, metav1.ConditionTrue)
 	return js, child
@@ -217,13 +216,13 @@ func (l *life) says(condition string, status metav1.ConditionStatus) {
 // runs has Trainer and JobSet resume the job, or suspend it.
 func (l *life) runs(js *jobsetapi.JobSet, child *batchv1.Job, runs bool) {
 	l.t.Helper()
-	change(l, js, func(js *jobsetapi.JobSet) { js.Spec.Suspend = ptr.To(!runs) })
+	change(l, js, func(js *jobsetapi.JobSet) { js.Spec.Suspend = new(!runs) })
 	suspended := metav1.ConditionTrue
 	if runs {
 		suspended = metav1.ConditionFalse
 	}
 	change(l, child, func(child *batchv1.Job) {
-		child.Spec.Suspend, child.Status = ptr.To(!runs), batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionStatus(suspended)}}}
+		child.Spec.Suspend, child.Status = new(!runs), batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionStatus(suspended)}}}
 		if runs {
 			child.Status.Active = 1
 		}
@@ -254,7 +253,7 @@ func (l *life) admit(flavor kueue.ResourceFlavorReference) {
 		kit.Admitted(wl)
 		kit.Isnt(kueue.WorkloadEvicted, kueue.WorkloadQuotaReserved)(wl)
 		wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{
-			Name: "node", Count: ptr.To[int32](1), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": flavor},
+			Name: "node", Count: new(int32(1)), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": flavor},
 		}}}
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -208,7 +207,7 @@ func TestMeasureGone(t *testing.T) {
 	released := kit.All(evicted, waits, kit.Isnt(kueue.WorkloadQuotaReserved, "Pending"), func(wl *kueue.Workload) { wl.Status.Admission = nil })
 	finished := kit.All(released, kit.Is(kueue.WorkloadFinished, "Succeeded"))
 	foreign := func(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "Job" }
-	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = ptr.To(metav1.Now()) }
+	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) }
 	same := func(*kueue.Workload) {}
 	cases := map[string]struct {
 		before, after func(*kueue.Workload)

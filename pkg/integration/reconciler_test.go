@@ -105,7 +105,7 @@ func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 			r := &reconciler{deps: dependenciesOn(t, c, testenv.Describer(t, c))}
 			r.deps.live = inttest.PodsByPhase(c)
 			trainJob := inttest.Job("uid")
-			trainJob.Spec.Suspend = ptr.To(!tc.runs)
+			trainJob.Spec.Suspend = new(!tc.runs)
 			expect.NoError(t, finishDeletedWorkloads(t.Context(), jobOf(t, r, trainJob)).err)
 			inttest.Reload(t, c, wl)
 			expect.Same(t, "The Workload is finished", tc.want, kueuelib.IsFinished(wl))
@@ -122,7 +122,7 @@ func TestEveryStartIsToldOnce(t *testing.T) {
 	_, started := reconcileOnce(t, r)
 	expect.Need(t, !started.Suspended(), "An admitted job was not started")
 	// The user suspends it, which holds no job that is admitted.
-	changeJob(t, r, func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(true) })
+	changeJob(t, r, func(job *trainjob.TrainJob) { job.Spec.Suspend = new(true) })
 	reconcileOnce(t, r)
 	const start = "Normal Started Admitted from queue q by ClusterQueue gpus: node 1 pod on no flavor, it requests nothing"
 	expect.Same(t, "Unexpected events", []string{start, start}, eventsSoFar(recorder, " Started "))
@@ -190,15 +190,15 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 			js.Spec.ReplicatedJobs[0].Template.Spec.Parallelism = &tc.parallelism
 			child := doneJob(js)
 			child.Labels[jobsetapi.ReplicatedJobNameKey] = "node"
-			child.Spec.Parallelism, child.Status = ptr.To(max(tc.pods, tc.parallelism)), batchv1.JobStatus{Active: 1}
+			child.Spec.Parallelism, child.Status = new(max(tc.pods, tc.parallelism)), batchv1.JobStatus{Active: 1}
 			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 1}}
-			wl.Spec.Active = ptr.To(!tc.inactive)
+			wl.Spec.Active = new(!tc.inactive)
 			r, _ := newReconciler(t, js, child, wl)
 			if tc.old {
 				// What the cache has of it is older than what the API server has.
 				now := child.DeepCopy()
-				now.Spec.Parallelism = ptr.To[int32](1)
+				now.Spec.Parallelism = new(int32(1))
 				r.deps.live = inttest.Fake(js, now).Build()
 			}
 			expect.NoError(t, ensureWithinQuota(t.Context(), jobOf(t, r, stored)).err)

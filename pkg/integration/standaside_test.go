@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -145,7 +144,7 @@ func TestLeaveAlone(t *testing.T) {
 		wl    *kueue.Workload
 		in    bool
 	}
-	runs := func(s *scene) { s.job.Spec.Suspend = ptr.To(false) }
+	runs := func(s *scene) { s.job.Spec.Suspend = new(false) }
 	cases := map[string]struct {
 		change func(*scene)
 		alone  bool
@@ -157,7 +156,7 @@ func TestLeaveAlone(t *testing.T) {
 		"one that began later, without its webhook": {change: func(s *scene) {
 			s.in = true
 			runs(s)
-			s.child.Status.StartTime = ptr.To(metav1.NewTime(labelled.Add(time.Second)))
+			s.child.Status.StartTime = new(metav1.NewTime(labelled.Add(time.Second)))
 		}, asked: 1},
 		"one that was resumed since, and has not started": {change: func(s *scene) {
 			s.in = true
@@ -167,7 +166,7 @@ func TestLeaveAlone(t *testing.T) {
 		"one that has more pods than its JobSet says": {change: func(s *scene) {
 			s.in = true
 			runs(s)
-			s.child.Spec.Parallelism = ptr.To[int32](64)
+			s.child.Spec.Parallelism = new(int32(64))
 		}, asked: 1},
 		"one of which JobSet has yet to make a part": {change: func(s *scene) {
 			s.in = true
@@ -186,7 +185,7 @@ func TestLeaveAlone(t *testing.T) {
 			s.js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
 			s.child = doneJob(s.js)
 			s.child.Labels[jobsetapi.ReplicatedJobNameKey] = "node"
-			s.child.Status.StartTime = ptr.To(metav1.NewTime(labelled))
+			s.child.Status.StartTime = new(metav1.NewTime(labelled))
 			tc.change(s)
 			objects := []client.Object{s.job, s.js, s.child}
 			if s.wl != nil {
@@ -195,7 +194,7 @@ func TestLeaveAlone(t *testing.T) {
 			r, _ := newReconciler(t, objects...)
 			asked := 0
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "kubectl-label", Time: ptr.To(metav1.NewTime(labelled)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{}}}}`)},
+				{Manager: "kubectl-label", Time: new(metav1.NewTime(labelled)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{}}}}`)},
 			}}}
 			live := kit.Gets(inttest.Fake().Build(), func(obj client.Object, _ client.ObjectKey) error {
 				asked++

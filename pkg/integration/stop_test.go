@@ -144,9 +144,7 @@ func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(tc.suspended, tc.suspended, tc.suspended, time.Now())
 			stored.Labels, stored.Finalizers = tc.labels, []string{"example.com/mine"}
-			if tc.change != nil {
-				tc.change(stored)
-			}
+			kit.With(stored, tc.change)
 			r, _ := newReconciler(t, stored)
 			if tc.quota {
 				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.WorkloadOf(stored, kit.Admitted)))
@@ -196,9 +194,7 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 				evicted.LastTransitionTime = metav1.NewTime(time.Now().Add(-tc.stopped))
 				wl.Status.Conditions = append(wl.Status.Conditions, evicted)
 			}
-			if tc.change != nil {
-				tc.change(js)
-			}
+			kit.With(js, tc.change)
 			r, _ := newReconciler(t, wl, js)
 			if len(js.Finalizers) > 0 {
 				expect.NoError(t, r.deps.client.Delete(t.Context(), js))

@@ -198,7 +198,7 @@ func changeWorkload(t *testing.T, c client.Client, change func(*kueue.Workload))
 // giveQuota admits a Workload by ClusterQueue gpus.
 func giveQuota(wl *kueue.Workload) {
 	kit.Admitted(wl)
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{Name: "node", Count: ptr.To[int32](1)}}}
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{Name: "node", Count: new(int32(1))}}}
 }
 
 // eventsSoFar returns those that contain a text.

@@ -50,7 +50,7 @@ func (o object) set(condition string, is bool, reason string, seconds int) objec
 // reserve reserves quota for two pods of 8 GPUs.
 func (o object) reserve(seconds int) object {
 	o.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{
-		Name: "node", Count: ptr.To[int32](2),
+		Name: "node", Count: new(int32(2)),
 		Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100", "cpu": "default"},
 		ResourceUsage: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("16"), "cpu": resource.MustParse("500m"), "memory": resource.MustParse("1Gi")},
 	}}}
@@ -75,7 +75,7 @@ func (o object) evict(seconds int) object {
 // release releases its quota, as Kueue does.
 func (o object) release(seconds int) object {
 	if c := apimeta.FindStatusCondition(o.Status.Conditions, kueue.WorkloadAdmitted); c != nil && c.Status == metav1.ConditionTrue {
-		o.Status.AccumulatedPastExecutionTimeSeconds = ptr.To(ptr.Deref(o.Status.AccumulatedPastExecutionTimeSeconds, 0) +
+		o.Status.AccumulatedPastExecutionTimeSeconds = new(ptr.Deref(o.Status.AccumulatedPastExecutionTimeSeconds, 0) +
 			int32(at(seconds).Sub(c.LastTransitionTime.Time).Seconds()))
 		o.set(kueue.WorkloadAdmitted, false, "NoReservation", seconds)
 	}
@@ -88,7 +88,7 @@ func (o object) finish(reason string, seconds int) object {
 }
 
 func (o object) deleted(seconds int) object {
-	o.DeletionTimestamp = ptr.To(metav1.NewTime(at(seconds)))
+	o.DeletionTimestamp = new(metav1.NewTime(at(seconds)))
 	return o
 }
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -59,7 +58,7 @@ func TestEntry(t *testing.T) {
 				NodeSelector: map[string]string{"pool": "h100", "gpu": "h100"},
 				Tolerations: []corev1.Toleration{
 					{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
-					{Key: "spot", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](0)},
+					{Key: "spot", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(0))},
 				},
 				SchedulingGates: []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/topology"}},
 			}},

@@ -6,7 +6,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
 
@@ -59,7 +58,7 @@ func jobSet(jobs ...*jobBuilder) *jobsetapi.JobSet {
 
 // status returns ready, succeeded and failed child Jobs of a replicated job.
 func status(name string, ready, succeeded, failed int32) trainer.JobStatus {
-	return trainer.JobStatus{Name: name, Ready: ptr.To(ready), Succeeded: ptr.To(succeeded), Failed: ptr.To(failed)}
+	return trainer.JobStatus{Name: name, Ready: new(ready), Succeeded: new(succeeded), Failed: new(failed)}
 }
 
 func exists(key string) corev1.Toleration {

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -160,7 +159,7 @@ func TestPlaceErrorsAreDeterministic(t *testing.T) {
 // Two tolerations that differ only in tolerationSeconds count as one, as in Kueue.
 func TestPlaceKeepsTheFirstTolerationSeconds(t *testing.T) {
 	evicted := func(seconds int64) corev1.Toleration {
-		return corev1.Toleration{Key: "flaky", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(seconds)}
+		return corev1.Toleration{Key: "flaky", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(seconds)}
 	}
 	podSets := []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = []corev1.Toleration{evicted(60)} })}
 	got := expect.Must(Place(podSets, []kueuelib.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{evicted(5)}}}))(t)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/features"
 
@@ -19,14 +18,14 @@ func TestFromJobSetCounts(t *testing.T) {
 		want int32
 	}{
 		"one pod where nothing is said":               {job: makeJob("node"), want: 1},
-		"parallelism":                                 {job: makeJob("node").pods(ptr.To[int32](4), nil), want: 4},
-		"parallelism and as many completions":         {job: makeJob("node").pods(ptr.To[int32](4), ptr.To[int32](4)), want: 4},
-		"never more at a time than completions":       {job: makeJob("node").pods(ptr.To[int32](4), ptr.To[int32](3)), want: 3},
-		"more completions than run at a time":         {job: makeJob("node").pods(ptr.To[int32](4), ptr.To[int32](9)), want: 4},
-		"completions without parallelism run by ones": {job: makeJob("node").pods(nil, ptr.To[int32](9)), want: 1},
-		"replicas multiply":                           {job: makeJob("node").replicas(3).pods(ptr.To[int32](4), ptr.To[int32](2)), want: 6},
-		"no parallelism at all":                       {job: makeJob("node").replicas(3).pods(ptr.To[int32](0), nil), want: 0},
-		"no replicas":                                 {job: makeJob("node").replicas(0).pods(ptr.To[int32](4), nil), want: 0},
+		"parallelism":                                 {job: makeJob("node").pods(new(int32(4)), nil), want: 4},
+		"parallelism and as many completions":         {job: makeJob("node").pods(new(int32(4)), new(int32(4))), want: 4},
+		"never more at a time than completions":       {job: makeJob("node").pods(new(int32(4)), new(int32(3))), want: 3},
+		"more completions than run at a time":         {job: makeJob("node").pods(new(int32(4)), new(int32(9))), want: 4},
+		"completions without parallelism run by ones": {job: makeJob("node").pods(nil, new(int32(9))), want: 1},
+		"replicas multiply":                           {job: makeJob("node").replicas(3).pods(new(int32(4)), new(int32(2))), want: 6},
+		"no parallelism at all":                       {job: makeJob("node").replicas(3).pods(new(int32(0)), nil), want: 0},
+		"no replicas":                                 {job: makeJob("node").replicas(0).pods(new(int32(4)), nil), want: 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -75,9 +74,9 @@ func TestFromJobSetTolerations(t *testing.T) {
 func TestFromJobSetTopology(t *testing.T) {
 	ranked := func(change func(*kueue.PodSetTopologyRequest)) *kueue.PodSetTopologyRequest {
 		request := &kueue.PodSetTopologyRequest{
-			PodIndexLabel:      ptr.To("batch.kubernetes.io/job-completion-index"),
-			SubGroupIndexLabel: ptr.To("jobset.sigs.k8s.io/job-index"),
-			SubGroupCount:      ptr.To[int32](2),
+			PodIndexLabel:      new("batch.kubernetes.io/job-completion-index"),
+			SubGroupIndexLabel: new("jobset.sigs.k8s.io/job-index"),
+			SubGroupCount:      new(int32(2)),
 		}
 		change(request)
 		return request
@@ -92,15 +91,15 @@ func TestFromJobSetTopology(t *testing.T) {
 		"ranks only, as Kueue's own integrations give": {want: ranked(func(*kueue.PodSetTopologyRequest) {})},
 		"required": {
 			key: kueue.PodSetRequiredTopologyAnnotation, value: "block",
-			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Required = ptr.To("block") }),
+			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Required = new("block") }),
 		},
 		"preferred": {
 			key: kueue.PodSetPreferredTopologyAnnotation, value: "rack",
-			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Preferred = ptr.To("rack") }),
+			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Preferred = new("rack") }),
 		},
 		"unconstrained": {
 			key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "true",
-			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Unconstrained = ptr.To(true) }),
+			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Unconstrained = new(true) }),
 		},
 		"an annotation that cannot be read":                             {key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps", wantInErr: []string{`"node"`, "perhaps"}},
 		"with the gate off, none":                                       {off: true, key: kueue.PodSetRequiredTopologyAnnotation, value: "block"},

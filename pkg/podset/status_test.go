@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -111,7 +110,7 @@ func TestAnySucceeded(t *testing.T) {
 }
 
 func TestReclaimable(t *testing.T) {
-	js := jobSet(makeJob("Dataset"), makeJob("node").replicas(3).pods(ptr.To[int32](4), ptr.To[int32](2)))
+	js := jobSet(makeJob("Dataset"), makeJob("node").replicas(3).pods(new(int32(4)), new(int32(2))))
 	cases := map[string]struct {
 		statuses    jobs
 		given       pods
@@ -137,7 +136,7 @@ func TestReclaimable(t *testing.T) {
 			want:     pods{{Name: "dataset", Count: 1}, {Name: "node", Count: 6}},
 		},
 		"never more than the PodSet has":                            {statuses: jobs{status("node", 0, 9, 0)}, want: pods{{Name: "node", Count: 6}}},
-		"JobSet creates a child Job again that its TTL has deleted": {statuses: jobs{status("node", 0, 1, 0)}, ttl: ptr.To[int32](60)},
+		"JobSet creates a child Job again that its TTL has deleted": {statuses: jobs{status("node", 0, 1, 0)}, ttl: new(int32(60))},
 		"of a job that is not there":                                {statuses: jobs{status("other", 0, 1, 0)}},
 	}
 	for name, tc := range cases {

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -148,20 +147,20 @@ func TestPlacePod(t *testing.T) {
 		"a gate that the admission has cannot come": {pod: gated(gate), want: gated("kueue.x-k8s.io/topology"), wantInErr: []string{"kueue.x-k8s.io/topology"}},
 		"a gate that Kueue took off beside ours stays away": {
 			pod:  of("wl", keys{"host": "h"}, gate),
-			made: ptr.To(of("wl", nil, gate, "kueue.x-k8s.io/topology")), want: of("wl", nil, "kueue.x-k8s.io/topology"),
+			made: new(of("wl", nil, gate, "kueue.x-k8s.io/topology")), want: of("wl", nil, "kueue.x-k8s.io/topology"),
 			placed: of("wl", keys{"host": "h"}),
 		},
 		"a gate of others that they took off stays away": {pod: gated(gate), want: gated("example.com/wait"), placed: gated()},
 		"a gate that came into the template after the pod": {
-			pod: gated(gate), made: ptr.To(of("wl", nil, gate, "kueue.x-k8s.io/topology")), want: of("wl", nil, "kueue.x-k8s.io/topology"),
+			pod: gated(gate), made: new(of("wl", nil, gate, "kueue.x-k8s.io/topology")), want: of("wl", nil, "kueue.x-k8s.io/topology"),
 			wantInErr: []string{"kueue.x-k8s.io/topology"},
 		},
 		"a gate of another admission": {
-			pod: of("old", nil, gate), made: ptr.To(of("wl", nil, gate, "kueue.x-k8s.io/topology")), want: of("wl", nil, "kueue.x-k8s.io/topology"),
+			pod: of("old", nil, gate), made: new(of("wl", nil, gate, "kueue.x-k8s.io/topology")), want: of("wl", nil, "kueue.x-k8s.io/topology"),
 			wantInErr: []string{"kueue.x-k8s.io/topology"},
 		},
 		"a gate that the template does not have": {
-			pod: of("wl", nil, gate), made: ptr.To(of("wl", nil, gate)), want: of("wl", nil, "kueue.x-k8s.io/topology"),
+			pod: of("wl", nil, gate), made: new(of("wl", nil, gate)), want: of("wl", nil, "kueue.x-k8s.io/topology"),
 			wantInErr: []string{"kueue.x-k8s.io/topology"},
 		},
 		"node selector keys that pod admission added stay": {

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -67,7 +66,7 @@ func uninstalled(f *Facts) {
 
 // inTreeActive is what the probe brings while Kueue's own webhook suspends TrainJobs.
 func inTreeActive(f *Facts) {
-	f.Probes.Job = &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true)}}
+	f.Probes.Job = &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: new(true)}}
 }
 
 func callFailed(webhook string) error {
@@ -116,15 +115,15 @@ func TestManager(t *testing.T) {
 	unenforced := found(Warning, "PolicyNotEnforced", "ValidatingAdmissionPolicy "+policies.Names()[0], "kubectl apply -k config/policies")
 	eachFinds(t, map[string]broken{
 		"scaled to nothing": on(func(f *Facts) {
-			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = ptr.To(int32(0)), 0
+			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
 		}).finds(notRunning("kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2")),
 		"no replica ready": on(func(f *Facts) { f.Deployments[3].Status.ReadyReplicas = 0 }).
 			finds(notRunning("kubectl -n kueue-trainer-system describe pods", managerPart.logs(), restartManager)),
-		"a lease that was given up": on(func(f *Facts) { f.Leases[0].Spec.HolderIdentity = ptr.To("") }).
+		"a lease that was given up": on(func(f *Facts) { f.Leases[0].Spec.HolderIdentity = new("") }).
 			finds(notRunning(managerPart.logs(), restartManager)),
-		"a lease that ran out": on(func(f *Facts) { f.Leases[0].Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-time.Minute))) }).
+		"a lease that ran out": on(func(f *Facts) { f.Leases[0].Spec.RenewTime = new(metav1.NewMicroTime(now.Add(-time.Minute))) }).
 			finds(notRunning(managerPart.logs(), restartManager)),
-		"clocks that differ a little": on(func(f *Facts) { f.Leases[0].Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-40 * time.Second))) }),
+		"clocks that differ a little": on(func(f *Facts) { f.Leases[0].Spec.RenewTime = new(metav1.NewMicroTime(now.Add(-40 * time.Second))) }),
 		"no lease":                    on(func(f *Facts) { f.Leases = nil }).finds(notRunning(managerPart.logs(), restartManager)),
 		"no leader election":          on(func(f *Facts) { f.Leases = nil; f.managerConfig("leaderElection: {leaderElect: false}") }),
 		"a lease of another name": on(func(f *Facts) {
@@ -164,7 +163,7 @@ func TestWebhooks(t *testing.T) {
 		"no Service": on(func(f *Facts) { f.Services = f.Services[1:] }).
 			finds(service("MutatingWebhookConfiguration kueue-mutating-webhook-configuration", kueuePart.install),
 				service("ValidatingWebhookConfiguration kueue-validating-webhook-configuration", kueuePart.install)),
-		"no ready endpoint": on(func(f *Facts) { f.EndpointSlices[2].Endpoints[0].Conditions.Ready = ptr.To(false) }).
+		"no ready endpoint": on(func(f *Facts) { f.EndpointSlices[2].Endpoints[0].Conditions.Ready = new(false) }).
 			finds(service("MutatingWebhookConfiguration defaulter.trainer.kubeflow.org", trainerPart.logs(), trainerPart.restart()),
 				service("ValidatingWebhookConfiguration validator.trainer.kubeflow.org", trainerPart.logs(), trainerPart.restart())),
 		"Kueue does not answer, to whatever": on(func(f *Facts) {
@@ -176,13 +175,13 @@ func TestWebhooks(t *testing.T) {
 		}).fails("WebhookSilent", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", jobSetPart.logs(), jobSetPart.restart()),
 		"kueue-trainer does not answer": on(func(f *Facts) { f.Probes = Probes{TrainJob: callFailed("m.kueue-trainer")} }).
 			fails("WebhookSilent", ourMutating, managerPart.logs(), restartManager),
-		"a failure is ignored": on(func(f *Facts) { f.Mutating[3].Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Ignore) }).
+		"a failure is ignored": on(func(f *Facts) { f.Mutating[3].Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore) }).
 			fails("WebhookPolicy", ourMutating,
 				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Fail"}]'`),
 		"the webhooks are of a release that lets deactivations pass": on(func(f *Facts) { f.Mutating[3].Webhooks = f.Mutating[3].Webhooks[:1] }).
 			fails("WebhookMissing", ourMutating, applyWebhook),
 		"a failure of the webhook of Workloads is ignored": on(func(f *Facts) {
-			f.Mutating[3].Webhooks[1].FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
+			f.Mutating[3].Webhooks[1].FailurePolicy = new(admissionregistrationv1.Ignore)
 		}).fails("WebhookPolicy", ourMutating,
 			`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/1/failurePolicy","value":"Fail"}]'`),
 		"others are asked after ours, and ours not again": on(func(f *Facts) {
@@ -338,12 +337,12 @@ func TestQueues(t *testing.T) {
 		"a LocalQueue to nowhere": on(func(f *Facts) { f.LocalQueues = append(f.LocalQueues, localQueue("team", "lost", "nowhere")) }).
 			fails("LocalQueueToNowhere", "LocalQueue team/lost", "kubectl -n team delete localqueue lost"),
 		"a stopped ClusterQueue": on(func(f *Facts) {
-			f.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.HoldAndDrain)
+			f.ClusterQueues[0].Spec.StopPolicy = new(kueue.HoldAndDrain)
 			inactive("Stopped")(f)
 		}).warns("ClusterQueueStopped", "ClusterQueue gpus", `kubectl patch clusterqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
 		"a LocalQueue that admits what is held": on(func(f *Facts) { f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "queue.held", "gpus")) }).
 			warns("LocalQueueOfHeld", "LocalQueue jobs/queue.held", "kubectl -n jobs delete localqueue queue.held"),
-		"a stopped LocalQueue": on(func(f *Facts) { f.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }).
+		"a stopped LocalQueue": on(func(f *Facts) { f.LocalQueues[0].Spec.StopPolicy = new(kueue.Hold) }).
 			warns("LocalQueueStopped", "LocalQueue jobs/queue",
 				`kubectl -n jobs patch localqueue queue --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
 		"a flavor is missing": on(inactive(kueue.ClusterQueueActiveReasonFlavorNotFound)).
@@ -373,7 +372,7 @@ func TestLeftovers(t *testing.T) {
 	owned := func(kind, name, uid string) func(*kueue.Workload) {
 		apiVersion := map[string]string{"TrainJob": "trainer.kubeflow.org/v1alpha1", "JobSet": "jobset.x-k8s.io/v1alpha2"}[kind]
 		return func(wl *kueue.Workload) {
-			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: ptr.To(true)}}
+			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: new(true)}}
 		}
 	}
 	reserved := func(wl *kueue.Workload) {
@@ -386,12 +385,12 @@ func TestLeftovers(t *testing.T) {
 	copied := func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }
 	goes := func(finalizer string) func(*kueue.Workload) {
 		return func(wl *kueue.Workload) {
-			wl.Finalizers, wl.DeletionTimestamp = []string{finalizer}, ptr.To(metav1.NewTime(now.Add(-time.Minute)))
+			wl.Finalizers, wl.DeletionTimestamp = []string{finalizer}, new(metav1.NewTime(now.Add(-time.Minute)))
 		}
 	}
 	remains := func(wl *kueue.Workload) {
 		reserved(wl)
-		wl.Name, wl.OwnerReferences = "remainder-1", []metav1.OwnerReference{{Kind: "ClusterQueue", Name: "gpus", Controller: ptr.To(true)}}
+		wl.Name, wl.OwnerReferences = "remainder-1", []metav1.OwnerReference{{Kind: "ClusterQueue", Name: "gpus", Controller: new(true)}}
 		wl.Labels, wl.Annotations = map[string]string{placeholder.Label: "old"}, map[string]string{placeholder.RunsAnnotation: "former"}
 	}
 	const (
@@ -427,7 +426,7 @@ func TestLeftovers(t *testing.T) {
 			f.Workloads = []kueue.Workload{workload(copied, finished, goes("kueue-trainer.dev/quota"))}
 		}).warns("WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
 		"a Workload that MultiKueue deleted, while nobody lets it go": on(func(f *Facts) {
-			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = ptr.To[int32](0), 0
+			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
 			f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), goes(placeholder.Finalizer))}
 		}).finds(found(Error, "ManagerNotRunning", ourDeployment,
 			"kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2"),
@@ -446,7 +445,7 @@ func TestLeftovers(t *testing.T) {
 			found(Error, "WorkloadOrphaned", "Workload jobs/remainder-1", "kubectl -n jobs delete workload remainder-1 --wait=false")),
 		"a Workload that goes just now": on(func(f *Facts) {
 			f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), func(wl *kueue.Workload) {
-				wl.DeletionTimestamp = ptr.To(metav1.NewTime(now.Add(-time.Second)))
+				wl.DeletionTimestamp = new(metav1.NewTime(now.Add(-time.Second)))
 			})}
 		}),
 		"a Workload without an owner": on(func(f *Facts) { f.Workloads = []kueue.Workload{workload()} }).
@@ -461,7 +460,7 @@ func TestLeftovers(t *testing.T) {
 			fails("ProcessesByName", "Namespace jobs", listProcesses),
 		"a JobSet of a TrainJob with a Workload of its own": on(func(f *Facts) {
 			f.JobSets = []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "twice", UID: "js", OwnerReferences: []metav1.OwnerReference{
-				{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", UID: "1", Controller: ptr.To(true)}}}}}
+				{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", UID: "1", Controller: new(true)}}}}}
 			f.Workloads = []kueue.Workload{workload(owned("JobSet", "twice", "js"))}
 		}).fails("CountedTwice", old, deleteOld),
 	})
@@ -524,7 +523,7 @@ func TestPodsOfStuckTrainJobs(t *testing.T) {
 			owned := func(name, label, by string) metav1.ObjectMeta {
 				return metav1.ObjectMeta{Namespace: "jobs", Name: name, UID: types.UID("its-" + name), CreationTimestamp: at,
 					Labels:          map[string]string{jobsetapi.JobSetNameKey: "llm", label: by},
-					OwnerReferences: []metav1.OwnerReference{{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", Name: "llm", UID: "llm", Controller: ptr.To(true)}}}
+					OwnerReferences: []metav1.OwnerReference{{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", Name: "llm", UID: "llm", Controller: new(true)}}}
 			}
 			f.TrainJobs = []trainjob.TrainJob{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "llm", UID: "llm", CreationTimestamp: at, Labels: map[string]string{kit.QueueLabel: "queue"}}}}
 			f.Workloads = []kueue.Workload{{ObjectMeta: owned("wl", "", "")}}

@@ -15,7 +15,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -68,7 +67,7 @@ func dispatchedJob(name string) trainjob.TrainJob {
 	job := trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "jobs", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now), Labels: map[string]string{kit.QueueLabel: "queue"},
 	}}
-	job.Spec.Suspend, job.Spec.ManagedBy, job.Spec.RuntimeRef.Name = ptr.To(true), ptr.To(kueue.MultiKueueControllerName), "torch"
+	job.Spec.Suspend, job.Spec.ManagedBy, job.Spec.RuntimeRef.Name = new(true), new(kueue.MultiKueueControllerName), "torch"
 	return job
 }
 
@@ -127,7 +126,7 @@ func TestFleet(t *testing.T) {
 		"a runtime that is missing, of two TrainJobs": on(func(f *Facts) { west(f).ClusterRuntimes, f.TrainJobs = nil, append(f.TrainJobs, dispatchedJob("vit")) }).
 			fails("WorkerRuntimeMissing", "ClusterTrainingRuntime torch"+inWest, copyRuntime),
 		"a runtime of a namespace that is missing": on(func(f *Facts) {
-			f.TrainJobs[0].Spec.RuntimeRef.Kind = ptr.To(trainer.TrainingRuntimeKind)
+			f.TrainJobs[0].Spec.RuntimeRef.Kind = new(trainer.TrainingRuntimeKind)
 			f.Runtimes = []trainer.TrainingRuntime{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "torch"}}}
 		}).fails("WorkerRuntimeMissing", "TrainingRuntime jobs/torch"+inWest,
 			strings.Replace(copyRuntime, "clustertrainingruntime torch", "-n jobs trainingruntime torch", 1)),
@@ -282,8 +281,8 @@ func TestElsewhere(t *testing.T) {
 			change: func(manager, there *Facts) {
 				job := &manager.TrainJobs[0]
 				manager.Workloads = []kueue.Workload{{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{Name: job.Name, UID: job.UID, Controller: ptr.To(true)}}},
-					Status:     kueue.WorkloadStatus{ClusterName: ptr.To("west")},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{Name: job.Name, UID: job.UID, Controller: new(true)}}},
+					Status:     kueue.WorkloadStatus{ClusterName: new("west")},
 				}}
 				there.TrainJobs = manager.TrainJobs
 			},

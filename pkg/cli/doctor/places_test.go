@@ -8,7 +8,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -161,7 +160,7 @@ func TestReleaseOfHelm(t *testing.T) {
 			warns("PolicyNotEnforced", "ValidatingAdmissionPolicy kueue-trainer-claims",
 				upgrade+" --set policies.enabled=true"),
 		"scaled to nothing": on(byHelm, func(f *Facts) {
-			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = ptr.To(int32(0)), 0
+			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
 		}).fails("ManagerNotRunning", ourDeployment, upgrade+" --set replicas=2"),
 		"gone, but for a role": on(byHelm, uninstalled).fails("NoIntegration", ourDeployment, upgrade),
 		"other settings than Kueue's": on(byHelm, func(f *Facts) { f.managerConfig("manageJobsWithoutQueueName: true\ncontroller: {}") }).

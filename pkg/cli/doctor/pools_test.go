@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
@@ -45,7 +44,7 @@ func TestPools(t *testing.T) {
 		}).finds(withoutNodes("h100", generatePools), withoutFlavor("gpu-0"), withoutFlavor("other-0")),
 		"a misspelled flavor with a topology, which cannot change its labels": on(func(f *Facts) {
 			f.Flavors[0].Spec.NodeLabels[gpu.ProductLabel] = "H100"
-			f.Flavors[0].Spec.TopologyName = ptr.To(kueue.TopologyReference("racks"))
+			f.Flavors[0].Spec.TopologyName = new(kueue.TopologyReference("racks"))
 		}).finds(withoutNodes("h100", generatePools), withoutFlavor("gpu-0")),
 		"GPU nodes in no flavor": on(func(f *Facts) { f.Nodes = append(f.Nodes, gpuNode("other-0", a100), gpuNode("other-1", a100)) }).
 			finds(withoutFlavor("other-0")),
@@ -100,7 +99,7 @@ func TestPools(t *testing.T) {
 				`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"team","operator":"Exists","effect":"NoSchedule"}]}]'`),
 		"a taint under a topology": on(func(f *Facts) {
 			f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint)
-			f.Flavors[0].Spec.TopologyName = ptr.To(kueue.TopologyReference("racks"))
+			f.Flavors[0].Spec.TopologyName = new(kueue.TopologyReference("racks"))
 		}).fails("TaintNotTolerated", "ResourceFlavor h100",
 			"kubectl taint nodes -l 'nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3' team:NoSchedule-"),
 		"a taint that the flavor tolerates": on(func(f *Facts) {

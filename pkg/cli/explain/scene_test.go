@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -88,7 +87,7 @@ func newScene(with ...func(*scene)) *scene {
 		Labels: map[string]string{kit.QueueLabel: "gpus"},
 	}}
 	s.Job.Spec.RuntimeRef.Name = "torch"
-	s.Job.Spec.Suspend = ptr.To(true)
+	s.Job.Spec.Suspend = new(true)
 	s.Workload = waitingWorkload("llm", "gpus", 4, minutesAgo(5))
 	s.PodSets = s.Workload.Spec.PodSets
 	return kit.With(s, with...)
@@ -139,9 +138,9 @@ func waitingWorkload(job, queue string, count int32, created metav1.Time) *kueue
 	return &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "trainjob-" + job, Namespace: "team", UID: types.UID(job + "-workload"), CreationTimestamp: created,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob", Name: job, UID: types.UID(job + "-uid"), Controller: ptr.To(true)}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob", Name: job, UID: types.UID(job + "-uid"), Controller: new(true)}},
 		},
-		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: ptr.To[int32](0), PodSets: []kueue.PodSet{podSet("node", count)}},
+		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: new(int32(0)), PodSets: []kueue.PodSet{podSet("node", count)}},
 	}
 }
 
@@ -151,7 +150,7 @@ func admit(wl *kueue.Workload, cq, flavor string, conditions ...string) {
 	for _, ps := range wl.Spec.PodSets {
 		total := resource.NewQuantity(int64(ps.Count)*8, resource.DecimalSI)
 		wl.Status.Admission.PodSetAssignments = append(wl.Status.Admission.PodSetAssignments, kueue.PodSetAssignment{
-			Name: ps.Name, Count: ptr.To(ps.Count),
+			Name: ps.Name, Count: new(ps.Count),
 			Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: kueue.ResourceFlavorReference(flavor)},
 			ResourceUsage: corev1.ResourceList{kit.GPU: *total},
 		})
@@ -211,9 +210,9 @@ func unseenKind(kind string) func(*scene) {
 
 func withoutWorkload(s *scene) { s.Workload = nil }
 
-func switchedOff(s *scene) { s.Workload.Spec.Active = ptr.To(false) }
+func switchedOff(s *scene) { s.Workload.Spec.Active = new(false) }
 
-func queueHeld(s *scene) { s.inventory.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }
+func queueHeld(s *scene) { s.inventory.LocalQueues[0].Spec.StopPolicy = new(kueue.Hold) }
 
 // ofH100 leaves the ClusterQueue with the first of its flavors.
 func ofH100(s *scene) {
@@ -258,7 +257,7 @@ func taken(flavor string, nodes int32) func(*scene) {
 func pending(name string, priority int32, since metav1.Time) func(*scene) {
 	return func(s *scene) {
 		other := waitingWorkload(name, "gpus", 4, since)
-		other.Spec.Priority = ptr.To(priority)
+		other.Spec.Priority = new(priority)
 		s.inventory.Workloads = append(s.inventory.Workloads, *other)
 	}
 }
@@ -266,11 +265,11 @@ func pending(name string, priority int32, since metav1.Time) func(*scene) {
 // admitted is the job with quota of h100, resumed, with its JobSet and Job.
 func admitted(s *scene) {
 	placed(s)
-	s.Job.Spec.Suspend = ptr.To(false)
+	s.Job.Spec.Suspend = new(false)
 	s.JobSet = &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "llm", Namespace: "team"}}
 	s.JobSet.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
 	job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "llm-node-0", Namespace: "team", Labels: map[string]string{jobsetapi.ReplicatedJobNameKey: "node"}}}
-	job.Spec.Parallelism = ptr.To[int32](4)
+	job.Spec.Parallelism = new(int32(4))
 	s.Jobs = []batchv1.Job{job}
 }
 

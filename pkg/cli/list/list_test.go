@@ -12,7 +12,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -36,10 +35,10 @@ func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *expl
 	f := &explain.Facts{Around: explain.Around{Now: now, Field: patch.Of(trainjob.Trainer23)}, Job: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "team", Name: "llm", UID: "llm", Labels: map[string]string{kit.QueueLabel: "gpus"},
 	}}}
-	f.Job.Spec.Suspend = ptr.To(true)
+	f.Job.Spec.Suspend = new(true)
 	f.Workload = &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "trainjob-llm", UID: "wl", CreationTimestamp: minutesAgo(5)},
-		Spec:       kueue.WorkloadSpec{QueueName: "gpus", Priority: ptr.To[int32](100), PodSets: []kueue.PodSet{kit.PodSet("node", 2)}},
+		Spec:       kueue.WorkloadSpec{QueueName: "gpus", Priority: new(int32(100)), PodSets: []kueue.PodSet{kit.PodSet("node", 2)}},
 	}
 	// What limits alone say counts, too.
 	f.Workload.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Limits = kit.Amounts("nvidia.com/gpu", "8")
@@ -67,7 +66,7 @@ func podsUnseen(f *explain.Facts) { f.Unseen = []string{"pods"} }
 // runs is the job admitted to h100 and resumed, with its JobSet and no pod to be seen.
 func runs(ready int32) func(*explain.Facts) {
 	return func(f *explain.Facts) {
-		f.Job.Spec.Suspend = ptr.To(false)
+		f.Job.Spec.Suspend = new(false)
 		f.Workload.Status.Admission = &kueue.Admission{ClusterQueue: "pool", PodSetAssignments: []kueue.PodSetAssignment{{
 			Name: "node", Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: "h100", corev1.ResourceCPU: "cpus"},
 		}}}
@@ -75,7 +74,7 @@ func runs(ready int32) func(*explain.Facts) {
 			f.Workload.Status.Conditions = append(f.Workload.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: minutesAgo(3)})
 		}
 		f.JobSet = &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}}}
-		f.Job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To(ready)}}
+		f.Job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(ready)}}
 	}
 }
 
@@ -86,7 +85,7 @@ func ended(f *explain.Facts) {
 // dispatched is the job as the manager cluster of MultiKueue has it; its flavor there says nothing.
 func dispatched(f *explain.Facts) {
 	runs(0)(f)
-	f.JobSet, f.Job.Spec.ManagedBy, f.Workload.Status.ClusterName = nil, ptr.To(kueue.MultiKueueControllerName), ptr.To("west")
+	f.JobSet, f.Job.Spec.ManagedBy, f.Workload.Status.ClusterName = nil, new(kueue.MultiKueueControllerName), new("west")
 	f.Workload.Status.Admission.PodSetAssignments[0].Flavors[kit.GPU] = "anything"
 }
 

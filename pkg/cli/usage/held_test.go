@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -46,11 +45,11 @@ func savedLedger(t *testing.T) *corev1.ConfigMap {
 // runsInWorker is a job of MultiKueue with 8 GPUs since half an hour after noon, and its Workload.
 func runsInWorker() []client.Object {
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "llm", Labels: map[string]string{"user": "ann"}}}
-	job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+	job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
 	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "wl", UID: "wl", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}}}
 	wl.Spec.QueueName, wl.Spec.PodSets = "q", []kueue.PodSet{{Name: "node", Count: 1}}
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{
-		Name: "node", Count: ptr.To[int32](1), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: "h100"}, ResourceUsage: kit.Amounts("nvidia.com/gpu", "8"),
+		Name: "node", Count: new(int32(1)), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: "h100"}, ResourceUsage: kit.Amounts("nvidia.com/gpu", "8"),
 	}}}
 	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
 		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at(30))})

@@ -18,7 +18,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/prom"
@@ -271,7 +270,7 @@ func TestPrint(t *testing.T) {
 
 func TestHints(t *testing.T) {
 	progressed := func(percent, remaining int32) *trainer.TrainerStatus {
-		return &trainer.TrainerStatus{ProgressPercentage: ptr.To(percent), EstimatedRemainingSeconds: ptr.To(remaining)}
+		return &trainer.TrainerStatus{ProgressPercentage: new(percent), EstimatedRemainingSeconds: new(remaining)}
 	}
 	cases := map[string]struct {
 		evictions, ran int32
@@ -293,14 +292,14 @@ func TestHints(t *testing.T) {
 			want: &Hint{Evictions: 1, LostSeconds: 1800, GraceSeconds: 30},
 		},
 		"it kept all":              {evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(50, 4200)},
-		"it has time to save more": {evictions: 2, ran: 3600, grace: ptr.To[int64](1800)},
+		"it has time to save more": {evictions: 2, ran: 3600, grace: new(int64(1800))},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm"}}
 			job.Status.TrainerStatus = tc.status
 			wl := &kueue.Workload{}
-			wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To(tc.ran)
+			wl.Status.AccumulatedPastExecutionTimeSeconds = new(tc.ran)
 			wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: tc.evictions}}}
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: tc.grace}}}}
 			if tc.runs > 0 {

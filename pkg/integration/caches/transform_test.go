@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -22,7 +21,7 @@ import (
 
 func TestTrim(t *testing.T) {
 	owned := func(kind string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: "x", OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "o", Controller: ptr.To(true)}}}
+		return metav1.ObjectMeta{Name: "x", OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "o", Controller: new(true)}}}
 	}
 	managed := owned("TrainJob")
 	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -50,7 +49,7 @@ func TestInTreeProbe(t *testing.T) {
 	nothing := func(*trainjob.TrainJob) error { return nil }
 	namespace := []client.Object{kit.Namespace("kueue-trainer-system")}
 	suspendAll := func(job *trainjob.TrainJob) error {
-		job.Spec.Suspend = ptr.To(true)
+		job.Spec.Suspend = new(true)
 		return nil
 	}
 	suspend := func(job *trainjob.TrainJob) error {

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -78,7 +77,7 @@ func TestRead(t *testing.T) {
 			}
 			version := expect.Must(served.Served())(t)
 			job := job.DeepCopy()
-			job.Spec.ManagedBy = ptr.To(cmp.Or(tc.managedBy, trainjob.ControllerName))
+			job.Spec.ManagedBy = new(cmp.Or(tc.managedBy, trainjob.ControllerName))
 			for range 2 {
 				err := served.Rollout.Check(t.Context(), c, trainjob.NewRuntimes(c, c).As(version), patch.Of(version), job)
 				expect.That(t, errors.Is(err, peers.ErrRollingOut) == tc.wantUnread && (err == nil || tc.wantUnread),

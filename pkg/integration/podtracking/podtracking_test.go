@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
@@ -170,7 +169,7 @@ func TestOvertaken(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
-			job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true), RuntimePatches: tc.patches}}
+			job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: new(true), RuntimePatches: tc.patches}}
 			led := time.Time{}
 			if tc.ledFor > 0 {
 				led = time.Now().Add(-tc.ledFor)
@@ -189,7 +188,7 @@ func TestActive(t *testing.T) {
 		return js
 	}
 	deleted := func(js *jobsetapi.JobSet) *jobsetapi.JobSet {
-		js.DeletionTimestamp, js.Finalizers = ptr.To(metav1.Now()), []string{metav1.FinalizerDeleteDependents}
+		js.DeletionTimestamp, js.Finalizers = new(metav1.Now()), []string{metav1.FinalizerDeleteDependents}
 		return js
 	}
 	jobSet := func(suspend bool, active int32) *jobsetapi.JobSet {

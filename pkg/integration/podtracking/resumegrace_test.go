@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -80,9 +79,9 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a", Generation: 5}}
-			job.Spec.Suspend = ptr.To(!tc.running)
+			job.Spec.Suspend = new(!tc.running)
 			if tc.elsewhere {
-				job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue")
+				job.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue")
 			}
 			if !tc.entryWritten.IsZero() {
 				job.Spec.RuntimePatches = entryAt(t, tc.entryWritten, patch.Placement{Name: "node"})

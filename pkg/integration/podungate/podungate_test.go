@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -37,7 +36,7 @@ func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := inttest.Job("a")
-			job.Spec.Suspend = ptr.To(tc.suspend)
+			job.Spec.Suspend = new(tc.suspend)
 			if tc.labels == nil {
 				tc.labels = map[string]string{jobsetapi.JobSetNameKey: "llm"}
 			}

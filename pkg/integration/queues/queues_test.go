@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -55,7 +54,7 @@ func TestLeadsToMultiKueue(t *testing.T) {
 // jobframework reads the owners that it takes for Kueue's, by caches that the manager may not fill.
 func TestManagesWithoutLookingAtOwners(t *testing.T) {
 	job := queuedJob()
-	job.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: ptr.To(true)}}
+	job.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: new(true)}}
 	c := kit.Gets(inttest.Fake().Build(), func(obj client.Object, _ client.ObjectKey) error { return fmt.Errorf("asked for %T", obj) })
 	managed, err := New(c, c, testenv.Kueue()).Manages(t.Context(), job)
 	expect.That(t, managed && err == nil, "Manages() = %t, %v", managed, err)
@@ -77,7 +76,7 @@ func TestReachable(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			job := queuedJob()
-			job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+			job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
 			err := New(inttest.Fake(tc.cached...).Build(), inttest.Fake(tc.stored...).Build(), nil).Reachable(t.Context(), job)
 			expect.That(t, errors.Is(err, tc.want), "Reachable() = %v, want %v", err, tc.want)
 		})
@@ -106,7 +105,7 @@ func TestStopped(t *testing.T) {
 	cluster := func(policy *kueue.StopPolicy) client.Object {
 		return &kueue.ClusterQueue{ObjectMeta: here.ObjectMeta, Spec: kueue.ClusterQueueSpec{StopPolicy: policy}}
 	}
-	runs, holds, drains := ptr.To(kueue.None), ptr.To(kueue.Hold), ptr.To(kueue.HoldAndDrain)
+	runs, holds, drains := new(kueue.None), new(kueue.Hold), new(kueue.HoldAndDrain)
 	cases := map[string]struct {
 		there []client.Object
 		want  bool

@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -29,7 +28,7 @@ func TestMayRun(t *testing.T) {
 		"it waits":                 {change: func(wl *kueue.Workload) { wl.Status.Conditions = nil }},
 		"it is evicted":            {change: kit.Is(kueue.WorkloadEvicted, "")},
 		"it is deactivated":        {change: kit.Deactivated},
-		"it is active in so words": {change: func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(true) }, want: true},
+		"it is active in so words": {change: func(wl *kueue.Workload) { wl.Spec.Active = new(true) }, want: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +66,7 @@ func TestHasPods(t *testing.T) {
 		return batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: kind, Status: status}}}
 	}
 	terminating := func(status batchv1.JobStatus) batchv1.JobStatus {
-		status.Terminating = ptr.To[int32](1)
+		status.Terminating = new(int32(1))
 		return status
 	}
 	cases := map[string]struct {
@@ -80,7 +79,7 @@ func TestHasPods(t *testing.T) {
 		"a Job that was made suspended and never looked at":    {suspended: true},
 		"a Job that its controller knows to be suspended":      {suspended: true, status: condition(batchv1.JobSuspended, corev1.ConditionTrue)},
 		"a suspended Job whose controller last saw it resumed": {suspended: true, status: condition(batchv1.JobSuspended, corev1.ConditionFalse), want: true},
-		"a suspended Job that ran from the beginning":          {suspended: true, status: batchv1.JobStatus{StartTime: ptr.To(metav1.Now())}, want: true},
+		"a suspended Job that ran from the beginning":          {suspended: true, status: batchv1.JobStatus{StartTime: new(metav1.Now())}, want: true},
 		"a suspended Job with a pod on its way out": {
 			suspended: true, status: terminating(condition(batchv1.JobSuspended, corev1.ConditionTrue)), want: true},
 		"a Job that may run, without a pod yet":               {want: true},
@@ -97,7 +96,7 @@ func TestHasPods(t *testing.T) {
 				job.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.deleted)))
 			}
 			if tc.suspended {
-				job.Spec.Suspend = ptr.To(true)
+				job.Spec.Suspend = new(true)
 			}
 			expect.Same(t, "Unexpected HasPods", tc.want, state.HasPods(job))
 		})

@@ -13,7 +13,6 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -33,7 +32,7 @@ func TestDecidedFirst(t *testing.T) {
 	mapper := apimeta.NewDefaultRESTMapper(nil)
 	mapper.Add(trainjob.GVK, apimeta.RESTScopeNamespace)
 	workload := func(changes ...func(*kueue.Workload)) *kueue.Workload {
-		return inttest.WorkloadOf(inttest.Job("uid"), append([]func(*kueue.Workload){func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(true) }}, changes...)...)
+		return inttest.WorkloadOf(inttest.Job("uid"), append([]func(*kueue.Workload){func(wl *kueue.Workload) { wl.Spec.Active = new(true) }}, changes...)...)
 	}
 	copied := func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }
 	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) }
@@ -114,7 +113,7 @@ func TestOfTrainJobs(t *testing.T) {
 		"a label":                 {change: func(j *trainjob.TrainJob) { j.Labels = map[string]string{"a": "b"} }, want: true},
 		"a label after our write": {change: func(j *trainjob.TrainJob) { j.Labels = map[string]string{"a": "b"} }, own: true, want: true},
 		"an annotation":           {change: func(j *trainjob.TrainJob) { j.Annotations = map[string]string{"a": "b"} }, want: true},
-		"being deleted":           {change: func(j *trainjob.TrainJob) { j.DeletionTimestamp = ptr.To(metav1.Now()) }, want: true},
+		"being deleted":           {change: func(j *trainjob.TrainJob) { j.DeletionTimestamp = new(metav1.Now()) }, want: true},
 		"nothing at all":          {change: func(*trainjob.TrainJob) {}},
 	}
 	for name, tc := range tests {
@@ -149,7 +148,7 @@ func TestMatters(t *testing.T) {
 	ofWorkload := func(f func(*kueue.Workload)) change { return func(o client.Object) { f(o.(*kueue.Workload)) } }
 	ofJobSet := func(f func(*jobsetapi.JobSet)) change { return func(o client.Object) { f(o.(*jobsetapi.JobSet)) } }
 	ofChild := func(f func(*batchv1.Job)) change { return func(o client.Object) { f(o.(*batchv1.Job)) } }
-	running := batchv1.JobStatus{Active: 2, StartTime: ptr.To(metav1.Now())}
+	running := batchv1.JobStatus{Active: 2, StartTime: new(metav1.Now())}
 	tests := map[string]struct {
 		of     client.Object
 		change change
@@ -159,14 +158,14 @@ func TestMatters(t *testing.T) {
 		"a label":       {of: &kueue.Workload{}, change: func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, want: true},
 		"an annotation": {of: &kueue.Workload{}, change: func(o client.Object) { o.SetAnnotations(map[string]string{"a": "b"}) }, want: true},
 		"a finalizer":   {of: &jobsetapi.JobSet{}, change: func(o client.Object) { o.SetFinalizers([]string{"a"}) }, want: true},
-		"a deletion":    {of: &jobsetapi.JobSet{}, change: func(o client.Object) { o.SetDeletionTimestamp(ptr.To(metav1.Now())) }, want: true},
+		"a deletion":    {of: &jobsetapi.JobSet{}, change: func(o client.Object) { o.SetDeletionTimestamp(new(metav1.Now())) }, want: true},
 		"the end of a TrainJob": {of: &trainjob.TrainJob{}, change: ofJob(func(j *trainjob.TrainJob) {
 			j.Status.Conditions = []metav1.Condition{kit.True(trainer.TrainJobComplete, "")}
 		}), want: true},
 		"a child Job is ready": {of: &trainjob.TrainJob{}, change: ofJob(func(j *trainjob.TrainJob) {
-			j.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
+			j.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1))}}
 		}), want: true},
-		"a child Job has pods, Trainer says": {of: &trainjob.TrainJob{Status: trainer.TrainJobStatus{JobsStatus: []trainer.JobStatus{{Name: "node"}}}}, change: ofJob(func(j *trainjob.TrainJob) { j.Status.JobsStatus[0].Active = ptr.To[int32](1) })},
+		"a child Job has pods, Trainer says": {of: &trainjob.TrainJob{Status: trainer.TrainJobStatus{JobsStatus: []trainer.JobStatus{{Name: "node"}}}}, change: ofJob(func(j *trainjob.TrainJob) { j.Status.JobsStatus[0].Active = new(int32(1)) })},
 		"a Workload is admitted":             {of: &kueue.Workload{}, change: ofWorkload(kit.Is(kueue.WorkloadAdmitted, "")), want: true},
 		"a Workload loses its admission":     {of: inttest.AdmittedOf("uid"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Admission = nil }), want: true},
 		"a Workload's pods are ready":        {of: inttest.AdmittedOf("uid"), change: ofWorkload(kit.Is(kueue.WorkloadPodsReady, ""))},
@@ -186,11 +185,11 @@ func TestMatters(t *testing.T) {
 			js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Ready: 1}}
 		})},
 		"a Job has its first pod": {of: &batchv1.Job{}, change: ofChild(func(child *batchv1.Job) { child.Status = running }), want: true},
-		"a Job has its last pod no more": {of: &batchv1.Job{Spec: batchv1.JobSpec{Suspend: ptr.To(true)}, Status: batchv1.JobStatus{Active: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: "True"}}}},
+		"a Job has its last pod no more": {of: &batchv1.Job{Spec: batchv1.JobSpec{Suspend: new(true)}, Status: batchv1.JobStatus{Active: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: "True"}}}},
 			change: ofChild(func(child *batchv1.Job) { child.Status.Active = 0 }), want: true},
-		"a Job's pods are ready":      {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Ready = ptr.To[int32](2) })},
+		"a Job's pods are ready":      {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Ready = new(int32(2)) })},
 		"one of many pods has failed": {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Active, child.Status.Failed = 1, 1 })},
-		"a Job lacks a pod":           {of: &batchv1.Job{Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](2)}, Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Active = 1 }), want: true},
+		"a Job lacks a pod":           {of: &batchv1.Job{Spec: batchv1.JobSpec{Parallelism: new(int32(2))}, Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Active = 1 }), want: true},
 		"a pod has succeeded":         {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Succeeded = 1 }), want: true},
 	}
 	for name, tc := range tests {

@@ -7,7 +7,6 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -19,9 +18,9 @@ import (
 func TestTrainJobsOf(t *testing.T) {
 	job := func(namespace, name, kind string, suspended bool, status ...string) *trainjob.TrainJob {
 		j := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		j.Spec.RuntimeRef.Name, j.Spec.Suspend = "torch", ptr.To(suspended)
+		j.Spec.RuntimeRef.Name, j.Spec.Suspend = "torch", new(suspended)
 		if kind != "" {
-			j.Spec.RuntimeRef.Kind = ptr.To(kind)
+			j.Spec.RuntimeRef.Kind = new(kind)
 		}
 		for _, s := range status {
 			j.Status.Conditions = append(j.Status.Conditions, kit.True(s, ""))
