@@ -68,10 +68,8 @@ func TestBook(t *testing.T) {
 		want  seconds
 	}{
 		"it runs on": {steps: []step{{at: 21, wl: running()}}, until: 30, want: seconds{"waiting": 10 * gpus, "running": 10 * gpus}},
-		"only the last version is seen": {
-			steps: []step{{at: 70, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)}}, until: 100,
-			want: seconds{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},
-		},
+		"only the last version is seen": {steps: []step{{at: 70, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)}}, until: 100,
+			want: seconds{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus}},
 		"it is seen twice": {
 			steps: []step{
 				{at: 61, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)},
@@ -80,10 +78,8 @@ func TestBook(t *testing.T) {
 			}, until: 500,
 			want: seconds{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},
 		},
-		"it is evicted and gives its quota back": {
-			steps: []step{{at: 21, wl: running()}, {at: 56, wl: evicted().release(55)}}, until: 100,
-			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
-		},
+		"it is evicted and gives its quota back": {steps: []step{{at: 21, wl: running()}, {at: 56, wl: evicted().release(55)}}, until: 100,
+			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus}},
 		"its readiness was reset when it was evicted": {
 			steps: []step{
 				{at: 21, wl: running()},
@@ -126,14 +122,10 @@ func TestBook(t *testing.T) {
 			}, until: 50,
 			want: seconds{"waiting": 20 * gpus, "running": 20 * gpus},
 		},
-		"a pod is reclaimed": {
-			steps: []step{{at: 21, wl: running()}, {at: 30, wl: reclaimed(running())}}, until: 40,
-			want: seconds{"waiting": 10 * gpus, "running": 15 * gpus},
-		},
-		"it is deleted": {
-			steps: []step{{at: 31, wl: running().deleted(30)}, {at: 35, wl: running().deleted(30), gone: true}}, until: 40,
-			want: seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
-		},
+		"a pod is reclaimed": {steps: []step{{at: 21, wl: running()}, {at: 30, wl: reclaimed(running())}}, until: 40,
+			want: seconds{"waiting": 10 * gpus, "running": 15 * gpus}},
+		"it is deleted": {steps: []step{{at: 31, wl: running().deleted(30)}, {at: 35, wl: running().deleted(30), gone: true}}, until: 40,
+			want: seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus}},
 		"an old copy comes after it is gone": {
 			steps: []step{
 				{at: 35, wl: running().deleted(30), gone: true},
@@ -150,14 +142,10 @@ func TestBook(t *testing.T) {
 			}, until: 40,
 			want: seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
 		},
-		"another process goes on": {
-			steps: []step{{at: 21, wl: running()}, {at: 80, saved: 22, wl: evicted().release(55)}}, until: 90,
-			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
-		},
-		"an old version comes late": {
-			steps: []step{{at: 56, wl: versioned(evicted().release(55).reserve(60), "9")}, {at: 57, wl: versioned(running(), "5")}}, until: 70,
-			want: seconds{"waiting": 10 * gpus},
-		},
+		"another process goes on": {steps: []step{{at: 21, wl: running()}, {at: 80, saved: 22, wl: evicted().release(55)}}, until: 90,
+			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus}},
+		"an old version comes late": {steps: []step{{at: 56, wl: versioned(evicted().release(55).reserve(60), "9")}, {at: 57, wl: versioned(running(), "5")}},
+			until: 70, want: seconds{"waiting": 10 * gpus}},
 		"another process sees an old version of what has ended": {
 			steps: []step{
 				{at: 21, wl: running()},
@@ -234,7 +222,7 @@ func TestBookOfWorkloadsThatVanished(t *testing.T) {
 
 func TestObserveEnd(t *testing.T) {
 	waits := newObject("a").reserve(10).admit(10)
-	runs := object{waits.DeepCopy()}.ready(12)
+	runs := waits.copy().ready(12)
 	for name, tc := range map[string]struct {
 		before, after object
 		want          bool
@@ -242,11 +230,11 @@ func TestObserveEnd(t *testing.T) {
 		"quota is reserved":                 {before: newObject("a"), after: waits},
 		"its pods get ready":                {before: waits, after: runs},
 		"nothing changes":                   {before: runs, after: runs},
-		"its pods are not ready any more":   {before: runs, after: object{runs.DeepCopy()}.set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 20), want: true},
-		"it is evicted":                     {before: runs, after: object{runs.DeepCopy()}.evict(20), want: true},
-		"it is evicted before its pods ran": {before: waits, after: object{waits.DeepCopy()}.evict(20), want: true},
-		"it finishes":                       {before: runs, after: object{runs.DeepCopy()}.finish(kueue.WorkloadFinishedReasonSucceeded, 20), want: true},
-		"a stop that is known goes on":      {before: object{runs.DeepCopy()}.evict(20), after: object{runs.DeepCopy()}.evict(20).release(30)},
+		"its pods are not ready any more":   {before: runs, after: runs.copy().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 20), want: true},
+		"it is evicted":                     {before: runs, after: runs.copy().evict(20), want: true},
+		"it is evicted before its pods ran": {before: waits, after: waits.copy().evict(20), want: true},
+		"it finishes":                       {before: runs, after: runs.copy().finish(kueue.WorkloadFinishedReasonSucceeded, 20), want: true},
+		"a stop that is known goes on":      {before: runs.copy().evict(20), after: runs.copy().evict(20).release(30)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBook(noon)

@@ -33,14 +33,10 @@ func TestReservedByOthers(t *testing.T) {
 		spec   string
 		want   []string
 	}{
-		"our gate in another entry": {
-			spec: entry("example.com/me", `{"spec":{"schedulingGates":[{"name":"example.com/mine"},{"name":"kueue-trainer.dev/admission"}]}}`),
-			want: []string{pod + "spec.schedulingGates[1].name"},
-		},
-		"a gate of Kueue's, and our label": {
-			spec: entry("example.com/me", `{"metadata":{"labels":{"kueue-trainer.dev/gated":"false"}},"spec":{"schedulingGates":[{"name":"kueue.x-k8s.io/topology"}]}}`),
-			want: []string{pod + "metadata.labels[kueue-trainer.dev/gated]", pod + "spec.schedulingGates[0].name"},
-		},
+		"our gate in another entry": {spec: entry("example.com/me", `{"spec":{"schedulingGates":[{"name":"example.com/mine"},{"name":"kueue-trainer.dev/admission"}]}}`),
+			want: []string{pod + "spec.schedulingGates[1].name"}},
+		"a gate of Kueue's, and our label": {spec: entry("example.com/me", `{"metadata":{"labels":{"kueue-trainer.dev/gated":"false"}},"spec":{"schedulingGates":[{"name":"kueue.x-k8s.io/topology"}]}}`),
+			want: []string{pod + "metadata.labels[kueue-trainer.dev/gated]", pod + "spec.schedulingGates[0].name"}},
 		"our own entry":                 {spec: entry(Manager, `{"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}`)},
 		"gates of others":               {spec: entry("example.com/me", `{"spec":{"schedulingGates":[{"name":"example.com/kueue.x-k8s.io"}]}}`)},
 		"the words elsewhere":           {spec: entry("example.com/me", `{"metadata":{"annotations":{"kueue-trainer.dev/gated":"true"}},"spec":{"volumes":[{"name":"kueue-trainer.dev/admission"}]}}`)},
@@ -48,11 +44,9 @@ func TestReservedByOthers(t *testing.T) {
 		"nothing":                       {spec: `{}`},
 		"overrides that cannot be read": {served: trainjob.Trainer21, spec: `{"podTemplateOverrides":[null,7,{"spec":{"schedulingGates":7},"metadata":{"labels":[]}}]}`},
 		"our own override":              {served: trainjob.Trainer21, spec: `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"metadata":{"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}]}`},
-		"our gate in an override, behind": {
-			served: trainjob.Trainer21,
-			spec:   `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}]},{"targetJobs":[{"name":"node"}],"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}]}`,
-			want:   []string{"spec.podTemplateOverrides[1].spec.schedulingGates[0].name"},
-		},
+		"our gate in an override, behind": {served: trainjob.Trainer21,
+			spec: `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}]},{"targetJobs":[{"name":"node"}],"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}]}`,
+			want: []string{"spec.podTemplateOverrides[1].spec.schedulingGates[0].name"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -81,10 +75,8 @@ func TestSurplus(t *testing.T) {
 			},
 		},
 		"what says nothing": {spec: `{"podTemplateOverrides":[{"targetJobs":[],"metadata":{` + mark + `},"spec":{"volumes":[],"affinity":{},"hostname":null}}]}`},
-		"what cannot be read as a placement": {
-			spec: `{"podTemplateOverrides":[{"metadata":{` + mark + `},"spec":{"tolerations":7}}]}`,
-			want: []string{"spec.podTemplateOverrides[0]"},
-		},
+		"what cannot be read as a placement": {spec: `{"podTemplateOverrides":[{"metadata":{` + mark + `},"spec":{"tolerations":7}}]}`,
+			want: []string{"spec.podTemplateOverrides[0]"}},
 		"an override of somebody else": {spec: `{"podTemplateOverrides":[{"spec":{"serviceAccountName":"mine"}}]}`},
 		"entries have owners":          {spec: `{"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","future":1}]}`},
 	}

@@ -25,18 +25,15 @@ type side struct {
 }
 
 var sides = map[string]side{
-	"runtimePatches": {
-		served: trainjob.Trainer23, spec: func(items ...string) string { return `{"runtimePatches":[` + strings.Join(items, ",") + `]}` },
+	"runtimePatches": {served: trainjob.Trainer23, spec: func(items ...string) string { return `{"runtimePatches":[` + strings.Join(items, ",") + `]}` },
 		first:  `{"manager":"z.io/first","future":{"zero":0,"amount":"1024Mi"}}`,
 		second: `{"manager":"a.io/second","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node"}]}}}}`,
-		placed: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"}},"spec":{"nodeSelector":{"pool":"h100"},"tolerations":[{"key":"spot","operator":"Exists"}]}}}}}]}}}}`,
-	},
-	"podTemplateOverrides": {
-		served: trainjob.Trainer21, spec: func(items ...string) string { return `{"podTemplateOverrides":[` + strings.Join(items, ",") + `]}` },
+		placed: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"}},"spec":{"nodeSelector":{"pool":"h100"},"tolerations":[{"key":"spot","operator":"Exists"}]}}}}}]}}}}`},
+	"podTemplateOverrides": {served: trainjob.Trainer21,
+		spec:   func(items ...string) string { return `{"podTemplateOverrides":[` + strings.Join(items, ",") + `]}` },
 		first:  `{"targetJobs":[{"name":"node"}],"future":{"zero":0,"no":false}}`,
 		second: `{"targetJobs":[{"name":"node"},{"name":"launcher"}],"metadata":{"annotations":{"kueue-trainer.dev/manager":"someone"}}}`,
-		placed: `{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"},"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}},"spec":{"nodeSelector":{"pool":"h100"},"tolerations":[{"key":"spot","operator":"Exists"}]}}`,
-	},
+		placed: `{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"},"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}},"spec":{"nodeSelector":{"pool":"h100"},"tolerations":[{"key":"spot","operator":"Exists"}]}}`},
 }
 
 var placed = []Placement{{

@@ -24,16 +24,12 @@ func TestUnknownJobs(t *testing.T) {
 		want    []string
 		message []string
 	}{
-		"no patches":           {},
-		"only jobs that exist": {patches: []string{jobsPatched("a.io/x", "node", "launcher"), jobsPatched("b.io/x", "node")}},
-		"entries without replicated jobs": {
-			patches: []string{`{"manager":"a.io/x"}`, `{"trainingRuntimeSpec":{}}`, `{"trainingRuntimeSpec":{"template":{}}}`, `{"trainingRuntimeSpec":{"template":{"spec":{}}}}`, `null`},
-		},
-		"a job that does not exist": {
-			patches: []string{jobsPatched("b.io/x", "node"), jobsPatched("a.io/x", "node", "worker")},
+		"no patches":                      {},
+		"only jobs that exist":            {patches: []string{jobsPatched("a.io/x", "node", "launcher"), jobsPatched("b.io/x", "node")}},
+		"entries without replicated jobs": {patches: []string{`{"manager":"a.io/x"}`, `{"trainingRuntimeSpec":{}}`, `{"trainingRuntimeSpec":{"template":{}}}`, `{"trainingRuntimeSpec":{"template":{"spec":{}}}}`, `null`}},
+		"a job that does not exist": {patches: []string{jobsPatched("b.io/x", "node"), jobsPatched("a.io/x", "node", "worker")},
 			want:    []string{"spec.runtimePatches[a.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[1].name: FieldValueInvalid"},
-			message: []string{`"worker"`, "node, launcher"},
-		},
+			message: []string{`"worker"`, "node, launcher"}},
 		"all of them are told, and none of ours": {
 			patches: []string{jobsPatched(Manager, "w1"), jobsPatched("a.io/x", "w2", "w3")},
 			want: []string{

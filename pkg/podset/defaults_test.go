@@ -50,14 +50,10 @@ func TestDefaultsApply(t *testing.T) {
 	}{
 		"nothing to default":    {podSet: kueue.PodSet{Name: "node", Count: 2}, want: kueue.PodSet{Name: "node", Count: 2}},
 		"a count of zero stays": {podSet: kueue.PodSet{Name: "node"}, want: kueue.PodSet{Name: "node"}},
-		"ports get a protocol, in every kind of container": {
-			podSet: of(listening(corev1.ContainerPort{ContainerPort: 1}), listening(corev1.ContainerPort{ContainerPort: 2}, udp)),
-			want:   of(listening(tcp(1)), listening(tcp(2), udp)),
-		},
-		"probes over gRPC get a service": {
-			podSet: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1})),
-			want:   of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1, Service: new("")})),
-		},
+		"ports get a protocol, in every kind of container": {podSet: of(listening(corev1.ContainerPort{ContainerPort: 1}), listening(corev1.ContainerPort{ContainerPort: 2}, udp)),
+			want: of(listening(tcp(1)), listening(tcp(2), udp))},
+		"probes over gRPC get a service": {podSet: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1})),
+			want: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1, Service: new("")}))},
 		"metadata that the schema does not know goes": {
 			podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
 				Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}, GenerateName: "gone", UID: "gone",
@@ -116,14 +112,10 @@ func TestNewDefaultsErrors(t *testing.T) {
 		change    func(*apiextensionsv1.CustomResourceDefinitionVersion)
 		wantInErr []string
 	}{
-		"an unknown version": {
-			version: "v9", change: func(*apiextensionsv1.CustomResourceDefinitionVersion) {},
-			wantInErr: []string{"workloads.kueue.x-k8s.io", "v9", "Kueue v0.19"},
-		},
-		"a version without a schema": {
-			version: "v1beta2", change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) { v.Schema = nil },
-			wantInErr: []string{"v1beta2"},
-		},
+		"an unknown version": {version: "v9", change: func(*apiextensionsv1.CustomResourceDefinitionVersion) {},
+			wantInErr: []string{"workloads.kueue.x-k8s.io", "v9", "Kueue v0.19"}},
+		"a version without a schema": {version: "v1beta2", change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) { v.Schema = nil },
+			wantInErr: []string{"v1beta2"}},
 		"a schema without PodSets": {
 			version: "v1beta2",
 			change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) {

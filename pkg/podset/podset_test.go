@@ -89,18 +89,12 @@ func TestFromJobSetTopology(t *testing.T) {
 		wantInErr []string
 	}{
 		"ranks only, as Kueue's own integrations give": {want: ranked(func(*kueue.PodSetTopologyRequest) {})},
-		"required": {
-			key: kueue.PodSetRequiredTopologyAnnotation, value: "block",
-			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Required = new("block") }),
-		},
-		"preferred": {
-			key: kueue.PodSetPreferredTopologyAnnotation, value: "rack",
-			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Preferred = new("rack") }),
-		},
-		"unconstrained": {
-			key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "true",
-			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Unconstrained = new(true) }),
-		},
+		"required": {key: kueue.PodSetRequiredTopologyAnnotation, value: "block",
+			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Required = new("block") })},
+		"preferred": {key: kueue.PodSetPreferredTopologyAnnotation, value: "rack",
+			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Preferred = new("rack") })},
+		"unconstrained": {key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "true",
+			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Unconstrained = new(true) })},
 		"an annotation that cannot be read":                             {key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps", wantInErr: []string{`"node"`, "perhaps"}},
 		"with the gate off, none":                                       {off: true, key: kueue.PodSetRequiredTopologyAnnotation, value: "block"},
 		"with the gate off, not even an annotation that cannot be read": {off: true, key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps"},

@@ -45,16 +45,14 @@ func TestReady(t *testing.T) {
 		"replicas ready or succeeded":       {js: jobSet(makeJob("node").replicas(3)), statuses: jobs{status("node", 2, 1, 0)}, want: true},
 		"no replicas are there to be ready": {js: jobSet(makeJob("node").replicas(0)), want: true},
 		"one job ready, another not":        {js: jobSet(makeJob("a"), makeJob("b")), statuses: jobs{status("b", 0, 0, 0), status("a", 1, 0, 0)}},
-		"downloads run, the nodes cannot have started": {
-			js: download, statuses: jobs{status("dataset", 1, 0, 0), status("model", 1, 0, 0), status("node", 0, 0, 0)}, want: true,
-		},
+		"downloads run, the nodes cannot have started": {js: download,
+			statuses: jobs{status("dataset", 1, 0, 0), status("model", 1, 0, 0), status("node", 0, 0, 0)}, want: true},
 		"one download is done, the other runs":      {js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 1, 0, 0)}, want: true},
 		"one download is done, the other not ready": {js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 0, 0)}},
 		"downloads are done, the nodes are due":     {js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 1, 0)}},
 		"downloads are done, some nodes ready":      {js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 1, 0, 0)}},
-		"downloads are done, all nodes ready": {
-			js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 2, 0, 0)}, want: true,
-		},
+		"downloads are done, all nodes ready": {js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 2, 0, 0)},
+			want: true},
 		"in order, the second is due":                                  {js: inOrder(), statuses: jobs{status("first", 1, 0, 0)}},
 		"in order, both are ready":                                     {js: inOrder(), statuses: jobs{status("first", 1, 0, 0), status("second", 1, 0, 0)}, want: true},
 		"MPI nodes not all ready":                                      {js: mpi, statuses: jobs{status("node", 1, 0, 0)}},
@@ -119,11 +117,8 @@ func TestReclaimable(t *testing.T) {
 		rule        jobsetapi.FailurePolicyAction
 		want        pods
 	}{
-		"what was given is never taken back": {
-			statuses: jobs{status("Dataset", 1, 0, 0), status("node", 0, 1, 0)},
-			given:    pods{{Name: "dataset", Count: 1}},
-			want:     pods{{Name: "dataset", Count: 1}, {Name: "node", Count: 2}},
-		},
+		"what was given is never taken back": {statuses: jobs{status("Dataset", 1, 0, 0), status("node", 0, 1, 0)}, given: pods{{Name: "dataset", Count: 1}},
+			want: pods{{Name: "dataset", Count: 1}, {Name: "node", Count: 2}}},
 		"a JobSet that may restart gives nothing back":           {statuses: jobs{status("Dataset", 0, 1, 0)}, maxRestarts: 1},
 		"nor one that a rule restarts whatever maxRestarts says": {statuses: jobs{status("Dataset", 0, 1, 0)}, rule: jobsetapi.RestartJobSetAndIgnoreMaxRestarts},
 		"one that a rule ends gives back":                        {statuses: jobs{status("Dataset", 0, 1, 0)}, rule: jobsetapi.FailJobSet, want: pods{{Name: "dataset", Count: 1}}},
@@ -131,10 +126,8 @@ func TestReclaimable(t *testing.T) {
 		"nothing succeeded":                                      {statuses: jobs{status("Dataset", 1, 0, 0), status("node", 0, 0, 3)}},
 		"a download is done":                                     {statuses: jobs{status("Dataset", 0, 1, 0)}, want: pods{{Name: "dataset", Count: 1}}},
 		"pods of a child Job come back at once":                  {statuses: jobs{status("node", 1, 2, 0)}, want: pods{{Name: "node", Count: 4}}},
-		"in the order of the PodSets": {
-			statuses: jobs{status("node", 0, 3, 0), status("Dataset", 0, 1, 0)},
-			want:     pods{{Name: "dataset", Count: 1}, {Name: "node", Count: 6}},
-		},
+		"in the order of the PodSets": {statuses: jobs{status("node", 0, 3, 0), status("Dataset", 0, 1, 0)},
+			want: pods{{Name: "dataset", Count: 1}, {Name: "node", Count: 6}}},
 		"never more than the PodSet has":                            {statuses: jobs{status("node", 0, 9, 0)}, want: pods{{Name: "node", Count: 6}}},
 		"JobSet creates a child Job again that its TTL has deleted": {statuses: jobs{status("node", 0, 1, 0)}, ttl: new(int32(60))},
 		"of a job that is not there":                                {statuses: jobs{status("other", 0, 1, 0)}},

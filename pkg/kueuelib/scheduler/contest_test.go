@@ -191,10 +191,7 @@ func TestDecideAboutAll(t *testing.T) {
 		seconds time.Duration
 		want    map[string]scheduler.Outcome
 	}{
-		"in one play": {
-			seconds: 60,
-			want:    map[string]scheduler.Outcome{"first": scheduler.Admits, "large": scheduler.Refuses, "small": scheduler.Blocks},
-		},
+		"in one play": {seconds: 60, want: map[string]scheduler.Outcome{"first": scheduler.Admits, "large": scheduler.Refuses, "small": scheduler.Blocks}},
 		"of whom the time was too short for, nothing is said": {want: map[string]scheduler.Outcome{}},
 	}
 	for name, tc := range cases {

@@ -88,10 +88,8 @@ func TestPlayer(t *testing.T) {
 		want string
 	}{
 		"nobody waits, and nothing blocks": {game: newGame().queue("a", "", "4")},
-		"who has room is admitted in the cycle, in the order of the queue": {
-			game: newGame().queue("a", "", "4").waits("late", "a", 2, 0).waits("first", "a", 2, 10).waits("too-many", "a", 1, -1),
-			want: "Admitted first, Admitted late",
-		},
+		"who has room is admitted in the cycle, in the order of the queue": {game: newGame().queue("a", "", "4").waits("late", "a", 2, 0).waits("first", "a", 2, 10).waits("too-many", "a", 1, -1),
+			want: "Admitted first, Admitted late"},
 		"who waits is looked at a second after an end": {
 			game: newGame().queue("a", "", "4").runs("running", "a", 4, 0).waits("next", "a", 4, 0),
 			play: func(b *board) {
@@ -102,9 +100,7 @@ func TestPlayer(t *testing.T) {
 			},
 			want: "Admitted next",
 		},
-		"the head of a strict queue that cannot start ends the cycles": {
-			game: newGame().queue("a", "", "4", strictly).waits("large", "a", 8, 1).waits("small", "a", 1, 0),
-		},
+		"the head of a strict queue that cannot start ends the cycles": {game: newGame().queue("a", "", "4", strictly).waits("large", "a", 8, 1).waits("small", "a", 1, 0)},
 		"who is preempted keeps its quota until it has stopped, and queues again": {
 			game: newGame().queue("a", "", "4", preempting).runs("low", "a", 4, 0).waits("high", "a", 4, 10),
 			play: func(b *board) {
@@ -120,11 +116,8 @@ func TestPlayer(t *testing.T) {
 				runs("d", "a", 1, 0).runs("b", "a", 1, 0).runs("a", "a", 1, 0).runs("c", "a", 1, 0).waits("high", "a", 4, 10),
 			want: "Evicted a, Evicted b, Evicted c, Evicted d",
 		},
-		"admission checks come between quota and start": {
-			game: newGame().checks("").queue("a", "", "4", checked).waits("one", "a", 4, 0),
-			play: func(b *board) { b.note(b.ChecksReady(b.t.Context(), key("one"))) },
-			want: "Reserved one, Admitted one",
-		},
+		"admission checks come between quota and start": {game: newGame().checks("").queue("a", "", "4", checked).waits("one", "a", 4, 0),
+			play: func(b *board) { b.note(b.ChecksReady(b.t.Context(), key("one"))) }, want: "Reserved one, Admitted one"},
 		"a topology is filled by nodes, and named after admission checks in a second pass": {
 			game: newGame().topology(2).checks("kueue.x-k8s.io/provisioning-request").queue("a", "", "64", checked).waits("one", "a", 2, 0),
 			play: func(b *board) {
@@ -133,10 +126,8 @@ func TestPlayer(t *testing.T) {
 			},
 			want: "Reserved one, Admitted one",
 		},
-		"a topology that has no room left keeps those back whom the quota would let in": {
-			game: newGame().topology(2).queue("a", "", "64").waits("one", "a", 9, 1).waits("two", "a", 8, 0),
-			want: "Admitted one",
-		},
+		"a topology that has no room left keeps those back whom the quota would let in": {game: newGame().topology(2).queue("a", "", "64").waits("one", "a", 9, 1).waits("two", "a", 8, 0),
+			want: "Admitted one"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
