@@ -109,9 +109,7 @@ func TestParts(t *testing.T) {
 }
 
 func TestManager(t *testing.T) {
-	notRunning := func(commands ...string) Finding {
-		return found(Error, "ManagerNotRunning", ourDeployment, commands...)
-	}
+	notRunning := func(commands ...string) Finding { return found(Error, "ManagerNotRunning", ourDeployment, commands...) }
 	unenforced := found(Warning, "PolicyNotEnforced", "ValidatingAdmissionPolicy "+policies.Names()[0], "kubectl apply -k config/policies")
 	eachFinds(t, map[string]broken{
 		"scaled to nothing": on(func(f *Facts) {
@@ -201,8 +199,7 @@ func TestWebhooks(t *testing.T) {
 		"a namespace is left out": on(func(f *Facts) {
 			f.Mutating[3].Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 		}).fails("WebhookScope", ourMutating, applyWebhook),
-		"those are left out that Kueue leaves out": on(func(f *Facts) {
-			withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}")(f)
+		"those are left out that Kueue leaves out": on(withKueue("integrations: {frameworks: [batch/job], "+externalListed+"}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}"), func(f *Facts) {
 			f.Mutating[3].Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 		}),
 		"a condition is added": on(func(f *Facts) {
@@ -242,8 +239,7 @@ func TestConfiguration(t *testing.T) {
 		"nobody": on(uninstalled).fails("NoIntegration", ourDeployment, applyAll),
 		"a webhook without effect": on(func(f *Facts) { f.Probes.Job = &trainjob.TrainJob{} }).
 			fails("WebhookWithoutEffect", ourMutating, managerPart.logs(), applyWebhook),
-		"a webhook without effect where Kueue manages nothing": on(func(f *Facts) {
-			withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}")(f)
+		"a webhook without effect where Kueue manages nothing": on(withKueue("integrations: {frameworks: [batch/job], "+externalListed+"}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}"), func(f *Facts) {
 			f.Namespaces = append(f.Namespaces, *kit.Namespace("left-out"))
 			f.Probes.Job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "left-out"}}
 		}),
@@ -257,8 +253,7 @@ func TestConfiguration(t *testing.T) {
 			fails("TrainJobNotListed", kueueConfig, fix...),
 		"TrainJob by the name of its resource": on(withKueue("integrations: {externalFrameworks: [trainjobs.v1alpha1.trainer.kubeflow.org]}")).
 			warns("TrainJobNotListed", kueueConfig, fix...),
-		"a queue in a namespace that Kueue does not manage": on(func(f *Facts) {
-			withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}")(f)
+		"a queue in a namespace that Kueue does not manage": on(withKueue("integrations: {frameworks: [batch/job], "+externalListed+"}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}"), func(f *Facts) {
 			f.Namespaces = append(f.Namespaces, *kit.Namespace("jobs"))
 			f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "one", "gpus"), localQueue("jobs", "two", "gpus"))
 		}).warns("NamespaceNotManaged", "Namespace jobs", "kubectl label namespace jobs team=a"),
@@ -308,9 +303,8 @@ func TestKueueNoise(t *testing.T) {
 	quiet := noise("", "kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -", restartKueue)
 	for name, tc := range map[string]broken{
 		"no JobSet is queued": {want: quiet},
-		"those of TrainJobs, and those without a queue, do not count": {
-			change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{ofTrainJob, unlabelled} }, want: quiet,
-		},
+		"those of TrainJobs, and those without a queue, do not count": {change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{ofTrainJob, unlabelled} },
+			want: quiet},
 		"a JobSet is queued":                {change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{bare} }, want: noise(needed)},
 		"JobSets cannot be read":            {change: func(f *Facts) { f.Unread[jobSets] = errors.New("forbidden") }, want: noise("")},
 		"Kueue does not look after JobSets": {change: withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}")},
@@ -362,27 +356,21 @@ func TestLeftovers(t *testing.T) {
 	handedOver := kit.All(uninstalled, inTreeActive, withKueue(inTreeListed), func(f *Facts) {
 		f.Flavors[0].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	})
-	workload := func(change ...func(*kueue.Workload)) kueue.Workload {
-		wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-old-12345", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
-		for _, c := range change {
-			c(&wl)
-		}
-		return wl
-	}
 	owned := func(kind, name, uid string) func(*kueue.Workload) {
 		apiVersion := map[string]string{"TrainJob": "trainer.kubeflow.org/v1alpha1", "JobSet": "jobset.x-k8s.io/v1alpha2"}[kind]
 		return func(wl *kueue.Workload) {
 			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: new(true)}}
 		}
 	}
-	reserved := func(wl *kueue.Workload) {
-		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
-		wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"}
+	left := func(changes ...func(*kueue.Workload)) func(*Facts) {
+		return func(f *Facts) {
+			meta := metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-old-12345", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}
+			f.Workloads = append(f.Workloads, *kit.With(&kueue.Workload{ObjectMeta: meta}, changes...))
+		}
 	}
-	finished := func(wl *kueue.Workload) {
-		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
-	}
-	copied := func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }
+	ofTrainJob := owned("TrainJob", "old", "1")
+	reserved := kit.All(kit.Is(kueue.WorkloadQuotaReserved, ""), func(wl *kueue.Workload) { wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"} })
+	finished := kit.Is(kueue.WorkloadFinished, "")
 	goes := func(finalizer string) func(*kueue.Workload) {
 		return func(wl *kueue.Workload) {
 			wl.Finalizers, wl.DeletionTimestamp = []string{finalizer}, new(metav1.NewTime(now.Add(-time.Minute)))
@@ -399,19 +387,14 @@ func TestLeftovers(t *testing.T) {
 		freeOld   = `kubectl -n jobs patch workload trainjob-old-12345 --type=merge -p '{"metadata":{"finalizers":null}}'`
 	)
 	eachFinds(t, map[string]broken{
-		"a TrainJob with our gate under the in-tree integration": on(func(f *Facts) {
-			handedOver(f)
-			f.TrainJobs = []trainjob.TrainJob{gated}
-		}).finds(gates),
-		"a JobSet, a Job and a pod with our gate": on(func(f *Facts) {
-			handedOver(f)
+		"a TrainJob with our gate under the in-tree integration": on(handedOver, func(f *Facts) { f.TrainJobs = []trainjob.TrainJob{gated} }).finds(gates),
+		"a JobSet, a Job and a pod with our gate": on(handedOver, func(f *Facts) {
 			f.JobSets = []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{
 				{Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: gatedPod}}}}}}}
 			f.Jobs = []batchv1.Job{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: batchv1.JobSpec{Template: gatedPod}}}
 			f.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: gatedPod.Spec}}
 		}).finds(gates),
-		"a gate of Trainer 2.1, which has no in-tree integration": on(func(f *Facts) {
-			uninstalled(f)
+		"a gate of Trainer 2.1, which has no in-tree integration": on(uninstalled, func(f *Facts) {
 			f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
 			f.TrainJobs = []trainjob.TrainJob{gated}
 		}).finds(found(Error, "NoIntegration", ourDeployment, applyAll),
@@ -419,49 +402,38 @@ func TestLeftovers(t *testing.T) {
 		"gates while kueue-trainer is there": on(func(f *Facts) {
 			f.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: gatedPod.Spec}}
 		}),
-		"a Workload whose TrainJob is gone, with its finalizer": on(func(f *Facts) {
-			f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), reserved, goes("kueue.x-k8s.io/resource-in-use"))}
-		}).fails("WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
-		"a Workload whose owner was taken away, with our finalizer": on(func(f *Facts) {
-			f.Workloads = []kueue.Workload{workload(copied, finished, goes("kueue-trainer.dev/quota"))}
-		}).warns("WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
-		"a Workload that MultiKueue deleted, while nobody lets it go": on(func(f *Facts) {
+		"a Workload whose TrainJob is gone, with its finalizer": on(left(ofTrainJob, reserved, goes("kueue.x-k8s.io/resource-in-use"))).
+			fails("WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
+		"a Workload whose owner was taken away, with our finalizer": on(left(kit.Copied, finished, goes("kueue-trainer.dev/quota"))).
+			warns("WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
+		"a Workload that MultiKueue deleted, while nobody lets it go": on(left(ofTrainJob, goes(placeholder.Finalizer)), func(f *Facts) {
 			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
-			f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), goes(placeholder.Finalizer))}
 		}).finds(found(Error, "ManagerNotRunning", ourDeployment,
 			"kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2"),
 			found(Error, "WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld)),
-		"a Workload that MultiKueue deleted, and kueue-trainer keeps": on(func(f *Facts) {
-			f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), goes(placeholder.Finalizer))}
-		}),
-		"a Workload of pods that are gone, while nobody deletes it": on(func(f *Facts) {
-			uninstalled(f)
-			f.Workloads = []kueue.Workload{workload(remains), workload(remains, func(wl *kueue.Workload) { wl.Name, wl.Annotations[placeholder.RunsAnnotation] = "other", "run" })}
+		"a Workload that MultiKueue deleted, and kueue-trainer keeps": on(left(ofTrainJob, goes(placeholder.Finalizer))),
+		"a Workload of pods that are gone, while nobody deletes it": on(uninstalled, left(remains), left(remains, func(wl *kueue.Workload) {
+			wl.Name, wl.Annotations[placeholder.RunsAnnotation] = "other", "run"
+		}), func(f *Facts) {
 			f.Pods = []corev1.Pod{
 				{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Labels: map[string]string{jobsetapi.JobSetUIDKey: "run"}}},
 				{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Labels: map[string]string{jobsetapi.JobSetUIDKey: "former"}}, Status: corev1.PodStatus{Phase: corev1.PodFailed}},
 			}
 		}).finds(found(Error, "NoIntegration", ourDeployment, applyAll),
 			found(Error, "WorkloadOrphaned", "Workload jobs/remainder-1", "kubectl -n jobs delete workload remainder-1 --wait=false")),
-		"a Workload that goes just now": on(func(f *Facts) {
-			f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), func(wl *kueue.Workload) {
-				wl.DeletionTimestamp = new(metav1.NewTime(now.Add(-time.Second)))
-			})}
-		}),
-		"a Workload without an owner": on(func(f *Facts) { f.Workloads = []kueue.Workload{workload()} }).
-			warns("WorkloadOrphaned", old, deleteOld+" --wait=false"),
-		"a Workload that MultiKueue made before its job": on(func(f *Facts) { f.Workloads = []kueue.Workload{workload(copied)} }),
-		"a Workload that is finished":                    on(func(f *Facts) { f.Workloads = []kueue.Workload{workload(finished)} }),
+		"a Workload that goes just now":                  on(left(ofTrainJob, func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.NewTime(now.Add(-time.Second))) })),
+		"a Workload without an owner":                    on(left()).warns("WorkloadOrphaned", old, deleteOld+" --wait=false"),
+		"a Workload that MultiKueue made before its job": on(left(kit.Copied)),
+		"a Workload that is finished":                    on(left(finished)),
 		"a TrainJob of Trainer 2.1 with processes by name": on(func(f *Facts) {
 			f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
 			f.ProcessesByName = processesByName([]unstructured.Unstructured{withProcesses("auto"), withProcesses(int64(2))})
 		}).warns("ProcessesByName", "Namespace jobs", listProcesses),
 		"the same behind an upgrade of Trainer": on(func(f *Facts) { f.ProcessesByName = map[string][]string{"jobs": {"llm"}} }).
 			fails("ProcessesByName", "Namespace jobs", listProcesses),
-		"a JobSet of a TrainJob with a Workload of its own": on(func(f *Facts) {
+		"a JobSet of a TrainJob with a Workload of its own": on(left(owned("JobSet", "twice", "js")), func(f *Facts) {
 			f.JobSets = []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "twice", UID: "js", OwnerReferences: []metav1.OwnerReference{
 				{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", UID: "1", Controller: new(true)}}}}}
-			f.Workloads = []kueue.Workload{workload(owned("JobSet", "twice", "js"))}
 		}).fails("CountedTwice", old, deleteOld),
 	})
 }
@@ -526,10 +498,7 @@ func TestPodsOfStuckTrainJobs(t *testing.T) {
 					OwnerReferences: []metav1.OwnerReference{{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", Name: "llm", UID: "llm", Controller: new(true)}}}
 			}
 			f.TrainJobs = []trainjob.TrainJob{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "llm", UID: "llm", CreationTimestamp: at, Labels: map[string]string{kit.QueueLabel: "queue"}}}}
-			f.Workloads = []kueue.Workload{{ObjectMeta: owned("wl", "", "")}}
-			for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-				f.Workloads[0].Status.Conditions = append(f.Workloads[0].Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: at})
-			}
+			f.Workloads = []kueue.Workload{*kit.With(&kueue.Workload{ObjectMeta: owned("wl", "", "")}, kit.Is(kueue.WorkloadQuotaReserved, ""), kit.Is(kueue.WorkloadAdmitted, ""), kit.Since(at.Time))}
 			f.JobSets = []jobsetapi.JobSet{{ObjectMeta: owned("llm", "", "")}}
 			f.Jobs = []batchv1.Job{{ObjectMeta: owned("llm-node-0", jobsetapi.ReplicatedJobNameKey, "node")}}
 			pod := corev1.Pod{ObjectMeta: owned("llm-node-0-0", batchv1.JobNameLabel, "llm-node-0"), Spec: corev1.PodSpec{NodeName: "n"}}
@@ -577,31 +546,17 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 		want   []string
 		reason string
 	}{
-		"without ConfigMaps": {
-			change: func(f *Facts) { f.ConfigMaps = nil },
+		"without ConfigMaps": {change: func(f *Facts) { f.ConfigMaps = nil },
 			want:   []string{configuration, external, unmanaged, restarted, started, gates, alike, optedIn},
-			reason: "there is no ConfigMap kueue-system/kueue-manager-config: Kueue is not installed, or keeps its configuration elsewhere",
-		},
-		"without the manager's ConfigMap": {
-			change: func(f *Facts) { f.ConfigMaps = f.ConfigMaps[:1] },
-			want:   []string{gates, alike},
-			reason: "there is no ConfigMap kueue-trainer-system/kueue-trainer-config: kueue-trainer is not installed, or keeps its configuration elsewhere",
-		},
-		"a configuration that is no YAML": {
-			change: withKueue("integrations: ["),
-			want:   []string{external, unmanaged, restarted, started, gates, alike, optedIn},
-			reason: "Kueue's configuration cannot be read: decoding Kueue's configuration: yaml: line 3: did not find expected node content",
-		},
-		"without kueue-trainer": {
-			change: uninstalled,
-			want:   []string{running, permitted, enforced, external, unmanaged, gates, alike},
-			reason: "kueue-trainer is not installed",
-		},
-		"without an answer to the TrainJob": {
-			change: func(f *Facts) { f.Probes.Job = nil },
-			want:   []string{one, restarted},
-			reason: "the API server gave no answer to a TrainJob made as a dry run",
-		},
+			reason: "there is no ConfigMap kueue-system/kueue-manager-config: Kueue is not installed, or keeps its configuration elsewhere"},
+		"without the manager's ConfigMap": {change: func(f *Facts) { f.ConfigMaps = f.ConfigMaps[:1] }, want: []string{gates, alike},
+			reason: "there is no ConfigMap kueue-trainer-system/kueue-trainer-config: kueue-trainer is not installed, or keeps its configuration elsewhere"},
+		"a configuration that is no YAML": {change: withKueue("integrations: ["), want: []string{external, unmanaged, restarted, started, gates, alike, optedIn},
+			reason: "Kueue's configuration cannot be read: decoding Kueue's configuration: yaml: line 3: did not find expected node content"},
+		"without kueue-trainer": {change: uninstalled, want: []string{running, permitted, enforced, external, unmanaged, gates, alike},
+			reason: "kueue-trainer is not installed"},
+		"without an answer to the TrainJob": {change: func(f *Facts) { f.Probes.Job = nil }, want: []string{one, restarted},
+			reason: "the API server gave no answer to a TrainJob made as a dry run"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

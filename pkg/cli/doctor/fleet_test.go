@@ -210,40 +210,26 @@ func TestWorkersUnseen(t *testing.T) {
 		want   told
 	}{
 		"in order": {change: func(*Facts, *Worker) {}, want: told{Passed: []string{lasts, may}}},
-		"one that does not answer": {
-			change: func(_ *Facts, west *Worker) { west.Untold = noAnswer },
-			want:   told{Unseen: []string{"worker cluster west: no answer"}, Passed: []string{lasts, may}},
-		},
-		"one whose runtimes may not be listed": {
-			change: func(_ *Facts, west *Worker) { west.Unread[clusterRuntimes], west.ClusterRuntimes = forbidden, nil },
-			want:   told{Unseen: []string{string(clusterRuntimes) + ofWest + "you may not list them"}, Passed: []string{lasts, may}},
-		},
-		"one whose queues may not be listed": {
-			change: func(_ *Facts, west *Worker) { west.Unread[localQueues], west.LocalQueues = forbidden, nil },
-			want:   told{Unseen: []string{string(localQueues) + ofWest + "you may not list them"}, Passed: []string{lasts, may}},
-		},
-		"one that may not be asked who may do what": {
-			change: func(_ *Facts, west *Worker) { west.Unread[accessReviews] = noReviews },
-			want:   told{[]string{mayNot + "you may not make them."}, []string{string(accessReviews) + ofWest + "you may not make them"}, []string{lasts}},
-		},
-		"one that cannot say who may do what": {
-			change: func(_ *Facts, west *Worker) { west.Unread[accessReviews] = noAnswer },
-			want:   told{[]string{mayNot + "no answer."}, []string{string(accessReviews) + ofWest + "no answer"}, []string{lasts}},
-		},
+		"one that does not answer": {change: func(_ *Facts, west *Worker) { west.Untold = noAnswer },
+			want: told{Unseen: []string{"worker cluster west: no answer"}, Passed: []string{lasts, may}}},
+		"one whose runtimes may not be listed": {change: func(_ *Facts, west *Worker) { west.Unread[clusterRuntimes], west.ClusterRuntimes = forbidden, nil },
+			want: told{Unseen: []string{string(clusterRuntimes) + ofWest + "you may not list them"}, Passed: []string{lasts, may}}},
+		"one whose queues may not be listed": {change: func(_ *Facts, west *Worker) { west.Unread[localQueues], west.LocalQueues = forbidden, nil },
+			want: told{Unseen: []string{string(localQueues) + ofWest + "you may not list them"}, Passed: []string{lasts, may}}},
+		"one that may not be asked who may do what": {change: func(_ *Facts, west *Worker) { west.Unread[accessReviews] = noReviews },
+			want: told{[]string{mayNot + "you may not make them."}, []string{string(accessReviews) + ofWest + "you may not make them"}, []string{lasts}}},
+		"one that cannot say who may do what": {change: func(_ *Facts, west *Worker) { west.Unread[accessReviews] = noAnswer },
+			want: told{[]string{mayNot + "no answer."}, []string{string(accessReviews) + ofWest + "no answer"}, []string{lasts}}},
 		"a kubeconfig that runs a command": {
 			change: func(f *Facts, _ *Worker) {
 				f.Access["west"] = &Access{Secret: "west-access", Unclear: "it runs a command"}
 			},
 			want: told{Remarks: []string{"Could not check how long Kueue gets into worker cluster west: it runs a command.", mayNot + "it runs a command."}},
 		},
-		"a token of somebody": {
-			change: func(f *Facts, _ *Worker) { f.Access["west"].User, f.Access["west"].Unclear = "", "it is somebody's" },
-			want:   told{Remarks: []string{mayNot + "it is somebody's."}, Passed: []string{lasts}},
-		},
-		"Secrets that may not be read": {
-			change: func(f *Facts, _ *Worker) { f.Unread[secrets], f.Access = notAllowedTo("get", "secrets"), nil },
-			want:   told{Unseen: []string{"secrets: you may not get them"}},
-		},
+		"a token of somebody": {change: func(f *Facts, _ *Worker) { f.Access["west"].User, f.Access["west"].Unclear = "", "it is somebody's" },
+			want: told{Remarks: []string{mayNot + "it is somebody's."}, Passed: []string{lasts}}},
+		"Secrets that may not be read": {change: func(f *Facts, _ *Worker) { f.Unread[secrets], f.Access = notAllowedTo("get", "secrets"), nil },
+			want: told{Unseen: []string{"secrets: you may not get them"}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

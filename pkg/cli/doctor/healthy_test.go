@@ -253,9 +253,7 @@ func with(t *testing.T, changes ...func(*Facts)) *Facts {
 func eachFinds(t *testing.T, ways map[string]broken, first ...func(*Facts)) {
 	t.Helper()
 	for name, tc := range ways {
-		t.Run(name, func(t *testing.T) {
-			finds(t, with(t, slices.Concat(first, []func(*Facts){tc.change})...), tc.want...)
-		})
+		t.Run(name, func(t *testing.T) { finds(t, with(t, slices.Concat(first, []func(*Facts){tc.change})...), tc.want...) })
 	}
 }
 

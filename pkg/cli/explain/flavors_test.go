@@ -189,22 +189,14 @@ func TestTopologyRemedies(t *testing.T) {
 		nodes   int32
 		want    string
 	}{
-		"a wider level": {
-			request: &kueue.PodSetTopologyRequest{Required: new(corev1.LabelHostname)}, nodes: 2,
-			want: "require rack, a wider level, in the annotation of replicated job node: it does not fit on flavor h100 even when its nodes are empty",
-		},
-		"no level is wide enough": {
-			request: &kueue.PodSetTopologyRequest{Required: new("rack")}, nodes: 4,
-			want: "prefer rack instead of requiring it in the annotation of replicated job node: it does not fit on flavor h100 even when its nodes are empty",
-		},
-		"preferred already": {
-			request: &kueue.PodSetTopologyRequest{Preferred: new("rack")}, nodes: 5,
-			want: "ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty",
-		},
-		"more than all nodes": {
-			request: &kueue.PodSetTopologyRequest{Required: new("rack")}, nodes: 5,
-			want: "ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty",
-		},
+		"a wider level": {request: &kueue.PodSetTopologyRequest{Required: new(corev1.LabelHostname)}, nodes: 2,
+			want: "require rack, a wider level, in the annotation of replicated job node: it does not fit on flavor h100 even when its nodes are empty"},
+		"no level is wide enough": {request: &kueue.PodSetTopologyRequest{Required: new("rack")}, nodes: 4,
+			want: "prefer rack instead of requiring it in the annotation of replicated job node: it does not fit on flavor h100 even when its nodes are empty"},
+		"preferred already": {request: &kueue.PodSetTopologyRequest{Preferred: new("rack")}, nodes: 5,
+			want: "ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty"},
+		"more than all nodes": {request: &kueue.PodSetTopologyRequest{Required: new("rack")}, nodes: 5,
+			want: "ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

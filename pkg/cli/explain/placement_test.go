@@ -65,15 +65,11 @@ func TestValueText(t *testing.T) {
 func TestPositionOf(t *testing.T) {
 	eachScene(t, "position", map[string]row[*Position]{
 		"alone": {want: &Position{Place: 1, Pending: 1, Source: Computed}},
-		"higher priority first, then who came first": {
-			scene: changes{pending("later", 0, minutesAgo(1)), pending("urgent", 10, minutesAgo(1)), pending("earlier", 0, minutesAgo(9))},
-			want:  &Position{Place: 3, Pending: 4, Ahead: []string{"team/earlier", "team/urgent"}, Source: Computed},
-		},
+		"higher priority first, then who came first": {scene: changes{pending("later", 0, minutesAgo(1)), pending("urgent", 10, minutesAgo(1)), pending("earlier", 0, minutesAgo(9))},
+			want: &Position{Place: 3, Pending: 4, Ahead: []string{"team/earlier", "team/urgent"}, Source: Computed}},
 		"who has quota does not wait": {scene: changes{taken("h100", 1)}, want: &Position{Place: 1, Pending: 1, Source: Computed}},
-		"who was stopped by an admission check queues from then on": {
-			scene: changes{pending("later", 0, minutesAgo(3)), evicted(kueue.WorkloadEvictedByAdmissionCheck, "")},
-			want:  &Position{Place: 2, Pending: 2, Ahead: []string{"team/later"}, Source: Computed},
-		},
+		"who was stopped by an admission check queues from then on": {scene: changes{pending("later", 0, minutesAgo(3)), evicted(kueue.WorkloadEvictedByAdmissionCheck, "")},
+			want: &Position{Place: 2, Pending: 2, Ahead: []string{"team/later"}, Source: Computed}},
 		"who waits in a stopped queue is not in it": {scene: changes{queueHeld}},
 		"who is inactive is not in the queue":       {scene: changes{switchedOff}},
 	}, func(f *Facts) *Position { return PositionOf(f.Cluster, f.Workload, "gpus", f.Now) })
@@ -97,9 +93,8 @@ func TestTimeLimit(t *testing.T) {
 		"while it waits":         {scene: changes{limit}, want: &TimeLimit{Seconds: 3600}, says: "Time limit: 60m, 0s used, 60m left"},
 		"of the first admission": {scene: changes{limit, admitted}, want: &TimeLimit{Seconds: 3600, UsedSeconds: 120}, says: "Time limit: 60m, 2m used, 58m left"},
 		"of all admissions":      {scene: changes{limit, ranBefore, admitted}, want: &TimeLimit{Seconds: 3600, UsedSeconds: 720}, says: "Time limit: 60m, 12m used, 48m left"},
-		"exceeded while it stops": {
-			scene: changes{limit, admitted, func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = new(int32(60)) }},
-			want:  &TimeLimit{Seconds: 60, UsedSeconds: 120}, says: "Time limit: 60s, 2m used, 0s left"},
+		"exceeded while it stops": {scene: changes{limit, admitted, func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = new(int32(60)) }},
+			want: &TimeLimit{Seconds: 60, UsedSeconds: 120}, says: "Time limit: 60s, 2m used, 0s left"},
 		"over": {scene: changes{limit, admitted, with(kueue.WorkloadFinished, "", "", 1)}},
 	} {
 		t.Run(name, func(t *testing.T) {

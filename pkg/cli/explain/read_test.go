@@ -63,10 +63,8 @@ func TestReadAll(t *testing.T) {
 			},
 			want: map[string]Position{"m-second": {Place: 5, Source: Visibility}},
 		},
-		"by somebody who sees nothing but TrainJobs": {
-			harness: harness{denied: []string{"WorkloadPriorityClass", "LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
-			unseen:  []string{workloads, localQueues, "jobsets.jobset.x-k8s.io", "jobs.batch", pods, "events"},
-		},
+		"by somebody who sees nothing but TrainJobs": {harness: harness{denied: []string{"WorkloadPriorityClass", "LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
+			unseen: []string{workloads, localQueues, "jobsets.jobset.x-k8s.io", "jobs.batch", pods, "events"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -146,15 +145,7 @@ func waitingWorkload(job, queue string, count int32, created metav1.Time) *kueue
 
 // admit gives a Workload quota of a flavor and what else there is to an admission.
 func admit(wl *kueue.Workload, cq, flavor string, conditions ...string) {
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(cq)}
-	for _, ps := range wl.Spec.PodSets {
-		total := resource.NewQuantity(int64(ps.Count)*8, resource.DecimalSI)
-		wl.Status.Admission.PodSetAssignments = append(wl.Status.Admission.PodSetAssignments, kueue.PodSetAssignment{
-			Name: ps.Name, Count: new(ps.Count),
-			Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: kueue.ResourceFlavorReference(flavor)},
-			ResourceUsage: corev1.ResourceList{kit.GPU: *total},
-		})
-	}
+	kit.Assigned(cq, flavor)(wl)
 	for _, condition := range append([]string{kueue.WorkloadQuotaReserved}, conditions...) {
 		setCondition(wl, condition, "", "", minutesAgo(2))
 	}
@@ -214,17 +205,15 @@ func switchedOff(s *scene) { s.Workload.Spec.Active = new(false) }
 
 func queueHeld(s *scene) { s.inventory.LocalQueues[0].Spec.StopPolicy = new(kueue.Hold) }
 
-// ofH100 leaves the ClusterQueue with the first of its flavors.
-func ofH100(s *scene) {
-	flavors := &s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors
-	*flavors = (*flavors)[:1]
+// ofFirst leaves the ClusterQueue with the first of its flavors.
+func ofFirst(n int) func(*scene) {
+	return func(s *scene) {
+		flavors := &s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors
+		*flavors = (*flavors)[:n]
+	}
 }
 
-// ofTwo leaves the ClusterQueue with the first two of its flavors.
-func ofTwo(s *scene) {
-	flavors := &s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors
-	*flavors = (*flavors)[:2]
-}
+var ofH100 = ofFirst(1)
 
 // beside adds a flavor in front that has no GPUs, and the topology of the others.
 func beside(name string) func(*scene) {

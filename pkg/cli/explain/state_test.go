@@ -178,7 +178,7 @@ func TestStateOf(t *testing.T) {
 		}).stuck(Waiting, "SelectorMismatch",
 			needs32+"flavor h100 is not what its node selector asks for"+alone,
 			"take node selector disk=fast out of replicated job node, or label nodes of flavor h100 so"),
-		"a topology whose quota is in use, beside a flavor without GPUs": given(onlyTopologies, beside("cpu"), ofTwo, taken("h100", 3)).is(
+		"a topology whose quota is in use, beside a flavor without GPUs": given(onlyTopologies, beside("cpu"), ofFirst(2), taken("h100", 3)).is(
 			Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitForEnd),
 		"a replicated job that asks for nothing of a topology": given(onlyTopologies, func(s *scene) {
 			s.Workload.Spec.PodSets = []kueue.PodSet{kit.PodSet("initializer", 1), podSet("node", 4)}

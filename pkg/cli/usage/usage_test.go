@@ -129,10 +129,8 @@ func TestBillOfLocalQueuesTogether(t *testing.T) {
 
 func TestBillOfSeveralClusters(t *testing.T) {
 	cases := map[string]struct{ us, want string }{
-		"with a label": {
-			us:   `"cluster":"us-1"`,
-			want: `it has the ledgers of several clusters, with label cluster ["eu-1" "us-1"]: choose one with --match cluster=us-1`,
-		},
+		"with a label": {us: `"cluster":"us-1"`,
+			want: `it has the ledgers of several clusters, with label cluster ["eu-1" "us-1"]: choose one with --match cluster=us-1`},
 		"without": {us: `"cluster":"eu-1","pod":"a"`, want: "it has the ledgers of several clusters, and no label tells them apart"},
 	}
 	for name, tc := range cases {
@@ -283,14 +281,10 @@ func TestHints(t *testing.T) {
 		"it was never evicted":                  {ran: 3600},
 		"it is evicted before it does anything": {evictions: 2, ran: 40},
 		"it tells no progress":                  {evictions: 1, ran: 3600, want: &Hint{Evictions: 1, LostSeconds: 3600, AtMost: true, GraceSeconds: 30}},
-		"it lost nearly all": {
-			evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(10, 5400),
-			want: &Hint{Evictions: 1, LostSeconds: 3600, GraceSeconds: 30},
-		},
-		"it lost half": {
-			evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(50, 2400),
-			want: &Hint{Evictions: 1, LostSeconds: 1800, GraceSeconds: 30},
-		},
+		"it lost nearly all": {evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(10, 5400),
+			want: &Hint{Evictions: 1, LostSeconds: 3600, GraceSeconds: 30}},
+		"it lost half": {evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(50, 2400),
+			want: &Hint{Evictions: 1, LostSeconds: 1800, GraceSeconds: 30}},
 		"it kept all":              {evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(50, 4200)},
 		"it has time to save more": {evictions: 2, ran: 3600, grace: new(int64(1800))},
 	}
