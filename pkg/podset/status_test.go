@@ -66,32 +66,6 @@ func TestReady(t *testing.T) {
 	}
 }
 
-func TestDependenciesMet(t *testing.T) {
-	complete, ready := jobsetapi.DependencyComplete, jobsetapi.DependencyReady
-	cases := map[string]struct {
-		job      *jobBuilder
-		statuses jobs
-		want     bool
-	}{
-		"no dependencies":                         {job: makeJob("node"), want: true},
-		"no status yet":                           {job: makeJob("node").dependsOn("a", complete)},
-		"complete wants all succeeded":            {job: makeJob("node").dependsOn("a", complete), statuses: jobs{status("a", 0, 2, 0)}, want: true},
-		"some succeeded are not complete":         {job: makeJob("node").dependsOn("a", complete), statuses: jobs{status("a", 1, 1, 0)}},
-		"ready is not complete":                   {job: makeJob("node").dependsOn("a", complete), statuses: jobs{status("a", 2, 0, 0)}},
-		"failed is not complete":                  {job: makeJob("node").dependsOn("a", complete), statuses: jobs{status("a", 0, 0, 2)}},
-		"ready wants all ready":                   {job: makeJob("node").dependsOn("a", ready), statuses: jobs{status("a", 2, 0, 0)}, want: true},
-		"some ready are not enough":               {job: makeJob("node").dependsOn("a", ready), statuses: jobs{status("a", 1, 0, 0)}},
-		"succeeded and failed count as ready":     {job: makeJob("node").dependsOn("a", ready), statuses: jobs{status("a", 0, 1, 1)}, want: true},
-		"all dependencies count":                  {job: makeJob("node").dependsOn("a", ready).dependsOn("b", complete), statuses: jobs{status("a", 2, 0, 0), status("b", 0, 0, 0)}},
-		"all dependencies count, and all are met": {job: makeJob("node").dependsOn("a", ready).dependsOn("b", complete), statuses: jobs{status("a", 2, 0, 0), status("b", 0, 1, 0)}, want: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected dependenciesMet", tc.want, dependenciesMet(&tc.job.ReplicatedJob, map[string]int32{"a": 2, "b": 1}, index(tc.statuses)))
-		})
-	}
-}
-
 func TestAnySucceeded(t *testing.T) {
 	cases := map[string]struct {
 		statuses jobs
@@ -146,18 +120,27 @@ func TestReclaimable(t *testing.T) {
 }
 
 func TestDue(t *testing.T) {
+	// after has a node wait for two Jobs of data.
+	after := func(status jobsetapi.DependsOnStatus) *jobsetapi.JobSet {
+		return jobSet(makeJob("data").replicas(2), makeJob("node").dependsOn("data", status))
+	}
 	tests := map[string]struct {
 		js       *jobsetapi.JobSet
 		statuses jobs
 		want     []string
 	}{
-		"all at once":                    {js: jobSet(makeJob("first"), makeJob("second")), want: []string{"first", "second"}},
-		"in order, before the first":     {js: inOrder(), want: []string{"first"}},
-		"in order, the first is ready":   {js: inOrder(), statuses: jobs{status("first", 1, 0, 0)}, want: []string{"first", "second"}},
-		"in order, the first is done":    {js: inOrder(), statuses: jobs{status("first", 0, 1, 0)}, want: []string{"first", "second"}},
-		"in order, the first has failed": {js: inOrder(), statuses: jobs{status("first", 0, 0, 1)}, want: []string{"first", "second"}},
-		"one that waits for a download":  {js: jobSet(makeJob("data"), makeJob("node").dependsOn("data", jobsetapi.DependencyComplete)), want: []string{"data"}},
-		"one whose download is done":     {js: jobSet(makeJob("data"), makeJob("node").dependsOn("data", jobsetapi.DependencyComplete)), statuses: jobs{status("data", 0, 1, 0)}, want: []string{"data", "node"}},
+		"all at once":                           {js: jobSet(makeJob("first"), makeJob("second")), want: []string{"first", "second"}},
+		"in order, before the first":            {js: inOrder(), want: []string{"first"}},
+		"in order, the first is ready":          {js: inOrder(), statuses: jobs{status("first", 1, 0, 0)}, want: []string{"first", "second"}},
+		"in order, the first is done":           {js: inOrder(), statuses: jobs{status("first", 0, 1, 0)}, want: []string{"first", "second"}},
+		"in order, the first has failed":        {js: inOrder(), statuses: jobs{status("first", 0, 0, 1)}, want: []string{"first", "second"}},
+		"one that waits for a download":         {js: jobSet(makeJob("data"), makeJob("node").dependsOn("data", jobsetapi.DependencyComplete)), want: []string{"data"}},
+		"one whose download is done":            {js: jobSet(makeJob("data"), makeJob("node").dependsOn("data", jobsetapi.DependencyComplete)), statuses: jobs{status("data", 0, 1, 0)}, want: []string{"data", "node"}},
+		"one whose downloads are done in part":  {js: after(jobsetapi.DependencyComplete), statuses: jobs{status("data", 1, 1, 0)}, want: []string{"data"}},
+		"one whose downloads are ready alone":   {js: after(jobsetapi.DependencyComplete), statuses: jobs{status("data", 2, 0, 0)}, want: []string{"data"}},
+		"one whose downloads have failed":       {js: after(jobsetapi.DependencyComplete), statuses: jobs{status("data", 0, 0, 2)}, want: []string{"data"}},
+		"one that waits for Jobs to be ready":   {js: after(jobsetapi.DependencyReady), statuses: jobs{status("data", 1, 0, 0)}, want: []string{"data"}},
+		"one for which they are ready, or over": {js: after(jobsetapi.DependencyReady), statuses: jobs{status("data", 0, 1, 1)}, want: []string{"data", "node"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

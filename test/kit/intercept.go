@@ -72,12 +72,7 @@ type Write struct {
 
 // Writes has a hook see what a client writes; its error is the answer.
 func Writes(c client.Reader, hook func(Write) error) client.WithWatch {
-	return interceptor.NewClient(c.(client.WithWatch), Writing(hook))
-}
-
-// Writing has an API server do so.
-func Writing(hook func(Write) error) interceptor.Funcs {
-	return interceptor.Funcs{
+	return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			return unless(hook(Write{Verb: "create", Object: obj}), func() error { return c.Create(ctx, obj, opts...) })
 		},
@@ -96,7 +91,7 @@ func Writing(hook func(Write) error) interceptor.Funcs {
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			return unless(hook(Write{Verb: "patch", Object: obj, SubResource: sub, Patch: p}), func() error { return c.SubResource(sub).Patch(ctx, obj, p, opts...) })
 		},
-	}
+	})
 }
 
 // unless answers a request, where a hook has not.

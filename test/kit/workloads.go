@@ -5,6 +5,7 @@ package kit
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -17,6 +18,23 @@ func Admitted(wl *kueue.Workload) {
 	Is(kueue.WorkloadQuotaReserved, "")(wl)
 	Is(kueue.WorkloadAdmitted, "")(wl)
 	wl.Status.Admission = &kueue.Admission{}
+}
+
+// Assigned has a ClusterQueue give it quota of a flavor, for all that its pods ask for.
+func Assigned(clusterQueue, flavor string) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) {
+		wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(clusterQueue)}
+		for _, ps := range wl.Spec.PodSets {
+			assigned := kueue.PodSetAssignment{
+				Name: ps.Name, Count: &ps.Count, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{}, ResourceUsage: corev1.ResourceList{},
+			}
+			for name, amount := range ps.Template.Spec.Containers[0].Resources.Requests {
+				amount.Mul(int64(ps.Count))
+				assigned.Flavors[name], assigned.ResourceUsage[name] = kueue.ResourceFlavorReference(flavor), amount
+			}
+			wl.Status.Admission.PodSetAssignments = append(wl.Status.Admission.PodSetAssignments, assigned)
+		}
+	}
 }
 
 // Deactivated has it not run.
