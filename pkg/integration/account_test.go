@@ -32,7 +32,7 @@ func accountScene(t *testing.T) (*reconciler, *trainjob.TrainJob, *kueue.Workloa
 	t.Helper()
 	stored, js := disagreeing(false, false, true, accountedStart)
 	stored.Labels["example.com/user"] = "ann"
-	child := doneJob(js)
+	child := kit.ChildJob(js, "download", kit.Succeeded(1))
 	child.Status.StartTime = new(metav1.NewTime(accountedStart))
 	wl := inttest.WorkloadOf(stored, kit.Admitted)
 	wl.UID = "wl"
@@ -61,14 +61,9 @@ func TestAccountFacts(t *testing.T) {
 			},
 			want: ledger.Facts{Started: time.Unix(2000, 0), User: "ann"},
 		},
-		"it is a former job's": {
-			change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences[0].UID = "former" },
-			want:   ledger.Facts{UserUnknown: true},
-		},
-		"it is orphaned": {
-			change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences = nil },
-			want:   ledger.Facts{UserUnknown: true},
-		},
+		"it is a former job's": {change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences[0].UID = "former" },
+			want: ledger.Facts{UserUnknown: true}},
+		"it is orphaned": {change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences = nil }, want: ledger.Facts{UserUnknown: true}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

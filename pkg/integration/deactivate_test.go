@@ -43,13 +43,11 @@ func TestDeactivation(t *testing.T) {
 			workload: kit.All(deactivation.Mark, evicted(kueue.WorkloadEvictedByPreemption)), want: stored{Evicted: "Deactivated", Active: true, Marked: true}, wantOver: true},
 		"an evicted one keeps its quota for pods": {
 			workload: kit.All(deactivation.Mark, evicted(kueue.WorkloadDeactivated)), podsLeft: true, want: stored{Evicted: "Deactivated", Active: true, Marked: true}},
-		"without pods it is deactivated": {
-			workload: kit.All(deactivation.Mark, evicted(kueue.WorkloadDeactivated)), want: stored{Evicted: "Deactivated"}},
-		"one without quota is deactivated at once": {workload: kit.All(deactivation.Mark, waits), wantOver: true},
-		"one that is deactivated loses its mark":   {workload: kit.All(deactivation.Mark, kit.Deactivated), wantOver: true},
-		"one that is deleted gives its quota back with that": {
-			workload: kit.All(deactivation.Mark), deleted: true, want: stored{Active: true, Marked: true}},
-		"one that has finished has none": {workload: kit.All(deactivation.Mark, kit.Is(kueue.WorkloadFinished, "")), want: stored{Active: true, Marked: true}},
+		"without pods it is deactivated":                     {workload: kit.All(deactivation.Mark, evicted(kueue.WorkloadDeactivated)), want: stored{Evicted: "Deactivated"}},
+		"one without quota is deactivated at once":           {workload: kit.All(deactivation.Mark, waits), wantOver: true},
+		"one that is deactivated loses its mark":             {workload: kit.All(deactivation.Mark, kit.Deactivated), wantOver: true},
+		"one that is deleted gives its quota back with that": {workload: kit.All(deactivation.Mark), deleted: true, want: stored{Active: true, Marked: true}},
+		"one that has finished has none":                     {workload: kit.All(deactivation.Mark, kit.Is(kueue.WorkloadFinished, "")), want: stored{Active: true, Marked: true}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

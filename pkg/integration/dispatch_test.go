@@ -10,7 +10,6 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,9 +76,7 @@ func TestPrebuiltWorkloadIsKeptWhilePodsAreLeft(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now())
 	wl := inttest.WorkloadOf(stored, kit.Admitted, evicted)
 	stored.Labels[kueueconstants.PrebuiltWorkloadLabel], stored.Labels[kueueconstants.MaxExecTimeSecondsLabel] = wl.Name, "900"
-	child := doneJob(js)
-	child.Status = batchv1.JobStatus{Active: 1}
-	r, _ := newReconciler(t, stored, js, child, wl)
+	r, _ := newReconciler(t, stored, js, kit.ChildJob(js, "node", kit.Active(1)), wl)
 	var written []string
 	r.deps.client = statusWrites(r.deps.client, func(w kit.Write) { written = append(written, string(expect.Must(w.Patch.Data(w.Object))(t))) })
 	_, err := look(t, r, jobKey)
@@ -89,52 +86,34 @@ func TestPrebuiltWorkloadIsKeptWhilePodsAreLeft(t *testing.T) {
 
 var evicted = kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
 
-// What MultiKueue copies to a worker has to be the user's alone, at any time.
+// What MultiKueue copies to a worker has to be the user's alone, at any time. Releases before this one gave it the gate,
+// which does no harm there.
 func TestJobOfAnotherClusterGetsNoEntry(t *testing.T) {
-	r := dispatched(t, nil)
-	steps := []struct {
-		what      string
-		change    func(*kueue.Workload)
-		suspended bool
-	}{
-		{what: "it waits", suspended: true},
-		{what: "it is admitted", change: admittedOn("west")},
-		{what: "it runs"},
-		{what: "its cluster is lost", change: evicted, suspended: true},
+	for name, change := range map[string]func(*trainjob.TrainJob){
+		"of this release": nil, "with the gate of an older one": func(job *trainjob.TrainJob) { place(t, job, patch.Gated("node")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := dispatched(t, change)
+			patches := expect.JSON(t, storedJob(t, r).Spec.RuntimePatches)
+			changed := func(change func(*kueue.Workload)) func() { return func() { changeWorkload(t, r.deps.client, change) } }
+			for _, step := range []struct {
+				what      string
+				change    func()
+				suspended bool
+			}{
+				{what: "it waits", change: func() {}, suspended: true},
+				{what: "its user resumes it", change: func() { changeJob(t, r, func(job *trainjob.TrainJob) { job.Spec.Suspend = new(false) }) }, suspended: true},
+				{what: "it is admitted", change: changed(admittedOn("west"))},
+				{what: "it runs", change: func() {}},
+				{what: "its cluster is lost", change: changed(evicted), suspended: true},
+			} {
+				step.change()
+				stored := reconciled(t, r)
+				expect.Same(t, step.what+": unexpected patches", patches, expect.JSON(t, stored.Spec.RuntimePatches))
+				expect.Same(t, step.what+": it is suspended", step.suspended, stored.Suspended())
+			}
+		})
 	}
-	for _, step := range steps {
-		if step.change != nil {
-			changeWorkload(t, r.deps.client, step.change)
-		}
-		stored := reconciled(t, r)
-		expect.That(t, !r.deps.Field.Has(&stored.Spec), "%s: it has an entry of ours: %v", step.what, stored.Spec.RuntimePatches)
-		expect.That(t, stored.Suspended() == step.suspended, "%s: it is suspended: %t, want %t", step.what, stored.Suspended(), step.suspended)
-	}
-}
-
-// Releases before this one gave it the gate, which does no harm here.
-func TestJobOfAnotherClusterKeepsTheEntryThatItHas(t *testing.T) {
-	var before trainjob.Spec
-	r := dispatched(t, func(job *trainjob.TrainJob) {
-		place(t, job, patch.Gated("node"))
-		before = job.DeepCopy().Spec
-	})
-	reconciled(t, r)
-	changeWorkload(t, r.deps.client, admittedOn("west"))
-	started := reconciled(t, r)
-	expect.That(t, r.deps.Field.Same(&before, &started.Spec) && !started.Suspended(),
-		"It is suspended: %t, and its patches are %v, want %v", started.Suspended(), started.Spec.RuntimePatches, before.RuntimePatches)
-}
-
-// Its user resumes it without quota: Trainer makes nothing of it, and there is no gate to write.
-func TestJobOfAnotherClusterIsSuspendedWithoutQuota(t *testing.T) {
-	r := dispatched(t, nil)
-	stored := reconciled(t, r)
-	stored.Spec.Suspend = new(false)
-	expect.NoError(t, r.deps.client.Update(t.Context(), stored))
-	stopped := reconciled(t, r)
-	expect.That(t, stopped.Suspended() && !r.deps.Field.Has(&stopped.Spec),
-		"It is suspended: %t, with patches %v", stopped.Suspended(), stopped.Spec.RuntimePatches)
 }
 
 func TestDispatchIsTold(t *testing.T) {
@@ -165,10 +144,8 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 	pod := podOf("former")
 	former := inttest.JobSetOf(stored, true)
 	former.UID = "former"
-	late := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "late", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(former, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}}
-	late.Spec.Template.Labels = map[string]string{"kueue.x-k8s.io/podset": "node"}
-	strange := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "strange", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"}}}
+	late, strange := kit.ChildJob(former, "late"), kit.ChildJob(former, "strange")
+	late.Spec.Template.Labels, strange.OwnerReferences = map[string]string{"kueue.x-k8s.io/podset": "node"}, nil
 	r, _ := newReconciler(t, stored, js, pod)
 	asked := 0
 	r.deps.live = kit.Lists(r.deps.live, func(client.ObjectList) error { asked++; return nil })

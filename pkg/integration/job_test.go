@@ -136,7 +136,6 @@ func withKey(of map[string]string, key, value string) map[string]string {
 
 func TestEnsureHeld(t *testing.T) {
 	now := new(metav1.Now())
-	copied := func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }
 	cases := map[string]struct {
 		job      func(*trainjob.TrainJob)
 		workload func(*kueue.Workload)
@@ -145,17 +144,10 @@ func TestEnsureHeld(t *testing.T) {
 		wantOurs bool
 	}{
 		"a job that runs": {want: true},
-		"a copy that MultiKueue made, which queues": {workload: copied, want: true, wantOurs: true},
-		"a copy that was evicted, and has pods left": {workload: func(wl *kueue.Workload) {
-			copied(wl)
-			kit.Admitted(wl)
-			evicted(wl)
-		}, want: true, wantOurs: true},
-		"a copy that was evicted, and has given its quota back": {workload: func(wl *kueue.Workload) {
-			copied(wl)
-			evicted(wl)
-			wl.Finalizers = []string{placeholder.Finalizer}
-		}, want: true},
+		"a copy that MultiKueue made, which queues":  {workload: kit.Copied, want: true, wantOurs: true},
+		"a copy that was evicted, and has pods left": {workload: kit.All(kit.Copied, kit.Admitted, evicted), want: true, wantOurs: true},
+		"a copy that was evicted, and has given its quota back": {
+			workload: kit.All(kit.Copied, evicted, func(wl *kueue.Workload) { wl.Finalizers = []string{placeholder.Finalizer} }), want: true},
 		"a job that is deleted":    {job: func(job *trainjob.TrainJob) { job.DeletionTimestamp = now }},
 		"a job that nobody knows":  {job: func(job *trainjob.TrainJob) { job.UID = "" }},
 		"another job of that name": {job: func(job *trainjob.TrainJob) { job.UID = "other" }},
@@ -232,16 +224,9 @@ func TestReclaimablePodsAreOfJobsThatStay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := inttest.Job("a")
 			job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: new(int32(1))}}
-			js := inttest.JobSetOf(job, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: 1})
-			child := &batchv1.Job{
-				ObjectMeta: metav1.ObjectMeta{
-					Namespace: job.Namespace, Name: "llm-node-0", UID: "j", Finalizers: []string{metav1.FinalizerDeleteDependents},
-					Labels:          map[string]string{jobsetapi.JobSetNameKey: js.Name, jobsetapi.ReplicatedJobNameKey: "node"},
-					OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))},
-				},
-				Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}},
-			}
-			kit.With(child, tc.change)
+			js := inttest.JobSetOf(job, false, kit.ReplicatedJobs("node", 1)...)
+			child := kit.ChildJob(js, "node", kit.Completed, tc.change)
+			child.UID, child.Finalizers = "j", []string{metav1.FinalizerDeleteDependents}
 			r, _ := newReconciler(t, job, js, child, inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.Status.ReclaimablePods = tc.given }))
 			if tc.deleted {
 				expect.NoError(t, r.deps.client.Delete(t.Context(), child))

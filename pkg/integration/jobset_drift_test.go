@@ -82,7 +82,7 @@ func TestCorrectDrift(t *testing.T) {
 			r, recorder := newReconciler(t, stored, js)
 			if tc.done {
 				// Suspended with the JobSet, it has no pods by now.
-				child := doneJob(js)
+				child := kit.ChildJob(js, "download", kit.Succeeded(1))
 				child.Spec.Suspend = new(true)
 				expect.NoError(t, r.deps.client.Create(t.Context(), child))
 			}
@@ -123,7 +123,7 @@ func TestJobsThatJobSetLeavesRunningAreSuspended(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(true, true, true, time.Now().Add(-tc.since))
-			child := doneJob(js)
+			child := kit.ChildJob(js, "download", kit.Succeeded(1))
 			if tc.change != nil {
 				tc.change(stored, child)
 			}
@@ -183,7 +183,7 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, js := suspendedJob()
 			js.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
-			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 2}}
+			js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 2)
 			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			r, recorder := newReconciler(t, js, wl)
 			r.deps.startTimeout = time.Minute

@@ -196,9 +196,8 @@ func (l *life) makeJobSet() (*jobsetapi.JobSet, *batchv1.Job) {
 	js.Spec.Suspend = new(true)
 	expect.NoError(l.t, l.Create(l.t.Context(), js))
 	template := js.Spec.ReplicatedJobs[0].Template
-	child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: js.Name + "-node-0",
-		Labels:          map[string]string{jobsetapi.JobSetNameKey: js.Name, jobsetapi.ReplicatedJobNameKey: "node"},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}, Spec: template.Spec}
+	child := kit.ChildJob(js, "node")
+	child.Spec = template.Spec
 	child.Spec.Suspend = new(true)
 	expect.NoError(l.t, l.Create(l.t.Context(), child))
 	l.says(trainer.TrainJobSuspended, metav1.ConditionTrue)
@@ -233,7 +232,8 @@ func (l *life) runs(js *jobsetapi.JobSet, child *batchv1.Job, runs bool) {
 func (l *life) complete(js *jobsetapi.JobSet, child *batchv1.Job) {
 	l.t.Helper()
 	change(l, child, func(child *batchv1.Job) {
-		child.Status = batchv1.JobStatus{Succeeded: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}
+		child.Status = batchv1.JobStatus{Succeeded: 1}
+		kit.Completed(child)
 	})
 	change(l, js, func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetCompleted) })
 	l.says(trainer.TrainJobComplete, metav1.ConditionTrue)

@@ -100,43 +100,25 @@ func TestMeasured(t *testing.T) {
 		want map[string]float64
 	}{
 		"a start": {do: steps{resumes}, want: map[string]float64{first: 1, untilStarted: 1}},
-		"its user stops it, and starts it again on the same admission": {
-			do:   steps{admittedAgo(time.Hour), resumes, isSuspended, resumes},
-			want: map[string]float64{first: 1, again: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1},
-		},
-		"a start on another admission": {
-			do:   steps{admittedAgo(time.Hour), resumes, admittedAgo(time.Minute), resumes},
-			want: map[string]float64{first: 1, again: 1, untilStarted: 2},
-		},
-		"a start after an eviction by another leader": {
-			do:   steps{says(kit.Isnt(kueue.WorkloadEvicted, "QuotaReserved")), resumes},
-			want: map[string]float64{again: 1, untilStarted: 1},
-		},
-		"pods are ready once for each start": {
-			do:   steps{resumes, notReady, ready, ready, notReady, ready, resumes, ready},
-			want: map[string]float64{first: 1, again: 1, untilStarted: 1, untilReady: 2},
-		},
+		"its user stops it, and starts it again on the same admission": {do: steps{admittedAgo(time.Hour), resumes, isSuspended, resumes},
+			want: map[string]float64{first: 1, again: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1}},
+		"a start on another admission": {do: steps{admittedAgo(time.Hour), resumes, admittedAgo(time.Minute), resumes},
+			want: map[string]float64{first: 1, again: 1, untilStarted: 2}},
+		"a start after an eviction by another leader": {do: steps{says(kit.Isnt(kueue.WorkloadEvicted, "QuotaReserved")), resumes},
+			want: map[string]float64{again: 1, untilStarted: 1}},
+		"pods are ready once for each start": {do: steps{resumes, notReady, ready, ready, notReady, ready, resumes, ready},
+			want: map[string]float64{first: 1, again: 1, untilStarted: 1, untilReady: 2}},
 		"pods were ready before this process led":     {do: steps{ready, ready}, want: map[string]float64{}},
 		"pods get ready that another process started": {do: steps{notReady, ready}, want: map[string]float64{untilReady: 1}},
 		"it waits": {do: steps{isSuspended, ready}, want: map[string]float64{}},
-		"its user stops it": {
-			do:   steps{resumes, isSuspended, isSuspended},
-			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1},
-		},
-		"it is preempted": {
-			do:   steps{resumes, preempted, stops(jobframework.StopReasonWorkloadEvicted), isSuspended},
-			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1},
-		},
-		"it was stopped for a preemption, and the manager does not know that it did": {
-			do:   steps{resumes, preempted, isSuspended},
-			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1},
-		},
-		"it is stopped that another process started": {
-			do: steps{stops("NotAdmitted")}, want: map[string]float64{stopsTotal + "NotAdmitted": 1},
-		},
-		"another job of its name": {
-			do: steps{resumes, isAnother, isSuspended, resumes}, want: map[string]float64{first: 2, untilStarted: 2},
-		},
+		"its user stops it": {do: steps{resumes, isSuspended, isSuspended},
+			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1}},
+		"it is preempted": {do: steps{resumes, preempted, stops(jobframework.StopReasonWorkloadEvicted), isSuspended},
+			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1}},
+		"it was stopped for a preemption, and the manager does not know that it did": {do: steps{resumes, preempted, isSuspended},
+			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1}},
+		"it is stopped that another process started": {do: steps{stops("NotAdmitted")}, want: map[string]float64{stopsTotal + "NotAdmitted": 1}},
+		"another job of its name":                    {do: steps{resumes, isAnother, isSuspended, resumes}, want: map[string]float64{first: 2, untilStarted: 2}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -158,20 +140,12 @@ func TestStopsOfTheManager(t *testing.T) {
 		stop          func(*reconciler, *job) error
 		want          map[string]float64
 	}{
-		"resumed before it was placed": {
-			stop: func(r *reconciler, j *job) error { return ensurePlaced(t.Context(), j).err },
-			want: map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1},
-		},
-		"resumed after its end": {
-			workload: []metav1.Condition{ended},
-			stop:     func(r *reconciler, j *job) error { return ensureEnded(t.Context(), j).err },
-			want:     map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1},
-		},
-		"resumed after an end that Trainer tells": {
-			job: []metav1.Condition{failed}, workload: []metav1.Condition{ended},
-			stop: func(_ *reconciler, j *job) error { _, err := stopEnded(t.Context(), j); return err },
-			want: map[string]float64{},
-		},
+		"resumed before it was placed": {stop: func(r *reconciler, j *job) error { return ensurePlaced(t.Context(), j).err },
+			want: map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1}},
+		"resumed after its end": {workload: []metav1.Condition{ended}, stop: func(r *reconciler, j *job) error { return ensureEnded(t.Context(), j).err },
+			want: map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1}},
+		"resumed after an end that Trainer tells": {job: []metav1.Condition{failed}, workload: []metav1.Condition{ended},
+			stop: func(_ *reconciler, j *job) error { _, err := stopEnded(t.Context(), j); return err }, want: map[string]float64{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -52,12 +52,10 @@ func annotated(job batchv1.Job, keys ...string) batchv1.Job {
 func TestLackOf(t *testing.T) {
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "trainjob"}}
 	complete := batchv1.JobStatus{Succeeded: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}
-	plain := []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
+	plain := kit.ReplicatedJobs("node", 1)
 	staged := []jobsetapi.ReplicatedJob{{Name: "download", Replicas: 1}, {Name: "node", Replicas: 1,
 		DependsOn: []jobsetapi.DependsOn{{Name: "download", Status: jobsetapi.DependencyComplete}}}}
-	byTrainer := func(what string) *lack {
-		return &lack{what: what, kind: "TrainJob", asked: []types.UID{"trainjob"}}
-	}
+	byTrainer := func(what string) *lack { return &lack{what: what, kind: "TrainJob", asked: []types.UID{"trainjob"}} }
 	byJobSet := func(what string) *lack { return &lack{what: what, kind: "JobSet", asked: []types.UID{"js"}} }
 	tests := map[string]struct {
 		replicated []jobsetapi.ReplicatedJob

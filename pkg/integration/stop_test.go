@@ -32,10 +32,7 @@ import (
 
 func TestLongStopIsTold(t *testing.T) {
 	evicted := func(ago time.Duration) func(*kueue.Workload) {
-		return func(wl *kueue.Workload) {
-			kit.Is(kueue.WorkloadEvicted, "")(wl)
-			since(wl, ago)
-		}
+		return kit.All(kit.Is(kueue.WorkloadEvicted, ""), since(ago))
 	}
 	cases := map[string]struct {
 		stop func(*kueue.Workload)
@@ -54,11 +51,9 @@ func TestLongStopIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(true, true, true, time.Now().Add(-20*time.Second))
 			js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: tc.active}}
-			child := doneJob(js)
-			child.Spec.Suspend, child.Status.Active = new(true), tc.pods
-			wl := inttest.WorkloadOf(stored, kit.Admitted)
-			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
-			kit.With(wl, tc.stop)
+			child := kit.ChildJob(js, "node", kit.Active(tc.pods))
+			child.Spec.Suspend = new(true)
+			wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Held, tc.stop)
 			r, recorder := newReconciler(t, stored, js, child, wl)
 			if tc.deleted {
 				deletedLongAgo(t, r, wl)
@@ -123,7 +118,6 @@ func TestQuotaGoesWithoutTheGateInTheEnd(t *testing.T) {
 // Trainer makes another JobSet of a job that is not suspended, for as long as somebody's finalizer
 // keeps it.
 func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
-	queued := map[string]string{"kueue.x-k8s.io/queue-name": "q"}
 	tests := map[string]struct {
 		labels    map[string]string
 		suspended bool
@@ -133,12 +127,12 @@ func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
 		want   bool
 		writes int
 	}{
-		"one that runs":           {labels: queued, quota: true, want: true, writes: 1},
-		"one whose quota is gone": {labels: queued, want: true, writes: 1},
-		"one that waits":          {labels: queued, suspended: true, want: true},
+		"one that runs":           {labels: queueLabel, quota: true, want: true, writes: 1},
+		"one whose quota is gone": {labels: queueLabel, want: true, writes: 1},
+		"one that waits":          {labels: queueLabel, suspended: true, want: true},
 		"one of no queue":         {},
-		"one that has ended":      {labels: queued, change: ended(trainer.TrainJobComplete)},
-		"one that MultiKueue has": {labels: queued, change: func(t *trainjob.TrainJob) { t.Spec.ManagedBy = new(kueue.MultiKueueControllerName) }},
+		"one that has ended":      {labels: queueLabel, change: ended(trainer.TrainJobComplete)},
+		"one that MultiKueue has": {labels: queueLabel, change: func(t *trainjob.TrainJob) { t.Spec.ManagedBy = new(kueue.MultiKueueControllerName) }},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -187,8 +181,7 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(tc.suspended, tc.suspended, tc.suspended, time.Now())
-			wl := inttest.WorkloadOf(stored, kit.Admitted)
-			since(wl, time.Hour)
+			wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour))
 			if tc.stopped > 0 {
 				evicted := kit.True(kueue.WorkloadEvicted, "")
 				evicted.LastTransitionTime = metav1.NewTime(time.Now().Add(-tc.stopped))
@@ -211,68 +204,38 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 }
 
 func ended(condition string) func(*trainjob.TrainJob) {
-	return func(t *trainjob.TrainJob) {
-		t.Status.Conditions = append(t.Status.Conditions, kit.True(condition, ""))
-	}
-}
-
-// Of the former job, all may be gone but a pod.
-func TestPodOfFormerJobIsAwaited(t *testing.T) {
-	former := inttest.Job("former")
-	former.Namespace, former.Name = jobKey.Namespace, jobKey.Name
-	pod := inttest.PodOf(jobKey.Namespace, jobKey.Name)
-	for name, jobSet := range map[string]bool{"before the next JobSet": false, "beside the next JobSet": true} {
-		t.Run(name, func(t *testing.T) {
-			stored, js := suspendedJob()
-			r, _ := newReconciler(t, stored, inttest.WorkloadOf(former, kit.Admitted), pod.DeepCopy())
-			if jobSet {
-				expect.NoError(t, r.deps.client.Create(t.Context(), js))
-			}
-			outcome := awaitPodsOfFormer(t.Context(), jobOf(t, r, stored))
-			expect.That(t, outcome.err == nil && outcome.done && outcome.again > 0, "It does not wait: %+v", outcome)
-		})
-	}
+	return func(t *trainjob.TrainJob) { t.Status.Conditions = append(t.Status.Conditions, kit.True(condition, "")) }
 }
 
 // Of the former job no pod may be there yet: its JobSet was resumed a moment before it was deleted and made again.
 func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
+	former, stored := inttest.Job("former"), inttest.Job("uid")
+	former.Namespace, former.Name, stored.Namespace, stored.Name = jobKey.Namespace, jobKey.Name, jobKey.Namespace, jobKey.Name
+	stored.Labels, stored.Spec.Suspend = queueLabel, new(true)
+	resumed, suspended := inttest.JobSetOf(former, false), inttest.JobSetOf(former, true)
+	runs := kit.ChildJob(resumed, "node", func(child *batchv1.Job) {
+		child.Spec.Template.Labels = map[string]string{kueueconstants.PodSetLabel: "node"}
+	})
+	pod := inttest.PodOf(jobKey.Namespace, jobKey.Name)
+	waits := inttest.JobSetOf(stored, true)
+	next := []client.Object{inttest.WorkloadOf(stored, kit.Admitted), inttest.JobSetOf(stored, false)}
 	for name, tc := range map[string]struct {
-		// suspended is whether its JobSet is, gone whether that is gone.
-		suspended, gone bool
-		// running is whether a Job of it runs.
-		running bool
-		// next is whether the job of now has quota and a JobSet that runs.
-		next bool
-		// deleted is how long ago its Workload was.
+		// there is what there is beside the TrainJob and the former one's Workload, which was deleted a while ago.
+		there   []client.Object
 		deleted time.Duration
 		want    bool
 	}{
-		"its JobSet was resumed":                     {deleted: time.Hour, want: true},
-		"Trainer may have it in hand":                {suspended: true, deleted: time.Second, want: true},
-		"its JobSet is suspended":                    {suspended: true, deleted: time.Hour},
-		"its JobSet is gone":                         {gone: true, deleted: time.Second},
-		"its JobSet is gone, and a Job of it is not": {gone: true, running: true, deleted: time.Hour, want: true},
-		"its JobSet is gone, and the next one runs":  {gone: true, next: true, deleted: time.Hour},
+		"its JobSet was resumed":                     {there: []client.Object{resumed}, deleted: time.Hour, want: true},
+		"Trainer may have it in hand":                {there: []client.Object{suspended}, deleted: time.Second, want: true},
+		"its JobSet is suspended":                    {there: []client.Object{suspended}, deleted: time.Hour},
+		"its JobSet is gone":                         {deleted: time.Second},
+		"its JobSet is gone, and a Job of it is not": {there: []client.Object{runs}, deleted: time.Hour, want: true},
+		"its JobSet is gone, and the next one runs":  {there: next, deleted: time.Hour},
+		"all is gone but a pod":                      {there: []client.Object{pod}, deleted: time.Hour, want: true},
+		"the same beside the next JobSet":            {there: []client.Object{pod, waits}, deleted: time.Hour, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			former, stored := inttest.Job("former"), inttest.Job("uid")
-			former.Namespace, former.Name, stored.Namespace, stored.Name = jobKey.Namespace, jobKey.Name, jobKey.Namespace, jobKey.Name
-			stored.Labels, stored.Spec.Suspend = map[string]string{"kueue.x-k8s.io/queue-name": "q"}, new(true)
-			js, wl := inttest.JobSetOf(former, tc.suspended), inttest.WorkloadOf(former, kit.Admitted)
-			objects := []client.Object{wl, stored}
-			if tc.next {
-				objects = append(objects, inttest.WorkloadOf(stored, kit.Admitted), inttest.JobSetOf(stored, false))
-			}
-			if !tc.gone {
-				objects = append(objects, js)
-			}
-			if tc.running {
-				child := doneJob(js)
-				child.Status = batchv1.JobStatus{}
-				child.Spec.Template.Labels = map[string]string{kueueconstants.PodSetLabel: "node"}
-				objects = append(objects, child)
-			}
-			r, _ := newReconciler(t, objects...)
+			r, _ := newReconciler(t, copied(append(tc.there, stored, inttest.WorkloadOf(former, kit.Admitted)))...)
 			j := jobOf(t, r, stored)
 			for i := range j.view.Workloads {
 				if metav1.IsControlledBy(&j.view.Workloads[i], former) {
@@ -306,8 +269,7 @@ func TestReleases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
 			kit.With(stored, tc.job)
-			wl := inttest.WorkloadOf(stored, kit.Admitted, tc.wl)
-			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+			wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Held, tc.wl)
 			r, _ := newReconciler(t, stored, wl)
 			if tc.deleted {
 				expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
@@ -328,24 +290,22 @@ func TestPodsThatCannotBeListedMayBeThere(t *testing.T) {
 }
 
 func TestKeepsQuota(t *testing.T) {
+	stored, _ := suspendedJob()
+	quota := []client.Object{inttest.WorkloadOf(stored, kit.Admitted)}
 	tests := map[string]struct {
 		reason jobframework.StopReason
-		quota  bool
+		there  []client.Object
 		want   bool
 	}{
 		"its Workload is deleted":                 {reason: jobframework.StopReasonWorkloadDeleted, want: true},
-		"no Workload matches, and one has quota":  {reason: jobframework.StopReasonNoMatchingWorkload, quota: true, want: true},
+		"no Workload matches, and one has quota":  {reason: jobframework.StopReasonNoMatchingWorkload, there: quota, want: true},
 		"no Workload matches, and none has quota": {reason: jobframework.StopReasonNoMatchingWorkload},
-		"it was not admitted":                     {reason: jobframework.StopReasonNotAdmitted, quota: true},
-		"it was evicted, for which Kueue waits":   {reason: jobframework.StopReasonWorkloadEvicted, quota: true},
+		"it was not admitted":                     {reason: jobframework.StopReasonNotAdmitted, there: quota},
+		"it was evicted, for which Kueue waits":   {reason: jobframework.StopReasonWorkloadEvicted, there: quota},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			stored, _ := suspendedJob()
-			r, _ := newReconciler(t, stored)
-			if tc.quota {
-				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.WorkloadOf(stored, kit.Admitted)))
-			}
+			r, _ := newReconciler(t, copied(append(tc.there, stored))...)
 			err := keepsQuota(jobOf(t, r, stored), tc.reason)
 			expect.Same(t, "It keeps its quota", tc.want, errors.Is(err, errStillActive))
 		})

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -138,15 +137,6 @@ func place(tb testing.TB, job *trainjob.TrainJob, placements ...patch.Placement)
 	expect.Must(patch.Of(trainjob.Trainer23).Set(&job.Spec, placements))(tb)
 }
 
-// doneJob returns a child Job of the JobSet that has succeeded.
-func doneJob(js *jobsetapi.JobSet) *batchv1.Job {
-	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: "job-download-0", Labels: map[string]string{jobsetapi.JobSetNameKey: js.Name},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}},
-		Status: batchv1.JobStatus{Succeeded: 1},
-	}
-}
-
 func jobSetState(t *testing.T, c client.Client, js *jobsetapi.JobSet) string {
 	t.Helper()
 	if !inttest.Exists(t, c, js) {
@@ -157,6 +147,14 @@ func jobSetState(t *testing.T, c client.Client, js *jobsetapi.JobSet) string {
 		return "suspended"
 	}
 	return "runs"
+}
+
+// copied are objects that cases share, each of which a client may change.
+func copied(objects []client.Object) (all []client.Object) {
+	for _, obj := range objects {
+		all = append(all, obj.DeepCopyObject().(client.Object))
+	}
+	return all
 }
 
 // statusWrites notes writes of statuses, which the fake API server of these tests does not have.

@@ -54,11 +54,7 @@ func TestOnlyPodsOfAJobsOwnAreFreed(t *testing.T) {
 		child.OwnerReferences = []metav1.OwnerReference{{Kind: "JobSet", Name: "llm", UID: uid, Controller: new(true)}}
 		return child
 	}
-	js := func(job *trainjob.TrainJob) *jobsetapi.JobSet {
-		js := inttest.JobSetOf(job, false)
-		js.UID = "js"
-		return js
-	}
+	js := func(job *trainjob.TrainJob) *jobsetapi.JobSet { return inttest.JobSetOf(job, false) }
 	cases := map[string]struct {
 		child  *batchv1.Job
 		jobSet *jobsetapi.JobSet

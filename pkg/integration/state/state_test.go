@@ -80,14 +80,13 @@ func TestHasPods(t *testing.T) {
 		"a Job that its controller knows to be suspended":      {suspended: true, status: condition(batchv1.JobSuspended, corev1.ConditionTrue)},
 		"a suspended Job whose controller last saw it resumed": {suspended: true, status: condition(batchv1.JobSuspended, corev1.ConditionFalse), want: true},
 		"a suspended Job that ran from the beginning":          {suspended: true, status: batchv1.JobStatus{StartTime: new(metav1.Now())}, want: true},
-		"a suspended Job with a pod on its way out": {
-			suspended: true, status: terminating(condition(batchv1.JobSuspended, corev1.ConditionTrue)), want: true},
-		"a Job that may run, without a pod yet":               {want: true},
-		"a Job that is done":                                  {status: condition(batchv1.JobComplete, corev1.ConditionTrue)},
-		"a Job that is deleted, whose controller may be busy": {deleted: time.Second, want: true},
-		"a Job that was deleted and stays":                    {deleted: time.Minute},
-		"a Job that was deleted, with a pod on its way out":   {deleted: time.Minute, status: terminating(batchv1.JobStatus{}), want: true},
-		"a Job that failed, with a pod on its way out":        {status: terminating(condition(batchv1.JobFailed, corev1.ConditionTrue)), want: true},
+		"a suspended Job with a pod on its way out":            {suspended: true, status: terminating(condition(batchv1.JobSuspended, corev1.ConditionTrue)), want: true},
+		"a Job that may run, without a pod yet":                {want: true},
+		"a Job that is done":                                   {status: condition(batchv1.JobComplete, corev1.ConditionTrue)},
+		"a Job that is deleted, whose controller may be busy":  {deleted: time.Second, want: true},
+		"a Job that was deleted and stays":                     {deleted: time.Minute},
+		"a Job that was deleted, with a pod on its way out":    {deleted: time.Minute, status: terminating(batchv1.JobStatus{}), want: true},
+		"a Job that failed, with a pod on its way out":         {status: terminating(condition(batchv1.JobFailed, corev1.ConditionTrue)), want: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

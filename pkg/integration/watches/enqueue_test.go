@@ -34,7 +34,6 @@ func TestDecidedFirst(t *testing.T) {
 	workload := func(changes ...func(*kueue.Workload)) *kueue.Workload {
 		return inttest.WorkloadOf(inttest.Job("uid"), append([]func(*kueue.Workload){func(wl *kueue.Workload) { wl.Spec.Active = new(true) }}, changes...)...)
 	}
-	copied := func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }
 	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) }
 	admitted, ready := kit.Is(kueue.WorkloadAdmitted, ""), kit.Is(kueue.WorkloadPodsReady, "")
 	evicted := kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
@@ -45,7 +44,7 @@ func TestDecidedFirst(t *testing.T) {
 		"an admission":      {before: workload(), after: workload(admitted), want: "llm"},
 		"an eviction":       {before: workload(admitted), after: workload(admitted, evicted), want: "llm"},
 		"a deactivation":    {before: workload(admitted), after: workload(admitted, kit.Deactivated), want: "llm"},
-		"a copy's deletion": {before: workload(admitted, copied), after: workload(admitted, copied, deleted), want: "llm"},
+		"a copy's deletion": {before: workload(admitted, kit.Copied), after: workload(admitted, kit.Copied, deleted), want: "llm"},
 		"a user's deletion": {before: workload(admitted), after: workload(admitted, deleted), want: "earlier"},
 		"pods that are up":  {before: workload(admitted), after: workload(admitted, ready), want: "earlier"},
 		"a pending message": {before: workload(), after: workload(ready), want: "earlier"},
@@ -207,4 +206,43 @@ func waits(reason, message string) *kueue.Workload {
 	wl := &kueue.Workload{}
 	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: reason, Message: message}}
 	return wl
+}
+
+func TestTrainJobsOf(t *testing.T) {
+	job := func(namespace, name, kind string, suspended bool, status ...string) *trainjob.TrainJob {
+		j := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		j.Spec.RuntimeRef.Name, j.Spec.Suspend = "torch", new(suspended)
+		if kind != "" {
+			j.Spec.RuntimeRef.Kind = new(kind)
+		}
+		for _, s := range status {
+			j.Status.Conditions = append(j.Status.Conditions, kit.True(s, ""))
+		}
+		return j
+	}
+	other := job("a", "other", "", true)
+	other.Spec.RuntimeRef.Name = "mpi"
+	m := Mapper{inttest.Fake(
+		job("a", "waits", "", true), job("b", "waits-too", trainer.ClusterTrainingRuntimeKind, true),
+		job("a", "runs", "", false), job("a", "is-over", "", true, trainer.TrainJobComplete), other,
+		job("a", "of-its-namespace", trainer.TrainingRuntimeKind, true), job("b", "of-another", trainer.TrainingRuntimeKind, true)).Build()}
+	tests := map[string]struct {
+		runtime client.Object
+		want    []string
+	}{
+		"of the cluster: those that wait, in every namespace": {runtime: &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}},
+			want: []string{"a/waits", "b/waits-too"}},
+		"of a namespace: those that wait there and name that kind": {runtime: &trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "torch"}},
+			want: []string{"a/of-its-namespace"}},
+		"nobody names it": {runtime: &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "unused"}}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, request := range m.TrainJobsOf(t.Context(), tc.runtime) {
+				got = append(got, request.String())
+			}
+			expect.Same(t, "Unexpected TrainJobs", tc.want, got)
+		})
+	}
 }

@@ -4,12 +4,10 @@ package scheduler_test
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -18,7 +16,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -66,12 +63,7 @@ func job(name, queue string, pods, priority int32) *kueue.Workload {
 
 // runs adds a job that is admitted.
 func (g *game) runs(name, queue string, pods, priority int32) *game {
-	wl := kit.With(job(name, queue, pods, priority), kit.Admitted)
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(queue), PodSetAssignments: []kueue.PodSetAssignment{{
-		Name: "main", Count: &pods, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: pool},
-		ResourceUsage: kit.Amounts("nvidia.com/gpu", strconv.Itoa(int(pods))),
-	}}}
-	g.Workloads = append(g.Workloads, *wl)
+	g.Workloads = append(g.Workloads, *kit.With(job(name, queue, pods, priority), kit.Admitted, kit.Assigned(queue, pool)))
 	return g
 }
 
