@@ -56,6 +56,7 @@ func TestEnsureStarted(t *testing.T) {
 	prebuilt := func(j *trainjob.TrainJob, wl *kueue.Workload) {
 		j.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = wl.Name
 	}
+	refused := func(uid types.UID, ago time.Duration) []client.Object { return []client.Object{refusalOf(uid, ago)} }
 	tests := map[string]struct {
 		// lacking is for how long the job is known to lack its JobSet.
 		lacking time.Duration
@@ -74,19 +75,19 @@ func TestEnsureStarted(t *testing.T) {
 		// deleted is for how long its namespace is being deleted.
 		deleted time.Duration
 	}{
-		"refused just now":                    {refusal: []client.Object{refusalOf("uid", 0)}, wantKept: true, wantWait: true},
-		"refused for long":                    {lacking: 3 * time.Minute, refusal: []client.Object{refusalOf("uid", time.Minute)}, wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: denied by policy"},
-		"somebody else is refused":            {lacking: 3 * time.Minute, refusal: []client.Object{refusalOf("other", time.Minute)}, wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s"},
-		"refused before it was admitted":      {lacking: 3 * time.Minute, refusal: []client.Object{refusalOf("uid", 2*time.Hour)}, wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"refused just now":                    {refusal: refused("uid", 0), wantKept: true, wantWait: true},
+		"refused for long":                    {lacking: 3 * time.Minute, refusal: refused("uid", time.Minute), wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: denied by policy"},
+		"somebody else is refused":            {lacking: 3 * time.Minute, refusal: refused("other", time.Minute), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s"},
+		"refused before it was admitted":      {lacking: 3 * time.Minute, refusal: refused("uid", 2*time.Hour), wantKept: true, wantWait: true, wantTold: "NotStarted"},
 		"late":                                {lacking: 3 * time.Minute, wantKept: true, wantWait: true, wantTold: "NotStarted"},
 		"late in a namespace that is deleted": {lacking: 3 * time.Minute, deleted: time.Minute, wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: its namespace is being deleted"},
 		"late for very long":                  {lacking: 11 * time.Minute, wantTold: "CannotStart gives its quota back"},
 		"late before it was admitted again":   {lacking: 11 * time.Minute, before: true, wantKept: true, wantWait: true},
-		"events may not be read":              {lacking: 3 * time.Minute, refusal: []client.Object{refusalOf("uid", 0)}, reading: forbidden, wantKept: true, wantWait: true, wantTold: "NotStarted"},
-		"events cannot be read":               {lacking: 3 * time.Minute, refusal: []client.Object{refusalOf("uid", 0)}, reading: errors.New("away"), wantKept: true, wantErr: true},
+		"events may not be read":              {lacking: 3 * time.Minute, refusal: refused("uid", 0), reading: forbidden, wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"events cannot be read":               {lacking: 3 * time.Minute, refusal: refused("uid", 0), reading: errors.New("away"), wantKept: true, wantErr: true},
 		"in another cluster":                  {lacking: time.Hour, change: elsewhere, wantKept: true},
-		"a prebuilt Workload":                 {lacking: 3 * time.Minute, refusal: []client.Object{refusalOf("uid", 0)}, change: prebuilt, wantKept: true, wantInactive: true, wantTold: "CannotStart gives its quota back, could not start in 3m0s: prebuilt Workload"},
-		"a copy of MultiKueue's": {lacking: 3 * time.Minute, refusal: []client.Object{refusalOf("uid", 0)}, change: func(j *trainjob.TrainJob, wl *kueue.Workload) {
+		"a prebuilt Workload":                 {lacking: 3 * time.Minute, refusal: refused("uid", 0), change: prebuilt, wantKept: true, wantInactive: true, wantTold: "CannotStart gives its quota back, could not start in 3m0s: prebuilt Workload"},
+		"a copy of MultiKueue's": {lacking: 3 * time.Minute, refusal: refused("uid", 0), change: func(j *trainjob.TrainJob, wl *kueue.Workload) {
 			prebuilt(j, kit.With(wl, kit.Copied))
 		}, wantKept: true, wantWait: true, wantTold: "CannotStart cannot start, and holds quota by Workload"},
 		"Kueue takes it back already":         {lacking: time.Hour, change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.Spec.Active = new(bool) }, wantKept: true},

@@ -68,29 +68,24 @@ func TestPodSetsTellsAgainWhatWasMended(t *testing.T) {
 
 // Quota must not hang on a ConfigMap that every tenant can break.
 func TestStopNeedsNoRuntime(t *testing.T) {
+	running, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
+	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node"}}
+	placed := func(job *trainjob.TrainJob) { place(t, job, patch.Placement{Name: "node"}) }
 	tests := map[string]struct {
-		// entry and jobSet name the replicated jobs of the job.
-		entry, jobSet bool
-		snapshot      string
-		wantGate      bool
-		wantTold      bool
+		change             func(*trainjob.TrainJob)
+		there              []client.Object
+		snapshot           string
+		wantGate, wantTold bool
 	}{
-		"our entry names what the runtime did":   {entry: true, snapshot: "no: [runtime", wantGate: true, wantTold: true},
-		"the JobSet names it":                    {jobSet: true, snapshot: "no: [runtime", wantGate: true, wantTold: true},
+		"our entry names what the runtime did":   {change: placed, snapshot: "no: [runtime", wantGate: true, wantTold: true},
+		"the JobSet names it":                    {there: []client.Object{js}, snapshot: "no: [runtime", wantGate: true, wantTold: true},
 		"nothing names it, so nothing could run": {snapshot: "no: [runtime", wantTold: true},
-		"a snapshot without replicated jobs":     {entry: true, snapshot: "spec: {}", wantGate: true},
+		"a snapshot without replicated jobs":     {change: placed, snapshot: "spec: {}", wantGate: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
-			if tc.entry {
-				place(t, stored, patch.Placement{Name: "node"})
-			}
-			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node"}}
-			r, recorder := newReconciler(t, stored, snapshotFor(stored, tc.snapshot))
-			if tc.jobSet {
-				expect.NoError(t, r.deps.client.Create(t.Context(), js))
-			}
+			stored := kit.With(running.DeepCopy(), tc.change)
+			r, recorder := newReconciler(t, copied(append(tc.there, stored, snapshotFor(stored, tc.snapshot)))...)
 			for range 2 {
 				expect.Must(jobOf(t, r, storedJob(t, r)).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
 			}

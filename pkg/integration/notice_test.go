@@ -44,6 +44,12 @@ func TestNoticeOf(t *testing.T) {
 			wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: kueue.AdmissionCheckReference(name), State: state, Message: message})
 		}
 	}
+	is := func(kind string) func(string, string) func(*kueue.Workload) {
+		return func(reason, message string) func(*kueue.Workload) {
+			return condition(kind, metav1.ConditionTrue, reason, message)
+		}
+	}
+	evicted, finished, target := is(kueue.WorkloadEvicted), is(kueue.WorkloadFinished), is(kueue.WorkloadDeactivationTarget)
 	inactive := kit.Deactivated
 	unreserved := func(reason, message string) func(*kueue.Workload) {
 		return condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
@@ -53,22 +59,22 @@ func TestNoticeOf(t *testing.T) {
 		"a new one has nothing to say":                  of(),
 		"nor has one that waits for quota":              of(unreserved(kueue.WorkloadQuotaReservedReasonWaitingForQuota, "couldn't assign flavors")),
 		"nor one that was waiting under the old reason": of(unreserved("Pending", "couldn't assign flavors")),
-		"nor one that runs":                             of(condition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved", "")),
-		"nor one that was preempted":                    of(condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPreemption, "Preempted")),
-		"nor one that succeeded":                        of(inactive, condition(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", "")),
-		"out of sync": of(condition(kueue.WorkloadFinished, metav1.ConditionTrue, kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its user job")).
+		"nor one that runs":                             of(is(kueue.WorkloadQuotaReserved)("QuotaReserved", "")),
+		"nor one that was preempted":                    of(evicted(kueue.WorkloadEvictedByPreemption, "Preempted")),
+		"nor one that succeeded":                        of(inactive, finished("Succeeded", "")),
+		"out of sync": of(finished(kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its user job")).
 			tells("WorkloadOutOfSync", "Workload wl was finished without a run: The prebuilt workload is out of sync with its user job; delete it and create it again like the TrainJob, and the job queues"),
-		"a start that was given up": of(condition(kueue.WorkloadFinished, metav1.ConditionTrue, "FailedToStart", "conflict for nodeSelector: zone")).
+		"a start that was given up": of(finished("FailedToStart", "conflict for nodeSelector: zone")).
 			tells("CannotStart", "Workload wl was finished because the job could not be started: conflict for nodeSelector: zone; when that is put right, delete it, and the job queues again"),
-		"to be deactivated, and evicted for that": of(deactivation.Mark, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadDeactivated, "The workload is deactivated")).
+		"to be deactivated, and evicted for that": of(deactivation.Mark, evicted(kueue.WorkloadDeactivated, "The workload is deactivated")).
 			means("WorkloadDeactivated", "Workload wl is being deactivated; the job's pods end, and its quota is free when the last one is gone"),
-		"deactivated by hand": of(inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadDeactivated, "The workload is deactivated")).
+		"deactivated by hand": of(inactive, evicted(kueue.WorkloadDeactivated, "The workload is deactivated")).
 			means("WorkloadDeactivated", "Workload wl was deactivated (Deactivated: The workload is deactivated); set its spec.active to true, and the job queues again"),
-		"deactivated by Kueue": of(inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToRequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")).
+		"deactivated by Kueue": of(inactive, evicted("DeactivatedDueToRequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")).
 			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToRequeuingLimitExceeded: exceeding the maximum number of re-queuing retries); delete it, and the job queues again"),
-		"deactivated when its time was over": of(inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")).
+		"deactivated when its time was over": of(inactive, evicted("DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")).
 			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToMaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"),
-		"about to be evicted when its time is over": of(inactive, condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, "MaximumExecutionTimeExceeded", "exceeding the maximum execution time")).
+		"about to be evicted when its time is over": of(inactive, target("MaximumExecutionTimeExceeded", "exceeding the maximum execution time")).
 			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (MaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"),
 		"made inactive before it was admitted": of(inactive, unreserved(kueue.WorkloadDeactivated, "The workload is deactivated")).
 			means("WorkloadDeactivated", "Workload wl was deactivated; set its spec.active to true, and the job queues again"),
@@ -78,14 +84,14 @@ func TestNoticeOf(t *testing.T) {
 		"a check rejects without a word": of(check("site", kueue.CheckStateRejected, "")).
 			tells("AdmissionCheckRejected", "Workload wl was rejected by admission check \"site\"; when that is put right, delete it, and the job queues again"),
 		"a check rejected, and it is about to be deactivated": of(check("site", kueue.CheckStatePending, ""),
-			condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, kueue.WorkloadEvictedByAdmissionCheck,
+			target(kueue.WorkloadEvictedByAdmissionCheck,
 				`AdmissionCheck in Rejected state: "site" (no such site)`)).tells("AdmissionCheckRejected", rejected),
 		"a check rejected, and its state is set back": of(inactive, check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Rejected"),
-			condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToAdmissionCheck", `The workload is deactivated due to AdmissionCheck in Rejected state: "site" (no such site)`)).tells("AdmissionCheckRejected", rejected),
-		"a check rejected it once, and somebody made it active again": of(condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToAdmissionCheck", `The workload is deactivated due to AdmissionCheck in Rejected state: "site" (no such site)`)),
+			evicted("DeactivatedDueToAdmissionCheck", `The workload is deactivated due to AdmissionCheck in Rejected state: "site" (no such site)`)).tells("AdmissionCheckRejected", rejected),
+		"a check rejected it once, and somebody made it active again": of(evicted("DeactivatedDueToAdmissionCheck", `The workload is deactivated due to AdmissionCheck in Rejected state: "site" (no such site)`)),
 		"a check retries": of(check("site", kueue.CheckStateRetry, "site is full")).
 			tells("AdmissionCheckRetries", "Workload wl has to wait for admission check site, which gave its quota back to try again: site is full"),
-		"a check retried, and its state is set back": of(check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Retry"), condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByAdmissionCheck, "At least one admission check is false")).
+		"a check retried, and its state is set back": of(check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Retry"), evicted(kueue.WorkloadEvictedByAdmissionCheck, "At least one admission check is false")).
 			tells("AdmissionCheckRetries", "Workload wl has to wait for an admission check, which gave its quota back to try again: At least one admission check is false"),
 		"no LocalQueue": of(unreserved(kueue.WorkloadInadmissible, "LocalQueue q doesn't exist")).
 			tells("NotAdmissible", "Workload wl cannot be admitted: LocalQueue q doesn't exist; create it in namespace ns, or name another in label kueue.x-k8s.io/queue-name of the TrainJob"),

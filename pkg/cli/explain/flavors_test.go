@@ -43,8 +43,7 @@ func TestFlavors(t *testing.T) {
 		"quota in use":                    given(taken("h100", 3)).tell(skipped("8 of 32 GPUs are free"), a100),
 		"a smaller job that fits in both": given(func(s *scene) { s.Workload.Spec.PodSets[0].Count = 2 }).tell(h100, a100Fits),
 		"a second replicated job finds what the first one leaves": given(func(s *scene) { s.Workload.Spec.PodSets = []kueue.PodSet{podSet("node", 3), podSet("launcher", 2)} }).
-			tell(h100, a100,
-				skipped("8 of 32 GPUs are free"), a100Fits),
+			tell(h100, a100, skipped("8 of 32 GPUs are free"), a100Fits),
 		"the borrowing limit, for ever": given(lent("16", "32", resource.NewQuantity(8, resource.DecimalSI), nil)).
 			tell(skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 8 GPUs, though cohort all has more")),
 		"the borrowing limit, for now": given(taken("h100", 2), lent("16", "48", resource.NewQuantity(16, resource.DecimalSI), nil)).
