@@ -36,6 +36,9 @@ func TestPodsLeft(t *testing.T) {
 			}
 		}
 	}
+	unqueued := func(p *corev1.Pod) {
+		p.Labels = map[string]string{jobsetapi.JobSetNameKey: "job", batchv1.ControllerUidLabel: "j"}
+	}
 	deleted := func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = new(metav1.Unix(1, 0)), []string{"test/hold"} }
 	job := func(controller string) *batchv1.Job {
 		child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "j"}}
@@ -68,13 +71,13 @@ func TestPodsLeft(t *testing.T) {
 	}{
 		"a pod that runs":                            {pod: pod(), there: objects{queued(job("job"))}, want: 1},
 		"a pod whose Job is gone":                    {pod: pod(), want: 1},
+		"the same of a Job that does not queue":      {pod: pod(unqueued)},
 		"a pod of a TrainJob's JobSet":               {pod: pod(), there: objects{job("job"), jobSet("js", "TrainJob")}, want: 1},
 		"a pod of a JobSet that is gone":             {pod: pod(), there: objects{queued(job("job")), jobSet("next", "")}, want: 1},
 		"the same of no JobSet of a TrainJob's":      {pod: pod(), there: objects{job("job"), jobSet("next", "")}},
 		"a pod of somebody's own JobSet":             {pod: pod(), there: objects{job("job"), jobSet("js", "")}},
 		"the same of a JobSet of another kind's":     {pod: pod(), there: objects{job("job"), jobSet("js", "Job")}},
 		"a pod whose Job was made again":             {pod: pod(), there: objects{kit.With(job(""), func(j *batchv1.Job) { j.UID = "next" })}, want: 1},
-		"the same without Kueue's label":             {pod: pod(func(p *corev1.Pod) { delete(p.Labels, "kueue.x-k8s.io/podset") })},
 		"a pod of a Job that somebody labels":        {pod: pod(), there: objects{job("")}},
 		"a pod of a Job of another JobSet's":         {pod: pod(), there: objects{job("other")}},
 		"a pod on its way out":                       {pod: pod(deleted), want: 1},
@@ -89,9 +92,7 @@ func TestPodsLeft(t *testing.T) {
 		"a pod that somebody labels":                 {pod: pod(func(p *corev1.Pod) { p.OwnerReferences = nil })},
 		"a pod that only names a Job as its owner": {pod: pod(func(p *corev1.Pod) { delete(p.Labels, "kueue.x-k8s.io/podset") }),
 			there: objects{known(job("job")), jobSet("js", "TrainJob")}},
-		"a pod of a Job that is not queued": {pod: pod(func(p *corev1.Pod) {
-			p.Labels = map[string]string{jobsetapi.JobSetNameKey: "job", batchv1.ControllerUidLabel: "j"}
-		}), there: objects{known(job("job")), jobSet("js", "TrainJob")}, want: 1},
+		"a pod of a Job that is not queued": {pod: pod(unqueued), there: objects{known(job("job")), jobSet("js", "TrainJob")}, want: 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
