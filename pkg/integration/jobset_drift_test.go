@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -68,12 +69,12 @@ func TestCorrectDrift(t *testing.T) {
 			js.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
 		}, wantJobSet: "suspended"},
 		"one that would delete volumes":                     {job: false, said: false, jobSet: true, since: long, change: volumes(nil), wantJobSet: "suspended", wantEvent: "its volume claims"},
-		"one that keeps its volumes":                        {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: ptr.To(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "suspended", wantEvent: "its volume claims"},
+		"one that keeps its volumes":                        {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: new(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "suspended", wantEvent: "its volume claims"},
 		"a job that is not Kueue's":                         {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) { t.Labels = nil }, wantJobSet: "runs"},
 		"the JobSet of a former TrainJob":                   {job: true, said: true, jobSet: false, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
 		"a stop of a deleted job that Trainer could not do": {job: true, said: true, jobSet: false, since: long, change: deleted, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
 		"a finished job is beyond stop or start": {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) {
-			t.Status.Conditions = append(t.Status.Conditions, inttest.True(trainer.TrainJobComplete, ""))
+			t.Status.Conditions = append(t.Status.Conditions, kit.True(trainer.TrainJobComplete, ""))
 		}, wantJobSet: "runs"},
 	}
 	for name, tc := range cases {
@@ -88,7 +89,7 @@ func TestCorrectDrift(t *testing.T) {
 			}
 			if tc.done {
 				// Suspended with the JobSet, it has no pods by now.
-				child := doneJob(js)
+				child := kit.ChildJob(js, "download", kit.Succeeded(1))
 				child.Spec.Suspend = new(true)
 				expect.NoError(t, r.deps.client.Create(t.Context(), child))
 			}
@@ -129,7 +130,7 @@ func TestJobsThatJobSetLeavesRunningAreSuspended(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(true, true, true, time.Now().Add(-tc.since))
-			child := doneJob(js)
+			child := kit.ChildJob(js, "download", kit.Succeeded(1))
 			if tc.change != nil {
 				tc.change(stored, child)
 			}
@@ -160,7 +161,7 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: tc.admitted}}
 			r, recorder := newReconciler(t, stored, js, wl)
 			r.deps.Describer = r.deps.For(trainjob.Trainer22)
@@ -189,8 +190,8 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, js := suspendedJob()
 			js.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
-			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 2}}
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 2)
+			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			r, recorder := newReconciler(t, js, wl)
 			r.deps.startTimeout = time.Minute
 			j := jobOf(t, r, stored)

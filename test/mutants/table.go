@@ -248,7 +248,7 @@ var mutants = slices.Concat(
 			Search: "if j.IsSuspended() || j.ManagedExternally() || j", Replace: "if !j.IsSuspended() || j.ManagedExternally() || j"},
 		mutant{Breaks: "the quota of a deleted job goes while Trainer makes another JobSet", Test: "TestDeletedJobThatStaysIsSuspended",
 			Search: "j.UID != \"\" && wait > 0 {", Replace: "j.UID == \"\" && wait > 0 {"},
-		mutant{Breaks: "a pod of a former job is forgotten before the next JobSet", Test: "TestPodOfFormerJobIsAwaited",
+		mutant{Breaks: "a pod of a former job is forgotten before the next JobSet", Test: "TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods",
 			Search: "return js == nil || pod", Replace: "return js != nil && pod"},
 		mutant{Breaks: "a job that changes its queue leaves its pods without quota", Test: "TestReleases",
 			Search: "case wl.Spec.QueueName != jobframework.QueueName(j):", Replace: "case wl.Spec.QueueName == \"\":"},
