@@ -379,7 +379,7 @@ func TestConfiguration(t *testing.T) {
 		},
 		"Kueue manages the manager's own pods and Jobs": {
 			change: withKueue("integrations: {frameworks: [batch/job, pod], " + externalListed + "}\nmanageJobsWithoutQueueName: true"),
-			want:   one(Warning, "ManagerManaged", "Namespace kueue-trainer-system", fix...),
+			want:   one(Warning, "ManagerManaged", "Namespace kueue-trainer-system", append(fix, restartManager)...),
 		},
 		"Kueue manages neither pods nor Jobs": {
 			change: withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset], " + externalListed + "}\nmanageJobsWithoutQueueName: true"),
