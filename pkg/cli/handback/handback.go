@@ -208,7 +208,7 @@ func (h *handBack) managerIdle(ctx context.Context) error {
 		}
 		if h.field.HoldsGate(&job.Spec) {
 			return errors.New("kueue-trainer is active and would put the gate back: switch Kueue's in-tree integration on first, " +
-				"see docs/in-tree.md, or uninstall kueue-trainer")
+				"see docs/in-tree.md, or uninstall kueue-trainer; --dry-run only says what to do before")
 		}
 	}
 	return nil
