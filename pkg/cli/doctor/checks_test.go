@@ -259,7 +259,7 @@ func TestConfiguration(t *testing.T) {
 		}).warns("NamespaceNotManaged", "Namespace jobs", "kubectl label namespace jobs team=a"),
 		"no list at all, and no JobSets": on(withKueue("manageJobsWithoutQueueName: false")).warns("TrainJobNotListed", kueueConfig, fix...),
 		"Kueue manages the manager's own pods and Jobs": on(withKueue("integrations: {frameworks: [batch/job, pod], "+externalListed+"}\nmanageJobsWithoutQueueName: true")).
-			warns("ManagerManaged", "Namespace kueue-trainer-system", fix...),
+			warns("ManagerManaged", "Namespace kueue-trainer-system", append(fix, restartManager)...),
 		"Kueue manages neither pods nor Jobs": on(withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset], " + externalListed + "}\nmanageJobsWithoutQueueName: true")),
 		"Kueue leaves the manager's namespace out": on(withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanageJobsWithoutQueueName: true\n" +
 			"managedJobsNamespaceSelector: {matchLabels: {team: a}}")),

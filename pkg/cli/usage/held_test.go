@@ -77,6 +77,8 @@ func TestBillOfCluster(t *testing.T) {
 			want: "CLUSTERQUEUE QUEUE " + head + "gpus other/q" + ofBob + "gpus team/q" + ofAnn},
 		"of the ledger and a namespace": {objects: []client.Object{savedLedger(t)}, namespace: "team", notes: []string{all},
 			want: "CLUSTERQUEUE QUEUE " + head + "gpus team/q" + ofAnn},
+		"of the ledger and all namespaces, which goes before one": {objects: []client.Object{savedLedger(t)}, options: options{all: true}, namespace: "team",
+			notes: []string{all}, want: "CLUSTERQUEUE QUEUE " + head + "gpus other/q" + ofBob + "gpus team/q" + ofAnn},
 		"of the ledger, for a time from before it": {objects: []client.Object{savedLedger(t)}, options: options{since: "4w"}, namespace: "none",
 			notes: []string{all}, want: "Nothing was used since 2030-01-01T11:00:00Z.\n"},
 		"of the ledger by user": {objects: []client.Object{savedLedger(t), told}, options: options{by: byUser}, notes: []string{all},

@@ -240,6 +240,18 @@ func TestValidator(t *testing.T) {
 	}
 }
 
+func TestRefusalOfAnotherQueueSaysWhatToDo(t *testing.T) {
+	_, v := newHandlers(t)
+	for labels, want := range map[string]string{
+		`"kueue.x-k8s.io/queue-name":"other"`: "it stops and queues there",
+		``:                                    leaving,
+	} {
+		response := v.Handle(t.Context(), request("", inttest.Manifest(labels, torch(resumed, placedJSON)), inQueue(torch(resumed, placedJSON))))
+		expect.Need(t, !response.Allowed, "It is allowed")
+		expect.That(t, strings.Contains(response.Result.Message, want), "Unexpected message %q for labels %s", response.Result.Message, labels)
+	}
+}
+
 const prebuilt = `"kueue.x-k8s.io/prebuilt-workload-name":"w"`
 
 // large returns a spec with so many characters more than it needs.
