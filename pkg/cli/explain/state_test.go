@@ -339,7 +339,7 @@ func TestStateOf(t *testing.T) {
 			Starting, "PlacementRefused", cannotStart+"pool is a, the admission wants h100", ""),
 		"resumed, and Trainer does not resume the JobSet": given(admitted, func(s *scene) { s.JobSet.Spec.Suspend = new(true) }, warned("JobSetOutdated", "undo the edit")).stuck(
 			Starting, "JobSetOutdated", cannotStart+"undo the edit", ""),
-		"resumed, and Trainer is refused what it makes of the JobSet": given(admitted, func(s *scene) { s.JobSet.Spec.Suspend = ptr.To(true) }, warned("TrainJobResourcesCreationFailed", "field is immutable")).stuck(
+		"resumed, and Trainer is refused what it makes of the JobSet": given(admitted, func(s *scene) { s.JobSet.Spec.Suspend = new(true) }, warned("TrainJobResourcesCreationFailed", "field is immutable")).stuck(
 			Starting, "JobSetRefused", cannotStart+"Trainer cannot change its JobSet: field is immutable", refusedRemedy),
 		"started, no pods yet": given(admitted, atOnce).is(Starting, "PodsMissing", notMade, ""),
 		"started, and no pods come": given(admitted).stuck(Starting, "PodsMissing",
