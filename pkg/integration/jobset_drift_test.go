@@ -38,8 +38,8 @@ func TestCorrectDrift(t *testing.T) {
 		job, said, jobSet bool
 		since             time.Time
 		change            func(*trainjob.TrainJob, *jobsetapi.JobSet)
-		// stale makes our view of the TrainJob an old one.
-		stale bool
+		// stale makes our view of the TrainJob an old one, annotated one whose spec is that of now.
+		stale, annotated bool
 		// served is Trainer 2.2 where it is not said.
 		served trainjob.TrainerVersion
 		// done adds a child Job that has succeeded.
@@ -98,6 +98,9 @@ func TestCorrectDrift(t *testing.T) {
 				inttest.Reload(t, r.deps.client, stored)
 			}
 			if tc.stale {
+				stored.ResourceVersion, stored.Generation = "0", stored.Generation+1
+			}
+			if tc.annotated {
 				stored.ResourceVersion = "0"
 			}
 			r.deps.Describer = r.deps.For(cmp.Or(tc.served, trainjob.Trainer22))
@@ -136,7 +139,7 @@ func TestJobsThatJobSetLeavesRunningAreSuspended(t *testing.T) {
 			}
 			r, recorder := newReconciler(t, stored, js, child)
 			if tc.stale {
-				stored.ResourceVersion = "0"
+				stored.ResourceVersion, stored.Generation = "0", stored.Generation+1
 			}
 			got := correctDrift(t.Context(), jobOf(t, r, stored))
 			expect.NoError(t, got.err)
