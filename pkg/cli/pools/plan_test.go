@@ -198,6 +198,11 @@ func TestPlanRemarks(t *testing.T) {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, Flavors: []kueue.ResourceFlavor{flavor("a100", "NVIDIA-A100", ours, nil)}},
 			want:      []string{"ResourceFlavor a100 was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete resourceflavor a100"},
 		},
+		"the quota of a team that is none any more": {
+			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, ClusterQueues: []kueue.ClusterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "speech", Labels: ours}}}},
+			want: []string{"ClusterQueue speech was made by an earlier run and is not needed any more: its quota counts beside that of the others, so GPUs are promised twice: " +
+				"set it to 0, and delete it once nothing uses it: kubectl delete clusterqueue speech"},
+		},
 		"a queue of a team that is none any more": {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, LocalQueues: []kueue.LocalQueue{queue("old", "vision", ours)}},
 			want:      []string{"LocalQueue vision/old was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete localqueue old -n vision"},

@@ -159,7 +159,11 @@ func (p *plan) compare(i *inventory.Inventory) {
 		case isPlanned && !ours:
 			remarks = append(remarks, fmt.Sprintf("%s was not made by this command: applying this changes it", name))
 		case !isPlanned && ours:
-			remarks = append(remarks, fmt.Sprintf("%s was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete %s", name, deletion(obj)))
+			counts := ""
+			if _, ok := obj.(*kueue.ClusterQueue); ok {
+				counts = "its quota counts beside that of the others, so GPUs are promised twice: set it to 0, and "
+			}
+			remarks = append(remarks, fmt.Sprintf("%s was made by an earlier run and is not needed any more: %sdelete it once nothing uses it: kubectl delete %s", name, counts, deletion(obj)))
 		}
 		if flavor, ok := obj.(*kueue.ResourceFlavor); ok && !ours {
 			overlaps = append(overlaps, p.overlaps(i, flavor)...)
