@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/dump"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -58,12 +59,13 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	q.Seed, q.Horizon = o.seed, o.horizon
 	o.keepComing(q)
 	jobs := append(q.Jobs(0), more...)
-	come, err := readArrivals(o.csv, o.arrivals, at.Inventory, q.Begin)
+	come, err := readArrivals(o.csv, o.arrivals, at)
 	if err != nil {
 		return Result{}, err
 	}
 	jobs = append(jobs, come...)
-	o.tellUnknown(jobs, q.Entrants)
+	known := names(q.Entrants, come)
+	o.tellUnknown(jobs, known)
 	counter := newCounter(q.Begin, q.Horizon, quotaOf(at.Inventory), jobs)
 	bar := show.NewProgress(o.streams.ErrOut, "simulating")
 	err = forecast.Play(ctx, q.World, jobs, q.Settings, func(e forecast.Event) {
@@ -74,7 +76,69 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	if counter.leftOut > 0 {
 		o.warn("%s", outlook.LeftOut(counter.leftOut))
 	}
-	return counter.end(), err
+	if err != nil {
+		return Result{}, err
+	}
+	return counter.end(), o.tellNever(ctx, q, jobs, counter.waiting(), known)
+}
+
+// names are of the jobs that somebody knows: those that are there, and the lines of a CSV. Others are of the play alone.
+func names(there []forecast.Entrant, come []forecast.Job) map[client.ObjectKey]string {
+	all := map[client.ObjectKey]string{}
+	for _, e := range there {
+		all[client.ObjectKeyFromObject(e.Workload)] = inventory.JobName(e.Workload)
+	}
+	for _, job := range come {
+		all[client.ObjectKeyFromObject(job.Workload)] = inventory.JobName(job.Workload)
+	}
+	return all
+}
+
+// among names one of some jobs, where somebody knows one.
+func among(some sets.Set[client.ObjectKey], known map[client.ObjectKey]string) string {
+	first := ""
+	for key := range some {
+		if name := known[key]; name != "" && (first == "" || name < first) {
+			first = name
+		}
+	}
+	if first == "" {
+		return ""
+	}
+	return fmt.Sprintf(", %s among them", first)
+}
+
+// tellNever warns of jobs that wait at the end, and would if nobody else was there.
+func (o *options) tellNever(ctx context.Context, q *forecast.Question, jobs []forecast.Job, waiting sets.Set[client.ObjectKey], known map[client.ObjectKey]string) error {
+	alone := *q
+	alone.Entrants, alone.Time, alone.Checks = nil, 0, 0
+	alike := map[string][]client.ObjectKey{} // Of those that ask alike, the first is tried.
+	try := map[client.ObjectKey]bool{}
+	for _, job := range jobs {
+		key := client.ObjectKeyFromObject(job.Workload)
+		if !waiting.Has(key) {
+			continue
+		}
+		asks := dump.ForHash([]any{key.Namespace, job.Workload.Spec.QueueName, job.Workload.Spec.PodSets})
+		if alike[asks] = append(alike[asks], key); len(alike[asks]) == 1 {
+			try[key] = true
+			alone.Entrants = append(alone.Entrants, forecast.Entrant{Workload: job.Workload})
+		}
+	}
+	starts, err := alone.Alone(ctx, try)
+	if err != nil {
+		return err
+	}
+	never := sets.New[client.ObjectKey]()
+	for _, same := range alike {
+		if !starts[same[0]] {
+			never.Insert(same...)
+		}
+	}
+	if len(never) > 0 {
+		o.warn("%s would not start even if nobody else was there%s", show.Count(len(never), "job"), among(never, known))
+	}
+	return nil
 }
 
 // keepComing has the same Workloads come in each play: priorities are changed of those who are there only.
@@ -88,26 +152,16 @@ func (o *options) keepComing(q *forecast.Question) {
 }
 
 // tellUnknown warns of jobs that run to the end because nothing is known of them.
-func (o *options) tellUnknown(jobs []forecast.Job, there []forecast.Entrant) {
+func (o *options) tellUnknown(jobs []forecast.Job, known map[client.ObjectKey]string) {
 	unknown := sets.New[client.ObjectKey]()
 	for _, job := range jobs {
 		if job.Runs == 0 {
 			unknown.Insert(client.ObjectKeyFromObject(job.Workload))
 		}
 	}
-	if len(unknown) == 0 {
-		return
+	if len(unknown) > 0 {
+		o.warn("nothing is known of how long %s run%s: they run to the end; --assume 4h takes a time for them", show.Count(len(unknown), "job"), among(unknown, known))
 	}
-	among := ""
-	for _, e := range there { // Who comes has a name that nobody knows.
-		if name := inventory.JobName(e.Workload); unknown.Has(client.ObjectKeyFromObject(e.Workload)) && (among == "" || name < among) {
-			among = name
-		}
-	}
-	if among != "" {
-		among = fmt.Sprintf(", %s among them", among)
-	}
-	o.warn("nothing is known of how long %s run%s: they run to the end; --assume 4h takes a time for them", show.Count(len(unknown), "job"), among)
 }
 
 // comingJobs reads the Workloads of --job.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -139,6 +140,17 @@ func (c *counter) stop(job *counted, at time.Time) {
 		}
 	}
 	job.gpus = nil
+}
+
+// waiting are those that have come and have not started.
+func (c *counter) waiting() sets.Set[client.ObjectKey] {
+	all := sets.New[client.ObjectKey]()
+	for key, job := range c.jobs {
+		if !job.started && !job.came.After(c.begin.Add(c.horizon)) {
+			all.Insert(key)
+		}
+	}
+	return all
 }
 
 // end closes the books.

@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -186,18 +187,50 @@ func TestPodsOfArrivals(t *testing.T) {
 	}
 }
 
+// Arrivals tolerate what the pods of TrainJobs do; who tolerates too little is told of, and waits for none of the others.
+func TestArrivalsOnTaintedNodes(t *testing.T) {
+	const warning = "warning: 2 jobs would not start even if nobody else was there, team-a/line-000001 among them\n"
+	for name, tc := range map[string]struct{ key, want string }{
+		"the taint of GPU nodes": {key: "nvidia.com/gpu"},
+		"a taint of the site":    {key: "example.com/reserved", want: warning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			flavor := "metadata: {name: h100}\nspec: {nodeTaints: [{key: " + tc.key + ", value: present, effect: NoSchedule}]}"
+			files := map[string]string{
+				"queues.yaml": strings.Replace(queues, "metadata: {name: h100}", flavor, 1), "jobs.csv": "0s,team-a/main,8,1h\n1h,team-a/main,8,1h\n",
+			}
+			_, got, err := told(t, files, "-f", "queues.yaml", "--arrivals", "jobs.csv", "--horizon", "24h")
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected warnings", tc.want, got)
+		})
+	}
+}
+
+// What an admin adds to the pods of TrainJobs, arrivals have, too.
+func TestTolerationRulesOfArrivals(t *testing.T) {
+	reserved := corev1.Toleration{Key: "example.com/reserved", Operator: corev1.TolerationOpExists}
+	at := &outlook.Outlook{
+		Inventory: &inventory.Inventory{LocalQueues: []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "main"}}}},
+		Manager:   &config.Configuration{TolerationRules: []config.TolerationRule{{Resources: []string{"nvidia.com/*"}, Tolerations: []corev1.Toleration{reserved}}}},
+	}
+	jobs := expect.Must(readArrivals([]byte("0s,a/main,1,1h\n"), "jobs.csv", at))(t)
+	want := []corev1.Toleration{{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}, reserved}
+	expect.Same(t, "Unexpected tolerations", want, jobs[0].Workload.Spec.PodSets[0].Template.Spec.Tolerations)
+}
+
 // The earliest is the begin, wherever it stands.
 func TestTimesOfArrivals(t *testing.T) {
-	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "main"}}}}
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "main"}}}}
+	at := &outlook.Outlook{Inventory: i, Now: begin}
 	newestFirst := "\ufefftime,queue,gpus,duration\n2026-01-31T14:00:00Z,a/main,1,1h\n2026-01-31T12:00:00Z,a/main,1,1h\n"
-	jobs := expect.Must(readArrivals([]byte(newestFirst), "jobs.csv", i, begin))(t)
+	jobs := expect.Must(readArrivals([]byte(newestFirst), "jobs.csv", at))(t)
 	var after []time.Duration
 	for _, job := range jobs {
 		after = append(after, job.Arrives.Sub(begin).Round(time.Second))
 	}
 	expect.Same(t, "Unexpected times", []time.Duration{2 * time.Hour, 0}, after)
-	_, err := readArrivals([]byte(strings.Repeat("noon,a/main,1,1h\n", 1000)), "jobs.csv", i, begin)
+	_, err := readArrivals([]byte(strings.Repeat("noon,a/main,1,1h\n", 1000)), "jobs.csv", at)
 	expect.Same(t, "Lines of the error", 11, strings.Count(err.Error(), "\n")+1)
 }
 
