@@ -255,8 +255,11 @@ func (d *Document) Complaint(err error) (line int, text string) {
 
 // Of reports whether the document is an object of a kind in a group, in any version.
 func (d *Document) Of(group, kind string) bool {
-	apiVersion := d.value("apiVersion")
-	return d.value("kind") == kind && strings.HasPrefix(apiVersion, group+"/")
+	of, _, named := strings.Cut(d.value("apiVersion"), "/")
+	if !named { // v1, which is in the core group.
+		of = ""
+	}
+	return d.value("kind") == kind && of == group
 }
 
 func (d *Document) value(key string) string {

@@ -234,6 +234,48 @@ func TestTimesOfArrivals(t *testing.T) {
 	expect.Same(t, "Lines of the error", 11, strings.Count(err.Error(), "\n")+1)
 }
 
+// nodes are two below a topology.
+const nodes = `---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Topology
+metadata: {name: racks}
+spec: {levels: [{nodeLabel: kubernetes.io/hostname}]}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: n1, labels: {pool: h100, kubernetes.io/hostname: n1}}
+  status: {allocatable: {nvidia.com/gpu: 8, pods: 110}, conditions: [{type: Ready, status: "True"}]}
+- apiVersion: v1
+  kind: Node
+  metadata: {name: n2, labels: {pool: h100, kubernetes.io/hostname: n2}}
+  status: {allocatable: {nvidia.com/gpu: 8, pods: 110}, conditions: [{type: Ready, status: "True"}]}
+`
+
+// racked are the queues with 16 GPUs on these.
+var racked = strings.NewReplacer("metadata: {name: h100}", "metadata: {name: h100}\nspec: {nodeLabels: {pool: h100}, topologyName: racks}", "nominalQuota: 8", "nominalQuota: 16").Replace(queues) + nodes
+
+// Files have nodes, which are room below a topology.
+func TestNodesOfFiles(t *testing.T) {
+	files := map[string]string{"queues.yaml": racked, "jobs.csv": "0s,team-a/main,8,100h\n0s,team-a/main,8,100h\n"}
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"all of them": {args: nil, want: "before,,,2,0,"},
+		"one goes":    {args: []string{"--drain", "n1"}, want: "after,,,2,1,"},
+		"one comes":   {args: []string{"--drain", "n1", "--add-nodes", "h100=1"}, want: "after,,,2,0,"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := command(t, files, append(tc.args, "-f", "queues.yaml", "--arrivals", "jobs.csv", "--horizon", "24h", "-o", "csv")...)
+			expect.NoError(t, err)
+			expect.That(t, strings.Contains(got, "\n"+tc.want), "there is no %q:\n%s", tc.want, got)
+		})
+	}
+}
+
 func TestAddNodes(t *testing.T) {
 	i := &inventory.Inventory{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}, Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "one"}}}}
 	expect.NoError(t, addNodes(i, "h100", "2"))
