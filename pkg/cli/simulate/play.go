@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/dump"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -32,16 +33,15 @@ type Comparison struct {
 
 func (o *options) compare(ctx context.Context, before *outlook.Outlook) (Comparison, error) {
 	c := Comparison{HorizonSeconds: int64(o.horizon.Seconds())}
-	var err error
-	if c.Before, err = o.play(ctx, before, nil); err != nil || o.scenario.none() {
-		return c, err
-	}
 	after, err := o.scenario.apply(before)
 	if err != nil {
 		return c, err
 	}
 	jobs, err := o.comingJobs(after)
 	if err != nil {
+		return c, err
+	}
+	if c.Before, err = o.play(ctx, before, nil); err != nil || o.scenario.none() {
 		return c, err
 	}
 	result, err := o.play(ctx, after, jobs)
@@ -51,12 +51,15 @@ func (o *options) compare(ctx context.Context, before *outlook.Outlook) (Compari
 
 // play plays one future: the same running times and arrivals with every scenario.
 func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast.Job) (Result, error) {
-	at.NoArrivals = o.arrivals != ""
+	at.NoArrivals = o.arrivals != "" || o.tooYoung(at)
 	q, warnings := at.Question()
 	for _, warning := range warnings {
 		o.warn("%s", warning)
 	}
 	q.Seed, q.Horizon = o.seed, o.horizon
+	if err := refuseUnknown(q.Arrivals.Of); err != nil {
+		return Result{}, err
+	}
 	o.keepComing(q)
 	jobs := append(q.Jobs(0), more...)
 	come, err := readArrivals(o.csv, o.arrivals, at)
@@ -80,6 +83,34 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 		return Result{}, err
 	}
 	return counter.end(), o.tellNever(ctx, q, jobs, counter.waiting(), known)
+}
+
+// tooYoung reports whether less than a day is known of who came. It would be repeated for as long as is played: those who
+// came in one hour 336 times in two weeks.
+func (o *options) tooYoung(at *outlook.Outlook) bool {
+	known := at.Complete()
+	if known >= 24*time.Hour {
+		return false
+	}
+	if len(at.Workloads) > 0 {
+		o.warn("nobody is taken to come: it is known of the last %s only who came, and a day is the least; a CSV of --arrivals says it", outlook.Roughly(ptr.To(int64(known.Seconds()))))
+	}
+	return true
+}
+
+// refuseUnknown refuses to draw from those of whom most would run to the end: all who come later would wait for them.
+func refuseUnknown(came []forecast.Entrant) error {
+	unknown := 0
+	for _, e := range came {
+		if e.Running.Source == forecast.Unknown {
+			unknown++
+		}
+	}
+	if 2*unknown <= len(came) {
+		return nil
+	}
+	return fmt.Errorf("nothing is known of how long %d of %s run that came in the last days, like whom others would come: take a time for them, such as --assume 4h, or say who comes with --arrivals, a CSV or none",
+		unknown, show.Count(len(came), "job"))
 }
 
 // names are of the jobs that somebody knows: those that are there, and the lines of a CSV. Others are of the play alone.

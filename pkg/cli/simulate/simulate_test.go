@@ -465,6 +465,42 @@ func TestWarnings(t *testing.T) {
 	expect.Same(t, "Unexpected warnings", "", got)
 }
 
+// Who comes is drawn from a day at least, and only from jobs whose running times are known.
+func TestWhoComes(t *testing.T) {
+	young := queues + of(workloads, "one", time.Hour, "8") + of(workloads, "two", 20*time.Minute, "8")
+	old := queues + of(workloads, "one", 48*time.Hour, "8") + of(workloads, "two", 20*time.Minute, "8")
+	limited := strings.ReplaceAll(old, "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200")
+	cases := map[string]struct {
+		queues    string
+		args      []string
+		comes     bool
+		warn, err string
+	}{
+		"an hour is known": {
+			queues: young, args: []string{"--assume", "4h"},
+			warn: "warning: nobody is taken to come: it is known of the last 60 min only who came, and a day is the least; a CSV of --arrivals says it\n",
+		},
+		"no running time is known": {
+			queues: old,
+			err:    "nothing is known of how long 2 of 2 jobs run that came in the last days, like whom others would come: take a time for them, such as --assume 4h, or say who comes with --arrivals, a CSV or none",
+		},
+		"one is assumed":        {queues: old, args: []string{"--assume", "4h"}, comes: true},
+		"all have a time limit": {queues: limited, comes: true},
+		"nobody came":           {queues: queues},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			out, warned, err := told(t, map[string]string{"queues.yaml": tc.queues}, append(tc.args, "-f", "queues.yaml", "-o", "csv")...)
+			expect.Same(t, "Unexpected error", tc.err, expect.Text(err))
+			expect.Same(t, "Unexpected warnings", tc.warn, warned)
+			jobs := 0
+			_, totals, _ := strings.Cut(out, "\nbefore,,,")
+			_, _ = fmt.Sscan(strings.Split(totals, ",")[0], &jobs) // There is none without jobs.
+			expect.Same(t, "Others come", tc.comes, jobs > 2)
+		})
+	}
+}
+
 func TestPrometheus(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := `"vector","result":[{"metric":{"namespace":"team-a","local_queue":"main","le":"3600"},"value":[0,"20"]}]`
