@@ -123,6 +123,9 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.completeScenario(); err != nil {
 		return err
 	}
+	if o.now && !o.scenario.none() {
+		return errors.New("--now tells of things as they are: leave the changes out")
+	}
 	now := time.Now()
 	before, err := o.read(ctx)
 	if err != nil {

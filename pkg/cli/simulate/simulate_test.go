@@ -22,6 +22,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
@@ -326,6 +327,10 @@ func TestWrongInput(t *testing.T) {
 			args: []string{"--arrivals", "none", "--set-borrowing-limit", "team-a/h100/nvidia.com/gpu=-1"},
 			want: `setBorrowingLimit[0] "team-a/h100/nvidia.com/gpu=-1": "-1" is negative`,
 		},
+		"advice for what is changed": {
+			args: []string{"--for", "team-a/mine", "--now", "--set-quota", "team-a/h100/nvidia.com/gpu=16"},
+			want: "--now tells of things as they are: leave the changes out",
+		},
 		"a negative time": {args: []string{"--assume", "-4h"}, want: "--assume: -4h0m0s is no time that a job runs"},
 		"a row that is too short": {
 			files: map[string]string{"jobs.csv": "1h,team-a/main\n"}, args: []string{"--arrivals", "jobs.csv"},
@@ -381,10 +386,10 @@ func TestNow(t *testing.T) {
 	expect.NoError(t, err)
 	expect.Same(t, "Unexpected advice", `team-a/mine would start now without these; nothing is changed by this command:
 
-WAY   WITHOUT         LOSES
-1     team-a/middle   6.0 GPU-hours since its start
+WAY   WITHOUT         LOSES                            IN ALL
+1     team-a/middle   6.0 GPU-hours since its start    8.0 GPU-hours
 1     team-a/young    2.0 GPU-hours since its start
-2     team-a/old      40.0 GPU-hours since its start
+2     team-a/old      40.0 GPU-hours since its start   40.0 GPU-hours
 `, got)
 	held := queues + strings.ReplaceAll(of(workloads, "mine", time.Minute, "4"), "queueName: main", "queueName: main.held")
 	_, err = command(t, map[string]string{"queues.yaml": held}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
@@ -397,7 +402,28 @@ func TestNowWithoutOneAlone(t *testing.T) {
 		of(workloads+runs, "alone", 66*time.Minute, "8") + of(workloads+runs, "large", 5*time.Hour, "16") + of(workloads, "mine", time.Minute, "8")
 	got, err := command(t, map[string]string{"queues.yaml": all}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
 	expect.NoError(t, err)
-	expect.That(t, strings.Contains(got, "\n1     team-a/alone   8.8 GPU-hours since its start\n"), "one alone is not the first way:\n%s", got)
+	expect.That(t, strings.Contains(got, "\n1     team-a/alone   8.8 GPU-hours since its start    8.8 GPU-hours\n"), "one alone is not the first way:\n%s", got)
+}
+
+// Whatever they are ordered by, the same jobs are one way.
+func TestNowTellsASetOnce(t *testing.T) {
+	all := queues + of(workloads+runs, "small", 6*time.Hour, "2") + of(workloads+runs, "large", 2*time.Hour, "6") + of(workloads, "mine", time.Minute, "8")
+	at := &outlook.Outlook{Inventory: expect.Must(readFiles([]manifest.File{*manifest.Parse("queues.yaml", []byte(all))}))(t), Now: time.Now()}
+	for n, age := range []time.Duration{6 * time.Hour, 2 * time.Hour} { // Both lose 12 GPU-hours.
+		for c := range at.Workloads[n].Status.Conditions {
+			at.Workloads[n].Status.Conditions[c].LastTransitionTime.Time = at.Now.Add(-age)
+		}
+	}
+	advice := expect.Must(advise(t.Context(), at, "team-a/mine"))(t)
+	var got [][]string
+	for _, way := range advice.Ways {
+		var jobs []string
+		for _, loss := range way.Without {
+			jobs = append(jobs, loss.Job)
+		}
+		got = append(got, jobs)
+	}
+	expect.Same(t, "Unexpected ways", [][]string{{"team-a/large", "team-a/small"}}, got)
 }
 
 // One that has stopped, or that starts by a clock which is ahead, has nothing to lose.
