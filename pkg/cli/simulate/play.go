@@ -41,6 +41,9 @@ func (o *options) compare(ctx context.Context, before *outlook.Outlook) (Compari
 	if err != nil {
 		return c, err
 	}
+	for _, remark := range o.scenario.remarks(before) {
+		o.warn("%s", remark)
+	}
 	if c.Before, err = o.play(ctx, before, nil); err != nil || o.scenario.none() {
 		return c, err
 	}

@@ -120,7 +120,7 @@ func (c *counter) tell(e forecast.Event) {
 	case forecast.LeftOut:
 		c.leftOut++
 		delete(c.jobs, e.Job)
-	case forecast.Ended:
+	case forecast.Queued, forecast.Ended: // Who was evicted before the begin holds its GPUs until it queues again.
 		c.stop(job, e.At)
 	}
 }

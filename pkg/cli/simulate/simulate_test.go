@@ -5,6 +5,7 @@ package simulate
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -277,15 +278,72 @@ func TestNodesOfFiles(t *testing.T) {
 	}
 }
 
+// Who has a place on a node that goes starts over on another.
+func TestDrainEvicts(t *testing.T) {
+	placed := strings.Replace(of(workloads+runs, "mine", time.Hour, "8"), "resourceUsage:",
+		"topologyAssignment: {levels: [kubernetes.io/hostname], slices: [{domainCount: 1, podCounts: {universal: 8}, valuesPerLevel: [{universal: n1}]}]}, resourceUsage:", 1)
+	const stops = "warning: drained nodes have 1 job start over, team-a/mine among them\n"
+	cases := map[string]struct {
+		args     []string
+		starts   int
+		gpuHours float64
+		warn     string
+	}{
+		"one is left":      {args: []string{"--drain", "n1"}, starts: 1, gpuHours: 8 * 4, warn: stops},
+		"none is left":     {args: []string{"--drain", "n1", "--drain", "n2"}, warn: stops},
+		"it is on another": {args: []string{"--drain", "n2"}, gpuHours: 8 * 3},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			args := append(tc.args, "-f", "queues.yaml", "--arrivals", "none", "--assume", "4h", "--horizon", "24h", "-o", "json")
+			out, warned, err := told(t, map[string]string{"queues.yaml": racked + placed}, args...)
+			expect.NoError(t, err)
+			after := expect.FromJSON[Comparison](t, out).After
+			expect.Same(t, "Unexpected starts", tc.starts, after.Starts)
+			expect.Same(t, "Unexpected GPU-hours", tc.gpuHours, math.Round(16*24*mean(after.Used[0].Shares)))
+			expect.Same(t, "Unexpected warnings", tc.warn, warned)
+		})
+	}
+}
+
+// Without a topology, nodes are no room for a play.
+func TestNodesThatChangeNothing(t *testing.T) {
+	flat := strings.Replace(racked, ", topologyName: racks", "", 1)
+	for name, tc := range map[string]struct {
+		queues string
+		args   []string
+		want   string
+	}{
+		"no topology": {
+			queues: flat, args: []string{"--drain", "n1", "--add-nodes", "h100=1"},
+			want: "warning: nothing changes by node n1 and more nodes of flavor h100: nodes are room below a topology alone, and there is none\n",
+		},
+		"a topology": {queues: racked, args: []string{"--drain", "n1", "--add-nodes", "h100=1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, warned, err := told(t, map[string]string{"queues.yaml": tc.queues}, append(tc.args, "-f", "queues.yaml", "--arrivals", "none")...)
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected warnings", tc.want, warned)
+		})
+	}
+}
+
 func TestAddNodes(t *testing.T) {
-	i := &inventory.Inventory{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}, Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "one"}}}}
+	cordoned := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cordoned"}, Spec: corev1.NodeSpec{Unschedulable: true}}
+	i := &inventory.Inventory{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}, Nodes: []corev1.Node{cordoned}}
+	expect.Says(t, addNodes(i, "h100", "1"), "flavor h100 has no node that is ready and not cordoned")
+	i.Nodes = append(i.Nodes, corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "one"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	})
 	expect.NoError(t, addNodes(i, "h100", "2"))
 	expect.NoError(t, addNodes(i, "h100", "1"))
 	var names []string
-	for _, node := range i.Nodes {
-		names = append(names, node.Name)
+	for n := range i.Nodes {
+		if inventory.Ready(&i.Nodes[n]) {
+			names = append(names, i.Nodes[n].Name)
+		}
 	}
-	expect.Same(t, "Unexpected nodes", []string{"one", "added-h100-0", "added-h100-1", "added-h100-2"}, names)
+	expect.Same(t, "Unexpected nodes to which pods can come", []string{"one", "added-h100-0", "added-h100-1", "added-h100-2"}, names)
 }
 
 func TestWrongInput(t *testing.T) {

@@ -22,6 +22,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/cache/scheduler"
 	"sigs.k8s.io/kueue/pkg/util/tas"
+	"sigs.k8s.io/kueue/pkg/workload"
+	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 )
 
 // World is what Workloads compete for.
@@ -116,6 +118,11 @@ func (w *World) addNodes(cache *scheduler.Cache) {
 func TakesOfTopology(pod *corev1.Pod) bool {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	return pod.Spec.NodeName != "" && !ended && !tas.IsTAS(pod)
+}
+
+// PlacedOn reports whether a Workload has quota and, below a topology down to nodes, a place on one.
+func PlacedOn(wl *kueue.Workload, node string) bool {
+	return workload.HasQuotaReservation(wl) && !workloadfinish.IsFinished(wl) && tas.HasTASAssignmentOnNode(wl.Status.Admission, node)
 }
 
 type (
