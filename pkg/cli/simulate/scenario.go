@@ -3,8 +3,10 @@
 package simulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -22,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -55,10 +58,42 @@ func readScenario(path string) (Scenario, error) {
 	if err != nil {
 		return s, err
 	}
-	if err := yaml.UnmarshalStrict(data, &s); err != nil {
+	if all := manifest.Parse(path, data).Documents; len(all) > 1 {
+		return s, fmt.Errorf("%s:%d: a scenario is one document, and here another begins", path, all[1].Line)
+	}
+	err = yaml.UnmarshalStrict(data, &s)
+	if err := errors.Join(err, s.check()); err != nil {
 		return s, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
+}
+
+// check goes by the enums of Kueue's API, which no API server sees here.
+func (s *Scenario) check() error {
+	var all error
+	for _, name := range slices.Sorted(maps.Keys(s.Preemption)) {
+		policy, at := s.Preemption[name], fmt.Sprintf("preemption[%s].", name)
+		all = errors.Join(all,
+			oneOf(at+"withinClusterQueue", cmp.Or(policy.WithinClusterQueue, kueue.PreemptionPolicyNever), kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority),
+			oneOf(at+"reclaimWithinCohort", cmp.Or(policy.ReclaimWithinCohort, kueue.PreemptionPolicyNever), kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyAny))
+		if borrow := policy.BorrowWithinCohort; borrow != nil {
+			all = errors.Join(all, oneOf(at+"borrowWithinCohort.policy", cmp.Or(borrow.Policy, kueue.BorrowWithinCohortPolicyNever), kueue.BorrowWithinCohortPolicyNever, kueue.BorrowWithinCohortPolicyLowerPriority))
+		}
+	}
+	if s.FairSharing != nil {
+		for n, strategy := range s.FairSharing.PreemptionStrategies {
+			all = errors.Join(all, oneOf(fmt.Sprintf("fairSharing.preemptionStrategies[%d]", n), strategy, configapi.LessThanOrEqualToFinalShare, configapi.LessThanInitialShare))
+		}
+	}
+	return all
+}
+
+// oneOf wants a value that an enum has.
+func oneOf[T ~string](field string, value T, enum ...T) error {
+	if slices.Contains(enum, value) {
+		return nil
+	}
+	return fmt.Errorf("%s: %q is none of %v", field, value, enum)
 }
 
 // none reports whether nothing is different.

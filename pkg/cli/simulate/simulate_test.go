@@ -402,6 +402,19 @@ func TestWrongInput(t *testing.T) {
 			files: map[string]string{"s.yaml": "setQuotas: []\n"}, args: []string{"--scenario", "s.yaml"},
 			want: `unknown field "setQuotas"`,
 		},
+		"a preemption policy that there is not": {
+			files: map[string]string{"s.yaml": "preemption: {team-a: {withinClusterQueue: Any, reclaimWithinCohort: Sometimes, borrowWithinCohort: {policy: Any}}}\n"}, args: []string{"--scenario", "s.yaml"},
+			want: "s.yaml: preemption[team-a].withinClusterQueue: \"Any\" is none of [Never LowerPriority LowerOrNewerEqualPriority]\n" +
+				"preemption[team-a].reclaimWithinCohort: \"Sometimes\" is none of [Never LowerPriority Any]\npreemption[team-a].borrowWithinCohort.policy: \"Any\" is none of [Never LowerPriority]",
+		},
+		"a strategy that there is not": {
+			files: map[string]string{"s.yaml": "fairSharing: {preemptionStrategies: [LessThanInitialShare, Nonsense]}\n"}, args: []string{"--scenario", "s.yaml"},
+			want: `s.yaml: fairSharing.preemptionStrategies[1]: "Nonsense" is none of [LessThanOrEqualToFinalShare LessThanInitialShare]`,
+		},
+		"two scenarios in a file": {
+			files: map[string]string{"s.yaml": "drain: [a]\n---\ndrain: [b]\n"}, args: []string{"--scenario", "s.yaml"},
+			want: "s.yaml:3: a scenario is one document, and here another begins",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
