@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,7 +71,7 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 		return Result{}, err
 	}
 	jobs = append(jobs, come...)
-	known := names(q.Entrants, come)
+	known := names(q.Entrants, slices.Concat(more, come))
 	o.tellUnknown(jobs, known)
 	counter := newCounter(q.Begin, q.Horizon, quotaOf(at.Inventory), jobs)
 	bar := show.NewProgress(o.streams.ErrOut, "simulating")
@@ -79,8 +80,8 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 		bar.At(float64(e.At.Sub(q.Begin)) / float64(q.Horizon))
 	})
 	bar.Done()
-	if counter.leftOut > 0 {
-		o.warn("%s", outlook.LeftOut(counter.leftOut))
+	if len(counter.leftOut) > 0 {
+		o.warn("%s%s", outlook.LeftOut(len(counter.leftOut)), among(counter.leftOut, known))
 	}
 	if err != nil {
 		return Result{}, err
@@ -116,7 +117,7 @@ func refuseUnknown(came []forecast.Entrant) error {
 		unknown, show.Count(len(came), "job"))
 }
 
-// names are of the jobs that somebody knows: those that are there, and the lines of a CSV. Others are of the play alone.
+// names are of the jobs that somebody knows: those that are there, those of --job, and the lines of a CSV. Others are of the play alone.
 func names(there []forecast.Entrant, come []forecast.Job) map[client.ObjectKey]string {
 	all := map[client.ObjectKey]string{}
 	for _, e := range there {
@@ -200,6 +201,10 @@ func (o *options) tellUnknown(jobs []forecast.Job, known map[client.ObjectKey]st
 
 // comingJobs reads the Workloads of --job.
 func (o *options) comingJobs(at *outlook.Outlook) ([]forecast.Job, error) {
+	namespace, err := o.flags.InNamespace(false)
+	if err != nil {
+		return nil, err
+	}
 	var jobs []forecast.Job
 	for _, text := range o.scenario.Jobs {
 		path, after, err := later(text)
@@ -214,7 +219,7 @@ func (o *options) comingJobs(at *outlook.Outlook) ([]forecast.Job, error) {
 		for _, file := range files {
 			err = errors.Join(err, file.Err())
 			for n := range file.Documents {
-				err = errors.Join(err, add(&file.Documents[n], "Workload", &come.Workloads))
+				err = errors.Join(err, add(&file.Documents[n], "Workload", &come.Workloads, namespace))
 			}
 		}
 		if err != nil {
@@ -235,7 +240,7 @@ func (o *options) coming(at *outlook.Outlook, wl *kueue.Workload, after time.Dur
 	arrives := at.Now.Add(after + time.Duration(serial+1))
 	fresh.Status, fresh.CreationTimestamp = kueue.WorkloadStatus{}, metav1.NewTime(arrives)
 	// The one that it is of may be there, too, and deactivated.
-	fresh.Name, fresh.Spec.Active = fmt.Sprintf("coming-%06d", serial), nil
+	fresh.Name, fresh.Spec.Active = fmt.Sprintf("%s-coming-%d", wl.Name, serial), nil
 	fresh.UID = types.UID(fresh.Name)
 	runs := o.running.Assume
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {

@@ -59,7 +59,7 @@ type counter struct {
 	quota   map[string]int64
 	jobs    map[client.ObjectKey]*counted
 	used    map[string][]float64
-	leftOut int
+	leftOut sets.Set[client.ObjectKey]
 	result  Result
 }
 
@@ -77,7 +77,7 @@ type counted struct {
 
 // newCounter begins with all that are there, or come.
 func newCounter(begin time.Time, horizon time.Duration, quota map[string]int64, jobs []forecast.Job) *counter {
-	c := &counter{begin: begin, horizon: horizon, quota: quota, jobs: map[client.ObjectKey]*counted{}, used: map[string][]float64{}}
+	c := &counter{begin: begin, horizon: horizon, quota: quota, jobs: map[client.ObjectKey]*counted{}, used: map[string][]float64{}, leftOut: sets.New[client.ObjectKey]()}
 	for n := range jobs {
 		wl := jobs[n].Workload
 		job := &counted{queue: wl.Namespace + "/" + string(wl.Spec.QueueName), size: sizeOf(wl), came: begin}
@@ -118,7 +118,7 @@ func (c *counter) tell(e forecast.Event) {
 		}
 		c.stop(job, e.At)
 	case forecast.LeftOut:
-		c.leftOut++
+		c.leftOut.Insert(e.Job)
 		delete(c.jobs, e.Job)
 	case forecast.Queued, forecast.Ended: // Who was evicted before the begin holds its GPUs until it queues again.
 		c.stop(job, e.At)

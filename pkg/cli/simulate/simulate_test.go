@@ -82,7 +82,9 @@ func told(t *testing.T, files map[string]string, args ...string) (out, errOut st
 	t.Chdir(dir)
 	streams, in, stdout, stderr := genericiooptions.NewTestIOStreams()
 	in.WriteString(files["-"])
-	cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
+	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
+	cmd := NewCommand(flags, streams)
+	flags.AddFlags(cmd.Flags())
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetArgs(args)
 	err = cmd.ExecuteContext(t.Context())
@@ -479,7 +481,7 @@ func TestNowWithoutOneAlone(t *testing.T) {
 // Whatever they are ordered by, the same jobs are one way.
 func TestNowTellsASetOnce(t *testing.T) {
 	all := queues + of(workloads+runs, "small", 6*time.Hour, "2") + of(workloads+runs, "large", 2*time.Hour, "6") + of(workloads, "mine", time.Minute, "8")
-	at := &outlook.Outlook{Inventory: expect.Must(readFiles([]manifest.File{*manifest.Parse("queues.yaml", []byte(all))}))(t), Now: time.Now()}
+	at := &outlook.Outlook{Inventory: expect.Must(readFiles([]manifest.File{*manifest.Parse("queues.yaml", []byte(all))}, "default"))(t), Now: time.Now()}
 	for n, age := range []time.Duration{6 * time.Hour, 2 * time.Hour} { // Both lose 12 GPU-hours.
 		for c := range at.Workloads[n].Status.Conditions {
 			at.Workloads[n].Status.Conditions[c].LastTransitionTime.Time = at.Now.Add(-age)
@@ -594,6 +596,24 @@ func TestWhoComes(t *testing.T) {
 			_, totals, _ := strings.Cut(out, "\nbefore,,,")
 			_, _ = fmt.Sscan(strings.Split(totals, ",")[0], &jobs) // There is none without jobs.
 			expect.Same(t, "Others come", tc.comes, jobs > 2)
+		})
+	}
+}
+
+// What names no namespace is in that of -n, and who is left out is named.
+func TestNamespaceOfFiles(t *testing.T) {
+	without := strings.ReplaceAll(of(workloads, "one", time.Minute, "1"), ", namespace: team-a", "")
+	files := map[string]string{"queues.yaml": strings.ReplaceAll(queues, ", namespace: team-a", "") + without, "one.yaml": without}
+	for namespace, tc := range map[string]struct{ queues, want string }{
+		"team-a": {queues: files["queues.yaml"]},
+		"team-b": {queues: queues, want: "warning: 1 Workload left out, whose queues are not there or have no quota for them, team-b/one among them\n"},
+	} {
+		t.Run(namespace, func(t *testing.T) {
+			files["queues.yaml"] = tc.queues
+			out, warned, err := told(t, files, "-n", namespace, "-f", "queues.yaml", "--arrivals", "none", "--assume", "1h", "--job", "one.yaml@+2h", "-o", "csv")
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected warnings", tc.want, warned)
+			expect.Same(t, "All start", tc.want == "", strings.Contains(out, "\nbefore,team-a/main,,1,0,") && strings.Contains(out, "\nafter,team-a/main,,2,0,"))
 		})
 	}
 }
