@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 // Comparison is what came of a cluster as it is and, with a scenario, with it.
@@ -86,7 +87,26 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	if err != nil {
 		return Result{}, err
 	}
-	return counter.end(), o.tellNever(ctx, q, jobs, counter.waiting(), known)
+	waiting := counter.waiting()
+	return counter.end(), errors.Join(o.tellInactive(ctx, q.World, jobs, waiting), o.tellNever(ctx, q, jobs, waiting, known))
+}
+
+// tellInactive warns of ClusterQueues that admit nobody, where somebody waits.
+func (o *options) tellInactive(ctx context.Context, world *scheduler.World, jobs []forecast.Job, waiting sets.Set[client.ObjectKey]) error {
+	inactive, err := world.Inactive(ctx)
+	if err != nil {
+		return err
+	}
+	for _, job := range jobs {
+		queue := inventory.Find(world.LocalQueues, job.Workload.Namespace, string(job.Workload.Spec.QueueName))
+		if queue == nil || !waiting.Has(client.ObjectKeyFromObject(job.Workload)) {
+			continue
+		}
+		if why := inactive[queue.Spec.ClusterQueue]; why != "" {
+			o.warn("ClusterQueue %s is not active: %s", queue.Spec.ClusterQueue, why)
+		}
+	}
+	return nil
 }
 
 // tooYoung reports whether less than a day is known of who came. It would be repeated for as long as is played: those who

@@ -600,6 +600,29 @@ func TestWhoComes(t *testing.T) {
 	}
 }
 
+// A ClusterQueue that admits nobody is told of where somebody waits.
+func TestInactiveQueues(t *testing.T) {
+	for name, tc := range map[string]struct{ from, to, jobs, want string }{
+		"all is there":        {jobs: "0s,team-a/main,8,1h\n"},
+		"a flavor is missing": {from: "metadata: {name: h100}", to: "metadata: {name: other}", jobs: "0s,team-a/main,8,1h\n", want: "references missing ResourceFlavor(s): h100"},
+		"a check is missing":  {from: "spec:\n", to: "spec:\n  admissionChecksStrategy: {admissionChecks: [{name: capacity}]}\n", jobs: "0s,team-a/main,8,1h\n", want: "references missing AdmissionCheck(s): capacity"},
+		"it is stopped":       {from: "spec:\n", to: "spec:\n  stopPolicy: Hold\n", jobs: "0s,team-a/main,8,1h\n", want: "is stopped"},
+		"and nobody is there": {from: "spec:\n", to: "spec:\n  stopPolicy: Hold\n", jobs: "25h,team-a/main,8,1h\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{"queues.yaml": strings.Replace(queues, tc.from, tc.to, 1), "jobs.csv": tc.jobs}
+			_, warned, err := told(t, files, "-f", "queues.yaml", "--arrivals", "jobs.csv", "--horizon", "24h")
+			expect.NoError(t, err)
+			want := ""
+			if tc.want != "" {
+				want = "warning: ClusterQueue team-a is not active: Can't admit new workloads: " + tc.want + ".\n" +
+					"warning: 1 job would not start even if nobody else was there, team-a/line-000001 among them\n"
+			}
+			expect.Same(t, "Unexpected warnings", want, warned)
+		})
+	}
+}
+
 // What names no namespace is in that of -n, and who is left out is named.
 func TestNamespaceOfFiles(t *testing.T) {
 	without := strings.ReplaceAll(of(workloads, "one", time.Minute, "1"), ", namespace: team-a", "")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -88,6 +89,22 @@ func (w *World) cache(ctx context.Context, c client.Client, workloads []kueue.Wo
 	}
 	w.addNodes(cache)
 	return cache, nil
+}
+
+// Inactive returns why ClusterQueues admit nobody that are stopped or miss something, in Kueue's own words.
+func (w *World) Inactive(ctx context.Context) (map[kueue.ClusterQueueReference]string, error) {
+	cache, err := w.cache(ctx, &memory{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	why := map[kueue.ClusterQueueReference]string{}
+	for n := range w.ClusterQueues {
+		name := kueue.ClusterQueueReference(w.ClusterQueues[n].Name)
+		if status, _, message := cache.ClusterQueueReadiness(name); status != metav1.ConditionTrue {
+			why[name] = message
+		}
+	}
+	return why, nil
 }
 
 // Changed returns a world whose ClusterQueues say something else.
