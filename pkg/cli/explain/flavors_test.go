@@ -72,6 +72,25 @@ func TestFlavors(t *testing.T) {
 				s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{maintenance}
 			}
 		}}, []told{warned("taint maintenance:NoSchedule of the flavor's nodes is not tolerated: Kueue does not look at that, so pods stay Pending")}},
+		"nodes that are cordoned or not ready": {changes{ofH100, func(s *scene) {
+			for i, key := range []string{corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable, corev1.TaintNodeNotReady, corev1.TaintNodeUnschedulable} {
+				s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}
+			}
+		}}, []told{warned("the flavor's nodes that would do are cordoned or not ready: Kueue does not look at that, so pods stay Pending")}},
+		"nodes under pressure, and one that is for others whatever its state": {changes{ofH100, func(s *scene) {
+			for i := range s.inventory.Nodes {
+				s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule}}
+			}
+			s.inventory.Nodes[3].Spec.Taints = append(s.inventory.Nodes[3].Spec.Taints, maintenance)
+		}}, []told{warned("the flavor's nodes that would do are tainted with node.kubernetes.io/disk-pressure: Kueue does not look at that, so pods stay Pending")}},
+		"a cordoned node beside others": {changes{ofH100, cordoned(0)}, []told{h100}},
+		"the only node that is large enough is cordoned": {changes{ofH100, cordoned(3), pod(func(p *corev1.PodSpec) { p.Containers[0].Resources = kit.GPUResources("16") }), func(s *scene) {
+			s.Workload.Spec.PodSets[0].Count = 1
+			s.inventory.Nodes[3].Status.Allocatable[kit.GPU] = resource.MustParse("16")
+		}}, []told{warned("the flavor's nodes that would do are cordoned: Kueue does not look at that, so pods stay Pending")}},
+		"a pod larger than any node, cordoned or not": {changes{ofH100, cordoned(3), pod(func(p *corev1.PodSpec) { p.Containers[0].Resources = kit.GPUResources("16") }), func(s *scene) {
+			s.Workload.Spec.PodSets[0].Count = 1
+		}}, []told{warned("a pod asks for 16 GPUs, and the largest node of the flavor, h100-0, has 8: Kueue does not look at that, so pods stay Pending")}},
 		"a node selector for another flavor, with its owner": {
 			scene: changes{ofH100, pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"pool": "a100", "disk": "fast"} }), func(s *scene) {
 				byRuntime := provenance.Setting{Source: provenance.Source{Kind: provenance.Runtime}}
@@ -147,6 +166,10 @@ func TestFlavors(t *testing.T) {
 			scene: changes{onlyTopologies, ofH100, pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"disk": "fast"} })},
 			want:  []told{skipped("node selector disk=fast matches no node of the flavor")},
 		},
+		"a topology all of whose nodes are cordoned": {
+			scene: changes{onlyTopologies, ofH100, cordoned(0, 1, 2, 3)},
+			want:  []told{skipped("the flavor's nodes that would do are cordoned")},
+		},
 		"a topology whose quota is in use": {
 			scene: changes{onlyTopologies, taken("h100", 3)},
 			want:  []told{skipped("8 of 32 GPUs are free"), {Flavor: "a100", Messages: []string{`topology "racks" allows to fit only 2 out of 4 pod(s)`, a100.Messages[0]}}},
@@ -171,6 +194,16 @@ func TestFlavors(t *testing.T) {
 		}
 		return got
 	})
+}
+
+// cordoned has nodes of h100 take no pods.
+func cordoned(of ...int) func(*scene) {
+	return func(s *scene) {
+		for _, i := range of {
+			s.inventory.Nodes[i].Spec.Unschedulable = true
+			s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+		}
+	}
 }
 
 // topology adds two levels to flavor h100, of which the job asks for something.
@@ -204,6 +237,12 @@ func TestAmounts(t *testing.T) {
 	s := newScene(taken("h100", 1), lent("32", "16", nil, nil))
 	want := []Amount{{Resource: kit.GPU, Requested: 32, Free: ptr.To[int64](40), Quota: 32, Max: 48}}
 	expect.Same(t, "Unexpected amounts", want, Flavors(s.facts(t))[0].Amounts)
+}
+
+func TestTopologyOfCordonedNodes(t *testing.T) {
+	got := Flavors(newScene(onlyTopologies, ofH100, cordoned(0, 1)).facts(t))[0].Reasons
+	want := []Reason{{Code: Topology, Message: `topology "racks" allows to fit only 2 out of 4 pod(s)`, Remedy: "wait until nodes are back that are cordoned or not ready, or pods nearby have ended"}}
+	expect.Same(t, "Unexpected reasons", want, got)
 }
 
 func TestTopologyThatFitsLater(t *testing.T) {

@@ -349,6 +349,10 @@ func TestStateOf(t *testing.T) {
 		})).stuck(Starting, "Unschedulable",
 			"was started (node on flavor h100), and 1 pod of Job llm-node-0: Unschedulable (0/6 nodes are available: 6 Insufficient nvidia.com/gpu)",
 			"the quota is more than the nodes have room for: kubectl trainjob pools shows both"),
+		"pods whose nodes are cordoned": given(admitted, cordoned(0, 1, 2, 3), withPods(4, refusedBy("0/6 nodes are available: 4 node(s) were unschedulable. preemption: none"))).is(
+			Starting, "NodesUnavailable", fourPods+"Unschedulable (0/6 nodes are available: 4 node(s) were unschedulable); "+
+				"the flavor's nodes that would do are cordoned: Kueue does not look at that, so pods stay Pending",
+			"wait until they are back, or have whoever cordoned them end that: kubectl uncordon h100-0"),
 		"pods whose image cannot be had": given(admitted, withPods(4, func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}
 		})).stuck(Starting, "ImagePullBackOff", fourPods+"ImagePullBackOff (no such image)", "kubectl -n team describe pod llm-node-0-0"),

@@ -61,6 +61,8 @@ const (
 	Selector Code = "SelectorMismatch"
 	// NoNode: the flavor picks no node.
 	NoNode Code = "NoNode"
+	// Unavailable: the flavor's nodes are cordoned, or not ready.
+	Unavailable Code = "NodesUnavailable"
 	// TooMuch: the request is above all that the ClusterQueue can ever have.
 	TooMuch Code = "ExceedsQuota"
 	// Borrowing: the borrowing limit is in the way.
