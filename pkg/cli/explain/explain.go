@@ -86,7 +86,7 @@ func Explain(f *Facts) Explanation {
 	for i := range f.PodSets {
 		e.PodSets = append(e.PodSets, podSetOf(&f.PodSets[i]))
 	}
-	if !f.Job.Finished() && e.State.Phase != NotManaged {
+	if !f.over() && e.State.Phase != NotManaged {
 		e.Flavors = worthTelling(f, Flavors(f))
 	}
 	if e.State.Phase == NotCreated || e.State.Phase == Waiting {

@@ -11,6 +11,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
@@ -99,7 +101,7 @@ func (s *State) Paint(paint show.Paint) func(string) string {
 
 // StateOf tells the state of a TrainJob. The first that applies is it.
 func StateOf(f *Facts) State {
-	if s := first(f, notCreated, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, unmanaged, heldOut, workloadOver, deactivated, inPhase); s != nil {
+	if s := first(f, notCreated, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, unmanaged, forgotten, heldOut, workloadOver, deactivated, inPhase); s != nil {
 		return *s
 	}
 	return running(f)
@@ -156,6 +158,26 @@ func finished(f *Facts) *State {
 	}
 	return nil
 }
+
+// forgotten is for a job that has ended, which Trainer does not say any more: its JobSet is gone, by its TTL for one.
+func forgotten(f *Facts) *State {
+	s := &State{Phase: Failed, Reason: jobevents.ReasonEnded, Message: "has ended; Trainer forgot it with its JobSet"}
+	switch wl := f.Workload; {
+	case wl == nil && jobclient.HasEnded(f.Job):
+		return s
+	case wl == nil || !state.Ended(wl) || !f.Job.Suspended() || len(f.livePods()) > 0:
+		return nil
+	}
+	over, verb := f.condition(kueue.WorkloadFinished), "has failed"
+	if over.Reason == kueue.WorkloadFinishedReasonSucceeded {
+		s.Phase, verb = Succeeded, "is complete"
+	}
+	s.Reason, s.Since, s.Message = over.Reason, since(over.LastTransitionTime), fmt.Sprintf("%s (%s); Trainer forgot it with its JobSet", verb, over.Message)
+	return s
+}
+
+// over reports whether the job has ended, also where Trainer forgot that.
+func (f *Facts) over() bool { return f.Job.Finished() || forgotten(f) != nil }
 
 func deleting(f *Facts) *State {
 	if f.Job.DeletionTimestamp.IsZero() {

@@ -90,6 +90,13 @@ func TestStateOf(t *testing.T) {
 		"its start was given up": given(admitted, with(kueue.WorkloadFinished, "FailedToStart", "conflict for nodeSelector: zone", 1)).stuck(
 			Deactivated, "FailedToStart", "could not be started, and its Workload trainjob-llm is finished: conflict for nodeSelector: zone",
 			"put that right, then delete Workload trainjob-llm, and the job queues again"),
+		"failed, and its JobSet is gone": given(placed, with(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed, "jobset failed", 1)).is(
+			Failed, "Failed", "has failed (jobset failed); Trainer forgot it with its JobSet", ""),
+		"complete, and its JobSet is gone": given(placed, with(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonSucceeded, "jobset completed", 1)).is(
+			Succeeded, "Succeeded", "is complete (jobset completed); Trainer forgot it with its JobSet", ""),
+		"failed, and its JobSet and its Workload are gone": given(withoutWorkload, markedEnded("llm-uid")).is(
+			Failed, "HasEnded", "has ended; Trainer forgot it with its JobSet", ""),
+		"a copy of one that failed": given(justMade, markedEnded("former-uid")).is(Unqueued, "AwaitsJobSet", noJobSetYet+"10s (the manager's waitForJobSet)", ""),
 		"its Workload was finished while it waits": given(finishedByHand).stuck(Deactivated, "ByHand",
 			"gets no quota any more: its Workload trainjob-llm is finished, though the TrainJob is not: it was in the way",
 			"delete the TrainJob and create it again"),
@@ -506,6 +513,11 @@ func prebuiltMissing(s *scene) {
 }
 
 var finishedByHand = with(kueue.WorkloadFinished, "ByHand", "it was in the way", 1)
+
+// markedEnded has the job say that one with this UID has ended.
+func markedEnded(uid string) func(*scene) {
+	return func(s *scene) { s.Job.Annotations = map[string]string{"kueue-trainer.dev/ended": uid} }
+}
 
 func withoutQueue(s *scene) { s.Workload, s.Job.Labels = nil, nil }
 
