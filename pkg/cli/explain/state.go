@@ -55,6 +55,9 @@ const (
 	Unseen = "Unseen"
 	// Evaluating is that of a job that Kueue gives quota to when it comes to look.
 	Evaluating = "Evaluating"
+	// KueueRefuses is that of a job that fits by all that is seen, and that Kueue lets wait. When it starts, nobody can
+	// tell who does not know why.
+	KueueRefuses = "KueueRefuses"
 )
 
 // State is where a TrainJob stands and why.

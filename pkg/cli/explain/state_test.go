@@ -315,6 +315,13 @@ func TestStateOf(t *testing.T) {
 			needs32+"which would fit (node on flavor h100), and Kueue has not looked at it for 5m"+alone, "see that Kueue runs: "+doctor),
 		"Kueue is about to look": given(func(s *scene) { s.Workload.CreationTimestamp = metav1.NewTime(now) }).is(Waiting, "Evaluating",
 			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+		"Kueue goes by more than what is seen": given(refusedBefore(30*time.Second, "Pending")).is(Waiting, "KueueRefuses",
+			needs32+"which would fit by what is seen here (node on flavor h100), but Kueue says: resource cpu unavailable in ClusterQueue"+alone,
+			"if Kueue goes on saying so, look for what else it goes by, such as defaults of a LimitRange: kubectl -n team describe limitranges"),
+		"Kueue has refused it a moment ago": given(refusedBefore(5*time.Second, "Pending")).is(Waiting, "Evaluating",
+			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+		"Kueue is about to look again": given(refusedBefore(30*time.Second, kueue.WorkloadQuotaReservedReasonPendingEvaluation)).is(Waiting, "Evaluating",
+			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
 		"behind others in a strict queue": given(pending("big", 0, minutesAgo(9)), strict, withoutQuota("")).is(Waiting, "BehindOthers",
 			needs32+"which would fit (node on flavor h100), but Kueue gives it to team/big first, 2nd of 2 pending",
 			"wait, or give the job a higher priority than the one before it"),
@@ -444,6 +451,14 @@ func classes(names ...string) func(*scene) {
 func manifestOf(s *scene) { s.Job.UID, s.Workload = "", nil }
 
 func withoutClusterQueues(s *scene) { s.inventory.ClusterQueues = nil }
+
+// refusedBefore is the job to which Kueue has given no quota since a while.
+func refusedBefore(ago time.Duration, reason string) func(*scene) {
+	return func(s *scene) {
+		s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: reason,
+			Message: "resource cpu unavailable in ClusterQueue", LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
+	}
+}
 
 func ofOneNode(s *scene) { s.PodSets = []kueue.PodSet{podSet("node", 1)} }
 
