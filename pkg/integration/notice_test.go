@@ -30,9 +30,10 @@ func TestNoticeOf(t *testing.T) {
 	unreserved := func(reason, message string) func(*kueue.Workload) {
 		return condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
 	}
+	const another = "create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again"
 	rejected := notice{
 		reason:  "AdmissionCheckRejected",
-		message: "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, delete it, and the job queues again",
+		message: "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, " + another,
 	}
 	type changes []func(*kueue.Workload)
 	tests := map[string]struct {
@@ -66,15 +67,15 @@ func TestNoticeOf(t *testing.T) {
 		},
 		"deactivated by Kueue": {
 			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToRequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")},
-			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated by Kueue (DeactivatedDueToRequeuingLimitExceeded: exceeding the maximum number of re-queuing retries); delete it, and the job queues again"},
+			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated by Kueue (DeactivatedDueToRequeuingLimitExceeded: exceeding the maximum number of re-queuing retries); " + another},
 		},
 		"deactivated when its time was over": {
 			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")},
-			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated by Kueue (DeactivatedDueToMaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"},
+			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated by Kueue (DeactivatedDueToMaximumExecutionTimeExceeded: exceeding the maximum execution time); " + another},
 		},
 		"about to be evicted when its time is over": {
 			workload: changes{inactive, condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, "MaximumExecutionTimeExceeded", "exceeding the maximum execution time")},
-			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated by Kueue (MaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"},
+			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated by Kueue (MaximumExecutionTimeExceeded: exceeding the maximum execution time); " + another},
 		},
 		"made inactive before it was admitted": {
 			workload: changes{inactive, unreserved(kueue.WorkloadDeactivated, "The workload is deactivated")},
@@ -88,7 +89,7 @@ func TestNoticeOf(t *testing.T) {
 		},
 		"a check rejects without a word": {
 			workload: changes{check("site", kueue.CheckStateRejected, "")},
-			want:     notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check \"site\"; when that is put right, delete it, and the job queues again"},
+			want:     notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check \"site\"; when that is put right, " + another},
 		},
 		"a check rejected, and it is about to be deactivated": {
 			workload: changes{

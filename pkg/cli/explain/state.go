@@ -210,7 +210,7 @@ func deactivated(f *Facts) *State {
 // anotherWorkload is what helps a job whose Workload Kueue deactivated: Kueue queues no such
 // Workload again.
 func (f *Facts) anotherWorkload() string {
-	return fmt.Sprintf("put right what its message says, and create the TrainJob again, or delete its Workload, and it queues again with another: kubectl -n %s delete workload %s",
+	return fmt.Sprintf("put right what its message says, and create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again with another: kubectl -n %s delete workload %s",
 		f.Workload.Namespace, f.Workload.Name)
 }
 

@@ -52,7 +52,7 @@ const (
 	orRaise    = ", or raise the job's priority (label kueue.x-k8s.io/priority-class)"
 )
 
-const anotherWorkload = "put right what its message says, and create the TrainJob again, or delete its Workload, and it queues again with another: kubectl -n team delete workload trainjob-llm"
+const anotherWorkload = "put right what its message says, and create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again with another: kubectl -n team delete workload trainjob-llm"
 
 func TestStateOf(t *testing.T) {
 	missing := fmt.Errorf("%w: there is no ClusterTrainingRuntime \"torch\"", trainjob.ErrRuntimeNotFound)
