@@ -126,7 +126,7 @@ func (a *assigner) take(verdicts []Verdict) {
 // verdict looks at one flavor in Kueue's order: whether its nodes are right, then whether
 // there is quota.
 func (a *assigner) verdict(ps *kueue.PodSet, name kueue.ResourceFlavorReference, wanted map[corev1.ResourceName]int64) Verdict {
-	v := Verdict{PodSet: string(ps.Name), Flavor: string(name), Assigned: a.Workload != nil && assigns(a.Workload.Status.Admission, ps.Name, name)}
+	v := Verdict{PodSet: string(ps.Name), Flavor: string(name), Done: ps.Count == 0 && doneOf(a.Workload, ps.Name) > 0, Assigned: a.Workload != nil && assigns(a.Workload.Status.Admission, ps.Name, name)}
 	for _, resource := range sortedResources(wanted) {
 		amount, reason := a.quota(kueuelib.FlavorResource{Flavor: name, Resource: resource}, wanted[resource])
 		v.Amounts = append(v.Amounts, amount)
@@ -134,6 +134,10 @@ func (a *assigner) verdict(ps *kueue.PodSet, name kueue.ResourceFlavorReference,
 			v.Reasons = append(v.Reasons, *reason)
 			v.useless = v.useless || reason.Code == TooMuch && amount.Max == 0
 		}
+	}
+	if v.Done {
+		v.Fits = true
+		return v
 	}
 	if !v.useless { // Else nothing else matters.
 		unfit := a.nodes(ps, name)

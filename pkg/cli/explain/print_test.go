@@ -61,6 +61,17 @@ func TestWhatHelpsWithSeveralFlavorsIsSaidOnce(t *testing.T) {
 	expect.Same(t, "Unexpected lines", "What helps with a flavor:\n  a100, b200: add a toleration\n  h100: ask for less\n", out.String())
 }
 
+func TestPrintWhatIsDone(t *testing.T) {
+	var out strings.Builder
+	(&printer{out: &out}).flavors(ptr.To(Explain(newScene(initialized, admitted).facts(t))))
+	want := `
+REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
+initializer      h100     0 GPUs    8      32      32    done
+node             h100     24 GPUs   8      32      32    assigned
+`
+	expect.Same(t, "Unexpected lines", want, out.String())
+}
+
 func printed(t *testing.T, e *Explanation) string {
 	t.Helper()
 	var out strings.Builder

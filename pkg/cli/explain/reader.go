@@ -68,7 +68,7 @@ func (r *Reader) Facts(ctx context.Context, job *trainjob.TrainJob) (*Facts, err
 	}
 	f := s.Of(job)
 	if wl := inventory.Find(s.Workloads, job.Namespace, r.workload); wl != nil {
-		f.Workload, f.PodSets = wl, wl.Spec.PodSets
+		f.Workload, f.PodSets = wl, podSetsOf(wl)
 	}
 	r.describe(ctx, f, r.runtimesFrom(r.client, r.client))
 	s.Facts = []*Facts{f}

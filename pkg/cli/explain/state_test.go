@@ -25,6 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // What states say, in words that several have.
@@ -322,6 +323,10 @@ func TestStateOf(t *testing.T) {
 			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
 		"Kueue is about to look again": given(refusedBefore(30*time.Second, kueue.WorkloadQuotaReservedReasonPendingEvaluation)).is(Waiting, "Evaluating",
 			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+		"running, after one of its replicated jobs is done": given(initialized, admitted, withPods(3, runningPod), func(s *scene) { s.Jobs[0].Spec.Parallelism = ptr.To[int32](3) }).is(
+			Running, "Running", "runs with 3 pods in queue gpus (ClusterQueue gpus): 24 GPUs, initializer on flavor h100, node on flavor h100", ""),
+		"waiting again, after one of its replicated jobs was done": given(initialized, taken("h100", 2)).is(Waiting, "QuotaInUse",
+			waits+": needs 24 GPUs, flavor h100 has 16 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd),
 		"behind others in a strict queue": given(pending("big", 0, minutesAgo(9)), strict, withoutQuota("")).is(Waiting, "BehindOthers",
 			needs32+"which would fit (node on flavor h100), but Kueue gives it to team/big first, 2nd of 2 pending",
 			"wait, or give the job a higher priority than the one before it"),
@@ -425,6 +430,22 @@ func TestStateOf(t *testing.T) {
 	}, StateOf, cmpopts.IgnoreFields(State{}, "Since", "Cause"))
 }
 
+func TestGPUs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		scene changes
+		want  int64
+	}{
+		"all of them":                       {want: 32},
+		"without those of what is done":     {scene: changes{initialized, placed}, want: 24},
+		"without some pods of one":          {scene: changes{func(s *scene) { s.Workload.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "node", Count: 3}} }}, want: 8},
+		"all of them, when the job is done": {scene: changes{initialized, placed, finishedByHand}, want: 32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect.Same(t, "Unexpected GPUs", map[corev1.ResourceName]int64{kit.GPU: tc.want}, newScene(tc.scene...).facts(t).GPUs())
+		})
+	}
+}
+
 func activeCheck(name string) kueue.AdmissionCheck {
 	check := kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	check.Status.Conditions = []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: "True"}}
@@ -458,6 +479,12 @@ func refusedBefore(ago time.Duration, reason string) func(*scene) {
 		s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: reason,
 			Message: "resource cpu unavailable in ClusterQueue", LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
 	}
+}
+
+// initialized is the job of two replicated jobs, of which the first is done.
+func initialized(s *scene) {
+	s.Workload.Spec.PodSets = []kueue.PodSet{podSet("initializer", 1), podSet("node", 3)}
+	s.Workload.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "initializer", Count: 1}}
 }
 
 func ofOneNode(s *scene) { s.PodSets = []kueue.PodSet{podSet("node", 1)} }
