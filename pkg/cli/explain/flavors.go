@@ -181,7 +181,7 @@ func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *
 	switch {
 	case requested > amount.Max && unlimited.PotentialAvailable(at).CmpInt64(requested) >= 0:
 		r := a.borrowingLimit(at, amount, spec)
-		r.Lasting, r.Remedy = true, r.Remedy+", or ask for less"
+		r.Lasting, r.Remedy = true, r.Remedy+", or "+a.ask("less")
 		return amount, r
 	case requested > amount.Max:
 		return amount, a.tooMuch(at, amount)
@@ -201,8 +201,16 @@ func (a *assigner) tooMuch(at kueuelib.FlavorResource, of Amount) *Reason {
 	if of.Max == 0 {
 		message = fmt.Sprintf("ClusterQueue %s has no quota of it for %s", a.cq.Name, at.Resource)
 	}
-	return lasts(TooMuch, message, "ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor %s in ClusterQueue %s by %s",
-		at.Flavor, a.cq.Name, quantity(at.Resource, of.Requested-of.Max))
+	return lasts(TooMuch, message, "%s, or raise the nominalQuota of flavor %s in ClusterQueue %s by %s",
+		a.ask("less (fewer nodes, or less per node)"), at.Flavor, a.cq.Name, quantity(at.Resource, of.Requested-of.Max))
+}
+
+// ask is how to ask for something else: a job that there is cannot change what it asks for in spec.trainer.
+func (f *Facts) ask(what string) string {
+	if f.Job.UID == "" {
+		return "ask for " + what
+	}
+	return "create the job again, since spec.trainer cannot change, and ask for " + what
 }
 
 func (a *assigner) borrowingLimit(at kueuelib.FlavorResource, of Amount, spec *kueue.ResourceQuota) *Reason {

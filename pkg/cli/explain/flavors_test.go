@@ -279,11 +279,11 @@ func TestTopologyRemedies(t *testing.T) {
 		},
 		"preferred already": {
 			request: &kueue.PodSetTopologyRequest{Preferred: ptr.To("rack")}, nodes: 5,
-			want: "ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty",
+			want: "create the job again, since spec.trainer cannot change, and ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty",
 		},
 		"more than all nodes": {
 			request: &kueue.PodSetTopologyRequest{Required: ptr.To("rack")}, nodes: 5,
-			want: "ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty",
+			want: "create the job again, since spec.trainer cannot change, and ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty",
 		},
 	}
 	for name, tc := range cases {

@@ -83,9 +83,9 @@ func (a *assigner) nodeFor(ps *kueue.PodSet, flavor *kueue.ResourceFlavor, toler
 	}
 	all := slices.Concat(usable, away)
 	switch {
-	case len(all) > 0 && tooLarge(ps, flavor.Name, all) != nil:
-		return tooLarge(ps, flavor.Name, all)
-	case len(usable) > 0 && tooLarge(ps, flavor.Name, usable) == nil:
+	case len(all) > 0 && a.tooLarge(ps, flavor.Name, all) != nil:
+		return a.tooLarge(ps, flavor.Name, all)
+	case len(usable) > 0 && a.tooLarge(ps, flavor.Name, usable) == nil:
 		return nil
 	case len(away) > 0:
 		return unavailable(away, tolerations)
@@ -121,7 +121,7 @@ func unavailable(away []*corev1.Node, tolerations []corev1.Toleration) *Reason {
 }
 
 // tooLarge looks whether one pod is more than every node has, were it empty.
-func tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
+func (a *assigner) tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
 	perPod := podSetOf(ps).PerPod
 	names := sortedResources(perPod)
 	asked := func(name corev1.ResourceName) int64 { return kueuelib.ResourceValue(name, perPod[name]) }
@@ -137,7 +137,7 @@ func tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
 		largest := slices.MaxFunc(on, func(a, b *corev1.Node) int { return cmp.Compare(has(a, name), has(b, name)) })
 		if most := has(largest, name); asked(name) > most {
 			message := fmt.Sprintf("a pod asks for %s, and the largest node of the flavor, %s, has %s", quantity(name, asked(name)), largest.Name, number(name, most))
-			return lasts(TooLarge, message, "ask for less per pod of replicated job %s, and for more pods; or add larger nodes to flavor %s", ps.Name, flavor)
+			return lasts(TooLarge, message, "%s of replicated job %s, and for more pods; or add larger nodes to flavor %s", a.ask("less per pod"), ps.Name, flavor)
 		}
 	}
 	return nil

@@ -39,7 +39,7 @@ REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
 node             h100     32 GPUs   8      32      32    not now: 8 of 32 GPUs are free
 node             a100     32 GPUs   16     16      16    never: ClusterQueue gpus has 16 GPUs at the most
 What helps with a flavor:
-  a100: ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
+  a100: create the job again, since spec.trainer cannot change, and ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
 
 REPLICATED JOB   PLACEMENT                                    VALUE                                                           SET BY          INSTEAD OF
 -                metadata.labels[kueue.x-k8s.io/queue-name]   gpus                                                            TrainJob
@@ -145,7 +145,7 @@ REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
 node             h100     32 GPUs   0      32      32    not now: 0 of 32 GPUs are free
 node             a100     32 GPUs   16     16      16    never: ClusterQueue gpus has 16 GPUs at the most
 What helps with a flavor:
-  a100: ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
+  a100: create the job again, since spec.trainer cannot change, and ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
 `,
 		},
 	}

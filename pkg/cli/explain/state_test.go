@@ -48,7 +48,7 @@ const (
 
 const (
 	doctor     = "kubectl trainjob doctor"
-	raiseOrCut = "ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor h100 in ClusterQueue gpus by "
+	raiseOrCut = "create the job again, since spec.trainer cannot change, and ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor h100 in ClusterQueue gpus by "
 	waitForEnd = "wait until others in ClusterQueue gpus have ended"
 	orRaise    = ", or raise the job's priority (label kueue.x-k8s.io/priority-class)"
 )
@@ -172,6 +172,9 @@ func TestStateOf(t *testing.T) {
 		"nodes are full of pods": given(admitted, withPods(4, refusedBy("0/6 nodes are available: 6 Too many pods. preemption: none"))).is(
 			Starting, "TooManyPods", fourPods+"TooManyPods (0/6 nodes are available: 6 Too many pods)",
 			"wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"),
+		"a manifest for more than there ever is": given(manifestOf, func(s *scene) { s.PodSets = []kueue.PodSet{podSet("node", 5)} }).stuck(
+			NotCreated, "ExceedsQuota", wouldWait+"40 GPUs, flavor h100 has 32 GPUs at the most for it; "+a100TooSmall,
+			"ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor h100 in ClusterQueue gpus by 8 GPUs"),
 		"a manifest with pods larger than any node": given(manifestOf, func(s *scene) {
 			s.PodSets = []kueue.PodSet{podSet("node", 1)}
 			s.PodSets[0].Template.Spec.Containers[0].Resources.Requests[gpu.Whole] = resource.MustParse("16")
@@ -181,7 +184,7 @@ func TestStateOf(t *testing.T) {
 		"pods larger than any node of a topology": given(onlyTopologies, beside("cpu"), func(s *scene) { s.Workload.Spec.PodSets[0] = kit.PodSet("node", 1, "nvidia.com/gpu", "9") }).stuck(
 			Waiting, "PodTooLarge", waits+": needs 9 GPUs, flavor h100: a pod asks for 9 GPUs, and the largest node of the flavor, h100-0, has 8; "+
 				"flavor a100: a pod asks for 9 GPUs, and the largest node of the flavor, a100-0, has 8"+alone,
-			"ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100"),
+			"create the job again, since spec.trainer cannot change, and ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100"),
 		"a node selector that no node of a topology has": given(onlyTopologies, ofH100, func(s *scene) {
 			s.Workload.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"}
 		}).stuck(Waiting, "SelectorMismatch",

@@ -78,8 +78,8 @@ func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *
 		return lasts(Topology, why, "%s in the annotation of replicated job %s: it does not fit on flavor %s even when its nodes are empty",
 			instead, ps.Name, flavor.Name)
 	}
-	return lasts(Topology, why, "ask for fewer or smaller pods of replicated job %s: they do not fit on flavor %s with any topology request, even when its nodes are empty",
-		ps.Name, flavor.Name)
+	return lasts(Topology, why, "%s of replicated job %s: they do not fit on flavor %s with any topology request, even when its nodes are empty",
+		a.ask("fewer or smaller pods"), ps.Name, flavor.Name)
 }
 
 // places reports whether Kueue looks for nodes in a flavor before it gives quota: where an admission
