@@ -51,6 +51,13 @@ func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
 	return c, err
 }
 
+// undecided remembers no forecasts.
+func (c *Cluster) undecided() *Cluster {
+	fresh := *c
+	fresh.decided = map[question]*scheduler.Decision{}
+	return &fresh
+}
+
 // without leaves out the Workloads that a TrainJob of this name has now: a manifest competes with others, not with itself.
 func (c *Cluster) without(ctx context.Context, job *trainjob.TrainJob) (*Cluster, error) {
 	i := *c.Inventory
