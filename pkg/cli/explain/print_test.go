@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -47,7 +45,7 @@ node             nodeSelector[disk]                           long long long lon
 
 Not seen: you may not list nodes, so this is not the whole story; an admin sees more.
 `
-	expect.Same(t, "Unexpected output", want, printed(t, ptr.To(Explain(waits.facts(t)))))
+	expect.Same(t, "Unexpected output", want, printed(t, new(Explain(waits.facts(t)))))
 }
 
 func TestWhatHelpsWithSeveralFlavorsIsSaidOnce(t *testing.T) {
@@ -63,7 +61,7 @@ func TestWhatHelpsWithSeveralFlavorsIsSaidOnce(t *testing.T) {
 
 func TestPrintWhatIsDone(t *testing.T) {
 	var out strings.Builder
-	(&printer{out: &out}).flavors(ptr.To(Explain(newScene(initialized, admitted).facts(t))))
+	(&printer{out: &out}).flavors(new(Explain(newScene(initialized, admitted).facts(t))))
 	want := `
 REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
 initializer      h100     0 GPUs    8      32      32    done

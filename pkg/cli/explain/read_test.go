@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -64,10 +63,8 @@ func TestReadAll(t *testing.T) {
 			},
 			want: map[string]Position{"m-second": {Place: 5, Source: Visibility}},
 		},
-		"by somebody who sees nothing but TrainJobs": {
-			harness: harness{denied: []string{"WorkloadPriorityClass", "LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
-			unseen:  []string{workloads, localQueues, "jobsets.jobset.x-k8s.io", "jobs.batch", pods, "events"},
-		},
+		"by somebody who sees nothing but TrainJobs": {harness: harness{denied: []string{"WorkloadPriorityClass", "LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
+			unseen: []string{workloads, localQueues, "jobsets.jobset.x-k8s.io", "jobs.batch", pods, "events"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +158,7 @@ func TestReadAllAsksWhereJobsWait(t *testing.T) {
 			for n := range jobs {
 				wl := objects[first+2*n+1].(*kueue.Workload)
 				jobs[n].Labels[kueueconstants.QueueLabel], wl.Spec.QueueName = jobs[n].Name, kueue.LocalQueueName(jobs[n].Name)
-				objects = append(objects, ptr.To(localQueue(jobs[n].Name, "gpus")))
+				objects = append(objects, new(localQueue(jobs[n].Name, "gpus")))
 				kit.With(wl, tc.change)
 			}
 			h := &harness{T: t, objects: objects, forbidden: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue"}}

@@ -241,14 +241,12 @@ func TestPreview(t *testing.T) {
 	}{
 		"the runtime of the cluster":       {files: job, want: []any{int32(2), "", "NoQueue"}},
 		"a runtime of the same files wins": {files: job + "---" + runtime("3"), want: []any{int32(3), "", "NoQueue"}},
-		"a namespaced runtime, in the namespace of the command": {
-			files: fill(runtimeYAML, "TrainingRuntime", "4") + "---" + namespaced, want: []any{int32(4), "", "NoQueue"},
-		},
+		"a namespaced runtime, in the namespace of the command": {files: fill(runtimeYAML, "TrainingRuntime", "4") + "---" + namespaced,
+			want: []any{int32(4), "", "NoQueue"}},
 		"no such runtime":             {files: namespaced, want: []any{int32(0), "", "RuntimeMissing"}},
 		"a job that would be refused": {files: job + "---" + strings.Replace(runtime("3"), "limits", "requests", 1), want: []any{int32(0), "", "CannotRun"}},
-		"a priority class that is not there": {
-			files: strings.Replace(job, "metadata: {", "metadata: {labels: {kueue.x-k8s.io/priority-class: gone}, ", 1), want: []any{int32(2), "", noClass},
-		},
+		"a priority class that is not there": {files: strings.Replace(job, "metadata: {", "metadata: {labels: {kueue.x-k8s.io/priority-class: gone}, ", 1),
+			want: []any{int32(2), "", noClass}},
 		"TrainJob and runtime in a list":   {files: listed(job, runtime("8")), want: []any{int32(8), "", "NoQueue"}},
 		"a namespace with a default queue": {files: job, queue: "default", want: []any{int32(2), "default", "Fits"}},
 	}

@@ -284,9 +284,14 @@ func (d *Document) LineOf(path string) int {
 }
 
 // child is the value of a key, or an item of a list by its number, and the line where it
-// begins, key included.
+// begins, key included; nil where there is none.
 func child(node *yaml.Node, step string) (*yaml.Node, int) {
-	node = Resolve(node)
+	if node != nil && node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	if node == nil {
+		return nil, 0
+	}
 	switch node.Kind {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(node.Content); i += 2 {
