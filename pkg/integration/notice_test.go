@@ -54,7 +54,8 @@ func TestNoticeOf(t *testing.T) {
 	unreserved := func(reason, message string) func(*kueue.Workload) {
 		return condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
 	}
-	const rejected = "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, delete it, and the job queues again"
+	const another = "create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again"
+	const rejected = "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, " + another
 	tests := map[string]noticed{
 		"a new one has nothing to say":                  of(),
 		"nor has one that waits for quota":              of(unreserved(kueue.WorkloadQuotaReservedReasonWaitingForQuota, "couldn't assign flavors")),
@@ -71,18 +72,18 @@ func TestNoticeOf(t *testing.T) {
 		"deactivated by hand": of(inactive, evicted(kueue.WorkloadDeactivated, "The workload is deactivated")).
 			means("WorkloadDeactivated", "Workload wl was deactivated (Deactivated: The workload is deactivated); set its spec.active to true, and the job queues again"),
 		"deactivated by Kueue": of(inactive, evicted("DeactivatedDueToRequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")).
-			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToRequeuingLimitExceeded: exceeding the maximum number of re-queuing retries); delete it, and the job queues again"),
+			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToRequeuingLimitExceeded: exceeding the maximum number of re-queuing retries); "+another),
 		"deactivated when its time was over": of(inactive, evicted("DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")).
-			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToMaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"),
+			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToMaximumExecutionTimeExceeded: exceeding the maximum execution time); "+another),
 		"about to be evicted when its time is over": of(inactive, target("MaximumExecutionTimeExceeded", "exceeding the maximum execution time")).
-			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (MaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"),
+			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (MaximumExecutionTimeExceeded: exceeding the maximum execution time); "+another),
 		"made inactive before it was admitted": of(inactive, unreserved(kueue.WorkloadDeactivated, "The workload is deactivated")).
 			means("WorkloadDeactivated", "Workload wl was deactivated; set its spec.active to true, and the job queues again"),
 		"a check rejects": of(check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")).tells("AdmissionCheckRejected", rejected),
 		"a check rejects, which deactivates it": of(inactive, check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")).
 			tells("AdmissionCheckRejected", rejected),
 		"a check rejects without a word": of(check("site", kueue.CheckStateRejected, "")).
-			tells("AdmissionCheckRejected", "Workload wl was rejected by admission check \"site\"; when that is put right, delete it, and the job queues again"),
+			tells("AdmissionCheckRejected", "Workload wl was rejected by admission check \"site\"; when that is put right, "+another),
 		"a check rejected, and it is about to be deactivated": of(check("site", kueue.CheckStatePending, ""),
 			target(kueue.WorkloadEvictedByAdmissionCheck,
 				`AdmissionCheck in Rejected state: "site" (no such site)`)).tells("AdmissionCheckRejected", rejected),

@@ -62,6 +62,24 @@ func TestFlavors(t *testing.T) {
 				s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{maintenance}
 			}
 		}).tell(warned("taint maintenance:NoSchedule of the flavor's nodes is not tolerated: Kueue does not look at that, so pods stay Pending")),
+		"nodes that are cordoned or not ready": given(ofH100, func(s *scene) {
+			for i, key := range []string{corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable, corev1.TaintNodeNotReady, corev1.TaintNodeUnschedulable} {
+				s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}
+			}
+		}).tell(warned("the flavor's nodes that would do are cordoned or not ready: Kueue does not look at that, so pods stay Pending")),
+		"nodes under pressure, and one that is for others whatever its state": given(ofH100, func(s *scene) {
+			for i := range s.inventory.Nodes {
+				s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule}}
+			}
+			s.inventory.Nodes[3].Spec.Taints = append(s.inventory.Nodes[3].Spec.Taints, maintenance)
+		}).tell(warned("the flavor's nodes that would do are tainted with node.kubernetes.io/disk-pressure: Kueue does not look at that, so pods stay Pending")),
+		"a cordoned node beside others": given(ofH100, cordoned(0)).tell(h100),
+		"the only node that is large enough is cordoned": given(ofH100, cordoned(3), pod(func(p *corev1.PodSpec) { p.Containers[0].Resources = kit.GPUResources("16") }), func(s *scene) {
+			s.Workload.Spec.PodSets[0].Count = 1
+			s.inventory.Nodes[3].Status.Allocatable[kit.GPU] = resource.MustParse("16")
+		}).tell(warned("the flavor's nodes that would do are cordoned: Kueue does not look at that, so pods stay Pending")),
+		"a pod larger than any node, cordoned or not": given(ofH100, cordoned(3), pod(func(p *corev1.PodSpec) { p.Containers[0].Resources = kit.GPUResources("16") }), func(s *scene) { s.Workload.Spec.PodSets[0].Count = 1 }).
+			tell(warned("a pod asks for 16 GPUs, and the largest node of the flavor, h100-0, has 8: Kueue does not look at that, so pods stay Pending")),
 		"a node selector for another flavor, with its owner": given(ofH100, pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"pool": "a100", "disk": "fast"} }), func(s *scene) {
 			byRuntime := provenance.Setting{Source: provenance.Source{Kind: provenance.Runtime}}
 			s.Fields = []provenance.Field{{Job: "node", Path: "spec.template.spec.nodeSelector[pool]", Setting: byRuntime}}
@@ -107,6 +125,7 @@ func TestFlavors(t *testing.T) {
 			tell(skipped("a pod asks for 9 GPUs, and the largest node of the flavor, h100-0, has 8")),
 		"a node selector that no node of a topology has": given(onlyTopologies, ofH100, pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"disk": "fast"} })).
 			tell(skipped("node selector disk=fast matches no node of the flavor")),
+		"a topology all of whose nodes are cordoned": given(onlyTopologies, ofH100, cordoned(0, 1, 2, 3)).tell(skipped("the flavor's nodes that would do are cordoned")),
 		"a topology whose quota is in use": given(onlyTopologies, taken("h100", 3)).
 			tell(skipped("8 of 32 GPUs are free"), told{Flavor: "a100", Messages: []string{`topology "racks" allows to fit only 2 out of 4 pod(s)`, a100.Messages[0]}}),
 		"a flavor that has nothing of what is asked": given(func(s *scene) {
@@ -129,6 +148,16 @@ func TestFlavors(t *testing.T) {
 		}
 		return got
 	})
+}
+
+// cordoned has nodes of h100 take no pods.
+func cordoned(of ...int) func(*scene) {
+	return func(s *scene) {
+		for _, i := range of {
+			s.inventory.Nodes[i].Spec.Unschedulable = true
+			s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+		}
+	}
 }
 
 // topology adds two levels to flavor h100, of which the job asks for something.
@@ -164,6 +193,12 @@ func TestAmounts(t *testing.T) {
 	expect.Same(t, "Unexpected amounts", want, Flavors(s.facts(t))[0].Amounts)
 }
 
+func TestTopologyOfCordonedNodes(t *testing.T) {
+	got := Flavors(newScene(onlyTopologies, ofH100, cordoned(0, 1)).facts(t))[0].Reasons
+	want := []Reason{{Code: Topology, Message: `topology "racks" allows to fit only 2 out of 4 pod(s)`, Remedy: "wait until nodes are back that are cordoned or not ready, or pods nearby have ended"}}
+	expect.Same(t, "Unexpected reasons", want, got)
+}
+
 func TestTopologyThatFitsLater(t *testing.T) {
 	s := newScene(topology(&kueue.PodSetTopologyRequest{Required: new("rack")}), func(s *scene) {
 		s.inventory.Topologies[0].Spec.Levels = s.inventory.Topologies[0].Spec.Levels[:1]
@@ -193,9 +228,9 @@ func TestTopologyRemedies(t *testing.T) {
 		"no level is wide enough": {request: &kueue.PodSetTopologyRequest{Required: new("rack")}, nodes: 4,
 			want: "prefer rack instead of requiring it in the annotation of replicated job node: it does not fit on flavor h100 even when its nodes are empty"},
 		"preferred already": {request: &kueue.PodSetTopologyRequest{Preferred: new("rack")}, nodes: 5,
-			want: "ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty"},
+			want: "create the job again, since spec.trainer cannot change, and ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty"},
 		"more than all nodes": {request: &kueue.PodSetTopologyRequest{Required: new("rack")}, nodes: 5,
-			want: "ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty"},
+			want: "create the job again, since spec.trainer cannot change, and ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
 node             h100     32 GPUs   8      32      32    not now: 8 of 32 GPUs are free
 node             a100     32 GPUs   16     16      16    never: ClusterQueue gpus has 16 GPUs at the most
 What helps with a flavor:
-  a100: ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
+  a100: create the job again, since spec.trainer cannot change, and ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
 
 REPLICATED JOB   PLACEMENT                                    VALUE                                                           SET BY          INSTEAD OF
 -                metadata.labels[kueue.x-k8s.io/queue-name]   gpus                                                            TrainJob
@@ -57,6 +57,17 @@ func TestWhatHelpsWithSeveralFlavorsIsSaidOnce(t *testing.T) {
 		without("a100", "add a toleration"), without("h100", "ask for less"), without("b200", "add a toleration"), without("a100", "add a toleration"),
 	}})
 	expect.Same(t, "Unexpected lines", "What helps with a flavor:\n  a100, b200: add a toleration\n  h100: ask for less\n", out.String())
+}
+
+func TestPrintWhatIsDone(t *testing.T) {
+	var out strings.Builder
+	(&printer{out: &out}).flavors(new(Explain(newScene(initialized, admitted).facts(t))))
+	want := `
+REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
+initializer      h100     0 GPUs    8      32      32    done
+node             h100     24 GPUs   8      32      32    assigned
+`
+	expect.Same(t, "Unexpected lines", want, out.String())
 }
 
 func printed(t *testing.T, e *Explanation) string {
@@ -132,7 +143,7 @@ REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
 node             h100     32 GPUs   0      32      32    not now: 0 of 32 GPUs are free
 node             a100     32 GPUs   16     16      16    never: ClusterQueue gpus has 16 GPUs at the most
 What helps with a flavor:
-  a100: ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
+  a100: create the job again, since spec.trainer cannot change, and ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
 `,
 		},
 	}

@@ -266,6 +266,22 @@ func TestPreview(t *testing.T) {
 	}
 }
 
+func TestPreviewOfGenerateName(t *testing.T) {
+	h := &harness{T: t, objects: queued()}
+	of := func(nodes string) string {
+		return fill(strings.NewReplacer("name: new", "generateName: llm-", "spec: {", "spec: {trainer: {numNodes: "+nodes+"}, ").Replace(jobYAML), "TrainingRuntime", "")
+	}
+	in := expect.Must(readFiles([]manifest.File{*manifest.Parse("job.yaml", []byte(of("4")+"---"+of("5")+"---"+fill(runtimeYAML, "TrainingRuntime", "1")))}, "team"))(t)
+	r := h.reader()
+	var got []string
+	for i := range in.jobs {
+		metav1.SetMetaDataLabel(&in.jobs[i].ObjectMeta, kit.QueueLabel, "gpus")
+		e := Explain(expect.Must(r.preview(t.Context(), &in.jobs[i], in))(t))
+		got = append(got, e.Name+" "+e.State.Reason)
+	}
+	expect.Same(t, "Unexpected names and reasons", []string{"llm- Fits", "llm- ExceedsQuota"}, got)
+}
+
 // TestPreviewOfAJobThatIsThere has it in nobody's way, its own least of all.
 func TestPreviewOfAJobThatIsThere(t *testing.T) {
 	other := "asks for 32 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100"

@@ -102,7 +102,7 @@ func (s *scene) facts(t *testing.T) *Facts {
 	t.Helper()
 	if s.Workload != nil {
 		s.inventory.Workloads = append(s.inventory.Workloads, *s.Workload)
-		s.PodSets = s.Workload.Spec.PodSets
+		s.PodSets = podSetsOf(s.Workload)
 	}
 	s.Cluster = expect.Must(NewCluster(t.Context(), s.inventory))(t)
 	return s.Facts

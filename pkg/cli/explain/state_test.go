@@ -24,6 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // What states say, in words that several have.
@@ -46,12 +47,12 @@ const (
 
 const (
 	doctor     = "kubectl trainjob doctor"
-	raiseOrCut = "ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor h100 in ClusterQueue gpus by "
+	raiseOrCut = "create the job again, since spec.trainer cannot change, and ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor h100 in ClusterQueue gpus by "
 	waitForEnd = "wait until others in ClusterQueue gpus have ended"
 	orRaise    = ", or raise the job's priority (label kueue.x-k8s.io/priority-class)"
 )
 
-const anotherWorkload = "put right what its message says, and create the TrainJob again, or delete its Workload, and it queues again with another: kubectl -n team delete workload trainjob-llm"
+const anotherWorkload = "put right what its message says, and create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again with another: kubectl -n team delete workload trainjob-llm"
 
 func TestStateOf(t *testing.T) {
 	missing := fmt.Errorf("%w: there is no ClusterTrainingRuntime \"torch\"", trainjob.ErrRuntimeNotFound)
@@ -89,6 +90,13 @@ func TestStateOf(t *testing.T) {
 		"its start was given up": given(admitted, with(kueue.WorkloadFinished, "FailedToStart", "conflict for nodeSelector: zone", 1)).stuck(
 			Deactivated, "FailedToStart", "could not be started, and its Workload trainjob-llm is finished: conflict for nodeSelector: zone",
 			"put that right, then delete Workload trainjob-llm, and the job queues again"),
+		"failed, and its JobSet is gone": given(placed, with(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed, "jobset failed", 1)).is(
+			Failed, "Failed", "has failed (jobset failed); Trainer forgot it with its JobSet", ""),
+		"complete, and its JobSet is gone": given(placed, with(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonSucceeded, "jobset completed", 1)).is(
+			Succeeded, "Succeeded", "is complete (jobset completed); Trainer forgot it with its JobSet", ""),
+		"failed, and its JobSet and its Workload are gone": given(withoutWorkload, markedEnded("llm-uid")).is(
+			Failed, "HasEnded", "has ended; Trainer forgot it with its JobSet", ""),
+		"a copy of one that failed": given(justMade, markedEnded("former-uid")).is(Unqueued, "AwaitsJobSet", noJobSetYet+"10s (the manager's waitForJobSet)", ""),
 		"its Workload was finished while it waits": given(finishedByHand).stuck(Deactivated, "ByHand",
 			"gets no quota any more: its Workload trainjob-llm is finished, though the TrainJob is not: it was in the way",
 			"delete the TrainJob and create it again"),
@@ -163,6 +171,9 @@ func TestStateOf(t *testing.T) {
 		"nodes are full of pods": given(admitted, withPods(4, refusedBy("0/6 nodes are available: 6 Too many pods. preemption: none"))).is(
 			Starting, "TooManyPods", fourPods+"TooManyPods (0/6 nodes are available: 6 Too many pods)",
 			"wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"),
+		"a manifest for more than there ever is": given(manifestOf, func(s *scene) { s.PodSets = []kueue.PodSet{podSet("node", 5)} }).stuck(
+			NotCreated, "ExceedsQuota", wouldWait+"40 GPUs, flavor h100 has 32 GPUs at the most for it; "+a100TooSmall,
+			"ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor h100 in ClusterQueue gpus by 8 GPUs"),
 		"a manifest with pods larger than any node": given(manifestOf, func(s *scene) {
 			s.PodSets = []kueue.PodSet{podSet("node", 1)}
 			s.PodSets[0].Template.Spec.Containers[0].Resources.Requests[gpu.Whole] = resource.MustParse("16")
@@ -172,7 +183,7 @@ func TestStateOf(t *testing.T) {
 		"pods larger than any node of a topology": given(onlyTopologies, beside("cpu"), func(s *scene) { s.Workload.Spec.PodSets[0] = kit.PodSet("node", 1, "nvidia.com/gpu", "9") }).stuck(
 			Waiting, "PodTooLarge", waits+": needs 9 GPUs, flavor h100: a pod asks for 9 GPUs, and the largest node of the flavor, h100-0, has 8; "+
 				"flavor a100: a pod asks for 9 GPUs, and the largest node of the flavor, a100-0, has 8"+alone,
-			"ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100"),
+			"create the job again, since spec.trainer cannot change, and ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100"),
 		"a node selector that no node of a topology has": given(onlyTopologies, ofH100, func(s *scene) {
 			s.Workload.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"}
 		}).stuck(Waiting, "SelectorMismatch",
@@ -312,6 +323,17 @@ func TestStateOf(t *testing.T) {
 			needs32+"which would fit (node on flavor h100), and Kueue has not looked at it for 5m"+alone, "see that Kueue runs: "+doctor),
 		"Kueue is about to look": given(func(s *scene) { s.Workload.CreationTimestamp = metav1.NewTime(now) }).is(Waiting, "Evaluating",
 			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+		"Kueue goes by more than what is seen": given(refusedBefore(30*time.Second, "Pending")).is(Waiting, "KueueRefuses",
+			needs32+"which would fit by what is seen here (node on flavor h100), but Kueue says: resource cpu unavailable in ClusterQueue"+alone,
+			"if Kueue goes on saying so, look for what else it goes by, such as defaults of a LimitRange: kubectl -n team describe limitranges"),
+		"Kueue has refused it a moment ago": given(refusedBefore(5*time.Second, "Pending")).is(Waiting, "Evaluating",
+			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+		"Kueue is about to look again": given(refusedBefore(30*time.Second, kueue.WorkloadQuotaReservedReasonPendingEvaluation)).is(Waiting, "Evaluating",
+			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+		"running, after one of its replicated jobs is done": given(initialized, admitted, withPods(3, runningPod), func(s *scene) { s.Jobs[0].Spec.Parallelism = new(int32(3)) }).is(
+			Running, "Running", "runs with 3 pods in queue gpus (ClusterQueue gpus): 24 GPUs, initializer on flavor h100, node on flavor h100", ""),
+		"waiting again, after one of its replicated jobs was done": given(initialized, taken("h100", 2)).is(Waiting, "QuotaInUse",
+			waits+": needs 24 GPUs, flavor h100 has 16 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd),
 		"behind others in a strict queue": given(pending("big", 0, minutesAgo(9)), strict, withoutQuota("")).is(Waiting, "BehindOthers",
 			needs32+"which would fit (node on flavor h100), but Kueue gives it to team/big first, 2nd of 2 pending",
 			"wait, or give the job a higher priority than the one before it"),
@@ -355,6 +377,10 @@ func TestStateOf(t *testing.T) {
 		})).stuck(Starting, "Unschedulable",
 			"was started (node on flavor h100), and 1 pod of Job llm-node-0: Unschedulable (0/6 nodes are available: 6 Insufficient nvidia.com/gpu)",
 			"the quota is more than the nodes have room for: kubectl trainjob pools shows both"),
+		"pods whose nodes are cordoned": given(admitted, cordoned(0, 1, 2, 3), withPods(4, refusedBy("0/6 nodes are available: 4 node(s) were unschedulable. preemption: none"))).is(
+			Starting, "NodesUnavailable", fourPods+"Unschedulable (0/6 nodes are available: 4 node(s) were unschedulable); "+
+				"the flavor's nodes that would do are cordoned: Kueue does not look at that, so pods stay Pending",
+			"wait until they are back, or have whoever cordoned them end that: kubectl uncordon h100-0"),
 		"pods whose image cannot be had": given(admitted, withPods(4, func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}
 		})).stuck(Starting, "ImagePullBackOff", fourPods+"ImagePullBackOff (no such image)", "kubectl -n team describe pod llm-node-0-0"),
@@ -413,6 +439,22 @@ func TestStateOf(t *testing.T) {
 	}, StateOf, cmpopts.IgnoreFields(State{}, "Since", "Cause"))
 }
 
+func TestGPUs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		scene changes
+		want  int64
+	}{
+		"all of them":                       {want: 32},
+		"without those of what is done":     {scene: changes{initialized, placed}, want: 24},
+		"without some pods of one":          {scene: changes{func(s *scene) { s.Workload.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "node", Count: 3}} }}, want: 8},
+		"all of them, when the job is done": {scene: changes{initialized, placed, finishedByHand}, want: 32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect.Same(t, "Unexpected GPUs", map[corev1.ResourceName]int64{kit.GPU: tc.want}, newScene(tc.scene...).facts(t).GPUs())
+		})
+	}
+}
+
 func activeCheck(name string) kueue.AdmissionCheck {
 	check := kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	check.Status.Conditions = []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: "True"}}
@@ -439,6 +481,20 @@ func classes(names ...string) func(*scene) {
 func manifestOf(s *scene) { s.Job.UID, s.Workload = "", nil }
 
 func withoutClusterQueues(s *scene) { s.inventory.ClusterQueues = nil }
+
+// refusedBefore is the job to which Kueue has given no quota since a while.
+func refusedBefore(ago time.Duration, reason string) func(*scene) {
+	return func(s *scene) {
+		s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: reason,
+			Message: "resource cpu unavailable in ClusterQueue", LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
+	}
+}
+
+// initialized is the job of two replicated jobs, of which the first is done.
+func initialized(s *scene) {
+	s.Workload.Spec.PodSets = []kueue.PodSet{podSet("initializer", 1), podSet("node", 3)}
+	s.Workload.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "initializer", Count: 1}}
+}
 
 func ofOneNode(s *scene) { s.PodSets = []kueue.PodSet{podSet("node", 1)} }
 
@@ -508,6 +564,11 @@ func prebuiltMissing(s *scene) {
 }
 
 var finishedByHand = with(kueue.WorkloadFinished, "ByHand", "it was in the way", 1)
+
+// markedEnded has the job say that one with this UID has ended.
+func markedEnded(uid string) func(*scene) {
+	return func(s *scene) { s.Job.Annotations = map[string]string{"kueue-trainer.dev/ended": uid} }
+}
 
 func withoutQueue(s *scene) { s.Workload, s.Job.Labels = nil, nil }
 

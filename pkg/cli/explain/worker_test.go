@@ -64,6 +64,11 @@ func TestChain(t *testing.T) {
 		"evicted": {evictedHere, []string{"TrainJob llm Resumed: kueue-trainer to stop it", evicts, jobSet, job, fourRun}},
 		"stopped, with pods on their way out": {append(evictedHere, func(s *scene) { s.Job.Spec.Suspend = new(true) }),
 			[]string{stops, evicts, jobSet, job, fourRun}},
+		"failed, and its JobSet is gone": {changes{placed, with(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed, "", 1)},
+			[]string{"TrainJob llm Failed", "  Workload trainjob-llm Finished", "  JobSet llm Missing"}},
+		"failed, and its JobSet was made again": {changes{admitted, markedEnded("llm-uid"), withoutWorkload, func(s *scene) {
+			s.Job.Spec.Suspend, s.JobSet.Spec.Suspend, s.JobSet.Spec.ReplicatedJobs = new(true), new(true), nil
+		}}, []string{"TrainJob llm Failed", "  Workload - Missing", "  JobSet llm Suspended"}},
 		"a manifest has none": {scene: changes{func(s *scene) { s.Job.UID = "" }}},
 
 		"of a job for other clusters that waits here": {changes{elsewhereBy, taken("h100", 4)}, []string{queues, lacksQuota}},
