@@ -13,6 +13,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -89,7 +90,8 @@ func (v *view) movable() error {
 		return fmt.Errorf("TrainJob %s has ended: to run it again, delete it and create it again", v.job.Name)
 	case v.queue() == "":
 		return fmt.Errorf("TrainJob %s names no queue (label %s), so Kueue does not run it: set spec.suspend yourself", v.job.Name, kueueconstants.QueueLabel)
-	case v.job.Labels[kueue.MultiKueueOriginLabel] != "":
+	// Anybody may label a TrainJob, and nobody a Workload.
+	case v.job.Labels[kueue.MultiKueueOriginLabel] != "" && (v.workload == nil || placeholder.IsCopy(v.workload)):
 		return fmt.Errorf("TrainJob %s was sent here by MultiKueue: go to the cluster that it was made in", v.job.Name)
 	case jobframework.PrebuiltWorkloadNameFor(v.job) != "":
 		return fmt.Errorf("TrainJob %s has the prebuilt Workload %s, which alone decides: set spec.active of that", v.job.Name, jobframework.PrebuiltWorkloadNameFor(v.job))

@@ -123,7 +123,10 @@ func TestMovable(t *testing.T) {
 				v.job.Annotations = map[string]string{kueueconstants.PrebuiltWorkloadAnnotation: "wl"}
 			}, want: "the prebuilt Workload wl",
 		},
-		"one that MultiKueue sent": {change: func(v *view) { v.job.Labels[kueue.MultiKueueOriginLabel] = "far" }, want: "sent here by MultiKueue"},
+		"one that MultiKueue sent": {change: func(v *view) {
+			v.job.Labels[kueue.MultiKueueOriginLabel], v.workload.Labels = "far", map[string]string{kueue.MultiKueueOriginLabel: "far"}
+		}, want: "sent here by MultiKueue"},
+		"one that only says so": {change: func(v *view) { v.job.Labels[kueue.MultiKueueOriginLabel] = "far" }},
 		"one that has ended": {
 			change: func(v *view) {
 				v.job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobFailed, Status: metav1.ConditionTrue}}
