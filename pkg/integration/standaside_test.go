@@ -97,7 +97,7 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	all, queue := peers.NewTrainJobs(r.deps.client), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	expect.NoError(t, all.Source().Start(t.Context(), queue))
 	writes := 0
-	r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error { writes++; return kit.Answered })
+	r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error { writes++; return kit.ErrAnswered })
 	look := func(since time.Time) ctrl.Result {
 		t.Helper()
 		r.deps.inTree = peers.NewInTree(nil, "ours", nil, all)
@@ -186,7 +186,7 @@ func TestLeaveAlone(t *testing.T) {
 			live := kit.Gets(inttest.Fake().Build(), func(obj client.Object, _ client.ObjectKey) error {
 				asked++
 				namespace.DeepCopyInto(obj.(*corev1.Namespace))
-				return kit.Answered
+				return kit.ErrAnswered
 			})
 			manages(r, live, s.in)
 			j := expect.Must(r.deps.observe(t.Context(), jobKey))(t)

@@ -164,7 +164,7 @@ func statusWrites(c client.Client, note func(kit.Write)) client.Client {
 			return nil
 		}
 		note(w)
-		return kit.Answered
+		return kit.ErrAnswered
 	})
 }
 

@@ -325,7 +325,7 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 		answer := errors.New("no")
 		latter.options.Cached = kit.Lists(s, func(client.ObjectList) error {
 			if answer != nil {
-				return kit.Answered
+				return kit.ErrAnswered
 			}
 			return nil
 		})

@@ -41,8 +41,8 @@ func RefusingGet(refuse func(object client.Object, key client.ObjectKey) error) 
 	})
 }
 
-// Answered is what a hook of Gets, Lists or Writes returns where it has done itself what was asked for.
-var Answered = errors.New("answered")
+// ErrAnswered is what a hook of Gets, Lists or Writes returns where it has done itself what was asked for.
+var ErrAnswered = errors.New("answered")
 
 // Gets has a hook see what a client gets; its error is the answer.
 func Gets(c client.Reader, hook func(client.Object, client.ObjectKey) error) client.WithWatch {
@@ -97,7 +97,7 @@ func Writes(c client.Reader, hook func(Write) error) client.WithWatch {
 // unless answers a request, where a hook has not.
 func unless(answer error, request func() error) error {
 	switch {
-	case errors.Is(answer, Answered):
+	case errors.Is(answer, ErrAnswered):
 		return nil
 	case answer != nil:
 		return answer

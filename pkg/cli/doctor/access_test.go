@@ -205,7 +205,7 @@ func TestLacking(t *testing.T) {
 				resource := strings.TrimSuffix(asked.Resource+"/"+asked.Subresource, "/")
 				review.Status.Allowed = !slices.Contains(tc.denied, asked.Verb+" "+resource+" "+asked.Namespace)
 				review.Status.EvaluationError = tc.says
-				return kit.Answered
+				return kit.ErrAnswered
 			})
 			rules, err := lacking(t.Context(), c, a, tc.namespaces)
 			var got []string

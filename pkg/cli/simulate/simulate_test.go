@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -297,7 +298,7 @@ func TestDrainEvicts(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			args := append(tc.args, "-f", "queues.yaml", "--arrivals", "none", "--assume", "4h", "--horizon", "24h", "-o", "json")
+			args := append(slices.Clone(tc.args), "-f", "queues.yaml", "--arrivals", "none", "--assume", "4h", "--horizon", "24h", "-o", "json")
 			out, warned, err := told(t, map[string]string{"queues.yaml": racked + placed}, args...)
 			expect.NoError(t, err)
 			after := expect.FromJSON[Comparison](t, out).After

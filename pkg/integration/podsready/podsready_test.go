@@ -82,7 +82,7 @@ func TestReportIsWrittenByAnOldViewFromThenOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wl := inttest.AdmittedOf("a")
 			written := false
-			c := kit.Writes(inttest.Fake(wl).Build(), func(kit.Write) error { written = true; return kit.Answered })
+			c := kit.Writes(inttest.Fake(wl).Build(), func(kit.Write) error { written = true; return kit.ErrAnswered })
 			r := Reporter{Client: c, Kueue: testenv.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}
 			key := client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}
 			view := jobclient.VersionsOf([]kueue.Workload{*wl})
