@@ -268,6 +268,35 @@ func TestPreview(t *testing.T) {
 	}
 }
 
+// TestForecastOfAManifest has none promise a start to a job that the sentence above says will not.
+func TestForecastOfAManifest(t *testing.T) {
+	cases := map[string]struct {
+		nodes, labels string
+		change        func(*scene)
+		want          string
+	}{
+		"it fits": {nodes: "2", want: "starts within a minute"},
+		"its priority class is not there": {
+			nodes: "2", labels: ", kueue.x-k8s.io/priority-class: gone", want: "does not start before somebody changes something",
+		},
+		"its queue is too small": {nodes: "9", want: "does not start before somebody changes something"},
+		"its pods stay Pending": {
+			nodes: "2", change: func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }, want: "gets quota within a minute",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene()
+			kit.With(s, tc.change)
+			h := &harness{T: t, objects: s.objects()}
+			file := strings.Replace(fill(jobYAML+"---"+runtimeYAML, "TrainingRuntime", tc.nodes), "metadata: {", "metadata: {labels: {kueue.x-k8s.io/queue-name: gpus"+tc.labels+"}, ", 1)
+			start := expect.Must((&foresight{client: h.client(), asks: 1}).start(t.Context(), h.preview(file)))(t)
+			got, _, _ := strings.Cut(start.String(), " (") // How many futures are played hangs on the machine.
+			expect.Same(t, "Unexpected forecast", tc.want, got)
+		})
+	}
+}
+
 // TestPreviewOfAJobThatIsThere has it in nobody's way, its own least of all.
 func TestPreviewOfAJobThatIsThere(t *testing.T) {
 	other := "asks for 32 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100"

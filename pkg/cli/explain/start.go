@@ -33,10 +33,15 @@ type foresight struct {
 	read      bool
 }
 
-// start returns when the job of some facts starts; nil for one that does not wait for quota.
+// start returns when the job of some facts starts, or only gets quota; nil for one that does not wait for that. What keeps
+// it until somebody acts is not all in the play.
 func (fs *foresight) start(ctx context.Context, f *Facts) (*outlook.Start, error) {
-	if s := StateOf(f); s.Phase != Waiting && s.Phase != NotCreated || f.queueName() == "" || len(f.PodSets) == 0 {
+	s, warned := StateOf(f), warnedOf(Flavors(f)) != nil
+	switch {
+	case s.Phase != Waiting && s.Phase != NotCreated || f.queueName() == "" || len(f.PodSets) == 0:
 		return nil, nil
+	case s.Stuck && !warned:
+		return &outlook.Start{Never: true}, nil
 	}
 	o, err := fs.outlook(ctx, f)
 	if err != nil {
@@ -55,6 +60,7 @@ func (fs *foresight) start(ctx context.Context, f *Facts) (*outlook.Start, error
 	q, warnings := o.Question()
 	q.Time /= time.Duration(fs.asks)
 	start, err := outlook.Of(ctx, q, wl)
+	start.QuotaOnly = warned
 	start.Warnings = append(start.Warnings, warnings...)
 	if f.KueueUnseen != "" {
 		start.Warnings = append(start.Warnings, "Kueue is taken to go by its defaults; not seen: "+f.KueueUnseen)

@@ -34,8 +34,10 @@ type Start struct {
 	After string `json:"after,omitempty"`
 	// Unknown is why there is no answer.
 	Unknown string `json:"unknown,omitempty"`
-	// Never is set where it does not start even in an empty cluster.
+	// Never is set where it does not start before somebody changes something, be it in an empty cluster.
 	Never bool `json:"never,omitempty"`
+	// QuotaOnly is set where it gets quota then, and its pods stay Pending.
+	QuotaOnly bool `json:"quotaOnly,omitempty"`
 	// Warnings are what the forecast does not go by.
 	Warnings []string `json:"warnings,omitempty"`
 	// Sources are what running times are known from, and of how many jobs.
@@ -165,18 +167,22 @@ func seconds(d *time.Duration) *int64 {
 func (s Start) String() string {
 	switch {
 	case s.Never:
-		return "does not start before somebody changes something: it would not even if nobody else was there"
+		return "does not start before somebody changes something"
 	case s.Unknown != "":
 		return "unknown, because " + s.Unknown
 	case s.P50 == nil:
 		return fmt.Sprintf("in %.0f %% of the futures not within %s (%d futures)", 100*s.Late, Roughly(ptr.To(s.HorizonSeconds)), s.Futures)
 	}
-	text := fmt.Sprintf("starts in about %s, between %s and %s (%s)", Roughly(s.P50), Roughly(s.P10), s.latest(), s.band())
+	does := "starts"
+	if s.QuotaOnly {
+		does = "gets quota"
+	}
+	text := fmt.Sprintf("%s in about %s, between %s and %s (%s)", does, Roughly(s.P50), Roughly(s.P10), s.latest(), s.band())
 	switch {
 	case s.P90 != nil && *s.P90 < int64(time.Minute.Seconds()):
-		text = fmt.Sprintf("starts within a minute (P90 of %d futures)", s.Futures)
+		text = fmt.Sprintf("%s within a minute (P90 of %d futures)", does, s.Futures)
 	case s.narrow():
-		text = fmt.Sprintf("starts in about %s (%s)", Roughly(s.P50), s.band())
+		text = fmt.Sprintf("%s in about %s (%s)", does, Roughly(s.P50), s.band())
 	}
 	if s.After != "" {
 		text += ", often after " + s.After + " ends"
