@@ -131,7 +131,8 @@ func partsOf(q *forecast.Question, waiting []*Facts) []*waitingPart {
 	return parts
 }
 
-// StartOf returns when a TrainJob would start that has just been created, or is about to be.
+// StartOf returns when a TrainJob would start that has just been created, or is about to be; one that is in no queue, or cannot
+// be described, has that told as why it is unknown.
 func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, told outlook.Told) (*outlook.Start, error) {
 	renderer, err := trainjob.NewRenderer(ctx, c.Scheme())
 	if err != nil {
@@ -145,5 +146,10 @@ func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, told 
 	if err != nil {
 		return nil, fmt.Errorf("describing TrainJob %s: %w", job.Name, err)
 	}
-	return (&foresight{client: c, namespace: job.Namespace, told: told, asks: 1}).start(ctx, facts)
+	facts.Replaces = false
+	start, err := (&foresight{client: c, namespace: job.Namespace, told: told, asks: 1}).start(ctx, facts)
+	if start == nil && err == nil {
+		start = &outlook.Start{Unknown: "it " + StateOf(facts).Message}
+	}
+	return start, err
 }
