@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 )
 
@@ -20,4 +24,13 @@ func NoTimeLimit(labels map[string]string) field.ErrorList {
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("metadata", "labels").Key(kueueconstants.MaxExecTimeSecondsLabel), value,
 		fmt.Sprintf("Kueue sets no limit above %d seconds: write less, or leave the label out", math.MaxInt32))}
+}
+
+// OverTime is how Kueue has stopped a Workload that reached its limit; nil where it has not.
+func OverTime(wl *kueue.Workload) *metav1.Condition {
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	if wl.Spec.MaximumExecutionTimeSeconds == nil || evicted == nil || evicted.Status != metav1.ConditionTrue || !strings.HasSuffix(evicted.Reason, kueue.WorkloadMaximumExecutionTimeExceeded) {
+		return nil
+	}
+	return evicted
 }
