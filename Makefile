@@ -324,8 +324,7 @@ generate: tools ## Make the generated files: RBAC, webhooks, dashboards and aler
 	go run -C hack/monitoring . $(CURDIR)
 	$(call chart_files,$(CURDIR)/charts/kueue-trainer/files)
 	go run ./hack/releases $(BIN)/kustomize pkg/releases
-	go run ./hack/metricsdocs docs/metrics.md
-	go run ./hack/doctordocs docs/doctor.md
+	go run ./hack/pages docs
 
 .PHONY: verify
 verify: verify-generated verify-modules lint vet ## Check formatting, vet, lint, module files, generated files, workflows, and that config/ renders.

@@ -110,9 +110,9 @@ func growth(total, over string, w window) string {
 	return fmt.Sprintf("(max_over_time(%s) - min_over_time(%s) unless %s) or (%s and %s)", over, over, began, total, began)
 }
 
-// quantile is of a histogram, by labels.
-func quantile(q float64, name, filter, by string) string {
-	return fmt.Sprintf("histogram_quantile(%g, sum by (%s) (rate(%s_bucket{%s}[30m])))", q, strings.TrimPrefix(by+", le", ", "), name, filter)
+// quantile is of a histogram, by ClusterQueue.
+func quantile(q float64, name, filter string) string {
+	return fmt.Sprintf("histogram_quantile(%g, sum by (cluster_queue, le) (rate(%s_bucket{%s}[30m])))", q, name, filter)
 }
 
 // source is the Prometheus that was chosen.

@@ -19,6 +19,14 @@ func queueVariables() []variable {
 	}
 }
 
+// times are how long half of the jobs of a ClusterQueue took at the most, and all but one in twenty.
+func times(histogram, filter string) []query {
+	return []query{
+		{quantile(0.5, histogram, filter), "{{cluster_queue}} half"},
+		{quantile(0.95, histogram, filter), "{{cluster_queue}} 95 %"},
+	}
+}
+
 // trainJobs is an admin's one page.
 func trainJobs() board {
 	inState := func(states string) string {
@@ -51,25 +59,13 @@ func trainJobs() board {
 			}},
 			{title: "How long it takes (of the last 30 minutes)", panels: []panel{
 				{kind: lines, title: "From queued to admitted", why: "All kinds of jobs: half of them waited shorter, one in twenty longer.", width: 12, height: high, unit: "s",
-					queries: []query{
-						{quantile(0.5, "kueue_admission_wait_time_seconds", clusterQueues, "cluster_queue"), "{{cluster_queue}} half"},
-						{quantile(0.95, "kueue_admission_wait_time_seconds", clusterQueues, "cluster_queue"), "{{cluster_queue}} 95 %"},
-					}},
+					queries: times("kueue_admission_wait_time_seconds", clusterQueues)},
 				{kind: lines, title: "From admitted to resumed", why: "What kueue-trainer takes: quota is held, and no pod is made.", width: 12, height: high, unit: "s",
-					queries: []query{
-						{quantile(0.5, metrics.AdmittedUntilStarted.Name, queues, metrics.ClusterQueue), "{{cluster_queue}} half"},
-						{quantile(0.95, metrics.AdmittedUntilStarted.Name, queues, metrics.ClusterQueue), "{{cluster_queue}} 95 %"},
-					}},
+					queries: times(metrics.AdmittedUntilStarted.Name, queues)},
 				{kind: lines, title: "From resumed to ready", why: "Scheduling, images, containers, until all pods are ready.", width: 12, height: high, unit: "s",
-					queries: []query{
-						{quantile(0.5, metrics.StartedUntilReady.Name, queues, metrics.ClusterQueue), "{{cluster_queue}} half"},
-						{quantile(0.95, metrics.StartedUntilReady.Name, queues, metrics.ClusterQueue), "{{cluster_queue}} 95 %"},
-					}},
+					queries: times(metrics.StartedUntilReady.Name, queues)},
 				{kind: lines, title: "From evicted to stopped", why: "Checkpoints and grace periods: the quota is given back when the last pod is gone.", width: 12, height: high, unit: "s",
-					queries: []query{
-						{quantile(0.5, metrics.EvictedUntilStopped.Name, queues, metrics.ClusterQueue), "{{cluster_queue}} half"},
-						{quantile(0.95, metrics.EvictedUntilStopped.Name, queues, metrics.ClusterQueue), "{{cluster_queue}} 95 %"},
-					}},
+					queries: times(metrics.EvictedUntilStopped.Name, queues)},
 			}},
 			{title: "Stuck and stopped", panels: []panel{
 				{kind: rows, title: "Stuck TrainJobs", why: "By the reason of the event that says what to do: kubectl trainjob explain NAME.", width: 12, height: high, unit: "short",

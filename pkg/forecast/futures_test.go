@@ -200,15 +200,12 @@ func BenchmarkDraw(b *testing.B) {
 	}
 }
 
-// Kueue counts all runs of a job for its limit; a deadline of a TrainJob is that of each run.
-func TestPreemptedJobsKeepWhatIsLeftOfTheirLimit(t *testing.T) {
+// A deadline of a TrainJob is that of each run.
+func TestPreemptedJobsStartOver(t *testing.T) {
+	r := forecast.NewRuntimes(nil, 0)
 	limited := forecast.Subject{Limit: 4 * time.Hour, Running: 3 * time.Hour}
-	for left, want := range map[time.Duration]time.Duration{0: 4 * time.Hour, 4 * time.Hour: time.Hour, 3*time.Hour + time.Minute: time.Minute} {
-		r := forecast.NewRuntimes(nil, 0)
-		limited.Left = left
-		q := &forecast.Question{Runtimes: r, Entrants: []forecast.Entrant{{Running: r.Of(limited)}}}
-		expect.Same(t, fmt.Sprintf("With %s left, it runs again", left), want, q.Jobs(1)[0].Again)
-	}
+	q := &forecast.Question{Runtimes: r, Entrants: []forecast.Entrant{{Running: r.Of(limited)}}}
+	expect.Same(t, "It runs again", 4*time.Hour, q.Jobs(1)[0].Again)
 }
 
 func TestBandOfFewFutures(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -31,7 +32,8 @@ type Job struct {
 	// Runs is how long it runs from a start to its end; of one that runs already, how long it
 	// runs on. Zero runs for ever.
 	Runs time.Duration
-	// Again is how long it runs when it was preempted and starts again; zero is as long as Runs.
+	// Again is how long it runs when it was preempted and starts again; zero is as long as Runs. A time limit of the
+	// Workload may end it before.
 	Again time.Duration
 }
 
@@ -261,7 +263,7 @@ func (p *play) moved(all []scheduler.Moved) {
 			if s.stopped && s.Again > 0 {
 				runs = s.Again
 			}
-			p.endLater(key, runs)
+			p.endLater(key, withinLimit(m.Workload, runs))
 		case scheduler.Reserved:
 			p.at(p.now.Add(p.Checks), key, p.check)
 		case scheduler.Evicted:
@@ -269,6 +271,16 @@ func (p *play) moved(all []scheduler.Moved) {
 			p.stopLater(key)
 		}
 	}
+}
+
+// withinLimit is how long a Workload runs that starts: until its time limit at the latest, which Kueue counts over all its runs.
+func withinLimit(wl *kueue.Workload, runs time.Duration) time.Duration {
+	limit := wl.Spec.MaximumExecutionTimeSeconds
+	if limit == nil {
+		return runs
+	}
+	left := time.Duration(*limit-ptr.Deref(wl.Status.AccumulatedPastExecutionTimeSeconds, 0)) * time.Second
+	return min(runs, max(time.Second, left))
 }
 
 func (p *play) arrive(ctx context.Context, key client.ObjectKey) error {

@@ -61,6 +61,20 @@ func TestPlay(t *testing.T) {
 				"2h0m30s high Ended", "2h0m31s low Started", "5h0m31s low Ended",
 			},
 		},
+		"a time limit counts what it ran before it was preempted": {
+			set: func(s *scene) {
+				s.queue("a", "", 4, preempting)
+				low := s.running("low", "a", 4, 0, 3*time.Hour)
+				low.Again, low.Workload.Spec.MaximumExecutionTimeSeconds = 4*time.Hour, ptr.To[int32](4*3600)
+				s.arriving(time.Hour, "high", "a", 4, 10, time.Hour)
+				s.arriving(3*time.Hour, "higher", "a", 4, 20, time.Hour)
+			},
+			// Of four hours, one is over at the begin, and there is another one in each of its runs but the last.
+			want: []string{
+				"1h0m0s high Queued", "1h0m0s low Preempted", "1h0m0s low Queued", "1h0m0s high Started", "2h0m0s high Ended", "2h0m1s low Started",
+				"3h0m0s higher Queued", "3h0m0s low Preempted", "3h0m0s low Queued", "3h0m0s higher Started", "4h0m0s higher Ended", "4h0m1s low Started", "5h0m2s low Ended",
+			},
+		},
 		"who ends before its pods are stopped does not start again": {
 			set: func(s *scene) {
 				s.settings.Stopping = 30 * time.Second

@@ -201,17 +201,12 @@ func ended(ran []Ran) int {
 	return n
 }
 
-// again is how long a job runs that is preempted and starts over: as long as it would have all in all, or until a limit
-// that counts what it has run.
+// again is how long a job runs that is preempted and starts over: as long as it would have all in all.
 func (k *Running) again(rest time.Duration) time.Duration {
 	if rest == 0 {
 		return 0
 	}
-	again := k.subject.Running + rest
-	if left := k.subject.Left; left > 0 {
-		again = min(again, max(time.Second, left-k.subject.Running))
-	}
-	return again
+	return k.subject.Running + rest
 }
 
 // another is what is known of one more such job, which is submitted at some time. Of one that reports it runs as long

@@ -11,7 +11,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -22,6 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -32,9 +32,9 @@ func accountScene(t *testing.T) (*reconciler, *trainjob.TrainJob, *kueue.Workloa
 	t.Helper()
 	stored, js := disagreeing(false, false, true, accountedStart)
 	stored.Labels["example.com/user"] = "ann"
-	child := doneJob(js)
-	child.Status.StartTime = ptr.To(metav1.NewTime(accountedStart))
-	wl := inttest.WorkloadOf(stored, inttest.Admitted)
+	child := kit.ChildJob(js, "download", kit.Succeeded(1))
+	child.Status.StartTime = new(metav1.NewTime(accountedStart))
+	wl := inttest.WorkloadOf(stored, kit.Admitted)
 	wl.UID = "wl"
 	r, _ := newReconciler(t, stored, js, child, wl)
 	return r, stored, wl
@@ -50,25 +50,20 @@ func TestAccountFacts(t *testing.T) {
 		"Kueue waits for pods": {waits: true, want: ledger.Facts{WaitsForPods: true, User: "ann"}},
 		"it has failed": {
 			change: func(job *trainjob.TrainJob, _ *kueue.Workload) {
-				job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobFailed, "")}
+				job.Status.Conditions = []metav1.Condition{kit.True(trainer.TrainJobFailed, "")}
 			},
 			want: ledger.Facts{Started: accountedStart, User: "ann", JobEnded: time.Unix(1, 0), Outcome: metrics.OutcomeFailed},
 		},
 		"it runs in another cluster": {
 			change: func(job *trainjob.TrainJob, wl *kueue.Workload) {
-				job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+				job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
 				wl.Status.Conditions[1].LastTransitionTime = metav1.Unix(2000, 0)
 			},
 			want: ledger.Facts{Started: time.Unix(2000, 0), User: "ann"},
 		},
-		"it is a former job's": {
-			change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences[0].UID = "former" },
-			want:   ledger.Facts{UserUnknown: true},
-		},
-		"it is orphaned": {
-			change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences = nil },
-			want:   ledger.Facts{UserUnknown: true},
-		},
+		"it is a former job's": {change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences[0].UID = "former" },
+			want: ledger.Facts{UserUnknown: true}},
+		"it is orphaned": {change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences = nil }, want: ledger.Facts{UserUnknown: true}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -89,14 +84,14 @@ func TestAccountFacts(t *testing.T) {
 // Nobody waits for a GPU because the account of who had it is not saved.
 func TestQuotaDoesNotWaitForTheLedger(t *testing.T) {
 	r, stored, wl := accountScene(t)
-	inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)(wl)
+	kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)(wl)
 	expect.NoError(t, r.deps.client.Update(t.Context(), wl))
 	expect.NoError(t, r.deps.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("ns")))
 	expect.NoError(t, r.deps.client.DeleteAllOf(t.Context(), &jobsetapi.JobSet{}, client.InNamespace("ns")))
 	// It has not read what was saved yet, so it saves nothing.
 	facts := accountFacts{client: r.deps.client, deps: r.deps}
 	r.deps.ledger = ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
-	stored.Spec.Suspend = ptr.To(true)
+	stored.Spec.Suspend = new(true)
 	j := jobOf(t, r, stored)
 	expect.Must(j.Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
 	expect.That(t, !j.IsActive(), "The quota of a job without pods stays with it")

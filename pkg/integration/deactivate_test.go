@@ -15,13 +15,14 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestDeactivation(t *testing.T) {
-	overTime := inttest.Says(metav1.Condition{
+	overTime := kit.Says(metav1.Condition{
 		Type: kueue.WorkloadDeactivationTarget, Status: metav1.ConditionTrue, Reason: kueue.WorkloadMaximumExecutionTimeExceeded, Message: "exceeding it"})
-	evicted := func(reason string) func(*kueue.Workload) { return inttest.Is(kueue.WorkloadEvicted, reason) }
+	evicted := func(reason string) func(*kueue.Workload) { return kit.Is(kueue.WorkloadEvicted, reason) }
 	waits := func(wl *kueue.Workload) { wl.Status = kueue.WorkloadStatus{} }
 	type stored struct {
 		Evicted        string
@@ -36,28 +37,24 @@ func TestDeactivation(t *testing.T) {
 		wantOver bool
 	}{
 		"nobody deactivates it":                      {want: stored{Active: true}},
-		"a marked Workload is evicted":               {workload: and(deactivation.Mark), want: stored{Evicted: "Deactivated", Active: true, Marked: true}, wantOver: true},
-		"so is one that Kueue is about to, by cause": {workload: and(overTime), want: stored{Evicted: "DeactivatedDueToMaximumExecutionTimeExceeded", Active: true}, wantOver: true},
+		"a marked Workload is evicted":               {workload: kit.All(deactivation.Mark), want: stored{Evicted: "Deactivated", Active: true, Marked: true}, wantOver: true},
+		"so is one that Kueue is about to, by cause": {workload: kit.All(overTime), want: stored{Evicted: "DeactivatedDueToMaximumExecutionTimeExceeded", Active: true}, wantOver: true},
 		"one that was preempted is no more queued": {
-			workload: and(deactivation.Mark, evicted(kueue.WorkloadEvictedByPreemption)), want: stored{Evicted: "Deactivated", Active: true, Marked: true}, wantOver: true},
+			workload: kit.All(deactivation.Mark, evicted(kueue.WorkloadEvictedByPreemption)), want: stored{Evicted: "Deactivated", Active: true, Marked: true}, wantOver: true},
 		"an evicted one keeps its quota for pods": {
-			workload: and(deactivation.Mark, evicted(kueue.WorkloadDeactivated)), podsLeft: true, want: stored{Evicted: "Deactivated", Active: true, Marked: true}},
-		"without pods it is deactivated": {
-			workload: and(deactivation.Mark, evicted(kueue.WorkloadDeactivated)), want: stored{Evicted: "Deactivated"}},
-		"one without quota is deactivated at once": {workload: and(deactivation.Mark, waits), wantOver: true},
-		"one that is deactivated loses its mark":   {workload: and(deactivation.Mark, inttest.Deactivated), wantOver: true},
-		"one that is deleted gives its quota back with that": {
-			workload: and(deactivation.Mark), deleted: true, want: stored{Active: true, Marked: true}},
-		"one that has finished has none": {workload: and(deactivation.Mark, inttest.Is(kueue.WorkloadFinished, "")), want: stored{Active: true, Marked: true}},
+			workload: kit.All(deactivation.Mark, evicted(kueue.WorkloadDeactivated)), podsLeft: true, want: stored{Evicted: "Deactivated", Active: true, Marked: true}},
+		"without pods it is deactivated":                     {workload: kit.All(deactivation.Mark, evicted(kueue.WorkloadDeactivated)), want: stored{Evicted: "Deactivated"}},
+		"one without quota is deactivated at once":           {workload: kit.All(deactivation.Mark, waits), wantOver: true},
+		"one that is deactivated loses its mark":             {workload: kit.All(deactivation.Mark, kit.Deactivated), wantOver: true},
+		"one that is deleted gives its quota back with that": {workload: kit.All(deactivation.Mark), deleted: true, want: stored{Active: true, Marked: true}},
+		"one that has finished has none":                     {workload: kit.All(deactivation.Mark, kit.Is(kueue.WorkloadFinished, "")), want: stored{Active: true, Marked: true}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			job, _ := suspendedJob()
-			wl := inttest.WorkloadOf(job, inttest.Admitted)
-			if tc.workload != nil {
-				tc.workload(wl)
-			}
-			wl.Finalizers, wl.Spec.MaximumExecutionTimeSeconds = []string{kueue.ResourceInUseFinalizerName}, ptr.To[int32](60)
+			wl := inttest.WorkloadOf(job, kit.Admitted)
+			kit.With(wl, tc.workload)
+			wl.Finalizers, wl.Spec.MaximumExecutionTimeSeconds = []string{kueue.ResourceInUseFinalizerName}, new(int32(60))
 			r, _ := newReconciler(t)
 			c := inttest.Fake(inttest.Runtime(), job, wl).WithStatusSubresource(wl).Build()
 			r.deps.client, r.deps.live = c, inttest.PodsByPhase(c)

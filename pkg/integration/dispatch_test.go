@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -11,12 +10,9 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -33,7 +29,7 @@ import (
 func dispatched(t *testing.T, change func(*trainjob.TrainJob)) *reconciler {
 	t.Helper()
 	stored, _ := suspendedJob()
-	stored.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+	stored.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
 	kit.With(stored, change)
 	r, _ := newReconciler(t, stored)
 	r.deps.Defaults = podsets.FixedDefaults(servedDefaults(t))
@@ -60,13 +56,13 @@ func admittedOn(cluster string) func(*kueue.Workload) {
 // What runs in another cluster runs by the runtime that is there.
 func TestRuntimeThatIsGoneDoesNotDisturbAJobElsewhere(t *testing.T) {
 	stored, _ := suspendedJob()
-	stored.Spec.ManagedBy, stored.Spec.RuntimeRef.Name = ptr.To(kueue.MultiKueueControllerName), "gone"
-	stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: ptr.To[int32](1)}}
+	stored.Spec.ManagedBy, stored.Spec.RuntimeRef.Name = new(kueue.MultiKueueControllerName), "gone"
+	stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: new(int32(1))}}
 	given := []kueue.ReclaimablePod{{Name: "node", Count: 1}}
 	for _, ready := range []bool{true, false} {
-		wl := inttest.WorkloadOf(stored, inttest.Admitted, func(wl *kueue.Workload) { wl.Status.ReclaimablePods = given })
+		wl := inttest.WorkloadOf(stored, kit.Admitted, func(wl *kueue.Workload) { wl.Status.ReclaimablePods = given })
 		if ready {
-			inttest.Is(kueue.WorkloadPodsReady, "")(wl)
+			kit.Is(kueue.WorkloadPodsReady, "")(wl)
 		}
 		r, _ := newReconciler(t, stored.DeepCopy(), wl)
 		j := jobOf(t, r, stored)
@@ -78,71 +74,46 @@ func TestRuntimeThatIsGoneDoesNotDisturbAJobElsewhere(t *testing.T) {
 // jobframework would finish a prebuilt Workload with another time limit, while pods run on its quota.
 func TestPrebuiltWorkloadIsKeptWhilePodsAreLeft(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now())
-	wl := inttest.WorkloadOf(stored, inttest.Admitted, evicted)
+	wl := inttest.WorkloadOf(stored, kit.Admitted, evicted)
 	stored.Labels[kueueconstants.PrebuiltWorkloadLabel], stored.Labels[kueueconstants.MaxExecTimeSecondsLabel] = wl.Name, "900"
-	child := doneJob(js)
-	child.Status = batchv1.JobStatus{Active: 1}
-	r, _ := newReconciler(t, stored, js, child, wl)
+	r, _ := newReconciler(t, stored, js, kit.ChildJob(js, "node", kit.Active(1)), wl)
 	var written []string
-	r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
-			written = append(written, string(expect.Must(patch.Data(obj))(t)))
-			return nil
-		},
-	})
+	r.deps.client = statusWrites(r.deps.client, func(w kit.Write) { written = append(written, string(expect.Must(w.Patch.Data(w.Object))(t))) })
 	_, err := look(t, r, jobKey)
 	expect.NoError(t, err)
 	expect.That(t, !strings.Contains(strings.Join(written, ""), kueue.WorkloadFinished), "It is finished: %q", written)
 }
 
-var evicted = inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
+var evicted = kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
 
-// What MultiKueue copies to a worker has to be the user's alone, at any time.
+// What MultiKueue copies to a worker has to be the user's alone, at any time. Releases before this one gave it the gate,
+// which does no harm there.
 func TestJobOfAnotherClusterGetsNoEntry(t *testing.T) {
-	r := dispatched(t, nil)
-	steps := []struct {
-		what      string
-		change    func(*kueue.Workload)
-		suspended bool
-	}{
-		{what: "it waits", suspended: true},
-		{what: "it is admitted", change: admittedOn("west")},
-		{what: "it runs"},
-		{what: "its cluster is lost", change: evicted, suspended: true},
+	for name, change := range map[string]func(*trainjob.TrainJob){
+		"of this release": nil, "with the gate of an older one": func(job *trainjob.TrainJob) { place(t, job, patch.Gated("node")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := dispatched(t, change)
+			patches := expect.JSON(t, storedJob(t, r).Spec.RuntimePatches)
+			changed := func(change func(*kueue.Workload)) func() { return func() { changeWorkload(t, r.deps.client, change) } }
+			for _, step := range []struct {
+				what      string
+				change    func()
+				suspended bool
+			}{
+				{what: "it waits", change: func() {}, suspended: true},
+				{what: "its user resumes it", change: func() { changeJob(t, r, func(job *trainjob.TrainJob) { job.Spec.Suspend = new(false) }) }, suspended: true},
+				{what: "it is admitted", change: changed(admittedOn("west"))},
+				{what: "it runs", change: func() {}},
+				{what: "its cluster is lost", change: changed(evicted), suspended: true},
+			} {
+				step.change()
+				stored := reconciled(t, r)
+				expect.Same(t, step.what+": unexpected patches", patches, expect.JSON(t, stored.Spec.RuntimePatches))
+				expect.Same(t, step.what+": it is suspended", step.suspended, stored.Suspended())
+			}
+		})
 	}
-	for _, step := range steps {
-		if step.change != nil {
-			changeWorkload(t, r.deps.client, step.change)
-		}
-		stored := reconciled(t, r)
-		expect.That(t, !r.deps.Field.Has(&stored.Spec), "%s: it has an entry of ours: %v", step.what, stored.Spec.RuntimePatches)
-		expect.That(t, stored.Suspended() == step.suspended, "%s: it is suspended: %t, want %t", step.what, stored.Suspended(), step.suspended)
-	}
-}
-
-// Releases before this one gave it the gate, which does no harm here.
-func TestJobOfAnotherClusterKeepsTheEntryThatItHas(t *testing.T) {
-	var before trainjob.Spec
-	r := dispatched(t, func(job *trainjob.TrainJob) {
-		place(t, job, patch.Gated("node"))
-		before = job.DeepCopy().Spec
-	})
-	reconciled(t, r)
-	changeWorkload(t, r.deps.client, admittedOn("west"))
-	started := reconciled(t, r)
-	expect.That(t, r.deps.Field.Same(&before, &started.Spec) && !started.Suspended(),
-		"It is suspended: %t, and its patches are %v, want %v", started.Suspended(), started.Spec.RuntimePatches, before.RuntimePatches)
-}
-
-// Its user resumes it without quota: Trainer makes nothing of it, and there is no gate to write.
-func TestJobOfAnotherClusterIsSuspendedWithoutQuota(t *testing.T) {
-	r := dispatched(t, nil)
-	stored := reconciled(t, r)
-	stored.Spec.Suspend = ptr.To(false)
-	expect.NoError(t, r.deps.client.Update(t.Context(), stored))
-	stopped := reconciled(t, r)
-	expect.That(t, stopped.Suspended() && !r.deps.Field.Has(&stopped.Spec),
-		"It is suspended: %t, with patches %v", stopped.Suspended(), stopped.Spec.RuntimePatches)
 }
 
 func TestDispatchIsTold(t *testing.T) {
@@ -150,7 +121,7 @@ func TestDispatchIsTold(t *testing.T) {
 		cluster *string
 		want    string
 	}{
-		"to a cluster that MultiKueue names": {cluster: ptr.To("west"), want: "Admitted from queue team by ClusterQueue gpus, and runs in cluster west"},
+		"to a cluster that MultiKueue names": {cluster: new("west"), want: "Admitted from queue team by ClusterQueue gpus, and runs in cluster west"},
 		"to one that it does not":            {want: "Admitted from queue team by ClusterQueue gpus, and runs in another cluster"},
 	}
 	for name, tc := range cases {
@@ -173,18 +144,11 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 	pod := podOf("former")
 	former := inttest.JobSetOf(stored, true)
 	former.UID = "former"
-	late := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "late", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(former, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}}
-	late.Spec.Template.Labels = map[string]string{"kueue.x-k8s.io/podset": "node"}
-	strange := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "strange", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"}}}
+	late, strange := kit.ChildJob(former, "late"), kit.ChildJob(former, "strange")
+	late.Spec.Template.Labels, strange.OwnerReferences = map[string]string{"kueue.x-k8s.io/podset": "node"}, nil
 	r, _ := newReconciler(t, stored, js, pod)
 	asked := 0
-	r.deps.live = interceptor.NewClient(r.deps.live.(client.WithWatch), interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			asked++
-			return c.List(ctx, list, opts...)
-		},
-	})
+	r.deps.live = kit.Lists(r.deps.live, func(client.ObjectList) error { asked++; return nil })
 	for _, step := range []struct {
 		what   string
 		change func() error
@@ -222,7 +186,7 @@ func TestJobSentAgainLooksOnceForThePodsOfItsFormerRun(t *testing.T) {
 func TestJobThatNoClusterIsAskedForIsLookedAtAgain(t *testing.T) {
 	reserved := func(ago, asked time.Duration, checks ...kueue.CheckState) func(*kueue.Workload) {
 		return func(wl *kueue.Workload) {
-			inttest.Is(kueue.WorkloadQuotaReserved, "")(wl)
+			kit.Is(kueue.WorkloadQuotaReserved, "")(wl)
 			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-ago))
 			for i, check := range checks {
 				wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{
@@ -250,10 +214,10 @@ func TestJobThatNoClusterIsAskedForIsLookedAtAgain(t *testing.T) {
 		"another check has not answered":     {workload: reserved(2*time.Minute, 0, pending, pending)},
 		"a check has it wait":                {workload: reserved(2*time.Minute, 0, kueue.CheckStateRetry, pending)},
 		"no check has to answer":             {workload: reserved(2*time.Minute, 0, ready)},
-		"a cluster is asked":                 {workload: and(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"west"} })},
-		"a cluster has it":                   {workload: and(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.ClusterName = ptr.To("west") })},
-		"it is evicted":                      {workload: and(reserved(2*time.Minute, 0, pending), evicted)},
-		"it is deactivated":                  {workload: and(reserved(2*time.Minute, 0, pending), inttest.Deactivated)},
+		"a cluster is asked":                 {workload: kit.All(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"west"} })},
+		"a cluster has it":                   {workload: kit.All(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.ClusterName = new("west") })},
+		"it is evicted":                      {workload: kit.All(reserved(2*time.Minute, 0, pending), evicted)},
+		"it is deactivated":                  {workload: kit.All(reserved(2*time.Minute, 0, pending), kit.Deactivated)},
 		"it has no quota":                    {workload: func(*kueue.Workload) {}},
 	}
 	for name, tc := range cases {
@@ -287,8 +251,8 @@ func TestJobThatWasTakenForGoneQueuesAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, j, wl := dispatchedOn(t, func(wl *kueue.Workload) {
 				wl.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
-				wl.Spec.Active = ptr.To(!tc.inactive)
-				inttest.Is(kueue.WorkloadFinished, tc.reason)(wl)
+				wl.Spec.Active = new(!tc.inactive)
+				kit.Is(kueue.WorkloadFinished, tc.reason)(wl)
 			})
 			if tc.prebuilt {
 				j.Labels = map[string]string{kueueconstants.PrebuiltWorkloadLabel: wl.Name}
@@ -304,12 +268,8 @@ func TestJobThatWasTakenForGoneQueuesAgain(t *testing.T) {
 func dispatchedOn(t *testing.T, change func(*kueue.Workload)) (*reconciler, *job, *kueue.Workload) {
 	t.Helper()
 	stored, _ := suspendedJob()
-	stored.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+	stored.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
 	wl := inttest.WorkloadOf(stored, change)
 	r, _ := newReconciler(t, wl)
 	return r, jobOf(t, r, stored), wl
-}
-
-func and(changes ...func(*kueue.Workload)) func(*kueue.Workload) {
-	return func(wl *kueue.Workload) { kit.With(wl, changes...) }
 }

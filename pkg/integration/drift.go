@@ -69,9 +69,15 @@ func correctDrift(ctx context.Context, j *job) result {
 	if j.IsSuspended() {
 		return ofError(suspendJobSet(ctx, j, js))
 	}
-	if predates, err := snapshotPredatesJobSet(ctx, j, js); err != nil || predates {
-		// Trainer tries again until it is heard; until then ensureStarted minds the quota.
+	if predates, err := snapshotPredatesJobSet(ctx, j, js); err != nil {
 		return ofError(err)
+	} else if predates {
+		// Trainer tries again until it is heard, unless it renders another JobSet of the same snapshot: since its own
+		// gates or its release have changed. Then it says that JobSet refused it.
+		refusal, again, err := j.deps.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, later(said, js), time.Time{})
+		if refusal == "" || err != nil {
+			return result{again: cmp.Or(again, jobSetPatience), err: err}
+		}
 	}
 	if suspendedSince(js, said) {
 		// By somebody else, and for them to resume.
@@ -122,6 +128,14 @@ func snapshotPredatesJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) (
 	}
 	taken, err := j.deps.Runtimes.SnapshotTaken(ctx, &j.TrainJob)
 	return !taken.After(js.CreationTimestamp.Time), err
+}
+
+// later returns when Trainer resumed a JobSet, or made it.
+func later(resumed *metav1.Condition, js *jobsetapi.JobSet) time.Time {
+	if made := js.CreationTimestamp.Time; made.After(resumed.LastTransitionTime.Time) {
+		return made
+	}
+	return resumed.LastTransitionTime.Time
 }
 
 // suspendedSince reports whether a JobSet was suspended after Trainer said that it
@@ -208,7 +222,9 @@ func renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet, why string) 
 
 // lostWith names what people would lose with the JobSet; empty: nothing.
 func lostWith(js *jobsetapi.JobSet, jobs []batchv1.Job) string {
-	if deletesVolumes(js) {
+	if len(js.Spec.VolumeClaimPolicies) > 0 {
+		// Deleted with it, they are lost. Retained, they keep JobSet's webhook from taking another JobSet: it compares
+		// them with the template, which lacks what the API server and the volume's controller have set since.
 		return "its volume claims"
 	}
 	if slices.ContainsFunc(jobs, func(child batchv1.Job) bool {
@@ -217,17 +233,6 @@ func lostWith(js *jobsetapi.JobSet, jobs []batchv1.Job) string {
 		return "what its Jobs have done"
 	}
 	return ""
-}
-
-// deletesVolumes reports whether people would lose data with the JobSet.
-func deletesVolumes(js *jobsetapi.JobSet) bool {
-	for _, policy := range js.Spec.VolumeClaimPolicies {
-		retention := ptr.Deref(policy.RetentionPolicy, jobsetapi.VolumeRetentionPolicy{})
-		if ptr.Deref(retention.WhenDeleted, jobsetapi.RetentionPolicyDelete) != jobsetapi.RetentionPolicyRetain {
-			return true
-		}
-	}
-	return false
 }
 
 // trainerSilent is how long Trainer may take no note of a start or a stop before people

@@ -13,10 +13,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -30,6 +28,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -52,10 +51,16 @@ func liveEvents(c client.Client, err error) client.Client {
 
 func TestEnsureStarted(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no"))
+	suspended := func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = new(true) }
+	elsewhere := func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.ManagedBy = new(kueue.MultiKueueControllerName) }
+	prebuilt := func(j *trainjob.TrainJob, wl *kueue.Workload) {
+		j.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = wl.Name
+	}
+	refused := func(uid types.UID, ago time.Duration) []client.Object { return []client.Object{refusalOf(uid, ago)} }
 	tests := map[string]struct {
 		// lacking is for how long the job is known to lack its JobSet.
 		lacking time.Duration
-		refusal *eventsv1.Event
+		refusal []client.Object
 		reading error
 		change  func(*trainjob.TrainJob, *kueue.Workload)
 		start   error
@@ -70,53 +75,42 @@ func TestEnsureStarted(t *testing.T) {
 		// deleted is for how long its namespace is being deleted.
 		deleted time.Duration
 	}{
-		"refused just now":                    {refusal: refusalOf("uid", 0), wantKept: true, wantWait: true},
-		"refused for long":                    {lacking: 3 * time.Minute, refusal: refusalOf("uid", time.Minute), wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: denied by policy"},
-		"somebody else is refused":            {lacking: 3 * time.Minute, refusal: refusalOf("other", time.Minute), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s"},
-		"refused before it was admitted":      {lacking: 3 * time.Minute, refusal: refusalOf("uid", 2*time.Hour), wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"refused just now":                    {refusal: refused("uid", 0), wantKept: true, wantWait: true},
+		"refused for long":                    {lacking: 3 * time.Minute, refusal: refused("uid", time.Minute), wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: denied by policy"},
+		"somebody else is refused":            {lacking: 3 * time.Minute, refusal: refused("other", time.Minute), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s"},
+		"refused before it was admitted":      {lacking: 3 * time.Minute, refusal: refused("uid", 2*time.Hour), wantKept: true, wantWait: true, wantTold: "NotStarted"},
 		"late":                                {lacking: 3 * time.Minute, wantKept: true, wantWait: true, wantTold: "NotStarted"},
 		"late in a namespace that is deleted": {lacking: 3 * time.Minute, deleted: time.Minute, wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: its namespace is being deleted"},
 		"late for very long":                  {lacking: 11 * time.Minute, wantTold: "CannotStart gives its quota back"},
 		"late before it was admitted again":   {lacking: 11 * time.Minute, before: true, wantKept: true, wantWait: true},
-		"events may not be read":              {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), reading: forbidden, wantKept: true, wantWait: true, wantTold: "NotStarted"},
-		"events cannot be read":               {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), reading: errors.New("away"), wantKept: true, wantErr: true},
-		"in another cluster": {lacking: time.Hour, change: func(j *trainjob.TrainJob, _ *kueue.Workload) {
-			j.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
-		}, wantKept: true},
-		"a prebuilt Workload": {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), change: func(j *trainjob.TrainJob, wl *kueue.Workload) {
-			j.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = wl.Name
-		}, wantKept: true, wantInactive: true, wantTold: "CannotStart gives its quota back, could not start in 3m0s: prebuilt Workload"},
-		"a copy of MultiKueue's": {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), change: func(j *trainjob.TrainJob, wl *kueue.Workload) {
-			j.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = wl.Name
-			wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "far"}
+		"events may not be read":              {lacking: 3 * time.Minute, refusal: refused("uid", 0), reading: forbidden, wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"events cannot be read":               {lacking: 3 * time.Minute, refusal: refused("uid", 0), reading: errors.New("away"), wantKept: true, wantErr: true},
+		"in another cluster":                  {lacking: time.Hour, change: elsewhere, wantKept: true},
+		"a prebuilt Workload":                 {lacking: 3 * time.Minute, refusal: refused("uid", 0), change: prebuilt, wantKept: true, wantInactive: true, wantTold: "CannotStart gives its quota back, could not start in 3m0s: prebuilt Workload"},
+		"a copy of MultiKueue's": {lacking: 3 * time.Minute, refusal: refused("uid", 0), change: func(j *trainjob.TrainJob, wl *kueue.Workload) {
+			prebuilt(j, kit.With(wl, kit.Copied))
 		}, wantKept: true, wantWait: true, wantTold: "CannotStart cannot start, and holds quota by Workload"},
 		"Kueue takes it back already":         {lacking: time.Hour, change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.Spec.Active = new(bool) }, wantKept: true},
-		"the API server refuses its start":    {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: apierrors.NewForbidden(jobclient.Resource, "job", errors.New("not today")), wantTold: "not today"},
-		"its priority class is not there":     {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: apierrors.NewNotFound(schema.GroupResource{Resource: "WorkloadPriorityClass"}, "gone"), wantTold: `"gone" not found`},
-		"it could not be started by now":      {lacking: time.Hour, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: errOutdated, wantKept: true},
-		"each start is overtaken by a change": {lacking: 11 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: apierrors.NewConflict(jobclient.Resource, "job", errors.New("changed")), wantTold: "CannotStart gives its quota back"},
-		"its start fails without a refusal":   {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: errors.New("timeout"), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s: the TrainJob has not been resumed"},
+		"the API server refuses its start":    {lacking: 3 * time.Minute, change: suspended, start: apierrors.NewForbidden(jobclient.Resource, "job", errors.New("not today")), wantTold: "not today"},
+		"its priority class is not there":     {lacking: 3 * time.Minute, change: suspended, start: apierrors.NewNotFound(schema.GroupResource{Resource: "WorkloadPriorityClass"}, "gone"), wantTold: `"gone" not found`},
+		"it could not be started by now":      {lacking: time.Hour, change: suspended, start: errOutdated, wantKept: true},
+		"each start is overtaken by a change": {lacking: 11 * time.Minute, change: suspended, start: apierrors.NewConflict(jobclient.Resource, "job", errors.New("changed")), wantTold: "CannotStart gives its quota back"},
+		"its start fails without a refusal":   {lacking: 3 * time.Minute, change: suspended, start: errors.New("timeout"), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s: the TrainJob has not been resumed"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour))
 			wl.UID = "wl"
-			since(wl, time.Hour)
 			if tc.change != nil {
 				tc.change(stored, wl)
 			}
-			r, recorder := newReconciler(t, stored, wl)
-			if tc.refusal != nil {
-				expect.NoError(t, r.deps.client.Create(t.Context(), tc.refusal))
-			}
+			r, recorder := newReconciler(t, copied(append(tc.refusal, stored, wl))...)
 			r.deps.refusals = jobevents.NewRefusals(liveEvents(r.deps.client, tc.reading))
 			r.deps.startTimeout = defaultStartTimeout
 			by := admissionOf(wl)
 			if tc.before {
-				former := wl.DeepCopy()
-				since(former, 2*time.Hour)
-				by = admissionOf(former)
+				by = admissionOf(kit.With(wl.DeepCopy(), since(2*time.Hour)))
 			}
 			r.deps.records.of(client.ObjectKeyFromObject(stored), stored.UID).start = startRecord{
 				admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
@@ -128,7 +122,7 @@ func TestEnsureStarted(t *testing.T) {
 			expect.That(t, (got.err != nil) == tc.wantErr && (got.again > 0) == tc.wantWait, "ensureStarted() = %+v", got)
 			expect.Same(t, "The job keeps its Workload", tc.wantKept, inttest.Exists(t, r.deps.client, wl))
 			if tc.wantKept {
-				expect.NoError(t, r.deps.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl))
+				inttest.Reload(t, r.deps.client, wl)
 				expect.Same(t, "Kueue is to evict it", tc.wantInactive || name == "Kueue takes it back already", !kueuelib.IsActive(wl) || deactivation.Pending(wl))
 			}
 			wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)
@@ -165,13 +159,12 @@ func TestEnsureStartedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
 			js := inttest.JobSetOf(stored, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: int32(len(tc.jobs))})
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
-			since(wl, time.Hour)
+			wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour))
 			objects := []client.Object{stored, js, wl}
 			for i, status := range tc.jobs {
 				runs := child("node", tc.pods, status)
 				runs.Name, runs.UID = fmt.Sprint("child-", i), types.UID(fmt.Sprint(i))
-				runs.Namespace, runs.OwnerReferences, runs.Labels[jobsetapi.JobSetNameKey] = "ns", doneJob(js).OwnerReferences, js.Name
+				runs.Namespace, runs.OwnerReferences, runs.Labels = "ns", kit.ChildJob(js, "node").OwnerReferences, kit.ChildJob(js, "node").Labels
 				objects = append(objects, &runs)
 			}
 			if tc.refused > 0 {
@@ -199,11 +192,7 @@ func decidedOf(t *testing.T, r *reconciler, stored *trainjob.TrainJob, refused e
 }
 
 // since has Kueue have said some time ago what a Workload says.
-func since(wl *kueue.Workload, ago time.Duration) {
-	for i := range wl.Status.Conditions {
-		wl.Status.Conditions[i].LastTransitionTime = metav1.NewTime(time.Now().Add(-ago))
-	}
-}
+func since(ago time.Duration) func(*kueue.Workload) { return kit.Since(time.Now().Add(-ago)) }
 
 // What was read before it had waited its time may lack what Trainer said since.
 func TestLateJobWaitsForNewsOfItsTime(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -30,39 +29,37 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
+// hasFailed has the Workload finished by a failure.
+var hasFailed = kit.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)
+
 func TestEndOfAJob(t *testing.T) {
+	pod := []client.Object{inttest.PodOf("ns", "job")}
 	tests := map[string]struct {
 		condition string
-		// pod is there when JobSet and Jobs are gone.
-		pod bool
-		// ended has the Workload finished already.
-		ended bool
+		// there is what is left when JobSet and Jobs are gone.
+		there []client.Object
+		// wl is what became of the Workload before.
+		wl func(*kueue.Workload)
 		// until ends the time in which the quota is kept.
 		until                   func(*testing.T, *reconciler)
 		wantFinished, wantGated bool
 	}{
 		"complete":                           {condition: trainer.TrainJobComplete, wantFinished: true},
-		"complete, with a pod left":          {condition: trainer.TrainJobComplete, pod: true},
+		"complete, with a pod left":          {condition: trainer.TrainJobComplete, there: pod},
 		"failed":                             {condition: trainer.TrainJobFailed, until: trainerSuspends, wantFinished: true, wantGated: true},
 		"failed, and Trainer is silent":      {condition: trainer.TrainJobFailed, until: graceIsOver, wantFinished: true, wantGated: true},
 		"failed, with another JobSet":        {condition: trainer.TrainJobFailed, until: jobSetIsMade, wantGated: true},
-		"failed, with a pod left":            {condition: trainer.TrainJobFailed, pod: true},
-		"failed long ago, and resumed since": {condition: trainer.TrainJobFailed, ended: true, wantFinished: true},
+		"failed, with a pod left":            {condition: trainer.TrainJobFailed, there: pod},
+		"failed long ago, and resumed since": {condition: trainer.TrainJobFailed, wl: hasFailed, wantFinished: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
-			ended := inttest.True(tc.condition, "")
+			ended := kit.True(tc.condition, "")
 			ended.LastTransitionTime = metav1.Now()
 			stored.Status.Conditions = append(stored.Status.Conditions, ended)
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
-			if tc.ended {
-				inttest.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)(wl)
-			}
-			r, _ := newReconciler(t, stored, wl)
-			if tc.pod {
-				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.PodOf("ns", "job")))
-			}
+			wl := inttest.WorkloadOf(stored, kit.Admitted, tc.wl)
+			r, _ := newReconciler(t, copied(append(tc.there, stored, wl))...)
 			r.deps.client = withStatus(r.deps.client)
 			finished := func() bool {
 				expect.Must(r.Reconcile(t.Context(), jobRequest))(t)
@@ -91,8 +88,7 @@ func TestEndOfAJob(t *testing.T) {
 // Trainer forgets a failure with the JobSet, and Kueue may delete a finished Workload: what says so then is on the TrainJob.
 func TestFailedJobStaysEnded(t *testing.T) {
 	stored, _ := disagreeing(true, true, true, time.Now())
-	wl := inttest.WorkloadOf(stored, inttest.Admitted, inttest.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed))
-	wl.Finalizers = nil
+	wl := inttest.WorkloadOf(stored, kit.Admitted, hasFailed)
 	r, _ := newReconciler(t, stored, wl)
 	reconcileOnce(t, r)
 	expect.NoError(t, client.IgnoreNotFound(r.deps.client.Delete(t.Context(), wl)))
@@ -105,27 +101,23 @@ func TestFailedJobStaysEnded(t *testing.T) {
 	expect.Same(t, "Workloads of a job that has ended", 0, len(workloads.Items))
 	wantTold(t, eventsSoFar(recorder, ""), "HasEnded")
 
-	copied := kit.With(storedJob(t, r), func(job *trainjob.TrainJob) { job.ResourceVersion, job.UID = "", "another" })
-	r, _ = newReconciler(t, copied)
+	r, _ = newReconciler(t, kit.With(storedJob(t, r), func(job *trainjob.TrainJob) { job.ResourceVersion, job.UID = "", "another" }))
 	r.deps.Defaults, r.deps.waitForJobSet = podsets.FixedDefaults(servedDefaults(t)), 0
-	_, err := look(t, r, jobKey)
-	expect.NoError(t, err)
-	expect.NoError(t, r.deps.client.List(t.Context(), &workloads))
-	expect.Same(t, "Workloads of a copy", 1, len(workloads.Items))
+	expect.Must(look(t, r, jobKey))(t)
+	theWorkload(t, r.deps.client)
 }
 
 // This process knows of the end when Trainer forgets it, and writes it down for the next one.
 func TestForgottenFailureIsWrittenDown(t *testing.T) {
 	stored, _ := disagreeing(true, true, true, time.Now())
-	stored.Status.Conditions = append(stored.Status.Conditions, inttest.True(trainer.TrainJobFailed, ""))
-	wl := inttest.WorkloadOf(stored, inttest.Admitted, inttest.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed))
-	wl.Finalizers = nil
+	stored.Status.Conditions = append(stored.Status.Conditions, kit.True(trainer.TrainJobFailed, ""))
+	wl := inttest.WorkloadOf(stored, kit.Admitted, hasFailed)
 	r, _ := newReconciler(t, stored, wl)
 	reconcileOnce(t, r)
 	expect.That(t, !jobclient.HasEnded(storedJob(t, r)), "It is written while Trainer says so")
-	job := storedJob(t, r)
-	apimeta.RemoveStatusCondition(&job.Status.Conditions, trainer.TrainJobFailed)
-	expect.NoError(t, r.deps.client.Update(t.Context(), job))
+	changeJob(t, r, func(job *trainjob.TrainJob) {
+		apimeta.RemoveStatusCondition(&job.Status.Conditions, trainer.TrainJobFailed)
+	})
 	reconcileOnce(t, r)
 	expect.That(t, jobclient.HasEnded(storedJob(t, r)), "It is not written")
 }
@@ -141,7 +133,7 @@ func TestFailureWithoutWorkloadIsWrittenDown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(true, true, true, time.Now())
-			stored.Status.Conditions = append(stored.Status.Conditions, inttest.True(tc.end, ""))
+			stored.Status.Conditions = append(stored.Status.Conditions, kit.True(tc.end, ""))
 			r, _ := newReconciler(t, stored)
 			reconcileOnce(t, r)
 			expect.Same(t, "It is written", tc.want, jobclient.HasEnded(storedJob(t, r)))
@@ -152,20 +144,17 @@ func TestFailureWithoutWorkloadIsWrittenDown(t *testing.T) {
 // Trainer 2.1 makes JobSets of complete jobs again, too.
 func TestComesBack(t *testing.T) {
 	for name, tc := range map[string]struct {
-		served trainjob.TrainerVersion
-		ends   []string
-		want   string
+		served    trainjob.TrainerVersion
+		end, want string
 	}{
-		"failed":                    {served: trainjob.Trainer23, ends: []string{trainer.TrainJobFailed}, want: trainer.TrainJobFailed},
-		"complete":                  {served: trainjob.Trainer22, ends: []string{trainer.TrainJobComplete}},
-		"complete, on Trainer 2.1":  {served: trainjob.Trainer21, ends: []string{trainer.TrainJobComplete}, want: trainer.TrainJobComplete},
-		"suspended, on Trainer 2.1": {served: trainjob.Trainer21, ends: []string{trainer.TrainJobSuspended}},
+		"failed":                    {served: trainjob.Trainer23, end: trainer.TrainJobFailed, want: trainer.TrainJobFailed},
+		"complete":                  {served: trainjob.Trainer22, end: trainer.TrainJobComplete},
+		"complete, on Trainer 2.1":  {served: trainjob.Trainer21, end: trainer.TrainJobComplete, want: trainer.TrainJobComplete},
+		"suspended, on Trainer 2.1": {served: trainjob.Trainer21, end: trainer.TrainJobSuspended},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := suspendedJob()
-			for _, end := range tc.ends {
-				apimeta.SetStatusCondition(&stored.Status.Conditions, inttest.True(end, ""))
-			}
+			apimeta.SetStatusCondition(&stored.Status.Conditions, kit.True(tc.end, ""))
 			r, _ := newReconciler(t, stored)
 			r.deps.Describer = r.deps.Describer.For(tc.served)
 			j := &job{deps: r.deps, observed: observed{TrainJob: *stored}}
@@ -178,9 +167,9 @@ func TestComesBack(t *testing.T) {
 
 // trainerSuspends is Trainer's word that it has seen the stop.
 func trainerSuspends(t *testing.T, r *reconciler) {
-	job := storedJob(t, r)
-	apimeta.SetStatusCondition(&job.Status.Conditions, inttest.True(trainer.TrainJobSuspended, ""))
-	expect.NoError(t, r.deps.client.Update(t.Context(), job))
+	changeJob(t, r, func(job *trainjob.TrainJob) {
+		apimeta.SetStatusCondition(&job.Status.Conditions, kit.True(trainer.TrainJobSuspended, ""))
+	})
 }
 
 func graceIsOver(_ *testing.T, r *reconciler) {
@@ -192,7 +181,7 @@ func graceIsOver(_ *testing.T, r *reconciler) {
 // jobSetIsMade has Trainer make another JobSet by what it saw before, and see the stop then.
 func jobSetIsMade(t *testing.T, r *reconciler) {
 	_, js := disagreeing(false, false, false, time.Now())
-	js.ResourceVersion, js.Spec.Suspend = "", ptr.To(false)
+	js.ResourceVersion, js.Spec.Suspend = "", new(false)
 	expect.NoError(t, r.deps.client.Create(t.Context(), js))
 	trainerSuspends(t, r)
 }
@@ -216,9 +205,7 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 		deps.Recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
 		expect.Must(deps.Runtimes.Of(t.Context(), stored))(t)
 	}
-	remembered := func() int {
-		return deps.Remembered.Len() + deps.Recorder.Remembered()
-	}
+	remembered := func() int { return deps.Remembered.Len() + deps.Recorder.Remembered() }
 	remember()
 	expect.Same(t, "Unexpected number of things that are remembered", 3, remembered())
 	expect.That(t, watches.ForgetDeleted(deps.forget).Delete(event.DeleteEvent{Object: stored}), "The event must pass")
@@ -228,26 +215,17 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 // A Workload that is not replaced while it gives its quota back stays deactivated.
 func TestDeactivatedWorkloadStays(t *testing.T) {
 	cases := map[string]struct {
-		evicted  bool
-		pending  bool
+		says     func(*kueue.Workload)
 		wantSkip bool
 	}{
-		"before Kueue evicts it, the reconcile is over": {wantSkip: true},
-		"evicted, it is what describes the job":         {evicted: true},
-		"to be deactivated and evicted, so does it":     {evicted: true, pending: true},
+		"before Kueue evicts it, the reconcile is over": {says: kit.Deactivated, wantSkip: true},
+		"evicted, it is what describes the job":         {says: kit.All(kit.Deactivated, kit.Is(kueue.WorkloadEvicted, ""))},
+		"to be deactivated and evicted, so does it":     {says: kit.All(deactivation.Mark, kit.Is(kueue.WorkloadEvicted, ""))},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			wl := inttest.AdmittedOf("a", inttest.Deactivated)
-			if tc.pending {
-				wl.Spec.Active = nil
-				deactivation.Mark(wl)
-			}
-			wl.Spec.QueueName = "former"
-			wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
-			if tc.evicted {
-				inttest.Is(kueue.WorkloadEvicted, "")(wl)
-			}
+			wl := inttest.AdmittedOf("a", tc.says)
+			wl.Spec.QueueName, wl.Spec.PodSets = "former", []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
 			r, _ := newReconciler(t, wl)
 			j := jobOf(t, r, inttest.Job("a"))
 			j.Suspend()
@@ -264,8 +242,8 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 // One that is deleted is stopped for by jobframework only as long as it matches, whatever its runtime
 // says by now.
 func TestDeletedWorkloadDescribesTheJob(t *testing.T) {
-	wl := inttest.AdmittedOf("a")
-	wl.Spec.PodSets, wl.Finalizers = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}, []string{kueue.ResourceInUseFinalizerName}
+	wl := inttest.AdmittedOf("a", kit.Held)
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
 	r, _ := newReconciler(t, wl)
 	expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
 	j := jobOf(t, r, inttest.Job("a"))
@@ -292,8 +270,8 @@ func TestMovedOn(t *testing.T) {
 		"the same class, and variants":       {labels: map[string]string{"kueue.x-k8s.io/priority-class": "low"}, wl: kueue.WorkloadSpec{QueueName: "q", PriorityClassRef: withClass}, copied: true},
 		"the pods' class alone":              {wl: kueue.WorkloadSpec{QueueName: "q", PriorityClassRef: ofPods}},
 		"a time limit":                       {labels: map[string]string{"kueue.x-k8s.io/max-exec-time-seconds": "9"}, wl: kueue.WorkloadSpec{QueueName: "q"}, want: "time limit"},
-		"the same time limit":                {labels: map[string]string{"kueue.x-k8s.io/max-exec-time-seconds": "9"}, wl: kueue.WorkloadSpec{QueueName: "q", MaximumExecutionTimeSeconds: ptr.To[int32](9)}},
-		"no time limit any more":             {wl: kueue.WorkloadSpec{QueueName: "q", MaximumExecutionTimeSeconds: ptr.To[int32](9)}, want: "time limit"},
+		"the same time limit":                {labels: map[string]string{"kueue.x-k8s.io/max-exec-time-seconds": "9"}, wl: kueue.WorkloadSpec{QueueName: "q", MaximumExecutionTimeSeconds: new(int32(9))}},
+		"no time limit any more":             {wl: kueue.WorkloadSpec{QueueName: "q", MaximumExecutionTimeSeconds: new(int32(9))}, want: "time limit"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

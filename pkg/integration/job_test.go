@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"strings"
@@ -12,9 +13,11 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -69,29 +72,24 @@ func TestPodSetsTellsAgainWhatWasMended(t *testing.T) {
 
 // Quota must not hang on a ConfigMap that every tenant can break.
 func TestStopNeedsNoRuntime(t *testing.T) {
+	running, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
+	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node"}}
+	placed := func(job *trainjob.TrainJob) { place(t, job, patch.Placement{Name: "node"}) }
 	tests := map[string]struct {
-		// entry and jobSet name the replicated jobs of the job.
-		entry, jobSet bool
-		snapshot      string
-		wantGate      bool
-		wantTold      bool
+		change             func(*trainjob.TrainJob)
+		there              []client.Object
+		snapshot           string
+		wantGate, wantTold bool
 	}{
-		"our entry names what the runtime did":   {entry: true, snapshot: "no: [runtime", wantGate: true, wantTold: true},
-		"the JobSet names it":                    {jobSet: true, snapshot: "no: [runtime", wantGate: true, wantTold: true},
+		"our entry names what the runtime did":   {change: placed, snapshot: "no: [runtime", wantGate: true, wantTold: true},
+		"the JobSet names it":                    {there: []client.Object{js}, snapshot: "no: [runtime", wantGate: true, wantTold: true},
 		"nothing names it, so nothing could run": {snapshot: "no: [runtime", wantTold: true},
-		"a snapshot without replicated jobs":     {entry: true, snapshot: "spec: {}", wantGate: true},
+		"a snapshot without replicated jobs":     {change: placed, snapshot: "spec: {}", wantGate: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
-			if tc.entry {
-				place(t, stored, patch.Placement{Name: "node"})
-			}
-			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node"}}
-			r, recorder := newReconciler(t, stored, snapshotFor(stored, tc.snapshot))
-			if tc.jobSet {
-				expect.NoError(t, r.deps.client.Create(t.Context(), js))
-			}
+			stored := kit.With(running.DeepCopy(), tc.change)
+			r, recorder := newReconciler(t, copied(append(tc.there, stored, snapshotFor(stored, tc.snapshot)))...)
 			for range 2 {
 				expect.Must(jobOf(t, r, storedJob(t, r)).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, ""))(t)
 			}
@@ -129,6 +127,44 @@ func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
 	expect.Same(t, "Unexpected annotations", counted, stored.Annotations)
 }
 
+// Kubernetes before 1.36 takes another template of a suspended Job only while nothing says that it ever ran.
+func TestAJobThatRanIsPlacedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		older bool
+		// want are the writes.
+		want []string
+	}{
+		"Kubernetes 1.36":       {want: []string{"patch"}},
+		"an older one needs to": {older: true, want: []string{"patch", "patch status", "patch"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "js-node-0"}, Status: batchv1.JobStatus{StartTime: new(metav1.Now()), Failed: 1}}
+			var writes []string
+			c := inttest.Fake(child).WithStatusSubresource(child).WithInterceptorFuncs(interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+					writes = append(writes, "patch")
+					var stored batchv1.Job
+					expect.NoError(t, c.Get(ctx, client.ObjectKeyFromObject(obj), &stored))
+					if tc.older && stored.Status.StartTime != nil {
+						return apierrors.NewInvalid(schema.GroupKind{Group: "batch", Kind: "Job"}, obj.GetName(), nil)
+					}
+					return c.Patch(ctx, obj, patch, opts...)
+				},
+				SubResourcePatch: func(ctx context.Context, c client.Client, of string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+					writes = append(writes, "patch "+of)
+					return c.SubResource(of).Patch(ctx, obj, patch, opts...)
+				},
+			}).Build()
+			want := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "a100"}}}
+			expect.NoError(t, placeChildJob(t.Context(), c, child, want))
+			expect.Same(t, "Unexpected writes", tc.want, writes)
+			inttest.Reload(t, c, child)
+			expect.Same(t, "Unexpected node selector", want.Spec.NodeSelector, child.Spec.Template.Spec.NodeSelector)
+			expect.Same(t, "Unexpected failures in the status", int32(1), child.Status.Failed)
+		})
+	}
+}
+
 func withKey(of map[string]string, key, value string) map[string]string {
 	all := maps.Clone(of)
 	all[key] = value
@@ -136,8 +172,7 @@ func withKey(of map[string]string, key, value string) map[string]string {
 }
 
 func TestEnsureHeld(t *testing.T) {
-	now := ptr.To(metav1.Now())
-	copied := func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }
+	now := new(metav1.Now())
 	cases := map[string]struct {
 		job      func(*trainjob.TrainJob)
 		workload func(*kueue.Workload)
@@ -146,24 +181,17 @@ func TestEnsureHeld(t *testing.T) {
 		wantOurs bool
 	}{
 		"a job that runs": {want: true},
-		"a copy that MultiKueue made, which queues": {workload: copied, want: true, wantOurs: true},
-		"a copy that was evicted, and has pods left": {workload: func(wl *kueue.Workload) {
-			copied(wl)
-			inttest.Admitted(wl)
-			evicted(wl)
-		}, want: true, wantOurs: true},
-		"a copy that was evicted, and has given its quota back": {workload: func(wl *kueue.Workload) {
-			copied(wl)
-			evicted(wl)
-			wl.Finalizers = []string{placeholder.Finalizer}
-		}, want: true},
+		"a copy that MultiKueue made, which queues":  {workload: kit.Copied, want: true, wantOurs: true},
+		"a copy that was evicted, and has pods left": {workload: kit.All(kit.Copied, kit.Admitted, evicted), want: true, wantOurs: true},
+		"a copy that was evicted, and has given its quota back": {
+			workload: kit.All(kit.Copied, evicted, func(wl *kueue.Workload) { wl.Finalizers = []string{placeholder.Finalizer} }), want: true},
 		"a job that is deleted":    {job: func(job *trainjob.TrainJob) { job.DeletionTimestamp = now }},
 		"a job that nobody knows":  {job: func(job *trainjob.TrainJob) { job.UID = "" }},
 		"another job of that name": {job: func(job *trainjob.TrainJob) { job.UID = "other" }},
 		"a finished job": {job: func(job *trainjob.TrainJob) {
-			job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobComplete, "")}
+			job.Status.Conditions = []metav1.Condition{kit.True(trainer.TrainJobComplete, "")}
 		}},
-		"a finished Workload": {workload: inttest.Is(kueue.WorkloadFinished, "")},
+		"a finished Workload": {workload: kit.Is(kueue.WorkloadFinished, "")},
 		"a Workload that is deleted": {workload: func(wl *kueue.Workload) {
 			wl.DeletionTimestamp, wl.Finalizers = now, []string{"example.com/mine"}
 		}},
@@ -232,19 +260,10 @@ func TestReclaimablePodsAreOfJobsThatStay(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			job := inttest.Job("a")
-			job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: ptr.To[int32](1)}}
-			js := inttest.JobSetOf(job, false, jobsetapi.ReplicatedJob{Name: "node", Replicas: 1})
-			child := &batchv1.Job{
-				ObjectMeta: metav1.ObjectMeta{
-					Namespace: job.Namespace, Name: "llm-node-0", UID: "j", Finalizers: []string{metav1.FinalizerDeleteDependents},
-					Labels:          map[string]string{jobsetapi.JobSetNameKey: js.Name, jobsetapi.ReplicatedJobNameKey: "node"},
-					OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))},
-				},
-				Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}},
-			}
-			if tc.change != nil {
-				tc.change(child)
-			}
+			job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Succeeded: new(int32(1))}}
+			js := inttest.JobSetOf(job, false, kit.ReplicatedJobs("node", 1)...)
+			child := kit.ChildJob(js, "node", kit.Completed, tc.change)
+			child.UID, child.Finalizers = "j", []string{metav1.FinalizerDeleteDependents}
 			r, _ := newReconciler(t, job, js, child, inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.Status.ReclaimablePods = tc.given }))
 			if tc.deleted {
 				expect.NoError(t, r.deps.client.Delete(t.Context(), child))

@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -37,39 +38,43 @@ func TestCorrectDrift(t *testing.T) {
 		job, said, jobSet bool
 		since             time.Time
 		change            func(*trainjob.TrainJob, *jobsetapi.JobSet)
-		// stale makes our view of the TrainJob an old one.
-		stale bool
+		// stale makes our view of the TrainJob an old one, annotated one whose spec is that of now.
+		stale, annotated bool
 		// served is Trainer 2.2 where it is not said.
 		served trainjob.TrainerVersion
 		// done adds a child Job that has succeeded.
 		done bool
+		// refused adds what Trainer said of the TrainJob.
+		refused time.Time
 
 		wantWait   bool
 		wantJobSet string
 		// wantEvent is a part of what the user is told; empty where that is nothing.
 		wantEvent string
 	}{
-		"all agree":                                            {job: true, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
-		"Trainer has not seen the stop":                        {job: true, said: false, jobSet: false, since: long, wantJobSet: "runs"},
-		"a stop that may be on its way":                        {job: true, said: true, jobSet: false, since: now, wantWait: true, wantJobSet: "runs"},
-		"a stop that Trainer could not do":                     {job: true, said: true, jobSet: false, since: long, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
-		"the same with Trainer 2.3, whose snapshot was edited": {job: true, said: true, jobSet: false, since: long, served: trainjob.Trainer23, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
-		"the same in an old view":                              {job: true, said: true, jobSet: false, since: long, stale: true, wantWait: true, wantJobSet: "runs"},
-		"Trainer has not seen the start":                       {job: false, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
-		"a start that may be on its way":                       {job: false, said: false, jobSet: true, since: now, wantWait: true, wantJobSet: "suspended"},
-		"a start that Trainer could not do":                    {job: false, said: false, jobSet: true, since: long, wantJobSet: "gone", wantEvent: "made again"},
-		"the same with Trainer 2.3, which tries again":         {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, wantJobSet: "suspended"},
-		"one whose downloads are done":                         {job: false, said: false, jobSet: true, since: long, done: true, wantJobSet: "suspended", wantEvent: "what its Jobs have done"},
+		"all agree":                                              {job: true, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
+		"Trainer has not seen the stop":                          {job: true, said: false, jobSet: false, since: long, wantJobSet: "runs"},
+		"a stop that may be on its way":                          {job: true, said: true, jobSet: false, since: now, wantWait: true, wantJobSet: "runs"},
+		"a stop that Trainer could not do":                       {job: true, said: true, jobSet: false, since: long, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
+		"the same with Trainer 2.3, whose snapshot was edited":   {job: true, said: true, jobSet: false, since: long, served: trainjob.Trainer23, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
+		"the same in an old view":                                {job: true, said: true, jobSet: false, since: long, stale: true, wantWait: true, wantJobSet: "runs"},
+		"Trainer has not seen the start":                         {job: false, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
+		"a start that may be on its way":                         {job: false, said: false, jobSet: true, since: now, wantWait: true, wantJobSet: "suspended"},
+		"a start that Trainer could not do":                      {job: false, said: false, jobSet: true, since: long, wantJobSet: "gone", wantEvent: "made again"},
+		"the same with Trainer 2.3, which tries again":           {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, wantWait: true, wantJobSet: "suspended"},
+		"the same, which renders another JobSet of the snapshot": {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, refused: now, wantJobSet: "gone", wantEvent: "made again"},
+		"the same, which was refused before it resumed":          {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, refused: long.Add(-time.Second), wantWait: true, wantJobSet: "suspended"},
+		"one whose downloads are done":                           {job: false, said: false, jobSet: true, since: long, done: true, wantJobSet: "suspended", wantEvent: "what its Jobs have done"},
 		"one that somebody suspended later": {job: false, said: false, jobSet: true, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) {
 			js.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
 		}, wantJobSet: "suspended"},
 		"one that would delete volumes":                     {job: false, said: false, jobSet: true, since: long, change: volumes(nil), wantJobSet: "suspended", wantEvent: "its volume claims"},
-		"one that keeps its volumes":                        {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: ptr.To(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "gone", wantEvent: "made again"},
+		"one that keeps its volumes":                        {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: new(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "suspended", wantEvent: "its volume claims"},
 		"a job that is not Kueue's":                         {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) { t.Labels = nil }, wantJobSet: "runs"},
 		"the JobSet of a former TrainJob":                   {job: true, said: true, jobSet: false, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
 		"a stop of a deleted job that Trainer could not do": {job: true, said: true, jobSet: false, since: long, change: deleted, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
 		"a finished job is beyond stop or start": {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) {
-			t.Status.Conditions = append(t.Status.Conditions, inttest.True(trainer.TrainJobComplete, ""))
+			t.Status.Conditions = append(t.Status.Conditions, kit.True(trainer.TrainJobComplete, ""))
 		}, wantJobSet: "runs"},
 	}
 	for name, tc := range cases {
@@ -79,9 +84,12 @@ func TestCorrectDrift(t *testing.T) {
 				tc.change(stored, js)
 			}
 			r, recorder := newReconciler(t, stored, js)
+			if !tc.refused.IsZero() {
+				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.Refusal(tc.refused, stored.UID, "field is immutable")))
+			}
 			if tc.done {
 				// Suspended with the JobSet, it has no pods by now.
-				child := doneJob(js)
+				child := kit.ChildJob(js, "download", kit.Succeeded(1))
 				child.Spec.Suspend = new(true)
 				expect.NoError(t, r.deps.client.Create(t.Context(), child))
 			}
@@ -90,6 +98,9 @@ func TestCorrectDrift(t *testing.T) {
 				inttest.Reload(t, r.deps.client, stored)
 			}
 			if tc.stale {
+				stored.ResourceVersion, stored.Generation = "0", stored.Generation+1
+			}
+			if tc.annotated {
 				stored.ResourceVersion = "0"
 			}
 			r.deps.Describer = r.deps.For(cmp.Or(tc.served, trainjob.Trainer22))
@@ -122,13 +133,13 @@ func TestJobsThatJobSetLeavesRunningAreSuspended(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(true, true, true, time.Now().Add(-tc.since))
-			child := doneJob(js)
+			child := kit.ChildJob(js, "download", kit.Succeeded(1))
 			if tc.change != nil {
 				tc.change(stored, child)
 			}
 			r, recorder := newReconciler(t, stored, js, child)
 			if tc.stale {
-				stored.ResourceVersion = "0"
+				stored.ResourceVersion, stored.Generation = "0", stored.Generation+1
 			}
 			got := correctDrift(t.Context(), jobOf(t, r, stored))
 			expect.NoError(t, got.err)
@@ -153,7 +164,7 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: tc.admitted}}
 			r, recorder := newReconciler(t, stored, js, wl)
 			r.deps.Describer = r.deps.For(trainjob.Trainer22)
@@ -182,8 +193,8 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, js := suspendedJob()
 			js.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
-			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 2}}
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 2)
+			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			r, recorder := newReconciler(t, js, wl)
 			r.deps.startTimeout = time.Minute
 			j := jobOf(t, r, stored)

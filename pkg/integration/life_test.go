@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,10 +19,8 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -87,39 +84,14 @@ func newLife(t *testing.T) *life {
 	t.Helper()
 	job := inttest.Job("uid")
 	job.Generation, job.Labels = 1, map[string]string{"kueue.x-k8s.io/queue-name": "q"}
-	job.Spec.RuntimeRef.Name, job.Spec.Suspend = "torch", ptr.To(true)
+	job.Spec.RuntimeRef.Name, job.Spec.Suspend = "torch", new(true)
 	flavor := func(name string) *kueue.ResourceFlavor {
 		return &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"gpu": name}}}
 	}
 	r, _ := newReconciler(t)
 	c := inttest.Fake(inttest.Runtime(), kit.Namespace(job.Namespace), flavor("h100"), flavor("a100")).WithStatusSubresource(&kueue.Workload{}).Build()
 	l := &life{t: t, Client: c, r: r, key: client.ObjectKeyFromObject(job)}
-	recorded := interceptor.NewClient(c, interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			l.writes("creates", obj, "")
-			return c.Create(ctx, obj, opts...)
-		},
-		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			l.writes("updates", obj, "")
-			return c.Update(ctx, obj, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			l.writes("patches", obj, changedBy(t, obj, p))
-			return c.Patch(ctx, obj, p, opts...)
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			l.writes("deletes", obj, "")
-			return c.Delete(ctx, obj, opts...)
-		},
-		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
-			l.writes("updates", obj, " "+sub)
-			return c.SubResource(sub).Update(ctx, obj, opts...)
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			l.writes("patches", obj, l.conditions(obj))
-			return c.SubResource(sub).Patch(ctx, obj, p, opts...)
-		},
-	})
+	recorded := kit.Writes(c, func(w kit.Write) error { l.writes(w); return nil })
 	deps := r.deps
 	deps.Describer.Runtimes, deps.Describer.Cached = trainjob.NewRuntimes(c, c), c
 	deps.Defaults, deps.live = podsets.FixedDefaults(servedDefaults(t)), inttest.PodsByPhase(c)
@@ -134,9 +106,18 @@ func newLife(t *testing.T) *life {
 func (l *life) others(what string) { fmt.Fprintln(&l.told, what) }
 
 // writes notes a write of the manager.
-func (l *life) writes(verb string, obj client.Object, what string) {
-	_, kind, _ := strings.Cut(fmt.Sprintf("%T", obj), ".")
-	fmt.Fprintln(&l.told, strings.TrimRight(fmt.Sprintf("  manager %s %s%s", verb, kind, what), " "))
+func (l *life) writes(w kit.Write) {
+	_, kind, _ := strings.Cut(fmt.Sprintf("%T", w.Object), ".")
+	verb, what := strings.TrimSuffix(w.Verb, "e")+"es", ""
+	switch {
+	case w.Verb == "patch" && w.SubResource != "":
+		what = l.conditions(w.Object)
+	case w.Verb == "patch":
+		what = changedBy(l.t, w.Object, w.Patch)
+	case w.SubResource != "":
+		what = " " + w.SubResource
+	}
+	fmt.Fprintln(&l.told, "  manager "+verb, kind+what)
 }
 
 // looks has the manager look until it would write no more, also when the time is over for which controllers may carry on
@@ -212,13 +193,12 @@ func (l *life) makeJobSet() (*jobsetapi.JobSet, *batchv1.Job) {
 	expect.NoError(l.t, l.Get(l.t.Context(), l.key, &job))
 	js := expect.Must(l.r.deps.Render(l.t.Context(), &job))(l.t)
 	js.ObjectMeta = inttest.JobSetOf(&job, true).ObjectMeta
-	js.Spec.Suspend = ptr.To(true)
+	js.Spec.Suspend = new(true)
 	expect.NoError(l.t, l.Create(l.t.Context(), js))
 	template := js.Spec.ReplicatedJobs[0].Template
-	child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: js.Name + "-node-0",
-		Labels:          map[string]string{jobsetapi.JobSetNameKey: js.Name, jobsetapi.ReplicatedJobNameKey: "node"},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}, Spec: template.Spec}
-	child.Spec.Suspend = ptr.To(true)
+	child := kit.ChildJob(js, "node")
+	child.Spec = template.Spec
+	child.Spec.Suspend = new(true)
 	expect.NoError(l.t, l.Create(l.t.Context(), child))
 	l.says(trainer.TrainJobSuspended, metav1.ConditionTrue)
 	return js, child
@@ -235,13 +215,13 @@ func (l *life) says(condition string, status metav1.ConditionStatus) {
 // runs has Trainer and JobSet resume the job, or suspend it.
 func (l *life) runs(js *jobsetapi.JobSet, child *batchv1.Job, runs bool) {
 	l.t.Helper()
-	change(l, js, func(js *jobsetapi.JobSet) { js.Spec.Suspend = ptr.To(!runs) })
+	change(l, js, func(js *jobsetapi.JobSet) { js.Spec.Suspend = new(!runs) })
 	suspended := metav1.ConditionTrue
 	if runs {
 		suspended = metav1.ConditionFalse
 	}
 	change(l, child, func(child *batchv1.Job) {
-		child.Spec.Suspend, child.Status = ptr.To(!runs), batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionStatus(suspended)}}}
+		child.Spec.Suspend, child.Status = new(!runs), batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionStatus(suspended)}}}
 		if runs {
 			child.Status.Active = 1
 		}
@@ -252,7 +232,8 @@ func (l *life) runs(js *jobsetapi.JobSet, child *batchv1.Job, runs bool) {
 func (l *life) complete(js *jobsetapi.JobSet, child *batchv1.Job) {
 	l.t.Helper()
 	change(l, child, func(child *batchv1.Job) {
-		child.Status = batchv1.JobStatus{Succeeded: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}
+		child.Status = batchv1.JobStatus{Succeeded: 1}
+		kit.Completed(child)
 	})
 	change(l, js, func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetCompleted) })
 	l.says(trainer.TrainJobComplete, metav1.ConditionTrue)
@@ -269,10 +250,10 @@ func (l *life) status(change func(*kueue.Workload)) {
 func (l *life) admit(flavor kueue.ResourceFlavorReference) {
 	l.t.Helper()
 	l.status(func(wl *kueue.Workload) {
-		inttest.Admitted(wl)
-		inttest.Isnt(kueue.WorkloadEvicted, kueue.WorkloadQuotaReserved)(wl)
+		kit.Admitted(wl)
+		kit.Isnt(kueue.WorkloadEvicted, kueue.WorkloadQuotaReserved)(wl)
 		wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{
-			Name: "node", Count: ptr.To[int32](1), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": flavor},
+			Name: "node", Count: new(int32(1)), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": flavor},
 		}}}
 	})
 }
@@ -280,8 +261,8 @@ func (l *life) admit(flavor kueue.ResourceFlavorReference) {
 func (l *life) evict() {
 	l.t.Helper()
 	l.status(func(wl *kueue.Workload) {
-		evicted := inttest.True(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
+		evicted := kit.True(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
 		evicted.LastTransitionTime = metav1.Now()
-		inttest.Says(evicted)(wl)
+		kit.Says(evicted)(wl)
 	})
 }

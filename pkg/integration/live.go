@@ -69,13 +69,15 @@ func updateAlike(a, b kueue.AdmissionCheckState) bool {
 	return a.Name == b.Name && equality.Semantic.DeepEqual(a.PodSetUpdates, b.PodSetUpdates)
 }
 
-// areCurrent reports whether our views are what the API server has.
+// areCurrent reports whether our views are what the API server has. For a stop they are where the specs are: nobody shall put
+// that off by changing labels and annotations all the time.
 func areCurrent(ctx context.Context, live client.Reader, job *trainjob.TrainJob, js *jobsetapi.JobSet) (bool, error) {
 	for view, stored := range map[client.Object]client.Object{job: &trainjob.TrainJob{}, js: &jobsetapi.JobSet{}} {
 		if err := live.Get(ctx, client.ObjectKeyFromObject(view), stored); err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
-		if stored.GetResourceVersion() != view.GetResourceVersion() {
+		sameSpec := stored.GetUID() == view.GetUID() && stored.GetGeneration() == view.GetGeneration()
+		if stored.GetResourceVersion() != view.GetResourceVersion() && (!job.Suspended() || !sameSpec) {
 			return false, nil
 		}
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -89,7 +90,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 			want: []said{{Msg: "Saw the running Trainer read the patches"}, {Msg: "Started TrainJob", Reason: "Started"}}},
 		{what: "it runs", change: func() { follow(false) }},
 		{what: "it is preempted", change: func() {
-			changeWorkload(t, c, inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption))
+			changeWorkload(t, c, kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption))
 		}, want: []said{{Msg: "Stopped TrainJob", Reason: "Stopped"}}},
 		{what: "it stops"},
 		{what: "its pods are gone", change: func() { follow(true) }, want: []said{{Msg: "Set the admission gate"}, {Msg: "Found no pod left and let the quota go", Reason: "Preempted"}}},

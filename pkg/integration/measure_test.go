@@ -10,13 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -93,50 +93,32 @@ func TestMeasured(t *testing.T) {
 		untilReady   = "kueue_trainer_started_until_ready_seconds"
 		stopsTotal   = "kueue_trainer_stops_total "
 	)
-	preempted := says(inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption))
+	preempted := says(kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption))
 	type steps []func(*measured)
 	cases := map[string]struct {
 		do   steps
 		want map[string]float64
 	}{
 		"a start": {do: steps{resumes}, want: map[string]float64{first: 1, untilStarted: 1}},
-		"its user stops it, and starts it again on the same admission": {
-			do:   steps{admittedAgo(time.Hour), resumes, isSuspended, resumes},
-			want: map[string]float64{first: 1, again: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1},
-		},
-		"a start on another admission": {
-			do:   steps{admittedAgo(time.Hour), resumes, admittedAgo(time.Minute), resumes},
-			want: map[string]float64{first: 1, again: 1, untilStarted: 2},
-		},
-		"a start after an eviction by another leader": {
-			do:   steps{says(inttest.Isnt(kueue.WorkloadEvicted, "QuotaReserved")), resumes},
-			want: map[string]float64{again: 1, untilStarted: 1},
-		},
-		"pods are ready once for each start": {
-			do:   steps{resumes, notReady, ready, ready, notReady, ready, resumes, ready},
-			want: map[string]float64{first: 1, again: 1, untilStarted: 1, untilReady: 2},
-		},
+		"its user stops it, and starts it again on the same admission": {do: steps{admittedAgo(time.Hour), resumes, isSuspended, resumes},
+			want: map[string]float64{first: 1, again: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1}},
+		"a start on another admission": {do: steps{admittedAgo(time.Hour), resumes, admittedAgo(time.Minute), resumes},
+			want: map[string]float64{first: 1, again: 1, untilStarted: 2}},
+		"a start after an eviction by another leader": {do: steps{says(kit.Isnt(kueue.WorkloadEvicted, "QuotaReserved")), resumes},
+			want: map[string]float64{again: 1, untilStarted: 1}},
+		"pods are ready once for each start": {do: steps{resumes, notReady, ready, ready, notReady, ready, resumes, ready},
+			want: map[string]float64{first: 1, again: 1, untilStarted: 1, untilReady: 2}},
 		"pods were ready before this process led":     {do: steps{ready, ready}, want: map[string]float64{}},
 		"pods get ready that another process started": {do: steps{notReady, ready}, want: map[string]float64{untilReady: 1}},
 		"it waits": {do: steps{isSuspended, ready}, want: map[string]float64{}},
-		"its user stops it": {
-			do:   steps{resumes, isSuspended, isSuspended},
-			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1},
-		},
-		"it is preempted": {
-			do:   steps{resumes, preempted, stops(jobframework.StopReasonWorkloadEvicted), isSuspended},
-			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1},
-		},
-		"it was stopped for a preemption, and the manager does not know that it did": {
-			do:   steps{resumes, preempted, isSuspended},
-			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1},
-		},
-		"it is stopped that another process started": {
-			do: steps{stops("NotAdmitted")}, want: map[string]float64{stopsTotal + "NotAdmitted": 1},
-		},
-		"another job of its name": {
-			do: steps{resumes, isAnother, isSuspended, resumes}, want: map[string]float64{first: 2, untilStarted: 2},
-		},
+		"its user stops it": {do: steps{resumes, isSuspended, isSuspended},
+			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1}},
+		"it is preempted": {do: steps{resumes, preempted, stops(jobframework.StopReasonWorkloadEvicted), isSuspended},
+			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1}},
+		"it was stopped for a preemption, and the manager does not know that it did": {do: steps{resumes, preempted, isSuspended},
+			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1}},
+		"it is stopped that another process started": {do: steps{stops("NotAdmitted")}, want: map[string]float64{stopsTotal + "NotAdmitted": 1}},
+		"another job of its name":                    {do: steps{resumes, isAnother, isSuspended, resumes}, want: map[string]float64{first: 2, untilStarted: 2}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -151,33 +133,25 @@ func TestMeasured(t *testing.T) {
 
 // What the manager suspends is no stop by its user.
 func TestStopsOfTheManager(t *testing.T) {
-	failed := inttest.True(trainer.TrainJobFailed, "")
-	ended := inttest.True(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)
+	failed := kit.True(trainer.TrainJobFailed, "")
+	ended := kit.True(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)
 	cases := map[string]struct {
 		job, workload []metav1.Condition
 		stop          func(*reconciler, *job) error
 		want          map[string]float64
 	}{
-		"resumed before it was placed": {
-			stop: func(r *reconciler, j *job) error { return ensurePlaced(t.Context(), j).err },
-			want: map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1},
-		},
-		"resumed after its end": {
-			workload: []metav1.Condition{ended},
-			stop:     func(r *reconciler, j *job) error { return ensureEnded(t.Context(), j).err },
-			want:     map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1},
-		},
-		"resumed after an end that Trainer tells": {
-			job: []metav1.Condition{failed}, workload: []metav1.Condition{ended},
-			stop: func(_ *reconciler, j *job) error { _, err := stopEnded(t.Context(), j); return err },
-			want: map[string]float64{},
-		},
+		"resumed before it was placed": {stop: func(r *reconciler, j *job) error { return ensurePlaced(t.Context(), j).err },
+			want: map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1}},
+		"resumed after its end": {workload: []metav1.Condition{ended}, stop: func(r *reconciler, j *job) error { return ensureEnded(t.Context(), j).err },
+			want: map[string]float64{"kueue_trainer_stops_total NotAdmitted": 1}},
+		"resumed after an end that Trainer tells": {job: []metav1.Condition{failed}, workload: []metav1.Condition{ended},
+			stop: func(_ *reconciler, j *job) error { _, err := stopEnded(t.Context(), j); return err }, want: map[string]float64{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
 			stored.Status.Conditions = append(stored.Status.Conditions, tc.job...)
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl := inttest.WorkloadOf(stored, kit.Admitted)
 			wl.Status.Conditions = append(wl.Status.Conditions, tc.workload...)
 			r, _ := newReconciler(t, stored, wl)
 			registry := prometheus.NewRegistry()
@@ -203,11 +177,11 @@ func TestResumedAt(t *testing.T) {
 }
 
 func TestMeasureGone(t *testing.T) {
-	evicted, waits := inttest.Is(kueue.WorkloadEvicted, "Preempted"), inttest.Isnt(kueue.WorkloadAdmitted, "Pending")
-	released := and(evicted, waits, inttest.Isnt(kueue.WorkloadQuotaReserved, "Pending"), func(wl *kueue.Workload) { wl.Status.Admission = nil })
-	finished := and(released, inttest.Is(kueue.WorkloadFinished, "Succeeded"))
+	evicted, waits := kit.Is(kueue.WorkloadEvicted, "Preempted"), kit.Isnt(kueue.WorkloadAdmitted, "Pending")
+	released := kit.All(evicted, waits, kit.Isnt(kueue.WorkloadQuotaReserved, "Pending"), func(wl *kueue.Workload) { wl.Status.Admission = nil })
+	finished := kit.All(released, kit.Is(kueue.WorkloadFinished, "Succeeded"))
 	foreign := func(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "Job" }
-	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = ptr.To(metav1.Now()) }
+	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) }
 	same := func(*kueue.Workload) {}
 	cases := map[string]struct {
 		before, after func(*kueue.Workload)
@@ -217,10 +191,10 @@ func TestMeasureGone(t *testing.T) {
 		"nothing changes":                    {evicted, evicted, 0},
 		"it gives its quota back":            {evicted, released, 1},
 		"it has given its quota back before": {released, released, 0},
-		"it was not admitted yet":            {and(evicted, waits), released, 0},
-		"it is deleted meanwhile":            {and(evicted, deleted), released, 0},
+		"it was not admitted yet":            {kit.All(evicted, waits), released, 0},
+		"it is deleted meanwhile":            {kit.All(evicted, deleted), released, 0},
 		"it finishes meanwhile":              {evicted, finished, 0},
-		"it is of another kind":              {evicted, and(released, foreign), 0},
+		"it is of another kind":              {evicted, kit.All(released, foreign), 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -236,15 +210,15 @@ func TestMeasureGone(t *testing.T) {
 func TestMeasureEnded(t *testing.T) {
 	at := func(condition, reason string, seconds int64) func(*kueue.Workload) {
 		return func(wl *kueue.Workload) {
-			inttest.Is(condition, reason)(wl)
+			kit.Is(condition, reason)(wl)
 			apimeta.FindStatusCondition(wl.Status.Conditions, condition).LastTransitionTime = metav1.Unix(seconds, 0)
 		}
 	}
 	runs := at(kueue.WorkloadAdmitted, "Admitted", 1000)
 	ends := func(reason string) func(*kueue.Workload) {
-		return and(runs, at(kueue.WorkloadFinished, reason, 4600))
+		return kit.All(runs, at(kueue.WorkloadFinished, reason, 4600))
 	}
-	succeeded, waits := ends(kueue.WorkloadFinishedReasonSucceeded), inttest.Isnt(kueue.WorkloadAdmitted, "Pending")
+	succeeded, waits := ends(kueue.WorkloadFinishedReasonSucceeded), kit.Isnt(kueue.WorkloadAdmitted, "Pending")
 	foreign := func(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "Job" }
 	cases := map[string]struct {
 		// nil before: it is seen for the first time.
@@ -254,19 +228,19 @@ func TestMeasureEnded(t *testing.T) {
 	}{
 		"it succeeds":                          {runs, succeeded, []float64{1, 3600}},
 		"it fails":                             {runs, ends(kueue.WorkloadFinishedReasonFailed), []float64{1, 3600}},
-		"it ends in the second of its start":   {waits, and(succeeded, at(kueue.WorkloadAdmitted, "Admitted", 4600)), []float64{1, 1}},
+		"it ends in the second of its start":   {waits, kit.All(succeeded, at(kueue.WorkloadAdmitted, "Admitted", 4600)), []float64{1, 1}},
 		"another process told of its end":      {succeeded, succeeded, nil},
 		"it has ended before the process came": {nil, succeeded, nil},
 		"it ran before the process came":       {nil, runs, []float64{0, 0}},
 		"it is admitted":                       {waits, runs, []float64{0, 0}},
-		"it is preempted":                      {runs, and(runs, inttest.Is(kueue.WorkloadEvicted, "Preempted")), []float64{0, 0}},
-		"what was preempted gives quota back":  {and(runs, inttest.Is(kueue.WorkloadEvicted, "Preempted")), waits, nil},
-		"it ends while it waits":               {waits, and(succeeded, waits), nil},
+		"it is preempted":                      {runs, kit.All(runs, kit.Is(kueue.WorkloadEvicted, "Preempted")), []float64{0, 0}},
+		"what was preempted gives quota back":  {kit.All(runs, kit.Is(kueue.WorkloadEvicted, "Preempted")), waits, nil},
+		"it ends while it waits":               {waits, kit.All(succeeded, waits), nil},
 		"its job is deleted, and it stays":     {runs, ends("Deleted"), nil},
 		"its copy in a worker is out of date":  {runs, ends(kueue.WorkloadFinishedReasonOutOfSync), nil},
 		"it waits":                             {nil, waits, nil},
-		"it is of another kind":                {and(runs, foreign), and(succeeded, foreign), nil},
-		"it runs, and is of another kind":      {nil, and(runs, foreign), nil},
+		"it is of another kind":                {kit.All(runs, foreign), kit.All(succeeded, foreign), nil},
+		"it runs, and is of another kind":      {nil, kit.All(runs, foreign), nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -58,6 +58,9 @@ func neverRan(wl *kueue.Workload) notice {
 	return notice{}
 }
 
+// anotherWorkload is what helps where Kueue deactivated one. Those who may submit jobs may not delete it.
+const anotherWorkload = "create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again"
+
 // deactivated says by whom and why: Kueue gives a reason of its own for what it deactivates.
 func deactivated(wl *kueue.Workload) notice {
 	pending := deactivation.Pending(wl)
@@ -76,7 +79,7 @@ func deactivated(wl *kueue.Workload) notice {
 	}
 	state, remedy := "was deactivated", "set its spec.active to true, and the job queues again"
 	if kueuelib.IsDeactivatedByKueue(wl) {
-		remedy = "delete it, and the job queues again"
+		remedy = anotherWorkload
 	}
 	if pending {
 		state, remedy = "is being deactivated", "the job's pods end, and its quota is free when the last one is gone"
@@ -90,7 +93,7 @@ func rejected(wl *kueue.Workload) notice {
 	if by == "" {
 		return notice{}
 	}
-	return notice{reason: jobevents.ReasonCheckRejected, message: fmt.Sprintf("was rejected by admission check %s; when that is put right, delete it, and the job queues again", by)}
+	return notice{reason: jobevents.ReasonCheckRejected, message: fmt.Sprintf("was rejected by admission check %s; when that is put right, %s", by, anotherWorkload)}
 }
 
 // rejectedBy returns the checks that rejected a Workload, each with what it says, in the words that

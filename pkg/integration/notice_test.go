@@ -17,143 +17,102 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
+// noticed is a Workload, and what people are told of it.
+type noticed struct {
+	workload func(*kueue.Workload)
+	want     notice
+}
+
+// of is a Workload of which there is nothing to tell.
+func of(changes ...func(*kueue.Workload)) noticed { return noticed{workload: kit.All(changes...)} }
+
+func (n noticed) tells(reason, message string) noticed {
+	return noticed{n.workload, notice{reason: reason, message: message}}
+}
+
+// means tells of what somebody has meant.
+func (n noticed) means(reason, message string) noticed {
+	return noticed{n.workload, notice{reason: reason, message: message, meant: true}}
+}
+
 func TestNoticeOf(t *testing.T) {
 	condition := func(kind string, status metav1.ConditionStatus, reason, message string) func(*kueue.Workload) {
-		return inttest.Says(metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+		return kit.Says(metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 	}
 	check := func(name string, state kueue.CheckState, message string) func(*kueue.Workload) {
 		return func(wl *kueue.Workload) {
 			wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: kueue.AdmissionCheckReference(name), State: state, Message: message})
 		}
 	}
-	inactive := inttest.Deactivated
+	is := func(kind string) func(string, string) func(*kueue.Workload) {
+		return func(reason, message string) func(*kueue.Workload) {
+			return condition(kind, metav1.ConditionTrue, reason, message)
+		}
+	}
+	evicted, finished, target := is(kueue.WorkloadEvicted), is(kueue.WorkloadFinished), is(kueue.WorkloadDeactivationTarget)
+	inactive := kit.Deactivated
 	unreserved := func(reason, message string) func(*kueue.Workload) {
 		return condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
 	}
-	rejected := notice{
-		reason:  "AdmissionCheckRejected",
-		message: "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, delete it, and the job queues again",
-	}
-	type changes []func(*kueue.Workload)
-	tests := map[string]struct {
-		workload changes
-		want     notice
-	}{
-		"a new one has nothing to say": {},
-		"nor has one that waits for quota": {
-			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonWaitingForQuota, "couldn't assign flavors")},
-		},
-		"nor one that was waiting under the old reason": {workload: changes{unreserved("Pending", "couldn't assign flavors")}},
-		"nor one that runs":                             {workload: changes{condition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved", "")}},
-		"nor one that was preempted":                    {workload: changes{condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPreemption, "Preempted")}},
-		"nor one that succeeded":                        {workload: changes{inactive, condition(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", "")}},
-		"out of sync": {
-			workload: changes{condition(kueue.WorkloadFinished, metav1.ConditionTrue, kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its user job")},
-			want:     notice{reason: "WorkloadOutOfSync", message: "Workload wl was finished without a run: The prebuilt workload is out of sync with its user job; delete it and create it again like the TrainJob, and the job queues"},
-		},
-		"a start that was given up": {
-			workload: changes{condition(kueue.WorkloadFinished, metav1.ConditionTrue, "FailedToStart", "conflict for nodeSelector: zone")},
-			want:     notice{reason: "CannotStart", message: "Workload wl was finished because the job could not be started: conflict for nodeSelector: zone; when that is put right, delete it, and the job queues again"},
-		},
-		"to be deactivated, and evicted for that": {
-			workload: changes{deactivation.Mark, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadDeactivated, "The workload is deactivated")},
-			want: notice{reason: "WorkloadDeactivated", meant: true,
-				message: "Workload wl is being deactivated; the job's pods end, and its quota is free when the last one is gone"},
-		},
-		"deactivated by hand": {
-			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadDeactivated, "The workload is deactivated")},
-			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated (Deactivated: The workload is deactivated); set its spec.active to true, and the job queues again", meant: true},
-		},
-		"deactivated by Kueue": {
-			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToRequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")},
-			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated by Kueue (DeactivatedDueToRequeuingLimitExceeded: exceeding the maximum number of re-queuing retries); delete it, and the job queues again"},
-		},
-		"deactivated when its time was over": {
-			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")},
-			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated by Kueue (DeactivatedDueToMaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"},
-		},
-		"about to be evicted when its time is over": {
-			workload: changes{inactive, condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, "MaximumExecutionTimeExceeded", "exceeding the maximum execution time")},
-			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated by Kueue (MaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"},
-		},
-		"made inactive before it was admitted": {
-			workload: changes{inactive, unreserved(kueue.WorkloadDeactivated, "The workload is deactivated")},
-			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated; set its spec.active to true, and the job queues again", meant: true},
-		},
-		"a check rejects": {
-			workload: changes{check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")}, want: rejected,
-		},
-		"a check rejects, which deactivates it": {
-			workload: changes{inactive, check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")}, want: rejected,
-		},
-		"a check rejects without a word": {
-			workload: changes{check("site", kueue.CheckStateRejected, "")},
-			want:     notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check \"site\"; when that is put right, delete it, and the job queues again"},
-		},
-		"a check rejected, and it is about to be deactivated": {
-			workload: changes{
-				check("site", kueue.CheckStatePending, ""),
-				condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, kueue.WorkloadEvictedByAdmissionCheck,
-					`AdmissionCheck in Rejected state: "site" (no such site)`),
-			}, want: rejected,
-		},
-		"a check rejected, and its state is set back": {
-			workload: changes{
-				inactive, check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Rejected"),
-				condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToAdmissionCheck", `The workload is deactivated due to AdmissionCheck in Rejected state: "site" (no such site)`),
-			}, want: rejected,
-		},
-		"a check rejected it once, and somebody made it active again": {
-			workload: changes{condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToAdmissionCheck", `The workload is deactivated due to AdmissionCheck in Rejected state: "site" (no such site)`)},
-		},
-		"a check retries": {
-			workload: changes{check("site", kueue.CheckStateRetry, "site is full")},
-			want:     notice{reason: "AdmissionCheckRetries", message: "Workload wl has to wait for admission check site, which gave its quota back to try again: site is full"},
-		},
-		"a check retried, and its state is set back": {
-			workload: changes{check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Retry"), condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByAdmissionCheck, "At least one admission check is false")},
-			want:     notice{reason: "AdmissionCheckRetries", message: "Workload wl has to wait for an admission check, which gave its quota back to try again: At least one admission check is false"},
-		},
-		"no LocalQueue": {
-			workload: changes{unreserved(kueue.WorkloadInadmissible, "LocalQueue q doesn't exist")},
-			want:     notice{reason: "NotAdmissible", message: "Workload wl cannot be admitted: LocalQueue q doesn't exist; create it in namespace ns, or name another in label kueue.x-k8s.io/queue-name of the TrainJob"},
-		},
-		"held out of its queue by its user": {
-			workload: changes{
-				func(wl *kueue.Workload) { wl.Spec.QueueName = "q.held" },
-				unreserved(kueue.WorkloadInadmissible, "LocalQueue q.held doesn't exist"),
-			},
-		},
-		"held until now, as Kueue saw it last": {
-			workload: changes{unreserved(kueue.WorkloadInadmissible, "LocalQueue q.held doesn't exist")},
-		},
-		"a stopped LocalQueue with the name of what is held": {
-			workload: changes{
-				func(wl *kueue.Workload) { wl.Spec.QueueName = "q.held" },
-				unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue q.held is stopped"),
-			},
-			want: notice{reason: "NotAdmissible", message: "Workload wl cannot be admitted: LocalQueue q.held is stopped; it starts again with spec.stopPolicy None, if its ClusterQueue is active"},
-		},
-		"a LocalQueue that is stopped": {
-			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue q is stopped")},
-			want:     notice{reason: "NotAdmissible", message: "Workload wl cannot be admitted: LocalQueue q is stopped; it starts again with spec.stopPolicy None, if its ClusterQueue is active"},
-		},
-		"no ClusterQueue": {
-			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonMisconfigured, "ClusterQueue c doesn't exist")},
-			want:     notice{reason: "NotAdmissible", message: "Workload wl cannot be admitted: ClusterQueue c doesn't exist; create it, or name another in the spec.clusterQueue of a new LocalQueue"},
-		},
-		"a ClusterQueue that is not active": {
-			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "ClusterQueue c is inactive")},
-			want:     notice{reason: "NotAdmissible", message: "Workload wl cannot be admitted: ClusterQueue c is inactive; its condition Active says why, spec.stopPolicy among other things"},
-		},
-		"anything else that no quota helps": {
-			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonMisconfigured, "resource limits are wrong")},
-			want:     notice{reason: "NotAdmissible", message: "Workload wl cannot be admitted: resource limits are wrong"},
-		},
+	const another = "create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again"
+	const rejected = "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, " + another
+	tests := map[string]noticed{
+		"a new one has nothing to say":                  of(),
+		"nor has one that waits for quota":              of(unreserved(kueue.WorkloadQuotaReservedReasonWaitingForQuota, "couldn't assign flavors")),
+		"nor one that was waiting under the old reason": of(unreserved("Pending", "couldn't assign flavors")),
+		"nor one that runs":                             of(is(kueue.WorkloadQuotaReserved)("QuotaReserved", "")),
+		"nor one that was preempted":                    of(evicted(kueue.WorkloadEvictedByPreemption, "Preempted")),
+		"nor one that succeeded":                        of(inactive, finished("Succeeded", "")),
+		"out of sync": of(finished(kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its user job")).
+			tells("WorkloadOutOfSync", "Workload wl was finished without a run: The prebuilt workload is out of sync with its user job; delete it and create it again like the TrainJob, and the job queues"),
+		"a start that was given up": of(finished("FailedToStart", "conflict for nodeSelector: zone")).
+			tells("CannotStart", "Workload wl was finished because the job could not be started: conflict for nodeSelector: zone; when that is put right, delete it, and the job queues again"),
+		"to be deactivated, and evicted for that": of(deactivation.Mark, evicted(kueue.WorkloadDeactivated, "The workload is deactivated")).
+			means("WorkloadDeactivated", "Workload wl is being deactivated; the job's pods end, and its quota is free when the last one is gone"),
+		"deactivated by hand": of(inactive, evicted(kueue.WorkloadDeactivated, "The workload is deactivated")).
+			means("WorkloadDeactivated", "Workload wl was deactivated (Deactivated: The workload is deactivated); set its spec.active to true, and the job queues again"),
+		"deactivated by Kueue": of(inactive, evicted("DeactivatedDueToRequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")).
+			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToRequeuingLimitExceeded: exceeding the maximum number of re-queuing retries); "+another),
+		"deactivated when its time was over": of(inactive, evicted("DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")).
+			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToMaximumExecutionTimeExceeded: exceeding the maximum execution time); "+another),
+		"about to be evicted when its time is over": of(inactive, target("MaximumExecutionTimeExceeded", "exceeding the maximum execution time")).
+			tells("WorkloadDeactivated", "Workload wl was deactivated by Kueue (MaximumExecutionTimeExceeded: exceeding the maximum execution time); "+another),
+		"made inactive before it was admitted": of(inactive, unreserved(kueue.WorkloadDeactivated, "The workload is deactivated")).
+			means("WorkloadDeactivated", "Workload wl was deactivated; set its spec.active to true, and the job queues again"),
+		"a check rejects": of(check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")).tells("AdmissionCheckRejected", rejected),
+		"a check rejects, which deactivates it": of(inactive, check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")).
+			tells("AdmissionCheckRejected", rejected),
+		"a check rejects without a word": of(check("site", kueue.CheckStateRejected, "")).
+			tells("AdmissionCheckRejected", "Workload wl was rejected by admission check \"site\"; when that is put right, "+another),
+		"a check rejected, and it is about to be deactivated": of(check("site", kueue.CheckStatePending, ""),
+			target(kueue.WorkloadEvictedByAdmissionCheck,
+				`AdmissionCheck in Rejected state: "site" (no such site)`)).tells("AdmissionCheckRejected", rejected),
+		"a check rejected, and its state is set back": of(inactive, check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Rejected"),
+			evicted("DeactivatedDueToAdmissionCheck", `The workload is deactivated due to AdmissionCheck in Rejected state: "site" (no such site)`)).tells("AdmissionCheckRejected", rejected),
+		"a check rejected it once, and somebody made it active again": of(evicted("DeactivatedDueToAdmissionCheck", `The workload is deactivated due to AdmissionCheck in Rejected state: "site" (no such site)`)),
+		"a check retries": of(check("site", kueue.CheckStateRetry, "site is full")).
+			tells("AdmissionCheckRetries", "Workload wl has to wait for admission check site, which gave its quota back to try again: site is full"),
+		"a check retried, and its state is set back": of(check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Retry"), evicted(kueue.WorkloadEvictedByAdmissionCheck, "At least one admission check is false")).
+			tells("AdmissionCheckRetries", "Workload wl has to wait for an admission check, which gave its quota back to try again: At least one admission check is false"),
+		"no LocalQueue": of(unreserved(kueue.WorkloadInadmissible, "LocalQueue q doesn't exist")).
+			tells("NotAdmissible", "Workload wl cannot be admitted: LocalQueue q doesn't exist; create it in namespace ns, or name another in label kueue.x-k8s.io/queue-name of the TrainJob"),
+		"held out of its queue by its user": of(func(wl *kueue.Workload) { wl.Spec.QueueName = "q.held" },
+			unreserved(kueue.WorkloadInadmissible, "LocalQueue q.held doesn't exist")),
+		"held until now, as Kueue saw it last": of(unreserved(kueue.WorkloadInadmissible, "LocalQueue q.held doesn't exist")),
+		"a stopped LocalQueue with the name of what is held": of(func(wl *kueue.Workload) { wl.Spec.QueueName = "q.held" },
+			unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue q.held is stopped")).tells("NotAdmissible", "Workload wl cannot be admitted: LocalQueue q.held is stopped; it starts again with spec.stopPolicy None, if its ClusterQueue is active"),
+		"a LocalQueue that is stopped": of(unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue q is stopped")).
+			tells("NotAdmissible", "Workload wl cannot be admitted: LocalQueue q is stopped; it starts again with spec.stopPolicy None, if its ClusterQueue is active"),
+		"no ClusterQueue": of(unreserved(kueue.WorkloadQuotaReservedReasonMisconfigured, "ClusterQueue c doesn't exist")).
+			tells("NotAdmissible", "Workload wl cannot be admitted: ClusterQueue c doesn't exist; create it, or name another in the spec.clusterQueue of a new LocalQueue"),
+		"a ClusterQueue that is not active": of(unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "ClusterQueue c is inactive")).
+			tells("NotAdmissible", "Workload wl cannot be admitted: ClusterQueue c is inactive; its condition Active says why, spec.stopPolicy among other things"),
+		"anything else that no quota helps": of(unreserved(kueue.WorkloadQuotaReservedReasonMisconfigured, "resource limits are wrong")).
+			tells("NotAdmissible", "Workload wl cannot be admitted: resource limits are wrong"),
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			wl := kit.With(&kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "wl"}}, tc.workload...)
+			wl := kit.With(&kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "wl"}}, tc.workload)
 			expect.Same(t, "Unexpected notice", tc.want, noticeOf(wl), cmp.AllowUnexported(notice{}))
 		})
 	}
@@ -175,12 +134,12 @@ func TestNoticeIsToldOncePerChange(t *testing.T) {
 // What somebody means is told, and is no trouble. Kueue's words for a queue that is stopped are those
 // for one that lacks a flavor.
 func TestTroubleOfNotices(t *testing.T) {
-	notAdmissible := inttest.Says(metav1.Condition{
+	notAdmissible := kit.Says(metav1.Condition{
 		Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse,
 		Reason: kueue.WorkloadQuotaReservedReasonSuspended, Message: "ClusterQueue cq is inactive",
 	})
 	deactivated := func(reason string) func(*kueue.Workload) {
-		return and(inttest.Deactivated, inttest.Is(kueue.WorkloadEvicted, reason))
+		return kit.All(kit.Deactivated, kit.Is(kueue.WorkloadEvicted, reason))
 	}
 	tests := map[string]struct {
 		says   func(*kueue.Workload)
@@ -211,7 +170,7 @@ func TestTroubleOfNotices(t *testing.T) {
 // Kueue may delete a finished Workload in a second, and the next one would take quota for a start that fails like the last.
 func TestAStartThatFailedIsNotTriedAgainAtOnce(t *testing.T) {
 	stored, js := suspendedJob()
-	wl := inttest.WorkloadOf(stored, inttest.Is(kueue.WorkloadFinished, "FailedToStart"))
+	wl := inttest.WorkloadOf(stored, kit.Is(kueue.WorkloadFinished, "FailedToStart"))
 	wl.UID = "failed"
 	r, recorder := newReconciler(t, stored, js, wl)
 	r.deps.startTimeout, r.deps.waitForJobSet = defaultStartTimeout, 0

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
@@ -26,6 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -84,10 +84,7 @@ func TestWorkloadIsHeldBeforeItsJobStarts(t *testing.T) {
 	r, _ := newReconciler(t, stored, js)
 	r.deps.Defaults = podsets.FixedDefaults(servedDefaults(t))
 	reconcileOnce(t, r)
-	changeWorkload(t, r.deps.client, func(wl *kueue.Workload) {
-		giveQuota(wl)
-		wl.Labels, wl.Finalizers = map[string]string{kueue.MultiKueueOriginLabel: "manager"}, []string{kueue.ResourceInUseFinalizerName}
-	})
+	changeWorkload(t, r.deps.client, kit.All(giveQuota, kit.Copied, kit.Held))
 	_, job := reconcileOnce(t, r)
 	expect.That(t, job.Suspended() && controllerutil.ContainsFinalizer(theWorkload(t, r.deps.client), placeholder.Finalizer),
 		"The first look starts the job: %t; finalizers %v", !job.Suspended(), theWorkload(t, r.deps.client).Finalizers)
@@ -118,13 +115,11 @@ func TestMissingJobIsAskedForWhereItMatters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newReconciler(t, workloads...)
 			asked := 0
-			r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-					if _, is := obj.(*trainjob.TrainJob); is {
-						asked++
-					}
-					return c.Get(ctx, key, obj, opts...)
-				},
+			r.deps.client = kit.Gets(r.deps.client, func(obj client.Object, _ client.ObjectKey) error {
+				if _, is := obj.(*trainjob.TrainJob); is {
+					asked++
+				}
+				return nil
 			})
 			j := expect.Must(r.deps.observe(t.Context(), client.ObjectKeyFromObject(inttest.Job("uid"))))(t)
 			expect.Same(t, "It is there", false, j.UID != "")
@@ -176,9 +171,9 @@ func TestEachChildJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var jobs []client.Object
 			for i := range tc.own + tc.strange {
-				child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: fmt.Sprintf("j-%02d", i), Labels: map[string]string{jobsetapi.JobSetNameKey: js.Name}}}
-				if i >= tc.strange {
-					child.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}
+				child := kit.ChildJob(js, fmt.Sprintf("%02d", i))
+				if i < tc.strange {
+					child.OwnerReferences = nil
 				}
 				jobs = append(jobs, child)
 			}

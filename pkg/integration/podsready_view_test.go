@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,14 +10,13 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -26,21 +24,16 @@ import (
 // with the next view of its Workload: none of its writes is a conflict.
 func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
-	wl := inttest.WorkloadOf(stored, inttest.Admitted)
-	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
-	inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)(wl)
-	inttest.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted)(wl)
+	wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Held,
+		kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption), kit.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted))
 	r, _ := newReconciler(t, stored, js, wl)
 	var written []string
-	r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-			for _, condition := range obj.(*kueue.Workload).Status.Conditions {
-				if condition.Status == metav1.ConditionFalse {
-					written = append(written, condition.Type)
-				}
+	r.deps.client = statusWrites(r.deps.client, func(w kit.Write) {
+		for _, condition := range w.Object.(*kueue.Workload).Status.Conditions {
+			if condition.Status == metav1.ConditionFalse {
+				written = append(written, condition.Type)
 			}
-			return nil
-		},
+		}
 	})
 	r.deps.kueue = testenv.Kueue(testenv.WaitsForPods)
 
@@ -50,7 +43,7 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 	}
 	expect.Same(t, "Unexpected writes", []string{kueue.WorkloadPodsReady}, written)
 	written = nil
-	inttest.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForStart)(wl)
+	kit.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForStart)(wl)
 	expect.NoError(t, r.deps.client.Update(t.Context(), wl))
 	reconcileOnce(t, r)
 	expect.That(t, slices.Contains(written, kueue.WorkloadQuotaReserved),
@@ -59,39 +52,30 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 
 // Kueue may admit nothing, in no queue, while a Workload that holds quota is not ready.
 func TestPodsThatAreLeftBlockNoAdmission(t *testing.T) {
-	ready, lost := inttest.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted), inttest.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForRecovery)
-	evicted := inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
+	ready, lost := kit.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted), kit.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForRecovery)
+	evicted := kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
+	pod := []client.Object{inttest.PodOf("ns", "job")}
 	tests := map[string]struct {
-		ended   bool
-		says    []func(*kueue.Workload)
-		podGone bool
-		want    []string
+		job  func(*trainjob.TrainJob)
+		says func(*kueue.Workload)
+		pods []client.Object
+		want []string
 	}{
-		"a preempted job was ready, and a pod is left":     {says: []func(*kueue.Workload){evicted, ready}},
-		"a preempted job was not ready, and a pod is left": {says: []func(*kueue.Workload){evicted, lost}, want: []string{"PodsReady True: PodsLeft"}},
-		"its last pod is gone":                             {says: []func(*kueue.Workload){evicted, ready}, podGone: true, want: []string{"PodsReady False: WaitForStart"}},
-		"a failed job, and a pod is left":                  {ended: true, says: []func(*kueue.Workload){lost}, want: []string{"PodsReady True: PodsLeft"}},
+		"a preempted job was ready, and a pod is left":     {says: kit.All(evicted, ready), pods: pod},
+		"a preempted job was not ready, and a pod is left": {says: kit.All(evicted, lost), pods: pod, want: []string{"PodsReady True: PodsLeft"}},
+		"its last pod is gone":                             {says: kit.All(evicted, ready), want: []string{"PodsReady False: WaitForStart"}},
+		"a failed job, and a pod is left":                  {job: ended(trainer.TrainJobFailed), says: lost, pods: pod, want: []string{"PodsReady True: PodsLeft"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
-			if tc.ended {
-				stored.Status.Conditions = append(stored.Status.Conditions, inttest.True(trainer.TrainJobFailed, ""))
-			}
-			wl := inttest.WorkloadOf(stored, append(tc.says, inttest.Admitted)...)
-			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
-			r, _ := newReconciler(t, stored, js, wl)
-			if !tc.podGone {
-				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.PodOf("ns", "job")))
-			}
+			wl := inttest.WorkloadOf(kit.With(stored, tc.job), tc.says, kit.Admitted, kit.Held)
+			r, _ := newReconciler(t, copied(append(tc.pods, stored, js, wl))...)
 			var written []string
-			r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-				SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-					for _, said := range obj.(*kueue.Workload).Status.Conditions {
-						written = append(written, fmt.Sprintf("%s %s: %s", said.Type, said.Status, said.Reason))
-					}
-					return nil
-				},
+			r.deps.client = statusWrites(r.deps.client, func(w kit.Write) {
+				for _, said := range w.Object.(*kueue.Workload).Status.Conditions {
+					written = append(written, fmt.Sprintf("%s %s: %s", said.Type, said.Status, said.Reason))
+				}
 			})
 			r.deps.kueue = testenv.Kueue(testenv.BlocksAdmission)
 			for range 2 {
@@ -121,8 +105,8 @@ func TestPodsAreNotReadyBeforeTrainerHasResumed(t *testing.T) {
 			if tc.unsaid {
 				stored.Status.Conditions = nil
 			}
-			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
-			stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
+			js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
+			stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1))}}
 			r, _ := newReconciler(t, js)
 			expect.Same(t, "Unexpected PodsReady", tc.want, jobOf(t, r, stored).PodsReady(t.Context(), nil))
 		})

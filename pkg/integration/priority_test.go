@@ -44,7 +44,7 @@ func TestKeepPriority(t *testing.T) {
 			}
 			objects := []client.Object{stored, kit.Priority("there", 1)}
 			if tc.charged != nil {
-				wl := inttest.WorkloadOf(stored, inttest.Admitted)
+				wl := inttest.WorkloadOf(stored, kit.Admitted)
 				if *tc.charged != "" {
 					wl.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef(*tc.charged)
 				}

@@ -178,9 +178,13 @@ func awaitUsable(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batch
 	if !j.manages {
 		return result{}
 	}
-	why := kept("JobSet", js)
+	why, goes := kept("JobSet", js), !js.DeletionTimestamp.IsZero()
 	for i := range jobs {
-		why = cmp.Or(why, kept("Job", &jobs[i]))
+		why, goes = cmp.Or(why, kept("Job", &jobs[i])), goes || !jobs[i].DeletionTimestamp.IsZero()
+	}
+	if why == "" && goes {
+		// Its end brings the job here again.
+		return unqueued(firstUnmade)
 	}
 	var err error
 	if why == "" {
@@ -193,12 +197,15 @@ func awaitUsable(ctx context.Context, j *job, js *jobsetapi.JobSet, jobs []batch
 	return unqueued(firstUnmade)
 }
 
-// kept says by which finalizer an object stays when it is deleted; empty: by none.
+// kept says by which finalizer an object stays when it is deleted; empty: by none. One that is deleted in the
+// foreground goes after its pods.
 func kept(kind string, obj client.Object) string {
-	if len(obj.GetFinalizers()) == 0 {
-		return ""
+	for _, finalizer := range obj.GetFinalizers() {
+		if finalizer != metav1.FinalizerDeleteDependents || obj.GetDeletionTimestamp().IsZero() {
+			return fmt.Sprintf("%s %s has finalizer %s, which would keep pods that nobody stops: take the finalizer off", kind, obj.GetName(), finalizer)
+		}
 	}
-	return fmt.Sprintf("%s %s has finalizer %s, which would keep pods that nobody stops: take the finalizer off", kind, obj.GetName(), obj.GetFinalizers()[0])
+	return ""
 }
 
 // nameTaken says which Job has the name of one that JobSet has yet to make; empty: none. Caches have only the Jobs of JobSets.

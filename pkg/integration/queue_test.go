@@ -9,6 +9,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,18 +44,15 @@ func TestNotYet(t *testing.T) {
 		return js
 	}
 	child := func(replicatedJob string, index int) client.Object {
-		child := doneJob(inttest.JobSetOf(trainJob, false))
+		child := kit.ChildJob(inttest.JobSetOf(trainJob, false), replicatedJob)
 		child.Name = fmt.Sprintf("llm-%s-%d", replicatedJob, index)
-		child.Labels[jobsetapi.ReplicatedJobNameKey] = replicatedJob
 		return child
 	}
 	two := []jobsetapi.ReplicatedJob{{Name: "a", Replicas: 1}, {Name: "b", Replicas: 2}}
 	tests := map[string]struct {
 		// waited is what we remember of earlier looks.
-		waited    *record
-		managedBy string
-		// queued is whether we made a Workload just now.
-		queued  bool
+		waited  *record
+		change  func(*job)
 		objects []client.Object
 		want    bool
 		// wantTold is whether the user is told that the job queues without its JobSet.
@@ -69,10 +67,8 @@ func TestNotYet(t *testing.T) {
 		"it took too long for a former job of the name": {waited: looked("former", config.WaitForJobSet, 0), want: true},
 		"a large JobSet, seen just now":                 {waited: looked("a", config.WaitForJobSet, 0), objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two}), child("a", 0)}, want: true},
 		"a large JobSet, seen a while ago":              {waited: looked("a", config.WaitForJobSet, config.WaitForJobs), objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two}), child("a", 0)}},
-		"the JobSet is in another cluster":              {managedBy: kueue.MultiKueueControllerName},
-		"its Workload is on the way": {
-			queued: true, objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two[:1]}), child("a", 0)}, want: true,
-		},
+		"the JobSet is in another cluster":              {change: func(j *job) { j.Spec.ManagedBy = new(kueue.MultiKueueControllerName) }},
+		"its Workload is on the way":                    {change: func(j *job) { j.deps.expectations.Queued(j.key, j.UID) }, objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two[:1]}), child("a", 0)}, want: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,13 +78,7 @@ func TestNotYet(t *testing.T) {
 				*r.deps.records.of(j.key, tc.waited.uid) = *tc.waited
 				j = jobOf(t, r, trainJob.DeepCopy())
 			}
-			if tc.managedBy != "" {
-				j.Spec.ManagedBy = &tc.managedBy
-			}
-			if tc.queued {
-				r.deps.expectations.Queued(j.key, j.UID)
-			}
-			got := notYet(t.Context(), j)
+			got := notYet(t.Context(), kit.With(j, tc.change))
 			expect.Same(t, "The user is told", tc.wantTold, len(recorder.Events) > 0)
 			expect.That(t, got.err == nil && got.ends() == tc.want && got.unqueued == tc.want && (got.again > 0) == tc.want,
 				"notYet() = %+v (%v), want it to end here, and come again: %t", got, got.err, tc.want)
@@ -150,34 +140,27 @@ func TestWaitForJobSet(t *testing.T) {
 
 // JobSet cannot make a Job whose name another one has.
 func TestJobWithoutTheNameOfItsChildJobDoesNotQueue(t *testing.T) {
+	_, its := suspendedJob()
+	made := kit.ChildJob(its, "node")
+	foreign := kit.With(made.DeepCopy(), func(child *batchv1.Job) { child.OwnerReferences = nil })
 	tests := map[string]struct {
-		// owned has the JobSet control the Job of that name, there that it is there.
-		there, owned bool
-		labels       map[string]string
-		finalizer    string
-		want         string
+		there      []client.Object
+		labels     map[string]string
+		finalizers []string
+		want       string
 	}{
-		"there is no Job yet":            {there: false, labels: queueLabel},
-		"a finalizer keeps its JobSet":   {labels: queueLabel, finalizer: "example.com/mine", want: "has finalizer example.com/mine"},
-		"JobSet made the Job":            {there: true, owned: true, labels: queueLabel},
-		"somebody else made it":          {there: true, labels: queueLabel, want: "needs a Job job-node-0"},
-		"a TrainJob that is in no queue": {there: true},
+		"there is no Job yet":            {labels: queueLabel},
+		"a finalizer keeps its JobSet":   {labels: queueLabel, finalizers: []string{"example.com/mine"}, want: "has finalizer example.com/mine"},
+		"JobSet made the Job":            {there: []client.Object{made}, labels: queueLabel},
+		"somebody else made it":          {there: []client.Object{foreign}, labels: queueLabel, want: "needs a Job job-node-0"},
+		"a TrainJob that is in no queue": {there: []client.Object{foreign}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, js := suspendedJob()
-			stored.Labels, js.Spec.ReplicatedJobs = tc.labels, []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
-			r, recorder := newReconciler(t, stored, js)
-			child := doneJob(js)
-			if child.Name = "job-node-0"; !tc.owned {
-				child.OwnerReferences = nil
-			}
-			if tc.there {
-				expect.NoError(t, r.deps.client.Create(t.Context(), child))
-			}
-			if tc.finalizer != "" {
-				js.Finalizers = []string{tc.finalizer}
-			}
+			stored.Labels, js.Spec.ReplicatedJobs = tc.labels, kit.ReplicatedJobs("node", 1)
+			r, recorder := newReconciler(t, copied(append(tc.there, stored, js))...)
+			js.Finalizers = tc.finalizers
 			outcome := awaitUsable(t.Context(), jobOf(t, r, stored), js, nil)
 			expect.That(t, outcome.err == nil && outcome.unqueued == (tc.want != ""), "It queues: %t; error: %v", !outcome.unqueued, outcome.err)
 			wantTold(t, eventsSoFar(recorder, ""), tc.want)
@@ -198,7 +181,11 @@ func TestTakeOverlooked(t *testing.T) {
 		made, installed time.Time
 		selector        *metav1.LabelSelector
 		condition       string
-		want            string
+		// remote has the queue lead to other clusters.
+		remote bool
+		want   string
+		// wantTold is told where it is not put into a queue.
+		wantTold string
 	}{
 		"made after the queue":                       {queue: "default", made: later, want: "default"},
 		"with labels of its own":                     {queue: "default", made: later, labels: map[string]string{"app": "llm"}, want: "default"},
@@ -211,6 +198,9 @@ func TestTakeOverlooked(t *testing.T) {
 		"an admin's condition may have left it out":  {queue: "default", made: later, condition: "mine"},
 		"the webhooks are asked about queued ones":   {queue: "default", made: later, condition: "queued", want: "default"},
 		"the webhooks are not asked about their own": {queue: "default", made: later, condition: "not-own", want: "default"},
+		// MultiKueue would reject it, and a job that runs would be stopped for that.
+		"the queue leads to other clusters": {queue: "default", made: later, remote: true,
+			wantTold: "Warning QueuedLate not put into LocalQueue default: no other cluster may run the TrainJob"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -226,6 +216,10 @@ func TestTakeOverlooked(t *testing.T) {
 				webhooks.Webhooks[0].MatchConditions = append(webhooks.Webhooks[0].MatchConditions, admissionregistrationv1.MatchCondition{Name: tc.condition})
 			}
 			r, recorder := newReconciler(t, stored, queue, webhooks)
+			if tc.remote {
+				expect.NoError(t, r.deps.client.Create(t.Context(), kit.With(inttest.ClusterQueue("remote"), func(cq *kueue.ClusterQueue) { cq.Name = "gpus" })))
+				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.Check("remote", kueue.MultiKueueControllerName)))
+			}
 			got := takeOverlooked(t.Context(), jobOf(t, r, storedJob(t, r)))
 			expect.NoError(t, got.err)
 			changed := tc.want != "" && tc.want != tc.labels[kit.QueueLabel]
@@ -234,26 +228,11 @@ func TestTakeOverlooked(t *testing.T) {
 			expect.Same(t, "Unexpected queue", tc.want, stored.Labels[kit.QueueLabel])
 			expect.Same(t, "Its own label", tc.labels["app"], stored.Labels["app"])
 			if changed {
-				expect.Same(t, "Unexpected events", []string{told}, eventsSoFar(recorder, ""))
+				tc.wantTold = told
 			}
+			wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
 		})
 	}
-}
-
-// MultiKueue would reject it, and a job that runs would be stopped for that.
-func TestOverlookedJobOfThisClusterStaysOutOfMultiKueue(t *testing.T) {
-	stored, _ := disagreeing(false, false, false, time.Now())
-	stored.Labels, stored.CreationTimestamp = nil, metav1.NewTime(time.Unix(3000, 0))
-	webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating},
-		Webhooks:   []admissionregistrationv1.MutatingWebhook{{MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "not-deleting"}}}},
-	}
-	behind := inttest.ClusterQueue("remote")
-	r, recorder := newReconciler(t, stored, kit.LocalQueue("ns", "default", behind.Name), behind, inttest.Check("remote", kueue.MultiKueueControllerName), webhooks)
-	got := takeOverlooked(t.Context(), jobOf(t, r, storedJob(t, r)))
-	expect.That(t, got == result{}, "takeOverlooked() = %+v", got)
-	expect.Same(t, "Unexpected queue", "", storedJob(t, r).Labels[kit.QueueLabel])
-	wantTold(t, eventsSoFar(recorder, ""), "Warning QueuedLate not put into LocalQueue default: no other cluster may run the TrainJob")
 }
 
 // The queue may be seen after the TrainJobs that are to get it.
@@ -261,7 +240,7 @@ func TestUnqueuedOf(t *testing.T) {
 	job := func(namespace, name string, labels map[string]string, status ...string) *trainjob.TrainJob {
 		j := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
 		for _, s := range status {
-			j.Status.Conditions = append(j.Status.Conditions, inttest.True(s, ""))
+			j.Status.Conditions = append(j.Status.Conditions, kit.True(s, ""))
 		}
 		return j
 	}

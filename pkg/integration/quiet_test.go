@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -49,13 +50,11 @@ func TestRetryIn(t *testing.T) {
 		"the namespace is about to go":      {err: inTerminating(), want: retryTerminating},
 		"there is no WorkloadPriorityClass": {err: missing("", "WorkloadPriorityClass"), want: retryClass},
 		"there is no PriorityClass":         {err: missing("", "PriorityClass"), want: retryClass},
-		"there are no Workloads": {
-			err: apierrors.NewGenericServerResponse(404, "patch", schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", "404 page not found", 0, true),
-		},
-		"something else is gone":    {err: missing("", "namespaces")},
-		"Trainer refuses for good":  {err: forbidden("must not have envs for the node containers")},
-		"a text that only looks so": {err: errors.New("it is still active")},
-		"nothing is wrong":          {},
+		"there are no Workloads":            {err: apierrors.NewGenericServerResponse(404, "patch", schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", "404 page not found", 0, true)},
+		"something else is gone":            {err: missing("", "namespaces")},
+		"Trainer refuses for good":          {err: forbidden("must not have envs for the node containers")},
+		"a text that only looks so":         {err: errors.New("it is still active")},
+		"nothing is wrong":                  {},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected retry", tc.want, retryIn(tc.err)) })
@@ -84,20 +83,21 @@ func TestStillAdmitted(t *testing.T) {
 		wl.DeletionTimestamp, wl.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
 	})
 	foreign := inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.OwnerReferences[0].UID = "b" })
+	type live = []client.Object
 	tests := map[string]struct {
-		live *kueue.Workload
+		live live
 		want bool
 	}{
-		"it is":                           {live: inttest.AdmittedOf("a"), want: true},
-		"it waits":                        {live: inttest.WorkloadOf(inttest.Job("a"))},
-		"the Workload is being deleted":   {live: going},
-		"the admission is a former job's": {live: inttest.AdmittedOf("b")},
-		"there is no Workload":            {},
-		"somebody else's has its name":    {live: foreign},
+		"it is":                           {live{inttest.AdmittedOf("a")}, true},
+		"it waits":                        {live{inttest.WorkloadOf(inttest.Job("a"))}, false},
+		"the Workload is being deleted":   {live{going}, false},
+		"the admission is a former job's": {live{inttest.AdmittedOf("b")}, false},
+		"there is no Workload":            {nil, false},
+		"somebody else's has its name":    {live{foreign}, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := stillAdmitted(t.Context(), inttest.Fake(some(tc.live)...).Build(), inttest.Job("a"))
+			got, err := stillAdmitted(t.Context(), inttest.Fake(tc.live...).Build(), inttest.Job("a"))
 			expect.That(t, err == nil && got == tc.want, "stillAdmitted() = %t, %v; want %t", got, err, tc.want)
 		})
 	}
@@ -111,31 +111,25 @@ func TestConfirm(t *testing.T) {
 				PodSetUpdates: []kueue.PodSetUpdate{{Name: "node", Annotations: map[string]string{"request": request}}}}}
 		}
 	}
+	type live = []client.Object
 	tests := map[string]struct {
-		cached, live *kueue.Workload
-		want         error
+		cached *kueue.Workload
+		live   live
+		want   error
 	}{
-		"a check adds the same to pods":  {cached: inttest.AdmittedOf("a", provisioned("1")), live: inttest.AdmittedOf("a", provisioned("1"))},
-		"it adds what it did not before": {cached: inttest.AdmittedOf("a", provisioned("1")), live: inttest.AdmittedOf("a", provisioned("2")), want: errOutdated},
-		"the admission stands":           {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a")},
-		"it is gone":                     {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a", inttest.Isnt(kueue.WorkloadAdmitted, "")), want: errOutdated},
-		"it is another one":              {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a", other), want: errOutdated},
-		"the Workload is gone":           {cached: inttest.AdmittedOf("a"), want: errOutdated},
+		"a check adds the same to pods":  {inttest.AdmittedOf("a", provisioned("1")), live{inttest.AdmittedOf("a", provisioned("1"))}, nil},
+		"it adds what it did not before": {inttest.AdmittedOf("a", provisioned("1")), live{inttest.AdmittedOf("a", provisioned("2"))}, errOutdated},
+		"the admission stands":           {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a")}, nil},
+		"it is gone":                     {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", kit.Isnt(kueue.WorkloadAdmitted, ""))}, errOutdated},
+		"it is another one":              {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", other)}, errOutdated},
+		"the Workload is gone":           {inttest.AdmittedOf("a"), nil, errOutdated},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			live := inttest.Fake(some(tc.live)...).Build()
-			got := confirm(t.Context(), live, tc.cached)
+			got := confirm(t.Context(), inttest.Fake(tc.live...).Build(), tc.cached)
 			expect.That(t, errors.Is(got, tc.want), "confirm() = %v, want %v", got, tc.want)
 		})
 	}
-}
-
-func some(wl *kueue.Workload) []client.Object {
-	if wl == nil {
-		return nil
-	}
-	return []client.Object{wl}
 }
 
 func TestOneGenerationForAReconcile(t *testing.T) {

@@ -14,13 +14,10 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -31,6 +28,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -40,13 +38,11 @@ func TestGateComesBeforeTheQueue(t *testing.T) {
 	stored.CreationTimestamp = metav1.Now()
 	r, _ := newReconciler(t, stored)
 	reads := 0
-	r.deps.Runtimes.Live = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if _, ok := obj.(*corev1.ConfigMap); ok {
-				reads++
-			}
-			return c.Get(ctx, key, obj, opts...)
-		},
+	r.deps.Runtimes.Live = kit.Gets(r.deps.client, func(obj client.Object, _ client.ObjectKey) error {
+		if _, ok := obj.(*corev1.ConfigMap); ok {
+			reads++
+		}
+		return nil
 	})
 	result, gated := reconcileOnce(t, r)
 	expect.That(t, r.deps.Field.HoldsGate(&gated.Spec) && result.RequeueAfter != 0,
@@ -63,8 +59,7 @@ func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
 	stored.CreationTimestamp = metav1.Now()
 	former := stored.DeepCopy()
 	former.UID = "former"
-	wl := inttest.WorkloadOf(former, inttest.Admitted)
-	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+	wl := inttest.WorkloadOf(former, kit.Admitted, kit.Held)
 	r, _ := newReconciler(t, stored, wl)
 	expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
 	expect.Must(r.Reconcile(t.Context(), jobRequest))(t)
@@ -80,13 +75,14 @@ func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 	tests := map[string]struct {
 		finalizers []string
 		alive      bool
-		// runs is set for a job that is not suspended yet, pod for one with a pod left.
-		runs, pod bool
-		want      bool
+		// runs is set for a job that is not suspended yet.
+		runs bool
+		pods []client.Object
+		want bool
 	}{
 		"let go, and kept by somebody": {finalizers: []string{"example.com/mine"}, want: true},
 		"of a job that is to stop":     {finalizers: []string{"example.com/mine"}, runs: true},
-		"of a job with a pod left":     {finalizers: []string{"example.com/mine"}, pod: true},
+		"of a job with a pod left":     {finalizers: []string{"example.com/mine"}, pods: []client.Object{inttest.PodOf("team", "llm")}},
 		"not let go":                   {finalizers: []string{kueue.ResourceInUseFinalizerName, "example.com/mine"}},
 		"of a copy, not let go":        {finalizers: []string{placeholder.Finalizer}},
 		"not deleted":                  {finalizers: []string{"example.com/mine"}, alive: true},
@@ -95,11 +91,7 @@ func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wl := inttest.AdmittedOf("uid")
 			wl.Finalizers = tc.finalizers
-			objects := []client.Object{wl}
-			if tc.pod {
-				objects = append(objects, inttest.PodOf("team", "llm"))
-			}
-			c := inttest.Fake(objects...).WithStatusSubresource(wl).Build()
+			c := inttest.Fake(append(tc.pods, wl)...).WithStatusSubresource(wl).Build()
 			if !tc.alive {
 				expect.NoError(t, c.Delete(t.Context(), wl))
 			}
@@ -107,7 +99,7 @@ func TestDeletedWorkloadThatStaysHoldsNoQuota(t *testing.T) {
 			r := &reconciler{deps: dependenciesOn(t, c, testenv.Describer(t, c))}
 			r.deps.live = inttest.PodsByPhase(c)
 			trainJob := inttest.Job("uid")
-			trainJob.Spec.Suspend = ptr.To(!tc.runs)
+			trainJob.Spec.Suspend = new(!tc.runs)
 			expect.NoError(t, finishDeletedWorkloads(t.Context(), jobOf(t, r, trainJob)).err)
 			inttest.Reload(t, c, wl)
 			expect.Same(t, "The Workload is finished", tc.want, kueuelib.IsFinished(wl))
@@ -124,7 +116,7 @@ func TestEveryStartIsToldOnce(t *testing.T) {
 	_, started := reconcileOnce(t, r)
 	expect.Need(t, !started.Suspended(), "An admitted job was not started")
 	// The user suspends it, which holds no job that is admitted.
-	changeJob(t, r, func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(true) })
+	changeJob(t, r, func(job *trainjob.TrainJob) { job.Spec.Suspend = new(true) })
 	reconcileOnce(t, r)
 	const start = "Normal Started Admitted from queue q by ClusterQueue gpus: node 1 pod on no flavor, it requests nothing"
 	expect.Same(t, "Unexpected events", []string{start, start}, eventsSoFar(recorder, " Started "))
@@ -140,71 +132,51 @@ func TestWhatWaitsIsNotFirst(t *testing.T) {
 		"Reconcile() = %+v, %v; want to come again with priority 0", result, err)
 }
 
-// A prebuilt Workload is its user's: it gives its quota back and stays. MultiKueue gets a copy back by deletion.
-func TestWhatExceedsAPrebuiltWorkloadDeactivatesIt(t *testing.T) {
-	tests := map[string]struct {
-		change func(*kueue.Workload)
-		kept   bool
-	}{
-		"somebody made it":   {change: func(*kueue.Workload) {}, kept: true},
-		"MultiKueue made it": {change: func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(false, false, false, time.Now().Add(-time.Hour))
-			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 2}}
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
-			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 1}}
-			stored.Labels[kueueconstants.PrebuiltWorkloadLabel] = wl.Name
-			tc.change(wl)
-			child := doneJob(js)
-			child.Labels[jobsetapi.ReplicatedJobNameKey], child.Status = "node", batchv1.JobStatus{Active: 1}
-			r, recorder := newReconciler(t, js, child, wl)
-			expect.NoError(t, ensureWithinQuota(t.Context(), jobOf(t, r, stored)).err)
-			expect.Same(t, "The Workload is kept", tc.kept, inttest.Exists(t, r.deps.client, wl))
-			if tc.kept {
-				inttest.Reload(t, r.deps.client, wl)
-				expect.That(t, deactivation.Marked(wl), "It is not to be deactivated")
-				wantTold(t, eventsSoFar(recorder, ""), "Warning CannotStart gives its quota back, cannot run on it: prebuilt Workload")
-			}
-		})
-	}
-}
-
-// A job that runs is what its JobSet and that one's Jobs have, whenever they were made.
+// A job that runs is what its JobSet and that one's Jobs have, whenever they were made. A prebuilt Workload is its user's:
+// it gives its quota back and stays. MultiKueue gets a copy back by deletion.
 func TestRunningJobStaysWithinItsQuota(t *testing.T) {
+	prebuilt := func(job *trainjob.TrainJob) {
+		job.Labels[kueueconstants.PrebuiltWorkloadLabel] = inttest.WorkloadOf(job).Name
+	}
 	tests := map[string]struct {
-		replicas, parallelism int32
-		pods                  int32
-		inactive, kept, old   bool
+		replicas, pods int32
+		job            func(*trainjob.TrainJob)
+		wl             func(*kueue.Workload)
+		// old has the cache be behind the API server, which has fewer pods.
+		old        bool
+		kept       bool
+		wantMarked bool
 	}{
-		"the JobSet is what the job was admitted for":         {replicas: 1, parallelism: 1, kept: true},
-		"the JobSet has more Jobs":                            {replicas: 2, parallelism: 1},
-		"the JobSet has more pods":                            {replicas: 1, parallelism: 2},
-		"a Job that the cache has from before it was scaled":  {replicas: 1, parallelism: 1, pods: 2, old: true, kept: true},
-		"somebody scaled a Job":                               {replicas: 1, parallelism: 1, pods: 2},
-		"the job was deactivated meanwhile, and stops anyway": {replicas: 2, parallelism: 1, inactive: true, kept: true},
+		"the JobSet is what the job was admitted for":         {replicas: 1, pods: 1, kept: true},
+		"the JobSet has more Jobs":                            {replicas: 2, pods: 1},
+		"a Job that the cache has from before it was scaled":  {replicas: 1, pods: 2, old: true, kept: true},
+		"somebody scaled a Job":                               {replicas: 1, pods: 2},
+		"the job was deactivated meanwhile, and stops anyway": {replicas: 2, pods: 1, wl: kit.Deactivated, kept: true},
+		"the JobSet of a prebuilt Workload has more Jobs":     {replicas: 2, pods: 1, job: prebuilt, kept: true, wantMarked: true},
+		"that of a copy of MultiKueue's does":                 {replicas: 2, pods: 1, job: prebuilt, wl: kit.Copied},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(false, false, false, time.Now().Add(-time.Hour))
-			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: tc.replicas}}
-			js.Spec.ReplicatedJobs[0].Template.Spec.Parallelism = &tc.parallelism
-			child := doneJob(js)
-			child.Labels[jobsetapi.ReplicatedJobNameKey] = "node"
-			child.Spec.Parallelism, child.Status = ptr.To(max(tc.pods, tc.parallelism)), batchv1.JobStatus{Active: 1}
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			kit.With(stored, tc.job)
+			js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", tc.replicas)
+			child := kit.ChildJob(js, "node", kit.Active(1))
+			child.Spec.Parallelism = &tc.pods
+			wl := inttest.WorkloadOf(stored, kit.Admitted, tc.wl)
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 1}}
-			wl.Spec.Active = ptr.To(!tc.inactive)
-			r, _ := newReconciler(t, js, child, wl)
+			r, recorder := newReconciler(t, js, child, wl)
 			if tc.old {
-				// What the cache has of it is older than what the API server has.
 				now := child.DeepCopy()
-				now.Spec.Parallelism = ptr.To[int32](1)
+				now.Spec.Parallelism = new(int32(1))
 				r.deps.live = inttest.Fake(js, now).Build()
 			}
 			expect.NoError(t, ensureWithinQuota(t.Context(), jobOf(t, r, stored)).err)
 			expect.Same(t, "The job keeps its Workload", tc.kept, inttest.Exists(t, r.deps.client, wl))
+			if tc.wantMarked {
+				inttest.Reload(t, r.deps.client, wl)
+				wantTold(t, eventsSoFar(recorder, ""), "Warning CannotStart gives its quota back, cannot run on it: prebuilt Workload")
+			}
+			expect.Same(t, "It is to be deactivated", tc.wantMarked, deactivation.Marked(wl))
 		})
 	}
 }
@@ -280,7 +252,7 @@ func TestAll(t *testing.T) {
 
 // A job is in one phase, whatever else is true of it.
 func TestPhase(t *testing.T) {
-	ended := inttest.True(trainer.TrainJobComplete, "")
+	ended := kit.True(trainer.TrainJobComplete, "")
 	tests := map[phase]func(*trainjob.TrainJob){
 		phaseGone: func(j *trainjob.TrainJob) { *j = trainjob.TrainJob{} },
 		phaseDeleting: func(j *trainjob.TrainJob) {

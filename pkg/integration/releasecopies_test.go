@@ -3,18 +3,14 @@
 package integration
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -110,7 +106,7 @@ func TestReleaseCopies(t *testing.T) {
 	charged.Status = placeholder.Charge(copyOf())
 	planted := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "remainder-wl"}, Status: charged.Status}
 	plain := inttest.PodOf("team", "llm")
-	finished := inttest.Is(kueue.WorkloadFinished, "Succeeded")
+	finished := kit.Is(kueue.WorkloadFinished, "Succeeded")
 	unknown := func(wl *kueue.Workload) { wl.Status.Admission = nil }
 	elsewhere := func(wl *kueue.Workload) { wl.Status.Admission.ClusterQueue = "gone" }
 	for name, tc := range map[string]struct {
@@ -127,7 +123,7 @@ func TestReleaseCopies(t *testing.T) {
 		"with a pod of a former run":               {wl: copyOf(ours), there: []client.Object{podLeft(), charged}},
 		"with a pod that another is to be charged": {wl: copyOf(ours), there: []client.Object{podLeft(), uncharged}, kept: true, charged: true},
 		"with a pod, and one that others made":     {wl: copyOf(ours), there: []client.Object{podLeft(), planted}, kept: true, charged: true},
-		"with a pod, and Kueue has its quota back": {wl: changed(inttest.Deactivated), there: []client.Object{podLeft()}},
+		"with a pod, and Kueue has its quota back": {wl: changed(kit.Deactivated), there: []client.Object{podLeft()}},
 		"with a pod that no JobSet made":           {wl: copyOf(ours), there: []client.Object{plain}},
 		"with a pod, and charged to nobody":        {wl: changed(unknown), there: []client.Object{podLeft()}},
 		"with a pod, and its ClusterQueue is gone": {wl: changed(elsewhere), there: []client.Object{podLeft()}},
@@ -160,12 +156,12 @@ func TestRemainderIsChargedOnceKueueHasJudgedIt(t *testing.T) {
 		rest.CreationTimestamp = metav1.Now()
 		expect.NoError(t, w.Update(t.Context(), rest))
 		if reason != "" {
-			inttest.Isnt(kueue.WorkloadQuotaReserved, reason)(rest)
+			kit.Isnt(kueue.WorkloadQuotaReserved, reason)(rest)
 			expect.NoError(t, w.Status().Update(t.Context(), rest))
 		}
 	}
 	rest := w.get(t, "remainder-wl")
-	inttest.Isnt(kueue.WorkloadQuotaReserved, "Pending")(rest)
+	kit.Isnt(kueue.WorkloadQuotaReserved, "Pending")(rest)
 	expect.NoError(t, w.Status().Update(t.Context(), rest))
 
 	expect.That(t, !w.look(t) && w.get(t, wl.Name) == nil, "The Workload stays though its remainder is charged")
@@ -179,10 +175,11 @@ func TestRemainderIsChargedOnceKueueHasJudgedIt(t *testing.T) {
 func TestWorkloadStaysWhereItsRemainderIsRefused(t *testing.T) {
 	wl := copyOf(placeholder.Finalizer)
 	w := newWorker(t, wl.DeepCopy(), podLeft())
-	w.deps.client = interceptor.NewClient(w.deps.client.(client.WithWatch), interceptor.Funcs{
-		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "workloads"}, "", errors.New("the namespace is being terminated"))
-		},
+	w.deps.client = kit.Writes(w.deps.client, func(w kit.Write) error {
+		if w.Verb == "create" {
+			return kit.Forbidden("workloads")
+		}
+		return nil
 	})
 	w.delete(t, wl)
 	expect.That(t, w.look(t) && w.get(t, wl.Name) != nil, "The Workload goes before its pods, or nobody looks at it again")
@@ -212,7 +209,7 @@ func TestRemainderOfADeactivatedWorkloadGoes(t *testing.T) {
 		"charged":         {status: placeholder.Charge(copyOf()), want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wl := changed(inttest.Deactivated)
+			wl := changed(kit.Deactivated)
 			rest := remainderOf(wl)
 			rest.Status = tc.status
 			w := newWorker(t, wl.DeepCopy(), podLeft(), rest)
@@ -268,7 +265,7 @@ func TestWorkloadGoesBeforeADeletedJobThatStays(t *testing.T) {
 	}{
 		"when its pods are gone":                      {wl: copyOf(placeholder.Finalizer), want: true},
 		"not while one is left":                       {wl: copyOf(placeholder.Finalizer), there: []client.Object{podLeft()}, again: true},
-		"not before MultiKueue has read how it ended": {wl: changed(inttest.Is(kueue.WorkloadFinished, "Succeeded"))},
+		"not before MultiKueue has read how it ended": {wl: changed(kit.Is(kueue.WorkloadFinished, "Succeeded"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stays := inttest.Job("a")

@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -14,13 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -31,6 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -71,8 +68,7 @@ func TestYieldComesBackForWorkloadsLeft(t *testing.T) {
 func TestQuotaOfAJobThatIsGoneNeedsNoTrainer(t *testing.T) {
 	for name, pod := range map[string]bool{"its pods are gone": false, "a pod is left": true} {
 		t.Run(name, func(t *testing.T) {
-			left := inttest.AdmittedOf("uid")
-			left.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+			left := inttest.AdmittedOf("uid", kit.Held)
 			c := inttest.Fake(left).WithStatusSubresource(left).Build()
 			expect.NoError(t, c.Delete(t.Context(), left))
 			if pod {
@@ -101,15 +97,7 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	all, queue := peers.NewTrainJobs(r.deps.client), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	expect.NoError(t, all.Source().Start(t.Context(), queue))
 	writes := 0
-	count := func(...any) error { writes++; return nil }
-	r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return count() },
-		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return count() },
-		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return count() },
-		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-			return count()
-		},
-	})
+	r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error { writes++; return kit.Answered })
 	look := func(since time.Time) ctrl.Result {
 		t.Helper()
 		r.deps.inTree = peers.NewInTree(nil, "ours", nil, all)
@@ -145,79 +133,62 @@ func drain(queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	}
 }
 
+// manages has Kueue manage the namespace, which has no labels, or leave it out.
+func manages(r *reconciler, live client.Reader, in bool) {
+	selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+	if !in {
+		selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	}
+	r.deps.queues = queues.New(r.deps.client, live, testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = selector }))
+}
+
 func TestLeaveAlone(t *testing.T) {
 	labelled := time.Unix(2000, 0)
 	type scene struct {
 		job   *trainjob.TrainJob
 		js    *jobsetapi.JobSet
 		child *batchv1.Job
-		wl    *kueue.Workload
+		wl    []client.Object
 		in    bool
 	}
-	runs := func(s *scene) { s.job.Spec.Suspend = ptr.To(false) }
+	runs := func(s *scene) { s.job.Spec.Suspend = new(false) }
+	runsIn := func(s *scene) { s.in = true; runs(s) }
 	cases := map[string]struct {
 		change func(*scene)
 		alone  bool
 		// asked is how often the API server is asked about the namespace.
 		asked int
 	}{
-		"a job that waits in a namespace that is Kueue's": {change: func(s *scene) { s.in = true }},
-		"one that runs there since before it was":         {change: func(s *scene) { s.in = true; runs(s) }, alone: true, asked: 1},
-		"one that began later, without its webhook": {change: func(s *scene) {
-			s.in = true
-			runs(s)
-			s.child.Status.StartTime = ptr.To(metav1.NewTime(labelled.Add(time.Second)))
-		}, asked: 1},
-		"one that was resumed since, and has not started": {change: func(s *scene) {
-			s.in = true
-			runs(s)
-			s.child.Status.StartTime = nil
-		}, asked: 1},
-		"one that has more pods than its JobSet says": {change: func(s *scene) {
-			s.in = true
-			runs(s)
-			s.child.Spec.Parallelism = ptr.To[int32](64)
-		}, asked: 1},
-		"one of which JobSet has yet to make a part": {change: func(s *scene) {
-			s.in = true
-			runs(s)
-			s.js.Spec.ReplicatedJobs[0].Replicas = 2
-		}, asked: 1},
-		"one that was placed, and whose Workload is gone":       {change: func(s *scene) { s.in = true; runs(s); place(t, s.job, patch.Placement{Name: "node"}) }},
-		"one without a queue, which is nobody's, costs no look": {change: func(s *scene) { s.in = true; runs(s); s.job.Labels = nil }},
+		"a job that waits in a namespace that is Kueue's":       {change: func(s *scene) { s.in = true }},
+		"one that runs there since before it was":               {change: runsIn, alone: true, asked: 1},
+		"one that began later, without its webhook":             {change: kit.All(runsIn, func(s *scene) { s.child.Status.StartTime = new(metav1.NewTime(labelled.Add(time.Second))) }), asked: 1},
+		"one that was resumed since, and has not started":       {change: kit.All(runsIn, func(s *scene) { s.child.Status.StartTime = nil }), asked: 1},
+		"one that has more pods than its JobSet says":           {change: kit.All(runsIn, func(s *scene) { s.child.Spec.Parallelism = new(int32(64)) }), asked: 1},
+		"one of which JobSet has yet to make a part":            {change: kit.All(runsIn, func(s *scene) { s.js.Spec.ReplicatedJobs[0].Replicas = 2 }), asked: 1},
+		"one that was placed, and whose Workload is gone":       {change: kit.All(runsIn, func(s *scene) { place(t, s.job, patch.Placement{Name: "node"}) })},
+		"one without a queue, which is nobody's, costs no look": {change: kit.All(runsIn, func(s *scene) { s.job.Labels = nil })},
 		"a job elsewhere":               {change: runs, alone: true},
-		"one that holds quota and runs": {change: func(s *scene) { runs(s); s.wl = inttest.WorkloadOf(s.job, inttest.Admitted) }},
+		"one that holds quota and runs": {change: func(s *scene) { runs(s); s.wl = []client.Object{inttest.WorkloadOf(s.job, kit.Admitted)} }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := &scene{}
 			s.job, s.js = disagreeing(true, true, true, time.Now())
-			s.js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
-			s.child = doneJob(s.js)
-			s.child.Labels[jobsetapi.ReplicatedJobNameKey] = "node"
-			s.child.Status.StartTime = ptr.To(metav1.NewTime(labelled))
+			s.js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
+			s.child = kit.ChildJob(s.js, "node")
+			s.child.Status.StartTime = new(metav1.NewTime(labelled))
 			tc.change(s)
-			objects := []client.Object{s.job, s.js, s.child}
-			if s.wl != nil {
-				objects = append(objects, s.wl)
-			}
-			r, _ := newReconciler(t, objects...)
+			r, _ := newReconciler(t, append(s.wl, s.job, s.js, s.child)...)
 			asked := 0
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "kubectl-label", Time: ptr.To(metav1.NewTime(labelled)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{}}}}`)},
+				{Manager: "kubectl-label", Time: new(metav1.NewTime(labelled)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:team":{}}}}`)},
 			}}}
-			live := interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{
-				Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-					asked++
-					namespace.DeepCopyInto(obj.(*corev1.Namespace))
-					return nil
-				},
+			live := kit.Gets(inttest.Fake().Build(), func(obj client.Object, _ client.ObjectKey) error {
+				asked++
+				namespace.DeepCopyInto(obj.(*corev1.Namespace))
+				return kit.Answered
 			})
-			selector := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
-			if s.in {
-				selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpDoesNotExist}}}
-			}
-			r.deps.queues = queues.New(r.deps.client, live, testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = selector }))
+			manages(r, live, s.in)
 			j := expect.Must(r.deps.observe(t.Context(), jobKey))(t)
 			expect.NoError(t, observeNamespace(t.Context(), j).err)
 			got := leaveAlone(t.Context(), j)
@@ -231,14 +202,10 @@ func TestLeaveAlone(t *testing.T) {
 // How a job ended in a namespace that is not Kueue's says nothing of it once it is.
 func TestEndIsNotRememberedOfAJobThatIsLeftAlone(t *testing.T) {
 	stored, _ := disagreeing(false, false, false, time.Now())
-	stored.Status.Conditions = append(stored.Status.Conditions, inttest.True(trainer.TrainJobFailed, ""))
+	stored.Status.Conditions = append(stored.Status.Conditions, kit.True(trainer.TrainJobFailed, ""))
 	for _, managed := range []bool{true, false} {
 		r, _ := newReconciler(t, stored.DeepCopy())
-		selector := &metav1.LabelSelector{}
-		if !managed {
-			selector.MatchLabels = map[string]string{"team": "a"}
-		}
-		r.deps.queues = queues.New(r.deps.client, r.deps.live, testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = selector }))
+		manages(r, r.deps.live, managed)
 		_, err := look(t, r, jobKey)
 		expect.NoError(t, err)
 		expect.Same(t, "Its end is remembered", managed, r.deps.records.of(jobKey, stored.UID).ended.condition.Type != "")
@@ -258,7 +225,7 @@ func TestResumedBeforeItWasFree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(false, false, !tc.jobSetRuns, time.Now())
-			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
+			js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 1)
 			if tc.gate {
 				js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
 			}
@@ -266,8 +233,7 @@ func TestResumedBeforeItWasFree(t *testing.T) {
 				place(t, stored, patch.Gated("node"))
 			}
 			r, _ := newReconciler(t, stored, js)
-			selector := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
-			r.deps.queues = queues.New(r.deps.client, r.deps.live, testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = selector }))
+			manages(r, r.deps.live, false)
 			_, err := look(t, r, jobKey)
 			expect.NoError(t, err)
 			expect.Same(t, "Unexpected JobSet", tc.want, jobSetState(t, r.deps.client, js))

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -105,7 +106,14 @@ func placeChildJob(ctx context.Context, c client.Client, child *batchv1.Job, tem
 	if equality.Semantic.DeepEqual(child.Spec.Template, placed.Spec.Template) {
 		return nil
 	}
-	err := c.Patch(ctx, placed, client.MergeFrom(child))
+	err := c.Patch(ctx, placed.DeepCopy(), client.MergeFrom(child))
+	if apierrors.IsInvalid(err) && child.Status.StartTime != nil {
+		// Before Kubernetes 1.36 a suspended Job takes another template only while its status does not say that it ran.
+		// JobSet takes that away, too, when it resumes a Job.
+		if err = forgetStart(ctx, c, child); err == nil {
+			err = c.Patch(ctx, placed, client.MergeFrom(child))
+		}
+	}
 	if apierrors.IsNotFound(err) {
 		// JobSet replaces it, from the new template.
 		return nil
@@ -115,6 +123,12 @@ func placeChildJob(ctx context.Context, c client.Client, child *batchv1.Job, tem
 	}
 	ctrl.LoggerFrom(ctx).V(2).Info("Placed child Job", "job", klog.KObj(child))
 	return nil
+}
+
+// forgetStart takes from the status of a suspended Job when it started.
+func forgetStart(ctx context.Context, c client.Client, child *batchv1.Job) error {
+	forget := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"startTime":null}}`, child.UID)
+	return c.Status().Patch(ctx, child.DeepCopy(), client.RawPatch(types.MergePatchType, forget))
 }
 
 // excess says in what the JobSet of the job, and the Jobs that it made, ask for more than wl

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -31,13 +30,13 @@ func child(replicatedJob string, n int32, status batchv1.JobStatus) batchv1.Job 
 	name := "job-" + replicatedJob + "-0"
 	return batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{jobsetapi.ReplicatedJobNameKey: replicatedJob}},
-		Spec:       batchv1.JobSpec{Parallelism: ptr.To(n), Completions: ptr.To(n)},
+		Spec:       batchv1.JobSpec{Parallelism: new(n), Completions: new(n)},
 		Status:     status,
 	}
 }
 
 func suspended(job batchv1.Job) batchv1.Job {
-	job.Spec.Suspend = ptr.To(true)
+	job.Spec.Suspend = new(true)
 	return job
 }
 
@@ -53,12 +52,10 @@ func annotated(job batchv1.Job, keys ...string) batchv1.Job {
 func TestLackOf(t *testing.T) {
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "trainjob"}}
 	complete := batchv1.JobStatus{Succeeded: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}
-	plain := []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
+	plain := kit.ReplicatedJobs("node", 1)
 	staged := []jobsetapi.ReplicatedJob{{Name: "download", Replicas: 1}, {Name: "node", Replicas: 1,
 		DependsOn: []jobsetapi.DependsOn{{Name: "download", Status: jobsetapi.DependencyComplete}}}}
-	byTrainer := func(what string) *lack {
-		return &lack{what: what, kind: "TrainJob", asked: []types.UID{"trainjob"}}
-	}
+	byTrainer := func(what string) *lack { return &lack{what: what, kind: "TrainJob", asked: []types.UID{"trainjob"}} }
 	byJobSet := func(what string) *lack { return &lack{what: what, kind: "JobSet", asked: []types.UID{"js"}} }
 	tests := map[string]struct {
 		replicated []jobsetapi.ReplicatedJob
@@ -68,7 +65,7 @@ func TestLackOf(t *testing.T) {
 		want       *lack
 	}{
 		"no JobSet":          {none: true, want: byTrainer("Trainer has not made JobSet job")},
-		"a suspended JobSet": {change: func(js *jobsetapi.JobSet) { js.Spec.Suspend = ptr.To(true) }, want: byTrainer("Trainer has not resumed JobSet job")},
+		"a suspended JobSet": {change: func(js *jobsetapi.JobSet) { js.Spec.Suspend = new(true) }, want: byTrainer("Trainer has not resumed JobSet job")},
 		"a JobSet that goes": {change: func(js *jobsetapi.JobSet) { js.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: byTrainer("JobSet job is still being deleted")},
 		"a finished JobSet":  {change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
 		"no child Job":       {want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
@@ -81,7 +78,7 @@ func TestLackOf(t *testing.T) {
 		"none waits where nodes are labeled": {jobs: []batchv1.Job{annotated(child("node", 4, batchv1.JobStatus{Active: 1}), jobsetapi.ExclusiveKey, jobsetapi.NodeSelectorStrategyKey)},
 			want: &lack{what: "the Job controller has not made 3 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, live: true, pods: true}},
 		"all pods": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 4})}},
-		"all pods, and some are on their way out": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 2, Terminating: ptr.To[int32](2)})}},
+		"all pods, and some are on their way out": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 2, Terminating: new(int32(2))})}},
 		"a pod failed and others run":             {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3, Failed: 1})}},
 		"the last pods of many":                   {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1, Succeeded: 3})}},
 		"the only pod failed, and comes again": {jobs: []batchv1.Job{child("node", 1, batchv1.JobStatus{Failed: 1})},
@@ -160,7 +157,7 @@ func TestHoldBack(t *testing.T) {
 	expect.That(t, wait <= time.Hour && wait >= 59*time.Minute, "held back for %s, want an hour at the most", wait)
 	ours := *job.DeepCopy()
 	place(t, &ours, patch.Gated("node"))
-	ours.Spec.Suspend = ptr.To(true)
+	ours.Spec.Suspend = new(true)
 	expect.That(t, s.heldBack(&ours, field) != 0, "Our own write frees the job")
 	changed := *job.DeepCopy()
 	changed.Annotations = map[string]string{"try": "again"}
@@ -176,9 +173,9 @@ func TestPlacedMessage(t *testing.T) {
 		Status: kueue.WorkloadStatus{Admission: &kueue.Admission{
 			ClusterQueue: "gpus",
 			PodSetAssignments: []kueue.PodSetAssignment{
-				{Name: "dataset-initializer", Count: ptr.To[int32](1)},
+				{Name: "dataset-initializer", Count: new(int32(1))},
 				{
-					Name: "node", Count: ptr.To[int32](2),
+					Name: "node", Count: new(int32(2)),
 					Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "cpus", "memory": "cpus", "nvidia.com/gpu": "h100"},
 					ResourceUsage: corev1.ResourceList{
 						"cpu": resource.MustParse("8"), "memory": resource.MustParse("64Gi"), "nvidia.com/gpu": resource.MustParse("16"),

@@ -251,15 +251,18 @@ func managed(j *job) bool {
 
 // suspendDeleted suspends a job that is deleted and stays, for its dependents or for somebody's
 // finalizer. Trainer would make another JobSet as soon as the last one is gone, and run it on
-// quota that is given back. The policies keep anybody from resuming it.
+// quota that is given back, also of one that has ended, where it forgets that with the JobSet.
+// The policies keep anybody from resuming it.
 func suspendDeleted(ctx context.Context, j *job) result {
-	if j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() || !managed(j) {
+	if j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() && comesBack(j) == nil || !managed(j) {
 		return result{}
 	}
 	if err := suspend(ctx, j, false); err != nil {
 		return ofError(client.IgnoreNotFound(err))
 	}
-	measureStop(j, metrics.StopTrainJobDeleted)
+	if !j.TrainJob.Finished() {
+		measureStop(j, metrics.StopTrainJobDeleted)
+	}
 	ctrl.LoggerFrom(ctx).Info("Suspended a deleted TrainJob that is still there")
 	return result{}
 }
@@ -301,6 +304,10 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 	}
 	if wait := formerMayRun(j, since); wait > 0 {
 		return lookAgain(wait)
+	}
+	// jobframework does it of a job that queues alone.
+	if released, err := releaseFormer(ctx, j); released || err != nil {
+		return result{done: true, unqueued: true, again: retrySoon, err: err}
 	}
 	return result{}
 }
@@ -356,7 +363,7 @@ func startDeactivation(ctx context.Context, j *job) result {
 			return done(deactivateWorkload(ctx, j, wl))
 		case countedByKueue && deactivation.Pending(wl) && !kueuelib.IsEvictedByDeactivation(wl):
 			return done(evictToDeactivate(ctx, j, wl))
-		case countedByKueue && deactivation.Pending(wl):
+		case countedByKueue && deactivation.Pending(wl), state.HoldsQuota(*wl) && !kueuelib.IsActive(wl):
 			keepTimeLimit(j, wl)
 		}
 	}

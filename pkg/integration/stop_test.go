@@ -32,10 +32,7 @@ import (
 
 func TestLongStopIsTold(t *testing.T) {
 	evicted := func(ago time.Duration) func(*kueue.Workload) {
-		return func(wl *kueue.Workload) {
-			inttest.Is(kueue.WorkloadEvicted, "")(wl)
-			since(wl, ago)
-		}
+		return kit.All(kit.Is(kueue.WorkloadEvicted, ""), since(ago))
 	}
 	cases := map[string]struct {
 		stop func(*kueue.Workload)
@@ -54,11 +51,9 @@ func TestLongStopIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(true, true, true, time.Now().Add(-20*time.Second))
 			js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: tc.active}}
-			child := doneJob(js)
-			child.Spec.Suspend, child.Status.Active = new(true), tc.pods
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
-			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
-			kit.With(wl, tc.stop)
+			child := kit.ChildJob(js, "node", kit.Active(tc.pods))
+			child.Spec.Suspend = new(true)
+			wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Held, tc.stop)
 			r, recorder := newReconciler(t, stored, js, child, wl)
 			if tc.deleted {
 				deletedLongAgo(t, r, wl)
@@ -103,10 +98,8 @@ func TestQuotaGoesWithoutTheGateInTheEnd(t *testing.T) {
 			lagging := func(wl *kueue.Workload) (*reconciler, *events.FakeRecorder) {
 				r, recorder := newReconciler(t, stored.DeepCopy(), wl)
 				r.deps.expectations = jobclient.NewExpectations(clocktesting.NewFakePassiveClock(tc.began))
-				r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-					Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-						return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
-					},
+				r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error {
+					return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
 				})
 				return r, recorder
 			}
@@ -115,7 +108,7 @@ func TestQuotaGoesWithoutTheGateInTheEnd(t *testing.T) {
 			expect.That(t, (err != nil) == tc.long && (result.RequeueAfter == retrySlowly) != tc.long, "Reconcile returned %v, %v", result, err)
 			expect.Same(t, "The user is told", tc.long, len(eventsSoFar(recorder, jobevents.ReasonRefused)) > 0)
 
-			r, _ = lagging(inttest.WorkloadOf(stored, inttest.Admitted))
+			r, _ = lagging(inttest.WorkloadOf(stored, kit.Admitted))
 			_, err = jobOf(t, r, stored).Stop(t.Context(), r.deps.client, nil, jobframework.StopReasonWorkloadEvicted, "")
 			expect.That(t, (err == nil) == tc.long, "Stop returned %v", err)
 		})
@@ -125,7 +118,6 @@ func TestQuotaGoesWithoutTheGateInTheEnd(t *testing.T) {
 // Trainer makes another JobSet of a job that is not suspended, for as long as somebody's finalizer
 // keeps it.
 func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
-	queued := map[string]string{"kueue.x-k8s.io/queue-name": "q"}
 	tests := map[string]struct {
 		labels    map[string]string
 		suspended bool
@@ -135,32 +127,25 @@ func TestDeletedJobThatStaysIsSuspended(t *testing.T) {
 		want   bool
 		writes int
 	}{
-		"one that runs":           {labels: queued, quota: true, want: true, writes: 1},
-		"one whose quota is gone": {labels: queued, want: true, writes: 1},
-		"one that waits":          {labels: queued, suspended: true, want: true},
+		"one that runs":           {labels: queueLabel, quota: true, want: true, writes: 1},
+		"one whose quota is gone": {labels: queueLabel, want: true, writes: 1},
+		"one that waits":          {labels: queueLabel, suspended: true, want: true},
 		"one of no queue":         {},
-		"one that has ended":      {labels: queued, change: ended(trainer.TrainJobComplete)},
-		"one that MultiKueue has": {labels: queued, change: func(t *trainjob.TrainJob) { t.Spec.ManagedBy = new(kueue.MultiKueueControllerName) }},
+		"one that has ended":      {labels: queueLabel, change: ended(trainer.TrainJobComplete)},
+		"one that MultiKueue has": {labels: queueLabel, change: func(t *trainjob.TrainJob) { t.Spec.ManagedBy = new(kueue.MultiKueueControllerName) }},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(tc.suspended, tc.suspended, tc.suspended, time.Now())
 			stored.Labels, stored.Finalizers = tc.labels, []string{"example.com/mine"}
-			if tc.change != nil {
-				tc.change(stored)
-			}
+			kit.With(stored, tc.change)
 			r, _ := newReconciler(t, stored)
 			if tc.quota {
-				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.WorkloadOf(stored, inttest.Admitted)))
+				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.WorkloadOf(stored, kit.Admitted)))
 			}
 			expect.NoError(t, r.deps.client.Delete(t.Context(), stored))
 			writes := 0
-			r.deps.client = interceptor.NewClient(r.deps.client.(client.WithWatch), interceptor.Funcs{
-				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-					writes++
-					return c.Patch(ctx, obj, p, opts...)
-				},
-			})
+			r.deps.client = kit.Writes(r.deps.client, func(kit.Write) error { writes++; return nil })
 			j := jobOf(t, r, storedJob(t, r))
 			outcome := untilEnd(t.Context(), j, rulesOf(phaseDeleting).before)
 			expect.NoError(t, outcome.err)
@@ -196,16 +181,13 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(tc.suspended, tc.suspended, tc.suspended, time.Now())
-			wl := inttest.WorkloadOf(stored, inttest.Admitted)
-			since(wl, time.Hour)
+			wl := inttest.WorkloadOf(stored, kit.Admitted, since(time.Hour))
 			if tc.stopped > 0 {
-				evicted := inttest.True(kueue.WorkloadEvicted, "")
+				evicted := kit.True(kueue.WorkloadEvicted, "")
 				evicted.LastTransitionTime = metav1.NewTime(time.Now().Add(-tc.stopped))
 				wl.Status.Conditions = append(wl.Status.Conditions, evicted)
 			}
-			if tc.change != nil {
-				tc.change(js)
-			}
+			kit.With(js, tc.change)
 			r, _ := newReconciler(t, wl, js)
 			if len(js.Finalizers) > 0 {
 				expect.NoError(t, r.deps.client.Delete(t.Context(), js))
@@ -221,69 +203,66 @@ func TestDeletedJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 	}
 }
 
-func ended(condition string) func(*trainjob.TrainJob) {
-	return func(t *trainjob.TrainJob) {
-		t.Status.Conditions = append(t.Status.Conditions, inttest.True(condition, ""))
-	}
-}
-
-// Of the former job, all may be gone but a pod.
-func TestPodOfFormerJobIsAwaited(t *testing.T) {
-	former := inttest.Job("former")
-	former.Namespace, former.Name = jobKey.Namespace, jobKey.Name
-	pod := inttest.PodOf(jobKey.Namespace, jobKey.Name)
-	for name, jobSet := range map[string]bool{"before the next JobSet": false, "beside the next JobSet": true} {
+// Trainer makes another JobSet of what it takes for ended only as long as there is one.
+func TestWhatComesBackIsSuspendedWhenItIsDeleted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		served trainjob.TrainerVersion
+		ended  string
+		want   bool
+	}{
+		"one that runs":                       {served: trainjob.Trainer23, want: true},
+		"one that failed":                     {served: trainjob.Trainer23, ended: trainer.TrainJobFailed, want: true},
+		"one that is complete":                {served: trainjob.Trainer23, ended: trainer.TrainJobComplete},
+		"one that is complete in Trainer 2.1": {served: trainjob.Trainer21, ended: trainer.TrainJobComplete, want: true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			stored, js := suspendedJob()
-			r, _ := newReconciler(t, stored, inttest.WorkloadOf(former, inttest.Admitted), pod.DeepCopy())
-			if jobSet {
-				expect.NoError(t, r.deps.client.Create(t.Context(), js))
+			stored, js := disagreeing(false, false, false, time.Now())
+			stored.Finalizers = []string{"example.com/mine"}
+			if tc.ended != "" {
+				ended(tc.ended)(stored)
 			}
-			outcome := awaitPodsOfFormer(t.Context(), jobOf(t, r, stored))
-			expect.That(t, outcome.err == nil && outcome.done && outcome.again > 0, "It does not wait: %+v", outcome)
+			r, _ := newReconciler(t, stored, js)
+			r.deps.Describer = r.deps.For(tc.served)
+			expect.NoError(t, r.deps.client.Delete(t.Context(), stored))
+			expect.NoError(t, suspendDeleted(t.Context(), jobOf(t, r, storedJob(t, r))).err)
+			expect.Same(t, "It is suspended", tc.want, storedJob(t, r).Suspended())
 		})
 	}
 }
 
+func ended(condition string) func(*trainjob.TrainJob) {
+	return func(t *trainjob.TrainJob) { t.Status.Conditions = append(t.Status.Conditions, kit.True(condition, "")) }
+}
+
 // Of the former job no pod may be there yet: its JobSet was resumed a moment before it was deleted and made again.
 func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
+	former, stored := inttest.Job("former"), inttest.Job("uid")
+	former.Namespace, former.Name, stored.Namespace, stored.Name = jobKey.Namespace, jobKey.Name, jobKey.Namespace, jobKey.Name
+	stored.Labels, stored.Spec.Suspend = queueLabel, new(true)
+	resumed, suspended := inttest.JobSetOf(former, false), inttest.JobSetOf(former, true)
+	runs := kit.ChildJob(resumed, "node", func(child *batchv1.Job) {
+		child.Spec.Template.Labels = map[string]string{kueueconstants.PodSetLabel: "node"}
+	})
+	pod := inttest.PodOf(jobKey.Namespace, jobKey.Name)
+	waits := inttest.JobSetOf(stored, true)
+	next := []client.Object{inttest.WorkloadOf(stored, kit.Admitted), inttest.JobSetOf(stored, false)}
 	for name, tc := range map[string]struct {
-		// suspended is whether its JobSet is, gone whether that is gone.
-		suspended, gone bool
-		// running is whether a Job of it runs.
-		running bool
-		// next is whether the job of now has quota and a JobSet that runs.
-		next bool
-		// deleted is how long ago its Workload was.
+		// there is what there is beside the TrainJob and the former one's Workload, which was deleted a while ago.
+		there   []client.Object
 		deleted time.Duration
 		want    bool
 	}{
-		"its JobSet was resumed":                     {deleted: time.Hour, want: true},
-		"Trainer may have it in hand":                {suspended: true, deleted: time.Second, want: true},
-		"its JobSet is suspended":                    {suspended: true, deleted: time.Hour},
-		"its JobSet is gone":                         {gone: true, deleted: time.Second},
-		"its JobSet is gone, and a Job of it is not": {gone: true, running: true, deleted: time.Hour, want: true},
-		"its JobSet is gone, and the next one runs":  {gone: true, next: true, deleted: time.Hour},
+		"its JobSet was resumed":                     {there: []client.Object{resumed}, deleted: time.Hour, want: true},
+		"Trainer may have it in hand":                {there: []client.Object{suspended}, deleted: time.Second, want: true},
+		"its JobSet is suspended":                    {there: []client.Object{suspended}, deleted: time.Hour},
+		"its JobSet is gone":                         {deleted: time.Second},
+		"its JobSet is gone, and a Job of it is not": {there: []client.Object{runs}, deleted: time.Hour, want: true},
+		"its JobSet is gone, and the next one runs":  {there: next, deleted: time.Hour},
+		"all is gone but a pod":                      {there: []client.Object{pod}, deleted: time.Hour, want: true},
+		"the same beside the next JobSet":            {there: []client.Object{pod, waits}, deleted: time.Hour, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			former, stored := inttest.Job("former"), inttest.Job("uid")
-			former.Namespace, former.Name, stored.Namespace, stored.Name = jobKey.Namespace, jobKey.Name, jobKey.Namespace, jobKey.Name
-			stored.Labels, stored.Spec.Suspend = map[string]string{"kueue.x-k8s.io/queue-name": "q"}, new(true)
-			js, wl := inttest.JobSetOf(former, tc.suspended), inttest.WorkloadOf(former, inttest.Admitted)
-			objects := []client.Object{wl, stored}
-			if tc.next {
-				objects = append(objects, inttest.WorkloadOf(stored, inttest.Admitted), inttest.JobSetOf(stored, false))
-			}
-			if !tc.gone {
-				objects = append(objects, js)
-			}
-			if tc.running {
-				child := doneJob(js)
-				child.Status = batchv1.JobStatus{}
-				child.Spec.Template.Labels = map[string]string{kueueconstants.PodSetLabel: "node"}
-				objects = append(objects, child)
-			}
-			r, _ := newReconciler(t, objects...)
+			r, _ := newReconciler(t, copied(append(tc.there, stored, inttest.WorkloadOf(former, kit.Admitted)))...)
 			j := jobOf(t, r, stored)
 			for i := range j.view.Workloads {
 				if metav1.IsControlledBy(&j.view.Workloads[i], former) {
@@ -291,7 +270,30 @@ func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 				}
 			}
 			outcome := awaitPodsOfFormer(t.Context(), j)
-			expect.That(t, outcome.err == nil && outcome.done == tc.want && (outcome.again > 0) == tc.want, "awaitPodsOfFormer() = %+v, want it to wait: %t", outcome, tc.want)
+			// What is unqueued has let the former Workload go.
+			expect.That(t, outcome.err == nil && outcome.done && outcome.unqueued == !tc.want, "awaitPodsOfFormer() = %+v, want it to wait: %t", outcome, tc.want)
+		})
+	}
+}
+
+// jobframework lets go of what a former job left only for one that queues.
+func TestFormerJobLosesItsQuotaWhateverTheNextOneIs(t *testing.T) {
+	for name, change := range map[string]func(*trainjob.TrainJob){
+		"it queues":               func(*trainjob.TrainJob) {},
+		"it runs without a queue": func(next *trainjob.TrainJob) { next.Labels, next.Spec.Suspend = nil, new(false) },
+		"it has ended":            ended(trainer.TrainJobComplete),
+	} {
+		t.Run(name, func(t *testing.T) {
+			former, next := inttest.Job("former"), inttest.Job("uid")
+			former.Namespace, former.Name, next.Namespace, next.Name = jobKey.Namespace, jobKey.Name, jobKey.Namespace, jobKey.Name
+			next.Labels, next.Spec.Suspend = map[string]string{"kueue.x-k8s.io/queue-name": "q"}, new(true)
+			change(next)
+			wl := inttest.WorkloadOf(former, kit.Admitted)
+			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+			r, _ := newReconciler(t, wl, next, inttest.JobSetOf(next, next.Suspended()))
+			expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
+			reconcileOnce(t, r)
+			expect.That(t, !inttest.Exists(t, r.deps.client, wl), "The Workload of the former job keeps its quota")
 		})
 	}
 }
@@ -307,8 +309,8 @@ func TestReleases(t *testing.T) {
 	}{
 		"a job that runs":                         {},
 		"one that has ended":                      {job: ended(trainer.TrainJobComplete), want: releasedFinished},
-		"one that was evicted":                    {wl: inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption), want: kueue.WorkloadEvictedByPreemption},
-		"one that was deactivated":                {wl: inttest.Deactivated, want: releasedDeactivated},
+		"one that was evicted":                    {wl: kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption), want: kueue.WorkloadEvictedByPreemption},
+		"one that was deactivated":                {wl: kit.Deactivated, want: releasedDeactivated},
 		"one that was sent elsewhere":             {wl: func(wl *kueue.Workload) { wl.Spec.QueueName = "former" }, want: releasedQueue},
 		"one whose Workload is deleted":           {deleted: true, want: releasedDeleted},
 		"one that has ended, and that is deleted": {job: ended(trainer.TrainJobComplete), deleted: true, want: releasedFinished},
@@ -317,8 +319,7 @@ func TestReleases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
 			kit.With(stored, tc.job)
-			wl := inttest.WorkloadOf(stored, inttest.Admitted, tc.wl)
-			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+			wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Held, tc.wl)
 			r, _ := newReconciler(t, stored, wl)
 			if tc.deleted {
 				expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
@@ -332,35 +333,29 @@ func TestReleases(t *testing.T) {
 // Quota must not be given away because the API server does not answer.
 func TestPodsThatCannotBeListedMayBeThere(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
-	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, inttest.Admitted, evicted))
+	r, _ := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted, evicted))
 	expect.That(t, !jobOf(t, r, stored).active(t.Context()), "A job without pods has some")
-	r.deps.live = interceptor.NewClient(r.deps.live.(client.WithWatch), interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			return errors.New("away")
-		},
-	})
+	r.deps.live = kit.Lists(r.deps.live, func(client.ObjectList) error { return errors.New("away") })
 	expect.That(t, jobOf(t, r, stored).active(t.Context()), "A job whose pods cannot be listed has none")
 }
 
 func TestKeepsQuota(t *testing.T) {
+	stored, _ := suspendedJob()
+	quota := []client.Object{inttest.WorkloadOf(stored, kit.Admitted)}
 	tests := map[string]struct {
 		reason jobframework.StopReason
-		quota  bool
+		there  []client.Object
 		want   bool
 	}{
 		"its Workload is deleted":                 {reason: jobframework.StopReasonWorkloadDeleted, want: true},
-		"no Workload matches, and one has quota":  {reason: jobframework.StopReasonNoMatchingWorkload, quota: true, want: true},
+		"no Workload matches, and one has quota":  {reason: jobframework.StopReasonNoMatchingWorkload, there: quota, want: true},
 		"no Workload matches, and none has quota": {reason: jobframework.StopReasonNoMatchingWorkload},
-		"it was not admitted":                     {reason: jobframework.StopReasonNotAdmitted, quota: true},
-		"it was evicted, for which Kueue waits":   {reason: jobframework.StopReasonWorkloadEvicted, quota: true},
+		"it was not admitted":                     {reason: jobframework.StopReasonNotAdmitted, there: quota},
+		"it was evicted, for which Kueue waits":   {reason: jobframework.StopReasonWorkloadEvicted, there: quota},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			stored, _ := suspendedJob()
-			r, _ := newReconciler(t, stored)
-			if tc.quota {
-				expect.NoError(t, r.deps.client.Create(t.Context(), inttest.WorkloadOf(stored, inttest.Admitted)))
-			}
+			r, _ := newReconciler(t, copied(append(tc.there, stored))...)
 			err := keepsQuota(jobOf(t, r, stored), tc.reason)
 			expect.Same(t, "It keeps its quota", tc.want, errors.Is(err, errStillActive))
 		})

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +34,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -121,7 +121,7 @@ func disagreeing(job, said, jobSet bool, since time.Time) (*trainjob.TrainJob, *
 		Status:     trainer.TrainJobStatus{Conditions: []metav1.Condition{condition}},
 	}
 	js := inttest.JobSetOf(t, jobSet)
-	js.Status.Conditions = []metav1.Condition{inttest.True(string(jobsetapi.JobSetSuspended), "")}
+	js.Status.Conditions = []metav1.Condition{kit.True(string(jobsetapi.JobSetSuspended), "")}
 	js.Status.Conditions[0].LastTransitionTime = metav1.NewTime(since.Add(-time.Minute))
 	return t, js
 }
@@ -137,15 +137,6 @@ func place(tb testing.TB, job *trainjob.TrainJob, placements ...patch.Placement)
 	expect.Must(patch.Of(trainjob.Trainer23).Set(&job.Spec, placements))(tb)
 }
 
-// doneJob returns a child Job of the JobSet that has succeeded.
-func doneJob(js *jobsetapi.JobSet) *batchv1.Job {
-	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: "job-download-0", Labels: map[string]string{jobsetapi.JobSetNameKey: js.Name},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}},
-		Status: batchv1.JobStatus{Succeeded: 1},
-	}
-}
-
 func jobSetState(t *testing.T, c client.Client, js *jobsetapi.JobSet) string {
 	t.Helper()
 	if !inttest.Exists(t, c, js) {
@@ -156,6 +147,25 @@ func jobSetState(t *testing.T, c client.Client, js *jobsetapi.JobSet) string {
 		return "suspended"
 	}
 	return "runs"
+}
+
+// copied are objects that cases share, each of which a client may change.
+func copied(objects []client.Object) (all []client.Object) {
+	for _, obj := range objects {
+		all = append(all, obj.DeepCopyObject().(client.Object))
+	}
+	return all
+}
+
+// statusWrites notes writes of statuses, which the fake API server of these tests does not have.
+func statusWrites(c client.Client, note func(kit.Write)) client.Client {
+	return kit.Writes(c, func(w kit.Write) error {
+		if w.SubResource == "" {
+			return nil
+		}
+		note(w)
+		return kit.Answered
+	})
 }
 
 // changeJob changes the TrainJob, as its user or Trainer does.
@@ -185,8 +195,8 @@ func changeWorkload(t *testing.T, c client.Client, change func(*kueue.Workload))
 
 // giveQuota admits a Workload by ClusterQueue gpus.
 func giveQuota(wl *kueue.Workload) {
-	inttest.Admitted(wl)
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{Name: "node", Count: ptr.To[int32](1)}}}
+	kit.Admitted(wl)
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{Name: "node", Count: new(int32(1))}}}
 }
 
 // eventsSoFar returns those that contain a text.

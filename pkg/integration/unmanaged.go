@@ -37,6 +37,9 @@ func leaveAlone(ctx context.Context, j *job) result {
 		began, err := beganUnmanaged(ctx, j)
 		return result{done: began, err: err}
 	}
+	if former := awaitPodsOfFormer(ctx, j); former.ends() {
+		return former
+	}
 	workloads := j.workloads()
 	if !j.alive() || !j.deps.expectations.Satisfied(&j.TrainJob) {
 		return result{done: len(workloads) == 0}

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
-	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/features"
@@ -32,7 +31,7 @@ func TestObserveReadyHasTheLabelsOfTheQueues(t *testing.T) {
 
 	labels = expect.Must(NewCustomLabels([]configapi.ControllerMetricsCustomLabel{
 		{Name: "team"},
-		{Name: "project", SourceKind: ptr.To(configapi.SourceKindLocalQueue), SourceAnnotationKey: "example.com/project"},
+		{Name: "project", SourceKind: new(configapi.SourceKindLocalQueue), SourceAnnotationKey: "example.com/project"},
 	}))(t)
 	StoreQueue(labels, cq)
 	StoreQueue(labels, lq)

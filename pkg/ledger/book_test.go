@@ -50,122 +50,87 @@ func encoded(t *testing.T, b *Book, now time.Time) []byte {
 	return data
 }
 
+// story is what happens to Workloads in the eyes of a manager, and what they have held in the end.
+type story struct {
+	steps []storyStep
+	until int
+	want  seconds
+}
+
+type storyStep struct {
+	at   int
+	wl   object
+	gone bool
+	// saved is when the book was saved and read by another process before; 0: it was not.
+	saved int
+}
+
+// sees has a Workload seen.
+func (s story) sees(at int, wl object) story {
+	s.steps = append(s.steps, storyStep{at: at, wl: wl})
+	return s
+}
+
+// loses has it seen last before it is gone.
+func (s story) loses(at int, wl object) story {
+	s.steps = append(s.steps, storyStep{at: at, wl: wl, gone: true})
+	return s
+}
+
+// restarts has another process go on by what was saved then.
+func (s story) restarts(saved, at int, wl object) story {
+	s.steps = append(s.steps, storyStep{at: at, wl: wl, saved: saved})
+	return s
+}
+
+// holds is the end of it.
+func (s story) holds(until int, want seconds) story { return story{s.steps, until, want} }
+
 func TestBook(t *testing.T) {
 	const gpus = 16.0
-	pods := Facts{WaitsForPods: true}
-	type step struct {
-		// at is when it is seen; saved, when the book was saved and read by another process before.
-		at, saved int
-		wl        object
-		gone      bool
-	}
 	a := func() object { return newObject("a") }
 	running := func() object { return a().reserve(10).admit(12).ready(20) }
 	evicted := func() object { return running().evict(50) }
-	cases := map[string]struct {
-		steps []step
-		until int
-		want  seconds
-	}{
-		"it runs on": {steps: []step{{at: 21, wl: running()}}, until: 30, want: seconds{"waiting": 10 * gpus, "running": 10 * gpus}},
-		"only the last version is seen": {
-			steps: []step{{at: 70, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)}}, until: 100,
-			want: seconds{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},
-		},
-		"it is seen twice": {
-			steps: []step{
-				{at: 61, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)},
-				{at: 62, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)},
-				{at: 400, saved: 399, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)},
-			}, until: 500,
-			want: seconds{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},
-		},
-		"it is evicted and gives its quota back": {
-			steps: []step{{at: 21, wl: running()}, {at: 56, wl: evicted().release(55)}}, until: 100,
-			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
-		},
-		"its readiness was reset when it was evicted": {
-			steps: []step{
-				{at: 21, wl: running()},
-				{at: 52, wl: evicted().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51)},
-				{at: 56, wl: evicted().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51).release(55)},
-			}, until: 100,
-			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
-		},
-		"it gave its quota back and got it again before anybody looked": {
-			steps: []step{
-				{at: 51, wl: evicted()},
-				{at: 70, saved: 51, wl: evicted().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51).release(55).reserve(60).admit(60).ready(65)},
-			}, until: 70,
-			want: seconds{"waiting": 15 * gpus, "running": 35 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
-		},
-		"it gave its quota back and got it again in the same second": {
-			steps: []step{
-				{at: 10, wl: versioned(a().reserve(10), "1")},
-				{at: 10, wl: versioned(a().reserve(10).release(10), "2")},
-				{at: 10, wl: versioned(a().reserve(10).release(10).reserve(10), "3")},
-				{at: 13, wl: versioned(a().reserve(10).release(10).reserve(10).admit(12), "4")},
-				{at: 14, wl: versioned(a().reserve(10), "1")},
-			}, until: 30,
-			want: seconds{"waiting": 20 * gpus},
-		},
-		"another process goes on with one that got its quota again in the same second": {
-			steps: []step{
-				{at: 10, wl: versioned(a().reserve(10), "1")},
-				{at: 10, wl: versioned(a().reserve(10).release(10), "2")},
-				{at: 20, saved: 15, wl: versioned(a().reserve(10).release(10).reserve(10), "3")},
-				{at: 21, wl: versioned(a().reserve(10), "1")},
-			}, until: 30,
-			want: seconds{"waiting": 20 * gpus},
-		},
-		"a pod is lost and recovers": {
-			steps: []step{
-				{at: 21, wl: running()},
-				{at: 31, wl: running().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 30)},
-				{at: 41, wl: running().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 30).set(kueue.WorkloadPodsReady, true, kueue.WorkloadRecovered, 40)},
-			}, until: 50,
-			want: seconds{"waiting": 20 * gpus, "running": 20 * gpus},
-		},
-		"a pod is reclaimed": {
-			steps: []step{{at: 21, wl: running()}, {at: 30, wl: reclaimed(running())}}, until: 40,
-			want: seconds{"waiting": 10 * gpus, "running": 15 * gpus},
-		},
-		"it is deleted": {
-			steps: []step{{at: 31, wl: running().deleted(30)}, {at: 35, wl: running().deleted(30), gone: true}}, until: 40,
-			want: seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
-		},
-		"an old copy comes after it is gone": {
-			steps: []step{
-				{at: 35, wl: running().deleted(30), gone: true},
-				{at: 36, wl: versioned(running(), "")},
-				{at: 37, wl: versioned(running().finish(kueue.WorkloadFinishedReasonFailed, 34).release(34).reserve(35), "")},
-			}, until: 40,
-			want: seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
-		},
-		"another process sees an old copy after it is gone": {
-			steps: []step{
-				{at: 35, wl: running().deleted(30), gone: true},
-				{at: 37, saved: 36, wl: versioned(running(), "")},
-				{at: 38, wl: versioned(running().finish(kueue.WorkloadFinishedReasonFailed, 34), "")},
-			}, until: 40,
-			want: seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
-		},
-		"another process goes on": {
-			steps: []step{{at: 21, wl: running()}, {at: 80, saved: 22, wl: evicted().release(55)}}, until: 90,
-			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
-		},
-		"an old version comes late": {
-			steps: []step{{at: 56, wl: versioned(evicted().release(55).reserve(60), "9")}, {at: 57, wl: versioned(running(), "5")}}, until: 70,
-			want: seconds{"waiting": 10 * gpus},
-		},
-		"another process sees an old version of what has ended": {
-			steps: []step{
-				{at: 21, wl: running()},
-				{at: 56, wl: versioned(evicted().release(55), "9")},
-				{at: 60, saved: 57, wl: versioned(running(), "5")},
-			}, until: 70,
-			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
-		},
+	reset := func() object { return evicted().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51) }
+	succeeded := func() object { return running().finish(kueue.WorkloadFinishedReasonSucceeded, 60) }
+	failed := func() object { return running().finish(kueue.WorkloadFinishedReasonFailed, 34) }
+	lacksPod := func() object { return running().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 30) }
+	wasUseful := seconds{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus}
+	wasLost := seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus}
+	wasDeleted := seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus}
+	cases := map[string]story{
+		"it runs on":                             story{}.sees(21, running()).holds(30, seconds{"waiting": 10 * gpus, "running": 10 * gpus}),
+		"only the last version is seen":          story{}.sees(70, succeeded()).holds(100, wasUseful),
+		"it is seen twice":                       story{}.sees(61, succeeded()).sees(62, succeeded()).restarts(399, 400, succeeded()).holds(500, wasUseful),
+		"it is evicted and gives its quota back": story{}.sees(21, running()).sees(56, evicted().release(55)).holds(100, wasLost),
+		"its readiness was reset when it was evicted": story{}.sees(21, running()).sees(52, reset()).sees(56, reset().release(55)).
+			holds(100, wasLost),
+		"it gave its quota back and got it again before anybody looked": story{}.sees(51, evicted()).
+			restarts(51, 70, reset().release(55).reserve(60).admit(60).ready(65)).
+			holds(70, seconds{"waiting": 15 * gpus, "running": 35 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus}),
+		"it gave its quota back and got it again in the same second": story{}.sees(10, versioned(a().reserve(10), "1")).
+			sees(10, versioned(a().reserve(10).release(10), "2")).
+			sees(10, versioned(a().reserve(10).release(10).reserve(10), "3")).
+			sees(13, versioned(a().reserve(10).release(10).reserve(10).admit(12), "4")).
+			sees(14, versioned(a().reserve(10), "1")).holds(30, seconds{"waiting": 20 * gpus}),
+		"another process goes on with one that got its quota again in the same second": story{}.sees(10, versioned(a().reserve(10), "1")).
+			sees(10, versioned(a().reserve(10).release(10), "2")).
+			restarts(15, 20, versioned(a().reserve(10).release(10).reserve(10), "3")).
+			sees(21, versioned(a().reserve(10), "1")).holds(30, seconds{"waiting": 20 * gpus}),
+		"a pod is lost and recovers": story{}.sees(21, running()).sees(31, lacksPod()).
+			sees(41, lacksPod().set(kueue.WorkloadPodsReady, true, kueue.WorkloadRecovered, 40)).
+			holds(50, seconds{"waiting": 20 * gpus, "running": 20 * gpus}),
+		"a pod is reclaimed": story{}.sees(21, running()).sees(30, reclaimed(running())).holds(40, seconds{"waiting": 10 * gpus, "running": 15 * gpus}),
+		"it is deleted":      story{}.sees(31, running().deleted(30)).loses(35, running().deleted(30)).holds(40, wasDeleted),
+		"an old copy comes after it is gone": story{}.loses(35, running().deleted(30)).sees(36, versioned(running(), "")).
+			sees(37, versioned(failed().release(34).reserve(35), "")).holds(40, wasDeleted),
+		"another process sees an old copy after it is gone": story{}.loses(35, running().deleted(30)).
+			restarts(36, 37, versioned(running(), "")).sees(38, versioned(failed(), "")).holds(40, wasDeleted),
+		"another process goes on": story{}.sees(21, running()).restarts(22, 80, evicted().release(55)).holds(90, wasLost),
+		"an old version comes late": story{}.sees(56, versioned(evicted().release(55).reserve(60), "9")).sees(57, versioned(running(), "5")).
+			holds(70, seconds{"waiting": 10 * gpus}),
+		"another process sees an old version of what has ended": story{}.sees(21, running()).
+			sees(56, versioned(evicted().release(55), "9")).restarts(57, 60, versioned(running(), "5")).holds(70, wasLost),
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +139,7 @@ func TestBook(t *testing.T) {
 				if s.saved != 0 {
 					b, known = reloaded(t, b, at(s.saved)), at(s.saved)
 				}
-				b.Observe(Read(s.wl.Workload, pods), at(s.at), known)
+				b.Observe(Read(s.wl.Workload, Facts{WaitsForPods: true}), at(s.at), known)
 				if s.gone {
 					b.Gone(s.wl.UID, at(s.at), at(s.at))
 				}
@@ -234,7 +199,7 @@ func TestBookOfWorkloadsThatVanished(t *testing.T) {
 
 func TestObserveEnd(t *testing.T) {
 	waits := newObject("a").reserve(10).admit(10)
-	runs := object{waits.DeepCopy()}.ready(12)
+	runs := waits.copy().ready(12)
 	for name, tc := range map[string]struct {
 		before, after object
 		want          bool
@@ -242,11 +207,11 @@ func TestObserveEnd(t *testing.T) {
 		"quota is reserved":                 {before: newObject("a"), after: waits},
 		"its pods get ready":                {before: waits, after: runs},
 		"nothing changes":                   {before: runs, after: runs},
-		"its pods are not ready any more":   {before: runs, after: object{runs.DeepCopy()}.set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 20), want: true},
-		"it is evicted":                     {before: runs, after: object{runs.DeepCopy()}.evict(20), want: true},
-		"it is evicted before its pods ran": {before: waits, after: object{waits.DeepCopy()}.evict(20), want: true},
-		"it finishes":                       {before: runs, after: object{runs.DeepCopy()}.finish(kueue.WorkloadFinishedReasonSucceeded, 20), want: true},
-		"a stop that is known goes on":      {before: object{runs.DeepCopy()}.evict(20), after: object{runs.DeepCopy()}.evict(20).release(30)},
+		"its pods are not ready any more":   {before: runs, after: runs.copy().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 20), want: true},
+		"it is evicted":                     {before: runs, after: runs.copy().evict(20), want: true},
+		"it is evicted before its pods ran": {before: waits, after: waits.copy().evict(20), want: true},
+		"it finishes":                       {before: runs, after: runs.copy().finish(kueue.WorkloadFinishedReasonSucceeded, 20), want: true},
+		"a stop that is known goes on":      {before: runs.copy().evict(20), after: runs.copy().evict(20).release(30)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBook(noon)

@@ -38,20 +38,7 @@ type stage struct {
 func newStage(t *testing.T, objs ...client.Object) *stage {
 	t.Helper()
 	s := &stage{}
-	write := func(do func() error) error {
-		if s.writes++; s.refusing != nil {
-			return s.refusing
-		}
-		return do()
-	}
-	s.WithWatch = kit.Fake(kit.Scheme(), objs...).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			return write(func() error { return c.Create(ctx, obj, opts...) })
-		},
-		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			return write(func() error { return c.Update(ctx, obj, opts...) })
-		},
-	}).Build()
+	s.WithWatch = kit.Writes(kit.Fake(kit.Scheme(), objs...).Build(), func(kit.Write) error { s.writes++; return s.refusing })
 	return s
 }
 
@@ -85,15 +72,41 @@ func lead(t *testing.T, l *Ledger) func() {
 	}
 }
 
-// leading runs a test, in a time of its own, with a ledger that leads.
+// leads has another process lead until it is stopped.
+func (s *stage) leads(t *testing.T) (*Ledger, func()) {
+	t.Helper()
+	l, _ := s.ledger()
+	return l, lead(t, l)
+}
+
+// onStage runs a test in a time of its own.
+func onStage(t *testing.T, test func(t *testing.T, s *stage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newStage(t)) })
+}
+
+// leading runs one with a ledger that leads.
 func leading(t *testing.T, test func(t *testing.T, s *stage, l *Ledger)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		defer lead(t, l)()
+	onStage(t, func(t *testing.T, s *stage) {
+		l, stop := s.leads(t)
+		defer stop()
 		test(t, s, l)
 	})
+}
+
+// billed are the GPU seconds that it has counted by now.
+func (l *Ledger) billed() seconds {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return sums(l.book, time.Now())
+}
+
+// together has it put series together.
+func (l *Ledger) together(as func(Series) Series) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.putTogether(as)
 }
 
 // ofTrainJob makes a Workload that of a TrainJob, with conditions that begin now.
@@ -138,7 +151,7 @@ func TestLedgerSavesSoonWhatEnds(t *testing.T) {
 			l.look(t.Context(), versioned(o, "1").Workload)
 		}
 		writes(0, "for three that begin")
-		evict := func(o object) { l.look(t.Context(), versioned(object{o.DeepCopy()}.evict(now()), "2").Workload) }
+		evict := func(o object) { l.look(t.Context(), versioned(o.copy().evict(now()), "2").Workload) }
 		evict(a)
 		synctest.Wait()
 		expect.Same(t, "Unexpected writes for one that is evicted", 1, s.writes-1)
@@ -174,10 +187,8 @@ func TestLedgerCountsWhatIsHeldForLongWithoutAWord(t *testing.T) {
 		"its leader was killed":  {killed: true, atMost: refreshPeriod},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
-				former, _ := s.ledger()
-				stop := lead(t, former)
+			onStage(t, func(t *testing.T, s *stage) {
+				former, stop := s.leads(t)
 				former.look(t.Context(), ofTrainJob("a").reserve(now()).admit(now()).ready(now()).Workload)
 				const ran = 3*time.Hour + 7*time.Minute
 				expect.Pass(ran)
@@ -186,12 +197,9 @@ func TestLedgerCountsWhatIsHeldForLongWithoutAWord(t *testing.T) {
 				}
 				stop()
 				s.refusing = nil
-				latter, _ := s.ledger()
-				defer lead(t, latter)()
-				latter.mu.Lock()
-				defer latter.mu.Unlock()
-				held := latter.book.Totals(time.Now())
-				missing := ran - time.Duration(gpuSeconds(held)["running"]/16)*time.Second
+				latter, stop := s.leads(t)
+				defer stop()
+				missing := ran - time.Duration(latter.billed()["running"]/16)*time.Second
 				expect.That(t, missing >= 0 && missing <= tc.atMost, "%s of it are missing, want %s at the most", missing, tc.atMost)
 			})
 		})
@@ -199,10 +207,8 @@ func TestLedgerCountsWhatIsHeldForLongWithoutAWord(t *testing.T) {
 }
 
 func TestLedgerKnowsWhatLeftBeforeItWasRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		former, _ := s.ledger()
-		stop := lead(t, former)
+	onStage(t, func(t *testing.T, s *stage) {
+		former, stop := s.leads(t)
 		began := time.Now()
 		former.look(t.Context(), ofTrainJob("a").reserve(now()).admit(now()).ready(now()).Workload)
 		stop()
@@ -211,10 +217,7 @@ func TestLedgerKnowsWhatLeftBeforeItWasRead(t *testing.T) {
 		latter.Leave("a")
 		expect.Pass(10 * time.Second)
 		defer lead(t, latter)()
-		latter.mu.Lock()
-		defer latter.mu.Unlock()
-		held := latter.book.Totals(time.Now())
-		expect.Same(t, "It held for another time", map[string]float64{"running": 16 * 20, "deleted": 16 * 20}, gpuSeconds(held))
+		expect.Same(t, "It held for another time", seconds{"running": 16 * 20, "deleted": 16 * 20}, latter.billed())
 		expect.Same(t, "Unexpected time", 30*time.Second, time.Since(began))
 	})
 }
@@ -225,7 +228,7 @@ func TestLedgerSavesAgainWhatWasRefused(t *testing.T) {
 		o := ofTrainJob("a").reserve(now())
 		l.look(t.Context(), versioned(o, "1").Workload)
 		s.refusing = errors.New("no")
-		l.look(t.Context(), versioned(object{o.DeepCopy()}.evict(now()), "2").Workload)
+		l.look(t.Context(), versioned(o.copy().evict(now()), "2").Workload)
 		expect.Pass(soonest + time.Millisecond)
 		s.refusing = nil
 		expect.Pass(retryPeriod)
@@ -288,8 +291,7 @@ func TestLedgerThatIsNeverReadSaysSo(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
+			onStage(t, func(t *testing.T, s *stage) {
 				l, _ := s.ledger()
 				reads := 0
 				l.store.reader = interceptor.NewClient(s, interceptor.Funcs{
@@ -310,10 +312,8 @@ func TestLedgerThatIsNeverReadSaysSo(t *testing.T) {
 }
 
 func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		former, _ := s.ledger()
-		stop := lead(t, former)
+	onStage(t, func(t *testing.T, s *stage) {
+		former, stop := s.leads(t)
 		there, gone := ofTrainJob("there").reserve(now()), ofTrainJob("gone").reserve(now())
 		there.Name, there.ResourceVersion = "there", ""
 		expect.NoError(t, s.Create(t.Context(), there.Workload))
@@ -323,21 +323,17 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 
 		latter, _ := s.ledger()
 		answer := errors.New("no")
-		latter.options.Cached = interceptor.NewClient(s, interceptor.Funcs{
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-				if answer != nil {
-					return nil
-				}
-				return c.List(ctx, list, opts...)
-			},
+		latter.options.Cached = kit.Lists(s, func(client.ObjectList) error {
+			if answer != nil {
+				return kit.Answered
+			}
+			return nil
 		})
-		latter.options.Live = interceptor.NewClient(s, interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-				if _, ok := obj.(*metav1.PartialObjectMetadata); ok && answer != nil {
-					return answer
-				}
-				return c.Get(ctx, key, obj, opts...)
-			},
+		latter.options.Live = kit.Gets(s, func(obj client.Object, _ client.ObjectKey) error {
+			if _, ok := obj.(*metav1.PartialObjectMetadata); ok {
+				return answer
+			}
+			return nil
 		})
 		defer lead(t, latter)()
 		_, leads := latter.tell(true)
@@ -352,10 +348,8 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 }
 
 func TestLedgerOfAnotherLeaderIsNotOverwritten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		former, _ := s.ledger()
-		stopFormer := lead(t, former)
+	onStage(t, func(t *testing.T, s *stage) {
+		former, stopFormer := s.leads(t)
 		running := ofTrainJob("a").reserve(now()).admit(now()).ready(now())
 		running.ResourceVersion = ""
 		expect.NoError(t, s.Create(t.Context(), running.Workload))
@@ -363,11 +357,10 @@ func TestLedgerOfAnotherLeaderIsNotOverwritten(t *testing.T) {
 		former.look(t.Context(), running.Workload)
 		expect.Pass(savePeriod + time.Second)
 
-		latter, _ := s.ledger()
-		stopLatter := lead(t, latter)
-		latter.look(t.Context(), versioned(object{running.DeepCopy()}.evict(now()).release(now()), "1000").Workload)
+		latter, stopLatter := s.leads(t)
+		latter.look(t.Context(), versioned(running.copy().evict(now()).release(now()), "1000").Workload)
 		stopLatter()
-		former.look(t.Context(), versioned(object{running.DeepCopy()}.evict(now()), "999").Workload)
+		former.look(t.Context(), versioned(running.copy().evict(now()), "999").Workload)
 		expect.Pass(2 * soonest)
 		stopFormer()
 
@@ -379,10 +372,8 @@ func TestLedgerOfAnotherLeaderIsNotOverwritten(t *testing.T) {
 }
 
 func TestLedgerSurvivesAnEditedLabel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		stop := lead(t, l)
+	onStage(t, func(t *testing.T, s *stage) {
+		l, stop := s.leads(t)
 		l.look(t.Context(), ofTrainJob("a").reserve(now()).Workload)
 		var cm corev1.ConfigMap
 		expect.NoError(t, s.Get(t.Context(), l.store.key, &cm))
@@ -420,28 +411,23 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 func TestLedgerFollowsAWorkloadThatIsOrphaned(t *testing.T) {
 	for name, restarts := range map[string]bool{"under the same leader": false, "while nobody leads": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t)
-				l, _ := s.ledger()
-				stop := lead(t, l)
+			onStage(t, func(t *testing.T, s *stage) {
+				l, stop := s.leads(t)
 				running := ofTrainJob("a").reserve(now()).admit(now()).ready(now())
 				l.look(t.Context(), running.Workload)
 				expect.Pass(10 * time.Second)
-				orphan := versioned(object{running.DeepCopy()}.finish(kueue.WorkloadFinishedReasonOwnerNotFound, now()), "2")
+				orphan := versioned(running.copy().finish(kueue.WorkloadFinishedReasonOwnerNotFound, now()), "2")
 				orphan.OwnerReferences = nil
 				if restarts {
 					stop()
 					orphan.ResourceVersion = ""
 					expect.NoError(t, s.Create(t.Context(), orphan.Workload))
-					l, _ = s.ledger()
-					stop = lead(t, l)
+					l, stop = s.leads(t)
 				}
 				defer stop()
 				l.look(t.Context(), orphan.Workload)
 				expect.Pass(10 * time.Second)
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				expect.Same(t, "Unexpected account", map[string]float64{"running": 160, "deleted": 160}, sums(l.book, time.Now()))
+				expect.Same(t, "Unexpected account", seconds{"running": 160, "deleted": 160}, l.billed())
 			})
 		})
 	}
@@ -469,8 +455,7 @@ func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 }
 
 func TestCollector(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+	onStage(t, func(t *testing.T, s *stage) {
 		l, _ := s.ledger()
 		registry := prometheus.NewPedanticRegistry()
 		expect.NoError(t, registry.Register(NewCollector(l, true)))
@@ -483,7 +468,7 @@ func TestCollector(t *testing.T) {
 		want := map[string]float64{"held_resources": 16, "quota_resource_seconds_total": 160, "ended_resource_seconds_total": 0}
 		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
 		// It turns out that pods ran for long: what was told as waiting is not taken back.
-		l.look(t.Context(), versioned(object{wl.DeepCopy()}.ready(now()-10), "2").Workload)
+		l.look(t.Context(), versioned(wl.copy().ready(now()-10), "2").Workload)
 		want["quota_resource_seconds_total"] = 160 + 8*16
 		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
 	})
@@ -491,10 +476,8 @@ func TestCollector(t *testing.T) {
 
 // What was told as one series is not told again as another one, by whichever process.
 func TestCollectorTellsOnceWhatIsPutTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		stop := lead(t, l)
+	onStage(t, func(t *testing.T, s *stage) {
+		l, stop := s.leads(t)
 		all := func(s Series) Series { return s.withoutQueue() }
 		ran := func(held map[slot]float64) map[string]float64 {
 			told := map[string]float64{}
@@ -516,10 +499,8 @@ func TestCollectorTellsOnceWhatIsPutTogether(t *testing.T) {
 		l.look(t.Context(), versioned(ended.finish(kueue.WorkloadFinishedReasonSucceeded, now()), "2").Workload)
 		expect.Pass(settled)
 		expect.Same(t, "Unexpected seconds before", map[string]float64{"queue": 2 * 16 * 10}, running(l))
-		l.mu.Lock()
-		l.putTogether(all)
-		l.mu.Unlock()
-		l.look(t.Context(), versioned(object{runs.DeepCopy()}, "3").Workload)
+		l.together(all)
+		l.look(t.Context(), versioned(runs.copy(), "3").Workload)
 		expect.Pass(10 * time.Second)
 		want := map[string]float64{others: 16 * 10}
 		expect.Same(t, "Unexpected seconds after", want, running(l))
@@ -528,8 +509,8 @@ func TestCollectorTellsOnceWhatIsPutTogether(t *testing.T) {
 		stop()
 		runs.ResourceVersion = ""
 		expect.NoError(t, s.Create(t.Context(), runs.Workload))
-		next, _ := s.ledger()
-		defer lead(t, next)()
+		next, stop := s.leads(t)
+		defer stop()
 		expect.Same(t, "Unexpected seconds of the next leader", want, running(next))
 	})
 }
@@ -570,14 +551,12 @@ func TestCollectorWithoutLocalQueues(t *testing.T) {
 		}
 		expect.Pass(12 * time.Second)
 		told(320, "before")
-		l.mu.Lock()
-		l.putTogether(func(s Series) Series {
+		l.together(func(s Series) Series {
 			if s = s.withoutQueue(); s.Namespace != "" {
 				s.Namespace = others
 			}
 			return s
 		})
-		l.mu.Unlock()
 		told(320, "then")
 		expect.Pass(10 * time.Second)
 		told(640, "after")
@@ -601,9 +580,7 @@ func TestCollectorWithoutLocalQueuesTellsOnceWhatUsersUsed(t *testing.T) {
 		}
 		expect.Pass(12 * time.Second)
 		expect.Same(t, "Unexpected seconds before", map[string]float64{"ann": 160}, told())
-		l.mu.Lock()
-		l.putTogether(func(s Series) Series { return s.withoutQueue() })
-		l.mu.Unlock()
+		l.together(func(s Series) Series { return s.withoutQueue() })
 		expect.Pass(10 * time.Second)
 		expect.Same(t, "Unexpected seconds after", map[string]float64{"ann": 160, others: 160}, told())
 	})

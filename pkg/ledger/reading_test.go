@@ -35,6 +35,8 @@ func newObject(uid types.UID) object {
 	return object{wl}
 }
 
+func (o object) copy() object { return object{o.DeepCopy()} }
+
 // set sets a condition at a time.
 func (o object) set(condition string, is bool, reason string, seconds int) object {
 	status := metav1.ConditionFalse
@@ -50,7 +52,7 @@ func (o object) set(condition string, is bool, reason string, seconds int) objec
 // reserve reserves quota for two pods of 8 GPUs.
 func (o object) reserve(seconds int) object {
 	o.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{
-		Name: "node", Count: ptr.To[int32](2),
+		Name: "node", Count: new(int32(2)),
 		Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100", "cpu": "default"},
 		ResourceUsage: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("16"), "cpu": resource.MustParse("500m"), "memory": resource.MustParse("1Gi")},
 	}}}
@@ -80,7 +82,7 @@ func (o object) limited(seconds int32) object {
 // release releases its quota, as Kueue does.
 func (o object) release(seconds int) object {
 	if c := apimeta.FindStatusCondition(o.Status.Conditions, kueue.WorkloadAdmitted); c != nil && c.Status == metav1.ConditionTrue {
-		o.Status.AccumulatedPastExecutionTimeSeconds = ptr.To(ptr.Deref(o.Status.AccumulatedPastExecutionTimeSeconds, 0) +
+		o.Status.AccumulatedPastExecutionTimeSeconds = new(ptr.Deref(o.Status.AccumulatedPastExecutionTimeSeconds, 0) +
 			int32(at(seconds).Sub(c.LastTransitionTime.Time).Seconds()))
 		o.set(kueue.WorkloadAdmitted, false, "NoReservation", seconds)
 	}
@@ -93,7 +95,7 @@ func (o object) finish(reason string, seconds int) object {
 }
 
 func (o object) deleted(seconds int) object {
-	o.DeletionTimestamp = ptr.To(metav1.NewTime(at(seconds)))
+	o.DeletionTimestamp = new(metav1.NewTime(at(seconds)))
 	return o
 }
 
@@ -124,18 +126,12 @@ func TestRead(t *testing.T) {
 		"its pods were ready before this admission":                 {wl: newObject("a").ready(5).reserve(10).admit(12), facts: pods, want: lost(10, waiting(10))},
 		"nobody waits for pods, and Jobs run":                       {wl: newObject("a").reserve(10).admit(12), facts: Facts{Started: at(14)}, want: lost(10, waiting(10), running(14))},
 		"nobody waits for pods, and Jobs have not been stopped yet": {wl: newObject("a").reserve(10).admit(12), facts: Facts{Started: at(4)}, want: lost(10, waiting(10))},
-		"nobody waits for pods any more, but somebody did when they were ready": {
-			wl: newObject("a").reserve(10).admit(12).ready(20), facts: Facts{Started: at(14)},
-			want: lost(10, waiting(10), running(20)),
-		},
-		"a pod is lost": {
-			wl: newObject("a").reserve(10).admit(12).ready(20).set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 30), facts: pods,
-			want: lost(10, waiting(10), assumed(12), waiting(30)),
-		},
-		"it has recovered": {
-			wl: newObject("a").reserve(10).admit(12).set(kueue.WorkloadPodsReady, true, kueue.WorkloadRecovered, 40), facts: pods,
-			want: lost(10, waiting(10), assumed(12), running(40)),
-		},
+		"nobody waits for pods any more, but somebody did when they were ready": {wl: newObject("a").reserve(10).admit(12).ready(20),
+			facts: Facts{Started: at(14)}, want: lost(10, waiting(10), running(20))},
+		"a pod is lost": {wl: newObject("a").reserve(10).admit(12).ready(20).set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 30), facts: pods,
+			want: lost(10, waiting(10), assumed(12), waiting(30))},
+		"it has recovered": {wl: newObject("a").reserve(10).admit(12).set(kueue.WorkloadPodsReady, true, kueue.WorkloadRecovered, 40), facts: pods,
+			want: lost(10, waiting(10), assumed(12), running(40))},
 		"it is evicted": {wl: newObject("a").reserve(10).admit(12).ready(20).evict(50), facts: pods, want: lost(10, waiting(10), running(20), stopping(50))},
 		"it has reached its time limit": {
 			wl: newObject("a").limited(38).reserve(10).admit(12).ready(20).set(kueue.WorkloadEvicted, true, "DeactivatedDueToMaximumExecutionTimeExceeded", 50), facts: pods,
@@ -146,32 +142,21 @@ func TestRead(t *testing.T) {
 			want: lost(10, waiting(10), assumed(12), stopping(50)),
 		},
 		"it got ready while it was evicted": {wl: newObject("a").reserve(10).admit(12).evict(50).ready(52), facts: pods, want: lost(10, waiting(10), stopping(50))},
-		"it has given its quota back": {
-			wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).release(55), facts: pods,
-			want: want{Released: at(55), Marks: []Mark{stopping(50)}, Outcome: metrics.OutcomeLost},
-		},
+		"it has given its quota back": {wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).release(55), facts: pods,
+			want: want{Released: at(55), Marks: []Mark{stopping(50)}, Outcome: metrics.OutcomeLost}},
 		"it has quota again": {wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).release(55).reserve(60).admit(60), facts: pods, want: lost(60, waiting(60))},
-		"it is deleted": {
-			wl: newObject("a").reserve(10).admit(12).ready(20).deleted(30), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(30)}, Outcome: metrics.OutcomeDeleted},
-		},
-		"it is deleted after it was evicted": {
-			wl: newObject("a").reserve(10).admit(12).ready(20).evict(25).deleted(30), facts: pods,
-			want: lost(10, waiting(10), running(20), stopping(25)),
-		},
-		"its TrainJob is done, pods are left": {
-			wl: newObject("a").reserve(10).admit(12).ready(20), facts: Facts{WaitsForPods: true, JobEnded: at(40), Outcome: metrics.OutcomeUseful},
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(40)}, Outcome: metrics.OutcomeUseful},
-		},
-		"it has succeeded": {
-			wl:    newObject("a").reserve(10).admit(12).ready(20).finish(kueue.WorkloadFinishedReasonSucceeded, 45),
+		"it is deleted": {wl: newObject("a").reserve(10).admit(12).ready(20).deleted(30), facts: pods,
+			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(30)}, Outcome: metrics.OutcomeDeleted}},
+		"it is deleted after it was evicted": {wl: newObject("a").reserve(10).admit(12).ready(20).evict(25).deleted(30), facts: pods,
+			want: lost(10, waiting(10), running(20), stopping(25))},
+		"its TrainJob is done, pods are left": {wl: newObject("a").reserve(10).admit(12).ready(20),
 			facts: Facts{WaitsForPods: true, JobEnded: at(40), Outcome: metrics.OutcomeUseful},
-			want:  want{Reserved: at(10), Ended: at(45), Marks: []Mark{waiting(10), running(20), stopping(40)}, Outcome: metrics.OutcomeUseful},
-		},
-		"it has failed": {
-			wl: newObject("a").reserve(10).admit(12).ready(20).finish(kueue.WorkloadFinishedReasonFailed, 45), facts: pods,
-			want: want{Reserved: at(10), Ended: at(45), Marks: []Mark{waiting(10), running(20)}, Outcome: metrics.OutcomeFailed},
-		},
+			want:  want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(40)}, Outcome: metrics.OutcomeUseful}},
+		"it has succeeded": {wl: newObject("a").reserve(10).admit(12).ready(20).finish(kueue.WorkloadFinishedReasonSucceeded, 45),
+			facts: Facts{WaitsForPods: true, JobEnded: at(40), Outcome: metrics.OutcomeUseful},
+			want:  want{Reserved: at(10), Ended: at(45), Marks: []Mark{waiting(10), running(20), stopping(40)}, Outcome: metrics.OutcomeUseful}},
+		"it has failed": {wl: newObject("a").reserve(10).admit(12).ready(20).finish(kueue.WorkloadFinishedReasonFailed, 45), facts: pods,
+			want: want{Reserved: at(10), Ended: at(45), Marks: []Mark{waiting(10), running(20)}, Outcome: metrics.OutcomeFailed}},
 		"it finished without quota": {wl: newObject("a").finish(kueue.WorkloadFinishedReasonFailed, 45), want: want{Outcome: metrics.OutcomeLost}},
 	}
 	for name, tc := range cases {

@@ -3,11 +3,12 @@
 package patch
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -25,18 +26,15 @@ type side struct {
 }
 
 var sides = map[string]side{
-	"runtimePatches": {
-		served: trainjob.Trainer23, spec: func(items ...string) string { return `{"runtimePatches":[` + strings.Join(items, ",") + `]}` },
+	"runtimePatches": {served: trainjob.Trainer23, spec: func(items ...string) string { return `{"runtimePatches":[` + strings.Join(items, ",") + `]}` },
 		first:  `{"manager":"z.io/first","future":{"zero":0,"amount":"1024Mi"}}`,
 		second: `{"manager":"a.io/second","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node"}]}}}}`,
-		placed: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"}},"spec":{"nodeSelector":{"pool":"h100"},"tolerations":[{"key":"spot","operator":"Exists"}]}}}}}]}}}}`,
-	},
-	"podTemplateOverrides": {
-		served: trainjob.Trainer21, spec: func(items ...string) string { return `{"podTemplateOverrides":[` + strings.Join(items, ",") + `]}` },
+		placed: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"}},"spec":{"nodeSelector":{"pool":"h100"},"tolerations":[{"key":"spot","operator":"Exists"}]}}}}}]}}}}`},
+	"podTemplateOverrides": {served: trainjob.Trainer21,
+		spec:   func(items ...string) string { return `{"podTemplateOverrides":[` + strings.Join(items, ",") + `]}` },
 		first:  `{"targetJobs":[{"name":"node"}],"future":{"zero":0,"no":false}}`,
 		second: `{"targetJobs":[{"name":"node"},{"name":"launcher"}],"metadata":{"annotations":{"kueue-trainer.dev/manager":"someone"}}}`,
-		placed: `{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"},"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}},"spec":{"nodeSelector":{"pool":"h100"},"tolerations":[{"key":"spot","operator":"Exists"}]}}`,
-	},
+		placed: `{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"},"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}},"spec":{"nodeSelector":{"pool":"h100"},"tolerations":[{"key":"spot","operator":"Exists"}]}}`},
 }
 
 var placed = []Placement{{
@@ -140,7 +138,7 @@ func TestFieldForRendering(t *testing.T) {
 	spec := specOf(t, sides["podTemplateOverrides"].spec(sides["podTemplateOverrides"].second, sides["podTemplateOverrides"].placed))
 	f := Of(trainjob.Trainer21)
 	others := one(t)(f.Others(spec))
-	expect.Same(t, "Unexpected jobs of others", []patchedJob{{name: "node"}, {name: "launcher"}}, expect.Must(runtimePatches.jobsOf(others))(t), cmp.AllowUnexported(patchedJob{}))
+	expect.Same(t, "Unexpected jobs of others", []patchedJob{{name: "node"}, {name: "launcher"}}, expect.Must(runtimePatches.jobsOf(others))(t), gocmp.AllowUnexported(patchedJob{}))
 	all := one(t)(f.All(spec))
 	expect.That(t, strings.Contains(expect.JSON(t, all), `"pool":"h100"`), "Ours is missing: %v", all)
 	_, err := f.All(specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"tolerations":"x"}}]}`))
@@ -170,6 +168,89 @@ func TestWhatTrainerIgnoresIsNotRendered(t *testing.T) {
 	for name, overrides := range cases {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "It is rendered from something else", want, expect.JSON(t, one(t)(f.Others(specOf(t, `{"podTemplateOverrides":[`+overrides+`]}`)))))
+		})
+	}
+}
+
+// What renders does not look at owners: an override behind ours wins, as it does in Trainer.
+func TestAllOverridesAreOnePatch(t *testing.T) {
+	spec := specOf(t, `{"podTemplateOverrides":[
+		{"targetJobs":[{"name":"node"}],"spec":{"nodeSelector":{"pool":"first","zone":"first"}}},
+		`+sides["podTemplateOverrides"].placed+`,
+		{"targetJobs":[{"name":"node"}],"spec":{"nodeSelector":{"pool":"last"}}}]}`)
+	entry := expect.Must(one(t)(Of(trainjob.Trainer21).All(spec)).Decode())(t)
+	pod := replicatedJobs(&entry)[0].Template.Spec.Template
+	expect.Same(t, "Unexpected node selector", map[string]string{"pool": "last", "zone": "first"}, pod.Spec.NodeSelector)
+	expect.Same(t, "Trainer gives the pods our mark, and what is rendered does not have it", Manager, pod.Metadata.Annotations[ManagerAnnotation])
+}
+
+func TestReservedByOthers(t *testing.T) {
+	entry := func(manager, pod string) string {
+		return `{"runtimePatches":[{"manager":"` + manager + `","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":` + pod + `}}}]}}}}]}`
+	}
+	const pod = "spec.runtimePatches[example.com/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template."
+	cases := map[string]struct {
+		served trainjob.TrainerVersion
+		spec   string
+		want   []string
+	}{
+		"our gate in another entry": {spec: entry("example.com/me", `{"spec":{"schedulingGates":[{"name":"example.com/mine"},{"name":"kueue-trainer.dev/admission"}]}}`),
+			want: []string{pod + "spec.schedulingGates[1].name"}},
+		"a gate of Kueue's, and our label": {spec: entry("example.com/me", `{"metadata":{"labels":{"kueue-trainer.dev/gated":"false"}},"spec":{"schedulingGates":[{"name":"kueue.x-k8s.io/topology"}]}}`),
+			want: []string{pod + "metadata.labels[kueue-trainer.dev/gated]", pod + "spec.schedulingGates[0].name"}},
+		"our own entry":                 {spec: entry(Manager, `{"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}`)},
+		"gates of others":               {spec: entry("example.com/me", `{"spec":{"schedulingGates":[{"name":"example.com/kueue.x-k8s.io"}]}}`)},
+		"the words elsewhere":           {spec: entry("example.com/me", `{"metadata":{"annotations":{"kueue-trainer.dev/gated":"true"}},"spec":{"volumes":[{"name":"kueue-trainer.dev/admission"}]}}`)},
+		"entries that cannot be read":   {spec: `{"runtimePatches":[null,7,{"manager":7},{"trainingRuntimeSpec":{"template":null}}]}`},
+		"nothing":                       {spec: `{}`},
+		"overrides that cannot be read": {served: trainjob.Trainer21, spec: `{"podTemplateOverrides":[null,7,{"spec":{"schedulingGates":7},"metadata":{"labels":[]}}]}`},
+		"our own override":              {served: trainjob.Trainer21, spec: `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"metadata":{"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}]}`},
+		"our gate in an override, behind": {served: trainjob.Trainer21,
+			spec: `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}]},{"targetJobs":[{"name":"node"}],"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}]}`,
+			want: []string{"spec.podTemplateOverrides[1].spec.schedulingGates[0].name"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, path := range Of(cmp.Or(tc.served, trainjob.Trainer23)).ReservedByOthers(specOf(t, tc.spec)) {
+				got = append(got, path.String())
+			}
+			expect.Same(t, "Unexpected places", tc.want, got)
+		})
+	}
+}
+
+func TestSurplus(t *testing.T) {
+	const mark = `"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}`
+	cases := map[string]struct {
+		spec string
+		want []string
+	}{
+		"a placement as the manager writes it": {spec: sides["podTemplateOverrides"].spec(sides["podTemplateOverrides"].placed)},
+		"what a user adds to it": {
+			spec: `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}]},{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"},"name":"n",` + mark + `},"spec":{"serviceAccountName":"mine","affinity":{"podAffinity":{"x":1}},"nodeSelector":{"a":"b"}}}]}`,
+			want: []string{
+				"spec.podTemplateOverrides[1].metadata.name",
+				"spec.podTemplateOverrides[1].spec.affinity.podAffinity.x",
+				"spec.podTemplateOverrides[1].spec.serviceAccountName",
+			},
+		},
+		"what says nothing": {spec: `{"podTemplateOverrides":[{"targetJobs":[],"metadata":{` + mark + `},"spec":{"volumes":[],"affinity":{},"hostname":null}}]}`},
+		"what cannot be read as a placement": {spec: `{"podTemplateOverrides":[{"metadata":{` + mark + `},"spec":{"tolerations":7}}]}`,
+			want: []string{"spec.podTemplateOverrides[0]"}},
+		"an override of somebody else": {spec: `{"podTemplateOverrides":[{"spec":{"serviceAccountName":"mine"}}]}`},
+		"entries have owners":          {spec: `{"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","future":1}]}`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			spec := specOf(t, tc.spec)
+			warnings := append(Of(trainjob.Trainer21).Surplus(spec), Of(trainjob.Trainer23).Surplus(spec)...)
+			var got []string
+			for _, warning := range warnings {
+				path, _, _ := strings.Cut(warning, " ")
+				got = append(got, path)
+			}
+			expect.Same(t, "Unexpected fields", tc.want, got)
 		})
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -18,9 +17,9 @@ import (
 func TestSameSelection(t *testing.T) {
 	one := func() []kueue.PodSet {
 		return []kueue.PodSet{{
-			Name: "node", Count: 1, TopologyRequest: &kueue.PodSetTopologyRequest{Required: ptr.To("rack")},
+			Name: "node", Count: 1, TopologyRequest: &kueue.PodSetTopologyRequest{Required: new("rack")},
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				NodeSelector: map[string]string{"pool": "h100"}, PriorityClassName: "high", RuntimeClassName: ptr.To("nvidia"),
+				NodeSelector: map[string]string{"pool": "h100"}, PriorityClassName: "high", RuntimeClassName: new("nvidia"),
 				Affinity:   &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}},
 				Containers: []corev1.Container{{Name: "node", Image: "a"}},
 			}},
@@ -43,7 +42,7 @@ func TestSameSelection(t *testing.T) {
 		"resources of the pod":  {change: func(p *kueue.PodSet) { p.Template.Spec.Resources = &corev1.ResourceRequirements{Limits: cpu} }},
 		"a claim":               {change: func(p *kueue.PodSet) { p.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }},
 		"another priority":      {change: func(p *kueue.PodSet) { p.Template.Spec.PriorityClassName = "low" }},
-		"another topology":      {change: func(p *kueue.PodSet) { p.TopologyRequest.Required = ptr.To("block") }},
+		"another topology":      {change: func(p *kueue.PodSet) { p.TopologyRequest.Required = new("block") }},
 		"no topology":           {change: func(p *kueue.PodSet) { p.TopologyRequest = nil }},
 	}
 	for name, tc := range cases {
@@ -106,7 +105,7 @@ func TestSameResources(t *testing.T) {
 		"a GPU in an init container": {change: func(p []kueue.PodSet) { p[0].Template.Spec.InitContainers[0].Resources.Requests = gpu }},
 		"an init container runs on":  {change: func(p []kueue.PodSet) { p[0].Template.Spec.InitContainers[0].RestartPolicy = &always }},
 		"one container less":         {change: func(p []kueue.PodSet) { p[0].Template.Spec.Containers = nil }},
-		"another runtime class":      {change: func(p []kueue.PodSet) { p[0].Template.Spec.RuntimeClassName = ptr.To("kata") }},
+		"another runtime class":      {change: func(p []kueue.PodSet) { p[0].Template.Spec.RuntimeClassName = new("kata") }},
 		"overhead":                   {change: func(p []kueue.PodSet) { p[0].Template.Spec.Overhead = gpu }},
 	}
 	for name, tc := range cases {
@@ -149,7 +148,7 @@ func TestDifference(t *testing.T) {
 		"another name":                            {prebuilt: of(func(ps *kueue.PodSet) { ps.Name = "main" }), want: `where the TrainJob has PodSet "node", the Workload has "main"`},
 		"another image":                           {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.Containers[0].Image = "b" }, spot), want: `PodSet "node" differs in template.spec.containers`},
 		"an init container":                       {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.InitContainers = []corev1.Container{{}} }, spot), want: `PodSet "node" differs in template.spec.initContainers`},
-		"another runtime class":                   {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.RuntimeClassName = ptr.To("kata") }, spot), want: `PodSet "node" differs in template.spec.runtimeClassName`},
+		"another runtime class":                   {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.RuntimeClassName = new("kata") }, spot), want: `PodSet "node" differs in template.spec.runtimeClassName`},
 		"overhead":                                {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.Overhead = cpu }, spot), want: `PodSet "node" differs in template.spec.overhead`},
 		"pod-level resources":                     {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.Resources = &corev1.ResourceRequirements{Requests: cpu} }, spot), want: `PodSet "node" differs in template.spec.resources`},
 		"claims":                                  {prebuilt: of(func(ps *kueue.PodSet) { ps.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, spot), want: `PodSet "node" differs in template.spec.resourceClaims`},
@@ -165,19 +164,19 @@ func TestDifference(t *testing.T) {
 
 func TestTopologyDifference(t *testing.T) {
 	unlike := `PodSet "node" differs in topologyRequest`
-	ranks := &kueue.PodSetTopologyRequest{PodIndexLabel: ptr.To("rank")}
-	block := &kueue.PodSetTopologyRequest{PodIndexLabel: ptr.To("rank"), Required: ptr.To("block")}
-	sliced := &kueue.PodSetTopologyRequest{PodSetSliceRequiredTopology: ptr.To("rack"), PodSetSliceSize: ptr.To[int32](2)}
+	ranks := &kueue.PodSetTopologyRequest{PodIndexLabel: new("rank")}
+	block := &kueue.PodSetTopologyRequest{PodIndexLabel: new("rank"), Required: new("block")}
+	sliced := &kueue.PodSetTopologyRequest{PodSetSliceRequiredTopology: new("rack"), PodSetSliceSize: new(int32(2))}
 	cases := map[string]struct {
 		job, prebuilt *kueue.PodSetTopologyRequest
 		want          string
 	}{
 		"neither asks for one, one tells ranks":            {job: ranks},
-		"both do, one tells ranks":                         {job: block, prebuilt: &kueue.PodSetTopologyRequest{Required: ptr.To("block")}},
+		"both do, one tells ranks":                         {job: block, prebuilt: &kueue.PodSetTopologyRequest{Required: new("block")}},
 		"the TrainJob alone does":                          {job: block, want: unlike},
 		"the Workload alone does":                          {job: ranks, prebuilt: block, want: unlike},
-		"any will do for the Workload":                     {job: ranks, prebuilt: &kueue.PodSetTopologyRequest{Unconstrained: ptr.To(true)}, want: unlike},
-		"any will do for neither, and one says that it is": {job: ranks, prebuilt: &kueue.PodSetTopologyRequest{Unconstrained: ptr.To(false)}},
+		"any will do for the Workload":                     {job: ranks, prebuilt: &kueue.PodSetTopologyRequest{Unconstrained: new(true)}, want: unlike},
+		"any will do for neither, and one says that it is": {job: ranks, prebuilt: &kueue.PodSetTopologyRequest{Unconstrained: new(false)}},
 		"slices in Kueue's older words": {job: sliced, prebuilt: &kueue.PodSetTopologyRequest{
 			PodsetSliceRequiredTopologyConstraints: []kueue.PodsetSliceRequiredTopologyConstraint{{Topology: "rack", Size: 2}}}},
 	}

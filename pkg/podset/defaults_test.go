@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
@@ -51,14 +50,10 @@ func TestDefaultsApply(t *testing.T) {
 	}{
 		"nothing to default":    {podSet: kueue.PodSet{Name: "node", Count: 2}, want: kueue.PodSet{Name: "node", Count: 2}},
 		"a count of zero stays": {podSet: kueue.PodSet{Name: "node"}, want: kueue.PodSet{Name: "node"}},
-		"ports get a protocol, in every kind of container": {
-			podSet: of(listening(corev1.ContainerPort{ContainerPort: 1}), listening(corev1.ContainerPort{ContainerPort: 2}, udp)),
-			want:   of(listening(tcp(1)), listening(tcp(2), udp)),
-		},
-		"probes over gRPC get a service": {
-			podSet: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1})),
-			want:   of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1, Service: ptr.To("")})),
-		},
+		"ports get a protocol, in every kind of container": {podSet: of(listening(corev1.ContainerPort{ContainerPort: 1}), listening(corev1.ContainerPort{ContainerPort: 2}, udp)),
+			want: of(listening(tcp(1)), listening(tcp(2), udp))},
+		"probes over gRPC get a service": {podSet: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1})),
+			want: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1, Service: new("")}))},
 		"metadata that the schema does not know goes": {
 			podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
 				Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}, GenerateName: "gone", UID: "gone",
@@ -88,13 +83,13 @@ func trainingPodSet() kueue.PodSet {
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"empty": ""}},
 			Spec: corev1.PodSpec{
 				NodeSelector:                  map[string]string{"pool": "h100"},
-				TerminationGracePeriodSeconds: ptr.To[int64](0),
+				TerminationGracePeriodSeconds: new(int64(0)),
 				Tolerations: []corev1.Toleration{
-					exists("nvidia.com/gpu"), {Key: "flaky", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](9007199254740993)},
+					exists("nvidia.com/gpu"), {Key: "flaky", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(9007199254740993))},
 				},
-				SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(false), RunAsUser: ptr.To[int64](0)},
+				SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(false), RunAsUser: new(int64(0))},
 				Volumes: []corev1.Volume{
-					{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: ptr.To(resource.MustParse("1Gi"))}}},
+					{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: new(resource.MustParse("1Gi"))}}},
 				},
 				Containers: []corev1.Container{{
 					Name: "node", Image: "torch", Command: []string{"torchrun"}, Args: []string{""},
@@ -107,7 +102,7 @@ func trainingPodSet() kueue.PodSet {
 				}},
 			},
 		},
-		TopologyRequest: &kueue.PodSetTopologyRequest{Required: ptr.To("block"), SubGroupCount: ptr.To[int32](1)},
+		TopologyRequest: &kueue.PodSetTopologyRequest{Required: new("block"), SubGroupCount: new(int32(1))},
 	}
 }
 
@@ -117,14 +112,10 @@ func TestNewDefaultsErrors(t *testing.T) {
 		change    func(*apiextensionsv1.CustomResourceDefinitionVersion)
 		wantInErr []string
 	}{
-		"an unknown version": {
-			version: "v9", change: func(*apiextensionsv1.CustomResourceDefinitionVersion) {},
-			wantInErr: []string{"workloads.kueue.x-k8s.io", "v9", "Kueue v0.19"},
-		},
-		"a version without a schema": {
-			version: "v1beta2", change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) { v.Schema = nil },
-			wantInErr: []string{"v1beta2"},
-		},
+		"an unknown version": {version: "v9", change: func(*apiextensionsv1.CustomResourceDefinitionVersion) {},
+			wantInErr: []string{"workloads.kueue.x-k8s.io", "v9", "Kueue v0.19"}},
+		"a version without a schema": {version: "v1beta2", change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) { v.Schema = nil },
+			wantInErr: []string{"v1beta2"}},
 		"a schema without PodSets": {
 			version: "v1beta2",
 			change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) {

@@ -40,8 +40,12 @@ func Excess(js *jobsetapi.JobSet, jobs []batchv1.Job, podSets []kueue.PodSet, re
 // Unstartable is Excess of a JobSet that does not run yet, or why it must not for another reason.
 func Unstartable(js *jobsetapi.JobSet, jobs []batchv1.Job, podSets []kueue.PodSet, reclaimed []kueue.ReclaimablePod) string {
 	for i := range js.Spec.ReplicatedJobs {
-		if selects := selectsPods(&js.Spec.ReplicatedJobs[i]); selects != "" {
-			return fmt.Sprintf("replicated job %s %s", js.Spec.ReplicatedJobs[i].Name, selects)
+		rj := &js.Spec.ReplicatedJobs[i]
+		if selects := selectsPods(rj); selects != "" {
+			return fmt.Sprintf("replicated job %s %s", rj.Name, selects)
+		}
+		if tells := tellsWhose(&rj.Template.Spec.Template.ObjectMeta); tells != "" {
+			return fmt.Sprintf("replicated job %s has %s, which tells whose pods they are", rj.Name, tells)
 		}
 	}
 	return Excess(js, jobs, podSets, reclaimed)

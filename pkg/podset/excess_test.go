@@ -37,6 +37,10 @@ func TestExcess(t *testing.T) {
 		rj.Template.Spec.ManualSelector = new(true)
 		return rj
 	}
+	labelled := func(rj jobsetapi.ReplicatedJob) jobsetapi.ReplicatedJob {
+		rj.Template.Spec.Template.Labels = map[string]string{jobsetapi.JobSetNameKey: "other"}
+		return rj
+	}
 	child := func(parallelism int32, ended bool) batchv1.Job {
 		c := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{jobsetapi.ReplicatedJobNameKey: "node"}}}
 		c.Spec.Parallelism = &parallelism
@@ -57,14 +61,13 @@ func TestExcess(t *testing.T) {
 	}{
 		"it is what was admitted":      {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}},
 		"a limit stands for a request": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(limits("8")))}},
-		"a node past the flavor": {
-			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "a100-0"}})},
-			want: "replicated job node names node a100-0 itself, whatever flavor the job was admitted to",
-		},
+		"a node past the flavor": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "a100-0"}})},
+			want: "replicated job node names node a100-0 itself, whatever flavor the job was admitted to"},
 		// It may have been admitted by a release that took it.
-		"pods of a selector":                  {jobs: []jobsetapi.ReplicatedJob{selecting(job("node", 2, 2, pods(both("8"))))}, starts: "replicated job node selects its pods by a selector of its own"},
-		"less is no excess":                   {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 2, pods(both("4")))}},
-		"as many pods in another arrangement": {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 4, pods(both("8")))}},
+		"pods that say they are another JobSet's": {jobs: []jobsetapi.ReplicatedJob{labelled(job("node", 2, 2, pods(both("8"))))}, starts: "replicated job node has label jobset.sigs.k8s.io/jobset-name, which tells whose pods they are"},
+		"pods of a selector":                      {jobs: []jobsetapi.ReplicatedJob{selecting(job("node", 2, 2, pods(both("8"))))}, starts: "replicated job node selects its pods by a selector of its own"},
+		"less is no excess":                       {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 2, pods(both("4")))}},
+		"as many pods in another arrangement":     {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 4, pods(both("8")))}},
 		"another replicated job": {
 			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8"))), job("extra", 1, 1, pods(both("8")))},
 			want: "replicated job extra is not among those that the job was admitted with",
@@ -72,26 +75,20 @@ func TestExcess(t *testing.T) {
 		"more Jobs":         {jobs: []jobsetapi.ReplicatedJob{job("node", 3, 2, pods(both("8")))}, want: "replicated job node has 6 pods instead of 4"},
 		"more pods per Job": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 3, pods(both("8")))}, want: "replicated job node has 6 pods instead of 4"},
 		"more GPUs per pod": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(limits("9")))}, want: "replicated job node asks for 9 of nvidia.com/gpu per pod instead of 8"},
-		"a resource that nothing was charged for": {
-			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/nic": resource.MustParse("1")}}))},
-			want: "replicated job node asks for 1 of example.com/nic per pod instead of 0",
-		},
+		"a resource that nothing was charged for": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/nic": resource.MustParse("1")}}))},
+			want: "replicated job node asks for 1 of example.com/nic per pod instead of 0"},
 		"a limit of the pod stands for a request": {
 			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 				Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Gi")}}}})},
 			want: "replicated job node asks for 64Gi of memory per pod instead of 0",
 		},
-		"a Job that was scaled": {
-			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}, children: []batchv1.Job{child(2, false), child(3, false)},
-			want: "replicated job node has child Jobs with 5 pods instead of 4",
-		},
-		"a Job that has succeeded gave its quota back": {
-			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}, children: []batchv1.Job{child(2, true), child(2, false)}, reclaimed: 2,
-		},
-		"a Job runs again whose quota was given back": {
-			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}, children: []batchv1.Job{child(2, false), child(2, false)}, reclaimed: 2,
-			want: "replicated job node runs 2 pods again whose quota was given back when they had succeeded",
-		},
+		"a Job that was scaled": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}, children: []batchv1.Job{child(2, false), child(3, false)},
+			want: "replicated job node has child Jobs with 5 pods instead of 4"},
+		"a Job that has succeeded gave its quota back": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))},
+			children: []batchv1.Job{child(2, true), child(2, false)}, reclaimed: 2},
+		"a Job runs again whose quota was given back": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))},
+			children: []batchv1.Job{child(2, false), child(2, false)}, reclaimed: 2,
+			want: "replicated job node runs 2 pods again whose quota was given back when they had succeeded"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

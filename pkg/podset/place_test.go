@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -29,11 +28,8 @@ func TestPlace(t *testing.T) {
 		want    []patch.Placement
 	}{
 		"no PodSets": {want: []patch.Placement{}},
-		"an admission that adds nothing keeps the base tolerations": {
-			podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = []corev1.Toleration{exists("nvidia.com/gpu")} })},
-			infos:   []kueuelib.PodSetInfo{{Name: "node"}},
-			want:    []patch.Placement{{Name: "node", Tolerations: []corev1.Toleration{exists("nvidia.com/gpu")}}},
-		},
+		"an admission that adds nothing keeps the base tolerations": {podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = []corev1.Toleration{exists("nvidia.com/gpu")} })},
+			infos: []kueuelib.PodSetInfo{{Name: "node"}}, want: []patch.Placement{{Name: "node", Tolerations: []corev1.Toleration{exists("nvidia.com/gpu")}}}},
 		"everything that an admission adds, each PodSet its own": {
 			podSets: []kueue.PodSet{
 				podSet("launcher", nil),
@@ -108,26 +104,18 @@ func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
 		infos     infos
 		wantInErr []string
 	}{
-		"another node selector": {
-			podSets:   []kueue.PodSet{first, podSet("node", mine)},
+		"another node selector": {podSets: []kueue.PodSet{first, podSet("node", mine)},
 			infos:     infos{{Name: "launcher"}, {Name: "node", NodeSelector: map[string]string{"pool": "h100"}}},
-			wantInErr: []string{"nodeSelector", `"node"`, "pool", `"a100"`, `"h100"`, "runtimePatches"},
-		},
-		"several keys of it": {
-			infos:     infos{{Name: "node", NodeSelector: map[string]string{"pool": "h100", "zone": "z2"}}},
-			wantInErr: []string{"pool", "zone", `"z1"`, `"z2"`},
-		},
-		"another label": {
-			infos: infos{{Name: "node", Labels: map[string]string{"team": "b"}}}, wantInErr: []string{"labels", `"node"`, "team", `"a"`, `"b"`},
-		},
-		"another annotation": {
-			infos: infos{{Name: "node", Annotations: map[string]string{"note": ""}}}, wantInErr: []string{"annotations", `"node"`, "note", `"a"`, `""`},
-		},
+			wantInErr: []string{"nodeSelector", `"node"`, "pool", `"a100"`, `"h100"`, "runtimePatches"}},
+		"several keys of it": {infos: infos{{Name: "node", NodeSelector: map[string]string{"pool": "h100", "zone": "z2"}}},
+			wantInErr: []string{"pool", "zone", `"z1"`, `"z2"`}},
+		"another label": {infos: infos{{Name: "node", Labels: map[string]string{"team": "b"}}}, wantInErr: []string{"labels", `"node"`, "team", `"a"`, `"b"`}},
+		"another annotation": {infos: infos{{Name: "node", Annotations: map[string]string{"note": ""}}},
+			wantInErr: []string{"annotations", `"node"`, "note", `"a"`, `""`}},
 		"fewer infos than PodSets": {podSets: []kueue.PodSet{first, podSet("node", nil)}, infos: infos{{Name: "launcher"}}, wantInErr: []string{"2", "1"}},
 		"more infos than PodSets":  {podSets: []kueue.PodSet{}, infos: infos{{Name: "launcher"}}, wantInErr: []string{"0", "1"}},
-		"infos of other PodSets": {
-			podSets: []kueue.PodSet{first, podSet("node", nil)}, infos: infos{{Name: "launcher"}, {Name: "worker"}}, wantInErr: []string{`"node"`, `"worker"`},
-		},
+		"infos of other PodSets": {podSets: []kueue.PodSet{first, podSet("node", nil)}, infos: infos{{Name: "launcher"}, {Name: "worker"}},
+			wantInErr: []string{`"node"`, `"worker"`}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +148,7 @@ func TestPlaceErrorsAreDeterministic(t *testing.T) {
 // Two tolerations that differ only in tolerationSeconds count as one, as in Kueue.
 func TestPlaceKeepsTheFirstTolerationSeconds(t *testing.T) {
 	evicted := func(seconds int64) corev1.Toleration {
-		return corev1.Toleration{Key: "flaky", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(seconds)}
+		return corev1.Toleration{Key: "flaky", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(seconds)}
 	}
 	podSets := []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = []corev1.Toleration{evicted(60)} })}
 	got := expect.Must(Place(podSets, []kueuelib.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{evicted(5)}}}))(t)

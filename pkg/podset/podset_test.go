@@ -5,8 +5,10 @@ package podset
 import (
 	"testing"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/api/resource"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/features"
 
@@ -19,14 +21,14 @@ func TestFromJobSetCounts(t *testing.T) {
 		want int32
 	}{
 		"one pod where nothing is said":               {job: makeJob("node"), want: 1},
-		"parallelism":                                 {job: makeJob("node").pods(ptr.To[int32](4), nil), want: 4},
-		"parallelism and as many completions":         {job: makeJob("node").pods(ptr.To[int32](4), ptr.To[int32](4)), want: 4},
-		"never more at a time than completions":       {job: makeJob("node").pods(ptr.To[int32](4), ptr.To[int32](3)), want: 3},
-		"more completions than run at a time":         {job: makeJob("node").pods(ptr.To[int32](4), ptr.To[int32](9)), want: 4},
-		"completions without parallelism run by ones": {job: makeJob("node").pods(nil, ptr.To[int32](9)), want: 1},
-		"replicas multiply":                           {job: makeJob("node").replicas(3).pods(ptr.To[int32](4), ptr.To[int32](2)), want: 6},
-		"no parallelism at all":                       {job: makeJob("node").replicas(3).pods(ptr.To[int32](0), nil), want: 0},
-		"no replicas":                                 {job: makeJob("node").replicas(0).pods(ptr.To[int32](4), nil), want: 0},
+		"parallelism":                                 {job: makeJob("node").pods(new(int32(4)), nil), want: 4},
+		"parallelism and as many completions":         {job: makeJob("node").pods(new(int32(4)), new(int32(4))), want: 4},
+		"never more at a time than completions":       {job: makeJob("node").pods(new(int32(4)), new(int32(3))), want: 3},
+		"more completions than run at a time":         {job: makeJob("node").pods(new(int32(4)), new(int32(9))), want: 4},
+		"completions without parallelism run by ones": {job: makeJob("node").pods(nil, new(int32(9))), want: 1},
+		"replicas multiply":                           {job: makeJob("node").replicas(3).pods(new(int32(4)), new(int32(2))), want: 6},
+		"no parallelism at all":                       {job: makeJob("node").replicas(3).pods(new(int32(0)), nil), want: 0},
+		"no replicas":                                 {job: makeJob("node").replicas(0).pods(new(int32(4)), nil), want: 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -75,9 +77,9 @@ func TestFromJobSetTolerations(t *testing.T) {
 func TestFromJobSetTopology(t *testing.T) {
 	ranked := func(change func(*kueue.PodSetTopologyRequest)) *kueue.PodSetTopologyRequest {
 		request := &kueue.PodSetTopologyRequest{
-			PodIndexLabel:      ptr.To("batch.kubernetes.io/job-completion-index"),
-			SubGroupIndexLabel: ptr.To("jobset.sigs.k8s.io/job-index"),
-			SubGroupCount:      ptr.To[int32](2),
+			PodIndexLabel:      new("batch.kubernetes.io/job-completion-index"),
+			SubGroupIndexLabel: new("jobset.sigs.k8s.io/job-index"),
+			SubGroupCount:      new(int32(2)),
 		}
 		change(request)
 		return request
@@ -90,18 +92,12 @@ func TestFromJobSetTopology(t *testing.T) {
 		wantInErr []string
 	}{
 		"ranks only, as Kueue's own integrations give": {want: ranked(func(*kueue.PodSetTopologyRequest) {})},
-		"required": {
-			key: kueue.PodSetRequiredTopologyAnnotation, value: "block",
-			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Required = ptr.To("block") }),
-		},
-		"preferred": {
-			key: kueue.PodSetPreferredTopologyAnnotation, value: "rack",
-			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Preferred = ptr.To("rack") }),
-		},
-		"unconstrained": {
-			key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "true",
-			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Unconstrained = ptr.To(true) }),
-		},
+		"required": {key: kueue.PodSetRequiredTopologyAnnotation, value: "block",
+			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Required = new("block") })},
+		"preferred": {key: kueue.PodSetPreferredTopologyAnnotation, value: "rack",
+			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Preferred = new("rack") })},
+		"unconstrained": {key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "true",
+			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Unconstrained = new(true) })},
 		"an annotation that cannot be read":                             {key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps", wantInErr: []string{`"node"`, "perhaps"}},
 		"with the gate off, none":                                       {off: true, key: kueue.PodSetRequiredTopologyAnnotation, value: "block"},
 		"with the gate off, not even an annotation that cannot be read": {off: true, key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps"},
@@ -129,4 +125,68 @@ func TestUnionDoesNotWriteIntoItsFirstList(t *testing.T) {
 	have := append(make([]corev1.Toleration, 0, 4), exists("a"))
 	expect.Same(t, "Unexpected tolerations", []corev1.Toleration{exists("a"), exists("b")}, union(have, []corev1.Toleration{exists("b")}))
 	expect.That(t, have[:2][1] == (corev1.Toleration{}), "The array behind the first list was written to: %v", have[:2])
+}
+
+// jobBuilder builds a replicated job of one replica with one pod.
+type jobBuilder struct{ jobsetapi.ReplicatedJob }
+
+func makeJob(name string) *jobBuilder {
+	b := &jobBuilder{jobsetapi.ReplicatedJob{Name: name, Replicas: 1}}
+	b.Template.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main"}}
+	return b
+}
+
+func (b *jobBuilder) replicas(n int32) *jobBuilder {
+	b.Replicas = n
+	return b
+}
+
+func (b *jobBuilder) pods(parallelism, completions *int32) *jobBuilder {
+	b.Template.Spec.Parallelism, b.Template.Spec.Completions = parallelism, completions
+	return b
+}
+
+func (b *jobBuilder) gpus(name corev1.ResourceName) *jobBuilder {
+	b.Template.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse("8")}
+	return b
+}
+
+func (b *jobBuilder) tolerations(list ...corev1.Toleration) *jobBuilder {
+	b.Template.Spec.Template.Spec.Tolerations = list
+	return b
+}
+
+func (b *jobBuilder) annotation(key, value string) *jobBuilder {
+	b.Template.Spec.Template.Annotations = map[string]string{key: value}
+	return b
+}
+
+func (b *jobBuilder) dependsOn(name string, status jobsetapi.DependsOnStatus) *jobBuilder {
+	b.DependsOn = append(b.DependsOn, jobsetapi.DependsOn{Name: name, Status: status})
+	return b
+}
+
+func jobSet(jobs ...*jobBuilder) *jobsetapi.JobSet {
+	js := &jobsetapi.JobSet{}
+	for _, b := range jobs {
+		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, b.ReplicatedJob)
+	}
+	return js
+}
+
+// status returns ready, succeeded and failed child Jobs of a replicated job.
+func status(name string, ready, succeeded, failed int32) trainer.JobStatus {
+	return trainer.JobStatus{Name: name, Ready: new(ready), Succeeded: new(succeeded), Failed: new(failed)}
+}
+
+func exists(key string) corev1.Toleration {
+	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+}
+
+func gates(names ...string) []corev1.PodSchedulingGate {
+	var all []corev1.PodSchedulingGate
+	for _, name := range names {
+		all = append(all, corev1.PodSchedulingGate{Name: name})
+	}
+	return all
 }

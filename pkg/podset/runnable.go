@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -141,7 +144,7 @@ func validateJob(rj *jobsetapi.ReplicatedJob, b *blame) field.ErrorList {
 // validateReserved refuses what nobody would ever take off the pods again: our gate in
 // other hands, and Kueue's; the label by which gated pods are found, and what an admission writes.
 func validateReserved(job *trainjob.TrainJob, js *jobsetapi.JobSet, patches patch.Field, b *blame) field.ErrorList {
-	const why = "it belongs to the manager of queued TrainJobs or to Kueue, and nobody would take it off the pods again; leave it out"
+	const why = "it belongs to the manager of queued TrainJobs, Kueue, JobSet or Kubernetes, and nobody would take it off the pods again; leave it out"
 	var errs field.ErrorList
 	for _, path := range patches.ReservedByOthers(&job.Spec) {
 		errs = append(errs, field.Forbidden(path, why))
@@ -173,6 +176,22 @@ func reserved(template *corev1.PodTemplateSpec) string {
 	for _, key := range []string{kueue.WorkloadAnnotation, podconstants.SuspendedByParentAnnotation} {
 		if _, ok := template.Annotations[key]; ok {
 			return "annotation " + key
+		}
+	}
+	return tellsWhose(&template.ObjectMeta)
+}
+
+// tellsWhose names a label or annotation by which JobSet, the Job controller and we know whose a pod is, and which one, or
+// nothing. Theirs come later than the template's, but what a start writes, and what JobSet merges when it resumes a Job, replaces them.
+func tellsWhose(template *metav1.ObjectMeta) string {
+	theirs := func(key string) bool {
+		return strings.HasPrefix(key, "jobset.sigs.k8s.io/") || strings.HasPrefix(key, "batch.kubernetes.io/")
+	}
+	for kind, keys := range map[string]map[string]string{"label": template.Labels, "annotation": template.Annotations} {
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			if theirs(key) {
+				return kind + " " + key
+			}
 		}
 	}
 	return ""

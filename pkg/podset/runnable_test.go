@@ -61,38 +61,28 @@ func TestRunnable(t *testing.T) {
 		"a name too long for 11 nodes":  {name: strings.Repeat("a", 48), spec: `trainer: {numNodes: 11}`, want: [][2]string{{"metadata.name", "at most 47 characters"}}},
 		"a replicated job without room": {runtime: with("name: a", "name: "+strings.Repeat("p", 60)), want: [][2]string{{"spec.runtimeRef", "leaves nothing of 63"}}},
 		"a replicated job in capitals":  {runtime: with("name: a", "name: Prepare"), want: [][2]string{{"spec.runtimeRef", "lower case"}}},
-		"a volume claim with a long name": {
-			name:    strings.Repeat("a", 40),
+		"a volume claim with a long name": {name: strings.Repeat("a", 40),
 			runtime: nodeRuntime + "    volumeClaimPolicies: [{templates: [{metadata: {name: " + strings.Repeat("c", 30) + "}, spec: {}}]}]\n",
-			want:    [][2]string{{"metadata.name", "at most 32 characters"}},
-		},
+			want:    [][2]string{{"metadata.name", "at most 32 characters"}}},
 
 		"no nodes":          {spec: `trainer: {numNodes: 0}`, want: [][2]string{{"spec.trainer.numNodes", "at least 1"}}},
 		"less than nothing": {spec: `trainer: {numNodes: -1}`, want: [][2]string{{"spec.trainer.numNodes", "at least 1"}}},
-		"a runtime with fewer replicas than none": {
-			runtime: with("name: a", "name: a\n      replicas: -1"), want: [][2]string{{"spec.runtimeRef", "replicated job a has -1"}},
-		},
+		"a runtime with fewer replicas than none": {runtime: with("name: a", "name: a\n      replicas: -1"),
+			want: [][2]string{{"spec.runtimeRef", "replicated job a has -1"}}},
 		"a runtime with fewer nodes than none, where Trainer takes one": {runtime: with("numNodes: 1", "numNodes: -1")},
 
 		"a part of a GPU": {spec: `trainer: {resourcesPerNode: {limits: {nvidia.com/gpu: 500m}}}`, want: [][2]string{{perNode + "limits[nvidia.com/gpu]", "whole number"}}},
-		"a request beside the runtime's limit": {
-			spec: `trainer: {resourcesPerNode: {requests: {cpu: 8}}}`, want: [][2]string{{perNode + "requests[cpu]", "which is 4"}},
-		},
-		"a limit below the runtime's request": {
-			spec: `trainer: {resourcesPerNode: {limits: {cpu: 1}}}`, runtime: with("limits: {cpu: 4}", "requests: {cpu: 4}"),
-			want: [][2]string{{perNode + "requests[cpu]", "which is 1"}},
-		},
-		"the runtime's own fault": {
-			spec: `trainer: {resourcesPerNode: {limits: {cpu: 1}}}`, runtime: with("limits: {cpu: 4}", "requests: {nvidia.com/gpu: 1}"),
-			want: [][2]string{{"spec.runtimeRef", "container node, resources.requests[nvidia.com/gpu] is 1"}},
-		},
-		"an init container of the runtime": {
-			runtime: with("name: fetch,", "name: fetch, resources: {limits: {gpu: 1}},"), want: [][2]string{{"spec.runtimeRef", "container fetch, resources.limits[gpu]"}},
-		},
-		"another container, for which the TrainJob does not ask": {
-			spec: gpus, runtime: with("name: side,", "name: side, resources: {limits: {nvidia.com/gpu: -1}},"),
-			want: [][2]string{{"spec.runtimeRef", "container side, resources.limits[nvidia.com/gpu]"}},
-		},
+		"a request beside the runtime's limit": {spec: `trainer: {resourcesPerNode: {requests: {cpu: 8}}}`,
+			want: [][2]string{{perNode + "requests[cpu]", "which is 4"}}},
+		"a limit below the runtime's request": {spec: `trainer: {resourcesPerNode: {limits: {cpu: 1}}}`, runtime: with("limits: {cpu: 4}", "requests: {cpu: 4}"),
+			want: [][2]string{{perNode + "requests[cpu]", "which is 1"}}},
+		"the runtime's own fault": {spec: `trainer: {resourcesPerNode: {limits: {cpu: 1}}}`, runtime: with("limits: {cpu: 4}", "requests: {nvidia.com/gpu: 1}"),
+			want: [][2]string{{"spec.runtimeRef", "container node, resources.requests[nvidia.com/gpu] is 1"}}},
+		"an init container of the runtime": {runtime: with("name: fetch,", "name: fetch, resources: {limits: {gpu: 1}},"),
+			want: [][2]string{{"spec.runtimeRef", "container fetch, resources.limits[gpu]"}}},
+		"another container, for which the TrainJob does not ask": {spec: gpus,
+			runtime: with("name: side,", "name: side, resources: {limits: {nvidia.com/gpu: -1}},"),
+			want:    [][2]string{{"spec.runtimeRef", "container side, resources.limits[nvidia.com/gpu]"}}},
 
 		"our gate in a patch":           {spec: strings.Replace(entry, "%", `{spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}}`, 1), want: [][2]string{{"spec.runtimePatches[a.io/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.schedulingGates[0].name", "leave it out"}}},
 		"our label in a patch":          {spec: strings.Replace(entry, "%", `{metadata: {labels: {kueue-trainer.dev/gated: "true"}}}`, 1), want: [][2]string{{"spec.runtimePatches[a.io/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.metadata.labels[kueue-trainer.dev/gated]", "leave it out"}}},
@@ -106,27 +96,28 @@ func TestRunnable(t *testing.T) {
 		"Kueue's annotation in the runtime": {
 			runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/workload: mine}`), want: [][2]string{{"spec.runtimeRef", "annotation kueue.x-k8s.io/workload"}},
 		},
+		"a label of JobSet's in a patch": {
+			spec: strings.Replace(entry, "%", `{metadata: {labels: {jobset.sigs.k8s.io/jobset-name: other}}}`, 1), want: [][2]string{{"spec.runtimeRef", "label jobset.sigs.k8s.io/jobset-name"}},
+		},
+		"an annotation of Kubernetes' in the runtime": {
+			runtime: with("annotations: {a: b}", `annotations: {batch.kubernetes.io/job-completion-index: "7"}`), want: [][2]string{{"spec.runtimeRef", "annotation batch.kubernetes.io/job-completion-index"}},
+		},
 		"a parent for which Kueue gates the pods": {
 			runtime: with("annotations: {a: b}", `annotations: {kueue.x-k8s.io/pod-suspending-parent: mine}`), want: [][2]string{{"spec.runtimeRef", "annotation kueue.x-k8s.io/pod-suspending-parent"}},
 		},
 		"a plugin that panics without a trainer": {runtime: flux, want: [][2]string{{"spec.runtimeRef", "plugin flux"}}},
 		"a plugin that panics without nodes":     {runtime: flux, spec: `trainer: {}`, want: [][2]string{{"spec.runtimeRef", "plugin flux"}}},
 		"its plugin with nodes":                  {runtime: flux, spec: `trainer: {numNodes: 2}`},
-		"a cache as the dataset": {
-			runtime: dataset, spec: `initializer: {dataset: {storageUri: "cache://a/b"}}`, want: [][2]string{{"spec.initializer.dataset.storageUri", "no quota is charged"}},
-		},
-		"a cache by a variable of the initializer's": {
-			runtime: dataset, spec: `initializer: {dataset: {storageUri: "hf://a/b", env: [{name: A}, {name: STORAGE_URI, value: "CACHE://a/b"}]}}`,
-			want: [][2]string{{"spec.initializer.dataset.env[1].value", "no quota is charged"}},
-		},
-		"a cache of the runtime's": {
-			runtime: strings.Replace(dataset, "{name: dataset-initializer, image: i}", `{name: dataset-initializer, image: i, env: [{name: STORAGE_URI, value: "cache://a/b"}]}`, 1),
-			want:    [][2]string{{"spec.runtimeRef", "container dataset-initializer has variable STORAGE_URI"}},
-		},
+		"a cache as the dataset": {runtime: dataset, spec: `initializer: {dataset: {storageUri: "cache://a/b"}}`,
+			want: [][2]string{{"spec.initializer.dataset.storageUri", "no quota is charged"}}},
+		"a cache by a variable of the initializer's": {runtime: dataset,
+			spec: `initializer: {dataset: {storageUri: "hf://a/b", env: [{name: A}, {name: STORAGE_URI, value: "CACHE://a/b"}]}}`,
+			want: [][2]string{{"spec.initializer.dataset.env[1].value", "no quota is charged"}}},
+		"a cache of the runtime's": {runtime: strings.Replace(dataset, "{name: dataset-initializer, image: i}", `{name: dataset-initializer, image: i, env: [{name: STORAGE_URI, value: "cache://a/b"}]}`, 1),
+			want: [][2]string{{"spec.runtimeRef", "container dataset-initializer has variable STORAGE_URI"}}},
 		"a dataset that is downloaded": {runtime: dataset, spec: `initializer: {dataset: {storageUri: "hf://cache/b"}}`},
-		"our label in the runtime": {
-			runtime: with("annotations: {a: b}", `labels: {kueue-trainer.dev/gated: "true"}`), want: [][2]string{{"spec.runtimeRef", "label kueue-trainer.dev/gated"}},
-		},
+		"our label in the runtime": {runtime: with("annotations: {a: b}", `labels: {kueue-trainer.dev/gated: "true"}`),
+			want: [][2]string{{"spec.runtimeRef", "label kueue-trainer.dev/gated"}}},
 	}
 	renderer := expect.Must(trainjob.NewRenderer(t.Context(), kit.Scheme(trainjob.AddToScheme)))(t)
 	for name, tc := range cases {

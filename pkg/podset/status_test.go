@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -46,16 +45,14 @@ func TestReady(t *testing.T) {
 		"replicas ready or succeeded":       {js: jobSet(makeJob("node").replicas(3)), statuses: jobs{status("node", 2, 1, 0)}, want: true},
 		"no replicas are there to be ready": {js: jobSet(makeJob("node").replicas(0)), want: true},
 		"one job ready, another not":        {js: jobSet(makeJob("a"), makeJob("b")), statuses: jobs{status("b", 0, 0, 0), status("a", 1, 0, 0)}},
-		"downloads run, the nodes cannot have started": {
-			js: download, statuses: jobs{status("dataset", 1, 0, 0), status("model", 1, 0, 0), status("node", 0, 0, 0)}, want: true,
-		},
+		"downloads run, the nodes cannot have started": {js: download,
+			statuses: jobs{status("dataset", 1, 0, 0), status("model", 1, 0, 0), status("node", 0, 0, 0)}, want: true},
 		"one download is done, the other runs":      {js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 1, 0, 0)}, want: true},
 		"one download is done, the other not ready": {js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 0, 0)}},
 		"downloads are done, the nodes are due":     {js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 1, 0)}},
 		"downloads are done, some nodes ready":      {js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 1, 0, 0)}},
-		"downloads are done, all nodes ready": {
-			js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 2, 0, 0)}, want: true,
-		},
+		"downloads are done, all nodes ready": {js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 2, 0, 0)},
+			want: true},
 		"in order, the second is due":                                  {js: inOrder(), statuses: jobs{status("first", 1, 0, 0)}},
 		"in order, both are ready":                                     {js: inOrder(), statuses: jobs{status("first", 1, 0, 0), status("second", 1, 0, 0)}, want: true},
 		"MPI nodes not all ready":                                      {js: mpi, statuses: jobs{status("node", 1, 0, 0)}},
@@ -66,32 +63,6 @@ func TestReady(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected Ready", tc.want, Ready(tc.js, tc.statuses)) })
-	}
-}
-
-func TestDependenciesMet(t *testing.T) {
-	complete, ready := jobsetapi.DependencyComplete, jobsetapi.DependencyReady
-	cases := map[string]struct {
-		job      *jobBuilder
-		statuses jobs
-		want     bool
-	}{
-		"no dependencies":                         {job: makeJob("node"), want: true},
-		"no status yet":                           {job: makeJob("node").dependsOn("a", complete)},
-		"complete wants all succeeded":            {job: makeJob("node").dependsOn("a", complete), statuses: jobs{status("a", 0, 2, 0)}, want: true},
-		"some succeeded are not complete":         {job: makeJob("node").dependsOn("a", complete), statuses: jobs{status("a", 1, 1, 0)}},
-		"ready is not complete":                   {job: makeJob("node").dependsOn("a", complete), statuses: jobs{status("a", 2, 0, 0)}},
-		"failed is not complete":                  {job: makeJob("node").dependsOn("a", complete), statuses: jobs{status("a", 0, 0, 2)}},
-		"ready wants all ready":                   {job: makeJob("node").dependsOn("a", ready), statuses: jobs{status("a", 2, 0, 0)}, want: true},
-		"some ready are not enough":               {job: makeJob("node").dependsOn("a", ready), statuses: jobs{status("a", 1, 0, 0)}},
-		"succeeded and failed count as ready":     {job: makeJob("node").dependsOn("a", ready), statuses: jobs{status("a", 0, 1, 1)}, want: true},
-		"all dependencies count":                  {job: makeJob("node").dependsOn("a", ready).dependsOn("b", complete), statuses: jobs{status("a", 2, 0, 0), status("b", 0, 0, 0)}},
-		"all dependencies count, and all are met": {job: makeJob("node").dependsOn("a", ready).dependsOn("b", complete), statuses: jobs{status("a", 2, 0, 0), status("b", 0, 1, 0)}, want: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected dependenciesMet", tc.want, dependenciesMet(&tc.job.ReplicatedJob, map[string]int32{"a": 2, "b": 1}, index(tc.statuses)))
-		})
 	}
 }
 
@@ -111,7 +82,7 @@ func TestAnySucceeded(t *testing.T) {
 }
 
 func TestReclaimable(t *testing.T) {
-	js := jobSet(makeJob("Dataset"), makeJob("node").replicas(3).pods(ptr.To[int32](4), ptr.To[int32](2)))
+	js := jobSet(makeJob("Dataset"), makeJob("node").replicas(3).pods(new(int32(4)), new(int32(2))))
 	cases := map[string]struct {
 		statuses    jobs
 		given       pods
@@ -120,11 +91,8 @@ func TestReclaimable(t *testing.T) {
 		rule        jobsetapi.FailurePolicyAction
 		want        pods
 	}{
-		"what was given is never taken back": {
-			statuses: jobs{status("Dataset", 1, 0, 0), status("node", 0, 1, 0)},
-			given:    pods{{Name: "dataset", Count: 1}},
-			want:     pods{{Name: "dataset", Count: 1}, {Name: "node", Count: 2}},
-		},
+		"what was given is never taken back": {statuses: jobs{status("Dataset", 1, 0, 0), status("node", 0, 1, 0)}, given: pods{{Name: "dataset", Count: 1}},
+			want: pods{{Name: "dataset", Count: 1}, {Name: "node", Count: 2}}},
 		"a JobSet that may restart gives nothing back":           {statuses: jobs{status("Dataset", 0, 1, 0)}, maxRestarts: 1},
 		"nor one that a rule restarts whatever maxRestarts says": {statuses: jobs{status("Dataset", 0, 1, 0)}, rule: jobsetapi.RestartJobSetAndIgnoreMaxRestarts},
 		"one that a rule ends gives back":                        {statuses: jobs{status("Dataset", 0, 1, 0)}, rule: jobsetapi.FailJobSet, want: pods{{Name: "dataset", Count: 1}}},
@@ -132,12 +100,10 @@ func TestReclaimable(t *testing.T) {
 		"nothing succeeded":                                      {statuses: jobs{status("Dataset", 1, 0, 0), status("node", 0, 0, 3)}},
 		"a download is done":                                     {statuses: jobs{status("Dataset", 0, 1, 0)}, want: pods{{Name: "dataset", Count: 1}}},
 		"pods of a child Job come back at once":                  {statuses: jobs{status("node", 1, 2, 0)}, want: pods{{Name: "node", Count: 4}}},
-		"in the order of the PodSets": {
-			statuses: jobs{status("node", 0, 3, 0), status("Dataset", 0, 1, 0)},
-			want:     pods{{Name: "dataset", Count: 1}, {Name: "node", Count: 6}},
-		},
+		"in the order of the PodSets": {statuses: jobs{status("node", 0, 3, 0), status("Dataset", 0, 1, 0)},
+			want: pods{{Name: "dataset", Count: 1}, {Name: "node", Count: 6}}},
 		"never more than the PodSet has":                            {statuses: jobs{status("node", 0, 9, 0)}, want: pods{{Name: "node", Count: 6}}},
-		"JobSet creates a child Job again that its TTL has deleted": {statuses: jobs{status("node", 0, 1, 0)}, ttl: ptr.To[int32](60)},
+		"JobSet creates a child Job again that its TTL has deleted": {statuses: jobs{status("node", 0, 1, 0)}, ttl: new(int32(60))},
 		"of a job that is not there":                                {statuses: jobs{status("other", 0, 1, 0)}},
 	}
 	for name, tc := range cases {
@@ -154,18 +120,27 @@ func TestReclaimable(t *testing.T) {
 }
 
 func TestDue(t *testing.T) {
+	// after has a node wait for two Jobs of data.
+	after := func(status jobsetapi.DependsOnStatus) *jobsetapi.JobSet {
+		return jobSet(makeJob("data").replicas(2), makeJob("node").dependsOn("data", status))
+	}
 	tests := map[string]struct {
 		js       *jobsetapi.JobSet
 		statuses jobs
 		want     []string
 	}{
-		"all at once":                    {js: jobSet(makeJob("first"), makeJob("second")), want: []string{"first", "second"}},
-		"in order, before the first":     {js: inOrder(), want: []string{"first"}},
-		"in order, the first is ready":   {js: inOrder(), statuses: jobs{status("first", 1, 0, 0)}, want: []string{"first", "second"}},
-		"in order, the first is done":    {js: inOrder(), statuses: jobs{status("first", 0, 1, 0)}, want: []string{"first", "second"}},
-		"in order, the first has failed": {js: inOrder(), statuses: jobs{status("first", 0, 0, 1)}, want: []string{"first", "second"}},
-		"one that waits for a download":  {js: jobSet(makeJob("data"), makeJob("node").dependsOn("data", jobsetapi.DependencyComplete)), want: []string{"data"}},
-		"one whose download is done":     {js: jobSet(makeJob("data"), makeJob("node").dependsOn("data", jobsetapi.DependencyComplete)), statuses: jobs{status("data", 0, 1, 0)}, want: []string{"data", "node"}},
+		"all at once":                           {js: jobSet(makeJob("first"), makeJob("second")), want: []string{"first", "second"}},
+		"in order, before the first":            {js: inOrder(), want: []string{"first"}},
+		"in order, the first is ready":          {js: inOrder(), statuses: jobs{status("first", 1, 0, 0)}, want: []string{"first", "second"}},
+		"in order, the first is done":           {js: inOrder(), statuses: jobs{status("first", 0, 1, 0)}, want: []string{"first", "second"}},
+		"in order, the first has failed":        {js: inOrder(), statuses: jobs{status("first", 0, 0, 1)}, want: []string{"first", "second"}},
+		"one that waits for a download":         {js: jobSet(makeJob("data"), makeJob("node").dependsOn("data", jobsetapi.DependencyComplete)), want: []string{"data"}},
+		"one whose download is done":            {js: jobSet(makeJob("data"), makeJob("node").dependsOn("data", jobsetapi.DependencyComplete)), statuses: jobs{status("data", 0, 1, 0)}, want: []string{"data", "node"}},
+		"one whose downloads are done in part":  {js: after(jobsetapi.DependencyComplete), statuses: jobs{status("data", 1, 1, 0)}, want: []string{"data"}},
+		"one whose downloads are ready alone":   {js: after(jobsetapi.DependencyComplete), statuses: jobs{status("data", 2, 0, 0)}, want: []string{"data"}},
+		"one whose downloads have failed":       {js: after(jobsetapi.DependencyComplete), statuses: jobs{status("data", 0, 0, 2)}, want: []string{"data"}},
+		"one that waits for Jobs to be ready":   {js: after(jobsetapi.DependencyReady), statuses: jobs{status("data", 1, 0, 0)}, want: []string{"data"}},
+		"one for which they are ready, or over": {js: after(jobsetapi.DependencyReady), statuses: jobs{status("data", 0, 1, 1)}, want: []string{"data", "node"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -52,11 +51,9 @@ func TestPlaceTemplate(t *testing.T) {
 		child, want, placed corev1.PodTemplateSpec
 	}{
 		"nothing on either side": {},
-		"from the gate to a placement": {
-			child:  template(keys{gatedLabel: "true", "jobset.sigs.k8s.io/job-index": "0"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)}),
+		"from the gate to a placement": {child: template(keys{gatedLabel: "true", "jobset.sigs.k8s.io/job-index": "0"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)}),
 			want:   template(keys{"kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}}),
-			placed: template(keys{"kueue.x-k8s.io/podset": "node", "jobset.sigs.k8s.io/job-index": "0"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}}),
-		},
+			placed: template(keys{"kueue.x-k8s.io/podset": "node", "jobset.sigs.k8s.io/job-index": "0"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}})},
 		"from a placement back to the gate": {
 			child:  template(keys{"kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}, SchedulingGates: gates("kueue.x-k8s.io/topology")}),
 			want:   template(keys{gatedLabel: "true"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)}),
@@ -75,18 +72,14 @@ func TestPlaceTemplate(t *testing.T) {
 				keys{"my-kueue.x-k8s.io/x": "1", "team": "a", "podset": "1", "kueue-trainer.dev/other": "1"},
 				keys{"kueue.x-k8s.io.example.com/x": "1", "note": "a"}, nil, corev1.PodSpec{}),
 		},
-		"what JobSet adds for exclusive placement stays": {
-			child:  template(nil, nil, keys{namespacedJob: "ns_job", "pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("h100"), jobsetOwn}}),
+		"what JobSet adds for exclusive placement stays": {child: template(nil, nil, keys{namespacedJob: "ns_job", "pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("h100"), jobsetOwn}}),
 			want:   template(nil, nil, keys{"gpu": "a100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100")}}),
-			placed: template(nil, nil, keys{namespacedJob: "ns_job", "gpu": "a100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100"), jobsetOwn}}),
-		},
-		"JobSet's toleration is not doubled": {
-			child: tolerating(jobsetOwn), want: tolerating(jobsetOwn, exists("spot")), placed: tolerating(jobsetOwn, exists("spot")),
-		},
+			placed: template(nil, nil, keys{namespacedJob: "ns_job", "gpu": "a100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100"), jobsetOwn}})},
+		"JobSet's toleration is not doubled": {child: tolerating(jobsetOwn), want: tolerating(jobsetOwn, exists("spot")),
+			placed: tolerating(jobsetOwn, exists("spot"))},
 		"gates of the runtime stay": {child: gated("example.com/mine", gate), want: gated("example.com/mine"), placed: gated("example.com/mine")},
-		"gates of others, which no template names, stay": {
-			child: gated("example.com/theirs", gate, "kueue.x-k8s.io/topology"), want: gated(), placed: gated("example.com/theirs"),
-		},
+		"gates of others, which no template names, stay": {child: gated("example.com/theirs", gate, "kueue.x-k8s.io/topology"), want: gated(),
+			placed: gated("example.com/theirs")},
 		"fields that a suspended Job must keep are not touched": {
 			child:  template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "old"}}, RestartPolicy: corev1.RestartPolicyNever, Subdomain: "s"}),
 			want:   template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "new"}}}),
@@ -135,39 +128,24 @@ func TestPlacePod(t *testing.T) {
 		placed    corev1.PodTemplateSpec
 		wantInErr []string
 	}{
-		"a gated pod gets its placement": {
-			pod:    template(keys{gatedLabel: "true", "job-name": "j"}, nil, nil, corev1.PodSpec{Tolerations: []corev1.Toleration{notReady}, SchedulingGates: gates(gate)}),
+		"a gated pod gets its placement": {pod: template(keys{gatedLabel: "true", "job-name": "j"}, nil, nil, corev1.PodSpec{Tolerations: []corev1.Toleration{notReady}, SchedulingGates: gates(gate)}),
 			want:   placement,
-			placed: template(keys{"job-name": "j", "kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100", "gpu": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{notReady, exists("spot")}}),
-		},
-		"a part of its node selector is there": {
-			pod: selecting(keys{"pool": "h100", namespacedJob: "ns_job"}, gate), want: selecting(keys{"pool": "h100", "gpu": "h100"}),
-			placed: selecting(keys{"pool": "h100", "gpu": "h100", namespacedJob: "ns_job"}),
-		},
+			placed: template(keys{"job-name": "j", "kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100", "gpu": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{notReady, exists("spot")}})},
+		"a part of its node selector is there": {pod: selecting(keys{"pool": "h100", namespacedJob: "ns_job"}, gate),
+			want: selecting(keys{"pool": "h100", "gpu": "h100"}), placed: selecting(keys{"pool": "h100", "gpu": "h100", namespacedJob: "ns_job"})},
 		"gates of others stay":                      {pod: gated("example.com/mine", gate), want: gated(), placed: gated("example.com/mine")},
 		"a gate that the admission has cannot come": {pod: gated(gate), want: gated("kueue.x-k8s.io/topology"), wantInErr: []string{"kueue.x-k8s.io/topology"}},
-		"a gate that Kueue took off beside ours stays away": {
-			pod:  of("wl", keys{"host": "h"}, gate),
-			made: ptr.To(of("wl", nil, gate, "kueue.x-k8s.io/topology")), want: of("wl", nil, "kueue.x-k8s.io/topology"),
-			placed: of("wl", keys{"host": "h"}),
-		},
+		"a gate that Kueue took off beside ours stays away": {pod: of("wl", keys{"host": "h"}, gate), made: new(of("wl", nil, gate, "kueue.x-k8s.io/topology")),
+			want: of("wl", nil, "kueue.x-k8s.io/topology"), placed: of("wl", keys{"host": "h"})},
 		"a gate of others that they took off stays away": {pod: gated(gate), want: gated("example.com/wait"), placed: gated()},
-		"a gate that came into the template after the pod": {
-			pod: gated(gate), made: ptr.To(of("wl", nil, gate, "kueue.x-k8s.io/topology")), want: of("wl", nil, "kueue.x-k8s.io/topology"),
-			wantInErr: []string{"kueue.x-k8s.io/topology"},
-		},
-		"a gate of another admission": {
-			pod: of("old", nil, gate), made: ptr.To(of("wl", nil, gate, "kueue.x-k8s.io/topology")), want: of("wl", nil, "kueue.x-k8s.io/topology"),
-			wantInErr: []string{"kueue.x-k8s.io/topology"},
-		},
-		"a gate that the template does not have": {
-			pod: of("wl", nil, gate), made: ptr.To(of("wl", nil, gate)), want: of("wl", nil, "kueue.x-k8s.io/topology"),
-			wantInErr: []string{"kueue.x-k8s.io/topology"},
-		},
-		"node selector keys that pod admission added stay": {
-			pod: selecting(keys{"zone": "z1"}, gate), made: &corev1.PodTemplateSpec{}, want: selecting(keys{"pool": "h100"}),
-			placed: selecting(keys{"zone": "z1", "pool": "h100"}),
-		},
+		"a gate that came into the template after the pod": {pod: gated(gate), made: new(of("wl", nil, gate, "kueue.x-k8s.io/topology")),
+			want: of("wl", nil, "kueue.x-k8s.io/topology"), wantInErr: []string{"kueue.x-k8s.io/topology"}},
+		"a gate of another admission": {pod: of("old", nil, gate), made: new(of("wl", nil, gate, "kueue.x-k8s.io/topology")),
+			want: of("wl", nil, "kueue.x-k8s.io/topology"), wantInErr: []string{"kueue.x-k8s.io/topology"}},
+		"a gate that the template does not have": {pod: of("wl", nil, gate), made: new(of("wl", nil, gate)), want: of("wl", nil, "kueue.x-k8s.io/topology"),
+			wantInErr: []string{"kueue.x-k8s.io/topology"}},
+		"node selector keys that pod admission added stay": {pod: selecting(keys{"zone": "z1"}, gate), made: &corev1.PodTemplateSpec{},
+			want: selecting(keys{"pool": "h100"}), placed: selecting(keys{"zone": "z1", "pool": "h100"})},
 		"a gate of an earlier admission goes":    {pod: gated(gate, "kueue.x-k8s.io/topology"), placed: gated()},
 		"another value for a key":                {pod: selecting(keys{"pool": "a100"}, gate), want: placement, wantInErr: []string{"pool=a100"}},
 		"a key that the admission does not have": {pod: selecting(keys{"zone": "z1"}, gate), want: placement, wantInErr: []string{"zone=z1"}},
@@ -273,9 +251,8 @@ func TestPlaced(t *testing.T) {
 		"one of them is not":              {jobs: []corev1.PodTemplateSpec{placed, {}}},
 		"one of them is placed and gated": {jobs: []corev1.PodTemplateSpec{placed, template(keys{"kueue.x-k8s.io/podset": "node"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)})}},
 		"it is gated":                     {jobs: []corev1.PodTemplateSpec{template(keys{gatedLabel: "true"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)})}},
-		"somebody else's gate says nothing": {
-			jobs: []corev1.PodTemplateSpec{template(keys{"kueue.x-k8s.io/podset": "node"}, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/theirs")})}, want: true,
-		},
+		"somebody else's gate says nothing": {jobs: []corev1.PodTemplateSpec{template(keys{"kueue.x-k8s.io/podset": "node"}, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/theirs")})},
+			want: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

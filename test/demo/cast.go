@@ -9,9 +9,7 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -42,10 +40,8 @@ func pools() []*kueue.ResourceFlavor {
 	}
 }
 
-// queues are what an admin sets up. The quotas are all GPUs that there are.
-func queues() *kueue.ClusterQueue {
-	return kit.ClusterQueue(clusterQueue, kit.Quota{Flavor: "h100", GPUs: "32"}, kit.Quota{Flavor: "a100", GPUs: "32"})
-}
+// quota of each pool: all GPUs that there are.
+const quota = "32"
 
 func queueOf(team string) string { return team + "-queue" }
 
@@ -55,11 +51,9 @@ func setting() []client.Object {
 	for _, pool := range pools() {
 		objs = append(objs, pool)
 	}
-	objs = append(objs, queues())
+	objs = append(objs, kit.ClusterQueue(clusterQueue, kit.Quota{Flavor: "h100", GPUs: quota}, kit.Quota{Flavor: "a100", GPUs: quota}))
 	for _, team := range []string{vision, language} {
-		objs = append(objs,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}},
-			kit.LocalQueue(team, queueOf(team), clusterQueue))
+		objs = append(objs, kit.Namespace(team), kit.LocalQueue(team, queueOf(team), clusterQueue))
 	}
 	return objs
 }
@@ -69,11 +63,11 @@ func (s *stage) strike(ctx context.Context) error {
 	var failures error
 	slices.Reverse(s.made)
 	for _, obj := range s.made {
-		failures = errors.Join(failures, client.IgnoreNotFound(s.client.Delete(ctx, obj)))
+		failures = errors.Join(failures, client.IgnoreNotFound(s.cluster.Client.Delete(ctx, obj)))
 	}
 	for _, obj := range s.made {
-		failures = errors.Join(failures, wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, stepLimit, true, func(ctx context.Context) (bool, error) {
-			return apierrors.IsNotFound(s.client.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
+		failures = errors.Join(failures, wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, s.StepLimit, true, func(ctx context.Context) (bool, error) {
+			return apierrors.IsNotFound(s.cluster.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
 		}))
 	}
 	return failures

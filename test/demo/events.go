@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -21,7 +22,7 @@ func (s *stage) onTrainJob(seen sighting, t *trainer.TrainJob) {
 	r := s.job(t.Namespace, t.Name)
 	if r.submitted.IsZero() {
 		r.submitted, r.uid, r.queue = seen.at, t.UID, t.Labels[kit.QueueLabel]
-		s.tell(seen.at, r, plain, "submitted: %s", wants(t))
+		s.tell(seen.at, r, play.Plain, "submitted: %s", wants(t))
 	}
 	r.complete = apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobComplete)
 	if failed := apimeta.FindStatusCondition(t.Status.Conditions, trainer.TrainJobFailed); failed != nil && failed.Status == metav1.ConditionTrue {
@@ -52,36 +53,28 @@ func (s *stage) onWorkload(seen sighting, wl *kueue.Workload) {
 		return
 	}
 	r := s.job(wl.Namespace, owner.Name)
-	before := r.workload
 	r.workload = wl
 	if seen.deleted {
 		r.failure = "its Workload was deleted"
 		return
 	}
-	if became(before, wl, kueue.WorkloadPreempted) {
-		s.onPreempted(seen.at, r, wl)
+	if preempted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPreempted); preempted != nil && preempted.Status == metav1.ConditionTrue {
+		s.onPreempted(seen.at, r, preempted.Message)
 	}
 	s.onWaiting(seen.at, r, wl)
 	s.onAdmission(seen.at, r, wl)
-	if became(before, wl, kueue.WorkloadFinished) {
-		s.onFinished(seen.at, r, wl)
+	if finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished); finished != nil && r.finished.IsZero() {
+		s.onFinished(seen.at, r, finished)
 	}
-}
-
-// became tells whether a condition is true now and was not before.
-func became(before, after *kueue.Workload, condition string) bool {
-	return apimeta.IsStatusConditionTrue(after.Status.Conditions, condition) &&
-		(before == nil || !apimeta.IsStatusConditionTrue(before.Status.Conditions, condition))
 }
 
 // preemptor finds, in Kueue's message, for whom and why a job was preempted.
 var preemptor = regexp.MustCompile(`JobUID: ([^)]*)\) due to ([^;]*)`)
 
-func (s *stage) onPreempted(at time.Time, r *record, wl *kueue.Workload) {
-	message := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPreempted).Message
+func (s *stage) onPreempted(at time.Time, r *record, message string) {
 	match := preemptor.FindStringSubmatch(message)
 	if match == nil {
-		s.tell(at, r, s.paint.Red, "preempted: %s", message)
+		s.tell(at, r, s.Paint.Red, "preempted: %s", message)
 		return
 	}
 	r.preemptedBy = "a job with UID " + match[1]
@@ -90,19 +83,17 @@ func (s *stage) onPreempted(at time.Time, r *record, wl *kueue.Workload) {
 			r.preemptedBy = other.String()
 		}
 	}
-	s.tell(at, r, s.paint.Red, "preempted by %s: %s", r.preemptedBy, match[2])
+	s.tell(at, r, s.Paint.Red, "preempted by %s: %s", r.preemptedBy, match[2])
 }
 
-// onWaiting tells why a job waits, whenever Kueue has something new to say. That it was
-// preempted is told already.
+// onWaiting tells why a job waits. That it was preempted is told already.
 func (s *stage) onWaiting(at time.Time, r *record, wl *kueue.Workload) {
 	quota := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
-	if quota == nil || quota.Status != metav1.ConditionFalse || quota.Message == r.waits ||
-		strings.HasPrefix(quota.Message, "Preempted ") {
+	if quota == nil || quota.Status != metav1.ConditionFalse || strings.HasPrefix(quota.Message, "Preempted ") {
 		return
 	}
 	r.waits = quota.Message
-	s.tell(at, r, s.paint.Yellow, "waits: %s", shorten(quota.Message))
+	s.tell(at, r, s.Paint.Yellow, "waits: %s", shorten(quota.Message))
 }
 
 // Parts of Kueue's message that are the same every time.
@@ -135,7 +126,7 @@ func (s *stage) onAdmission(at time.Time, r *record, wl *kueue.Workload) {
 	case now == nil && admitted && !evicted:
 		now = newStay(at, wl.Status.Admission)
 		r.stays, r.waits = append(r.stays, now), ""
-		s.tell(at, r, s.paint.Cyan, "admitted to pool %s: %s", now.flavor, now.size())
+		s.tell(at, r, s.Paint.Cyan, "admitted to pool %s: %s", now.flavor, now.size())
 	case now != nil && (!admitted || evicted):
 		now.ended = at
 	}
@@ -150,19 +141,15 @@ func (s *stay) size() string {
 	return text
 }
 
-func (s *stage) onFinished(at time.Time, r *record, wl *kueue.Workload) {
-	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+func (s *stage) onFinished(at time.Time, r *record, finished *metav1.Condition) {
 	if finished.Reason != kueue.WorkloadFinishedReasonSucceeded {
 		r.failure = finished.Message
-		s.tell(at, r, s.paint.Red, "failed: %s", finished.Message)
+		s.tell(at, r, s.Paint.Red, "failed: %s", finished.Message)
 		return
 	}
 	r.finished = at
-	now := r.now()
-	if now == nil {
-		s.tell(at, r, s.paint.Green, "succeeded")
-		return
+	if now := r.now(); now != nil {
+		now.ended = at
+		s.tell(at, r, s.Paint.Green, "succeeded: %d GPUs of pool %s are free again", now.gpus, now.flavor)
 	}
-	now.ended = at
-	s.tell(at, r, s.paint.Green, "succeeded: %d GPUs of pool %s are free again", now.gpus, now.flavor)
 }

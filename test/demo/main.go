@@ -10,9 +10,7 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
@@ -33,7 +31,15 @@ func main() {
 	}
 	play.Main(play.Own{
 		Dir: ".local-demo", Logs: "logs", Settings: map[string]string{"NODES": "8", "INTEGRATION": "external"},
-		Play: playOnOwn, Down: down,
+		Play: func(ctx context.Context, dir string) error {
+			cluster, err := world.Start(ctx, dir, os.Stdout)
+			if err != nil {
+				return err
+			}
+			return play.Play(ctx, storyLimit, newStage(cluster, os.Stdout).play)
+		},
+		// What a failed start left is taken away, too.
+		Down: func(ctx context.Context, dir string) error { return world.Down(ctx, dir, os.Stdout) },
 	}.Run)
 }
 
@@ -44,26 +50,6 @@ func playOn(ctx context.Context, kubeconfig string) error {
 		return err
 	}
 	s := newStage(cluster, os.Stdout)
-	err = s.play(ctx)
+	err = play.Play(ctx, storyLimit, s.play)
 	return errors.Join(err, s.strike(context.WithoutCancel(ctx)))
 }
-
-// playOnOwn starts from nothing, so that the story finds no objects of a demo that was killed.
-func playOnOwn(ctx context.Context, dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, "state.json")); err == nil {
-		fmt.Println("A demo that was killed left its cluster behind:")
-		if err := down(ctx, dir); err != nil {
-			return err
-		}
-	}
-	// Not our context: it would kill the launcher, perhaps between starting a process and
-	// noting it down. Ctrl-C reaches the launcher itself, and it ends in order.
-	cluster, err := world.Start(context.WithoutCancel(ctx), dir, os.Stdout)
-	if err != nil || ctx.Err() != nil {
-		return err
-	}
-	return newStage(cluster, os.Stdout).play(ctx)
-}
-
-// down also takes away what a failed start left.
-func down(ctx context.Context, dir string) error { return world.Down(ctx, dir, os.Stdout) }

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 )
 
 func (s *stage) onPod(seen sighting, pod *corev1.Pod) {
@@ -20,14 +22,15 @@ func (s *stage) onPod(seen sighting, pod *corev1.Pod) {
 	p := r.pod(pod)
 	p.Pod = pod
 	if pod.Status.Phase == corev1.PodRunning && p.running.IsZero() {
-		p.running, p.stay = seen.at, r.now()
+		p.running = seen.at
+		r.now().join(p)
 	}
 	ended := seen.deleted || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	if ended && p.over.IsZero() {
 		p.over = seen.at
 	}
-	if p.stay != nil {
-		s.tellPods(seen.at, r, p)
+	for _, stay := range r.stays {
+		s.tellPods(seen.at, r, stay)
 	}
 }
 
@@ -43,35 +46,43 @@ func (r *record) pod(pod *corev1.Pod) *podRecord {
 	return p
 }
 
-// tellPods tells of a replicated job as a whole: all its pods run, succeeded, or had to go.
-func (s *stage) tellPods(at time.Time, r *record, p *podRecord) {
-	stay, name := p.stay, p.replicatedJob()
-	for _, sh := range stay.podSets {
-		if sh.replicatedJob != name {
-			continue
-		}
-		// A job of one replicated job needs no more name than its own.
-		prefix := ""
-		if len(stay.podSets) > 1 {
-			prefix = name + " "
-		}
-		if r.are(stay, sh, (*podRecord).runs) && stay.once(name+" runs") {
-			s.tell(at, r, plain, "%sruns on %s", prefix, strings.Join(nodesOf(r.podsOf(stay, name)), ", "))
-		}
-		if prefix != "" && r.are(stay, sh, (*podRecord).succeeded) && stay.once(name+" succeeded") {
-			s.tell(at, r, plain, "%ssucceeded", prefix)
-		}
+// join puts a pod that begins to run into its group. One that runs without an admission is in none.
+func (s *stay) join(p *podRecord) {
+	if s == nil {
+		return
 	}
-	all := r.podsOf(stay, "")
-	if r.now() != stay && r.finished.IsZero() && count(all, (*podRecord).runs) == 0 && stay.once("over") {
-		s.tell(at, r, plain, "stopped on pool %s: its %d pods have ended", stay.flavor, len(all))
+	for _, g := range s.groups {
+		if g.replicatedJob == p.replicatedJob() {
+			p.group, g.pods = g, append(g.pods, p)
+		}
 	}
 }
 
-// nodesOf are the names of the nodes, each once.
-func nodesOf(pods []*podRecord) []string {
+// tellPods tells of replicated jobs as wholes: all their pods run, succeeded, or had to go.
+func (s *stage) tellPods(at time.Time, r *record, stay *stay) {
+	for _, g := range stay.groups {
+		// A job of one replicated job needs no more name than its own.
+		prefix := ""
+		if len(stay.groups) > 1 {
+			prefix = g.replicatedJob + " "
+		}
+		if g.all((*podRecord).runs) {
+			s.tell(at, r, play.Plain, "%sruns on %s", prefix, strings.Join(g.nodes(), ", "))
+		}
+		if prefix != "" && g.all((*podRecord).succeeded) {
+			s.tell(at, r, play.Plain, "%ssucceeded", prefix)
+		}
+	}
+	all := stay.pods()
+	if r.now() != stay && r.finished.IsZero() && len(all) > 0 && count(all, (*podRecord).runs) == 0 {
+		s.tell(at, r, play.Plain, "stopped on pool %s: its %d pods have ended", stay.flavor, len(all))
+	}
+}
+
+// nodes are the names of those that the pods are on, each once.
+func (g *group) nodes() []string {
 	var names []string
-	for _, p := range pods {
+	for _, p := range g.pods {
 		names = append(names, p.Spec.NodeName)
 	}
 	slices.Sort(names)

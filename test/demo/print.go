@@ -23,16 +23,16 @@ import (
 func (s *stage) set(ctx context.Context) {
 	s.follow(ctx)
 	for _, obj := range setting() {
-		attempt.Succeed(s.client.Create(ctx, obj), "creating %T %s", obj, client.ObjectKeyFromObject(obj))
+		attempt.Succeed(s.cluster.Client.Create(ctx, obj), "creating %T %s", obj, client.ObjectKeyFromObject(obj))
 		s.made = append(s.made, obj)
 	}
 	var nodes corev1.NodeList
-	attempt.Succeed(s.client.List(ctx, &nodes), "listing nodes")
+	attempt.Succeed(s.cluster.Client.List(ctx, &nodes), "listing nodes")
 	for _, node := range nodes.Items {
 		s.nodes[node.Name] = node
 	}
-	s.await(ctx, s.quotaActive())
-	s.start = time.Now()
+	s.Await(ctx, s.quotaActive())
+	s.Start = time.Now()
 	s.introduce()
 }
 
@@ -45,13 +45,13 @@ is real: the API server, its scheduler and controllers, Kueue, Trainer, JobSet, 
 
 // introduce says who is there, as the API server has it.
 func (s *stage) introduce() {
-	fmt.Fprint(s.out, introduction)
+	fmt.Fprint(s.Out, introduction)
 	table := [][]any{{"POOL", "NODES", "GPUS", "QUOTA", "LABELS nvidia.com/..."}}
 	there := int64(0)
 	for _, pool := range pools() {
 		nodes, gpus := s.nodesIn(pool.Name)
 		there += gpus
-		table = append(table, []any{pool.Name, fmt.Sprintf("%s to %s", nodes[0], nodes[len(nodes)-1]), gpus, quotaOf(s.queue, pool.Name), labelText(pool)})
+		table = append(table, []any{pool.Name, fmt.Sprintf("%s to %s", nodes[0], nodes[len(nodes)-1]), gpus, quota, labelText(pool)})
 	}
 	s.print(table)
 	table = [][]any{{"TRAINJOB", "QUEUE", "WANTS"}}
@@ -62,7 +62,7 @@ func (s *stage) introduce() {
 		table = append(table, []any{job.Namespace + "/" + job.Name, job.Labels[kit.QueueLabel], wants(job)})
 	}
 	s.print(table)
-	fmt.Fprintf(s.out, "Together they want %d GPUs, and there are %d. Seconds, TrainJob, what happens:\n\n", wanted, there)
+	fmt.Fprintf(s.Out, "Together they want %d GPUs, and there are %d. Seconds, TrainJob, what happens:\n\n", wanted, there)
 }
 
 // nodesIn returns the nodes of a pool by name, and how many GPUs they have.
@@ -76,17 +76,6 @@ func (s *stage) nodesIn(pool string) (names []string, gpus int64) {
 	return names, gpus
 }
 
-func quotaOf(queue *kueue.ClusterQueue, flavor string) string {
-	for _, group := range queue.Spec.ResourceGroups {
-		for _, quotas := range group.Flavors {
-			if string(quotas.Name) == flavor {
-				return quotas.Resources[0].NominalQuota.String()
-			}
-		}
-	}
-	return "-"
-}
-
 func labelText(pool *kueue.ResourceFlavor) string {
 	var texts []string
 	for _, key := range slices.Sorted(maps.Keys(pool.Spec.NodeLabels)) {
@@ -97,7 +86,7 @@ func labelText(pool *kueue.ResourceFlavor) string {
 
 // printTable sums up what was seen of every job.
 func (s *stage) printTable() {
-	fmt.Fprintln(s.out)
+	fmt.Fprintln(s.Out)
 	table := [][]any{{"TRAINJOB", "QUEUE", "FLAVOR", "NODES", "GPUS", "WAITED", "RAN"}}
 	for _, r := range s.jobs {
 		if len(r.stays) == 0 {
@@ -128,16 +117,13 @@ func (r *record) waited() time.Duration {
 func (r *record) ran() time.Duration {
 	var sum time.Duration
 	for _, stay := range r.stays {
-		var first, last time.Time
-		for _, p := range r.podsOf(stay, "") {
-			if first.IsZero() || p.running.Before(first) {
-				first = p.running
-			}
-			if p.over.After(last) {
-				last = p.over
-			}
+		pods := stay.pods()
+		if len(pods) == 0 {
+			continue
 		}
-		sum += last.Sub(first)
+		first := slices.MinFunc(pods, func(a, b *podRecord) int { return a.running.Compare(b.running) })
+		last := slices.MaxFunc(pods, func(a, b *podRecord) int { return a.over.Compare(b.over) })
+		sum += last.over.Sub(first.running)
 	}
 	return sum
 }
@@ -151,5 +137,5 @@ func (s *stage) print(rows [][]any) {
 	}
 	attempt.Succeed(w.Flush())
 	heading, rest, _ := strings.Cut(out.String(), "\n")
-	fmt.Fprintf(s.out, "%s\n%s\n", s.paint.Bold(heading), rest)
+	fmt.Fprintf(s.Out, "%s\n%s\n", s.Paint.Bold(heading), rest)
 }

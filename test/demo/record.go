@@ -23,9 +23,11 @@ type record struct {
 	team, name string
 	uid        types.UID
 	queue      string
-	submitted  time.Time
 	complete   bool
 	failure    string
+	submitted  time.Time
+	// finished is when Kueue declared the Workload finished, and its quota free.
+	finished time.Time
 
 	// workload as last seen.
 	workload *kueue.Workload
@@ -33,39 +35,36 @@ type record struct {
 	waits string
 	// preemptedBy is who took the quota.
 	preemptedBy string
-	// finished is when Kueue declared the Workload finished, and its quota free.
-	finished time.Time
 
 	stays []*stay
-	pods  []*podRecord
+	// pods are all that there were, those that never ran included.
+	pods []*podRecord
 }
 
 // stay is the time from one admission to its end.
 type stay struct {
 	admitted, ended time.Time
-	podSets         []share
+	groups          []*group
 	// flavor is that of the GPUs; the jobs of the story use one at a time.
 	flavor string
 	gpus   int64
 	// nodes are the pods with GPUs, of which each is what Trainer calls a node; the others are without.
 	nodes, without int
-	// told are the things about this stay that are said once.
-	told map[string]bool
 }
 
-// share is what an admission gives to one replicated job.
-type share struct {
-	replicatedJob string
-	pods          int
-	gpus          int64
-	flavor        string
+// group is what an admission gives to one replicated job, and the pods of that which ran by it.
+type group struct {
+	replicatedJob, flavor string
+	size                  int
+	gpus                  int64
+	pods                  []*podRecord
 }
 
 // podRecord is a pod, also after it is gone.
 type podRecord struct {
 	*corev1.Pod
-	// stay is the one during which the pod ran, nil before that.
-	stay *stay
+	// group is the one that the pod ran in, nil before that.
+	group *group
 	// over is when it succeeded, failed or was gone.
 	running, over time.Time
 }
@@ -90,47 +89,33 @@ func (r *record) flavors() []string {
 }
 
 func newStay(at time.Time, admission *kueue.Admission) *stay {
-	s := &stay{admitted: at, told: map[string]bool{}}
+	s := &stay{admitted: at}
 	for _, a := range admission.PodSetAssignments {
 		gpus := a.ResourceUsage[kit.GPU]
-		sh := share{
-			replicatedJob: string(a.Name), pods: int(ptr.Deref(a.Count, 0)), gpus: gpus.Value(), flavor: string(a.Flavors[kit.GPU]),
-		}
-		s.podSets = append(s.podSets, sh)
-		s.gpus += sh.gpus
-		s.flavor = cmp.Or(s.flavor, sh.flavor)
-		if sh.gpus > 0 {
-			s.nodes += sh.pods
+		g := &group{replicatedJob: string(a.Name), size: int(ptr.Deref(a.Count, 0)), gpus: gpus.Value(), flavor: string(a.Flavors[kit.GPU])}
+		s.groups = append(s.groups, g)
+		s.gpus += g.gpus
+		s.flavor = cmp.Or(s.flavor, g.flavor)
+		if g.gpus > 0 {
+			s.nodes += g.size
 		} else {
-			s.without += sh.pods
+			s.without += g.size
 		}
 	}
 	return s
 }
 
-func (s *stay) once(what string) bool {
-	first := !s.told[what]
-	s.told[what] = true
-	return first
-}
-
-func (p *podRecord) replicatedJob() string { return p.Labels[jobsetapi.ReplicatedJobNameKey] }
-
-// podsOf returns the pods that ran during a stay, of one replicated job or of all ("").
-func (r *record) podsOf(s *stay, replicatedJob string) []*podRecord {
-	var pods []*podRecord
-	for _, p := range r.pods {
-		if p.stay == s && !p.running.IsZero() && (replicatedJob == "" || p.replicatedJob() == replicatedJob) {
-			pods = append(pods, p)
-		}
+// pods are those that ran during a stay.
+func (s *stay) pods() []*podRecord {
+	var all []*podRecord
+	for _, g := range s.groups {
+		all = append(all, g.pods...)
 	}
-	return pods
+	return all
 }
 
-// are tells whether all pods of a share are something.
-func (r *record) are(s *stay, sh share, is func(*podRecord) bool) bool {
-	return count(r.podsOf(s, sh.replicatedJob), is) == sh.pods
-}
+// all tells whether all pods that were admitted are something.
+func (g *group) all(is func(*podRecord) bool) bool { return count(g.pods, is) == g.size }
 
 func count(pods []*podRecord, is func(*podRecord) bool) int {
 	n := 0
@@ -142,6 +127,8 @@ func count(pods []*podRecord, is func(*podRecord) bool) int {
 	return n
 }
 
+func (p *podRecord) replicatedJob() string { return p.Labels[jobsetapi.ReplicatedJobNameKey] }
+
 func (p *podRecord) runs() bool { return !p.running.IsZero() && p.over.IsZero() }
 
 func (p *podRecord) succeeded() bool { return p.Status.Phase == corev1.PodSucceeded }
@@ -150,7 +137,7 @@ func (p *podRecord) succeeded() bool { return p.Status.Phase == corev1.PodSuccee
 func (r *record) trains(flavor string) bool {
 	now := r.now()
 	return now != nil && now.flavor == flavor &&
-		!slices.ContainsFunc(now.podSets, func(sh share) bool { return sh.gpus > 0 && !r.are(now, sh, (*podRecord).runs) })
+		!slices.ContainsFunc(now.groups, func(g *group) bool { return g.gpus > 0 && !g.all((*podRecord).runs) })
 }
 
 // active counts the pods that run.
@@ -160,7 +147,7 @@ func (r *record) active() int { return count(r.pods, (*podRecord).runs) }
 func (r *record) state() string {
 	switch now := r.now(); {
 	case !r.finished.IsZero():
-		return "finished"
+		return fmt.Sprintf("Workload finished, TrainJob complete: %t, pods running: %d", r.complete, r.active())
 	case now != nil:
 		return fmt.Sprintf("admitted to pool %s, pods running: %d", now.flavor, r.active())
 	case r.workload == nil:

@@ -4,12 +4,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -17,34 +17,37 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
+	"github.com/kueue-trainer/kueue-trainer/test/follow"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
-
-// stepLimit is how long one step of the story may take. A step takes seconds; a busy
-// machine is given time.
-const stepLimit = 90 * time.Second
 
 // stage is where the story is played: it holds what the watches have shown so far. Only
 // the goroutine that awaits the story's steps reads and writes it.
 type stage struct {
-	cluster *world.Cluster
-	client  client.Client
-	out     *os.File
-	paint   show.Paint
-	// start is the zero of the elapsed times.
-	start     time.Time
+	play.Story
+	cluster   *world.Cluster
 	sightings chan sighting
 
 	// jobs in the order of their first sight.
 	jobs  []*record
+	told  map[string]bool
 	nodes map[string]corev1.Node
 	queue *kueue.ClusterQueue
 	// made is what the story made, besides the jobs.
 	made []client.Object
 }
 
+// sighting is one event of a watch, and when it came.
+type sighting struct {
+	at      time.Time
+	obj     client.Object
+	deleted bool
+}
+
 func newStage(cluster *world.Cluster, out *os.File) *stage {
-	return &stage{cluster: cluster, client: cluster.Client, out: out, paint: show.Painter(out), sightings: make(chan sighting, 1000), nodes: map[string]corev1.Node{}}
+	s := &stage{cluster: cluster, sightings: make(chan sighting, 1000), told: map[string]bool{}, nodes: map[string]corev1.Node{}}
+	s.Story = play.Story{Out: out, Paint: show.Painter(out), StepLimit: 90 * time.Second, NameWidth: 14, Next: s.next, State: s.state}
+	return s
 }
 
 // job returns the record of a TrainJob, a new one at its first sight.
@@ -59,83 +62,55 @@ func (s *stage) job(team, name string) *record {
 	return r
 }
 
-// await follows the watches until all of what is true, and says what is not when that
-// takes too long.
-func (s *stage) await(ctx context.Context, whats ...play.Claim) {
-	ctx, cancel := context.WithTimeoutCause(ctx, stepLimit, fmt.Errorf("within %s", stepLimit))
-	defer cancel()
-	for {
-		open := play.FirstUntrue(whats)
-		if open == "" {
-			return
-		}
+// follow starts the watches. It comes before the first object is created.
+func (s *stage) follow(ctx context.Context) {
+	tell := func(obj client.Object, deleted bool) {
 		select {
-		case seen := <-s.sightings:
-			s.observe(seen)
-			s.spoiled(open)
+		case s.sightings <- sighting{time.Now(), obj, deleted}:
 		case <-ctx.Done():
-			attempt.Succeed(s.notCome(ctx, open))
 		}
+	}
+	attempt.Succeed(follow.Start(ctx, s.cluster, "", tell, &trainer.TrainJob{}, &kueue.Workload{}, &corev1.Pod{}, &kueue.ClusterQueue{}))
+}
+
+// next notes what a watch shows, and tells of it.
+func (s *stage) next(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case seen := <-s.sightings:
+		switch obj := seen.obj.(type) {
+		case *trainer.TrainJob:
+			s.onTrainJob(seen, obj)
+		case *kueue.Workload:
+			s.onWorkload(seen, obj)
+		case *corev1.Pod:
+			s.onPod(seen, obj)
+		case *kueue.ClusterQueue:
+			s.queue = obj
+		}
+	}
+	// The story has no room for such an end.
+	for _, r := range s.jobs {
+		if r.failure != "" {
+			return fmt.Errorf("TrainJob %s failed: %s", r, r.failure)
+		}
+	}
+	return nil
+}
+
+// tell tells of a job, each thing once.
+func (s *stage) tell(at time.Time, r *record, colour func(string) string, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if key := r.String() + text; !s.told[key] {
+		s.told[key] = true
+		s.Tell(at, r.String(), colour, "%s", text)
 	}
 }
 
-// notCome names the step that did not come true, and how far every job is.
-func (s *stage) notCome(ctx context.Context, open string) error {
-	cause := context.Cause(ctx)
-	if errors.Is(cause, context.DeadlineExceeded) {
-		cause = fmt.Errorf("within the story's %s", storyLimit)
-	}
+func (s *stage) state() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "this did not come true %v: %s\nWhat the API server shows:", cause, open)
 	for _, r := range s.jobs {
 		fmt.Fprintf(&b, "\n  %-15s %s", r, r.state())
 	}
-	return errors.New(b.String())
-}
-
-// spoiled tells early of an end that the story has no room for.
-func (s *stage) spoiled(awaited string) {
-	for _, r := range s.jobs {
-		if r.failure != "" {
-			attempt.Fail("TrainJob %s failed: %s; the story awaited: %s", r, r.failure, awaited)
-		}
-	}
-}
-
-// Widths of what is told: job names of this story fit, and so does a terminal.
-const (
-	jobWidth  = 14
-	textWidth = 100 - (len("   0.0s") + 2 + jobWidth + 2)
-)
-
-func plain(text string) string { return text }
-
-// tell prints one event.
-func (s *stage) tell(at time.Time, r *record, colour func(string) string, format string, args ...any) {
-	elapsed := fmt.Sprintf("%6.1fs", at.Sub(s.start).Seconds())
-	for i, line := range wrap(fmt.Sprintf(format, args...), textWidth) {
-		if i > 0 {
-			fmt.Fprintf(s.out, "%*s", 100-textWidth+2, "")
-		} else {
-			fmt.Fprintf(s.out, "%s  %-*s  ", s.paint.Dim(elapsed), jobWidth, r)
-		}
-		fmt.Fprintln(s.out, colour(line))
-	}
-}
-
-// wrap breaks a text between words; further lines are indented by two.
-func wrap(text string, width int) []string {
-	var lines []string
-	for len(text) > width {
-		at := strings.LastIndex(text[:width+1], " ")
-		if at <= 0 {
-			break
-		}
-		lines = append(lines, text[:at])
-		text = text[at+1:]
-		if len(lines) == 1 {
-			width -= 2
-		}
-	}
-	return append(lines, text)
+	return b.String()
 }

@@ -84,6 +84,18 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 		w.EventuallyRuns(ctx, "slow", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
+	It("leave one deactivated whose time limit is changed while its pods end", func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "4s", "node"), 1, onH100)
+		uid := w.Workload(ctx, "slow").UID
+		w.Activate(ctx, "slow", false)
+		Eventually(ctx, func() error {
+			return w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Labels[maxExecLabel] = "900" })
+		}).Should(Succeed())
+		w.EventuallyWorkload(ctx, "slow", HaveField("UID", uid), HaveField("Spec.Active", HaveValue(BeFalse())),
+			HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))
+	}, SpecTimeout(specTimeout))
+
 	DescribeTable("can be tested in a JSON patch, as a start does", func(ctx context.Context, labels map[string]string, test string, holds bool) {
 		w := newWorld(ctx)
 		job := kit.TrainJob(w.Namespace, "tested").Obj()
@@ -97,10 +109,10 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 			Expect(err).To(MatchError(apierrors.IsInvalid, "IsInvalid"))
 		}
 	},
-		Entry("where all are missing", nil, `{"op":"test","path":"/metadata/labels"}`, true),
-		Entry("where there is one", map[string]string{"a": "b"}, `{"op":"test","path":"/metadata/labels"}`, false),
-		Entry("where it is missing", map[string]string{"a": "b"}, `{"op":"test","path":"/metadata/labels/example.com~1c"}`, true),
-		Entry("where it is there", map[string]string{"example.com/c": ""}, `{"op":"test","path":"/metadata/labels/example.com~1c"}`, false),
+		Entry("where all are missing", nil, `{"op":"test","path":"/metadata/labels","value":null}`, true),
+		Entry("where there is one", map[string]string{"a": "b"}, `{"op":"test","path":"/metadata/labels","value":null}`, false),
+		Entry("where it is missing", map[string]string{"a": "b"}, `{"op":"test","path":"/metadata/labels/example.com~1c","value":null}`, true),
+		Entry("where it is there", map[string]string{"example.com/c": ""}, `{"op":"test","path":"/metadata/labels/example.com~1c","value":null}`, false),
 		Entry("where it is the same", map[string]string{"example.com/c": "d"}, `{"op":"test","path":"/metadata/labels/example.com~1c","value":"d"}`, true),
 		Entry("where it is another", map[string]string{"example.com/c": "e"}, `{"op":"test","path":"/metadata/labels/example.com~1c","value":"d"}`, false),
 		Entry("where all went", nil, `{"op":"test","path":"/metadata/labels/example.com~1c","value":"d"}`, false),

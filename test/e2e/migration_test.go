@@ -54,6 +54,8 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 			}
 		}
 		Expect(handBack(ctx)).To(ContainSubstring("kueue-trainer is active"))
+		foretold, refused, _ := plugin(ctx, "hand-back", "-n", w.Namespace, "--dry-run")
+		Expect(foretold + refused).To(ContainSubstring("nothing stands in the way of"))
 		handOver(world.InTree)
 		// The in-tree integration adds its entry to what is in no queue, too.
 		free := kit.TrainJob(w.Namespace, "free").Obj()

@@ -466,6 +466,7 @@ var tenantsFlows = map[string]request{
 	"evict a pod that has a second":                                evictsPod("mine", new(int64(1))),
 	"annotate a pod that runs":                                     patches(&corev1.Pod{}, "sized", annotate),
 	"annotate a gated pod":                                         patches(&corev1.Pod{}, "gated", annotate),
+	"restart in place by JobSet's agent in the pod":                patches(&corev1.Pod{}, "sized", `{"metadata":{"annotations":{"jobset.sigs.k8s.io/in-place-restart-attempt":"1"}}}`),
 	"create a ConfigMap": func(ctx context.Context, s *scene, c client.Client) error {
 		return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: s.meta("other-runtime-snapshot")})
 	},

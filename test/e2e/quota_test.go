@@ -102,6 +102,18 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 		w.eventuallyFollows(ctx, "first")
 	}, SpecTimeout(specTimeout))
 
+	It("where somebody creates the deleted TrainJob again without a queue", core, func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.slow("first"), 1, onH100)
+		Expect(w.Delete(ctx, w.Job("first").Obj())).To(Succeed())
+		w.EventuallyGone(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "first-node-0"}})
+		unqueued := w.Job("first").GPUs("8").Obj()
+		unqueued.Labels = nil
+		Eventually(ctx, func() error { return w.Create(ctx, unqueued.DeepCopy()) }).Should(Succeed())
+		w.Make(ctx, w.Job("next").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "next", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
 	It("where somebody makes a pod that names a Job of it which has ended", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		runtime := w.runtimeWithChief(ctx)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -178,9 +179,12 @@ func (r *run) play(ctx context.Context, p part, commit string) result {
 		err = fmt.Errorf("the checkout has changed meanwhile: it is %s now", now)
 	}
 	res.Seconds = time.Since(start).Seconds()
-	res.Specs, res.Error = readSpecs(report, res.Log), errorText(err)
-	if p.specs && res.Error == "" && res.Specs.Run == 0 {
-		res.Error = "ran no spec"
+	res.Specs = readSpecs(report, res.Log)
+	if err == nil && p.specs && res.Specs.Run == 0 {
+		err = errors.New("ran no spec")
+	}
+	if err != nil {
+		res.Error = err.Error()
 	}
 	if err := r.write(res); err != nil && res.Error == "" {
 		res.Error = err.Error()
@@ -206,13 +210,6 @@ func environment() []string {
 		name, _, _ := strings.Cut(variable, "=")
 		return slices.Contains(choices, name) || strings.HasSuffix(name, "_FLAGS")
 	})
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }
 
 func (r *run) resultFile(name string) string { return filepath.Join(r.dir, name+".result.json") }

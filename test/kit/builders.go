@@ -95,7 +95,7 @@ func (t *TrainJobBuilder) Request(name corev1.ResourceName, amount string) *Trai
 
 // GPUResources are whole GPUs of a container.
 func GPUResources(amount string) corev1.ResourceRequirements {
-	gpus := corev1.ResourceList{GPU: resource.MustParse(amount)}
+	gpus := Amounts(string(GPU), amount)
 	return corev1.ResourceRequirements{Requests: gpus, Limits: gpus}
 }
 
@@ -123,16 +123,15 @@ func (t *TrainJobBuilder) NodeSelector(labels map[string]string) *TrainJobBuilde
 	return t.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: labels}})
 }
 
+// PodAnnotations adds one patch entry that annotates the pods of replicated jobs.
+func (t *TrainJobBuilder) PodAnnotations(manager, key, value string, replicatedJobs ...string) *TrainJobBuilder {
+	annotated := trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{key: value}}}
+	return t.podPatches(manager, annotated, replicatedJobs...)
+}
+
 // PodPatch adds a user's patch of the pods of one replicated job.
 func (t *TrainJobBuilder) PodPatch(manager, replicatedJob string, patch trainer.PodTemplatePatch) *TrainJobBuilder {
 	return t.podPatches(manager, patch, replicatedJob)
-}
-
-// PodAnnotations adds one patch entry that annotates the pods of replicated jobs.
-func (t *TrainJobBuilder) PodAnnotations(manager, key, value string, replicatedJobs ...string) *TrainJobBuilder {
-	return t.podPatches(manager, trainer.PodTemplatePatch{
-		Metadata: &metav1.ObjectMeta{Annotations: map[string]string{key: value}},
-	}, replicatedJobs...)
 }
 
 func (t *TrainJobBuilder) podPatches(manager string, patch trainer.PodTemplatePatch, replicatedJobs ...string) *TrainJobBuilder {

@@ -7,7 +7,6 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -20,12 +19,7 @@ const KwokAnnotation = "kwok.x-k8s.io/node"
 func Node(name string, labels map[string]string) *corev1.Node {
 	all := map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}
 	maps.Copy(all, labels)
-	resources := corev1.ResourceList{
-		corev1.ResourceCPU:    resource.MustParse("96"),
-		corev1.ResourceMemory: resource.MustParse("1Ti"),
-		corev1.ResourcePods:   resource.MustParse("110"),
-		GPU:                   resource.MustParse("8"),
-	}
+	resources := Amounts("cpu", "96", "memory", "1Ti", "pods", "110", string(GPU), "8")
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all, Annotations: map[string]string{KwokAnnotation: "fake"}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{GPUTaint()}},

@@ -3,16 +3,10 @@
 package kit
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -66,39 +60,4 @@ func CRD(name, version string, specFields ...string) *apiextensionsv1.CustomReso
 		}},
 	}}
 	return crd
-}
-
-// Forbidden is what the API server answers to whom RBAC gives no right.
-func Forbidden(resource string) error {
-	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil)
-}
-
-// Refusing has an API server refuse what is got or listed, where refuse says an error. A list has
-// its namespace alone as key.
-func Refusing(refuse func(object any, key client.ObjectKey) error) interceptor.Funcs {
-	return interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-			if err := refuse(into, key); err != nil {
-				return err
-			}
-			return c.Get(ctx, key, into, opts...)
-		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			of := (&client.ListOptions{}).ApplyOptions(opts)
-			if err := refuse(list, client.ObjectKey{Namespace: of.Namespace}); err != nil {
-				return err
-			}
-			return c.List(ctx, list, opts...)
-		},
-	}
-}
-
-// RefusingGet has an API server refuse what is got alone.
-func RefusingGet(refuse func(object client.Object, key client.ObjectKey) error) interceptor.Funcs {
-	return Refusing(func(object any, key client.ObjectKey) error {
-		if got, is := object.(client.Object); is {
-			return refuse(got, key)
-		}
-		return nil
-	})
 }

@@ -7,10 +7,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"regexp"
 	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/cluster"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kindcluster"
 )
 
 func main() {
@@ -21,4 +31,123 @@ func main() {
 		stop()
 		os.Exit(1)
 	}
+}
+
+// repo is the root of the repository, and localDir what --local-dir says.
+var repo, localDir string
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "localcluster",
+		Short:         "A real Kubernetes control plane with Kueue, JobSet and Trainer, as plain processes on loopback",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) {
+			repo, err = build.FindRepo()
+			return errors.Join(err, fromEnvironment(cmd.Flags()))
+		},
+	}
+	root.PersistentFlags().StringVar(&localDir, "local-dir", ".local",
+		"directory that holds the cluster: kubeconfig, logs, data [$LOCAL_DIR]")
+	root.AddCommand(
+		withSettings("build", "Build the binaries that are missing or out of date", (*cluster.Cluster).Build),
+		withSettings("up", "Build, and start everything that is not running", (*cluster.Cluster).Up),
+		withSettings("crds", "Install the CRDs of a newer Trainer and nothing else, the first step of an upgrade", (*cluster.Cluster).UpgradeCRDs),
+		plain("down", "Stop everything and remove all but the logs", (*cluster.Cluster).Down),
+		plain("status", "Show the processes and their health", (*cluster.Cluster).Status),
+		onComponent("start", "Start one component", (*cluster.Cluster).Start),
+		onComponent("stop", "Stop one component (SIGTERM)", (*cluster.Cluster).Stop),
+		onComponent("kill", "Kill one component (SIGKILL), as a crash would", (*cluster.Cluster).Kill),
+		onComponent("restart", "Stop and start one component", (*cluster.Cluster).Restart),
+		newKindCommand(),
+		newFleetCommand(),
+	)
+	return root
+}
+
+// variable is the environment variable that the text of a flag names.
+var variable = regexp.MustCompile(`\[\$(\w+)\]$`)
+
+// fromEnvironment sets the flags that were not given, so that `make local-up NODES=100` works.
+func fromEnvironment(flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(flag *pflag.Flag) {
+		named := variable.FindStringSubmatch(flag.Usage)
+		if named == nil || flag.Changed || os.Getenv(named[1]) == "" {
+			return
+		}
+		if invalid := flags.Set(flag.Name, os.Getenv(named[1])); invalid != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", named[1], invalid))
+		}
+	})
+	return err
+}
+
+// withSettings is a command that takes the cluster's settings.
+func withSettings(use, short string, run func(*cluster.Cluster, context.Context, cluster.Settings) error) *cobra.Command {
+	var s cluster.Settings
+	cmd := plain(use, short, func(c *cluster.Cluster, ctx context.Context) error {
+		if err := s.Validate(); err != nil {
+			return err
+		}
+		return run(c, ctx, s)
+	})
+	cmd.Flags().IntVar(&s.Nodes, "nodes", 8, "number of GPU nodes, half H100 and half A100; two CPU nodes come on top [$NODES]")
+	cmd.Flags().StringVar((*string)(&s.Integration), "integration", string(cluster.External),
+		"who integrates TrainJobs with Kueue: external (kueue-trainer), in-tree (Kueue itself) or both at once, which shows what happens then [$INTEGRATION]")
+	cmd.Flags().TextVar(&s.Trainer, "trainer", build.Trainer{}, fmt.Sprintf(
+		"`generation` of Trainer, with its JobSet: %s; a new cluster gets the last of these, a running one keeps its own [$TRAINER]",
+		build.Names(build.Trainers)))
+	cmd.Flags().TextVar(&s.Kubernetes, "kubernetes", build.Kubernetes{}, fmt.Sprintf(
+		"`version` of the control plane: %s; a new cluster gets the first of these, a running one keeps its own [$KUBERNETES]",
+		build.Names(build.KubernetesVersions)))
+	cmd.Flags().IntVar(&s.InTreeWorkers, "in-tree-workers", 0,
+		"TrainJobs that Kueue's own integration reconciles at a time; 0: as Kueue is shipped, one [$IN_TREE_WORKERS]")
+	return cmd
+}
+
+// plain is a command on the whole cluster.
+func plain(use, short string, run func(*cluster.Cluster, context.Context) error) *cobra.Command {
+	return command(use, short, cobra.NoArgs, func(c *cluster.Cluster, ctx context.Context, _ []string) error { return run(c, ctx) })
+}
+
+// onComponent is a command on one component.
+func onComponent(verb, short string, run func(*cluster.Cluster, context.Context, string) error) *cobra.Command {
+	return command(verb+" NAME", short, cobra.ExactArgs(1), func(c *cluster.Cluster, ctx context.Context, args []string) error {
+		return run(c, ctx, args[0])
+	})
+}
+
+func command(use, short string, args cobra.PositionalArgs, run func(*cluster.Cluster, context.Context, []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
+		c, err := cluster.New(repo, localDir, cmd.OutOrStdout())
+		if err != nil {
+			return err
+		}
+		return run(c, cmd.Context(), args)
+	}}
+}
+
+// newKindCommand returns the commands for a cluster of kind's, with the same components in pods.
+func newKindCommand() *cobra.Command {
+	kind := &cobra.Command{Use: "kind", Short: "The same in pods, on a cluster of kind's"}
+	c := &kindcluster.Cluster{}
+	kind.PersistentFlags().StringVar(&c.Name, "name", build.KueueTrainer, "name of the kind cluster [$KIND_NAME]")
+	kind.PersistentFlags().StringVar(&c.Dir, "dir", ".kind", "directory for its kubeconfig and images [$KIND_DIR]")
+	up := onKind(c, "up", "Make the cluster, or bring it up to date", (*kindcluster.Cluster).Up)
+	up.Flags().StringVar(&c.Image, "image", kindcluster.DefaultImage, "image of the nodes [$KIND_IMAGE]")
+	up.Flags().IntVar(&c.FakeNodes, "nodes", 8, "number of fake GPU nodes, half H100 and half A100 [$NODES]")
+	kind.AddCommand(up, onKind(c, "down", "Delete the cluster", (*kindcluster.Cluster).Down))
+	return kind
+}
+
+func onKind(c *kindcluster.Cluster, use, short string, run func(*kindcluster.Cluster, context.Context) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		if c.Dir, err = filepath.Abs(c.Dir); err != nil {
+			return err
+		}
+		c.Out = cmd.OutOrStdout()
+		// Images are for Linux, whatever this is.
+		c.Builder = build.Builder{Repo: repo, LogDir: filepath.Join(c.Dir, "logs"), Out: c.Out, OS: "linux"}
+		return run(c, cmd.Context())
+	}}
 }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package record records every version of the objects that somebody watches as an outsider,
+// with the admin's credentials and without Go types.
 package record
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -224,9 +228,9 @@ func (r *Recorder) add(f *feed, obj *unstructured.Unstructured, deleted bool) {
 	if known != nil && known.GetResourceVersion() == obj.GetResourceVersion() && !deleted {
 		return
 	}
-	v, err := NewVersion(obj, deleted)
+	rv, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
 	if err != nil {
-		r.err = err
+		r.err = fmt.Errorf("%s %s: %w", obj.GetKind(), obj.GetName(), err)
 		return
 	}
 	if deleted {
@@ -234,7 +238,29 @@ func (r *Recorder) add(f *feed, obj *unstructured.Unstructured, deleted bool) {
 	} else {
 		f.live[obj.GetUID()] = obj
 	}
-	r.take(v)
+	r.take(Version{RV: rv, Deleted: deleted, Object: obj, At: time.Now()})
 }
 
 func (k Kind) ours(obj *unstructured.Unstructured) bool { return k.Ours == nil || k.Ours(obj) }
+
+// Version is an object as it was from one resource version on. These are ordered over
+// all kinds, because all kinds lie in one etcd.
+type Version struct {
+	RV      uint64
+	Deleted bool
+	Object  *unstructured.Unstructured
+	// At is when it was recorded.
+	At time.Time
+}
+
+func (v Version) String() string {
+	return fmt.Sprintf("%s %s at resourceVersion %d", v.Object.GetKind(), v.Object.GetName(), v.RV)
+}
+
+// InOrder returns versions in the order of their resource versions: the watches of several
+// kinds bring theirs independently of each other.
+func InOrder(versions []Version) []Version {
+	versions = slices.Clone(versions)
+	slices.SortStableFunc(versions, func(a, b Version) int { return cmp.Compare(a.RV, b.RV) })
+	return versions
+}

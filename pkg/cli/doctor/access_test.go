@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -26,7 +25,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -61,62 +59,39 @@ func certificateOf(t *testing.T, subject pkix.Name, until time.Time) []byte {
 }
 
 func TestAccessBy(t *testing.T) {
+	unclear := func(why string) Access { return Access{Unclear: why} }
 	account := jwt(`{"sub":"system:serviceaccount:kueue-system:multikueue","exp":1893758400}`)
 	cases := map[string]struct {
 		info clientcmdapi.AuthInfo
 		want Access
 	}{
-		"a token of a ServiceAccount": {
-			info: clientcmdapi.AuthInfo{Token: account},
-			want: Access{Credential: token, Until: time.Unix(1893758400, 0), User: "system:serviceaccount:kueue-system:multikueue", Groups: accountGroups},
-		},
-		"a token without an end": {
-			info: clientcmdapi.AuthInfo{Token: jwt(`{"sub":"system:serviceaccount:kueue-system:multikueue"}`)},
-			want: Access{Credential: token, User: "system:serviceaccount:kueue-system:multikueue", Groups: accountGroups},
-		},
-		"a token of somebody": {
-			info: clientcmdapi.AuthInfo{Token: jwt(`{"sub":"jane","exp":1893758400.5}`)},
-			want: Access{Credential: token, Until: time.Unix(1893758400, 0), Unclear: "its token is not of a ServiceAccount: only the worker knows whose it is"},
-		},
-		"a token that says nothing": {
-			info: clientcmdapi.AuthInfo{Token: signature}, want: Access{Unclear: "its token is not a JWT: only the worker knows whose it is"},
-		},
-		"a token that is cut": {info: clientcmdapi.AuthInfo{Token: "e30.e3." + signature}, want: Access{Unclear: "its token cannot be decoded"}},
-		"a client certificate": {
-			info: clientcmdapi.AuthInfo{ClientCertificateData: certificateOf(t, pkix.Name{CommonName: "kueue", Organization: []string{"managers"}}, now), ClientKeyData: []byte(signature)},
-			want: Access{Credential: certificate, Until: now, User: "kueue", Groups: []string{"managers", "system:authenticated"}},
-		},
-		"a client certificate that is none": {
-			info: clientcmdapi.AuthInfo{ClientCertificateData: []byte(signature)}, want: Access{Unclear: "its client certificate cannot be decoded"},
-		},
-		"a command": {
-			info: clientcmdapi.AuthInfo{Token: account, Exec: &clientcmdapi.ExecConfig{Command: "false", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}},
-			want: Access{Unclear: "its kubeconfig names a command that makes the credentials, which doctor does not run"},
-		},
-		"a plugin": {
-			info: clientcmdapi.AuthInfo{AuthProvider: &clientcmdapi.AuthProviderConfig{Name: "gcp"}},
-			want: Access{Unclear: "its kubeconfig names a command that makes the credentials, which doctor does not run"},
-		},
-		"a file with a token": {
-			info: clientcmdapi.AuthInfo{Token: account, TokenFile: "/etc/token"},
-			want: Access{Unclear: "its kubeconfig names a file with the credentials, which doctor does not open"},
-		},
-		"a file with a certificate": {
-			info: clientcmdapi.AuthInfo{ClientCertificate: "/etc/cert"},
-			want: Access{Unclear: "its kubeconfig names a file with the credentials, which doctor does not open"},
-		},
-		"somebody else": {
-			info: clientcmdapi.AuthInfo{Token: account, Impersonate: "jane"},
-			want: Access{Unclear: "its kubeconfig acts as somebody else than its credentials are for"},
-		},
-		"two of them": {
-			info: clientcmdapi.AuthInfo{Token: account, ClientCertificateData: []byte("x")},
-			want: Access{Unclear: "its kubeconfig has a token and a client certificate"},
-		},
-		"a password": {
-			info: clientcmdapi.AuthInfo{Username: "jane", Password: signature},
-			want: Access{Unclear: "its kubeconfig has neither a token nor a client certificate"},
-		},
+		"a token of a ServiceAccount": {info: clientcmdapi.AuthInfo{Token: account},
+			want: Access{Credential: token, Until: time.Unix(1893758400, 0), User: "system:serviceaccount:kueue-system:multikueue", Groups: accountGroups}},
+		"a token without an end": {info: clientcmdapi.AuthInfo{Token: jwt(`{"sub":"system:serviceaccount:kueue-system:multikueue"}`)},
+			want: Access{Credential: token, User: "system:serviceaccount:kueue-system:multikueue", Groups: accountGroups}},
+		"a token of somebody": {info: clientcmdapi.AuthInfo{Token: jwt(`{"sub":"jane","exp":1893758400.5}`)},
+			want: Access{Credential: token, Until: time.Unix(1893758400, 0), Unclear: "its token is not of a ServiceAccount: only the worker knows whose it is"}},
+		"a token that says nothing": {info: clientcmdapi.AuthInfo{Token: signature},
+			want: unclear("its token is not a JWT: only the worker knows whose it is")},
+		"a token that is cut": {info: clientcmdapi.AuthInfo{Token: "e30.e3." + signature}, want: unclear("its token cannot be decoded")},
+		"a client certificate": {info: clientcmdapi.AuthInfo{ClientCertificateData: certificateOf(t, pkix.Name{CommonName: "kueue", Organization: []string{"managers"}}, now), ClientKeyData: []byte(signature)},
+			want: Access{Credential: certificate, Until: now, User: "kueue", Groups: []string{"managers", "system:authenticated"}}},
+		"a client certificate that is none": {info: clientcmdapi.AuthInfo{ClientCertificateData: []byte(signature)},
+			want: unclear("its client certificate cannot be decoded")},
+		"a command": {info: clientcmdapi.AuthInfo{Token: account, Exec: &clientcmdapi.ExecConfig{Command: "false", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}},
+			want: unclear("its kubeconfig names a command that makes the credentials, which doctor does not run")},
+		"a plugin": {info: clientcmdapi.AuthInfo{AuthProvider: &clientcmdapi.AuthProviderConfig{Name: "gcp"}},
+			want: unclear("its kubeconfig names a command that makes the credentials, which doctor does not run")},
+		"a file with a token": {info: clientcmdapi.AuthInfo{Token: account, TokenFile: "/etc/token"},
+			want: unclear("its kubeconfig names a file with the credentials, which doctor does not open")},
+		"a file with a certificate": {info: clientcmdapi.AuthInfo{ClientCertificate: "/etc/cert"},
+			want: unclear("its kubeconfig names a file with the credentials, which doctor does not open")},
+		"somebody else": {info: clientcmdapi.AuthInfo{Token: account, Impersonate: "jane"},
+			want: unclear("its kubeconfig acts as somebody else than its credentials are for")},
+		"two of them": {info: clientcmdapi.AuthInfo{Token: account, ClientCertificateData: []byte("x")},
+			want: unclear("its kubeconfig has a token and a client certificate")},
+		"a password": {info: clientcmdapi.AuthInfo{Username: "jane", Password: signature},
+			want: unclear("its kubeconfig has neither a token nor a client certificate")},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -209,38 +184,29 @@ func TestLacking(t *testing.T) {
 	}{
 		"nothing": {},
 		"a verb":  {denied: []string{"delete trainjobs "}, want: []string{"delete trainjobs.trainer.kubeflow.org"}},
-		"verbs": {
-			denied: []string{"create workloads ", "delete workloads ", "patch workloads/status "},
-			want:   []string{"create,delete workloads.kueue.x-k8s.io", "patch workloads/status.kueue.x-k8s.io"},
-		},
+		"verbs": {denied: []string{"create workloads ", "delete workloads ", "patch workloads/status "},
+			want: []string{"create,delete workloads.kueue.x-k8s.io", "patch workloads/status.kueue.x-k8s.io"}},
 		"what is granted where there are queues": {denied: []string{"delete trainjobs "}, namespaces: []string{"jobs", "ml"}},
-		"what is granted in one of two namespaces": {
-			denied: []string{"delete trainjobs ", "delete trainjobs ml"}, namespaces: []string{"jobs", "ml"}, want: []string{"delete trainjobs.trainer.kubeflow.org"},
-		},
+		"what is granted in one of two namespaces": {denied: []string{"delete trainjobs ", "delete trainjobs ml"}, namespaces: []string{"jobs", "ml"},
+			want: []string{"delete trainjobs.trainer.kubeflow.org"}},
 		"a watch of all namespaces": {denied: []string{"watch trainjobs "}, namespaces: []string{"jobs"}, want: []string{"watch trainjobs.trainer.kubeflow.org"}},
 		"a list of all namespaces":  {denied: []string{"list workloads "}, namespaces: []string{"jobs"}, want: []string{"list workloads.kueue.x-k8s.io"}},
-		"what an authorizer cannot tell": {
-			denied: []string{"delete trainjobs "}, says: "webhook is down", want: []string{"the API server cannot tell: webhook is down"},
-		},
+		"what an authorizer cannot tell": {denied: []string{"delete trainjobs "}, says: "webhook is down",
+			want: []string{"the API server cannot tell: webhook is down"}},
 	}
 	a := &Access{User: "system:serviceaccount:kueue-system:multikueue", Groups: accountGroups}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := kit.Fake(kit.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
-				Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
-					review := obj.(*authorizationv1.SubjectAccessReview)
-					expect.Same(t, "Unexpected review", authorizationv1.SubjectAccessReviewSpec{User: a.User, Groups: a.Groups}, review.Spec,
-						cmpopts.IgnoreFields(authorizationv1.SubjectAccessReviewSpec{}, "ResourceAttributes"))
-					asked := review.Spec.ResourceAttributes
-					resource := asked.Resource
-					if asked.Subresource != "" {
-						resource += "/" + asked.Subresource
-					}
-					review.Status.Allowed = !slices.Contains(tc.denied, asked.Verb+" "+resource+" "+asked.Namespace)
-					review.Status.EvaluationError = tc.says
-					return nil
-				},
-			}).Build()
+			c := kit.Writes(kit.Fake(kit.Scheme()).Build(), func(w kit.Write) error {
+				review := w.Object.(*authorizationv1.SubjectAccessReview)
+				expect.Same(t, "Unexpected review", authorizationv1.SubjectAccessReviewSpec{User: a.User, Groups: a.Groups}, review.Spec,
+					cmpopts.IgnoreFields(authorizationv1.SubjectAccessReviewSpec{}, "ResourceAttributes"))
+				asked := review.Spec.ResourceAttributes
+				resource := strings.TrimSuffix(asked.Resource+"/"+asked.Subresource, "/")
+				review.Status.Allowed = !slices.Contains(tc.denied, asked.Verb+" "+resource+" "+asked.Namespace)
+				review.Status.EvaluationError = tc.says
+				return kit.Answered
+			})
 			rules, err := lacking(t.Context(), c, a, tc.namespaces)
 			var got []string
 			for _, rule := range rules {

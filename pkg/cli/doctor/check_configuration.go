@@ -56,7 +56,7 @@ var configurationChecks = []check{{
 	id: "ManagerManaged", severity: Warning, when: "with `manageJobsWithoutQueueName`, Kueue holds back pods of the manager or the Job that `helm uninstall` waits for",
 	object:  object("Namespace", "", managerPart.Namespace),
 	problem: "Kueue's manageJobsWithoutQueueName is on, and its managedJobsNamespaceSelector has the manager's namespace.",
-	effect:  "{effects}", commands: restarted,
+	effect:  "{effects}", commands: append(slices.Clone(restarted), managerPart.restart()),
 }, {
 	inOrder: "Kueue runs with the configuration it has", looksAt: []Kind{configMaps, deployments, trainJobProbe}, given: []condition{kueueConfigured, probeAnswered},
 	wrong: func(f *Facts, found func(hit)) {

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -67,7 +66,7 @@ func uninstalled(f *Facts) {
 
 // inTreeActive is what the probe brings while Kueue's own webhook suspends TrainJobs.
 func inTreeActive(f *Facts) {
-	f.Probes.Job = &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true)}}
+	f.Probes.Job = &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: new(true)}}
 }
 
 func callFailed(webhook string) error {
@@ -90,345 +89,205 @@ func withKueue(content string) func(*Facts) { return func(f *Facts) { f.kueueCon
 
 func withManager(content string) func(*Facts) { return func(f *Facts) { f.managerConfig(content) } }
 
-// all are several changes as one.
-func all(changes ...func(*Facts)) func(*Facts) {
-	return func(f *Facts) { kit.With(f, changes...) }
-}
-
 func TestParts(t *testing.T) {
 	eachFinds(t, map[string]broken{
-		"without Kueue": {
-			change: func(f *Facts) { f.CRDs = f.CRDs[1:] },
-			want:   one(Error, "PartMissing", "CustomResourceDefinition "+cluster.Kueue.CRD, kueuePart.install),
-		},
-		"without Trainer": {
-			change: func(f *Facts) { f.CRDs = f.CRDs[:2] },
-			want:   one(Error, "PartMissing", "CustomResourceDefinition "+trainjob.CRDName, trainerPart.install),
-		},
-		"Kueue of another release, by its image": {
-			change: func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:v0.18.2@sha256:00" },
-			want:   one(Warning, "KueueVersion", "Kueue", kueuePart.install),
-		},
-		"Kueue of another release, by the label of charts": {
-			change: func(f *Facts) {
-				f.Deployments = f.Deployments[1:]
-				f.ConfigMaps[0].Labels = map[string]string{cluster.VersionLabel: "0.20.0"}
-			},
-			want: one(Warning, "KueueVersion", "Kueue", releases),
-		},
-		"Kueue of an unknown release": {change: func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:main" }},
-		"Kueue that does not serve our version of Workloads": {
-			change: func(f *Facts) { f.CRDs[0].Spec.Versions[0].Served = false },
-			want:   one(Error, "KueueTooOld", "CustomResourceDefinition "+cluster.Kueue.CRD, kueuePart.install),
-		},
-		"Trainer before 2.1": {
-			change: func(f *Facts) { f.CRDs[2].Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{} },
-			want:   one(Error, "TrainerGeneration", "CustomResourceDefinition "+trainjob.CRDName, trainerPart.install),
-		},
+		"without Kueue": on(func(f *Facts) { f.CRDs = f.CRDs[1:] }).fails("PartMissing", "CustomResourceDefinition "+cluster.Kueue.CRD, kueuePart.install),
+		"without Trainer": on(func(f *Facts) { f.CRDs = f.CRDs[:2] }).
+			fails("PartMissing", "CustomResourceDefinition "+trainjob.CRDName, trainerPart.install),
+		"Kueue of another release, by its image": on(func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:v0.18.2@sha256:00" }).
+			warns("KueueVersion", "Kueue", kueuePart.install),
+		"Kueue of another release, by the label of charts": on(func(f *Facts) {
+			f.Deployments = f.Deployments[1:]
+			f.ConfigMaps[0].Labels = map[string]string{cluster.VersionLabel: "0.20.0"}
+		}).warns("KueueVersion", "Kueue", releases),
+		"Kueue of an unknown release": on(func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:main" }),
+		"Kueue that does not serve our version of Workloads": on(func(f *Facts) { f.CRDs[0].Spec.Versions[0].Served = false }).
+			fails("KueueTooOld", "CustomResourceDefinition "+cluster.Kueue.CRD, kueuePart.install),
+		"Trainer before 2.1": on(func(f *Facts) { f.CRDs[2].Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{} }).
+			fails("TrainerGeneration", "CustomResourceDefinition "+trainjob.CRDName, trainerPart.install),
 	})
 }
 
 func TestManager(t *testing.T) {
-	notRunning := func(commands ...string) []Finding {
-		return one(Error, "ManagerNotRunning", ourDeployment, commands...)
-	}
-	unenforced := one(Warning, "PolicyNotEnforced", "ValidatingAdmissionPolicy "+policies.Names()[0], "kubectl apply -k config/policies")
+	notRunning := func(commands ...string) Finding { return found(Error, "ManagerNotRunning", ourDeployment, commands...) }
+	unenforced := found(Warning, "PolicyNotEnforced", "ValidatingAdmissionPolicy "+policies.Names()[0], "kubectl apply -k config/policies")
 	eachFinds(t, map[string]broken{
-		"scaled to nothing": {
-			change: func(f *Facts) {
-				f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = ptr.To(int32(0)), 0
-			},
-			want: notRunning("kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2"),
-		},
-		"no replica ready": {
-			change: func(f *Facts) { f.Deployments[3].Status.ReadyReplicas = 0 },
-			want:   notRunning("kubectl -n kueue-trainer-system describe pods", managerPart.logs(), restartManager),
-		},
-		"a lease that was given up": {
-			change: func(f *Facts) { f.Leases[0].Spec.HolderIdentity = ptr.To("") },
-			want:   notRunning(managerPart.logs(), restartManager),
-		},
-		"a lease that ran out": {
-			change: func(f *Facts) { f.Leases[0].Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-time.Minute))) },
-			want:   notRunning(managerPart.logs(), restartManager),
-		},
-		"clocks that differ a little": {change: func(f *Facts) { f.Leases[0].Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-40 * time.Second))) }},
-		"no lease":                    {change: func(f *Facts) { f.Leases = nil }, want: notRunning(managerPart.logs(), restartManager)},
-		"no leader election":          {change: func(f *Facts) { f.Leases = nil; f.managerConfig("leaderElection: {leaderElect: false}") }},
-		"a lease of another name": {
-			change: func(f *Facts) {
-				f.Leases[0].Name = "other"
-				f.managerConfig("leaderElection: {resourceName: other}")
-			},
-		},
-		"bound to nobody": {
-			change: func(f *Facts) { f.Deployments = f.Deployments[:3]; f.ClusterRoleBindings = nil },
-			want:   one(Error, "PermissionsMissing", "ClusterRoleBinding "+managerBinding, "kubectl apply -k config/rbac"),
-		},
-		"bound to somebody else": {
-			change: func(f *Facts) { f.RoleBindings[0].Subjects = []rbacv1.Subject{{Kind: "User", Name: "other"}} },
-			want:   one(Error, "PermissionsMissing", "Role kueue-trainer-system/kueue-trainer-manager-role", applyRoles, bindManager),
-		},
-		"a rule is missing": {
-			change: func(f *Facts) { f.ClusterRoles[0].Rules = f.ClusterRoles[0].Rules[1:] },
-			want:   one(Error, "PermissionsMissing", "ClusterRole kueue-trainer-manager-role", applyRoles),
-		},
-		"a policy is not installed": {change: func(f *Facts) { f.Policies = f.Policies[1:] }, want: unenforced},
-		"a policy has no binding":   {change: func(f *Facts) { f.PolicyBindings = f.PolicyBindings[1:] }, want: unenforced},
-		"a policy that only warns": {
-			change: func(f *Facts) {
-				f.PolicyBindings[0].Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}
-			},
-			want: unenforced,
-		},
-		"more than it needs": {
-			change: func(f *Facts) {
-				f.ClusterRoles[0].Rules = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
-			},
-		},
+		"scaled to nothing": on(func(f *Facts) {
+			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
+		}).finds(notRunning("kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2")),
+		"no replica ready": on(func(f *Facts) { f.Deployments[3].Status.ReadyReplicas = 0 }).
+			finds(notRunning("kubectl -n kueue-trainer-system describe pods", managerPart.logs(), restartManager)),
+		"a lease that was given up": on(func(f *Facts) { f.Leases[0].Spec.HolderIdentity = new("") }).
+			finds(notRunning(managerPart.logs(), restartManager)),
+		"a lease that ran out": on(func(f *Facts) { f.Leases[0].Spec.RenewTime = new(metav1.NewMicroTime(now.Add(-time.Minute))) }).
+			finds(notRunning(managerPart.logs(), restartManager)),
+		"clocks that differ a little": on(func(f *Facts) { f.Leases[0].Spec.RenewTime = new(metav1.NewMicroTime(now.Add(-40 * time.Second))) }),
+		"no lease":                    on(func(f *Facts) { f.Leases = nil }).finds(notRunning(managerPart.logs(), restartManager)),
+		"no leader election":          on(func(f *Facts) { f.Leases = nil; f.managerConfig("leaderElection: {leaderElect: false}") }),
+		"a lease of another name": on(func(f *Facts) {
+			f.Leases[0].Name = "other"
+			f.managerConfig("leaderElection: {resourceName: other}")
+		}),
+		"bound to nobody": on(func(f *Facts) { f.Deployments = f.Deployments[:3]; f.ClusterRoleBindings = nil }).
+			fails("PermissionsMissing", "ClusterRoleBinding "+managerBinding, "kubectl apply -k config/rbac"),
+		"bound to somebody else": on(func(f *Facts) { f.RoleBindings[0].Subjects = []rbacv1.Subject{{Kind: "User", Name: "other"}} }).
+			fails("PermissionsMissing", "Role kueue-trainer-system/kueue-trainer-manager-role", applyRoles, bindManager),
+		"a rule is missing": on(func(f *Facts) { f.ClusterRoles[0].Rules = f.ClusterRoles[0].Rules[1:] }).
+			fails("PermissionsMissing", "ClusterRole kueue-trainer-manager-role", applyRoles),
+		"a policy is not installed": on(func(f *Facts) { f.Policies = f.Policies[1:] }).finds(unenforced),
+		"a policy has no binding":   on(func(f *Facts) { f.PolicyBindings = f.PolicyBindings[1:] }).finds(unenforced),
+		"a policy that only warns": on(func(f *Facts) {
+			f.PolicyBindings[0].Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}
+		}).finds(unenforced),
+		"more than it needs": on(func(f *Facts) {
+			f.ClusterRoles[0].Rules = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
+		}),
 	})
 }
 
 func TestWebhooks(t *testing.T) {
-	service := func(object string, commands ...string) []Finding {
-		return one(Error, "WebhookService", object, commands...)
+	service := func(object string, commands ...string) Finding {
+		return found(Error, "WebhookService", object, commands...)
 	}
 	eachFinds(t, map[string]broken{
-		"JobSet's are not installed": {
-			change: func(f *Facts) { f.Mutating = slices.Delete(f.Mutating, 1, 2) },
-			want:   one(Error, "WebhookMissing", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", jobSetPart.install),
-		},
-		"ours were deleted": {change: func(f *Facts) { f.Mutating[3].Webhooks = nil }, want: one(Error, "WebhookMissing", ourMutating, applyWebhook)},
-		"Trainer 2.1 has nothing to default": {
-			change: func(f *Facts) {
-				f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
-				f.Mutating = slices.Delete(f.Mutating, 2, 3)
-			},
-		},
-		"no authority": {change: func(f *Facts) { f.Mutating[3].Webhooks[0].ClientConfig.CABundle = nil }, want: service(ourMutating, restartManager)},
-		"no Service": {
-			change: func(f *Facts) { f.Services = f.Services[1:] },
-			want: append(service("MutatingWebhookConfiguration kueue-mutating-webhook-configuration", kueuePart.install),
-				service("ValidatingWebhookConfiguration kueue-validating-webhook-configuration", kueuePart.install)...),
-		},
-		"no ready endpoint": {
-			change: func(f *Facts) { f.EndpointSlices[2].Endpoints[0].Conditions.Ready = ptr.To(false) },
-			want: append(service("MutatingWebhookConfiguration defaulter.trainer.kubeflow.org", trainerPart.logs(), trainerPart.restart()),
-				service("ValidatingWebhookConfiguration validator.trainer.kubeflow.org", trainerPart.logs(), trainerPart.restart())...),
-		},
-		"Kueue does not answer, to whatever": {
-			change: func(f *Facts) {
-				f.Probes = Probes{Flavor: callFailed("m.Kueue"), JobSet: callFailed("m.Kueue"), TrainJob: callFailed("v.Kueue")}
-			},
-			want: one(Error, "WebhookSilent", "MutatingWebhookConfiguration kueue-mutating-webhook-configuration", kueuePart.logs(), restartKueue),
-		},
-		"JobSet does not answer, and Kueue has a webhook of the same name": {
-			change: func(f *Facts) {
-				f.Mutating[0].Webhooks[0].Name, f.Mutating[1].Webhooks[0].Name = "mjobset.kb.io", "mjobset.kb.io"
-				f.Probes.JobSet = errors.New(`failed calling webhook "mjobset.kb.io": failed to call webhook: Post "https://webhook.jobset-system.svc:443/mutate?timeout=10s": no route`)
-			},
-			want: one(Error, "WebhookSilent", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", jobSetPart.logs(), jobSetPart.restart()),
-		},
-		"kueue-trainer does not answer": {
-			change: func(f *Facts) { f.Probes = Probes{TrainJob: callFailed("m.kueue-trainer")} },
-			want:   one(Error, "WebhookSilent", ourMutating, managerPart.logs(), restartManager),
-		},
-		"a failure is ignored": {
-			change: func(f *Facts) { f.Mutating[3].Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Ignore) },
-			want: one(Error, "WebhookPolicy", ourMutating,
+		"JobSet's are not installed": on(func(f *Facts) { f.Mutating = slices.Delete(f.Mutating, 1, 2) }).
+			fails("WebhookMissing", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", jobSetPart.install),
+		"ours were deleted": on(func(f *Facts) { f.Mutating[3].Webhooks = nil }).fails("WebhookMissing", ourMutating, applyWebhook),
+		"Trainer 2.1 has nothing to default": on(func(f *Facts) {
+			f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
+			f.Mutating = slices.Delete(f.Mutating, 2, 3)
+		}),
+		"no authority": on(func(f *Facts) { f.Mutating[3].Webhooks[0].ClientConfig.CABundle = nil }).finds(service(ourMutating, restartManager)),
+		"no Service": on(func(f *Facts) { f.Services = f.Services[1:] }).
+			finds(service("MutatingWebhookConfiguration kueue-mutating-webhook-configuration", kueuePart.install),
+				service("ValidatingWebhookConfiguration kueue-validating-webhook-configuration", kueuePart.install)),
+		"no ready endpoint": on(func(f *Facts) { f.EndpointSlices[2].Endpoints[0].Conditions.Ready = new(false) }).
+			finds(service("MutatingWebhookConfiguration defaulter.trainer.kubeflow.org", trainerPart.logs(), trainerPart.restart()),
+				service("ValidatingWebhookConfiguration validator.trainer.kubeflow.org", trainerPart.logs(), trainerPart.restart())),
+		"Kueue does not answer, to whatever": on(func(f *Facts) {
+			f.Probes = Probes{Flavor: callFailed("m.Kueue"), JobSet: callFailed("m.Kueue"), TrainJob: callFailed("v.Kueue")}
+		}).fails("WebhookSilent", "MutatingWebhookConfiguration kueue-mutating-webhook-configuration", kueuePart.logs(), restartKueue),
+		"JobSet does not answer, and Kueue has a webhook of the same name": on(func(f *Facts) {
+			f.Mutating[0].Webhooks[0].Name, f.Mutating[1].Webhooks[0].Name = "mjobset.kb.io", "mjobset.kb.io"
+			f.Probes.JobSet = errors.New(`failed calling webhook "mjobset.kb.io": failed to call webhook: Post "https://webhook.jobset-system.svc:443/mutate?timeout=10s": no route`)
+		}).fails("WebhookSilent", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", jobSetPart.logs(), jobSetPart.restart()),
+		"kueue-trainer does not answer": on(func(f *Facts) { f.Probes = Probes{TrainJob: callFailed("m.kueue-trainer")} }).
+			fails("WebhookSilent", ourMutating, managerPart.logs(), restartManager),
+		"a failure is ignored": on(func(f *Facts) { f.Mutating[3].Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore) }).
+			fails("WebhookPolicy", ourMutating,
 				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Fail"}]'`),
-		},
-		"the webhooks are of a release that lets deactivations pass": {
-			change: func(f *Facts) { f.Mutating[3].Webhooks = f.Mutating[3].Webhooks[:1] },
-			want:   one(Error, "WebhookMissing", ourMutating, applyWebhook),
-		},
-		"a failure of the webhook of Workloads is ignored": {
-			change: func(f *Facts) {
-				f.Mutating[3].Webhooks[1].FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
-			},
-			want: one(Error, "WebhookPolicy", ourMutating,
-				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/1/failurePolicy","value":"Fail"}]'`),
-		},
-		"others are asked after ours, and ours not again": {
-			change: func(f *Facts) {
-				f.Mutating[3].Webhooks[0].ReinvocationPolicy = nil
-				f.Mutating = append(f.Mutating, admissionregistrationv1.MutatingWebhookConfiguration{
-					ObjectMeta: metav1.ObjectMeta{Name: "policy"},
-					Webhooks:   []admissionregistrationv1.MutatingWebhook{{Rules: trainJobRules(admissionregistrationv1.Create)}},
-				})
-			},
-			want: one(Warning, "WebhookOrder", ourMutating,
-				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/0/reinvocationPolicy","value":"IfNeeded"}]'`),
-		},
-		"nobody is asked after ours": {
-			change: func(f *Facts) {
-				f.Mutating[3].Webhooks[0].ReinvocationPolicy = nil
-				f.Mutating = append(f.Mutating, admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "policy"}})
-			},
-		},
-		"updates are not seen": {
-			change: func(f *Facts) { f.Mutating[3].Webhooks[0].Rules = trainJobRules(admissionregistrationv1.Create) },
-			want:   one(Error, "WebhookScope", ourMutating, applyWebhook),
-		},
-		"a namespace is left out": {
-			change: func(f *Facts) {
-				f.Mutating[3].Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
-			},
-			want: one(Error, "WebhookScope", ourMutating, applyWebhook),
-		},
-		"those are left out that Kueue leaves out": {
-			change: func(f *Facts) {
-				withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}")(f)
-				f.Mutating[3].Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
-			},
-		},
-		"a condition is added": {
-			change: func(f *Facts) {
-				f.Mutating[3].Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "mine", Expression: "false"}}
-			},
-			want: one(Error, "WebhookScope", ourMutating, applyWebhook),
-		},
+		"the webhooks are of a release that lets deactivations pass": on(func(f *Facts) { f.Mutating[3].Webhooks = f.Mutating[3].Webhooks[:1] }).
+			fails("WebhookMissing", ourMutating, applyWebhook),
+		"a failure of the webhook of Workloads is ignored": on(func(f *Facts) {
+			f.Mutating[3].Webhooks[1].FailurePolicy = new(admissionregistrationv1.Ignore)
+		}).fails("WebhookPolicy", ourMutating,
+			`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/1/failurePolicy","value":"Fail"}]'`),
+		"others are asked after ours, and ours not again": on(func(f *Facts) {
+			f.Mutating[3].Webhooks[0].ReinvocationPolicy = nil
+			f.Mutating = append(f.Mutating, admissionregistrationv1.MutatingWebhookConfiguration{
+				ObjectMeta: metav1.ObjectMeta{Name: "policy"},
+				Webhooks:   []admissionregistrationv1.MutatingWebhook{{Rules: trainJobRules(admissionregistrationv1.Create)}},
+			})
+		}).warns("WebhookOrder", ourMutating,
+			`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/0/reinvocationPolicy","value":"IfNeeded"}]'`),
+		"nobody is asked after ours": on(func(f *Facts) {
+			f.Mutating[3].Webhooks[0].ReinvocationPolicy = nil
+			f.Mutating = append(f.Mutating, admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "policy"}})
+		}),
+		"updates are not seen": on(func(f *Facts) { f.Mutating[3].Webhooks[0].Rules = trainJobRules(admissionregistrationv1.Create) }).
+			fails("WebhookScope", ourMutating, applyWebhook),
+		"a namespace is left out": on(func(f *Facts) {
+			f.Mutating[3].Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+		}).fails("WebhookScope", ourMutating, applyWebhook),
+		"those are left out that Kueue leaves out": on(withKueue("integrations: {frameworks: [batch/job], "+externalListed+"}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}"), func(f *Facts) {
+			f.Mutating[3].Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+		}),
+		"a condition is added": on(func(f *Facts) {
+			f.Mutating[3].Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "mine", Expression: "false"}}
+		}).fails("WebhookScope", ourMutating, applyWebhook),
 	})
 }
 
 func TestConfiguration(t *testing.T) {
 	const kueueConfig = "ConfigMap kueue-system/kueue-manager-config"
 	fix := []string{fixKueueConfig, restartKueue}
-	managers := func(reason string) []Finding {
-		return one(Warning, reason, "ConfigMap kueue-trainer-system/kueue-trainer-config", fixManagerConfig, restartManager)
+	managers := func(reason string) Finding {
+		return found(Warning, reason, "ConfigMap kueue-trainer-system/kueue-trainer-config", fixManagerConfig, restartManager)
 	}
 	eachFinds(t, map[string]broken{
-		"both integrations are active": {change: all(inTreeActive, withKueue(inTreeListed)), want: one(Error, "BothIntegrations", "Kueue", fix...)},
-		"both are active, and Kueue was not restarted since": {
-			change: inTreeActive,
-			want: []Finding{
-				found(Error, "BothIntegrations", "Kueue", fix...),
-				found(Error, "KueueNotRestarted", kueueConfig, restartKueue),
-			},
-		},
-		"the in-tree integration alone": {
-			change: all(uninstalled, inTreeActive, withKueue(inTreeListed)),
-			// It leaves it to flavors to tolerate GPU nodes.
-			want: one(Error, "TaintNotTolerated", "ResourceFlavor h100",
+		"both integrations are active": on(inTreeActive, withKueue(inTreeListed)).fails("BothIntegrations", "Kueue", fix...),
+		"both are active, and Kueue was not restarted since": on(inTreeActive).
+			finds(found(Error, "BothIntegrations", "Kueue", fix...),
+				found(Error, "KueueNotRestarted", kueueConfig, restartKueue)),
+		// It leaves it to flavors to tolerate GPU nodes.
+		"the in-tree integration alone": on(uninstalled, inTreeActive, withKueue(inTreeListed)).
+			fails("TaintNotTolerated", "ResourceFlavor h100",
 				`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"}]}]'`),
-		},
-		"the in-tree integration comes with the next restart": {
-			change: withKueue(inTreeListed),
-			want:   one(Warning, "KueueNotRestarted", kueueConfig, fix...),
-		},
-		"Kueue started before its configuration changed": {
-			change: func(f *Facts) {
-				for i := range f.ConfigMaps {
-					f.ConfigMaps[i].CreationTimestamp = metav1.Now()
-				}
-				f.Pods = append(f.Pods, corev1.Pod{
-					ObjectMeta: metav1.ObjectMeta{Namespace: kueuePart.Namespace, Name: "kueue-0"},
-					Spec: corev1.PodSpec{Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{}}}}, Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
-						ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: kueuePart.ConfigMap}}}}}},
-					Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
-						Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}}}}},
-				})
-			},
-			want: one(Warning, "KueueNotRestarted", kueueConfig, restartKueue),
-		},
-		"nobody": {change: uninstalled, want: one(Error, "NoIntegration", ourDeployment, applyAll)},
-		"a webhook without effect": {
-			change: func(f *Facts) { f.Probes.Job = &trainjob.TrainJob{} },
-			want:   one(Error, "WebhookWithoutEffect", ourMutating, managerPart.logs(), applyWebhook),
-		},
-		"a webhook without effect where Kueue manages nothing": {
-			change: func(f *Facts) {
-				withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}")(f)
-				f.Namespaces = append(f.Namespaces, *kit.Namespace("left-out"))
-				f.Probes.Job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "left-out"}}
-			},
-		},
-		"TrainJob in both lists": {
-			change: withKueue("integrations: {frameworks: [trainer.kubeflow.org/trainjob], " + externalListed + "}"),
-			want:   one(Error, "TrainJobListedTwice", kueueConfig, fix...),
-		},
-		"TrainJob in no list": {
-			change: withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset]}"),
-			want:   one(Warning, "TrainJobNotListed", kueueConfig, fix...),
-		},
-		"TrainJob in no list, and a default queue": {
-			change: all(withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset]}"), func(f *Facts) {
-				f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "default", "gpus"))
-			}),
-			want: one(Error, "TrainJobNotListed", kueueConfig, fix...),
-		},
-		"TrainJob in no list, and jobs without a queue are managed": {
-			change: withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset]}\nmanageJobsWithoutQueueName: true"),
-			want:   one(Error, "TrainJobNotListed", kueueConfig, fix...),
-		},
-		"TrainJob by the name of its resource": {
-			change: withKueue("integrations: {externalFrameworks: [trainjobs.v1alpha1.trainer.kubeflow.org]}"),
-			want:   one(Warning, "TrainJobNotListed", kueueConfig, fix...),
-		},
-		"a queue in a namespace that Kueue does not manage": {
-			change: func(f *Facts) {
-				withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}")(f)
-				f.Namespaces = append(f.Namespaces, *kit.Namespace("jobs"))
-				f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "one", "gpus"), localQueue("jobs", "two", "gpus"))
-			},
-			want: one(Warning, "NamespaceNotManaged", "Namespace jobs", "kubectl label namespace jobs team=a"),
-		},
-		"no list at all, and no JobSets": {
-			change: withKueue("manageJobsWithoutQueueName: false"),
-			want:   one(Warning, "TrainJobNotListed", kueueConfig, fix...),
-		},
-		"Kueue manages the manager's own pods and Jobs": {
-			change: withKueue("integrations: {frameworks: [batch/job, pod], " + externalListed + "}\nmanageJobsWithoutQueueName: true"),
-			want:   one(Warning, "ManagerManaged", "Namespace kueue-trainer-system", fix...),
-		},
-		"Kueue manages neither pods nor Jobs": {
-			change: withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset], " + externalListed + "}\nmanageJobsWithoutQueueName: true"),
-		},
-		"Kueue leaves the manager's namespace out": {
-			change: withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanageJobsWithoutQueueName: true\n" +
-				"managedJobsNamespaceSelector: {matchLabels: {team: a}}"),
-		},
-		"Kueue's configuration is no YAML": {
-			change: withKueue("integrations: ["),
-			want:   one(Error, "KueueConfiguration", kueueConfig, "kubectl -n kueue-system edit configmap kueue-manager-config", restartKueue),
-		},
-		"without ConfigMaps": {change: func(f *Facts) { f.ConfigMaps = nil }},
-		"a gate by Kueue's flag": {
-			change: func(f *Facts) {
-				f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=TopologyAwareScheduling=false, PartialAdmission=true"}
-			},
-			want: managers("FeatureGatesDiffer"),
-		},
-		"a gate of ours": {change: withManager("featureGates: {TopologyAwareScheduling: false}"), want: managers("FeatureGatesDiffer")},
-		"a gate set to its default, and one that we do not know": {
-			change: func(f *Facts) {
-				f.managerConfig("featureGates: {TopologyAwareScheduling: true}")
-				f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=FromTheFuture=true"}
-			},
-		},
-		"settings differ": {change: withManager("waitForPodsReady: {timeout: 5m}"), want: managers("SettingsDiffer")},
-		"a setting that is off here and on in Kueue": {
-			change: all(withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset], "+externalListed+"}\nmanageJobsWithoutQueueName: true"),
-				withManager("manageJobsWithoutQueueName: false")),
-			want: managers("SettingsDiffer"),
-		},
-		"overrides with Kueue's own values, its defaults included": {
-			change: withManager("waitForPodsReady: {timeout: 30m}\nmanageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}"),
-		},
-		"Kueue's settings are the manager's without a word of it": {
-			change: withKueue("integrations: {" + externalListed + ", labelKeysToCopy: [team]}\n" +
-				"waitForPodsReady: {timeout: 5m}\nfeatureGates: {TopologyAwareScheduling: false}"),
-		},
-		"the ConfigMap that the Deployment mounts counts": {
-			change: func(f *Facts) {
-				old := configMap(managerPart, "waitForPodsReady: {timeout: 5m}")
-				old.Name, old.CreationTimestamp = "kueue-trainer-config-old", metav1.NewTime(now)
-				f.ConfigMaps = append(f.ConfigMaps, old)
-				f.Deployments[3].Spec.Template.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
-					ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: managerPart.ConfigMap}},
-				}}}
-			},
-		},
+		"the in-tree integration comes with the next restart": on(withKueue(inTreeListed)).warns("KueueNotRestarted", kueueConfig, fix...),
+		"Kueue started before its configuration changed": on(func(f *Facts) {
+			for i := range f.ConfigMaps {
+				f.ConfigMaps[i].CreationTimestamp = metav1.Now()
+			}
+			f.Pods = append(f.Pods, corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: kueuePart.Namespace, Name: "kueue-0"},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{}}}}, Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+					ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: kueuePart.ConfigMap}}}}}},
+				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+					Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}}}}},
+			})
+		}).warns("KueueNotRestarted", kueueConfig, restartKueue),
+		"nobody": on(uninstalled).fails("NoIntegration", ourDeployment, applyAll),
+		"a webhook without effect": on(func(f *Facts) { f.Probes.Job = &trainjob.TrainJob{} }).
+			fails("WebhookWithoutEffect", ourMutating, managerPart.logs(), applyWebhook),
+		"a webhook without effect where Kueue manages nothing": on(withKueue("integrations: {frameworks: [batch/job], "+externalListed+"}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}"), func(f *Facts) {
+			f.Namespaces = append(f.Namespaces, *kit.Namespace("left-out"))
+			f.Probes.Job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "left-out"}}
+		}),
+		"TrainJob in both lists": on(withKueue("integrations: {frameworks: [trainer.kubeflow.org/trainjob], "+externalListed+"}")).
+			fails("TrainJobListedTwice", kueueConfig, fix...),
+		"TrainJob in no list": on(withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset]}")).warns("TrainJobNotListed", kueueConfig, fix...),
+		"TrainJob in no list, and a default queue": on(withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset]}"), func(f *Facts) {
+			f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "default", "gpus"))
+		}).fails("TrainJobNotListed", kueueConfig, fix...),
+		"TrainJob in no list, and jobs without a queue are managed": on(withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset]}\nmanageJobsWithoutQueueName: true")).
+			fails("TrainJobNotListed", kueueConfig, fix...),
+		"TrainJob by the name of its resource": on(withKueue("integrations: {externalFrameworks: [trainjobs.v1alpha1.trainer.kubeflow.org]}")).
+			warns("TrainJobNotListed", kueueConfig, fix...),
+		"a queue in a namespace that Kueue does not manage": on(withKueue("integrations: {frameworks: [batch/job], "+externalListed+"}\nmanagedJobsNamespaceSelector: {matchLabels: {team: a}}"), func(f *Facts) {
+			f.Namespaces = append(f.Namespaces, *kit.Namespace("jobs"))
+			f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "one", "gpus"), localQueue("jobs", "two", "gpus"))
+		}).warns("NamespaceNotManaged", "Namespace jobs", "kubectl label namespace jobs team=a"),
+		"no list at all, and no JobSets": on(withKueue("manageJobsWithoutQueueName: false")).warns("TrainJobNotListed", kueueConfig, fix...),
+		"Kueue manages the manager's own pods and Jobs": on(withKueue("integrations: {frameworks: [batch/job, pod], "+externalListed+"}\nmanageJobsWithoutQueueName: true")).
+			warns("ManagerManaged", "Namespace kueue-trainer-system", append(fix, restartManager)...),
+		"Kueue manages neither pods nor Jobs": on(withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset], " + externalListed + "}\nmanageJobsWithoutQueueName: true")),
+		"Kueue leaves the manager's namespace out": on(withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanageJobsWithoutQueueName: true\n" +
+			"managedJobsNamespaceSelector: {matchLabels: {team: a}}")),
+		"Kueue's configuration is no YAML": on(withKueue("integrations: [")).
+			fails("KueueConfiguration", kueueConfig, "kubectl -n kueue-system edit configmap kueue-manager-config", restartKueue),
+		"without ConfigMaps": on(func(f *Facts) { f.ConfigMaps = nil }),
+		"a gate by Kueue's flag": on(func(f *Facts) {
+			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=TopologyAwareScheduling=false, PartialAdmission=true"}
+		}).finds(managers("FeatureGatesDiffer")),
+		"a gate of ours": on(withManager("featureGates: {TopologyAwareScheduling: false}")).finds(managers("FeatureGatesDiffer")),
+		"a gate set to its default, and one that we do not know": on(func(f *Facts) {
+			f.managerConfig("featureGates: {TopologyAwareScheduling: true}")
+			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=FromTheFuture=true"}
+		}),
+		"settings differ": on(withManager("waitForPodsReady: {timeout: 5m}")).finds(managers("SettingsDiffer")),
+		"a setting that is off here and on in Kueue": on(withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset], "+externalListed+"}\nmanageJobsWithoutQueueName: true"),
+			withManager("manageJobsWithoutQueueName: false")).finds(managers("SettingsDiffer")),
+		"overrides with Kueue's own values, its defaults included": on(withManager("waitForPodsReady: {timeout: 30m}\nmanageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}")),
+		"Kueue's settings are the manager's without a word of it": on(withKueue("integrations: {" + externalListed + ", labelKeysToCopy: [team]}\n" +
+			"waitForPodsReady: {timeout: 5m}\nfeatureGates: {TopologyAwareScheduling: false}")),
+		"the ConfigMap that the Deployment mounts counts": on(func(f *Facts) {
+			old := configMap(managerPart, "waitForPodsReady: {timeout: 5m}")
+			old.Name, old.CreationTimestamp = "kueue-trainer-config-old", metav1.NewTime(now)
+			f.ConfigMaps = append(f.ConfigMaps, old)
+			f.Deployments[3].Spec.Template.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: managerPart.ConfigMap}},
+			}}}
+		}),
 	})
 }
 
@@ -444,9 +303,8 @@ func TestKueueNoise(t *testing.T) {
 	quiet := noise("", "kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -", restartKueue)
 	for name, tc := range map[string]broken{
 		"no JobSet is queued": {want: quiet},
-		"those of TrainJobs, and those without a queue, do not count": {
-			change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{ofTrainJob, unlabelled} }, want: quiet,
-		},
+		"those of TrainJobs, and those without a queue, do not count": {change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{ofTrainJob, unlabelled} },
+			want: quiet},
 		"a JobSet is queued":                {change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{bare} }, want: noise(needed)},
 		"JobSets cannot be read":            {change: func(f *Facts) { f.Unread[jobSets] = errors.New("forbidden") }, want: noise("")},
 		"Kueue does not look after JobSets": {change: withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}")},
@@ -470,78 +328,57 @@ func TestQueues(t *testing.T) {
 		}
 	}
 	eachFinds(t, map[string]broken{
-		"a LocalQueue to nowhere": {
-			change: func(f *Facts) { f.LocalQueues = append(f.LocalQueues, localQueue("team", "lost", "nowhere")) },
-			want:   one(Error, "LocalQueueToNowhere", "LocalQueue team/lost", "kubectl -n team delete localqueue lost"),
-		},
-		"a stopped ClusterQueue": {
-			change: func(f *Facts) {
-				f.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.HoldAndDrain)
-				inactive("Stopped")(f)
-			},
-			want: one(Warning, "ClusterQueueStopped", "ClusterQueue gpus", `kubectl patch clusterqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
-		},
-		"a LocalQueue that admits what is held": {
-			change: func(f *Facts) { f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "queue.held", "gpus")) },
-			want:   one(Warning, "LocalQueueOfHeld", "LocalQueue jobs/queue.held", "kubectl -n jobs delete localqueue queue.held"),
-		},
-		"a stopped LocalQueue": {
-			change: func(f *Facts) { f.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) },
-			want: one(Warning, "LocalQueueStopped", "LocalQueue jobs/queue",
+		"a LocalQueue to nowhere": on(func(f *Facts) { f.LocalQueues = append(f.LocalQueues, localQueue("team", "lost", "nowhere")) }).
+			fails("LocalQueueToNowhere", "LocalQueue team/lost", "kubectl -n team delete localqueue lost"),
+		"a stopped ClusterQueue": on(func(f *Facts) {
+			f.ClusterQueues[0].Spec.StopPolicy = new(kueue.HoldAndDrain)
+			inactive("Stopped")(f)
+		}).warns("ClusterQueueStopped", "ClusterQueue gpus", `kubectl patch clusterqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
+		"a LocalQueue that admits what is held": on(func(f *Facts) { f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "queue.held", "gpus")) }).
+			warns("LocalQueueOfHeld", "LocalQueue jobs/queue.held", "kubectl -n jobs delete localqueue queue.held"),
+		"a stopped LocalQueue": on(func(f *Facts) { f.LocalQueues[0].Spec.StopPolicy = new(kueue.Hold) }).
+			warns("LocalQueueStopped", "LocalQueue jobs/queue",
 				`kubectl -n jobs patch localqueue queue --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
-		},
-		"a flavor is missing": {
-			change: inactive(kueue.ClusterQueueActiveReasonFlavorNotFound),
-			want:   one(Error, "ClusterQueueInactive", "ClusterQueue gpus", generatePools, "kubectl edit clusterqueue gpus"),
-		},
-		"an admission check is missing": {
-			change: inactive(kueue.ClusterQueueActiveReasonAdmissionCheckNotFound),
-			want:   one(Error, "ClusterQueueInactive", "ClusterQueue gpus", "kubectl get admissionchecks", "kubectl edit clusterqueue gpus"),
-		},
-		"a ClusterQueue on its way out": {
-			change: inactive(kueue.ClusterQueueActiveReasonTerminating),
-			want:   one(Warning, "ClusterQueueInactive", "ClusterQueue gpus", "kubectl get workloads -A -o wide"),
-		},
-		"one that Kueue has not looked at": {change: func(f *Facts) { f.ClusterQueues[0].Status.Conditions = nil }},
+		"a flavor is missing": on(inactive(kueue.ClusterQueueActiveReasonFlavorNotFound)).
+			fails("ClusterQueueInactive", "ClusterQueue gpus", generatePools, "kubectl edit clusterqueue gpus"),
+		"an admission check is missing": on(inactive(kueue.ClusterQueueActiveReasonAdmissionCheckNotFound)).
+			fails("ClusterQueueInactive", "ClusterQueue gpus", "kubectl get admissionchecks", "kubectl edit clusterqueue gpus"),
+		"a ClusterQueue on its way out": on(inactive(kueue.ClusterQueueActiveReasonTerminating)).
+			warns("ClusterQueueInactive", "ClusterQueue gpus", "kubectl get workloads -A -o wide"),
+		"one that Kueue has not looked at": on(func(f *Facts) { f.ClusterQueues[0].Status.Conditions = nil }),
 	})
 }
 
 func TestLeftovers(t *testing.T) {
-	gates := one(Error, "GatesLeft", "Namespace jobs", "kubectl trainjob hand-back -n jobs")
+	gates := found(Error, "GatesLeft", "Namespace jobs", "kubectl trainjob hand-back -n jobs")
 	gatedPod := corev1.PodTemplateSpec{Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}}
 	gated := *gatedJob(t, "jobs", "waits")
-	handedOver := all(uninstalled, inTreeActive, withKueue(inTreeListed), func(f *Facts) {
+	handedOver := kit.All(uninstalled, inTreeActive, withKueue(inTreeListed), func(f *Facts) {
 		f.Flavors[0].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	})
-	workload := func(change ...func(*kueue.Workload)) kueue.Workload {
-		wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-old-12345", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
-		for _, c := range change {
-			c(&wl)
-		}
-		return wl
-	}
 	owned := func(kind, name, uid string) func(*kueue.Workload) {
 		apiVersion := map[string]string{"TrainJob": "trainer.kubeflow.org/v1alpha1", "JobSet": "jobset.x-k8s.io/v1alpha2"}[kind]
 		return func(wl *kueue.Workload) {
-			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: ptr.To(true)}}
+			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: new(true)}}
 		}
 	}
-	reserved := func(wl *kueue.Workload) {
-		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
-		wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"}
+	left := func(changes ...func(*kueue.Workload)) func(*Facts) {
+		return func(f *Facts) {
+			meta := metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-old-12345", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}
+			f.Workloads = append(f.Workloads, *kit.With(&kueue.Workload{ObjectMeta: meta}, changes...))
+		}
 	}
-	finished := func(wl *kueue.Workload) {
-		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
-	}
-	copied := func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }
+	ofTrainJob := owned("TrainJob", "old", "1")
+	reserved := kit.All(kit.Is(kueue.WorkloadQuotaReserved, ""), func(wl *kueue.Workload) { wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"} })
+	finished := kit.Is(kueue.WorkloadFinished, "")
 	goes := func(finalizer string) func(*kueue.Workload) {
 		return func(wl *kueue.Workload) {
-			wl.Finalizers, wl.DeletionTimestamp = []string{finalizer}, ptr.To(metav1.NewTime(now.Add(-time.Minute)))
+			wl.Finalizers, wl.DeletionTimestamp = []string{finalizer}, new(metav1.NewTime(now.Add(-time.Minute)))
 		}
 	}
 	remains := func(wl *kueue.Workload) {
 		reserved(wl)
-		wl.Name, wl.OwnerReferences = "remainder-1", []metav1.OwnerReference{{Kind: "ClusterQueue", Name: "gpus", Controller: ptr.To(true)}}
+		wl.Name, wl.OwnerReferences = "remainder-1", []metav1.OwnerReference{{Kind: "ClusterQueue", Name: "gpus", Controller: new(true)}}
 		wl.Labels, wl.Annotations = map[string]string{placeholder.Label: "old"}, map[string]string{placeholder.RunsAnnotation: "former"}
 	}
 	const (
@@ -550,113 +387,54 @@ func TestLeftovers(t *testing.T) {
 		freeOld   = `kubectl -n jobs patch workload trainjob-old-12345 --type=merge -p '{"metadata":{"finalizers":null}}'`
 	)
 	eachFinds(t, map[string]broken{
-		"a TrainJob with our gate under the in-tree integration": {
-			change: func(f *Facts) {
-				handedOver(f)
-				f.TrainJobs = []trainjob.TrainJob{gated}
-			},
-			want: gates,
-		},
-		"a JobSet, a Job and a pod with our gate": {
-			change: func(f *Facts) {
-				handedOver(f)
-				f.JobSets = []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{
-					{Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: gatedPod}}}}}}}
-				f.Jobs = []batchv1.Job{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: batchv1.JobSpec{Template: gatedPod}}}
-				f.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: gatedPod.Spec}}
-			},
-			want: gates,
-		},
-		"a gate of Trainer 2.1, which has no in-tree integration": {
-			change: func(f *Facts) {
-				uninstalled(f)
-				f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
-				f.TrainJobs = []trainjob.TrainJob{gated}
-			},
-			want: []Finding{
-				found(Error, "NoIntegration", ourDeployment, applyAll),
-				found(Error, "GatesLeft", "Namespace jobs", applyAll),
-			},
-		},
-		"gates while kueue-trainer is there": {
-			change: func(f *Facts) {
-				f.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: gatedPod.Spec}}
-			},
-		},
-		"a Workload whose TrainJob is gone, with its finalizer": {
-			change: func(f *Facts) {
-				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), reserved, goes("kueue.x-k8s.io/resource-in-use"))}
-			},
-			want: one(Error, "WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
-		},
-		"a Workload whose owner was taken away, with our finalizer": {
-			change: func(f *Facts) {
-				f.Workloads = []kueue.Workload{workload(copied, finished, goes("kueue-trainer.dev/quota"))}
-			},
-			want: one(Warning, "WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
-		},
-		"a Workload that MultiKueue deleted, while nobody lets it go": {
-			change: func(f *Facts) {
-				f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = ptr.To[int32](0), 0
-				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), goes(placeholder.Finalizer))}
-			},
-			want: []Finding{
-				found(Error, "ManagerNotRunning", ourDeployment,
-					"kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2"),
-				found(Error, "WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
-			},
-		},
-		"a Workload that MultiKueue deleted, and kueue-trainer keeps": {
-			change: func(f *Facts) {
-				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), goes(placeholder.Finalizer))}
-			},
-		},
-		"a Workload of pods that are gone, while nobody deletes it": {
-			change: func(f *Facts) {
-				uninstalled(f)
-				f.Workloads = []kueue.Workload{workload(remains), workload(remains, func(wl *kueue.Workload) { wl.Name, wl.Annotations[placeholder.RunsAnnotation] = "other", "run" })}
-				f.Pods = []corev1.Pod{
-					{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Labels: map[string]string{jobsetapi.JobSetUIDKey: "run"}}},
-					{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Labels: map[string]string{jobsetapi.JobSetUIDKey: "former"}}, Status: corev1.PodStatus{Phase: corev1.PodFailed}},
-				}
-			},
-			want: []Finding{
-				found(Error, "NoIntegration", ourDeployment, applyAll),
-				found(Error, "WorkloadOrphaned", "Workload jobs/remainder-1", "kubectl -n jobs delete workload remainder-1 --wait=false"),
-			},
-		},
-		"a Workload that goes just now": {
-			change: func(f *Facts) {
-				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), func(wl *kueue.Workload) {
-					wl.DeletionTimestamp = ptr.To(metav1.NewTime(now.Add(-time.Second)))
-				})}
-			},
-		},
-		"a Workload without an owner": {
-			change: func(f *Facts) { f.Workloads = []kueue.Workload{workload()} },
-			want:   one(Warning, "WorkloadOrphaned", old, deleteOld+" --wait=false"),
-		},
-		"a Workload that MultiKueue made before its job": {change: func(f *Facts) { f.Workloads = []kueue.Workload{workload(copied)} }},
-		"a Workload that is finished":                    {change: func(f *Facts) { f.Workloads = []kueue.Workload{workload(finished)} }},
-		"a TrainJob of Trainer 2.1 with processes by name": {
-			change: func(f *Facts) {
-				f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
-				f.ProcessesByName = processesByName([]unstructured.Unstructured{withProcesses("auto"), withProcesses(int64(2))})
-			},
-			want: one(Warning, "ProcessesByName", "Namespace jobs", listProcesses),
-		},
-		"the same behind an upgrade of Trainer": {
-			change: func(f *Facts) { f.ProcessesByName = map[string][]string{"jobs": {"llm"}} },
-			want:   one(Error, "ProcessesByName", "Namespace jobs", listProcesses),
-		},
-		"a JobSet of a TrainJob with a Workload of its own": {
-			change: func(f *Facts) {
-				f.JobSets = []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "twice", UID: "js", OwnerReferences: []metav1.OwnerReference{
-					{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", UID: "1", Controller: ptr.To(true)}}}}}
-				f.Workloads = []kueue.Workload{workload(owned("JobSet", "twice", "js"))}
-			},
-			want: one(Error, "CountedTwice", old, deleteOld),
-		},
+		"a TrainJob with our gate under the in-tree integration": on(handedOver, func(f *Facts) { f.TrainJobs = []trainjob.TrainJob{gated} }).finds(gates),
+		"a JobSet, a Job and a pod with our gate": on(handedOver, func(f *Facts) {
+			f.JobSets = []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{
+				{Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: gatedPod}}}}}}}
+			f.Jobs = []batchv1.Job{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: batchv1.JobSpec{Template: gatedPod}}}
+			f.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: gatedPod.Spec}}
+		}).finds(gates),
+		"a gate of Trainer 2.1, which has no in-tree integration": on(uninstalled, func(f *Facts) {
+			f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
+			f.TrainJobs = []trainjob.TrainJob{gated}
+		}).finds(found(Error, "NoIntegration", ourDeployment, applyAll),
+			found(Error, "GatesLeft", "Namespace jobs", applyAll)),
+		"gates while kueue-trainer is there": on(func(f *Facts) {
+			f.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: gatedPod.Spec}}
+		}),
+		"a Workload whose TrainJob is gone, with its finalizer": on(left(ofTrainJob, reserved, goes("kueue.x-k8s.io/resource-in-use"))).
+			fails("WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
+		"a Workload whose owner was taken away, with our finalizer": on(left(kit.Copied, finished, goes("kueue-trainer.dev/quota"))).
+			warns("WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
+		"a Workload that MultiKueue deleted, while nobody lets it go": on(left(ofTrainJob, goes(placeholder.Finalizer)), func(f *Facts) {
+			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
+		}).finds(found(Error, "ManagerNotRunning", ourDeployment,
+			"kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=2"),
+			found(Error, "WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld)),
+		"a Workload that MultiKueue deleted, and kueue-trainer keeps": on(left(ofTrainJob, goes(placeholder.Finalizer))),
+		"a Workload of pods that are gone, while nobody deletes it": on(uninstalled, left(remains), left(remains, func(wl *kueue.Workload) {
+			wl.Name, wl.Annotations[placeholder.RunsAnnotation] = "other", "run"
+		}), func(f *Facts) {
+			f.Pods = []corev1.Pod{
+				{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Labels: map[string]string{jobsetapi.JobSetUIDKey: "run"}}},
+				{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Labels: map[string]string{jobsetapi.JobSetUIDKey: "former"}}, Status: corev1.PodStatus{Phase: corev1.PodFailed}},
+			}
+		}).finds(found(Error, "NoIntegration", ourDeployment, applyAll),
+			found(Error, "WorkloadOrphaned", "Workload jobs/remainder-1", "kubectl -n jobs delete workload remainder-1 --wait=false")),
+		"a Workload that goes just now":                  on(left(ofTrainJob, func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.NewTime(now.Add(-time.Second))) })),
+		"a Workload without an owner":                    on(left()).warns("WorkloadOrphaned", old, deleteOld+" --wait=false"),
+		"a Workload that MultiKueue made before its job": on(left(kit.Copied)),
+		"a Workload that is finished":                    on(left(finished)),
+		"a TrainJob of Trainer 2.1 with processes by name": on(func(f *Facts) {
+			f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
+			f.ProcessesByName = processesByName([]unstructured.Unstructured{withProcesses("auto"), withProcesses(int64(2))})
+		}).warns("ProcessesByName", "Namespace jobs", listProcesses),
+		"the same behind an upgrade of Trainer": on(func(f *Facts) { f.ProcessesByName = map[string][]string{"jobs": {"llm"}} }).
+			fails("ProcessesByName", "Namespace jobs", listProcesses),
+		"a JobSet of a TrainJob with a Workload of its own": on(left(owned("JobSet", "twice", "js")), func(f *Facts) {
+			f.JobSets = []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "twice", UID: "js", OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", UID: "1", Controller: new(true)}}}}}
+		}).fails("CountedTwice", old, deleteOld),
 	})
 }
 
@@ -717,8 +495,8 @@ func TestDeactivated(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			f := healthy(t)
 			f.TrainJobs = []trainjob.TrainJob{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "llm", UID: "llm", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "queue"}}}}
-			wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{UID: "llm", Controller: ptr.To(true)}}}}
-			wl.Spec.QueueName, wl.Spec.Active = "queue", ptr.To(false)
+			wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{UID: "llm", Controller: new(true)}}}}
+			wl.Spec.QueueName, wl.Spec.Active = "queue", new(false)
 			wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason}}
 			f.Workloads = []kueue.Workload{wl}
 			finds(t, f, want...)
@@ -735,13 +513,10 @@ func TestPodsOfStuckTrainJobs(t *testing.T) {
 			owned := func(name, label, by string) metav1.ObjectMeta {
 				return metav1.ObjectMeta{Namespace: "jobs", Name: name, UID: types.UID("its-" + name), CreationTimestamp: at,
 					Labels:          map[string]string{jobsetapi.JobSetNameKey: "llm", label: by},
-					OwnerReferences: []metav1.OwnerReference{{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", Name: "llm", UID: "llm", Controller: ptr.To(true)}}}
+					OwnerReferences: []metav1.OwnerReference{{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", Name: "llm", UID: "llm", Controller: new(true)}}}
 			}
 			f.TrainJobs = []trainjob.TrainJob{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "llm", UID: "llm", CreationTimestamp: at, Labels: map[string]string{kit.QueueLabel: "queue"}}}}
-			f.Workloads = []kueue.Workload{{ObjectMeta: owned("wl", "", "")}}
-			for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-				f.Workloads[0].Status.Conditions = append(f.Workloads[0].Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: at})
-			}
+			f.Workloads = []kueue.Workload{*kit.With(&kueue.Workload{ObjectMeta: owned("wl", "", "")}, kit.Is(kueue.WorkloadQuotaReserved, ""), kit.Is(kueue.WorkloadAdmitted, ""), kit.Since(at.Time))}
 			f.JobSets = []jobsetapi.JobSet{{ObjectMeta: owned("llm", "", "")}}
 			f.Jobs = []batchv1.Job{{ObjectMeta: owned("llm-node-0", jobsetapi.ReplicatedJobNameKey, "node")}}
 			pod := corev1.Pod{ObjectMeta: owned("llm-node-0-0", batchv1.JobNameLabel, "llm-node-0"), Spec: corev1.PodSpec{NodeName: "n"}}
@@ -756,16 +531,16 @@ func TestPodsOfStuckTrainJobs(t *testing.T) {
 			}
 		}
 	}
-	isStuck := func(command string) []Finding { return one(Error, "TrainJobStuck", "TrainJob jobs/llm", command) }
+	isStuck := func(command string) Finding { return found(Error, "TrainJobStuck", "TrainJob jobs/llm", command) }
 	describe := isStuck("kubectl -n jobs describe pod llm-node-0-0")
 	eachFinds(t, map[string]broken{
-		"a container is made":                  {change: made(1, "ContainerCreating", "")},
-		"a container is made for too long":     {change: made(6, "ContainerCreating", ""), want: describe},
-		"an image is pulled":                   {change: made(6, "ContainerCreating", explain.ImagePulled)},
-		"an image is pulled for too long":      {change: made(21, "ContainerCreating", explain.ImagePulled), want: describe},
-		"who may not see events does not know": {change: all(made(6, "ContainerCreating", ""), func(f *Facts) { f.Unread[events] = errors.New("forbidden") })},
-		"no image to be pulled":                {change: made(1, "ImagePullBackOff", ""), want: describe},
-		"a container crashes":                  {change: made(1, loop, ""), want: isStuck("kubectl trainjob logs -n jobs llm --previous")},
+		"a container is made":                  on(made(1, "ContainerCreating", "")),
+		"a container is made for too long":     on(made(6, "ContainerCreating", "")).finds(describe),
+		"an image is pulled":                   on(made(6, "ContainerCreating", explain.ImagePulled)),
+		"an image is pulled for too long":      on(made(21, "ContainerCreating", explain.ImagePulled)).finds(describe),
+		"who may not see events does not know": on(made(6, "ContainerCreating", ""), func(f *Facts) { f.Unread[events] = errors.New("forbidden") }),
+		"no image to be pulled":                on(made(1, "ImagePullBackOff", "")).finds(describe),
+		"a container crashes":                  on(made(1, loop, "")).finds(isStuck("kubectl trainjob logs -n jobs llm --previous")),
 	})
 }
 
@@ -789,31 +564,17 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 		want   []string
 		reason string
 	}{
-		"without ConfigMaps": {
-			change: func(f *Facts) { f.ConfigMaps = nil },
+		"without ConfigMaps": {change: func(f *Facts) { f.ConfigMaps = nil },
 			want:   []string{configuration, external, unmanaged, restarted, started, gates, alike, optedIn},
-			reason: "there is no ConfigMap kueue-system/kueue-manager-config: Kueue is not installed, or keeps its configuration elsewhere",
-		},
-		"without the manager's ConfigMap": {
-			change: func(f *Facts) { f.ConfigMaps = f.ConfigMaps[:1] },
-			want:   []string{gates, alike},
-			reason: "there is no ConfigMap kueue-trainer-system/kueue-trainer-config: kueue-trainer is not installed, or keeps its configuration elsewhere",
-		},
-		"a configuration that is no YAML": {
-			change: withKueue("integrations: ["),
-			want:   []string{external, unmanaged, restarted, started, gates, alike, optedIn},
-			reason: "Kueue's configuration cannot be read: decoding Kueue's configuration: yaml: line 3: did not find expected node content",
-		},
-		"without kueue-trainer": {
-			change: uninstalled,
-			want:   []string{running, permitted, enforced, external, unmanaged, gates, alike},
-			reason: "kueue-trainer is not installed",
-		},
-		"without an answer to the TrainJob": {
-			change: func(f *Facts) { f.Probes.Job = nil },
-			want:   []string{one, restarted},
-			reason: "the API server gave no answer to a TrainJob made as a dry run",
-		},
+			reason: "there is no ConfigMap kueue-system/kueue-manager-config: Kueue is not installed, or keeps its configuration elsewhere"},
+		"without the manager's ConfigMap": {change: func(f *Facts) { f.ConfigMaps = f.ConfigMaps[:1] }, want: []string{gates, alike},
+			reason: "there is no ConfigMap kueue-trainer-system/kueue-trainer-config: kueue-trainer is not installed, or keeps its configuration elsewhere"},
+		"a configuration that is no YAML": {change: withKueue("integrations: ["), want: []string{external, unmanaged, restarted, started, gates, alike, optedIn},
+			reason: "Kueue's configuration cannot be read: decoding Kueue's configuration: yaml: line 3: did not find expected node content"},
+		"without kueue-trainer": {change: uninstalled, want: []string{running, permitted, enforced, external, unmanaged, gates, alike},
+			reason: "kueue-trainer is not installed"},
+		"without an answer to the TrainJob": {change: func(f *Facts) { f.Probes.Job = nil }, want: []string{one, restarted},
+			reason: "the API server gave no answer to a TrainJob made as a dry run"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -60,11 +60,9 @@ waitForPodsReady:
   - TrainJob.v1alpha1.trainer.kubeflow.org
 `,
 		},
-		"JobSets go where they are not queued": {
-			ofKueue: true, withoutJobSets: true,
+		"JobSets go where they are not queued": {ofKueue: true, withoutJobSets: true,
 			kueue: "integrations:\n  frameworks:\n  - batch/job\n  - jobset.x-k8s.io/jobset\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n",
-			want:  "integrations:\n  frameworks:\n  - batch/job\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n",
-		},
+			want:  "integrations:\n  frameworks:\n  - batch/job\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n"},
 		"the manager's namespace goes out of a selector": {
 			ofKueue: true,
 			kueue: kueueHead + "manageJobsWithoutQueueName: true\nintegrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n" +
@@ -86,16 +84,11 @@ waitForPodsReady:
 			want: "integrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\nmultiKueue:\n  gcInterval: 1m\n  externalFrameworks:\n  - name: Foo.v1.example.com # keep\n" +
 				"  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n",
 		},
-		"TrainJob goes to the workers already": {
-			ofKueue: true, workers: true,
+		"TrainJob goes to the workers already": {ofKueue: true, workers: true,
 			kueue: "integrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\nmultiKueue:\n  externalFrameworks:\n  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n",
-			want:  "integrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\nmultiKueue:\n  externalFrameworks:\n  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n",
-		},
-		"no integrations": {
-			ofKueue: true,
-			kueue:   "kind: Configuration\n",
-			want:    "kind: Configuration\nintegrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n",
-		},
+			want:  "integrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\nmultiKueue:\n  externalFrameworks:\n  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n"},
+		"no integrations": {ofKueue: true, kueue: "kind: Configuration\n",
+			want: "kind: Configuration\nintegrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n"},
 		"the manager loses what overrides Kueue, and gets the gates of Kueue's flag": {
 			kueue: kueueHead + "featureGates:\n  MultiKueue: false\n",
 			flag:  "--feature-gates=PartialAdmission=false,FromTheFuture=true",
@@ -119,9 +112,8 @@ featureGates:
   PartialAdmission: false
 `,
 		},
-		"a configuration that is no mapping": {
-			ofKueue: true, kueue: "[]", wantErr: "ConfigMap kueue-system/kueue-manager-config, controller_manager_config.yaml: it is no YAML mapping",
-		},
+		"a configuration that is no mapping": {ofKueue: true, kueue: "[]",
+			wantErr: "ConfigMap kueue-system/kueue-manager-config, controller_manager_config.yaml: it is no YAML mapping"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -68,7 +67,7 @@ func dispatchedJob(name string) trainjob.TrainJob {
 	job := trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "jobs", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now), Labels: map[string]string{kit.QueueLabel: "queue"},
 	}}
-	job.Spec.Suspend, job.Spec.ManagedBy, job.Spec.RuntimeRef.Name = ptr.To(true), ptr.To(kueue.MultiKueueControllerName), "torch"
+	job.Spec.Suspend, job.Spec.ManagedBy, job.Spec.RuntimeRef.Name = new(true), new(kueue.MultiKueueControllerName), "torch"
 	return job
 }
 
@@ -102,140 +101,84 @@ func TestFleet(t *testing.T) {
 	installTrainer := strings.Replace(trainerPart.install, "kubectl", "kubectl --context west", 1)
 	older := []apiextensionsv1.CustomResourceDefinition{crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")}
 	eachFinds(t, map[string]broken{
-		"in order": {},
-		"a queue for this cluster, too, without nodes": {
-			change: func(f *Facts) { f.ClusterQueues = append(f.ClusterQueues, clusterQueue("here", "h100", "8")) },
-			want:   one(Warning, "FlavorWithoutNodes", "ResourceFlavor h100", generatePools),
-		},
-		"a worker that Kueue does not reach": {
-			change: func(f *Facts) { f.MultiKueueClusters[1].Status.Conditions[0].Status = metav1.ConditionFalse },
-			want:   one(Error, "WorkerNotConnected", "MultiKueueCluster west", "kubectl -n kueue-system get secret west-access", restartKueue),
-		},
-		"workers that Kueue does not look at": {
-			change: func(f *Facts) {
-				f.MultiKueueClusters = f.MultiKueueClusters[:1]
-				f.MultiKueueClusters[0].Status.Conditions = nil
-			},
-			want: one(Error, "WorkerNotConnected", "MultiKueueCluster east", "kubectl -n kueue-system get secret east-access", restartKueue),
-		},
-		"a Kueue that hands no TrainJobs over": {
-			change: func(f *Facts) { f.kueueConfig(externalConfig) },
-			want:   one(Error, "TrainJobNotDispatched", kueueConfigObject, fixKueueConfig, restartKueue),
-		},
-		"the same, in a cluster without workers": {
-			change: func(f *Facts) {
-				f.kueueConfig(externalConfig)
-				f.Fleet, f.TrainJobs, f.ClusterQueues[0].Spec.AdmissionChecksStrategy = Fleet{}, nil, nil
-				f.ClusterQueues[0].Spec.ResourceGroups = nil
-			},
-		},
-		"an older Trainer, with the same field": {
-			change: func(f *Facts) {
-				f.CRDs = append([]apiextensionsv1.CustomResourceDefinition{trainer23()}, f.CRDs[:2]...)
-			},
-			want: one(Warning, "WorkerTrainer", "Trainer"+inWest, installTrainer),
-		},
-		"an older Trainer, with another field": {
-			change: func(f *Facts) { west(f).CRDs = older },
-			want:   one(Error, "WorkerTrainer", "Trainer"+inWest, installTrainer),
-		},
-		"a newer Trainer, with another field": {
-			change: func(f *Facts) { f.CRDs = append(older, f.CRDs[:2]...) },
-			want:   one(Error, "WorkerTrainer", "Trainer"+inWest, installTrainer),
-		},
-		"a runtime that is missing, of two TrainJobs": {
-			change: func(f *Facts) { west(f).ClusterRuntimes, f.TrainJobs = nil, append(f.TrainJobs, dispatchedJob("vit")) },
-			want:   one(Error, "WorkerRuntimeMissing", "ClusterTrainingRuntime torch"+inWest, copyRuntime),
-		},
-		"a runtime of a namespace that is missing": {
-			change: func(f *Facts) {
-				f.TrainJobs[0].Spec.RuntimeRef.Kind = ptr.To(trainer.TrainingRuntimeKind)
-				f.Runtimes = []trainer.TrainingRuntime{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "torch"}}}
-			},
-			want: one(Error, "WorkerRuntimeMissing", "TrainingRuntime jobs/torch"+inWest,
-				strings.Replace(copyRuntime, "clustertrainingruntime torch", "-n jobs trainingruntime torch", 1)),
-		},
-		"a runtime that differs": {
-			change: func(f *Facts) { west(f).ClusterRuntimes = []trainer.ClusterTrainingRuntime{torch(2)} },
-			want: one(Warning, "WorkerRuntimeDiffers", "ClusterTrainingRuntime torch"+inWest,
+		"in order": on(),
+		"a queue for this cluster, too, without nodes": on(func(f *Facts) { f.ClusterQueues = append(f.ClusterQueues, clusterQueue("here", "h100", "8")) }).
+			warns("FlavorWithoutNodes", "ResourceFlavor h100", generatePools),
+		"a worker that Kueue does not reach": on(func(f *Facts) { f.MultiKueueClusters[1].Status.Conditions[0].Status = metav1.ConditionFalse }).
+			fails("WorkerNotConnected", "MultiKueueCluster west", "kubectl -n kueue-system get secret west-access", restartKueue),
+		"workers that Kueue does not look at": on(func(f *Facts) {
+			f.MultiKueueClusters = f.MultiKueueClusters[:1]
+			f.MultiKueueClusters[0].Status.Conditions = nil
+		}).fails("WorkerNotConnected", "MultiKueueCluster east", "kubectl -n kueue-system get secret east-access", restartKueue),
+		"a Kueue that hands no TrainJobs over": on(func(f *Facts) { f.kueueConfig(externalConfig) }).
+			fails("TrainJobNotDispatched", kueueConfigObject, fixKueueConfig, restartKueue),
+		"the same, in a cluster without workers": on(func(f *Facts) {
+			f.kueueConfig(externalConfig)
+			f.Fleet, f.TrainJobs, f.ClusterQueues[0].Spec.AdmissionChecksStrategy = Fleet{}, nil, nil
+			f.ClusterQueues[0].Spec.ResourceGroups = nil
+		}),
+		"an older Trainer, with the same field": on(func(f *Facts) {
+			f.CRDs = append([]apiextensionsv1.CustomResourceDefinition{trainer23()}, f.CRDs[:2]...)
+		}).warns("WorkerTrainer", "Trainer"+inWest, installTrainer),
+		"an older Trainer, with another field": on(func(f *Facts) { west(f).CRDs = older }).fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
+		"a newer Trainer, with another field": on(func(f *Facts) { f.CRDs = append(older, f.CRDs[:2]...) }).
+			fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
+		"a runtime that is missing, of two TrainJobs": on(func(f *Facts) { west(f).ClusterRuntimes, f.TrainJobs = nil, append(f.TrainJobs, dispatchedJob("vit")) }).
+			fails("WorkerRuntimeMissing", "ClusterTrainingRuntime torch"+inWest, copyRuntime),
+		"a runtime of a namespace that is missing": on(func(f *Facts) {
+			f.TrainJobs[0].Spec.RuntimeRef.Kind = new(trainer.TrainingRuntimeKind)
+			f.Runtimes = []trainer.TrainingRuntime{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "torch"}}}
+		}).fails("WorkerRuntimeMissing", "TrainingRuntime jobs/torch"+inWest,
+			strings.Replace(copyRuntime, "clustertrainingruntime torch", "-n jobs trainingruntime torch", 1)),
+		"a runtime that differs": on(func(f *Facts) { west(f).ClusterRuntimes = []trainer.ClusterTrainingRuntime{torch(2)} }).
+			warns("WorkerRuntimeDiffers", "ClusterTrainingRuntime torch"+inWest,
 				"diff <(kubectl get clustertrainingruntime torch -o jsonpath={.spec}) <(kubectl --context west get clustertrainingruntime torch -o jsonpath={.spec}) || true",
 				copyRuntime),
-		},
-		"a runtime that no TrainJob has any more": {
-			change: func(f *Facts) {
-				west(f).ClusterRuntimes = nil
-				f.TrainJobs[0].Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
-			},
-		},
-		"a runtime of a TrainJob that goes to another worker": {
-			change: func(f *Facts) { west(f).ClusterRuntimes, f.MultiKueueConfigs[0].Spec.Clusters = nil, []string{"east"} },
-		},
-		"a namespace that is missing": {
-			change: func(f *Facts) { west(f).Namespaces = west(f).Namespaces[1:] },
-			want:   one(Error, "WorkerNamespaceMissing", "Namespace jobs"+inWest, "kubectl --context west create namespace jobs"),
-		},
-		"a LocalQueue that is missing, for a ClusterQueue of the same name": {
-			change: func(f *Facts) { west(f).LocalQueues = nil },
-			want: one(Error, "WorkerLocalQueueMissing", "LocalQueue jobs/queue"+inWest,
+		"a runtime that no TrainJob has any more": on(func(f *Facts) {
+			west(f).ClusterRuntimes = nil
+			f.TrainJobs[0].Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
+		}),
+		"a runtime of a TrainJob that goes to another worker": on(func(f *Facts) { west(f).ClusterRuntimes, f.MultiKueueConfigs[0].Spec.Clusters = nil, []string{"east"} }),
+		"a namespace that is missing": on(func(f *Facts) { west(f).Namespaces = west(f).Namespaces[1:] }).
+			fails("WorkerNamespaceMissing", "Namespace jobs"+inWest, "kubectl --context west create namespace jobs"),
+		"a LocalQueue that is missing, for a ClusterQueue of the same name": on(func(f *Facts) { west(f).LocalQueues = nil }).
+			fails("WorkerLocalQueueMissing", "LocalQueue jobs/queue"+inWest,
 				strings.Replace(copyRuntime, "clustertrainingruntime torch", "-n jobs localqueue queue", 1)),
-		},
-		"a LocalQueue that is missing": {
-			change: func(f *Facts) { west(f).LocalQueues, west(f).ClusterQueues = nil, nil },
-			want:   one(Error, "WorkerLocalQueueMissing", "LocalQueue jobs/queue"+inWest, "kubectl --context west get clusterqueues"),
-		},
-		"kueue-trainer of another release": {
-			change: func(f *Facts) {
-				d := deployment(managerPart)
-				d.Spec.Template.Spec.Containers[0].Image = "kueue-trainer:v0.1.0"
-				west(f).Deployments = append(west(f).Deployments[:3:3], d)
-			},
-			want: one(Warning, "WorkerManagerVersion", "kueue-trainer"+inWest, "kubectl trainjob version --context west"),
-		},
-		"other toleration rules": {
-			change: func(f *Facts) {
-				west(f).ConfigMaps = []corev1.ConfigMap{configMap(managerPart, "tolerationRules:\n- resources: [example.com/npu]\n  tolerations: [{key: example.com/npu, operator: Exists}]\n")}
-			},
-			want: one(Warning, "WorkerTolerationRules", "ConfigMap kueue-trainer-system/kueue-trainer-config"+inWest,
-				"kubectl --context west -n kueue-trainer-system edit configmap kueue-trainer-config",
-				strings.Replace(restartManager, "kubectl", "kubectl --context west", 1)),
-		},
-		"rights that Kueue has not": {
-			change: func(f *Facts) { f.Workers[1].Lacks = deleteTrainJobs },
-			want:   one(Error, "WorkerRights", "ServiceAccount kueue-system/multikueue"+inWest, "kubectl --context west apply -k config/multikueue"),
-		},
-		"rights that another ServiceAccount has not": {
-			change: func(f *Facts) {
-				f.Workers[1].Lacks, f.Access["west"].User = deleteTrainJobs, "system:serviceaccount:kueue-system:multikueue-sa"
-			},
-			want: one(Error, "WorkerRights", "ServiceAccount kueue-system/multikueue-sa"+inWest,
-				"kubectl --context west apply -k config/multikueue",
-				"kubectl --context west create clusterrolebinding kueue-trainer-multikueue-multikueue-sa --clusterrole=kueue-trainer-multikueue --serviceaccount=kueue-system:multikueue-sa"),
-		},
-		"rights that a user has not": {
-			change: func(f *Facts) { f.Workers[1].Lacks, f.Access["west"].User = deleteTrainJobs, "kueue" },
-			want: one(Error, "WorkerRights", "User kueue"+inWest,
+		"a LocalQueue that is missing": on(func(f *Facts) { west(f).LocalQueues, west(f).ClusterQueues = nil, nil }).
+			fails("WorkerLocalQueueMissing", "LocalQueue jobs/queue"+inWest, "kubectl --context west get clusterqueues"),
+		"kueue-trainer of another release": on(func(f *Facts) {
+			d := deployment(managerPart)
+			d.Spec.Template.Spec.Containers[0].Image = "kueue-trainer:v0.1.0"
+			west(f).Deployments = append(west(f).Deployments[:3:3], d)
+		}).warns("WorkerManagerVersion", "kueue-trainer"+inWest, "kubectl trainjob version --context west"),
+		"other toleration rules": on(func(f *Facts) {
+			west(f).ConfigMaps = []corev1.ConfigMap{configMap(managerPart, "tolerationRules:\n- resources: [example.com/npu]\n  tolerations: [{key: example.com/npu, operator: Exists}]\n")}
+		}).warns("WorkerTolerationRules", "ConfigMap kueue-trainer-system/kueue-trainer-config"+inWest,
+			"kubectl --context west -n kueue-trainer-system edit configmap kueue-trainer-config",
+			strings.Replace(restartManager, "kubectl", "kubectl --context west", 1)),
+		"rights that Kueue has not": on(func(f *Facts) { f.Workers[1].Lacks = deleteTrainJobs }).
+			fails("WorkerRights", "ServiceAccount kueue-system/multikueue"+inWest, "kubectl --context west apply -k config/multikueue"),
+		"rights that another ServiceAccount has not": on(func(f *Facts) {
+			f.Workers[1].Lacks, f.Access["west"].User = deleteTrainJobs, "system:serviceaccount:kueue-system:multikueue-sa"
+		}).fails("WorkerRights", "ServiceAccount kueue-system/multikueue-sa"+inWest,
+			"kubectl --context west apply -k config/multikueue",
+			"kubectl --context west create clusterrolebinding kueue-trainer-multikueue-multikueue-sa --clusterrole=kueue-trainer-multikueue --serviceaccount=kueue-system:multikueue-sa"),
+		"rights that a user has not": on(func(f *Facts) { f.Workers[1].Lacks, f.Access["west"].User = deleteTrainJobs, "kueue" }).
+			fails("WorkerRights", "User kueue"+inWest,
 				"kubectl --context west apply -k config/multikueue",
 				"kubectl --context west create clusterrolebinding kueue-trainer-multikueue-kueue --clusterrole=kueue-trainer-multikueue --user=kueue"),
-		},
-		"a token that ends in a week": {change: func(f *Facts) { f.Access["west"].Until = now.Add(7 * 24 * time.Hour) }},
-		"a token that ends before":    {change: func(f *Facts) { f.Access["west"].Until = now.Add(7*24*time.Hour - time.Second) }, want: []Finding{ends(Warning)}},
-		"a token that has ended":      {change: func(f *Facts) { f.Access["west"].Until = now }, want: []Finding{ends(Error)}},
-		"a token that never ends":     {change: func(f *Facts) { f.Access["west"].Until = time.Time{} }},
-		"a token that ends, of a worker without a context": {
-			change: func(f *Facts) { f.Access["east"].Until = now.Add(time.Hour) },
-			want:   one(Warning, "WorkerTokenExpires", "Secret kueue-system/east-access", "kubectl config get-contexts"),
-		},
-		"a token of somebody that ends": {
-			change: func(f *Facts) { f.Access["west"].Until, f.Access["west"].User = now.Add(time.Hour), "" },
-			want:   one(Warning, "WorkerTokenExpires", "Secret kueue-system/west-access", "kubectl -n kueue-system get secret west-access"),
-		},
-		"a client certificate that ends": {
-			change: func(f *Facts) {
-				f.Access["west"].Until, f.Access["west"].Credential, f.Access["west"].User = now.Add(time.Hour), certificate, "kueue"
-			},
-			want: one(Warning, "WorkerTokenExpires", "Secret kueue-system/west-access", "kubectl -n kueue-system get secret west-access"),
-		},
-		"a worker with Kueue's in-tree integration": {change: func(f *Facts) { west(f).ConfigMaps, west(f).Deployments = nil, nil }},
+		"a token that ends in a week": on(func(f *Facts) { f.Access["west"].Until = now.Add(7 * 24 * time.Hour) }),
+		"a token that ends before":    on(func(f *Facts) { f.Access["west"].Until = now.Add(7*24*time.Hour - time.Second) }).finds(ends(Warning)),
+		"a token that has ended":      on(func(f *Facts) { f.Access["west"].Until = now }).finds(ends(Error)),
+		"a token that never ends":     on(func(f *Facts) { f.Access["west"].Until = time.Time{} }),
+		"a token that ends, of a worker without a context": on(func(f *Facts) { f.Access["east"].Until = now.Add(time.Hour) }).
+			warns("WorkerTokenExpires", "Secret kueue-system/east-access", "kubectl config get-contexts"),
+		"a token of somebody that ends": on(func(f *Facts) { f.Access["west"].Until, f.Access["west"].User = now.Add(time.Hour), "" }).
+			warns("WorkerTokenExpires", "Secret kueue-system/west-access", "kubectl -n kueue-system get secret west-access"),
+		"a client certificate that ends": on(func(f *Facts) {
+			f.Access["west"].Until, f.Access["west"].Credential, f.Access["west"].User = now.Add(time.Hour), certificate, "kueue"
+		}).warns("WorkerTokenExpires", "Secret kueue-system/west-access", "kubectl -n kueue-system get secret west-access"),
+		"a worker with Kueue's in-tree integration": on(func(f *Facts) { west(f).ConfigMaps, west(f).Deployments = nil, nil }),
 	}, inTheFleet)
 }
 
@@ -267,40 +210,26 @@ func TestWorkersUnseen(t *testing.T) {
 		want   told
 	}{
 		"in order": {change: func(*Facts, *Worker) {}, want: told{Passed: []string{lasts, may}}},
-		"one that does not answer": {
-			change: func(_ *Facts, west *Worker) { west.Untold = noAnswer },
-			want:   told{Unseen: []string{"worker cluster west: no answer"}, Passed: []string{lasts, may}},
-		},
-		"one whose runtimes may not be listed": {
-			change: func(_ *Facts, west *Worker) { west.Unread[clusterRuntimes], west.ClusterRuntimes = forbidden, nil },
-			want:   told{Unseen: []string{string(clusterRuntimes) + ofWest + "you may not list them"}, Passed: []string{lasts, may}},
-		},
-		"one whose queues may not be listed": {
-			change: func(_ *Facts, west *Worker) { west.Unread[localQueues], west.LocalQueues = forbidden, nil },
-			want:   told{Unseen: []string{string(localQueues) + ofWest + "you may not list them"}, Passed: []string{lasts, may}},
-		},
-		"one that may not be asked who may do what": {
-			change: func(_ *Facts, west *Worker) { west.Unread[accessReviews] = noReviews },
-			want:   told{[]string{mayNot + "you may not make them."}, []string{string(accessReviews) + ofWest + "you may not make them"}, []string{lasts}},
-		},
-		"one that cannot say who may do what": {
-			change: func(_ *Facts, west *Worker) { west.Unread[accessReviews] = noAnswer },
-			want:   told{[]string{mayNot + "no answer."}, []string{string(accessReviews) + ofWest + "no answer"}, []string{lasts}},
-		},
+		"one that does not answer": {change: func(_ *Facts, west *Worker) { west.Untold = noAnswer },
+			want: told{Unseen: []string{"worker cluster west: no answer"}, Passed: []string{lasts, may}}},
+		"one whose runtimes may not be listed": {change: func(_ *Facts, west *Worker) { west.Unread[clusterRuntimes], west.ClusterRuntimes = forbidden, nil },
+			want: told{Unseen: []string{string(clusterRuntimes) + ofWest + "you may not list them"}, Passed: []string{lasts, may}}},
+		"one whose queues may not be listed": {change: func(_ *Facts, west *Worker) { west.Unread[localQueues], west.LocalQueues = forbidden, nil },
+			want: told{Unseen: []string{string(localQueues) + ofWest + "you may not list them"}, Passed: []string{lasts, may}}},
+		"one that may not be asked who may do what": {change: func(_ *Facts, west *Worker) { west.Unread[accessReviews] = noReviews },
+			want: told{[]string{mayNot + "you may not make them."}, []string{string(accessReviews) + ofWest + "you may not make them"}, []string{lasts}}},
+		"one that cannot say who may do what": {change: func(_ *Facts, west *Worker) { west.Unread[accessReviews] = noAnswer },
+			want: told{[]string{mayNot + "no answer."}, []string{string(accessReviews) + ofWest + "no answer"}, []string{lasts}}},
 		"a kubeconfig that runs a command": {
 			change: func(f *Facts, _ *Worker) {
 				f.Access["west"] = &Access{Secret: "west-access", Unclear: "it runs a command"}
 			},
 			want: told{Remarks: []string{"Could not check how long Kueue gets into worker cluster west: it runs a command.", mayNot + "it runs a command."}},
 		},
-		"a token of somebody": {
-			change: func(f *Facts, _ *Worker) { f.Access["west"].User, f.Access["west"].Unclear = "", "it is somebody's" },
-			want:   told{Remarks: []string{mayNot + "it is somebody's."}, Passed: []string{lasts}},
-		},
-		"Secrets that may not be read": {
-			change: func(f *Facts, _ *Worker) { f.Unread[secrets], f.Access = notAllowedTo("get", "secrets"), nil },
-			want:   told{Unseen: []string{"secrets: you may not get them"}},
-		},
+		"a token of somebody": {change: func(f *Facts, _ *Worker) { f.Access["west"].User, f.Access["west"].Unclear = "", "it is somebody's" },
+			want: told{Remarks: []string{mayNot + "it is somebody's."}, Passed: []string{lasts}}},
+		"Secrets that may not be read": {change: func(f *Facts, _ *Worker) { f.Unread[secrets], f.Access = notAllowedTo("get", "secrets"), nil },
+			want: told{Unseen: []string{"secrets: you may not get them"}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -338,8 +267,8 @@ func TestElsewhere(t *testing.T) {
 			change: func(manager, there *Facts) {
 				job := &manager.TrainJobs[0]
 				manager.Workloads = []kueue.Workload{{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{Name: job.Name, UID: job.UID, Controller: ptr.To(true)}}},
-					Status:     kueue.WorkloadStatus{ClusterName: ptr.To("west")},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{Name: job.Name, UID: job.UID, Controller: new(true)}}},
+					Status:     kueue.WorkloadStatus{ClusterName: new("west")},
 				}}
 				there.TrainJobs = manager.TrainJobs
 			},

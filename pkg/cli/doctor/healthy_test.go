@@ -21,7 +21,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/config/policies"
@@ -59,7 +58,7 @@ func healthy(t *testing.T) *Facts {
 		Leases: []coordinationv1.Lease{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: managerPart.Namespace, Name: "manager.kueue-trainer.dev"},
 			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: ptr.To("pod"), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-2 * time.Second))),
+				HolderIdentity: new("pod"), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(now.Add(-2 * time.Second))),
 			},
 		}},
 	}
@@ -69,7 +68,7 @@ func healthy(t *testing.T) *Facts {
 		f.Services = append(f.Services, corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "webhook"}})
 		f.EndpointSlices = append(f.EndpointSlices, discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "webhook-1", Labels: map[string]string{discoveryv1.LabelServiceName: "webhook"}},
-			Endpoints:  []discoveryv1.Endpoint{{Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
+			Endpoints:  []discoveryv1.Endpoint{{Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
 		})
 		f.Mutating = append(f.Mutating, mutatingConfiguration(p))
 		f.Validating = append(f.Validating, validatingConfiguration(p))
@@ -129,8 +128,8 @@ func mutatingConfiguration(p *part) admissionregistrationv1.MutatingWebhookConfi
 	c := admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: p.mutating},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "m." + p.Name, ClientConfig: clientConfig(p), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
-			ReinvocationPolicy: ptr.To(admissionregistrationv1.IfNeededReinvocationPolicy),
+			Name: "m." + p.Name, ClientConfig: clientConfig(p), FailurePolicy: new(admissionregistrationv1.Fail),
+			ReinvocationPolicy: new(admissionregistrationv1.IfNeededReinvocationPolicy),
 			MatchConditions:    []admissionregistrationv1.MatchCondition{{Name: "not-deleting"}, {Name: matchconditions.Queued}, {Name: matchconditions.NotOwn}},
 			Rules:              trainJobRules(admissionregistrationv1.Create, admissionregistrationv1.Update),
 		}},
@@ -152,7 +151,7 @@ func validatingConfiguration(p *part) admissionregistrationv1.ValidatingWebhookC
 	return admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: p.validating},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "v." + p.Name, ClientConfig: clientConfig(p), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
+			Name: "v." + p.Name, ClientConfig: clientConfig(p), FailurePolicy: new(admissionregistrationv1.Fail),
 			Rules: trainJobRules(admissionregistrationv1.OperationAll),
 		}},
 	}
@@ -213,7 +212,7 @@ func localQueue(namespace, name, clusterQueue string) kueue.LocalQueue {
 func gatedJob(t *testing.T, namespace, name string) *trainjob.TrainJob {
 	t.Helper()
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	job.Spec.Suspend = ptr.To(true)
+	job.Spec.Suspend = new(true)
 	expect.Must(patch.Of(trainjob.Trainer23).Set(&job.Spec, []patch.Placement{patch.Gated("node")}))(t)
 	return job
 }
@@ -224,13 +223,23 @@ type broken struct {
 	want   []Finding
 }
 
-func found(severity Severity, reason, object string, commands ...string) Finding {
-	return Finding{Severity: severity, Reason: reason, Object: object, Commands: commands}
+// on changes a healthy installation, in which nothing is found where no more is said.
+func on(changes ...func(*Facts)) broken { return broken{change: kit.All(changes...)} }
+
+// fails has one error found.
+func (b broken) fails(reason, object string, commands ...string) broken {
+	return b.finds(found(Error, reason, object, commands...))
 }
 
-// one is the only finding.
-func one(severity Severity, reason, object string, commands ...string) []Finding {
-	return []Finding{found(severity, reason, object, commands...)}
+// warns has one warning found.
+func (b broken) warns(reason, object string, commands ...string) broken {
+	return b.finds(found(Warning, reason, object, commands...))
+}
+
+func (b broken) finds(want ...Finding) broken { return broken{change: b.change, want: want} }
+
+func found(severity Severity, reason, object string, commands ...string) Finding {
+	return Finding{Severity: severity, Reason: reason, Object: object, Commands: commands}
 }
 
 // with is a healthy installation after changes.
@@ -244,9 +253,7 @@ func with(t *testing.T, changes ...func(*Facts)) *Facts {
 func eachFinds(t *testing.T, ways map[string]broken, first ...func(*Facts)) {
 	t.Helper()
 	for name, tc := range ways {
-		t.Run(name, func(t *testing.T) {
-			finds(t, with(t, slices.Concat(first, []func(*Facts){tc.change})...), tc.want...)
-		})
+		t.Run(name, func(t *testing.T) { finds(t, with(t, slices.Concat(first, []func(*Facts){tc.change})...), tc.want...) })
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -74,18 +73,17 @@ func asHelmNames(n int) func(*Facts) {
 
 func TestPartsThatAreElsewhere(t *testing.T) {
 	eachFinds(t, map[string]broken{
-		"are found":                  {change: moved},
-		"by names of a Helm release": {change: all(asHelmNames(0), asHelmNames(1), asHelmNames(2))},
-		"and by both":                {change: all(moved, asHelmNames(0))},
-		"are not installed once more": {change: all(asHelmNames(1), func(f *Facts) { f.Mutating = append(f.Mutating[:1], f.Mutating[2:]...) }),
-			want: one(Error, "WebhookMissing", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", releases)},
-		"are not upgraded by manifests": {change: all(asHelmNames(0), func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:v0.18.2" }),
-			want: one(Warning, "KueueVersion", "Kueue", releases)},
-		"are told where they are": {change: all(moved, func(f *Facts) { f.Deployments[3].Status.ReadyReplicas = 0 }),
-			want: one(Error, "ManagerNotRunning", "Deployment ml/"+cluster.ManagerDeployment, "kubectl -n ml describe pods",
-				"kubectl -n ml logs deployment/kueue-trainer-controller-manager --tail=20", "kubectl -n ml rollout restart deployment kueue-trainer-controller-manager")},
-		"lack permissions there": {change: all(moved, func(f *Facts) { f.Roles = nil }),
-			want: one(Error, "PermissionsMissing", "Role ml/kueue-trainer-manager-role", applyRoles)},
+		"are found":                  on(moved),
+		"by names of a Helm release": on(asHelmNames(0), asHelmNames(1), asHelmNames(2)),
+		"and by both":                on(moved, asHelmNames(0)),
+		"are not installed once more": on(asHelmNames(1), func(f *Facts) { f.Mutating = append(f.Mutating[:1], f.Mutating[2:]...) }).
+			fails("WebhookMissing", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", releases),
+		"are not upgraded by manifests": on(asHelmNames(0), func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:v0.18.2" }).
+			warns("KueueVersion", "Kueue", releases),
+		"are told where they are": on(moved, func(f *Facts) { f.Deployments[3].Status.ReadyReplicas = 0 }).
+			fails("ManagerNotRunning", "Deployment ml/"+cluster.ManagerDeployment, "kubectl -n ml describe pods",
+				"kubectl -n ml logs deployment/kueue-trainer-controller-manager --tail=20", "kubectl -n ml rollout restart deployment kueue-trainer-controller-manager"),
+		"lack permissions there": on(moved, func(f *Facts) { f.Roles = nil }).fails("PermissionsMissing", "Role ml/kueue-trainer-manager-role", applyRoles),
 	})
 }
 
@@ -101,8 +99,8 @@ func TestWhatTheChartNarrows(t *testing.T) {
 		}
 	}
 	eachFinds(t, map[string]broken{
-		"values of the chart":      {change: narrowedBy("helm")},
-		"what was patched by hand": {change: narrowedBy("kubectl-patch"), want: one(Error, "WebhookScope", ourMutating, applyWebhook)},
+		"values of the chart":      on(narrowedBy("helm")),
+		"what was patched by hand": on(narrowedBy("kubectl-patch")).fails("WebhookScope", ourMutating, applyWebhook),
 	})
 }
 
@@ -152,48 +150,27 @@ func TestReleaseOfHelm(t *testing.T) {
 	const upgrade = "helm upgrade trainjobs charts/kueue-trainer --namespace kueue-trainer-system --reset-then-reuse-values --force-conflicts"
 	const managerConfig = "ConfigMap kueue-trainer-system/kueue-trainer-config"
 	eachFinds(t, map[string]broken{
-		"a RoleBinding is missing": {
-			change: all(byHelm, func(f *Facts) { f.RoleBindings = f.RoleBindings[1:] }),
-			want:   one(Error, "PermissionsMissing", "Role kueue-trainer-system/kueue-trainer-manager-role", upgrade),
-		},
-		"a webhook is missing": {
-			change: all(byHelm, func(f *Facts) { f.Mutating[3].Webhooks = nil }),
-			want:   one(Error, "WebhookMissing", ourMutating, upgrade),
-		},
-		"a webhook is not asked about all": {
-			change: all(byHelm, func(f *Facts) {
-				f.Mutating[3].Webhooks[0].Rules = trainJobRules(admissionregistrationv1.Create)
-			}),
-			want: one(Error, "WebhookScope", ourMutating, upgrade+` --set-json 'webhooks={"matchConditions":[],"namespaceSelector":null}'`),
-		},
-		"a policy is missing": {
-			change: all(byHelm, func(f *Facts) { f.Policies = f.Policies[1:] }),
-			want: one(Warning, "PolicyNotEnforced", "ValidatingAdmissionPolicy kueue-trainer-claims",
+		"a RoleBinding is missing": on(byHelm, func(f *Facts) { f.RoleBindings = f.RoleBindings[1:] }).
+			fails("PermissionsMissing", "Role kueue-trainer-system/kueue-trainer-manager-role", upgrade),
+		"a webhook is missing": on(byHelm, func(f *Facts) { f.Mutating[3].Webhooks = nil }).fails("WebhookMissing", ourMutating, upgrade),
+		"a webhook is not asked about all": on(byHelm, func(f *Facts) {
+			f.Mutating[3].Webhooks[0].Rules = trainJobRules(admissionregistrationv1.Create)
+		}).fails("WebhookScope", ourMutating, upgrade+` --set-json 'webhooks={"matchConditions":[],"namespaceSelector":null}'`),
+		"a policy is missing": on(byHelm, func(f *Facts) { f.Policies = f.Policies[1:] }).
+			warns("PolicyNotEnforced", "ValidatingAdmissionPolicy kueue-trainer-claims",
 				upgrade+" --set policies.enabled=true"),
-		},
-		"scaled to nothing": {
-			change: all(byHelm, func(f *Facts) {
-				f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = ptr.To(int32(0)), 0
-			}),
-			want: one(Error, "ManagerNotRunning", ourDeployment, upgrade+" --set replicas=2"),
-		},
-		"gone, but for a role": {
-			change: all(byHelm, uninstalled),
-			want:   one(Error, "NoIntegration", ourDeployment, upgrade),
-		},
-		"other settings than Kueue's": {
-			change: all(byHelm, func(f *Facts) { f.managerConfig("manageJobsWithoutQueueName: true\ncontroller: {}") }),
-			want: one(Warning, "SettingsDiffer", managerConfig,
+		"scaled to nothing": on(byHelm, func(f *Facts) {
+			f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = new(int32(0)), 0
+		}).fails("ManagerNotRunning", ourDeployment, upgrade+" --set replicas=2"),
+		"gone, but for a role": on(byHelm, uninstalled).fails("NoIntegration", ourDeployment, upgrade),
+		"other settings than Kueue's": on(byHelm, func(f *Facts) { f.managerConfig("manageJobsWithoutQueueName: true\ncontroller: {}") }).
+			warns("SettingsDiffer", managerConfig,
 				upgrade+` --set-json 'configuration={"manageJobsWithoutQueueName":null}'`, restartManager),
-		},
-		"another gate than Kueue has by a flag": {
-			change: all(byHelm, func(f *Facts) {
-				f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=VisibilityOnDemand=false"}
-				f.managerConfig("featureGates: {VisibilityOnDemand: true, PartialAdmission: true}")
-			}),
-			want: one(Warning, "FeatureGatesDiffer", managerConfig,
-				upgrade+` --set-json 'configuration={"featureGates":{"PartialAdmission":true,"VisibilityOnDemand":false}}'`, restartManager),
-		},
+		"another gate than Kueue has by a flag": on(byHelm, func(f *Facts) {
+			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=VisibilityOnDemand=false"}
+			f.managerConfig("featureGates: {VisibilityOnDemand: true, PartialAdmission: true}")
+		}).warns("FeatureGatesDiffer", managerConfig,
+			upgrade+` --set-json 'configuration={"featureGates":{"PartialAdmission":true,"VisibilityOnDemand":false}}'`, restartManager),
 	})
 }
 

@@ -79,6 +79,8 @@ func trainJobLink(f *Facts) Link {
 	switch {
 	case f.Job.Finished():
 		l.State = string(finished(f).Phase)
+	case forgotten(f) != nil:
+		l.State = string(forgotten(f).Phase)
 	case f.Job.Suspended() && f.Workload == nil && unmanaged(f) != nil:
 		l.State = "Suspended"
 	case f.Job.Suspended() && f.Workload == nil:
@@ -101,7 +103,7 @@ func workloadLink(f *Facts) Link {
 	l := Link{Depth: 1, Kind: "Workload"}
 	if f.Workload == nil {
 		l.Name, l.State = "-", "Missing"
-		if f.queueName() != "" && !f.Job.Finished() && unmanaged(f) == nil {
+		if f.queueName() != "" && !f.over() && unmanaged(f) == nil {
 			l.WaitsFor = "kueue-trainer to make it"
 		}
 		return l
@@ -149,7 +151,7 @@ func openChecks(wl *kueue.Workload) string {
 func jobSetLinks(f *Facts) []Link {
 	if f.JobSet == nil {
 		l := Link{Depth: 1, Kind: "JobSet", Name: f.Job.Name, State: "Missing"}
-		if !f.Job.Finished() {
+		if !f.over() {
 			l.WaitsFor = "Trainer to make it"
 		}
 		return []Link{l}
@@ -158,6 +160,8 @@ func jobSetLinks(f *Facts) []Link {
 	switch suspended := ptr.Deref(f.JobSet.Spec.Suspend, false); {
 	case f.JobSet.Status.TerminalState != "":
 		l.State = f.JobSet.Status.TerminalState
+	case suspended && f.over():
+		l.State = "Suspended"
 	case suspended && f.Job.Suspended():
 		l.State, l.WaitsFor = "Suspended", "its TrainJob to be resumed"
 	case suspended:

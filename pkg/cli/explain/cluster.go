@@ -6,12 +6,14 @@ import (
 	"context"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -23,7 +25,7 @@ type Cluster struct {
 
 	// now is what there is, stopped queues taken as running: that they are stopped is told
 	// on its own. unlimited is now without the borrowing limits of ClusterQueues, empty is
-	// now without anybody's pods.
+	// now without anybody's pods, and with all nodes ready.
 	now, unlimited, empty *scheduler.Snapshot
 	// asked are the Workloads of the jobs of a table, which are decided about in one play.
 	asked sets.Set[client.ObjectKey]
@@ -41,12 +43,19 @@ func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
 		return nil, err
 	}
 	idle := *active
-	idle.Pods = nil
+	idle.Pods, idle.Nodes = nil, atTheirBest(i.Nodes)
 	if c.empty, err = idle.Snapshot(ctx, nil); err != nil {
 		return nil, err
 	}
 	c.unlimited, err = active.Changed(func(spec *kueue.ClusterQueueSpec) { liftLimits(spec.ResourceGroups) }).Snapshot(ctx, i.Workloads)
 	return c, err
+}
+
+// undecided remembers no forecasts.
+func (c *Cluster) undecided() *Cluster {
+	fresh := *c
+	fresh.decided = map[question]*scheduler.Decision{}
+	return &fresh
 }
 
 // without leaves out the Workloads that a TrainJob of this name has now: a manifest competes with others, not with itself.
@@ -60,6 +69,18 @@ func (c *Cluster) without(ctx context.Context, job *trainjob.TrainJob) (*Cluster
 		return c, nil
 	}
 	return NewCluster(ctx, &i)
+}
+
+// atTheirBest returns nodes as they are once nobody cordons them, and they are ready.
+func atTheirBest(nodes []corev1.Node) []corev1.Node {
+	best := slices.Clone(nodes)
+	for i := range best {
+		node := best[i].DeepCopy()
+		node.Spec.Unschedulable, node.Spec.Taints = false, gpu.Lasting(node)
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		best[i] = *node
+	}
+	return best
 }
 
 func liftLimits(groups []kueue.ResourceGroup) {

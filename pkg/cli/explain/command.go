@@ -157,6 +157,10 @@ func (o *options) run(ctx context.Context, args []string) error {
 // foreseen explains, with when the job starts. That this cannot be told is no reason to tell nothing.
 func foreseen(ctx context.Context, fs *foresight, f *Facts) Explanation {
 	e := Explain(f)
+	if e.State.Reason == KueueRefuses {
+		e.Start = &outlook.Start{Unknown: "Kueue goes by more than what is seen here"}
+		return e
+	}
 	var err error
 	if e.Start, err = fs.start(ctx, f); err != nil {
 		e.Start = &outlook.Start{Unknown: fmt.Sprintf("it could not be made: %v", err)}

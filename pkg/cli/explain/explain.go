@@ -72,7 +72,9 @@ type Queue struct {
 // PodSet is what Kueue sees of a replicated job.
 type PodSet struct {
 	Name string `json:"name"`
-	Pods int32  `json:"pods"`
+	// Pods are those that need quota, and Done those that have given it back.
+	Pods int32 `json:"pods"`
+	Done int32 `json:"done,omitempty"`
 	// PerPod are the requests of one pod.
 	PerPod corev1.ResourceList `json:"perPod"`
 }
@@ -84,9 +86,11 @@ func Explain(f *Facts) Explanation {
 		State: StateOf(f), Chain: Chain(f), Queue: queueOf(f), TimeLimit: timeLimitOf(f), Placement: Placement(f),
 	}
 	for i := range f.PodSets {
-		e.PodSets = append(e.PodSets, podSetOf(&f.PodSets[i]))
+		ps := podSetOf(&f.PodSets[i])
+		ps.Done = doneOf(f.Workload, f.PodSets[i].Name)
+		e.PodSets = append(e.PodSets, ps)
 	}
-	if !f.Job.Finished() && e.State.Phase != NotManaged {
+	if !f.over() && e.State.Phase != NotManaged {
 		e.Flavors = worthTelling(f, Flavors(f))
 	}
 	if e.State.Phase == NotCreated || e.State.Phase == Waiting {
@@ -170,8 +174,8 @@ func queueOf(f *Facts) *Queue {
 func podSetOf(ps *kueue.PodSet) PodSet {
 	out := PodSet{Name: string(ps.Name), Pods: ps.Count, PerPod: corev1.ResourceList{}}
 	format := kueuelib.NewResourceFormatter()
-	for name, amount := range requestsOf(ps) {
-		out.PerPod[name] = format.ResourceQuantity(name, amount/int64(max(1, ps.Count)))
+	for name, amount := range perPodOf(ps) {
+		out.PerPod[name] = format.ResourceQuantity(name, amount)
 	}
 	return out
 }

@@ -26,6 +26,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -63,7 +64,7 @@ type Facts struct {
 
 	// Fields are the values of the rendered JobSet with their owners.
 	Fields []provenance.Field
-	// PodSets are those of the Workload or, without one, those that Kueue would see.
+	// PodSets are those of the Workload, without pods that are done, or, without one, those that Kueue would see.
 	PodSets []kueue.PodSet
 	// RulesUnseen is set where PodSets may lack tolerations: without a Workload, and with
 	// rules of the manager that the user may not read.
@@ -180,17 +181,41 @@ func (f *Facts) Assigned() []string {
 	return sets.List(all)
 }
 
+// podSetsOf returns the PodSets of a Workload without the pods whose quota was given back because they are done: also one
+// that waits again asks for no more. A finished one tells what it has asked for.
+func podSetsOf(wl *kueue.Workload) []kueue.PodSet {
+	podSets := slices.Clone(wl.Spec.PodSets)
+	for i := range podSets {
+		podSets[i].Count = max(0, podSets[i].Count-doneOf(wl, podSets[i].Name))
+	}
+	return podSets
+}
+
+// doneOf is how many pods of a PodSet are done.
+func doneOf(wl *kueue.Workload, podSet kueue.PodSetReference) int32 {
+	if wl == nil || kueuelib.IsFinished(wl) {
+		return 0
+	}
+	done := find(wl.Status.ReclaimablePods, func(p *kueue.ReclaimablePod) bool { return p.Name == podSet })
+	return ptr.Deref(done, kueue.ReclaimablePod{}).Count
+}
+
 // requestsOf returns what all pods of a PodSet ask for, in Kueue's units (CPU in
-// thousandths). Limits count where there is no request.
+// thousandths).
 func requestsOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
+	requests := perPodOf(ps)
+	for name := range requests {
+		requests[name] *= int64(ps.Count)
+	}
+	return requests
+}
+
+// perPodOf is what one pod of a PodSet asks for. Limits count where there is no request.
+func perPodOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
 	pod := ps.Template.Spec.DeepCopy()
 	kueuelib.UseLimitsAsMissingRequests(pod)
-	requests := map[corev1.ResourceName]int64{}
-	for name, amount := range kueuelib.ByResource(kueuelib.RequestsOf(pod)) {
-		if amount > 0 {
-			requests[name] = amount * int64(ps.Count)
-		}
-	}
+	requests := maps.Clone(kueuelib.ByResource(kueuelib.RequestsOf(pod)))
+	maps.DeleteFunc(requests, func(_ corev1.ResourceName, amount int64) bool { return amount <= 0 })
 	return requests
 }
 
@@ -198,7 +223,9 @@ func sumOf(podSets []kueue.PodSet) map[corev1.ResourceName]int64 {
 	sum := map[corev1.ResourceName]int64{}
 	for i := range podSets {
 		for name, amount := range requestsOf(&podSets[i]) {
-			sum[name] += amount
+			if amount > 0 {
+				sum[name] += amount
+			}
 		}
 	}
 	return sum

@@ -126,7 +126,7 @@ func (a *assigner) take(verdicts []Verdict) {
 // verdict looks at one flavor in Kueue's order: whether its nodes are right, then whether
 // there is quota.
 func (a *assigner) verdict(ps *kueue.PodSet, name kueue.ResourceFlavorReference, wanted map[corev1.ResourceName]int64) Verdict {
-	v := Verdict{PodSet: string(ps.Name), Flavor: string(name), Assigned: a.Workload != nil && assigns(a.Workload.Status.Admission, ps.Name, name)}
+	v := Verdict{PodSet: string(ps.Name), Flavor: string(name), Done: ps.Count == 0 && doneOf(a.Workload, ps.Name) > 0, Assigned: a.Workload != nil && assigns(a.Workload.Status.Admission, ps.Name, name)}
 	for _, resource := range sortedResources(wanted) {
 		amount, reason := a.quota(kueuelib.FlavorResource{Flavor: name, Resource: resource}, wanted[resource])
 		v.Amounts = append(v.Amounts, amount)
@@ -134,6 +134,10 @@ func (a *assigner) verdict(ps *kueue.PodSet, name kueue.ResourceFlavorReference,
 			v.Reasons = append(v.Reasons, *reason)
 			v.useless = v.useless || reason.Code == TooMuch && amount.Max == 0
 		}
+	}
+	if v.Done {
+		v.Fits = true
+		return v
 	}
 	if !v.useless { // Else nothing else matters.
 		unfit := a.nodes(ps, name)
@@ -177,7 +181,7 @@ func (a *assigner) quota(at kueuelib.FlavorResource, requested int64) (Amount, *
 	switch {
 	case requested > amount.Max && unlimited.PotentialAvailable(at).CmpInt64(requested) >= 0:
 		r := a.borrowingLimit(at, amount, spec)
-		r.Lasting, r.Remedy = true, r.Remedy+", or ask for less"
+		r.Lasting, r.Remedy = true, r.Remedy+", or "+a.ask("less")
 		return amount, r
 	case requested > amount.Max:
 		return amount, a.tooMuch(at, amount)
@@ -197,8 +201,16 @@ func (a *assigner) tooMuch(at kueuelib.FlavorResource, of Amount) *Reason {
 	if of.Max == 0 {
 		message = fmt.Sprintf("ClusterQueue %s has no quota of it for %s", a.cq.Name, at.Resource)
 	}
-	return lasts(TooMuch, message, "ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor %s in ClusterQueue %s by %s",
-		at.Flavor, a.cq.Name, quantity(at.Resource, of.Requested-of.Max))
+	return lasts(TooMuch, message, "%s, or raise the nominalQuota of flavor %s in ClusterQueue %s by %s",
+		a.ask("less (fewer nodes, or less per node)"), at.Flavor, a.cq.Name, quantity(at.Resource, of.Requested-of.Max))
+}
+
+// ask is how to ask for something else: a job that there is cannot change what it asks for in spec.trainer.
+func (f *Facts) ask(what string) string {
+	if f.Job.UID == "" {
+		return "ask for " + what
+	}
+	return "create the job again, since spec.trainer cannot change, and ask for " + what
 }
 
 func (a *assigner) borrowingLimit(at kueuelib.FlavorResource, of Amount, spec *kueue.ResourceQuota) *Reason {

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
@@ -26,6 +25,9 @@ type told struct {
 	Messages []string
 }
 
+// tell has each flavor of each PodSet judged.
+func (c changes) tell(verdicts ...told) row[[]told] { return row[[]told]{c, verdicts} }
+
 func TestFlavors(t *testing.T) {
 	maintenance := corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule}
 	h100, a100 := told{Flavor: "h100", Fits: true}, told{Flavor: "a100", Messages: []string{"ClusterQueue gpus has 16 GPUs at the most"}}
@@ -34,133 +36,108 @@ func TestFlavors(t *testing.T) {
 	pod := func(change func(*corev1.PodSpec)) func(*scene) {
 		return func(s *scene) { change(&s.Workload.Spec.PodSets[0].Template.Spec) }
 	}
-	const noTopologyText = "the PodSet asks for a topology, and the flavor has none"
+	a100Fits := told{Flavor: "a100", Fits: true}
+	untopological := told{Flavor: "a100", Messages: []string{"the PodSet asks for a topology, and the flavor has none", a100.Messages[0]}}
 	eachScene(t, "verdicts", map[string]row[[]told]{
-		"room in the first, the second is too small": {want: []told{h100, a100}},
-		"quota in use":                    {changes{taken("h100", 3)}, []told{skipped("8 of 32 GPUs are free"), a100}},
-		"a smaller job that fits in both": {changes{func(s *scene) { s.Workload.Spec.PodSets[0].Count = 2 }}, []told{h100, {Flavor: "a100", Fits: true}}},
-		"a second replicated job finds what the first one leaves": {
-			scene: changes{func(s *scene) { s.Workload.Spec.PodSets = []kueue.PodSet{podSet("node", 3), podSet("launcher", 2)} }},
-			want: []told{
-				h100, {Flavor: "a100", Messages: []string{"ClusterQueue gpus has 16 GPUs at the most"}},
-				skipped("8 of 32 GPUs are free"), {Flavor: "a100", Fits: true},
-			},
-		},
-		"the borrowing limit, for ever": {
-			scene: changes{lent("16", "32", resource.NewQuantity(8, resource.DecimalSI), nil)},
-			want:  []told{skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 8 GPUs, though cohort all has more")},
-		},
-		"the borrowing limit, for now": {
-			scene: changes{taken("h100", 2), lent("16", "48", resource.NewQuantity(16, resource.DecimalSI), nil)},
-			want:  []told{skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 16 GPUs, though cohort all has more")},
-		},
-		"borrowed from the cohort": {changes{lent("0", "32", nil, nil)}, []told{h100}},
-		"a lending limit": {
-			scene: changes{lent("0", "32", nil, resource.NewQuantity(8, resource.DecimalSI))},
-			want:  []told{skipped("ClusterQueue gpus has 8 GPUs at the most")},
-		},
-		"a taint of the flavor": {
-			scene: changes{func(s *scene) { s.inventory.Flavors[0].Spec.NodeTaints = []corev1.Taint{maintenance} }},
-			want:  []told{skipped("taint maintenance:NoSchedule of the flavor is not tolerated"), a100},
-		},
-		"a taint that the flavor itself tolerates": {changes{func(s *scene) {
+		"room in the first, the second is too small": given().tell(h100, a100),
+		"quota in use":                    given(taken("h100", 3)).tell(skipped("8 of 32 GPUs are free"), a100),
+		"a smaller job that fits in both": given(func(s *scene) { s.Workload.Spec.PodSets[0].Count = 2 }).tell(h100, a100Fits),
+		"a second replicated job finds what the first one leaves": given(func(s *scene) { s.Workload.Spec.PodSets = []kueue.PodSet{podSet("node", 3), podSet("launcher", 2)} }).
+			tell(h100, a100, skipped("8 of 32 GPUs are free"), a100Fits),
+		"the borrowing limit, for ever": given(lent("16", "32", resource.NewQuantity(8, resource.DecimalSI), nil)).
+			tell(skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 8 GPUs, though cohort all has more")),
+		"the borrowing limit, for now": given(taken("h100", 2), lent("16", "48", resource.NewQuantity(16, resource.DecimalSI), nil)).
+			tell(skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 16 GPUs, though cohort all has more")),
+		"borrowed from the cohort": given(lent("0", "32", nil, nil)).tell(h100),
+		"a lending limit": given(lent("0", "32", nil, resource.NewQuantity(8, resource.DecimalSI))).
+			tell(skipped("ClusterQueue gpus has 8 GPUs at the most")),
+		"a taint of the flavor": given(func(s *scene) { s.inventory.Flavors[0].Spec.NodeTaints = []corev1.Taint{maintenance} }).
+			tell(skipped("taint maintenance:NoSchedule of the flavor is not tolerated"), a100),
+		"a taint that the flavor itself tolerates": given(func(s *scene) {
 			s.inventory.Flavors[0].Spec.NodeTaints = []corev1.Taint{maintenance}
 			s.inventory.Flavors[0].Spec.Tolerations = []corev1.Toleration{{Key: "maintenance", Operator: corev1.TolerationOpExists}}
-		}}, []told{h100, a100}},
-		"a taint of all nodes that the flavor does not name": {changes{ofH100, func(s *scene) {
+		}).tell(h100, a100),
+		"a taint of all nodes that the flavor does not name": given(ofH100, func(s *scene) {
 			for i := range s.inventory.Nodes {
 				s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{maintenance}
 			}
-		}}, []told{warned("taint maintenance:NoSchedule of the flavor's nodes is not tolerated: Kueue does not look at that, so pods stay Pending")}},
-		"a node selector for another flavor, with its owner": {
-			scene: changes{ofH100, pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"pool": "a100", "disk": "fast"} }), func(s *scene) {
-				byRuntime := provenance.Setting{Source: provenance.Source{Kind: provenance.Runtime}}
-				s.Fields = []provenance.Field{{Job: "node", Path: "spec.template.spec.nodeSelector[pool]", Setting: byRuntime}}
-			}},
-			want: []told{skipped("node selector pool=a100 of runtime torch asks for other nodes than the flavor's (pool=h100)")},
-		},
-		"a node selector that no node has": {
-			scene: changes{pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"disk": "fast"} }), taken("a100", 2)},
-			want: []told{warned("node selector disk=fast matches no node of the flavor: Kueue does not look at that, so pods stay Pending"),
-				{Flavor: "a100", Messages: []string{"node selector disk=fast matches no node of the flavor: Kueue does not look at that, so pods stay Pending", a100.Messages[0]}}},
-		},
-		"an affinity to other nodes": {
-			scene: changes{pod(func(p *corev1.PodSpec) {
-				p.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "pool", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"h100"}}}}},
-				}}}
-			})},
-			want: []told{skipped("its node affinity asks for other nodes than the flavor's (pool=h100)"), a100},
-		},
-		"a flavor without nodes": {
-			scene: changes{func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }},
-			want:  []told{warned("no node has the flavor's labels pool=h100: Kueue does not look at that, so pods stay Pending"), a100},
-		},
-		"a flavor without nodes, of jobs that run in other clusters": {
-			scene: changes{func(s *scene) {
-				s.inventory.Nodes = s.inventory.Nodes[4:]
-				s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("workers")}
-				s.inventory.AdmissionChecks[0].Spec.ControllerName = kueue.MultiKueueControllerName
-				s.inventory.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "workers"}}}
-			}},
-			want: []told{h100, a100},
-		},
-		"a flavor that does not exist": {
-			scene: changes{func(s *scene) { s.inventory.Flavors = s.inventory.Flavors[1:] }},
-			want:  []told{skipped("ResourceFlavor h100 does not exist"), {Flavor: "a100", Fits: true}},
-		},
-		"a resource that the ClusterQueue does not have": {changes{pod(func(p *corev1.PodSpec) {
+		}).tell(warned("taint maintenance:NoSchedule of the flavor's nodes is not tolerated: Kueue does not look at that, so pods stay Pending")),
+		"nodes that are cordoned or not ready": given(ofH100, func(s *scene) {
+			for i, key := range []string{corev1.TaintNodeUnreachable, corev1.TaintNodeUnschedulable, corev1.TaintNodeNotReady, corev1.TaintNodeUnschedulable} {
+				s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}}
+			}
+		}).tell(warned("the flavor's nodes that would do are cordoned or not ready: Kueue does not look at that, so pods stay Pending")),
+		"nodes under pressure, and one that is for others whatever its state": given(ofH100, func(s *scene) {
+			for i := range s.inventory.Nodes {
+				s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeDiskPressure, Effect: corev1.TaintEffectNoSchedule}}
+			}
+			s.inventory.Nodes[3].Spec.Taints = append(s.inventory.Nodes[3].Spec.Taints, maintenance)
+		}).tell(warned("the flavor's nodes that would do are tainted with node.kubernetes.io/disk-pressure: Kueue does not look at that, so pods stay Pending")),
+		"a cordoned node beside others": given(ofH100, cordoned(0)).tell(h100),
+		"the only node that is large enough is cordoned": given(ofH100, cordoned(3), pod(func(p *corev1.PodSpec) { p.Containers[0].Resources = kit.GPUResources("16") }), func(s *scene) {
+			s.Workload.Spec.PodSets[0].Count = 1
+			s.inventory.Nodes[3].Status.Allocatable[kit.GPU] = resource.MustParse("16")
+		}).tell(warned("the flavor's nodes that would do are cordoned: Kueue does not look at that, so pods stay Pending")),
+		"a pod larger than any node, cordoned or not": given(ofH100, cordoned(3), pod(func(p *corev1.PodSpec) { p.Containers[0].Resources = kit.GPUResources("16") }), func(s *scene) { s.Workload.Spec.PodSets[0].Count = 1 }).
+			tell(warned("a pod asks for 16 GPUs, and the largest node of the flavor, h100-0, has 8: Kueue does not look at that, so pods stay Pending")),
+		"a node selector for another flavor, with its owner": given(ofH100, pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"pool": "a100", "disk": "fast"} }), func(s *scene) {
+			byRuntime := provenance.Setting{Source: provenance.Source{Kind: provenance.Runtime}}
+			s.Fields = []provenance.Field{{Job: "node", Path: "spec.template.spec.nodeSelector[pool]", Setting: byRuntime}}
+		}).tell(skipped("node selector pool=a100 of runtime torch asks for other nodes than the flavor's (pool=h100)")),
+		"a node selector that no node has": given(pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"disk": "fast"} }), taken("a100", 2)).
+			tell(warned("node selector disk=fast matches no node of the flavor: Kueue does not look at that, so pods stay Pending"),
+				told{Flavor: "a100", Messages: []string{"node selector disk=fast matches no node of the flavor: Kueue does not look at that, so pods stay Pending", a100.Messages[0]}}),
+		"an affinity to other nodes": given(pod(func(p *corev1.PodSpec) {
+			p.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "pool", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"h100"}}}}},
+			}}}
+		})).tell(skipped("its node affinity asks for other nodes than the flavor's (pool=h100)"), a100),
+		"a flavor without nodes": given(func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }).
+			tell(warned("no node has the flavor's labels pool=h100: Kueue does not look at that, so pods stay Pending"), a100),
+		"a flavor without nodes, of jobs that run in other clusters": given(func(s *scene) {
+			s.inventory.Nodes = s.inventory.Nodes[4:]
+			s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("workers")}
+			s.inventory.AdmissionChecks[0].Spec.ControllerName = kueue.MultiKueueControllerName
+			s.inventory.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "workers"}}}
+		}).tell(h100, a100),
+		"a flavor that does not exist": given(func(s *scene) { s.inventory.Flavors = s.inventory.Flavors[1:] }).
+			tell(skipped("ResourceFlavor h100 does not exist"), a100Fits),
+		"a resource that the ClusterQueue does not have": given(pod(func(p *corev1.PodSpec) {
 			p.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Gi")}
-		})}, []told{{Messages: []string{"ClusterQueue gpus has no quota for memory"}}, h100, a100}},
-		"an admission check that nobody looks after": {
-			scene: changes{func(s *scene) {
-				s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("budget"), {ObjectMeta: metav1.ObjectMeta{Name: "provision"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/provision"}}}
-				s.inventory.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{
-					{Name: "budget"}, {Name: "provision", OnFlavors: []kueue.ResourceFlavorReference{"h100"}},
-				}}
-			}},
-			want: []told{skipped("admission check provision is not active: its controller example.com/provision has not answered"), {Flavor: "a100", Fits: true}},
-		},
-		"a topology that fits": {
-			scene: changes{topology(&kueue.PodSetTopologyRequest{Preferred: ptr.To("rack")})},
-			want:  []told{h100, {Flavor: "a100", Messages: []string{noTopologyText, a100.Messages[0]}}},
-		},
-		"a topology that is too small": {
-			scene: changes{topology(&kueue.PodSetTopologyRequest{Required: ptr.To("rack")})},
-			want: []told{skipped(`topology "racks" allows to fit only 2 out of 4 pod(s)`),
-				{Flavor: "a100", Messages: []string{noTopologyText, a100.Messages[0]}}},
-		},
-		"a level that the topology does not have": {
-			scene: changes{topology(&kueue.PodSetTopologyRequest{Required: ptr.To("block")})},
-			want: []told{skipped("topology racks of the flavor has no level block, which the PodSet asks for"),
-				{Flavor: "a100", Messages: []string{noTopologyText, a100.Messages[0]}}},
-		},
-		"a flavor for topologies only": {
-			scene: changes{topology(nil)},
-			want:  []told{skipped("the flavor is for topology-aware scheduling only, which the PodSet does not ask for"), a100},
-		},
-		"a pod larger than any node of a topology": {
-			scene: changes{onlyTopologies, ofH100, pod(func(p *corev1.PodSpec) { p.Containers[0].Resources = kit.GPUResources("9") }), func(s *scene) { s.Workload.Spec.PodSets[0].Count = 1 }},
-			want:  []told{skipped("a pod asks for 9 GPUs, and the largest node of the flavor, h100-0, has 8")},
-		},
-		"a node selector that no node of a topology has": {
-			scene: changes{onlyTopologies, ofH100, pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"disk": "fast"} })},
-			want:  []told{skipped("node selector disk=fast matches no node of the flavor")},
-		},
-		"a topology whose quota is in use": {
-			scene: changes{onlyTopologies, taken("h100", 3)},
-			want:  []told{skipped("8 of 32 GPUs are free"), {Flavor: "a100", Messages: []string{`topology "racks" allows to fit only 2 out of 4 pod(s)`, a100.Messages[0]}}},
-		},
-		"a flavor that has nothing of what is asked": {changes{func(s *scene) {
+		})).tell(told{Messages: []string{"ClusterQueue gpus has no quota for memory"}}, h100, a100),
+		"an admission check that nobody looks after": given(func(s *scene) {
+			s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("budget"), {ObjectMeta: metav1.ObjectMeta{Name: "provision"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/provision"}}}
+			s.inventory.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{
+				{Name: "budget"}, {Name: "provision", OnFlavors: []kueue.ResourceFlavorReference{"h100"}},
+			}}
+		}).tell(skipped("admission check provision is not active: its controller example.com/provision has not answered"), a100Fits),
+		"a topology that fits": given(topology(&kueue.PodSetTopologyRequest{Preferred: new("rack")})).
+			tell(h100, untopological),
+		"a topology that is too small": given(topology(&kueue.PodSetTopologyRequest{Required: new("rack")})).
+			tell(skipped(`topology "racks" allows to fit only 2 out of 4 pod(s)`),
+				untopological),
+		"a level that the topology does not have": given(topology(&kueue.PodSetTopologyRequest{Required: new("block")})).
+			tell(skipped("topology racks of the flavor has no level block, which the PodSet asks for"),
+				untopological),
+		"a flavor for topologies only": given(topology(nil)).
+			tell(skipped("the flavor is for topology-aware scheduling only, which the PodSet does not ask for"), a100),
+		"a pod larger than any node of a topology": given(onlyTopologies, ofH100, pod(func(p *corev1.PodSpec) { p.Containers[0].Resources = kit.GPUResources("9") }), func(s *scene) { s.Workload.Spec.PodSets[0].Count = 1 }).
+			tell(skipped("a pod asks for 9 GPUs, and the largest node of the flavor, h100-0, has 8")),
+		"a node selector that no node of a topology has": given(onlyTopologies, ofH100, pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"disk": "fast"} })).
+			tell(skipped("node selector disk=fast matches no node of the flavor")),
+		"a topology all of whose nodes are cordoned": given(onlyTopologies, ofH100, cordoned(0, 1, 2, 3)).tell(skipped("the flavor's nodes that would do are cordoned")),
+		"a topology whose quota is in use": given(onlyTopologies, taken("h100", 3)).
+			tell(skipped("8 of 32 GPUs are free"), told{Flavor: "a100", Messages: []string{`topology "racks" allows to fit only 2 out of 4 pod(s)`, a100.Messages[0]}}),
+		"a flavor that has nothing of what is asked": given(func(s *scene) {
 			s.inventory.ClusterQueues[0] = clusterQueue("gpus", "", quota("cpu", "0"), quota("h100", "32"))
 			s.inventory.Flavors = append(s.inventory.Flavors, flavor("cpu"))
-		}}, []told{{Flavor: "cpu", Messages: []string{"ClusterQueue gpus has no quota of it for nvidia.com/gpu"}}, h100}},
-		"a replicated job that asks for nothing of a topology": {changes{onlyTopologies, ofH100, func(s *scene) {
+		}).tell(told{Flavor: "cpu", Messages: []string{"ClusterQueue gpus has no quota of it for nvidia.com/gpu"}}, h100),
+		"a replicated job that asks for nothing of a topology": given(onlyTopologies, ofH100, func(s *scene) {
 			s.Workload.Spec.PodSets = []kueue.PodSet{kit.PodSet("initializer", 1), podSet("node", 4)}
-		}}, []told{{Messages: []string{"replicated job initializer asks for nothing, and Kueue admits no such pods by a topology"}}, h100}},
-		"a ClusterQueue that is stopped":   {changes{func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }}, []told{h100, a100}},
-		"a job that has its quota":         {changes{admitted}, []told{{Flavor: "h100", Fits: true, Assigned: true}, a100}},
-		"a user who may not see Workloads": {changes{taken("h100", 4), unseenKind(workloads)}, []told{h100, a100}},
+		}).tell(told{Messages: []string{"replicated job initializer asks for nothing, and Kueue admits no such pods by a topology"}}, h100),
+		"a ClusterQueue that is stopped":   given(func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = new(kueue.Hold) }).tell(h100, a100),
+		"a job that has its quota":         given(admitted).tell(told{Flavor: "h100", Fits: true, Assigned: true}, a100),
+		"a user who may not see Workloads": given(taken("h100", 4), unseenKind(workloads)).tell(h100, a100),
 	}, func(f *Facts) (got []told) {
 		for _, v := range Flavors(f) {
 			short := told{Flavor: v.Flavor, Fits: v.Fits, Assigned: v.Assigned}
@@ -173,11 +150,21 @@ func TestFlavors(t *testing.T) {
 	})
 }
 
+// cordoned has nodes of h100 take no pods.
+func cordoned(of ...int) func(*scene) {
+	return func(s *scene) {
+		for _, i := range of {
+			s.inventory.Nodes[i].Spec.Unschedulable = true
+			s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+		}
+	}
+}
+
 // topology adds two levels to flavor h100, of which the job asks for something.
 func topology(request *kueue.PodSetTopologyRequest) func(*scene) {
 	return func(s *scene) {
 		s.inventory.Topologies = []kueue.Topology{*kit.Topology("racks", "rack", corev1.LabelHostname)}
-		s.inventory.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks")
+		s.inventory.Flavors[0].Spec.TopologyName = new(kueue.TopologyReference("racks"))
 		s.Workload.Spec.PodSets[0].TopologyRequest = request
 	}
 }
@@ -202,12 +189,18 @@ func lent(own, lenders string, borrowing, lending *resource.Quantity) func(*scen
 
 func TestAmounts(t *testing.T) {
 	s := newScene(taken("h100", 1), lent("32", "16", nil, nil))
-	want := []Amount{{Resource: kit.GPU, Requested: 32, Free: ptr.To[int64](40), Quota: 32, Max: 48}}
+	want := []Amount{{Resource: kit.GPU, Requested: 32, Free: new(int64(40)), Quota: 32, Max: 48}}
 	expect.Same(t, "Unexpected amounts", want, Flavors(s.facts(t))[0].Amounts)
 }
 
+func TestTopologyOfCordonedNodes(t *testing.T) {
+	got := Flavors(newScene(onlyTopologies, ofH100, cordoned(0, 1)).facts(t))[0].Reasons
+	want := []Reason{{Code: Topology, Message: `topology "racks" allows to fit only 2 out of 4 pod(s)`, Remedy: "wait until nodes are back that are cordoned or not ready, or pods nearby have ended"}}
+	expect.Same(t, "Unexpected reasons", want, got)
+}
+
 func TestTopologyThatFitsLater(t *testing.T) {
-	s := newScene(topology(&kueue.PodSetTopologyRequest{Required: ptr.To("rack")}), func(s *scene) {
+	s := newScene(topology(&kueue.PodSetTopologyRequest{Required: new("rack")}), func(s *scene) {
 		s.inventory.Topologies[0].Spec.Levels = s.inventory.Topologies[0].Spec.Levels[:1]
 		s.Workload.Spec.PodSets[0].Count = 2
 		// A pod of nobody's on a node of each rack.
@@ -230,22 +223,14 @@ func TestTopologyRemedies(t *testing.T) {
 		nodes   int32
 		want    string
 	}{
-		"a wider level": {
-			request: &kueue.PodSetTopologyRequest{Required: ptr.To(corev1.LabelHostname)}, nodes: 2,
-			want: "require rack, a wider level, in the annotation of replicated job node: it does not fit on flavor h100 even when its nodes are empty",
-		},
-		"no level is wide enough": {
-			request: &kueue.PodSetTopologyRequest{Required: ptr.To("rack")}, nodes: 4,
-			want: "prefer rack instead of requiring it in the annotation of replicated job node: it does not fit on flavor h100 even when its nodes are empty",
-		},
-		"preferred already": {
-			request: &kueue.PodSetTopologyRequest{Preferred: ptr.To("rack")}, nodes: 5,
-			want: "ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty",
-		},
-		"more than all nodes": {
-			request: &kueue.PodSetTopologyRequest{Required: ptr.To("rack")}, nodes: 5,
-			want: "ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty",
-		},
+		"a wider level": {request: &kueue.PodSetTopologyRequest{Required: new(corev1.LabelHostname)}, nodes: 2,
+			want: "require rack, a wider level, in the annotation of replicated job node: it does not fit on flavor h100 even when its nodes are empty"},
+		"no level is wide enough": {request: &kueue.PodSetTopologyRequest{Required: new("rack")}, nodes: 4,
+			want: "prefer rack instead of requiring it in the annotation of replicated job node: it does not fit on flavor h100 even when its nodes are empty"},
+		"preferred already": {request: &kueue.PodSetTopologyRequest{Preferred: new("rack")}, nodes: 5,
+			want: "create the job again, since spec.trainer cannot change, and ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty"},
+		"more than all nodes": {request: &kueue.PodSetTopologyRequest{Required: new("rack")}, nodes: 5,
+			want: "create the job again, since spec.trainer cannot change, and ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -153,9 +153,12 @@ func (f *Facts) unmade(kinds ...string) *State {
 		if at < 0 || eventTime(told).Before(f.begun()) {
 			continue
 		}
-		r := refusedMaking[at]
+		r, does := refusedMaking[at], "make"
+		if r.what == "JobSet" && f.JobSet != nil {
+			does = "change"
+		}
 		s := &State{Reason: r.reason, Stuck: true, Cause: told.Message,
-			Message: fmt.Sprintf("%s cannot make its %s: %s", r.who, r.what, told.Message),
+			Message: fmt.Sprintf("%s cannot %s its %s: %s", r.who, does, r.what, told.Message),
 			Remedy:  "change what the message names: the runtime or a patch of the job, or who refuses it, and it is tried again; what is in spec.trainer takes another job",
 		}
 		if set := f.ofTrainer(told.Message); set != "" {

@@ -17,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -68,20 +69,26 @@ func (a *assigner) nodeFor(ps *kueue.PodSet, flavor *kueue.ResourceFlavor, toler
 			"label nodes so, or fix spec.nodeLabels of ResourceFlavor %s; with an autoscaler, nothing", flavor.Name)
 	}
 	var taint *corev1.Taint
-	var usable []*corev1.Node
+	var usable, away []*corev1.Node
 	for _, node := range found {
-		if !matches(&ps.Template.Spec, node) {
-			continue
+		switch lasting := inventory.Untolerated(gpu.Lasting(node), tolerations); {
+		case !matches(&ps.Template.Spec, node):
+		case lasting != nil:
+			taint = lasting
+		case inventory.Untolerated(node.Spec.Taints, tolerations) != nil:
+			away = append(away, node)
+		default:
+			usable = append(usable, node)
 		}
-		if t := inventory.Untolerated(node.Spec.Taints, tolerations); t != nil {
-			taint = t
-			continue
-		}
-		usable = append(usable, node)
 	}
+	all := slices.Concat(usable, away)
 	switch {
-	case len(usable) > 0:
-		return tooLarge(ps, flavor.Name, usable)
+	case len(all) > 0 && a.tooLarge(ps, flavor.Name, all) != nil:
+		return a.tooLarge(ps, flavor.Name, all)
+	case len(usable) > 0 && a.tooLarge(ps, flavor.Name, usable) == nil:
+		return nil
+	case len(away) > 0:
+		return unavailable(away, tolerations)
 	case taint != nil:
 		return lasts(Taint, fmt.Sprintf("taint %s of the flavor's nodes is not tolerated", taint.ToString()),
 			"add the taint to spec.nodeTaints and a toleration of %s to spec.tolerations of ResourceFlavor %s, or the toleration to replicated job %s",
@@ -93,8 +100,28 @@ func (a *assigner) nodeFor(ps *kueue.PodSet, flavor *kueue.ResourceFlavor, toler
 	return lasts(Selector, what+" matches no node of the flavor", "take %s out of replicated job %s, or label nodes of flavor %s so", what, ps.Name, flavor.Name)
 }
 
+// unavailable is for pods whose nodes have taints that come and go: a cordon, or the state of the node.
+func unavailable(away []*corev1.Node, tolerations []corev1.Toleration) *Reason {
+	first := map[string]string{}
+	for _, node := range slices.Backward(away) {
+		switch taint := inventory.Untolerated(node.Spec.Taints, tolerations); taint.Key {
+		case corev1.TaintNodeUnschedulable:
+			first["cordoned"] = node.Name
+		case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable:
+			first["not ready"] = node.Name
+		default:
+			first["tainted with "+taint.Key] = node.Name
+		}
+	}
+	r := &Reason{Code: Unavailable, Message: "the flavor's nodes that would do are " + strings.Join(slices.Sorted(maps.Keys(first)), " or "), Remedy: "wait until they are back"}
+	if node := first["cordoned"]; node != "" {
+		r.Remedy += ", or have whoever cordoned them end that: kubectl uncordon " + node
+	}
+	return r
+}
+
 // tooLarge looks whether one pod is more than every node has, were it empty.
-func tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
+func (a *assigner) tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
 	perPod := podSetOf(ps).PerPod
 	names := sortedResources(perPod)
 	asked := func(name corev1.ResourceName) int64 { return kueuelib.ResourceValue(name, perPod[name]) }
@@ -110,7 +137,7 @@ func tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
 		largest := slices.MaxFunc(on, func(a, b *corev1.Node) int { return cmp.Compare(has(a, name), has(b, name)) })
 		if most := has(largest, name); asked(name) > most {
 			message := fmt.Sprintf("a pod asks for %s, and the largest node of the flavor, %s, has %s", quantity(name, asked(name)), largest.Name, number(name, most))
-			return lasts(TooLarge, message, "ask for less per pod of replicated job %s, and for more pods; or add larger nodes to flavor %s", ps.Name, flavor)
+			return lasts(TooLarge, message, "%s of replicated job %s, and for more pods; or add larger nodes to flavor %s", a.ask("less per pod"), ps.Name, flavor)
 		}
 	}
 	return nil

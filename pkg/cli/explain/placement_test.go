@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -66,15 +65,11 @@ func TestValueText(t *testing.T) {
 func TestPositionOf(t *testing.T) {
 	eachScene(t, "position", map[string]row[*Position]{
 		"alone": {want: &Position{Place: 1, Pending: 1, Source: Computed}},
-		"higher priority first, then who came first": {
-			scene: changes{pending("later", 0, minutesAgo(1)), pending("urgent", 10, minutesAgo(1)), pending("earlier", 0, minutesAgo(9))},
-			want:  &Position{Place: 3, Pending: 4, Ahead: []string{"team/earlier", "team/urgent"}, Source: Computed},
-		},
+		"higher priority first, then who came first": {scene: changes{pending("later", 0, minutesAgo(1)), pending("urgent", 10, minutesAgo(1)), pending("earlier", 0, minutesAgo(9))},
+			want: &Position{Place: 3, Pending: 4, Ahead: []string{"team/earlier", "team/urgent"}, Source: Computed}},
 		"who has quota does not wait": {scene: changes{taken("h100", 1)}, want: &Position{Place: 1, Pending: 1, Source: Computed}},
-		"who was stopped by an admission check queues from then on": {
-			scene: changes{pending("later", 0, minutesAgo(3)), evicted(kueue.WorkloadEvictedByAdmissionCheck, "")},
-			want:  &Position{Place: 2, Pending: 2, Ahead: []string{"team/later"}, Source: Computed},
-		},
+		"who was stopped by an admission check queues from then on": {scene: changes{pending("later", 0, minutesAgo(3)), evicted(kueue.WorkloadEvictedByAdmissionCheck, "")},
+			want: &Position{Place: 2, Pending: 2, Ahead: []string{"team/later"}, Source: Computed}},
 		"who waits in a stopped queue is not in it": {scene: changes{queueHeld}},
 		"who is inactive is not in the queue":       {scene: changes{switchedOff}},
 	}, func(f *Facts) *Position { return PositionOf(f.Cluster, f.Workload, "gpus", f.Now) })
@@ -86,8 +81,8 @@ func TestOrdinal(t *testing.T) {
 }
 
 func TestTimeLimit(t *testing.T) {
-	limit := func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = ptr.To[int32](3600) }
-	ranBefore := func(s *scene) { s.Workload.Status.AccumulatedPastExecutionTimeSeconds = ptr.To[int32](600) }
+	limit := func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = new(int32(3600)) }
+	ranBefore := func(s *scene) { s.Workload.Status.AccumulatedPastExecutionTimeSeconds = new(int32(600)) }
 	for name, tc := range map[string]struct {
 		scene changes
 		want  *TimeLimit
@@ -98,9 +93,8 @@ func TestTimeLimit(t *testing.T) {
 		"while it waits":         {scene: changes{limit}, want: &TimeLimit{Seconds: 3600}, says: "Time limit: 60m, 0s used, 60m left"},
 		"of the first admission": {scene: changes{limit, admitted}, want: &TimeLimit{Seconds: 3600, UsedSeconds: 120}, says: "Time limit: 60m, 2m used, 58m left"},
 		"of all admissions":      {scene: changes{limit, ranBefore, admitted}, want: &TimeLimit{Seconds: 3600, UsedSeconds: 720}, says: "Time limit: 60m, 12m used, 48m left"},
-		"exceeded while it stops": {
-			scene: changes{limit, admitted, func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = ptr.To[int32](60) }},
-			want:  &TimeLimit{Seconds: 60, UsedSeconds: 120}, says: "Time limit: 60s, 2m used, 0s left"},
+		"exceeded while it stops": {scene: changes{limit, admitted, func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = new(int32(60)) }},
+			want: &TimeLimit{Seconds: 60, UsedSeconds: 120}, says: "Time limit: 60s, 2m used, 0s left"},
 		"over": {scene: changes{limit, admitted, with(kueue.WorkloadFinished, "", "", 1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,13 +109,13 @@ func TestTimeLimit(t *testing.T) {
 
 func TestHeld(t *testing.T) {
 	wrote := func(manager, fields string, minutes int) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Time: ptr.To(minutesAgo(minutes)), FieldsV1: metav1.NewFieldsV1(fields)}
+		return metav1.ManagedFieldsEntry{Manager: manager, Time: new(minutesAgo(minutes)), FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	const label = `{"f:metadata":{"f:labels":{"f:kueue.x-k8s.io/queue-name":{}}}}`
 	holds := func(s *scene) {
 		s.Job.Labels[kueueconstants.QueueLabel] = hold.Queue("gpus")
 		s.Job.ManagedFields = []metav1.ManagedFieldsEntry{
-			wrote("kubectl-trainjob", label, 9), wrote("other", label, 1), {Manager: hold.FieldOwner, Time: ptr.To(minutesAgo(1))},
+			wrote("kubectl-trainjob", label, 9), wrote("other", label, 1), {Manager: hold.FieldOwner, Time: new(minutesAgo(1))},
 			wrote(hold.FieldOwner, `{"f:spec":{"f:suspend":{}}}`, 2), wrote(hold.FieldOwner, label, 4), wrote(hold.FieldOwner, label, 3),
 		}
 	}
@@ -134,7 +128,7 @@ func TestHeld(t *testing.T) {
 		"while its pods end": given(admitted, withPods(2, runningPod), holds).is(Stopping, "Held",
 			"is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone", ""),
 	}, StateOf, cmpopts.IgnoreFields(State{}, "Since"))
-	expect.Same(t, "Unexpected time", ptr.To(minutesAgo(3)), StateOf(newScene(holds).facts(t)).Since)
+	expect.Same(t, "Unexpected time", new(minutesAgo(3)), StateOf(newScene(holds).facts(t)).Since)
 	t.Run("by somebody else than the plugin", func(t *testing.T) {
 		s := newScene(holds)
 		s.Job.ManagedFields = s.Job.ManagedFields[:4]

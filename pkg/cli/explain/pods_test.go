@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -84,7 +83,7 @@ func TestPodGroupOfACrashLoop(t *testing.T) {
 	f := newScene(admitted, withPods(2, crashed(3, stateWaiting("CrashLoopBackOff"), stateExited(1, 1, "lost")))).facts(t)
 	got := f.podGroups()
 	want := []PodGroup{{
-		Job: "llm-node-0", State: "Running", Reason: "CrashLoopBackOff", Restarts: 3, ExitCode: ptr.To[int32](1), Pods: []string{"llm-node-0-0", "llm-node-0-1"},
+		Job: "llm-node-0", State: "Running", Reason: "CrashLoopBackOff", Restarts: 3, ExitCode: new(int32(1)), Pods: []string{"llm-node-0-0", "llm-node-0-1"},
 		Message: "container node was started again 3 times; the last run ended with exit code 1: lost",
 	}}
 	expect.Same(t, "Unexpected groups", want, got, cmpopts.IgnoreUnexported(PodGroup{}))

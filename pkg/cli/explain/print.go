@@ -192,6 +192,8 @@ func (p *printer) verdict(v Verdict) string {
 	}
 	text := strings.Join(texts, "; ")
 	switch {
+	case v.Done:
+		return p.paint.Dim("done")
 	case v.Assigned && text == "":
 		return p.paint.Green("assigned")
 	case v.Assigned:

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
@@ -40,7 +39,7 @@ REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
 node             h100     32 GPUs   8      32      32    not now: 8 of 32 GPUs are free
 node             a100     32 GPUs   16     16      16    never: ClusterQueue gpus has 16 GPUs at the most
 What helps with a flavor:
-  a100: ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
+  a100: create the job again, since spec.trainer cannot change, and ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
 
 REPLICATED JOB   PLACEMENT                                    VALUE                                                           SET BY          INSTEAD OF
 -                metadata.labels[kueue.x-k8s.io/queue-name]   gpus                                                            TrainJob
@@ -48,7 +47,7 @@ node             nodeSelector[disk]                           long long long lon
 
 Not seen: you may not list nodes, so this is not the whole story; an admin sees more.
 `
-	expect.Same(t, "Unexpected output", want, printed(t, ptr.To(Explain(waits.facts(t)))))
+	expect.Same(t, "Unexpected output", want, printed(t, new(Explain(waits.facts(t)))))
 }
 
 func TestWhatHelpsWithSeveralFlavorsIsSaidOnce(t *testing.T) {
@@ -71,6 +70,17 @@ func TestPrintOfSeveral(t *testing.T) {
 		expect.NoError(t, (&options{streams: streams}).print(slices.Repeat([]Explanation{of}, n)))
 		expect.Same(t, "Unexpected output", want, out.String())
 	}
+}
+
+func TestPrintWhatIsDone(t *testing.T) {
+	var out strings.Builder
+	(&printer{out: &out}).flavors(new(Explain(newScene(initialized, admitted).facts(t))))
+	want := `
+REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
+initializer      h100     0 GPUs    8      32      32    done
+node             h100     24 GPUs   8      32      32    assigned
+`
+	expect.Same(t, "Unexpected lines", want, out.String())
 }
 
 func printed(t *testing.T, e *Explanation) string {
@@ -146,7 +156,7 @@ REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
 node             h100     32 GPUs   0      32      32    not now: 0 of 32 GPUs are free
 node             a100     32 GPUs   16     16      16    never: ClusterQueue gpus has 16 GPUs at the most
 What helps with a flavor:
-  a100: ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
+  a100: create the job again, since spec.trainer cannot change, and ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
 `,
 		},
 	}

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -143,14 +142,14 @@ func TestReadWhileItStarts(t *testing.T) {
 			asked := math.MaxInt
 			for at := 0; at < asked; at++ {
 				s := newScene(admitted, withPods(4, runningPod))
-				s.JobSet.OwnerReferences, s.Job.Spec.Suspend = s.Workload.OwnerReferences, ptr.To(true)
+				s.JobSet.OwnerReferences, s.Job.Spec.Suspend = s.Workload.OwnerReferences, new(true)
 				h := &harness{T: t, objects: append(s.objects(), s.Job)}
 				stored := h.client()
 				asked = 0
 				c := interceptor.NewClient(stored, kit.Refusing(func(any, client.ObjectKey) error {
 					if asked++; asked == at+1 {
 						job := s.Job.DeepCopy()
-						job.Spec.Suspend = ptr.To(false)
+						job.Spec.Suspend = new(false)
 						expect.NoError(t, stored.Update(t.Context(), job))
 						expect.NoError(t, stored.Create(t.Context(), s.JobSet.DeepCopy()))
 						expect.NoError(t, stored.Create(t.Context(), s.Workload.DeepCopy()))
@@ -203,7 +202,7 @@ func TestReadAllAsksWhereJobsWait(t *testing.T) {
 			for n := range jobs {
 				wl := objects[first+2*n+1].(*kueue.Workload)
 				jobs[n].Labels[kueueconstants.QueueLabel], wl.Spec.QueueName = jobs[n].Name, kueue.LocalQueueName(jobs[n].Name)
-				objects = append(objects, ptr.To(localQueue(jobs[n].Name, "gpus")))
+				objects = append(objects, new(localQueue(jobs[n].Name, "gpus")))
 				kit.With(wl, tc.change)
 			}
 			h := &harness{T: t, objects: objects, forbidden: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue"}}

@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func (r *Reader) Facts(ctx context.Context, job *trainjob.TrainJob) (*Facts, err
 	}
 	f := s.Of(job)
 	if wl := inventory.Find(s.Workloads, job.Namespace, r.workload); wl != nil {
-		f.Workload, f.PodSets = wl, wl.Spec.PodSets
+		f.Workload, f.PodSets = wl, podSetsOf(wl)
 	}
 	r.describe(ctx, f, r.runtimesFrom(r.client, r.client))
 	s.Facts = []*Facts{f}
@@ -148,7 +149,7 @@ func readFiles(documents []manifest.File, namespace string) (*files, error) {
 // now. Runtimes come from the files that it stands in, then from the cluster.
 func (r *Reader) preview(ctx context.Context, job *trainjob.TrainJob, in *files) (*Facts, error) {
 	job = job.DeepCopy()
-	job.UID = ""
+	job.UID, job.Name = "", cmp.Or(job.Name, job.GenerateName)
 	s := *r.Snapshot
 	around := &reading{Snapshot: &s, client: r.client, namespace: job.Namespace}
 	around.localQueues(ctx)
@@ -161,7 +162,7 @@ func (r *Reader) preview(ctx context.Context, job *trainjob.TrainJob, in *files)
 		return nil, err
 	}
 	replaces := others != s.Cluster
-	s.Cluster = others
+	s.Cluster = others.undecided() // Others of these files may have the same generateName.
 	f := s.Of(job)
 	f.Replaces = replaces
 	// What an exported TrainJob holds of its former admission is dropped when it is created.

@@ -251,14 +251,12 @@ func TestPreview(t *testing.T) {
 	}{
 		"the runtime of the cluster":       {files: job, want: []any{int32(2), "", "NoQueue"}},
 		"a runtime of the same files wins": {files: job + "---" + runtime("3"), want: []any{int32(3), "", "NoQueue"}},
-		"a namespaced runtime, in the namespace of the command": {
-			files: fill(runtimeYAML, "TrainingRuntime", "4") + "---" + namespaced, want: []any{int32(4), "", "NoQueue"},
-		},
+		"a namespaced runtime, in the namespace of the command": {files: fill(runtimeYAML, "TrainingRuntime", "4") + "---" + namespaced,
+			want: []any{int32(4), "", "NoQueue"}},
 		"no such runtime":             {files: namespaced, want: []any{int32(0), "", "RuntimeMissing"}},
 		"a job that would be refused": {files: job + "---" + strings.Replace(runtime("3"), "limits", "requests", 1), want: []any{int32(0), "", "CannotRun"}},
-		"a priority class that is not there": {
-			files: strings.Replace(job, "metadata: {", "metadata: {labels: {kueue.x-k8s.io/priority-class: gone}, ", 1), want: []any{int32(2), "", noClass},
-		},
+		"a priority class that is not there": {files: strings.Replace(job, "metadata: {", "metadata: {labels: {kueue.x-k8s.io/priority-class: gone}, ", 1),
+			want: []any{int32(2), "", noClass}},
 		"TrainJob and runtime in a list":   {files: listed(job, runtime("8")), want: []any{int32(8), "", "NoQueue"}},
 		"a namespace with a default queue": {files: job, queue: "default", want: []any{int32(2), "default", "Fits"}},
 	}
@@ -331,6 +329,22 @@ func TestStartOfIsTold(t *testing.T) {
 			expect.That(t, strings.HasPrefix(start.String(), tc.want), "The answer is %q and does not begin with %q", start, tc.want)
 		})
 	}
+}
+
+func TestPreviewOfGenerateName(t *testing.T) {
+	h := &harness{T: t, objects: queued()}
+	of := func(nodes string) string {
+		return fill(strings.NewReplacer("name: new", "generateName: llm-", "spec: {", "spec: {trainer: {numNodes: "+nodes+"}, ").Replace(jobYAML), "TrainingRuntime", "")
+	}
+	in := expect.Must(readFiles([]manifest.File{*manifest.Parse("job.yaml", []byte(of("4")+"---"+of("5")+"---"+fill(runtimeYAML, "TrainingRuntime", "1")))}, "team"))(t)
+	r := h.reader()
+	var got []string
+	for i := range in.jobs {
+		metav1.SetMetaDataLabel(&in.jobs[i].ObjectMeta, kit.QueueLabel, "gpus")
+		e := Explain(expect.Must(r.preview(t.Context(), &in.jobs[i], in))(t))
+		got = append(got, e.Name+" "+e.State.Reason)
+	}
+	expect.Same(t, "Unexpected names and reasons", []string{"llm- Fits", "llm- ExceedsQuota"}, got)
 }
 
 // TestPreviewOfAJobThatIsThere has it in nobody's way, its own least of all.

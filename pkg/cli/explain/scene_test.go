@@ -12,10 +12,8 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -88,7 +86,7 @@ func newScene(with ...func(*scene)) *scene {
 		Labels: map[string]string{kit.QueueLabel: "gpus"},
 	}}
 	s.Job.Spec.RuntimeRef.Name = "torch"
-	s.Job.Spec.Suspend = ptr.To(true)
+	s.Job.Spec.Suspend = new(true)
 	s.Workload = waitingWorkload("llm", "gpus", 4, minutesAgo(5))
 	s.PodSets = s.Workload.Spec.PodSets
 	return kit.With(s, with...)
@@ -104,7 +102,7 @@ func (s *scene) facts(t *testing.T) *Facts {
 	t.Helper()
 	if s.Workload != nil {
 		s.inventory.Workloads = append(s.inventory.Workloads, *s.Workload)
-		s.PodSets = s.Workload.Spec.PodSets
+		s.PodSets = podSetsOf(s.Workload)
 	}
 	s.Cluster = expect.Must(NewCluster(t.Context(), s.inventory))(t)
 	return s.Facts
@@ -139,23 +137,15 @@ func waitingWorkload(job, queue string, count int32, created metav1.Time) *kueue
 	return &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "trainjob-" + job, Namespace: "team", UID: types.UID(job + "-workload"), CreationTimestamp: created,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob", Name: job, UID: types.UID(job + "-uid"), Controller: ptr.To(true)}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob", Name: job, UID: types.UID(job + "-uid"), Controller: new(true)}},
 		},
-		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: ptr.To[int32](0), PodSets: []kueue.PodSet{podSet("node", count)}},
+		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: new(int32(0)), PodSets: []kueue.PodSet{podSet("node", count)}},
 	}
 }
 
 // admit gives a Workload quota of a flavor and what else there is to an admission.
 func admit(wl *kueue.Workload, cq, flavor string, conditions ...string) {
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(cq)}
-	for _, ps := range wl.Spec.PodSets {
-		total := resource.NewQuantity(int64(ps.Count)*8, resource.DecimalSI)
-		wl.Status.Admission.PodSetAssignments = append(wl.Status.Admission.PodSetAssignments, kueue.PodSetAssignment{
-			Name: ps.Name, Count: ptr.To(ps.Count),
-			Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: kueue.ResourceFlavorReference(flavor)},
-			ResourceUsage: corev1.ResourceList{kit.GPU: *total},
-		})
-	}
+	kit.Assigned(cq, flavor)(wl)
 	for _, condition := range append([]string{kueue.WorkloadQuotaReserved}, conditions...) {
 		setCondition(wl, condition, "", "", minutesAgo(2))
 	}
@@ -211,21 +201,19 @@ func unseenKind(kind string) func(*scene) {
 
 func withoutWorkload(s *scene) { s.Workload = nil }
 
-func switchedOff(s *scene) { s.Workload.Spec.Active = ptr.To(false) }
+func switchedOff(s *scene) { s.Workload.Spec.Active = new(false) }
 
-func queueHeld(s *scene) { s.inventory.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }
+func queueHeld(s *scene) { s.inventory.LocalQueues[0].Spec.StopPolicy = new(kueue.Hold) }
 
-// ofH100 leaves the ClusterQueue with the first of its flavors.
-func ofH100(s *scene) {
-	flavors := &s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors
-	*flavors = (*flavors)[:1]
+// ofFirst leaves the ClusterQueue with the first of its flavors.
+func ofFirst(n int) func(*scene) {
+	return func(s *scene) {
+		flavors := &s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors
+		*flavors = (*flavors)[:n]
+	}
 }
 
-// ofTwo leaves the ClusterQueue with the first two of its flavors.
-func ofTwo(s *scene) {
-	flavors := &s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors
-	*flavors = (*flavors)[:2]
-}
+var ofH100 = ofFirst(1)
 
 // beside adds a flavor in front that has no GPUs, and the topology of the others.
 func beside(name string) func(*scene) {
@@ -258,7 +246,7 @@ func taken(flavor string, nodes int32) func(*scene) {
 func pending(name string, priority int32, since metav1.Time) func(*scene) {
 	return func(s *scene) {
 		other := waitingWorkload(name, "gpus", 4, since)
-		other.Spec.Priority = ptr.To(priority)
+		other.Spec.Priority = new(priority)
 		s.inventory.Workloads = append(s.inventory.Workloads, *other)
 	}
 }
@@ -266,11 +254,11 @@ func pending(name string, priority int32, since metav1.Time) func(*scene) {
 // admitted is the job with quota of h100, resumed, with its JobSet and Job.
 func admitted(s *scene) {
 	placed(s)
-	s.Job.Spec.Suspend = ptr.To(false)
+	s.Job.Spec.Suspend = new(false)
 	s.JobSet = &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "llm", Namespace: "team"}}
 	s.JobSet.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
 	job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "llm-node-0", Namespace: "team", Labels: map[string]string{jobsetapi.ReplicatedJobNameKey: "node"}}}
-	job.Spec.Parallelism = ptr.To[int32](4)
+	job.Spec.Parallelism = new(int32(4))
 	s.Jobs = []batchv1.Job{job}
 }
 

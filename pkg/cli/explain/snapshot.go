@@ -147,7 +147,7 @@ func (s *Snapshot) Of(job *trainjob.TrainJob) *Facts {
 		f.Workload = s.madeAhead(job)
 	}
 	if f.Workload != nil {
-		f.PodSets = f.Workload.Spec.PodSets
+		f.PodSets = podSetsOf(f.Workload)
 	}
 	for i := range by.jobSets[job.UID] {
 		f.JobSet = &by.jobSets[job.UID][i]

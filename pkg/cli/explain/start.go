@@ -85,7 +85,10 @@ func (fs *foresight) outlook(ctx context.Context, f *Facts) (*outlook.Outlook, e
 // times. The futures of a part of the cluster answer for all that wait there, and the parts share the time of a command.
 func Starts(ctx context.Context, c client.Client, s *Snapshot, namespace string, told outlook.Told) (map[client.ObjectKey]outlook.Start, error) {
 	starts := map[client.ObjectKey]outlook.Start{}
-	waiting := picked(s.Facts, func(f *Facts) bool { return f.Workload != nil && StateOf(f).Phase == Waiting })
+	waiting := picked(s.Facts, func(f *Facts) bool {
+		state := StateOf(f)
+		return f.Workload != nil && state.Phase == Waiting && state.Reason != KueueRefuses
+	})
 	if len(waiting) == 0 {
 		return starts, nil
 	}

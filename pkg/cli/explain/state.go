@@ -11,6 +11,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
@@ -53,6 +55,9 @@ const (
 	Unseen = "Unseen"
 	// Evaluating is that of a job that Kueue gives quota to when it comes to look.
 	Evaluating = "Evaluating"
+	// KueueRefuses is that of a job that fits by all that is seen, and that Kueue lets wait. When it starts, nobody can
+	// tell who does not know why.
+	KueueRefuses = "KueueRefuses"
 )
 
 // State is where a TrainJob stands and why.
@@ -99,7 +104,7 @@ func (s *State) Paint(paint show.Paint) func(string) string {
 
 // StateOf tells the state of a TrainJob. The first that applies is it.
 func StateOf(f *Facts) State {
-	if s := first(f, notCreated, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, unmanaged, heldOut, workloadOver, deactivated, inPhase); s != nil {
+	if s := first(f, notCreated, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, unmanaged, forgotten, heldOut, workloadOver, deactivated, inPhase); s != nil {
 		return *s
 	}
 	return running(f)
@@ -157,6 +162,26 @@ func finished(f *Facts) *State {
 	return nil
 }
 
+// forgotten is for a job that has ended, which Trainer does not say any more: its JobSet is gone, by its TTL for one.
+func forgotten(f *Facts) *State {
+	s := &State{Phase: Failed, Reason: jobevents.ReasonEnded, Message: "has ended; Trainer forgot it with its JobSet"}
+	switch wl := f.Workload; {
+	case wl == nil && jobclient.HasEnded(f.Job):
+		return s
+	case wl == nil || !state.Ended(wl) || !f.Job.Suspended() || len(f.livePods()) > 0:
+		return nil
+	}
+	over, verb := f.condition(kueue.WorkloadFinished), "has failed"
+	if over.Reason == kueue.WorkloadFinishedReasonSucceeded {
+		s.Phase, verb = Succeeded, "is complete"
+	}
+	s.Reason, s.Since, s.Message = over.Reason, since(over.LastTransitionTime), fmt.Sprintf("%s (%s); Trainer forgot it with its JobSet", verb, over.Message)
+	return s
+}
+
+// over reports whether the job has ended, also where Trainer forgot that.
+func (f *Facts) over() bool { return f.Job.Finished() || forgotten(f) != nil }
+
 func deleting(f *Facts) *State {
 	if f.Job.DeletionTimestamp.IsZero() {
 		return nil
@@ -185,7 +210,7 @@ func deactivated(f *Facts) *State {
 // anotherWorkload is what helps a job whose Workload Kueue deactivated: Kueue queues no such
 // Workload again.
 func (f *Facts) anotherWorkload() string {
-	return fmt.Sprintf("put right what its message says, and create the TrainJob again, or delete its Workload, and it queues again with another: kubectl -n %s delete workload %s",
+	return fmt.Sprintf("put right what its message says, and create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again with another: kubectl -n %s delete workload %s",
 		f.Workload.Namespace, f.Workload.Name)
 }
 

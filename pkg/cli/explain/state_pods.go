@@ -66,12 +66,19 @@ func unplaced(f *Facts) *State {
 	s := &State{Phase: Starting, Reason: "Placing", Since: since(admitted.LastTransitionTime),
 		Message: fmt.Sprintf("is admitted (%s) and about to be started", f.assignment())}
 	told := f.warning("PlacementRefused", "JobSetOutdated", "WriteRefused", "InTreeActive", "TrainerUnknown")
+	if told != nil && eventTime(told).Before(admitted.LastTransitionTime.Time) {
+		told = nil
+	}
 	unmade := cmp.Or(f.classMissing(), f.unmade(f.missing()...))
+	if unmade == nil && told == nil && !f.Job.Suspended() {
+		// Trainer cannot resume the one that is there.
+		unmade = f.unmade("JobSet")
+	}
 	switch {
 	case unmade != nil:
 		s.because(unmade)
 		s.Message = fmt.Sprintf("is admitted (%s), holds its quota and cannot be started: %s", f.assignment(), unmade.Message)
-	case told != nil && !eventTime(told).Before(admitted.LastTransitionTime.Time):
+	case told != nil:
 		s.Reason, s.Stuck, s.Cause = told.Reason, true, told.Message
 		s.Message = fmt.Sprintf("is admitted (%s), holds its quota and cannot be started: %s", f.assignment(), told.Message)
 	case f.overdue(admitted.LastTransitionTime):

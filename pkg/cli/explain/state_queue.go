@@ -199,7 +199,7 @@ func heldBack(f *Facts) *State {
 	return nil
 }
 
-// notYet is for a job that fits: Kueue has not looked, or looks at others first.
+// notYet is for a job that fits: Kueue has not looked, looks at others first, or goes by more than what is seen here.
 func (f *Facts) notYet(assignment string) *State {
 	cq, p := f.clusterQueue(), f.Place()
 	quotaReserved := apimeta.FindStatusCondition(f.Workload.Status.Conditions, kueue.WorkloadQuotaReserved)
@@ -212,6 +212,11 @@ func (f *Facts) notYet(assignment string) *State {
 		return &State{Reason: "BehindOthers",
 			Message: fmt.Sprintf("which would fit (%s), but ClusterQueue %s is strictly first in, first out and %s is before it", assignment, cq.Name, p.next()),
 			Remedy:  fmt.Sprintf("wait, or set queueingStrategy of ClusterQueue %s to BestEffortFIFO", cq.Name)}
+	}
+	if says := scheduler.WhyWaiting(f.Workload); says != "" && quotaReserved.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation && f.overdue(quotaReserved.LastTransitionTime) {
+		// Quota that is free for a moment only is told so, too: when Kueue looked last, a Workload does not say.
+		return &State{Reason: KueueRefuses, Message: fmt.Sprintf("which would fit by what is seen here (%s), but Kueue says: %s", assignment, says),
+			Remedy: fmt.Sprintf("if Kueue goes on saying so, look for what else it goes by, such as defaults of a LimitRange: kubectl -n %s describe limitranges", f.Job.Namespace)}
 	}
 	return &State{Reason: Evaluating, Message: fmt.Sprintf("which fits now (%s): Kueue looks at it soon", assignment)}
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -25,6 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // What states say, in words that several have.
@@ -47,12 +47,12 @@ const (
 
 const (
 	doctor     = "kubectl trainjob doctor"
-	raiseOrCut = "ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor h100 in ClusterQueue gpus by "
+	raiseOrCut = "create the job again, since spec.trainer cannot change, and ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor h100 in ClusterQueue gpus by "
 	waitForEnd = "wait until others in ClusterQueue gpus have ended"
 	orRaise    = ", or raise the job's priority (label kueue.x-k8s.io/priority-class)"
 )
 
-const anotherWorkload = "put right what its message says, and create the TrainJob again, or delete its Workload, and it queues again with another: kubectl -n team delete workload trainjob-llm"
+const anotherWorkload = "put right what its message says, and create the TrainJob again, or have somebody with Kueue's role batch-admin delete its Workload, and it queues again with another: kubectl -n team delete workload trainjob-llm"
 
 func TestStateOf(t *testing.T) {
 	missing := fmt.Errorf("%w: there is no ClusterTrainingRuntime \"torch\"", trainjob.ErrRuntimeNotFound)
@@ -64,7 +64,7 @@ func TestStateOf(t *testing.T) {
 			"is complete: all jobs done", ""),
 		"failed, with Trainer's message": given(ended(trainer.TrainJobFailed, "FailedJobs", "jobset failed")).is(Failed, "FailedJobs",
 			"has failed: jobset failed", ""),
-		"of another controller": given(func(s *scene) { s.Workload, s.Job.Spec.ManagedBy = nil, ptr.To("example.com/other") }).is(
+		"of another controller": given(func(s *scene) { s.Workload, s.Job.Spec.ManagedBy = nil, new("example.com/other") }).is(
 			NotManaged, "ManagedElsewhere", "belongs to example.com/other (spec.managedBy), which may run it on another cluster", ""),
 		"for another cluster, without a queue": given(elsewhereBy, withoutQueue).is(NotManaged, "ManagedElsewhere",
 			"belongs to kueue.x-k8s.io/multikueue (spec.managedBy), which may run it on another cluster", ""),
@@ -90,6 +90,13 @@ func TestStateOf(t *testing.T) {
 		"its start was given up": given(admitted, with(kueue.WorkloadFinished, "FailedToStart", "conflict for nodeSelector: zone", 1)).stuck(
 			Deactivated, "FailedToStart", "could not be started, and its Workload trainjob-llm is finished: conflict for nodeSelector: zone",
 			"put that right, then delete Workload trainjob-llm, and the job queues again"),
+		"failed, and its JobSet is gone": given(placed, with(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed, "jobset failed", 1)).is(
+			Failed, "Failed", "has failed (jobset failed); Trainer forgot it with its JobSet", ""),
+		"complete, and its JobSet is gone": given(placed, with(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonSucceeded, "jobset completed", 1)).is(
+			Succeeded, "Succeeded", "is complete (jobset completed); Trainer forgot it with its JobSet", ""),
+		"failed, and its JobSet and its Workload are gone": given(withoutWorkload, markedEnded("llm-uid")).is(
+			Failed, "HasEnded", "has ended; Trainer forgot it with its JobSet", ""),
+		"a copy of one that failed": given(justMade, markedEnded("former-uid")).is(Unqueued, "AwaitsJobSet", noJobSetYet+"10s (the manager's waitForJobSet)", ""),
 		"its Workload was finished while it waits": given(finishedByHand).stuck(Deactivated, "ByHand",
 			"gets no quota any more: its Workload trainjob-llm is finished, though the TrainJob is not: it was in the way",
 			"delete the TrainJob and create it again"),
@@ -119,7 +126,7 @@ func TestStateOf(t *testing.T) {
 			s.Workload.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-patience / 2))
 			s.Warnings[0].LastTimestamp, s.Warnings[1].LastTimestamp = metav1.NewTime(now), metav1.NewTime(now)
 		}).is(Starting, "PodsMissing", notMade, ""),
-		"a refused Service before the Jobs are resumed": given(admitted, warned("HeadlessServiceCreationFailed", "denied by policy"), func(s *scene) { s.Jobs[0].Spec.Suspend = ptr.To(true) }).stuck(
+		"a refused Service before the Jobs are resumed": given(admitted, warned("HeadlessServiceCreationFailed", "denied by policy"), func(s *scene) { s.Jobs[0].Spec.Suspend = new(true) }).stuck(
 			Starting, "ServiceRefused", notMade+"; JobSet cannot make its Service: denied by policy", refusedRemedy),
 		"one of its Jobs cannot be made": given(admitted, warned("JobCreationFailed", "denied by policy"), func(s *scene) { s.JobSet.Spec.ReplicatedJobs[0].Replicas = 2 }).stuck(
 			Starting, "JobsRefused", "was started (node on flavor h100), and 5 pods not made yet; JobSet cannot make its Jobs: denied by policy",
@@ -131,7 +138,7 @@ func TestStateOf(t *testing.T) {
 			s.Jobs[0].Status.Conditions, s.JobSet.Spec.ReplicatedJobs[1].DependsOn = nil, nil
 			s.JobSet.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
 		}).is(Running, "Running", runs4, ""),
-		"a Job that waited for another until now": given(admitted, dependent, func(s *scene) { s.Jobs[0].Status.CompletionTime = ptr.To(metav1.NewTime(now)) }).is(
+		"a Job that waited for another until now": given(admitted, dependent, func(s *scene) { s.Jobs[0].Status.CompletionTime = new(metav1.NewTime(now)) }).is(
 			Starting, "PodsMissing", "was started (node on flavor h100), and 3 pods not made yet", ""),
 		"a Job that waits for another, whose own was refused in a former run": given(admitted, dependent, withPods(4, runningPod), warned("JobCreationFailed", "denied by policy"), func(s *scene) { s.Jobs[0].Status.Conditions = nil }).is(
 			Running, "Running", runs4, ""),
@@ -164,6 +171,9 @@ func TestStateOf(t *testing.T) {
 		"nodes are full of pods": given(admitted, withPods(4, refusedBy("0/6 nodes are available: 6 Too many pods. preemption: none"))).is(
 			Starting, "TooManyPods", fourPods+"TooManyPods (0/6 nodes are available: 6 Too many pods)",
 			"wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"),
+		"a manifest for more than there ever is": given(manifestOf, func(s *scene) { s.PodSets = []kueue.PodSet{podSet("node", 5)} }).stuck(
+			NotCreated, "ExceedsQuota", wouldWait+"40 GPUs, flavor h100 has 32 GPUs at the most for it; "+a100TooSmall,
+			"ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor h100 in ClusterQueue gpus by 8 GPUs"),
 		"a manifest with pods larger than any node": given(manifestOf, func(s *scene) {
 			s.PodSets = []kueue.PodSet{podSet("node", 1)}
 			s.PodSets[0].Template.Spec.Containers[0].Resources.Requests[gpu.Whole] = resource.MustParse("16")
@@ -173,13 +183,13 @@ func TestStateOf(t *testing.T) {
 		"pods larger than any node of a topology": given(onlyTopologies, beside("cpu"), func(s *scene) { s.Workload.Spec.PodSets[0] = kit.PodSet("node", 1, "nvidia.com/gpu", "9") }).stuck(
 			Waiting, "PodTooLarge", waits+": needs 9 GPUs, flavor h100: a pod asks for 9 GPUs, and the largest node of the flavor, h100-0, has 8; "+
 				"flavor a100: a pod asks for 9 GPUs, and the largest node of the flavor, a100-0, has 8"+alone,
-			"ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100"),
+			"create the job again, since spec.trainer cannot change, and ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100"),
 		"a node selector that no node of a topology has": given(onlyTopologies, ofH100, func(s *scene) {
 			s.Workload.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"}
 		}).stuck(Waiting, "SelectorMismatch",
 			needs32+"flavor h100 is not what its node selector asks for"+alone,
 			"take node selector disk=fast out of replicated job node, or label nodes of flavor h100 so"),
-		"a topology whose quota is in use, beside a flavor without GPUs": given(onlyTopologies, beside("cpu"), ofTwo, taken("h100", 3)).is(
+		"a topology whose quota is in use, beside a flavor without GPUs": given(onlyTopologies, beside("cpu"), ofFirst(2), taken("h100", 3)).is(
 			Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitForEnd),
 		"a replicated job that asks for nothing of a topology": given(onlyTopologies, func(s *scene) {
 			s.Workload.Spec.PodSets = []kueue.PodSet{kit.PodSet("initializer", 1), podSet("node", 4)}
@@ -191,7 +201,7 @@ func TestStateOf(t *testing.T) {
 		}).is(NotCreated, "Unseen",
 			`cannot be described, because you may not read its runtime: clustertrainingruntimes "torch" is forbidden: <nil>`,
 			"ask an admin for the right to get it, or name a file with the runtime beside the job by -f"),
-		"ready, seen by its Jobs alone": given(admitted, func(s *scene) { s.Unseen, s.Jobs[0].Status.Ready = []string{pods}, ptr.To[int32](4) }).is(
+		"ready, seen by its Jobs alone": given(admitted, func(s *scene) { s.Unseen, s.Jobs[0].Status.Ready = []string{pods}, new(int32(4)) }).is(
 			Running, "Running", runs4, ""),
 		"not ready, seen by its Jobs alone": given(admitted, func(s *scene) { s.Unseen = []string{pods} }).is(Starting, "PodsNotReady",
 			"was started (node on flavor h100), and 0 of 4 pods are ready", "ask for the right to list pods, which says why they are not"),
@@ -230,6 +240,11 @@ func TestStateOf(t *testing.T) {
 			"is not queued yet: JobSet has not made its Jobs, without which it queues after 2s", ""),
 		"nobody makes a Workload": given(withoutWorkload).stuck(Unqueued, "NobodyReacts",
 			"asks for queue gpus and has no Workload after 5m: nobody queues it", "see that kueue-trainer runs: "+doctor),
+		"it gave its quota back, and queues again later": given(withoutWorkload, warned("CannotStart", "gives its quota back, could not start in 2m0s; queues again in 1m0s or when the TrainJob is changed: exceeded quota")).is(
+			Unqueued, "CannotStart", "is not queued: it gives its quota back, could not start in 2m0s; queues again in 1m0s or when the TrainJob is changed: exceeded quota",
+			`put that right, and it queues again by itself; to have it do so at once: kubectl -n team annotate trainjob llm try-again="$(date)" --overwrite`),
+		"it gave its quota back, and should have queued again": given(withoutWorkload, warned("CannotStart", "gives its quota back, could not start in 2m0s; queues again in 10s or when the TrainJob is changed: exceeded quota")).stuck(
+			Unqueued, "NobodyReacts", "asks for queue gpus and has no Workload after 5m: nobody queues it", "see that kueue-trainer runs: "+doctor),
 		"the manager said why it makes none": given(withoutWorkload, warned("InTreeActive", "two integrations")).stuck(Unqueued, "InTreeActive",
 			"is not queued: two integrations", ""),
 		"its runtime is missing": given(func(s *scene) { s.Workload, s.Undescribed = nil, missing }).stuck(Unqueued, "RuntimeMissing",
@@ -245,7 +260,7 @@ func TestStateOf(t *testing.T) {
 			anotherWorkload),
 		"deactivated when its time was over": given(switchedOff, evicted("DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")).stuck(
 			Deactivated, "DeactivatedDueToMaximumExecutionTimeExceeded", takenOut+" (exceeding the maximum execution time)", anotherWorkload),
-		"suspended by its user while it runs": given(admitted, withPods(4, runningPod), func(s *scene) { s.Job.Spec.Suspend = ptr.To(true) }).is(
+		"suspended by its user while it runs": given(admitted, withPods(4, runningPod), func(s *scene) { s.Job.Spec.Suspend = new(true) }).is(
 			Stopping, "PodsLeft", "is suspended, and pods of its run are left (node on flavor h100); 4 pods still there, it keeps the quota until they are gone", ""),
 		"preempted, and its pods are going": given(admitted, withPods(4, runningPod), pending("urgent", 100, minutesAgo(1)), preemptedBy("urgent", 1),
 			with(kueue.WorkloadPreempted, kueue.InClusterQueueReason, "", 1)).is(Stopping, "Preempted",
@@ -259,7 +274,7 @@ func TestStateOf(t *testing.T) {
 			`kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
 		"its ClusterQueue is missing": given(withoutClusterQueues).stuck(Waiting, "ClusterQueueMissing",
 			"waits in LocalQueue gpus, whose ClusterQueue gpus does not exist", "create ClusterQueue gpus, or name another LocalQueue: gpus"),
-		"its ClusterQueue is stopped": given(func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.HoldAndDrain) }).stuck(
+		"its ClusterQueue is stopped": given(func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = new(kueue.HoldAndDrain) }).stuck(
 			Waiting, "ClusterQueueStopped", waits+", and the ClusterQueue is stopped by an admin (stopPolicy HoldAndDrain)",
 			`kubectl patch clusterqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
 		"its ClusterQueue is inactive": given(func(s *scene) {
@@ -300,7 +315,7 @@ func TestStateOf(t *testing.T) {
 		}).stuck(Waiting, "NotRequeued",
 			needs32+"and was activated after Kueue had deactivated it, which Kueue does not queue again", anotherWorkload),
 		"it is tried again later": given(func(s *scene) {
-			s.Workload.Status.RequeueState = &kueue.RequeueState{RequeueAt: ptr.To(minutesAgo(-1))}
+			s.Workload.Status.RequeueState = &kueue.RequeueState{RequeueAt: new(minutesAgo(-1))}
 		}).is(Waiting, "Backoff", needs32+"and is tried again in 60s", ""),
 		"an admission check has rejected it": given(checked("budget", kueue.CheckStateRejected, "over budget")).stuck(
 			Waiting, "AdmissionCheckRejected", needs32+"and admission check budget says Rejected: over budget", ""),
@@ -308,6 +323,17 @@ func TestStateOf(t *testing.T) {
 			needs32+"which would fit (node on flavor h100), and Kueue has not looked at it for 5m"+alone, "see that Kueue runs: "+doctor),
 		"Kueue is about to look": given(func(s *scene) { s.Workload.CreationTimestamp = metav1.NewTime(now) }).is(Waiting, "Evaluating",
 			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+		"Kueue goes by more than what is seen": given(refusedBefore(30*time.Second, "Pending")).is(Waiting, "KueueRefuses",
+			needs32+"which would fit by what is seen here (node on flavor h100), but Kueue says: resource cpu unavailable in ClusterQueue"+alone,
+			"if Kueue goes on saying so, look for what else it goes by, such as defaults of a LimitRange: kubectl -n team describe limitranges"),
+		"Kueue has refused it a moment ago": given(refusedBefore(5*time.Second, "Pending")).is(Waiting, "Evaluating",
+			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+		"Kueue is about to look again": given(refusedBefore(30*time.Second, kueue.WorkloadQuotaReservedReasonPendingEvaluation)).is(Waiting, "Evaluating",
+			needs32+"which fits now (node on flavor h100): Kueue looks at it soon"+alone, ""),
+		"running, after one of its replicated jobs is done": given(initialized, admitted, withPods(3, runningPod), func(s *scene) { s.Jobs[0].Spec.Parallelism = new(int32(3)) }).is(
+			Running, "Running", "runs with 3 pods in queue gpus (ClusterQueue gpus): 24 GPUs, initializer on flavor h100, node on flavor h100", ""),
+		"waiting again, after one of its replicated jobs was done": given(initialized, taken("h100", 2)).is(Waiting, "QuotaInUse",
+			waits+": needs 24 GPUs, flavor h100 has 16 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd),
 		"behind others in a strict queue": given(pending("big", 0, minutesAgo(9)), strict, withoutQuota("")).is(Waiting, "BehindOthers",
 			needs32+"which would fit (node on flavor h100), but Kueue gives it to team/big first, 2nd of 2 pending",
 			"wait, or give the job a higher priority than the one before it"),
@@ -315,9 +341,9 @@ func TestStateOf(t *testing.T) {
 			Waiting, "BehindOthers", waits+": needs 8 GPUs, and ClusterQueue gpus is strictly first in, first out, "+
 				"and team/big (priority 0) is before it and cannot start, 2nd of 2 pending",
 			behindRemedy),
-		"about to preempt": given(taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority = ptr.To[int32](10) }).is(
+		"about to preempt": given(taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority = new(int32(10)) }).is(
 			Waiting, "Preempts", needs32+"and Kueue is about to make room by preempting team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue)"+alone, ""),
-		"perhaps about to preempt, for whom may not read priorities": given(taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority, s.PriorityUnseen = ptr.To[int32](10), true }).is(
+		"perhaps about to preempt, for whom may not read priorities": given(taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority, s.PriorityUnseen = new(int32(10)), true }).is(
 			Waiting, "QuotaInUse", needs32+"flavor h100 has 0 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd+orRaise),
 		"managed without a queue": given(func(s *scene) { s.Workload.Spec.QueueName, s.Job.Labels = "", nil }).stuck(Waiting, "NoQueue",
 			"names no queue, and Kueue holds it all the same (manageJobsWithoutQueueName)", labelRemedy),
@@ -333,8 +359,10 @@ func TestStateOf(t *testing.T) {
 			"was admitted (node on flavor h100) 2m ago, holds its quota and was not started", "see that kueue-trainer and Trainer run: "+doctor),
 		"admitted to what contradicts it": given(placed, warned("PlacementRefused", "pool is a, the admission wants h100")).stuck(
 			Starting, "PlacementRefused", cannotStart+"pool is a, the admission wants h100", ""),
-		"resumed, and Trainer does not resume the JobSet": given(admitted, func(s *scene) { s.JobSet.Spec.Suspend = ptr.To(true) }, warned("JobSetOutdated", "undo the edit")).stuck(
+		"resumed, and Trainer does not resume the JobSet": given(admitted, func(s *scene) { s.JobSet.Spec.Suspend = new(true) }, warned("JobSetOutdated", "undo the edit")).stuck(
 			Starting, "JobSetOutdated", cannotStart+"undo the edit", ""),
+		"resumed, and Trainer is refused what it makes of the JobSet": given(admitted, func(s *scene) { s.JobSet.Spec.Suspend = new(true) }, warned("TrainJobResourcesCreationFailed", "field is immutable")).stuck(
+			Starting, "JobSetRefused", cannotStart+"Trainer cannot change its JobSet: field is immutable", refusedRemedy),
 		"started, no pods yet": given(admitted, atOnce).is(Starting, "PodsMissing", notMade, ""),
 		"started, and no pods come": given(admitted).stuck(Starting, "PodsMissing",
 			notMade, "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm"),
@@ -349,6 +377,10 @@ func TestStateOf(t *testing.T) {
 		})).stuck(Starting, "Unschedulable",
 			"was started (node on flavor h100), and 1 pod of Job llm-node-0: Unschedulable (0/6 nodes are available: 6 Insufficient nvidia.com/gpu)",
 			"the quota is more than the nodes have room for: kubectl trainjob pools shows both"),
+		"pods whose nodes are cordoned": given(admitted, cordoned(0, 1, 2, 3), withPods(4, refusedBy("0/6 nodes are available: 4 node(s) were unschedulable. preemption: none"))).is(
+			Starting, "NodesUnavailable", fourPods+"Unschedulable (0/6 nodes are available: 4 node(s) were unschedulable); "+
+				"the flavor's nodes that would do are cordoned: Kueue does not look at that, so pods stay Pending",
+			"wait until they are back, or have whoever cordoned them end that: kubectl uncordon h100-0"),
 		"pods whose image cannot be had": given(admitted, withPods(4, func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}
 		})).stuck(Starting, "ImagePullBackOff", fourPods+"ImagePullBackOff (no such image)", "kubectl -n team describe pod llm-node-0-0"),
@@ -376,7 +408,7 @@ func TestStateOf(t *testing.T) {
 			"resume it (spec.suspend: false) to run it outside of all quotas, or "+labelNamespace),
 		"since before its namespace was Kueue's": given(admitted, optsOut, func(s *scene) {
 			s.Namespace.Labels = map[string]string{"for": "teams"}
-			s.Namespace.ManagedFields = []metav1.ManagedFieldsEntry{{Time: ptr.To(minutesAgo(1)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:for":{}}}}`)}}
+			s.Namespace.ManagedFields = []metav1.ManagedFieldsEntry{{Time: new(minutesAgo(1)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:for":{}}}}`)}}
 			s.Workload, s.Job.Spec.Suspend, s.Job.Spec.RuntimePatches = nil, nil, nil
 		}).is(NotManaged, "BeganUnmanaged", "runs outside of all quotas: it began before Kueue managed its namespace", "suspend it, and it queues"),
 		"a manifest without a queue, and nobody to say what Kueue does": given(manifestOf, func(s *scene) { s.Job.Labels = nil }).is(
@@ -407,6 +439,22 @@ func TestStateOf(t *testing.T) {
 	}, StateOf, cmpopts.IgnoreFields(State{}, "Since", "Cause"))
 }
 
+func TestGPUs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		scene changes
+		want  int64
+	}{
+		"all of them":                       {want: 32},
+		"without those of what is done":     {scene: changes{initialized, placed}, want: 24},
+		"without some pods of one":          {scene: changes{func(s *scene) { s.Workload.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "node", Count: 3}} }}, want: 8},
+		"all of them, when the job is done": {scene: changes{initialized, placed, finishedByHand}, want: 32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect.Same(t, "Unexpected GPUs", map[corev1.ResourceName]int64{kit.GPU: tc.want}, newScene(tc.scene...).facts(t).GPUs())
+		})
+	}
+}
+
 func activeCheck(name string) kueue.AdmissionCheck {
 	check := kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	check.Status.Conditions = []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: "True"}}
@@ -433,6 +481,20 @@ func classes(names ...string) func(*scene) {
 func manifestOf(s *scene) { s.Job.UID, s.Workload = "", nil }
 
 func withoutClusterQueues(s *scene) { s.inventory.ClusterQueues = nil }
+
+// refusedBefore is the job to which Kueue has given no quota since a while.
+func refusedBefore(ago time.Duration, reason string) func(*scene) {
+	return func(s *scene) {
+		s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: reason,
+			Message: "resource cpu unavailable in ClusterQueue", LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
+	}
+}
+
+// initialized is the job of two replicated jobs, of which the first is done.
+func initialized(s *scene) {
+	s.Workload.Spec.PodSets = []kueue.PodSet{podSet("initializer", 1), podSet("node", 3)}
+	s.Workload.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "initializer", Count: 1}}
+}
 
 func ofOneNode(s *scene) { s.PodSets = []kueue.PodSet{podSet("node", 1)} }
 
@@ -479,9 +541,9 @@ const refusedRemedy = "change what the message names: the runtime or a patch of 
 
 // ofTrainer has the job set image, env and number of nodes, beside a container of the runtime's.
 func ofTrainer(s *scene) {
-	s.Job.Spec.Trainer = &trainer.Trainer{Image: ptr.To("torch"), Env: []corev1.EnvVar{{Name: "MY VAR"}}, NumNodes: ptr.To[int32](4)}
+	s.Job.Spec.Trainer = &trainer.Trainer{Image: new("torch"), Env: []corev1.EnvVar{{Name: "MY VAR"}}, NumNodes: new(int32(4))}
 	rj := &s.JobSet.Spec.ReplicatedJobs[0]
-	rj.Template.Spec.Parallelism = ptr.To[int32](4)
+	rj.Template.Spec.Parallelism = new(int32(4))
 	rj.Template.Spec.Template.Spec.Containers = []corev1.Container{{Name: "proxy"}, {Name: "node"}}
 }
 
@@ -489,12 +551,12 @@ func ofTrainer(s *scene) {
 func dependent(s *scene) {
 	s.JobSet.Spec.ReplicatedJobs = append(s.JobSet.Spec.ReplicatedJobs, jobsetapi.ReplicatedJob{
 		Name: "launcher", Replicas: 1, DependsOn: []jobsetapi.DependsOn{{Name: s.JobSet.Spec.ReplicatedJobs[0].Name, Status: jobsetapi.DependencyComplete}},
-		Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](3), Completions: ptr.To[int32](3)}},
+		Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Parallelism: new(int32(3)), Completions: new(int32(3))}},
 	})
 	s.Jobs[0].Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 }
 
-func elsewhereBy(s *scene) { s.Job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }
+func elsewhereBy(s *scene) { s.Job.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") }
 
 func prebuiltMissing(s *scene) {
 	s.Workload = nil
@@ -502,6 +564,11 @@ func prebuiltMissing(s *scene) {
 }
 
 var finishedByHand = with(kueue.WorkloadFinished, "ByHand", "it was in the way", 1)
+
+// markedEnded has the job say that one with this UID has ended.
+func markedEnded(uid string) func(*scene) {
+	return func(s *scene) { s.Job.Annotations = map[string]string{"kueue-trainer.dev/ended": uid} }
+}
 
 func withoutQueue(s *scene) { s.Workload, s.Job.Labels = nil, nil }
 

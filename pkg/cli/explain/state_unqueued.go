@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -27,7 +28,7 @@ import (
 func unqueued(f *Facts) *State {
 	s := &State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet", Since: since(f.Job.CreationTimestamp)}
 	told := f.warning("InTreeActive", "TrainerUnknown", "PodSetsUnknown", noClass, "WriteRefused")
-	unmade, classless := f.unmade(f.missing()...), f.classMissing()
+	unmade, classless, held := f.unmade(f.missing()...), f.classMissing(), f.heldBack()
 	wait, known := f.waitForJobSet()
 	switch {
 	case !f.Saw(workloads):
@@ -46,6 +47,9 @@ func unqueued(f *Facts) *State {
 		return classless
 	case told != nil:
 		s.Reason, s.Message, s.Cause, s.Stuck = told.Reason, "is not queued: "+told.Message, told.Message, true
+	case held != nil:
+		s.Reason, s.Message, s.Cause, s.Since = held.Reason, "is not queued: it "+held.Message, held.Message, since(metav1.NewTime(eventTime(held)))
+		s.Remedy = fmt.Sprintf("put that right, and it queues again by itself; to have it do so at once: kubectl -n %s annotate trainjob %s try-again=\"$(date)\" --overwrite", f.Job.Namespace, f.Job.Name)
 	case f.overdue(f.jobSetBy(wait)):
 		s.Reason, s.Stuck = "NobodyReacts", true
 		s.Message = fmt.Sprintf("asks for queue %s and has no Workload after %s: nobody queues it", f.queueName(), show.Age(f.Now, f.Job.CreationTimestamp.Time))
@@ -67,6 +71,26 @@ func unqueued(f *Facts) *State {
 		s.Reason, s.Message = "AwaitsJobs", fmt.Sprintf("is not queued yet: JobSet has not made its Jobs, without which it queues after %s", config.WaitForJobs)
 	}
 	return s
+}
+
+// queuesAgain is when a job queues again that gave its quota back, as the manager says by event CannotStart.
+var queuesAgain = regexp.MustCompile(`queues again in ([0-9hms]+)`)
+
+// heldBack returns what the manager said of a job that could not start and has yet to queue again; nil where that time is over.
+func (f *Facts) heldBack() *corev1.Event {
+	told := f.warning("CannotStart")
+	if told == nil {
+		return nil
+	}
+	in := queuesAgain.FindStringSubmatch(told.Message)
+	if in == nil {
+		return nil
+	}
+	hold, err := time.ParseDuration(in[1])
+	if err != nil || f.overdue(metav1.NewTime(eventTime(told).Add(hold))) {
+		return nil
+	}
+	return told
 }
 
 // waitForJobSet is how long the manager has the job wait for a JobSet that is not there, and whether

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -56,7 +57,7 @@ func (a *assigner) noLevel(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reas
 }
 
 // topologyFit asks Kueue's own placement, first with the nodes as they are and then with
-// empty ones: what does not fit there never will.
+// empty ones that are ready: what does not fit there never will.
 func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reason {
 	if !a.places(flavor) || !a.Cluster.Saw(pods) || !a.Cluster.Saw(workloads) {
 		return nil
@@ -67,14 +68,18 @@ func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *
 	}
 	// Kueue's own words count the nodes, and why they do not do.
 	if a.noPlacement(a.Cluster.empty, ps, flavor) == "" {
-		return &Reason{Code: Topology, Message: why, Remedy: "wait until pods nearby have ended" + a.raise()}
+		wait := "wait until pods nearby have ended"
+		if slices.ContainsFunc(a.Cluster.NodesOf(flavor), func(node *corev1.Node) bool { return !inventory.Ready(node) }) {
+			wait = "wait until nodes are back that are cordoned or not ready, or pods nearby have ended"
+		}
+		return &Reason{Code: Topology, Message: why, Remedy: wait + a.raise()}
 	}
 	if instead := a.instead(ps, flavor); instead != "" {
 		return lasts(Topology, why, "%s in the annotation of replicated job %s: it does not fit on flavor %s even when its nodes are empty",
 			instead, ps.Name, flavor.Name)
 	}
-	return lasts(Topology, why, "ask for fewer or smaller pods of replicated job %s: they do not fit on flavor %s with any topology request, even when its nodes are empty",
-		ps.Name, flavor.Name)
+	return lasts(Topology, why, "%s of replicated job %s: they do not fit on flavor %s with any topology request, even when its nodes are empty",
+		a.ask("fewer or smaller pods"), ps.Name, flavor.Name)
 }
 
 // places reports whether Kueue looks for nodes in a flavor before it gives quota: where an admission

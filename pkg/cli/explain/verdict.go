@@ -21,6 +21,8 @@ type Verdict struct {
 	Assigned bool `json:"assigned"`
 	// Fits is set where Kueue could give it quota of this flavor now.
 	Fits bool `json:"fits"`
+	// Done is set where all pods of the PodSet are done, and need no quota any more.
+	Done bool `json:"done,omitempty"`
 	// Preempts is set where Kueue would give it quota of this flavor by stopping others.
 	Preempts bool     `json:"preempts,omitempty"`
 	Amounts  []Amount `json:"resources,omitempty"`
@@ -61,6 +63,8 @@ const (
 	Selector Code = "SelectorMismatch"
 	// NoNode: the flavor picks no node.
 	NoNode Code = "NoNode"
+	// Unavailable: the flavor's nodes are cordoned, or not ready.
+	Unavailable Code = "NodesUnavailable"
 	// TooMuch: the request is above all that the ClusterQueue can ever have.
 	TooMuch Code = "ExceedsQuota"
 	// Borrowing: the borrowing limit is in the way.

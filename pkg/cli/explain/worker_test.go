@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -42,11 +41,11 @@ func TestChain(t *testing.T) {
 		"in a namespace that Kueue does not manage": {changes{withoutWorkload, warned("NamespaceNotManaged", "names queue gpus")},
 			[]string{"TrainJob llm Suspended", "  Workload - Missing", noJobSet}},
 		"stopped by its user": {changes{taken("h100", 3), ofH100, admitted, func(s *scene) {
-			s.Job.Spec.Suspend, s.Job.Labels["kueue.x-k8s.io/queue-name"] = ptr.To(true), "gpus.held"
+			s.Job.Spec.Suspend, s.Job.Labels["kueue.x-k8s.io/queue-name"] = new(true), "gpus.held"
 		}}, []string{stops, hasQuota, jobSet, podsToCome}},
 		"waiting for quota": {changes{taken("h100", 3), ofH100, admitted, func(s *scene) {
 			s.Workload.Status = kueue.WorkloadStatus{}
-			s.Job.Spec.Suspend, s.JobSet.Spec.Suspend, s.Jobs[0].Spec.Suspend = ptr.To(true), ptr.To(true), ptr.To(true)
+			s.Job.Spec.Suspend, s.JobSet.Spec.Suspend, s.Jobs[0].Spec.Suspend = new(true), new(true), new(true)
 		}}, []string{queues, lacksQuota, "  JobSet llm Suspended: its TrainJob to be resumed", "    Job llm-node-0 Suspended: its JobSet to be resumed"}},
 		"in a stopped queue": {changes{queueHeld}, []string{queues, "  Workload trainjob-llm Pending: its queue: LocalQueueStopped", noJobSet}},
 		"waiting for an admission check": {changes{reserved, checked("budget", kueue.CheckStatePending, "")},
@@ -63,8 +62,13 @@ func TestChain(t *testing.T) {
 		"a replicated job that has waited for another": {changes{admitted, dependent},
 			[]string{resumed, hasQuota, jobSet, "    Job llm-node-0 Complete", "    Job llm-launcher Missing: JobSet to make it"}},
 		"evicted": {evictedHere, []string{"TrainJob llm Resumed: kueue-trainer to stop it", evicts, jobSet, job, fourRun}},
-		"stopped, with pods on their way out": {append(evictedHere, func(s *scene) { s.Job.Spec.Suspend = ptr.To(true) }),
+		"stopped, with pods on their way out": {append(evictedHere, func(s *scene) { s.Job.Spec.Suspend = new(true) }),
 			[]string{stops, evicts, jobSet, job, fourRun}},
+		"failed, and its JobSet is gone": {changes{placed, with(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed, "", 1)},
+			[]string{"TrainJob llm Failed", "  Workload trainjob-llm Finished", "  JobSet llm Missing"}},
+		"failed, and its JobSet was made again": {changes{admitted, markedEnded("llm-uid"), withoutWorkload, func(s *scene) {
+			s.Job.Spec.Suspend, s.JobSet.Spec.Suspend, s.JobSet.Spec.ReplicatedJobs = new(true), new(true), nil
+		}}, []string{"TrainJob llm Failed", "  Workload - Missing", "  JobSet llm Suspended"}},
 		"a manifest has none": {scene: changes{func(s *scene) { s.Job.UID = "" }}},
 
 		"of a job for other clusters that waits here": {changes{elsewhereBy, taken("h100", 4)}, []string{queues, lacksQuota}},
@@ -88,8 +92,8 @@ func TestChain(t *testing.T) {
 func inWest(s *scene) {
 	elsewhereBy(s)
 	placed(s)
-	s.Job.Spec.Suspend = ptr.To(false)
-	s.Workload.Status.ClusterName = ptr.To("west")
+	s.Job.Spec.Suspend = new(false)
+	s.Workload.Status.ClusterName = new("west")
 }
 
 // asked is the job with quota in the manager cluster, for which workers are asked.

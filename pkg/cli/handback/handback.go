@@ -35,10 +35,15 @@ kueue-trainer stands aside and still frees pods that were faster.
 In a manager cluster of MultiKueue, TrainJobs that wait for another cluster get the empty
 patch entry that the in-tree integration starts none without. In a worker cluster, Workloads
 lose the finalizer that only kueue-trainer takes off.
+With --dry-run it changes nothing, and works while kueue-trainer is active: it fails where the
+in-tree integration could not start or stop a TrainJob.
 Running TrainJobs are left alone, and running it again changes nothing. It fails where the
 in-tree integration could not stop one, or would keep the quota of one that it stops.`
 
-const handBackExample = `  # Every namespace
+const handBackExample = `  # Before the switch: whom could the in-tree integration neither start nor stop?
+  kubectl trainjob hand-back --all-namespaces --dry-run
+
+  # Every namespace
   kubectl trainjob hand-back --all-namespaces
 
   # One team
@@ -51,7 +56,7 @@ type Flags interface {
 
 // NewCommand returns the command.
 func NewCommand(flags Flags, streams genericiooptions.IOStreams) *cobra.Command {
-	allNamespaces := false
+	allNamespaces, dryRun := false, false
 	cmd := &cobra.Command{
 		Use:     "hand-back",
 		Short:   "Take kueue-trainer's gate off waiting TrainJobs, before Kueue's in-tree integration takes over",
@@ -63,10 +68,14 @@ func NewCommand(flags Flags, streams genericiooptions.IOStreams) *cobra.Command 
 			if err != nil {
 				return err
 			}
+			if dryRun {
+				return foretell(cmd.Context(), c, streams.Out, namespace)
+			}
 			return run(cmd.Context(), c, streams.Out, namespace)
 		},
 	}
 	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "the TrainJobs of every namespace")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say which TrainJobs the in-tree integration could neither start nor stop")
 	return cmd
 }
 
@@ -80,6 +89,32 @@ func run(ctx context.Context, c client.Client, out io.Writer, namespace string) 
 		return err
 	}
 	return errors.Join(h.freeAll(ctx, out), h.entryless(out), ReleaseWorkloads(ctx, c, out, namespace))
+}
+
+// foretell reports what the in-tree integration could neither start nor stop, and writes nothing.
+func foretell(ctx context.Context, c client.Client, out io.Writer, namespace string) error {
+	h, err := load(ctx, c, Of{Namespace: namespace})
+	if err != nil {
+		return err
+	}
+	if h.served < trainjob.Trainer22 {
+		return errors.New("the in-tree integration does not serve Trainer 2.1")
+	}
+	var failures error
+	for i := range h.jobs {
+		job := &h.jobs[i]
+		err := h.unwritable(job, false)
+		if err != nil && job.Suspended() {
+			// Created again now, it would keep its spelling; the in-tree integration's webhook changes that.
+			err = fmt.Errorf("TrainJob %s/%s waits, and would never start: hand-back says after the switch how to create it again: %s", job.Namespace, job.Name, h.respelt[job.UID])
+		}
+		failures = errors.Join(failures, err)
+	}
+	failures = errors.Join(failures, h.entryless(out))
+	if failures == nil {
+		fmt.Fprintf(out, "nothing stands in the way of %d TrainJobs that are not over\n", len(h.jobs))
+	}
+	return failures
 }
 
 // Of says which TrainJobs are freed.
@@ -173,7 +208,7 @@ func (h *handBack) managerIdle(ctx context.Context) error {
 		}
 		if h.field.HoldsGate(&job.Spec) {
 			return errors.New("kueue-trainer is active and would put the gate back: switch Kueue's in-tree integration on first, " +
-				"see docs/in-tree.md, or uninstall kueue-trainer")
+				"see docs/in-tree.md, or uninstall kueue-trainer; --dry-run only says what to do before")
 		}
 	}
 	return nil

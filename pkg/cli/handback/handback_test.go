@@ -126,6 +126,46 @@ func TestRunReportsWhatRunsWithoutAnEntry(t *testing.T) {
 	}
 }
 
+func TestForetell(t *testing.T) {
+	respelt := expect.Must(trainjob.NewRuntimePatch(json.RawMessage(`{"manager":"example.com/a","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[
+		{"name":"node","template":{"spec":{"template":{"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":2000000000}}]}}}}}]}}}}`)))(t)
+	for name, tc := range map[string]struct {
+		field     string
+		respelt   bool
+		change    func(*trainjob.TrainJob)
+		err, said string
+	}{
+		"it waits and can start":  {said: "nothing stands in the way of 1 TrainJob"},
+		"it waits and cannot":     {respelt: true, err: "waits, and would never start"},
+		"it runs and cannot stop": {respelt: true, change: func(job *trainjob.TrainJob) { job.Spec.Suspend = nil }, err: "could not stop it"},
+		"it runs without an entry": {
+			change: func(job *trainjob.TrainJob) { job.Spec.Suspend, job.Spec.RuntimePatches = nil, nil }, err: "runs without an entry",
+		},
+		"it is in no queue": {
+			respelt: true, change: func(job *trainjob.TrainJob) { job.Labels, job.Spec.RuntimePatches = nil, nil }, said: "nothing stands in the way of 1 TrainJob",
+		},
+		"Trainer 2.1": {field: "podTemplateOverrides", err: "does not serve Trainer 2.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", UID: "llm", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}}
+			job.Spec.Suspend = ptr.To(true)
+			gate(t, patch.Of(trainjob.Trainer23), job)
+			kit.With(job, tc.change)
+			if tc.respelt {
+				job.Spec.RuntimePatches = append([]trainjob.RuntimePatch{respelt}, job.Spec.RuntimePatches...)
+			}
+			// The manager is active, and nothing is written.
+			c := clusterWith(t, cmp.Or(tc.field, "runtimePatches"), job, func(*trainjob.TrainJob) { t.Error("It asks who is active") })
+			before := job.ResourceVersion
+			var out strings.Builder
+			expect.Says(t, foretell(t.Context(), c, &out, "ns"), tc.err)
+			expect.That(t, strings.Contains(out.String(), tc.said), "Unexpected output %q", out.String())
+			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+			expect.That(t, before == "" || before == job.ResourceVersion, "It was written")
+		})
+	}
+}
+
 // The in-tree integration adds its entry to whatever is created, and two of one manager are refused.
 func TestHandBackOfWhatIsCreatedAgain(t *testing.T) {
 	ours := patch.Of(trainjob.Trainer23)

@@ -3,11 +3,19 @@
 package handback
 
 import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -48,6 +56,37 @@ func TestRespelt(t *testing.T) {
 			expect.Same(t, "Unexpected respelt", tc.want, found[types.UID("a")])
 		})
 	}
+}
+
+// People copy them. Of what asks for an entry's time, as the SDK does, Trainer's webhook writes spec.trainer anew.
+func TestSamplesAreNotRespelt(t *testing.T) {
+	seen := 0
+	for _, pattern := range []string{"config/samples/*.yaml", "docs/samples/*.yaml", "docs/samples/*.json"} {
+		for _, path := range expect.Must(filepath.Glob(filepath.Join("..", "..", "..", pattern)))(t) {
+			if strings.HasPrefix(filepath.Base(path), "invalid") {
+				continue
+			}
+			documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(expect.Must(os.ReadFile(path))(t)), 4096)
+			for {
+				var raw runtime.RawExtension
+				err := documents.Decode(&raw)
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				var job unstructured.Unstructured
+				expect.NoError(t, errors.Join(err, json.Unmarshal(raw.Raw, &job.Object)))
+				if job.GetKind() != "TrainJob" {
+					continue
+				}
+				seen++
+				if len(itemsOf(job.Object, "spec", "runtimePatches")) > 0 {
+					unstructured.RemoveNestedField(job.Object, "spec", "trainer")
+				}
+				expect.Same(t, path+": "+job.GetName(), "", respeltField(job.Object))
+			}
+		}
+	}
+	expect.That(t, seen >= 20, "Only %d TrainJobs are found", seen)
 }
 
 // entryOf is the spec of a TrainJob with an entry of example.com/a.

@@ -59,6 +59,9 @@ func (a *actor) back(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
+		if done.dead {
+			return before.errByKueue()
+		}
 		if !done.await {
 			a.say(name, toldBack(before, done))
 			return nil
@@ -115,15 +118,20 @@ func (a *actor) workload(ctx context.Context, job *trainjob.TrainJob) (*kueue.Wo
 	return wl, nil
 }
 
+// apply writes the label first: a job that its user may not activate is deactivated, and not held by its user besides.
 func (a *actor) apply(ctx context.Context, v *view, c change) error {
-	if c.activate {
-		if err := a.activate(ctx, v.workload); err != nil {
+	if c.queue != "" {
+		if err := a.relabel(ctx, v, c); err != nil {
 			return err
 		}
 	}
-	if c.queue == "" {
-		return nil
+	if c.activate {
+		return a.activate(ctx, v.workload)
 	}
+	return nil
+}
+
+func (a *actor) relabel(ctx context.Context, v *view, c change) error {
 	if err := a.unused(ctx, c.queue); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,6 +80,47 @@ func TestAwaitQuota(t *testing.T) {
 				expect.Same(t, "Unexpected time after the last answer", tc.settled, time.Since(answered) == settle)
 				synctest.Wait()
 			})
+		})
+	}
+}
+
+// TestDeactivatedMeanwhile has the Workload change when the job is stopped that is to queue again, by users who may not
+// change Workloads.
+func TestDeactivatedMeanwhile(t *testing.T) {
+	cases := map[string]struct {
+		meanwhile func(*view)
+		says      string
+		code      int
+	}{
+		"nobody deactivates it":   {meanwhile: func(*view) {}},
+		"somebody deactivates it": {meanwhile: deactivated, says: "the TrainJob was deactivated", code: exit.Unseen},
+		"Kueue deactivates it":    {meanwhile: deactivatedByKueue, says: "Kueue itself deactivated TrainJob llm", code: exit.Failed},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			v, stop := waits("gpus", runs), sync.Once{}
+			v.job.UID = "job"
+			v.workload.ObjectMeta = metav1.ObjectMeta{Namespace: "team", Name: "wl", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(v.job, trainjob.GVK)}}
+			c := kit.Fake(kit.Scheme(trainjob.AddToScheme), v.job, v.workload).WithInterceptorFuncs(interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if _, is := obj.(*kueue.Workload); is {
+						return kit.Forbidden("workloads")
+					}
+					stop.Do(func() {
+						v.workload.Status.Conditions = nil
+						tc.meanwhile(v)
+						expect.NoError(t, c.Update(ctx, v.workload))
+					})
+					return c.Patch(ctx, obj, patch, options...)
+				},
+			}).Build()
+			a := &actor{client: c, namespace: "team", verb: verbs[3], out: io.Discard}
+			err := a.act(t.Context(), "llm")
+			expect.Says(t, err, tc.says)
+			expect.Same(t, "Unexpected exit code", tc.code, exit.Code(err))
+			got := &trainjob.TrainJob{}
+			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(v.job), got))
+			expect.Same(t, "Unexpected queue", "gpus", got.Labels[kit.QueueLabel])
 		})
 	}
 }

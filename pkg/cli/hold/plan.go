@@ -32,6 +32,8 @@ type change struct {
 	suspend bool
 	// activate sets spec.active of the Workload.
 	activate bool
+	// dead is for a job that Kueue deactivated, and does not queue again.
+	dead bool
 	// await is for a job that has to give back its quota before anything is written.
 	await bool
 }
@@ -54,6 +56,23 @@ func (v *view) hasQuota() bool {
 
 // inactive reports whether somebody, or Kueue, took the job out of its queue by its Workload.
 func (v *view) inactive() bool { return v.workload != nil && !kueuelib.IsActive(v.workload) }
+
+// byKueue reports whether it is Kueue that took the job out of its queue, or is about to.
+func (v *view) byKueue() bool {
+	return v.workload != nil && (kueuelib.IsDeactivatedByKueue(v.workload) || deactivation.ByKueue(v.workload) || kueuelib.IsLeftBehind(v.workload))
+}
+
+// deactivated reports whether somebody, or Kueue, took the job out of its queue, or is about to.
+func (v *view) deactivated() bool {
+	return v.inactive() || v.workload != nil && deactivation.Pending(v.workload)
+}
+
+// errByKueue is for a job that Kueue took out of its queue.
+func (v *view) errByKueue() error {
+	return fmt.Errorf("Kueue itself deactivated TrainJob %s, and does not queue its Workload again (kubectl trainjob explain -n %s tells why): "+
+		"put that right and create the job again, or have somebody with Kueue's role batch-admin delete the Workload, and it queues with another: kubectl -n %s delete workload %s",
+		v.job.Name, v.key(), v.workload.Namespace, v.workload.Name)
+}
 
 // held reports whether the job is kept out of its queue, or about to be.
 func (v *view) held() bool {
@@ -114,16 +133,16 @@ func (v *view) stop() (change, error) {
 func (v *view) resume() (change, error) {
 	queue, is := hold.From(v.queue())
 	switch {
-	case v.workload != nil && (kueuelib.IsDeactivatedByKueue(v.workload) || deactivation.ByKueue(v.workload) || kueuelib.IsLeftBehind(v.workload)):
-		return change{}, fmt.Errorf("Kueue itself deactivated TrainJob %s, and does not queue its Workload again (kubectl trainjob explain -n %s tells why): "+
-			"put that right and create the job again, or have somebody with Kueue's role batch-admin delete the Workload, and it queues with another: kubectl -n %s delete workload %s",
-			v.job.Name, v.key(), v.workload.Namespace, v.workload.Name)
+	case v.byKueue() && !is:
+		return change{}, v.errByKueue()
 	case is && !v.job.Suspended():
 		return change{}, fmt.Errorf("TrainJob %s is held and runs all the same, and one that runs changes no queue: kubectl trainjob stop -n %s stops it, then resume it", v.job.Name, v.key())
-	case v.hasQuota() && (is || v.inactive() || deactivation.Pending(v.workload)):
+	case v.hasQuota() && (is || v.deactivated()):
 		// Its label back while its pods end, it would start again on this quota, before
 		// those that wait.
 		return change{await: true}, nil
+	case is && v.byKueue():
+		return change{queue: queue, dead: true}, nil
 	case is:
 		return change{queue: queue, activate: v.inactive()}, nil
 	case v.inactive():
@@ -138,6 +157,11 @@ func (v *view) requeue() (change, error) {
 	switch {
 	case v.held() && v.job.Suspended():
 		return change{}, fmt.Errorf("TrainJob %s is held: kubectl trainjob resume -n %s queues it", v.job.Name, v.key())
+	case v.byKueue():
+		return change{}, v.errByKueue()
+	case v.deactivated():
+		// Its label alone would not bring it back.
+		return change{}, fmt.Errorf("TrainJob %s is deactivated, or about to be: kubectl trainjob resume -n %s queues it, for users who may change Workloads", v.job.Name, v.key())
 	case !v.started():
 		return change{}, fmt.Errorf("TrainJob %s waits in its queue already: kubectl trainjob explain -n %s tells for what", v.job.Name, v.key())
 	case v.workload == nil:

@@ -12,7 +12,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -37,10 +36,10 @@ func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *expl
 	f := &explain.Facts{Around: explain.Around{Now: now, Field: patch.Of(trainjob.Trainer23)}, Job: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "team", Name: "llm", UID: "llm", Labels: map[string]string{kit.QueueLabel: "gpus"},
 	}}}
-	f.Job.Spec.Suspend = ptr.To(true)
+	f.Job.Spec.Suspend = new(true)
 	f.Workload = &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "trainjob-llm", UID: "wl", CreationTimestamp: minutesAgo(5)},
-		Spec:       kueue.WorkloadSpec{QueueName: "gpus", Priority: ptr.To[int32](100), PodSets: []kueue.PodSet{kit.PodSet("node", 2)}},
+		Spec:       kueue.WorkloadSpec{QueueName: "gpus", Priority: new(int32(100)), PodSets: []kueue.PodSet{kit.PodSet("node", 2)}},
 	}
 	// What limits alone say counts, too.
 	f.Workload.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Limits = kit.Amounts("nvidia.com/gpu", "8")
@@ -68,15 +67,13 @@ func podsUnseen(f *explain.Facts) { f.Unseen = []string{"pods"} }
 // runs is the job admitted to h100 and resumed, with its JobSet and no pod to be seen.
 func runs(ready int32) func(*explain.Facts) {
 	return func(f *explain.Facts) {
-		f.Job.Spec.Suspend = ptr.To(false)
+		f.Job.Spec.Suspend = new(false)
+		kit.With(f.Workload, kit.Admitted, kit.Since(minutesAgo(3).Time))
 		f.Workload.Status.Admission = &kueue.Admission{ClusterQueue: "pool", PodSetAssignments: []kueue.PodSetAssignment{{
 			Name: "node", Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: "h100", corev1.ResourceCPU: "cpus"},
 		}}}
-		for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-			f.Workload.Status.Conditions = append(f.Workload.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: minutesAgo(3)})
-		}
-		f.JobSet = &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}}}
-		f.Job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To(ready)}}
+		f.JobSet = &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: kit.ReplicatedJobs("node", 1)}}
+		f.Job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(ready)}}
 	}
 }
 
@@ -87,7 +84,7 @@ func ended(f *explain.Facts) {
 // dispatched is the job as the manager cluster of MultiKueue has it; its flavor there says nothing.
 func dispatched(f *explain.Facts) {
 	runs(0)(f)
-	f.JobSet, f.Job.Spec.ManagedBy, f.Workload.Status.ClusterName = nil, ptr.To(kueue.MultiKueueControllerName), ptr.To("west")
+	f.JobSet, f.Job.Spec.ManagedBy, f.Workload.Status.ClusterName = nil, new(kueue.MultiKueueControllerName), new("west")
 	f.Workload.Status.Admission.PodSetAssignments[0].Flavors[kit.GPU] = "anything"
 }
 
@@ -103,10 +100,6 @@ func in(w explain.Worker) func(*explain.Facts) {
 // withoutWorkload is the job of somebody who may not see Workloads.
 func withoutWorkload(f *explain.Facts) { f.Workload, f.Unseen = nil, []string{workloads} }
 
-func both(one, two func(*explain.Facts)) func(*explain.Facts) {
-	return func(f *explain.Facts) { kit.With(f, one, two) }
-}
-
 func TestLines(t *testing.T) {
 	everything := []string{workloads, clusterQueues}
 	cases := map[string]struct {
@@ -117,66 +110,43 @@ func TestLines(t *testing.T) {
 		workers []UnseenWorker
 	}{
 		"a job that waits, and why": {want: "llm Waiting gpus - 16 100 1 5m ExceedsQuota"},
-		"one that waits for a user who sees a namespace": {
-			unseen: everything, want: "llm Waiting gpus - 16 100 <unknown> 5m <unknown>",
-			unknown: []Unseen{{clusterQueues, []string{"reason"}}, {workloads, []string{"position"}}},
-		},
-		"one that waits, with Kueue's answer for that user": {
-			unseen: everything, change: func(f *explain.Facts) { f.Visible = &explain.Position{Place: 7} },
-			want: "llm Waiting gpus - 16 100 7 5m <unknown>", unknown: []Unseen{{clusterQueues, []string{"reason"}}},
-		},
-		"one whose Workload may not be seen": {
-			unseen: everything, change: withoutWorkload,
+		"one that waits for a user who sees a namespace": {unseen: everything, want: "llm Waiting gpus - 16 100 <unknown> 5m <unknown>",
+			unknown: []Unseen{{clusterQueues, []string{"reason"}}, {workloads, []string{"position"}}}},
+		"one that waits, with Kueue's answer for that user": {unseen: everything, change: func(f *explain.Facts) { f.Visible = &explain.Position{Place: 7} },
+			want: "llm Waiting gpus - 16 100 7 5m <unknown>", unknown: []Unseen{{clusterQueues, []string{"reason"}}}},
+		"one whose Workload may not be seen": {unseen: everything, change: withoutWorkload,
 			want:    "llm <unknown> gpus <unknown> <unknown> <unknown> <unknown> - <unknown>",
-			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "phase", "position", "priority", "reason"}}},
-		},
-		"one that is held, whose Workload may not be seen": {
-			unseen: everything, change: both(withoutWorkload, func(f *explain.Facts) { f.Job.Labels[kit.QueueLabel] = hold.Queue("gpus") }),
+			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "phase", "position", "priority", "reason"}}}},
+		"one that is held, whose Workload may not be seen": {unseen: everything,
+			change:  kit.All(withoutWorkload, func(f *explain.Facts) { f.Job.Labels[kit.QueueLabel] = hold.Queue("gpus") }),
 			want:    "llm Held gpus.held <unknown> <unknown> <unknown> - - <unknown>",
-			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority", "reason"}}},
-		},
-		"one that has ended, whose Workload may not be seen": {
-			unseen: everything, change: both(withoutWorkload, ended), want: "llm Succeeded gpus <unknown> <unknown> <unknown> - 5m Done",
-			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority"}}},
-		},
+			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority", "reason"}}}},
+		"one that has ended, whose Workload may not be seen": {unseen: everything, change: kit.All(withoutWorkload, ended),
+			want: "llm Succeeded gpus <unknown> <unknown> <unknown> - 5m Done", unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority"}}}},
 		"one without a Workload": {change: func(f *explain.Facts) { f.Workload = nil }, want: "llm Unqueued gpus - - - - - NobodyReacts"},
-		"one that runs, with the flavor of its GPUs, where pods may not be seen": {
-			change: both(runs(1), podsUnseen), want: "llm Running gpus h100 16 100 - 3m -",
-		},
-		"one that starts, where pods may not be seen": {
-			change: both(runs(0), podsUnseen), want: "llm Starting gpus h100 16 100 - 3m PodsNotReady",
-		},
-		"one that runs in a worker, with its flavor there": {
-			change: in(explain.Worker{Facts: facts(t, nil, runs(1), podsUnseen)}), want: "llm Running gpus h100 16 100 - 3m -",
-		},
-		"one that starts in a worker, where pods may not be seen": {
-			change: in(explain.Worker{Facts: facts(t, nil, runs(0), podsUnseen)}), want: "llm Starting gpus h100 16 100 - 3m PodsNotReady",
-		},
-		"one in a worker where its Workload is gone": {
-			change: in(explain.Worker{Facts: facts(t, nil, func(f *explain.Facts) { f.Workload = nil })}), want: "llm Unqueued gpus - 16 100 - - NobodyReacts",
-		},
-		"one in a worker where its Workload may not be seen": {
-			change:  in(explain.Worker{Facts: facts(t, nil, withoutWorkload)}),
+		"one that runs, with the flavor of its GPUs, where pods may not be seen": {change: kit.All(runs(1), podsUnseen),
+			want: "llm Running gpus h100 16 100 - 3m -"},
+		"one that starts, where pods may not be seen": {change: kit.All(runs(0), podsUnseen), want: "llm Starting gpus h100 16 100 - 3m PodsNotReady"},
+		"one that runs in a worker, with its flavor there": {change: in(explain.Worker{Facts: facts(t, nil, runs(1), podsUnseen)}),
+			want: "llm Running gpus h100 16 100 - 3m -"},
+		"one that starts in a worker, where pods may not be seen": {change: in(explain.Worker{Facts: facts(t, nil, runs(0), podsUnseen)}),
+			want: "llm Starting gpus h100 16 100 - 3m PodsNotReady"},
+		"one in a worker where its Workload is gone": {change: in(explain.Worker{Facts: facts(t, nil, func(f *explain.Facts) { f.Workload = nil })}),
+			want: "llm Unqueued gpus - 16 100 - - NobodyReacts"},
+		"one in a worker where its Workload may not be seen": {change: in(explain.Worker{Facts: facts(t, nil, withoutWorkload)}),
 			want:    "llm <unknown> gpus <unknown> 16 100 - - <unknown>",
-			unknown: []Unseen{{"workloads.kueue.x-k8s.io in cluster west", []string{"flavors", "phase", "reason"}}},
-		},
-		"one in a worker of which nothing is known": {
-			change: in(explain.Worker{Problem: errors.New("no context")}), want: "llm Elsewhere gpus <unknown> 16 100 - 3m InWorker",
-			workers: []UnseenWorker{{Cluster: "west", Problem: "no context", TrainJobs: 1}},
-		},
-		"one that has ended in a worker": {
-			change: both(dispatched, ended), want: "llm Succeeded gpus <unknown> 16 100 - 5m Done",
-		},
+			unknown: []Unseen{{"workloads.kueue.x-k8s.io in cluster west", []string{"flavors", "phase", "reason"}}}},
+		"one in a worker of which nothing is known": {change: in(explain.Worker{Problem: errors.New("no context")}),
+			want: "llm Elsewhere gpus <unknown> 16 100 - 3m InWorker", workers: []UnseenWorker{{Cluster: "west", Problem: "no context", TrainJobs: 1}}},
+		"one that has ended in a worker": {change: kit.All(dispatched, ended), want: "llm Succeeded gpus <unknown> 16 100 - 5m Done"},
 		"one that no worker has admitted yet": {
-			change: both(dispatched, func(f *explain.Facts) {
+			change: kit.All(dispatched, func(f *explain.Facts) {
 				f.Workload.Status.ClusterName, f.Workload.Status.NominatedClusterNames = nil, []string{"west", "east"}
 			}),
 			want: "llm Reserved gpus - 16 100 - 3m Dispatching",
 		},
-		"one without queue": {
-			change: func(f *explain.Facts) { f.Workload, f.Job.Labels, f.Job.Spec.Suspend = nil, nil, nil },
-			want:   "llm NotManaged - - - - - - NoQueue",
-		},
+		"one without queue": {change: func(f *explain.Facts) { f.Workload, f.Job.Labels, f.Job.Spec.Suspend = nil, nil, nil },
+			want: "llm NotManaged - - - - - - NoQueue"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

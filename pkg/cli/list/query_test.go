@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
@@ -34,9 +33,9 @@ func listed(q query, jobs []TrainJob) string {
 func TestQuery(t *testing.T) {
 	gpus := func(n int64) map[corev1.ResourceName]int64 { return map[corev1.ResourceName]int64{kit.GPU: n} }
 	jobs := []TrainJob{
-		{Name: "a", State: explain.State{Phase: explain.Running, Since: ptr.To(minutesAgo(1))}, Queue: "gpus", ClusterQueue: "pool", User: "jane", GPUs: gpus(8), Priority: ptr.To[int32](0)},
-		{Name: "b", State: explain.State{Phase: explain.Waiting, Since: ptr.To(minutesAgo(9))}, Queue: "gpus", ClusterQueue: "pool", User: "joe", GPUs: gpus(16), Priority: ptr.To[int32](10), Position: ptr.To(2)},
-		{Name: "c", State: explain.State{Phase: explain.Waiting, Since: ptr.To(minutesAgo(5))}, Queue: "cpus", ClusterQueue: "rest", User: "jane", GPUs: gpus(0), Priority: ptr.To[int32](5), Position: ptr.To(1)},
+		{Name: "a", State: explain.State{Phase: explain.Running, Since: new(minutesAgo(1))}, Queue: "gpus", ClusterQueue: "pool", User: "jane", GPUs: gpus(8), Priority: new(int32(0))},
+		{Name: "b", State: explain.State{Phase: explain.Waiting, Since: new(minutesAgo(9))}, Queue: "gpus", ClusterQueue: "pool", User: "joe", GPUs: gpus(16), Priority: new(int32(10)), Position: new(2)},
+		{Name: "c", State: explain.State{Phase: explain.Waiting, Since: new(minutesAgo(5))}, Queue: "cpus", ClusterQueue: "rest", User: "jane", GPUs: gpus(0), Priority: new(int32(5)), Position: new(1)},
 		{Name: "d", State: explain.State{Phase: Unknown}, Queue: "gpus", Unknown: map[string]string{"phase": workloads}},
 	}
 	cases := map[string]struct {

@@ -255,8 +255,11 @@ func (d *Document) Complaint(err error) (line int, text string) {
 
 // Of reports whether the document is an object of a kind in a group, in any version.
 func (d *Document) Of(group, kind string) bool {
-	apiVersion := d.value("apiVersion")
-	return d.value("kind") == kind && strings.HasPrefix(apiVersion, group+"/")
+	of, _, named := strings.Cut(d.value("apiVersion"), "/")
+	if !named { // v1, which is in the core group.
+		of = ""
+	}
+	return d.value("kind") == kind && of == group
 }
 
 func (d *Document) value(key string) string {
@@ -284,9 +287,14 @@ func (d *Document) LineOf(path string) int {
 }
 
 // child is the value of a key, or an item of a list by its number, and the line where it
-// begins, key included.
+// begins, key included; nil where there is none.
 func child(node *yaml.Node, step string) (*yaml.Node, int) {
-	node = Resolve(node)
+	if node != nil && node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	if node == nil {
+		return nil, 0
+	}
 	switch node.Kind {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(node.Content); i += 2 {

@@ -93,6 +93,29 @@ func TestTrainJobs(t *testing.T) {
 	}
 }
 
+func TestObjectsByTheirGroup(t *testing.T) {
+	cases := map[string]struct {
+		data, group, kind string
+		want              []string
+	}{
+		"of the core group":                 {data: "{apiVersion: v1, kind: Node, metadata: {name: a}}", kind: "Node", want: []string{"a"}},
+		"of the core group, in a list":      {data: "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Node, metadata: {name: a}}]}", kind: "Node", want: []string{"a"}},
+		"of another group than the core's":  {data: "{apiVersion: metrics.k8s.io/v1, kind: Node, metadata: {name: a}}", kind: "Node"},
+		"of the core group and not another": {data: "{apiVersion: v1, kind: Workload, metadata: {name: a}}", group: "v1", kind: "Workload"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			file := Parse("f.yaml", []byte(tc.data))
+			found := expect.Must(file.Documents[0].Objects(tc.group, tc.kind))(t)
+			var got []string
+			for _, o := range found {
+				got = append(got, o.Name())
+			}
+			expect.Same(t, "Unexpected objects", tc.want, got)
+		})
+	}
+}
+
 func TestItemsThatAreNotWrittenInTheList(t *testing.T) {
 	for _, items := range []string{"Items: [{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob}]", "<<: {items: [{kind: TrainJob}]}"} {
 		file := Parse("f.yaml", []byte("{apiVersion: v1, kind: List, "+items+"}"))

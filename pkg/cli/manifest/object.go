@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"go.yaml.in/yaml/v3"
 )
 
 // Object is an object in a document: all of it, or an item of a list such as "kubectl get
@@ -18,9 +17,7 @@ type Object struct {
 	Document *Document
 	// Steps lead from the document to the object: none, or items and a number.
 	Steps []string
-	// Node is the object's content; its lines count from the document's first one.
-	Node *yaml.Node
-	// JSON is the object's content, too.
+	// JSON is the object's content.
 	JSON json.RawMessage
 }
 
@@ -55,7 +52,7 @@ func (d *Document) objects(groups []string, kind string) ([]Object, error) {
 		return nil, err
 	}
 	if !isList {
-		return []Object{{Document: d, Node: d.Node, JSON: data}}, nil
+		return []Object{{Document: d, JSON: data}}, nil
 	}
 	var list struct{ Items []json.RawMessage }
 	if err := json.Unmarshal(data, &list); err != nil {
@@ -64,15 +61,13 @@ func (d *Document) objects(groups []string, kind string) ([]Object, error) {
 	items, _ := child(d.Node, "items")
 	var found []Object
 	for i, item := range list.Items {
-		var node *yaml.Node
-		if items != nil {
-			node, _ = child(Resolve(items), fmt.Sprint(i))
-		}
+		n := fmt.Sprint(i)
+		node, _ := child(items, n)
 		if node == nil {
 			return nil, &Error{Path: d.Path, Line: d.Line, Text: "items: they come by a merge, or in another spelling: write items as a list"}
 		}
-		if ofKind(&Document{Node: Resolve(node)}, kind) {
-			found = append(found, Object{Document: d, Steps: []string{"items", fmt.Sprint(i)}, Node: Resolve(node), JSON: item})
+		if ofKind(&Document{Node: node}, kind) {
+			found = append(found, Object{Document: d, Steps: []string{"items", n}, JSON: item})
 		}
 	}
 	return found, nil
@@ -100,12 +95,4 @@ func (o *Object) Name() string {
 		m.Name = m.GenerateName
 	}
 	return strings.TrimPrefix(m.Namespace+"/"+m.Name, "/")
-}
-
-// Resolve returns what an alias stands for.
-func Resolve(node *yaml.Node) *yaml.Node {
-	if node != nil && node.Kind == yaml.AliasNode {
-		return node.Alias
-	}
-	return node
 }

@@ -4,11 +4,10 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -16,51 +15,49 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// leftOut counts the TrainJobs that are nobody's to create again.
-type leftOut struct {
-	finished int
-	// copies are MultiKueue's, which makes them of the TrainJobs of another cluster.
-	copies int
-}
-
-// export returns the TrainJobs of a cluster that have not finished as manifests, one for
-// each. Their paths are namespace and name.
-func export(ctx context.Context, c client.Client, namespace string) (files []manifest.File, left leftOut, err error) {
+// export returns the TrainJobs of a cluster that have not finished as manifests, one for each, whose paths are namespace and
+// name, and tells which are left out. Those that MultiKueue has made it makes again of the TrainJobs of another cluster.
+func export(ctx context.Context, c client.Client, namespace string) (files []manifest.File, left []string, err error) {
 	// Unstructured, since no type has the fields of every generation.
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(trainjob.GVK.GroupVersion().WithKind(trainjob.GVK.Kind + "List"))
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return nil, left, fmt.Errorf("listing TrainJobs: %w", err)
+		return nil, nil, fmt.Errorf("listing TrainJobs: %w", err)
 	}
+	finished, copies := 0, 0
 	for i := range list.Items {
-		if _, isCopy := list.Items[i].GetLabels()[kueue.MultiKueueOriginLabel]; isCopy {
-			left.copies++
+		u := &list.Items[i]
+		if _, isCopy := u.GetLabels()[kueue.MultiKueueOriginLabel]; isCopy {
+			copies++
 			continue
 		}
-		file, err := exportOne(&list.Items[i])
-		if err != nil {
-			return nil, left, fmt.Errorf("trainjob %s/%s: %w", list.Items[i].GetNamespace(), list.Items[i].GetName(), err)
+		switch file, err := exportOne(u); {
+		case err != nil:
+			return nil, nil, fmt.Errorf("trainjob %s/%s: %w", u.GetNamespace(), u.GetName(), err)
+		case file == nil:
+			finished++
+		default:
+			files = append(files, *file)
 		}
-		if file == nil {
-			left.finished++
-			continue
-		}
-		files = append(files, *file)
+	}
+	if finished > 0 {
+		left = append(left, show.Count(finished, "finished TrainJob")+" left out")
+	}
+	if copies > 0 {
+		left = append(left, show.Count(copies, "TrainJob")+" left out, made by MultiKueue: export those of its manager cluster")
 	}
 	return files, left, nil
 }
 
+// exportOne returns nothing for a TrainJob that has finished.
 func exportOne(u *unstructured.Unstructured) (*manifest.File, error) {
-	data, err := u.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
 	var job trainjob.TrainJob
-	if err := json.Unmarshal(data, &job); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &job); err != nil {
 		return nil, err
 	}
 	if job.Finished() {
@@ -69,7 +66,7 @@ func exportOne(u *unstructured.Unstructured) (*manifest.File, error) {
 	if err := withoutQueue(u, &job); err != nil {
 		return nil, err
 	}
-	data, err = yaml.Marshal(asWritten(u))
+	data, err := yaml.Marshal(asWritten(u))
 	if err != nil {
 		return nil, err
 	}
@@ -80,33 +77,30 @@ func exportOne(u *unstructured.Unstructured) (*manifest.File, error) {
 // the TrainJob elsewhere, and with that the suspension. The in-tree integration puts an empty entry into TrainJobs in no queue
 // as well: who suspended those is their user.
 func withoutQueue(u *unstructured.Unstructured, job *trainjob.TrainJob) error {
+	spec, _ := u.Object["spec"].(map[string]any)
 	if ptr.Deref(job.Spec.ManagedBy, "") == kueue.MultiKueueControllerName {
-		unstructured.RemoveNestedField(u.Object, "spec", "managedBy")
-		unstructured.RemoveNestedField(u.Object, "spec", "suspend")
+		delete(spec, "managedBy")
+		delete(spec, "suspend")
 	}
 	for _, generation := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22} {
 		field := patch.Of(generation)
-		if field.Has(&job.Spec) && (patch.Patched(field, &job.Spec) || u.GetLabels()[kueueconstants.QueueLabel] != "") {
-			unstructured.RemoveNestedField(u.Object, "spec", "suspend")
+		if !field.Has(&job.Spec) {
+			continue
+		}
+		if patch.Patched(field, &job.Spec) || job.Labels[kueueconstants.QueueLabel] != "" {
+			delete(spec, "suspend")
+		}
+		field.Drop(&job.Spec)
+		others, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&job.Spec)
+		if err != nil {
+			return err
+		}
+		delete(spec, string(field))
+		if left, some := others[string(field)]; some {
+			spec[string(field)] = left
 		}
 	}
-	return errors.Join(leaveOurs(u, job.Spec.PodTemplateOverrides, "podTemplateOverrides"), leaveOurs(u, job.Spec.RuntimePatches, "runtimePatches"))
-}
-
-// leaveOurs takes our entries out of a list of the spec, and the list where nothing else is in it.
-func leaveOurs(u *unstructured.Unstructured, entries []trainjob.RuntimePatch, name string) error {
-	items, _, err := unstructured.NestedSlice(u.Object, "spec", name)
-	var others []any
-	for i, entry := range entries {
-		if !entry.Ours() {
-			others = append(others, items[i])
-		}
-	}
-	if len(others) == 0 {
-		unstructured.RemoveNestedField(u.Object, "spec", name)
-		return err
-	}
-	return unstructured.SetNestedSlice(u.Object, others, "spec", name)
+	return nil
 }
 
 // lastApplied is where kubectl apply keeps what it was given.

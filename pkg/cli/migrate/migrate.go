@@ -3,15 +3,15 @@
 // Package migrate is the command that brings TrainJobs of every generation to
 // spec.runtimePatches.
 //
-// migrate.go is the command. It takes documents of files (document.go) or TrainJobs of a cluster
-// (export.go); object.go converts one. What changed is edited in the text as it stands, comments
-// and all: block.go in YAML, whose nodes are read by nodes.go, and jsontext.go in JSON; carry.go
-// brings comments to where their fields went. output.go brings results out.
+// migrate.go is the command. It takes documents of files or TrainJobs of a cluster (export.go). document.go
+// converts what is in a document, edit.go has it printed anew, comments.go brings comments to where their
+// fields went, and output.go brings results out.
 package migrate
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,9 +28,10 @@ import (
 const migrateLong = `Bring TrainJobs to spec.runtimePatches, which Trainer has since 2.2.
 
 It reads podTemplateOverrides (Trainer 2.1), templateOverrides in both proposed shapes,
-and v2alpha1 manifests of both groups. Everything else in the files stays byte for byte: other fields,
-comments, order, other kinds. Comments within the old fields move along with what they
-stand by.
+and v2alpha1 manifests of both groups. A document in which a TrainJob changes is printed
+anew: its data, its comments and the order of its fields stay, blank lines and alignment do
+not. Comments within the old fields move along with what they stand by. Everything else in
+the files stays byte for byte.
 
 Without -f it reads the TrainJobs of the cluster that have not finished and that
 MultiKueue has not made, and prints manifests to create them again: without status,
@@ -129,33 +130,29 @@ func (o *options) read(cmd *cobra.Command) ([]manifest.File, error) {
 		return nil, err
 	}
 	files, left, err := export(cmd.Context(), c, namespace)
-	if left.finished > 0 {
-		fmt.Fprintln(o.streams.ErrOut, show.Count(left.finished, "finished TrainJob"), "left out")
-	}
-	if left.copies > 0 {
-		fmt.Fprintln(o.streams.ErrOut, show.Count(left.copies, "TrainJob"), "left out, made by MultiKueue: export those of its manager cluster")
+	for _, line := range left {
+		fmt.Fprintln(o.streams.ErrOut, line)
 	}
 	return files, err
 }
 
 // report tells what happened, and fails if anything could not be expressed.
 func (o *options) report(results []result) error {
-	out := o.streams.ErrOut
-	var all result
+	found, changed, failed, unreadable := 0, 0, 0, 0
 	for _, r := range results {
-		for _, m := range r.messages {
-			fmt.Fprintln(out, m)
+		for _, line := range slices.Concat(r.changes, r.remarks) {
+			fmt.Fprintln(o.streams.ErrOut, line)
 		}
-		all.found, all.changed, all.failed = all.found+r.found, all.changed+r.changed, all.failed+r.failed
-		all.unreadable += r.unreadable
+		found, changed = found+r.found, changed+len(r.changes)
+		failed, unreadable = failed+r.failed, unreadable+r.unreadable
 	}
-	fmt.Fprintf(out, "%s: %d migrated, %d left as they were\n", show.Count(all.found, "TrainJob"), all.changed, all.found-all.changed)
+	fmt.Fprintf(o.streams.ErrOut, "%s: %d migrated, %d left as they were\n", show.Count(found, "TrainJob"), changed, found-changed)
 	var parts []string
-	if all.failed > 0 {
-		parts = append(parts, show.Count(all.failed, "TrainJob")+" cannot be brought to Trainer 2.3")
+	if failed > 0 {
+		parts = append(parts, show.Count(failed, "TrainJob")+" cannot be brought to Trainer 2.3")
 	}
-	if all.unreadable > 0 {
-		parts = append(parts, show.Count(all.unreadable, "document")+" cannot be read")
+	if unreadable > 0 {
+		parts = append(parts, show.Count(unreadable, "document")+" cannot be read")
 	}
 	if len(parts) == 0 {
 		return nil

@@ -22,6 +22,10 @@ const (
 	// compactJSON takes a name and fields of the spec.
 	compactJSON = `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"name":"%s"},"spec":{%s"runtimeRef":{"name":"torch"}}}`
 
+	// diff begins one of older, of which the blank line goes.
+	diff = "--- DIR/a.yaml\n+++ DIR/a.yaml\n@@ -1,7 +1,5 @@\n apiVersion: trainer.kubeflow.org/v1alpha1\n kind: TrainJob\n metadata: {name: job}\n" +
+		"-\n spec:\n   runtimeRef: {name: torch}\n"
+
 	foreign = "kind: Other\n"
 	broken  = head + "  podTemplateOverrides: [{}]\n"
 )
@@ -38,48 +42,38 @@ func TestCommand(t *testing.T) {
 	}{
 		"the result of all files goes to standard output": {
 			files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR"},
-			wantOut: head + "---\n" + foreign,
+			wantOut: anew + "---\n" + foreign,
 		},
-		"standard input": {args: []string{"-f", "-"}, stdin: older, wantOut: head},
+		"standard input": {args: []string{"-f", "-"}, stdin: older, wantOut: anew},
 		"in place": {
 			files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR", "--in-place"},
-			wantFiles: map[string]string{"a.yaml": head},
+			wantFiles: map[string]string{"a.yaml": anew},
 		},
 		"a diff changes nothing": {
 			files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR", "--diff"},
-			wantOut: "--- DIR/a.yaml\n+++ DIR/a.yaml\n@@ -4,4 +4,3 @@\n \n spec:\n   runtimeRef: {name: torch}\n-  podTemplateOverrides: []\n",
+			wantOut: diff + "-  podTemplateOverrides: []\n",
 		},
-		"a diff and the change": {
+		"a diff and the change of a last line that gets an end": {
 			files: map[string]string{"a.yaml": "# a\n" + older + "  suspend: true"}, args: []string{"-f", "DIR", "--diff", "--in-place"},
-			wantOut: "--- DIR/a.yaml\n+++ DIR/a.yaml\n@@ -5,5 +5,4 @@\n \n spec:\n   runtimeRef: {name: torch}\n-  podTemplateOverrides: []\n" +
-				"   suspend: true\n\\ No newline at end of file\n",
-			wantFiles: map[string]string{"a.yaml": "# a\n" + head + "  suspend: true"},
-		},
-		"a diff of a last line without an end": {
-			files: map[string]string{"a.yaml": strings.TrimSuffix(older, "\n")}, args: []string{"-f", "DIR", "--diff"},
-			wantOut: "--- DIR/a.yaml\n+++ DIR/a.yaml\n@@ -4,4 +4,3 @@\n \n spec:\n   runtimeRef: {name: torch}\n-  podTemplateOverrides: []\n\\ No newline at end of file\n",
-		},
-		"a diff of a last line that gets an end": {
-			files: map[string]string{"a.yaml": head + "  podTemplateOverrides: [{targetJobs: [{name: node}]}]"}, args: []string{"-f", "DIR", "--diff"},
-			wantOut: "--- DIR/a.yaml\n+++ DIR/a.yaml\n@@ -4,4 +4,10 @@\n \n spec:\n   runtimeRef: {name: torch}\n" +
-				"-  podTemplateOverrides: [{targetJobs: [{name: node}]}]\n\\ No newline at end of file\n" +
-				"+  runtimePatches:\n+  - manager: trainer.kubeflow.org/kubeflow-sdk\n+    trainingRuntimeSpec:\n+      template:\n+        spec:\n+          replicatedJobs:\n+          - name: node\n",
+			wantOut: strings.Replace(diff, "-1,7 +1,5", "-2,8 +2,6", 1) +
+				"-  podTemplateOverrides: []\n-  suspend: true\n\\ No newline at end of file\n+  suspend: true\n",
+			wantFiles: map[string]string{"a.yaml": "# a\n" + anew + "  suspend: true\n"},
 		},
 		"a file that cannot be expressed is left out and the others are not": {
 			files: map[string]string{"a.yaml": older, "b.yaml": broken, "c.yaml": foreign}, args: []string{"-f", "DIR"},
-			wantOut: head + "---\n" + foreign, wantCode: exit.Findings,
+			wantOut: anew + "---\n" + foreign, wantCode: exit.Findings,
 		},
 		"and left as it is in place": {
 			files: map[string]string{"a.yaml": older, "b.yaml": older + "---\n" + broken}, args: []string{"-f", "DIR", "--in-place"},
-			wantFiles: map[string]string{"a.yaml": head}, wantCode: exit.Findings,
+			wantFiles: map[string]string{"a.yaml": anew}, wantCode: exit.Findings,
 		},
 		"what cannot be read is left out and the rest is not": {
 			files: map[string]string{"a.yaml": older, "b.yaml": "{{- if .Values.a }}\na: 1\n{{- end }}\n", "c.yaml": older + "---\na: [\n"}, args: []string{"-f", "DIR", "--in-place"},
-			wantFiles: map[string]string{"a.yaml": head}, wantCode: exit.Findings,
+			wantFiles: map[string]string{"a.yaml": anew}, wantCode: exit.Findings,
 		},
 		"files with directives": {
 			files: map[string]string{"a.yaml": "%YAML 1.2\n---\n" + older, "b.yaml": "# b\n%YAML 1.2\n---\n" + older}, args: []string{"-f", "DIR"},
-			wantOut: "%YAML 1.2\n---\n" + head + "...\n# b\n%YAML 1.2\n---\n" + head,
+			wantOut: "%YAML 1.2\n---\n" + anew + "...\n# b\n%YAML 1.2\n---\n" + anew,
 		},
 		"JSON values one after the other": {
 			args: []string{"-f", "-"}, stdin: fmt.Sprintf(compactJSON+"\n"+compactJSON+"\n", "a", `"podTemplateOverrides":[],`, "b", `"podTemplateOverrides":[],`),

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/pmezard/go-difflib/difflib"
@@ -22,21 +23,27 @@ func (o *options) output(results []result) error {
 	var failed []error
 	for i := range results {
 		r := &results[i]
-		switch same := bytes.Equal(r.data, r.file.Data); {
-		case r.failed+r.unreadable > 0:
-		case o.diff && !same:
-			if err := printDiff(o.streams.Out, r); err != nil {
-				return err
-			}
-		case !o.diff && !o.inPlace:
-			if err := o.print(r, printed); err != nil {
-				return err
-			}
+		changed := !bytes.Equal(r.data, r.file.Data)
+		if r.failed+r.unreadable > 0 || !changed && (o.diff || o.inPlace) {
+			continue
+		}
+		var err error
+		switch {
+		case o.diff:
+			err = printDiff(o.streams.Out, r)
+		case !o.inPlace:
+			err = o.print(r, printed)
 			printed = true
 		}
-		if err := o.write(r); err != nil {
+		if err != nil {
+			return err
+		}
+		if !o.inPlace {
+			continue
+		}
+		if err := replace(r.file.Path, r.data); err != nil {
 			r.leave()
-			failed = append(failed, err)
+			failed = append(failed, fmt.Errorf("%s is left as it is: %w", r.file.Path, err))
 		}
 	}
 	return errors.Join(failed...)
@@ -58,16 +65,6 @@ func (o *options) print(r *result, behind bool) error {
 	return err
 }
 
-func (o *options) write(r *result) error {
-	if !o.inPlace || bytes.Equal(r.data, r.file.Data) {
-		return nil
-	}
-	if err := replace(r.file.Path, r.data); err != nil {
-		return fmt.Errorf("%s is left as it is: %w", r.file.Path, err)
-	}
-	return nil
-}
-
 // printDiff prints what changed in a file as a unified diff, coloured like git's.
 func printDiff(out io.Writer, r *result) error {
 	diff, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
@@ -77,17 +74,13 @@ func printDiff(out io.Writer, r *result) error {
 		return err
 	}
 	paint := show.Painter(out)
+	colours := map[byte]func(string) string{'+': paint.Green, '-': paint.Red, '@': paint.Cyan}
 	for line := range strings.Lines(diff) {
-		text, end := strings.TrimRight(line, "\r\n"), line[len(strings.TrimRight(line, "\r\n")):]
-		switch text[0] {
-		case '+':
-			text = paint.Green(text)
-		case '-':
-			text = paint.Red(text)
-		case '@':
-			text = paint.Cyan(text)
+		text := strings.TrimRight(line, "\r\n")
+		if colour := colours[text[0]]; colour != nil {
+			line = colour(text) + line[len(text):]
 		}
-		if _, err := fmt.Fprint(out, text, end); err != nil {
+		if _, err := io.WriteString(out, line); err != nil {
 			return err
 		}
 	}
@@ -96,7 +89,7 @@ func printDiff(out io.Writer, r *result) error {
 
 // diffLines are lines as a diff has them: each ends, and the last tells if the file's does not.
 func diffLines(data []byte) []string {
-	all := lines(data)
+	all := slices.Collect(strings.Lines(string(data)))
 	if last := len(all) - 1; last >= 0 && !strings.HasSuffix(all[last], "\n") {
 		all[last] += "\n\\ No newline at end of file\n"
 	}
@@ -122,28 +115,16 @@ func replace(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := old.Close(); err != nil {
-		return err
-	}
-	fresh, err := writeBeside(path, data, info.Mode().Perm())
+	fresh, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
-		return fmt.Errorf("writing a file beside it: %w", err)
+		return errors.Join(fmt.Errorf("writing a file beside it: %w", err), old.Close())
 	}
-	if err := os.Rename(fresh, path); err != nil {
-		return errors.Join(err, os.Remove(fresh))
+	_, err = fresh.Write(data)
+	if err = errors.Join(err, fresh.Chmod(info.Mode().Perm()), fresh.Sync(), fresh.Close(), old.Close()); err == nil {
+		err = os.Rename(fresh.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(fresh.Name()))
 	}
 	return nil
-}
-
-// writeBeside makes a file in the directory of path; none when it fails.
-func writeBeside(path string, data []byte, mode os.FileMode) (name string, err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return "", err
-	}
-	_, err = file.Write(data)
-	if err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close()); err != nil {
-		return "", errors.Join(err, os.Remove(file.Name()))
-	}
-	return file.Name(), nil
 }

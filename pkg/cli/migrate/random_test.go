@@ -36,14 +36,14 @@ func TestRandomManifests(t *testing.T) {
 		file := manifest.Parse("f.yaml", []byte(written))
 		r := migrateFile(file, owner)
 		if r.failed > 0 {
-			t.Fatalf("Manifest %d (-seed %d) is refused: %v\n%s", i, *seed, r.messages, written)
+			t.Fatalf("Manifest %d (-seed %d) is refused: %v\n%s", i, *seed, r.remarks, written)
 		}
 		if diff := cmp.Diff(converted(t, written), parsed(t, string(r.data))); diff != "" {
 			t.Fatalf("Manifest %d (-seed %d) says something else (-want,+got):\n%s\n%s\n%s", i, *seed, diff, written, r.data)
 		}
 		for n := range strings.Count(written, "# comment") {
 			comment := fmt.Sprintf("# comment %d.", n)
-			if !strings.Contains(string(r.data), comment) && !strings.Contains(fmt.Sprint(r.messages), comment) {
+			if !strings.Contains(string(r.data), comment) && !strings.Contains(fmt.Sprint(r.remarks), comment) {
 				t.Fatalf("Manifest %d (-seed %d) lost %q without a word:\n%s\n%s", i, *seed, comment, written, r.data)
 			}
 		}
@@ -68,7 +68,7 @@ func write(t *testing.T, s random.Source, job random.Object) string {
 	var doc yaml.Node
 	expect.NoError(t, yaml.Unmarshal(expect.Must(sigsyaml.JSONToYAML(data))(t), &doc))
 	comments := 0
-	comment(s, &doc, &comments)
+	addComments(s, &doc, &comments)
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2 + s.IntN(3))
@@ -83,8 +83,8 @@ func write(t *testing.T, s random.Source, job random.Object) string {
 	return text
 }
 
-// comment adds comments where people have them.
-func comment(s random.Source, node *yaml.Node, count *int) {
+// addComments adds them where people have them.
+func addComments(s random.Source, node *yaml.Node, count *int) {
 	next := func() string {
 		*count++
 		return fmt.Sprintf("# comment %d.", *count-1)
@@ -97,24 +97,22 @@ func comment(s random.Source, node *yaml.Node, count *int) {
 		if node.Kind == yaml.MappingNode && child.Kind == yaml.ScalarNode && !isKey && s.IntN(10) == 0 {
 			child.LineComment = next()
 		}
-		comment(s, child, count)
+		addComments(s, child, count)
 	}
 }
 
-// parsed returns the first document.
-func parsed(t *testing.T, text string) any {
+// parsed returns the first document as canonical JSON.
+func parsed(t *testing.T, text string) string {
 	t.Helper()
-	file := manifest.Parse("f.yaml", []byte(text))
-	data, err := file.Documents[0].JSON()
+	data, err := manifest.Parse("f.yaml", []byte(text)).Documents[0].JSON()
 	expect.Need(t, err == nil, "%v\n%s", err, text)
-	return expect.Must(decode(data))(t)
+	return string(expect.Must(sigsyaml.YAMLToJSON(data))(t))
 }
 
 // converted returns what the first document's JSON is converted to.
-func converted(t *testing.T, text string) any {
+func converted(t *testing.T, text string) string {
 	t.Helper()
-	data := expect.Must(json.Marshal(parsed(t, text)))(t)
-	data, _, errs := convert.ManifestToRuntimePatches(data, owner)
+	data, _, errs := convert.ManifestToRuntimePatches([]byte(parsed(t, text)), owner)
 	expect.Need(t, len(errs) == 0, "%v", errs.ToAggregate())
-	return expect.Must(decode(data))(t)
+	return string(expect.Must(sigsyaml.YAMLToJSON(data))(t))
 }

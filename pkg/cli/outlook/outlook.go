@@ -198,7 +198,7 @@ func (o *Outlook) addTraits(s *forecast.Subject, job *trainjob.TrainJob, admitte
 
 // arrivals are who came lately: a queue's usual load.
 func (o *Outlook) arrivals(runtimes *forecast.Runtimes, jobs byUID) forecast.Arrivals {
-	arrivals := forecast.Arrivals{Within: o.complete()}
+	arrivals := forecast.Arrivals{Within: o.Complete()}
 	for n := range o.Workloads {
 		wl := &o.Workloads[n]
 		queue := o.LocalQueue(wl.Namespace, wl.Spec.QueueName)

@@ -137,9 +137,9 @@ func (o *Outlook) oldestEnd() time.Time {
 	return oldest
 }
 
-// complete is for how long all are known who came: since the oldest end that is known, or since the first came where none
+// Complete is for how long all are known who came: since the oldest end that is known, or since the first came where none
 // has ended. An hour is the least, or a few would be a flood.
-func (o *Outlook) complete() time.Duration {
+func (o *Outlook) Complete() time.Duration {
 	since := o.oldestEnd()
 	if !since.Before(o.Now) {
 		for n := range o.Workloads {

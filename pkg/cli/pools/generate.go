@@ -113,7 +113,7 @@ func (g *generate) run(ctx context.Context) error {
 		return err
 	}
 	if !g.overwrite {
-		if err := plan.takesNothing(i); err != nil {
+		if err := plan.takesNothing(); err != nil {
 			return err
 		}
 	}
@@ -140,7 +140,6 @@ func (g *generate) parseTeams() ([]team, error) {
 		return []team{{namespace: namespace, share: 1}}, err
 	}
 	var teams []team
-	var sum int64
 	for _, arg := range g.teams {
 		namespace, weight, _ := strings.Cut(arg, "=")
 		share, err := strconv.ParseInt(weight, 10, 32)
@@ -154,9 +153,8 @@ func (g *generate) parseTeams() ([]team, error) {
 			return nil, fmt.Errorf("--team %s: namespace %s is given twice", arg, namespace)
 		}
 		teams = append(teams, team{namespace, share})
-		sum += share
 	}
-	if sum == 0 {
+	if sum(teams) == 0 {
 		return nil, errors.New("--team: all shares are 0; give one team something")
 	}
 	slices.SortFunc(teams, func(a, b team) int { return strings.Compare(a.namespace, b.namespace) })

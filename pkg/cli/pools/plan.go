@@ -13,14 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 )
 
@@ -36,6 +35,8 @@ type plan struct {
 	documents []document
 	// remarks are for people: what was left out and why, and what stands in the way.
 	remarks []string
+	// theirs are the planned objects that are there and that somebody else made.
+	theirs []string
 }
 
 // document is an object with a comment above it, which may be empty.
@@ -49,12 +50,13 @@ type document struct {
 func newPlan(i *inventory.Inventory, teams []team, o options) (*plan, error) {
 	all := gpu.Pools(i.Nodes)
 	pools := slices.DeleteFunc(slices.Clone(all), func(pool gpu.Pool) bool { return pool.NodeLabels == nil })
+	remarks := aboutPools(all, pools, i.Nodes)
 	if !slices.ContainsFunc(pools, hasGPUs) {
 		return nil, errors.New(strings.Join(append([]string{"no node has NVIDIA GPUs to give and a label that tells it from others: " +
-			"is the GPU operator, or the device plugin with GPU Feature Discovery, running? Where an autoscaler makes such nodes, have it make one: " + autoscalerPage}, aboutPools(all, i.Nodes)...), "; "))
+			"is the GPU operator, or the device plugin with GPU Feature Discovery, running? Where an autoscaler makes such nodes, have it make one: " + autoscalerPage}, remarks...), "; "))
 	}
-	p := &plan{remarks: append(aboutPools(all, i.Nodes), aboutScaling(pools)...)}
-	var topologies map[string][]string
+	p := &plan{remarks: append(remarks, aboutScaling(pools)...)}
+	var topologies map[string]*kueue.Topology
 	if o.topology {
 		var err error
 		if topologies, err = topologiesOf(pools); err != nil {
@@ -62,10 +64,16 @@ func newPlan(i *inventory.Inventory, teams []team, o options) (*plan, error) {
 		}
 		p.remarks = append(p.remarks, aboutTopology)
 	}
-	p.addTopologies(topologies)
+	byName := map[string]*kueue.Topology{}
+	for _, topology := range topologies {
+		byName[topology.Name] = topology
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		p.add("", byName[name])
+	}
 	onlyTainted := !slices.ContainsFunc(pools, takesAny)
 	for n := range pools {
-		p.add(describe(&pools[n]), flavorOf(&pools[n], topologies, onlyTainted))
+		p.add(describe(&pools[n]), flavorOf(&pools[n], topologies[pools[n].Name], onlyTainted))
 	}
 	quotas := newQuotas(i, pools, teams, o.unit)
 	for n, t := range teams {
@@ -75,7 +83,7 @@ func newPlan(i *inventory.Inventory, teams []team, o options) (*plan, error) {
 		p.add("", localQueueOf(t, o.queue))
 	}
 	p.remarks = append(p.remarks, quotas.rounding()...)
-	p.remarks = append(p.remarks, p.aboutCluster(i)...)
+	p.compare(i)
 	return p, nil
 }
 
@@ -98,33 +106,23 @@ func sum(teams []team) int64 {
 	return sum
 }
 
-// topologiesOf returns the levels of each pool, by the pool's name. A ClusterQueue whose
+// topologiesOf returns the topology of each pool, by the pool's name. A ClusterQueue whose
 // flavors do not all have a topology admits jobs that ask for none to those without one
 // only, so it is all pools or nothing.
-func topologiesOf(pools []gpu.Pool) (map[string][]string, error) {
-	levels := map[string][]string{}
+func topologiesOf(pools []gpu.Pool) (map[string]*kueue.Topology, error) {
+	topologies := map[string]*kueue.Topology{}
 	for _, pool := range pools {
-		l := gpu.Levels(pool.Nodes)
-		if !slices.Contains(l, corev1.LabelHostname) {
+		levels := gpu.Levels(pool.Nodes)
+		if !slices.Contains(levels, corev1.LabelHostname) {
 			return nil, fmt.Errorf("--topology: nodes of pool %s have no label %s, which a topology ends with: label them, or leave the flag out", pool.Name, corev1.LabelHostname)
 		}
-		levels[pool.Name] = l
-	}
-	return levels, nil
-}
-
-func (p *plan) addTopologies(levels map[string][]string) {
-	byName := map[string][]string{}
-	for _, l := range levels {
-		byName[topologyName(l)] = l
-	}
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		for _, level := range byName[name] {
+		topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: topologyName(levels)}}
+		for _, level := range levels {
 			topology.Spec.Levels = append(topology.Spec.Levels, kueue.TopologyLevel{NodeLabel: level})
 		}
-		p.add("", topology)
+		topologies[pool.Name] = topology
 	}
+	return topologies, nil
 }
 
 // topologyName follows from the levels, which cannot be changed: zone-clique-hostname.
@@ -144,7 +142,7 @@ func topologyName(levels []string) string {
 // nodeTaints: there they keep pods without GPUs away, which would not get onto the nodes.
 // All others the flavor has to tolerate; where all pools are tainted, these too, since pods
 // without GPUs can go nowhere else.
-func flavorOf(pool *gpu.Pool, topologies map[string][]string, onlyTainted bool) *kueue.ResourceFlavor {
+func flavorOf(pool *gpu.Pool, topology *kueue.Topology, onlyTainted bool) *kueue.ResourceFlavor {
 	flavor := &kueue.ResourceFlavor{
 		ObjectMeta: metav1.ObjectMeta{Name: pool.Name},
 		Spec:       kueue.ResourceFlavorSpec{NodeLabels: pool.NodeLabels},
@@ -156,8 +154,8 @@ func flavorOf(pool *gpu.Pool, topologies map[string][]string, onlyTainted bool) 
 			flavor.Spec.NodeTaints = append(flavor.Spec.NodeTaints, taint)
 		}
 	}
-	if levels, ok := topologies[pool.Name]; ok {
-		flavor.Spec.TopologyName = ptr.To(kueue.TopologyReference(topologyName(levels)))
+	if topology != nil {
+		flavor.Spec.TopologyName = ptr.To(kueue.TopologyReference(topology.Name))
 	}
 	return flavor
 }
@@ -203,16 +201,11 @@ func (p *plan) write(out io.Writer) error {
 			return fmt.Errorf("%s: %w", key(document.object), err)
 		}
 		delete(content, "status")
-		unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-		data, err := yaml.Marshal(content)
-		if err != nil {
-			return fmt.Errorf("%s: %w", key(document.object), err)
-		}
-		comment := ""
+		fmt.Fprintln(out, "---")
 		if document.comment != "" {
-			comment = "# " + document.comment + "\n"
+			fmt.Fprintln(out, "#", document.comment)
 		}
-		if _, err := fmt.Fprintf(out, "---\n%s%s", comment, data); err != nil {
+		if err := show.Encode(out, show.YAML, content); err != nil {
 			return err
 		}
 	}

@@ -198,6 +198,11 @@ func TestPlanRemarks(t *testing.T) {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, Flavors: []kueue.ResourceFlavor{flavor("a100", "NVIDIA-A100", ours, nil)}},
 			want:      []string{"ResourceFlavor a100 was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete resourceflavor a100"},
 		},
+		"the quota of a team that is none any more": {
+			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, ClusterQueues: []kueue.ClusterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "speech", Labels: ours}}}},
+			want: []string{"ClusterQueue speech was made by an earlier run and is not needed any more: its quota counts beside that of the others, so GPUs are promised twice: " +
+				"set it to 0, and delete it once nothing uses it: kubectl delete clusterqueue speech"},
+		},
 		"a queue of a team that is none any more": {
 			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, LocalQueues: []kueue.LocalQueue{queue("old", "vision", ours)}},
 			want:      []string{"LocalQueue vision/old was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete localqueue old -n vision"},
@@ -260,9 +265,8 @@ func TestWhatSomebodyElseMadeIsNotWritten(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			i := named(tc.labels)
-			plan := expect.Must(newPlan(i, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes}))(t)
-			expect.Says(t, plan.takesNothing(i), tc.want)
+			plan := expect.Must(newPlan(named(tc.labels), []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes}))(t)
+			expect.Says(t, plan.takesNothing(), tc.want)
 		})
 	}
 }
@@ -280,32 +284,19 @@ func TestNoTopologyWithoutHostnames(t *testing.T) {
 	expect.Says(t, err, "nodes of pool h100 have no label kubernetes.io/hostname")
 }
 
-func TestFlavorsTakeTaints(t *testing.T) {
+// Where they have none, TestPlan shows that they are let in.
+func TestPodsWithoutGPUsAreKeptAwayWhereTheyHaveNodesOfTheirOwn(t *testing.T) {
 	gke := taint("nvidia.com/gpu", "present")
-	cpuNode := *kit.ReadyNode("c", map[string]string{gpu.PoolLabel: "cpu"}, "cpu", "8")
-	cases := map[string]struct {
-		nodes []corev1.Node
-		want  kueue.ResourceFlavorSpec
-	}{
-		"pods without GPUs are kept away where they have nodes of their own": {
-			nodes: []corev1.Node{gpuNode("a", "NVIDIA-H100", gke), cpuNode},
-			want:  kueue.ResourceFlavorSpec{NodeTaints: []corev1.Taint{gke}},
-		},
-		"and let in where they have none": {
-			nodes: []corev1.Node{gpuNode("a", "NVIDIA-H100", gke)},
-			want:  kueue.ResourceFlavorSpec{Tolerations: []corev1.Toleration{{Key: gke.Key, Operator: corev1.TolerationOpEqual, Value: gke.Value, Effect: gke.Effect}}},
-		},
+	nodes := []corev1.Node{gpuNode("a", "NVIDIA-H100", gke), *kit.ReadyNode("c", map[string]string{gpu.PoolLabel: "cpu"}, "cpu", "8")}
+	plan := expect.Must(newPlan(&inventory.Inventory{Nodes: nodes}, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes}))(t)
+	var got []kueue.ResourceFlavorSpec
+	for _, document := range plan.documents {
+		if flavor, ok := document.object.(*kueue.ResourceFlavor); ok {
+			got = append(got, flavor.Spec)
+		}
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			plan := expect.Must(newPlan(&inventory.Inventory{Nodes: tc.nodes}, []team{{"vision", 1}}, options{queue: "gpus", unit: wholeNodes}))(t)
-			for _, document := range plan.documents {
-				if flavor, ok := document.object.(*kueue.ResourceFlavor); ok && flavor.Name == "h100" {
-					expect.Same(t, "Unexpected flavor", tc.want, flavor.Spec, cmpopts.IgnoreFields(kueue.ResourceFlavorSpec{}, "NodeLabels"))
-				}
-			}
-		})
-	}
+	want := []kueue.ResourceFlavorSpec{{}, {NodeTaints: []corev1.Taint{gke}}}
+	expect.Same(t, "Unexpected flavors", want, got, cmpopts.IgnoreFields(kueue.ResourceFlavorSpec{}, "NodeLabels"))
 }
 
 func TestShares(t *testing.T) {
@@ -405,7 +396,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-func TestPortion(t *testing.T) {
+func TestDivided(t *testing.T) {
 	cases := map[string]struct {
 		name  corev1.ResourceName
 		total string
@@ -432,8 +423,8 @@ func TestPortion(t *testing.T) {
 				teams = append(teams, team{"t", share})
 			}
 			var got []string
-			for n := range teams {
-				q := portion(tc.name, resource.MustParse(tc.total), n, teams)
+			for _, part := range divided(corev1.ResourceList{tc.name: resource.MustParse(tc.total)}, teams) {
+				q := part[tc.name]
 				got = append(got, q.String())
 			}
 			expect.Same(t, "Unexpected parts", tc.want, got)

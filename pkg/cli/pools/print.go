@@ -85,7 +85,7 @@ func printQueues(out io.Writer, view *View, paint show.Paint) error {
 	for _, pool := range view.Pools {
 		for _, q := range pool.ClusterQueues {
 			table.Row(q.ClusterQueue, cmp.Or(q.Cohort, show.None), pool.Flavor, pool.Resource, amount(&q.Nominal), amount(&q.Reserved), amount(&q.Used),
-				painted(&q.Borrowed, paint.Yellow), painted(&q.Lent, paint.Yellow), painted(&q.Free, paint.Green), stoppedText(q.Stopped, paint), usersText(q.Users))
+				painted(&q.Borrowed, paint.Yellow), painted(&q.Lent, paint.Yellow), painted(&q.Free, paint.Green), cmp.Or(paint.Red(q.Stopped), "-"), usersText(q.Users))
 		}
 	}
 	if table.Empty() {
@@ -95,13 +95,6 @@ func printQueues(out io.Writer, view *View, paint show.Paint) error {
 		return err
 	}
 	return table.Print(out, paint, "")
-}
-
-func stoppedText(why string, paint show.Paint) string {
-	if why == "" {
-		return "-"
-	}
-	return paint.Red(why)
 }
 
 // amount is a quantity, "?" where it could not be seen.

@@ -4,15 +4,16 @@ package pools
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	resourcehelpers "k8s.io/component-helpers/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	resourceutil "sigs.k8s.io/kueue/pkg/util/resource"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
@@ -32,8 +33,8 @@ type quotas struct {
 // part is what a team has of a pool.
 type part struct {
 	amounts corev1.ResourceList
-	// nodes is 0 in a pool that is not divided by nodes.
-	nodes int64
+	// nodes and their gpus are 0 in a pool that is not divided by nodes.
+	nodes, gpus int64
 }
 
 // newQuotas divides the pools. Slices of GPUs are shared by number: jobs for whole nodes are
@@ -41,7 +42,7 @@ type part struct {
 func newQuotas(i *inventory.Inventory, pools []gpu.Pool, teams []team, unit string) *quotas {
 	q := &quotas{teams: teams, pools: pools}
 	held, have := heldByNode(i.Pods), make([]int64, len(teams))
-	covered := map[corev1.ResourceName]bool{}
+	covered := sets.New[corev1.ResourceName]()
 	for _, pool := range pools {
 		divide := byAmount
 		if unit == wholeNodes && pool.Slicing == gpu.WholeGPUs {
@@ -50,23 +51,21 @@ func newQuotas(i *inventory.Inventory, pools []gpu.Pool, teams []team, unit stri
 		parts := divide(pool, held, teams, have)
 		for _, part := range parts {
 			for name, amount := range part.amounts {
-				covered[name] = covered[name] || amount.Sign() > 0
+				if amount.Sign() > 0 {
+					covered.Insert(name)
+				}
 			}
 		}
 		q.parts = append(q.parts, parts)
 	}
-	for _, name := range slices.Sorted(maps.Keys(covered)) {
-		if covered[name] {
-			q.covered = append(q.covered, name)
-		}
-	}
+	q.covered = sets.List(covered)
 	return q
 }
 
 // byNode assigns the nodes of a pool one by one, the largest first, each to the team that has the fewest GPUs for its share,
 // of those that do not have their share of the pool yet. GPUs of earlier pools count, so that rounding evens out over all pools.
 func byNode(pool gpu.Pool, held map[string]corev1.ResourceList, teams []team, have []int64) []part {
-	parts, inPool := newParts(teams), make([]int64, len(teams))
+	parts := make([]part, len(teams))
 	nodes := slices.DeleteFunc(slices.Clone(pool.Nodes), gpu.Broken)
 	slices.SortStableFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(size(b, pool), size(a, pool)) })
 	var all int64
@@ -76,7 +75,7 @@ func byNode(pool gpu.Pool, held map[string]corev1.ResourceList, teams []team, ha
 	for _, node := range nodes {
 		gpus, next := size(node, pool), -1
 		for n, t := range teams {
-			if inPool[n]*sum(teams) >= t.share*all {
+			if parts[n].gpus*sum(teams) >= t.share*all {
 				continue
 			}
 			// share / (2*have + gpus), the rule of Sainte-Laguë.
@@ -85,11 +84,10 @@ func byNode(pool gpu.Pool, held map[string]corev1.ResourceList, teams []team, ha
 			}
 		}
 		have[next] += gpus
-		inPool[next] += gpus
 		parts[next].nodes++
-		for name, amount := range freeOf(node, held) {
-			add(parts[next].amounts, name, portion(name, amount, 0, []team{{share: 1}}))
-		}
+		parts[next].gpus += gpus
+		whole := divided(freeOf(node, held), []team{{share: 1}})[0]
+		parts[next].amounts = resourceutil.MergeResourceListKeepSum(parts[next].amounts, whole)
 	}
 	return parts
 }
@@ -101,25 +99,13 @@ func size(node *corev1.Node, pool gpu.Pool) int64 {
 }
 
 func byAmount(pool gpu.Pool, held map[string]corev1.ResourceList, teams []team, _ []int64) []part {
-	total := corev1.ResourceList{}
+	var total corev1.ResourceList
 	for _, node := range pool.Nodes {
-		for name, amount := range freeOf(node, held) {
-			add(total, name, amount)
-		}
+		total = resourceutil.MergeResourceListKeepSum(total, freeOf(node, held))
 	}
-	parts := newParts(teams)
-	for n := range teams {
-		for name, amount := range total {
-			parts[n].amounts[name] = portion(name, amount, n, teams)
-		}
-	}
-	return parts
-}
-
-func newParts(teams []team) []part {
 	parts := make([]part, len(teams))
-	for n := range parts {
-		parts[n].amounts = corev1.ResourceList{}
+	for n, amounts := range divided(total, teams) {
+		parts[n].amounts = amounts
 	}
 	return parts
 }
@@ -151,20 +137,10 @@ func heldByNode(pods []corev1.Pod) map[string]corev1.ResourceList {
 		if owner == nil || owner.Kind != "DaemonSet" && owner.Kind != "Node" {
 			continue
 		}
-		if held[pod.Spec.NodeName] == nil {
-			held[pod.Spec.NodeName] = corev1.ResourceList{}
-		}
-		for name, amount := range resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{}) {
-			add(held[pod.Spec.NodeName], name, amount)
-		}
+		requests := resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})
+		held[pod.Spec.NodeName] = resourceutil.MergeResourceListKeepSum(held[pod.Spec.NodeName], requests)
 	}
 	return held
-}
-
-func add(to corev1.ResourceList, name corev1.ResourceName, amount resource.Quantity) {
-	sum := to[name]
-	sum.Add(amount)
-	to[name] = sum
 }
 
 // of returns the quotas of a team: one group, since the resources of a pod have to come from
@@ -181,23 +157,40 @@ func (q *quotas) of(team int) kueue.ResourceGroup {
 	return group
 }
 
-// portion is a team's part of an amount. Parts are round figures and add up to all of the
-// amount that they are made of.
-func portion(name corev1.ResourceName, total resource.Quantity, index int, teams []team) resource.Quantity {
+// divided splits amounts by the teams' shares. The parts of each are round figures and add up to all of the amount that they are
+// made of.
+func divided(amounts corev1.ResourceList, teams []team) []corev1.ResourceList {
+	parts := make([]corev1.ResourceList, len(teams))
+	for n := range parts {
+		parts[n] = corev1.ResourceList{}
+	}
+	for name, total := range amounts {
+		units, quantity := roundUnits(name, total)
+		for n, part := range split(units, teams) {
+			parts[n][name] = quantity(part)
+		}
+	}
+	return parts
+}
+
+// roundUnits are how many units of a round figure an amount has, and what so many of them are as a quantity.
+func roundUnits(name corev1.ResourceName, total resource.Quantity) (units int64, quantity func(int64) resource.Quantity) {
+	of := func(unit int64, format resource.Format) func(int64) resource.Quantity {
+		return func(units int64) resource.Quantity { return *resource.NewQuantity(units*unit, format) }
+	}
 	const mib, gib = 1 << 20, 1 << 30
-	parts := func(units int64) int64 { return split(units, teams)[index] }
 	switch {
 	case name == corev1.ResourceCPU && total.Value() < 10:
-		return *resource.NewMilliQuantity(parts(total.MilliValue()), resource.DecimalSI)
+		return total.MilliValue(), func(units int64) resource.Quantity { return *resource.NewMilliQuantity(units, resource.DecimalSI) }
 	case name == corev1.ResourceCPU:
 		// Value would round up.
-		return *resource.NewQuantity(parts(total.MilliValue()/1000), resource.DecimalSI)
+		return total.MilliValue() / 1000, of(1, resource.DecimalSI)
 	case !inBytes(name):
-		return *resource.NewQuantity(parts(total.Value()), resource.DecimalSI)
+		return total.Value(), of(1, resource.DecimalSI)
 	case total.Value() < 10*gib:
-		return *resource.NewQuantity(parts(total.Value()/mib)*mib, resource.BinarySI)
+		return total.Value() / mib, of(mib, resource.BinarySI)
 	}
-	return *resource.NewQuantity(parts(total.Value()/gib)*gib, resource.BinarySI)
+	return total.Value() / gib, of(gib, resource.BinarySI)
 }
 
 func inBytes(name corev1.ResourceName) bool {

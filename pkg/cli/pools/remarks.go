@@ -20,10 +20,10 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 )
 
-// aboutPools tells which nodes are in no flavor, and how to get them into one.
-func aboutPools(pools []gpu.Pool, nodes []corev1.Node) []string {
+// aboutPools tells which nodes are in no flavor, and how to get them into one. Those of picked are in one.
+func aboutPools(all, picked []gpu.Pool, nodes []corev1.Node) []string {
 	var remarks []string
-	for _, pool := range pools {
+	for _, pool := range all {
 		if pool.NodeLabels == nil {
 			names := nodeNames(pool.Nodes)
 			remarks = append(remarks, fmt.Sprintf("left out %s %s: no label tells them from other nodes; give them one and run this again: kubectl label node %s %s=%s",
@@ -35,7 +35,6 @@ func aboutPools(pools []gpu.Pool, nodes []corev1.Node) []string {
 			remarks = append(remarks, fmt.Sprintf("node %s is a %s by its labels but has no GPUs to give, so quotas are without them: look at its device plugin", node.Name, gpu.Product(node)))
 		}
 	}
-	picked := slices.DeleteFunc(slices.Clone(pools), func(pool gpu.Pool) bool { return pool.NodeLabels == nil })
 	var away []string
 	for _, pool := range picked {
 		away = append(away, nodeNames(slices.DeleteFunc(slices.Clone(pool.Nodes), inventory.Ready))...)
@@ -80,15 +79,18 @@ func (q *quotas) rounding() []string {
 		var have, all int64
 		var where, uneven []string
 		for p := range q.pools {
-			if gpus, of := q.gpus(p, n); gpus*sum(q.teams) != of*t.share {
-				uneven = append(uneven, fmt.Sprintf("%d of %d GPUs of %s", gpus, of, q.pools[p].Name))
-			}
-			if nodes := q.parts[p][n].nodes; nodes > 0 {
-				where = append(where, fmt.Sprintf("%d of %s", nodes, q.pools[p].Name))
-				have += nodes
-			}
+			var gpus int64
 			for _, part := range q.parts[p] {
 				all += part.nodes
+				gpus += part.gpus
+			}
+			part := q.parts[p][n]
+			if part.gpus*sum(q.teams) != gpus*t.share {
+				uneven = append(uneven, fmt.Sprintf("%d of %d GPUs of %s", part.gpus, gpus, q.pools[p].Name))
+			}
+			if part.nodes > 0 {
+				where = append(where, fmt.Sprintf("%d of %s", part.nodes, q.pools[p].Name))
+				have += part.nodes
 			}
 		}
 		if len(uneven) == 0 {
@@ -106,21 +108,6 @@ func (q *quotas) rounding() []string {
 		remarks = append(remarks, fmt.Sprintf("%s has %d of %s (%s), %s: shares are whole nodes", t.namespace, have, show.Count(int(all), "node"), strings.Join(where, ", "), due))
 	}
 	return append(remarks, q.broken()...)
-}
-
-// gpus returns how many GPUs a team has of a pool that is divided by nodes, and of how many.
-func (q *quotas) gpus(pool, team int) (has, of int64) {
-	for n, part := range q.parts[pool] {
-		if part.nodes == 0 {
-			continue
-		}
-		amount := part.amounts[q.pools[pool].Resources[0]]
-		of += amount.Value()
-		if n == team {
-			has = amount.Value()
-		}
-	}
-	return has, of
 }
 
 // broken tells of pools that are divided through nodes.
@@ -143,65 +130,49 @@ func (q *quotas) broken() []string {
 	return remarks
 }
 
-// existing is an object that is there, of a kind that generate makes.
-type existing struct {
-	client.Object
-	// planned is what the plan has under its name, or nil.
-	planned client.Object
-	// made is for one that generate made.
-	made bool
+// takesNothing fails where a planned object is there that somebody else made: kubectl apply would
+// change it, and kubectl delete with the same text delete it.
+func (p *plan) takesNothing() error {
+	if len(p.theirs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("there already, and not made by this command: %s; applying what it writes would change them, and deleting it delete them: "+
+		"give teams or --queue other names, or go on with --overwrite", strings.Join(p.theirs, ", "))
 }
 
-// existing returns all objects of such kinds.
-func (p *plan) existing(i *inventory.Inventory) []existing {
+// compare tells what is there already and does not go with the plan.
+func (p *plan) compare(i *inventory.Inventory) {
 	planned := map[string]client.Object{}
 	for _, document := range p.documents {
 		planned[key(document.object)] = document.object
 	}
-	var all []existing
-	for _, obj := range slices.Concat(inventory.Objects(i.Topologies), inventory.Objects(i.Flavors), inventory.Objects(i.ClusterQueues), inventory.Objects(i.LocalQueues)) {
-		all = append(all, existing{obj, planned[key(obj)], obj.GetLabels()[managedByLabel] == managedBy})
-	}
-	return all
-}
-
-// takesNothing fails where a planned object is there that somebody else made: kubectl apply would
-// change it, and kubectl delete with the same text delete it.
-func (p *plan) takesNothing(i *inventory.Inventory) error {
-	var theirs []string
-	for _, e := range p.existing(i) {
-		if e.planned != nil && !e.made {
-			theirs = append(theirs, key(e.Object))
-		}
-	}
-	if len(theirs) == 0 {
-		return nil
-	}
-	return fmt.Errorf("there already, and not made by this command: %s; applying what it writes would change them, and deleting it delete them: "+
-		"give teams or --queue other names, or go on with --overwrite", strings.Join(theirs, ", "))
-}
-
-// aboutCluster tells what is there already and does not go with the plan.
-func (p *plan) aboutCluster(i *inventory.Inventory) []string {
 	var remarks, overlaps, empty []string
-	for _, e := range p.existing(i) {
-		name := key(e.Object)
-		switch refused := e.immutable(); {
+	for _, obj := range slices.Concat(inventory.Objects(i.Topologies), inventory.Objects(i.Flavors), inventory.Objects(i.ClusterQueues), inventory.Objects(i.LocalQueues)) {
+		name, ours := key(obj), obj.GetLabels()[managedByLabel] == managedBy
+		want, isPlanned := planned[name]
+		if isPlanned && !ours {
+			p.theirs = append(p.theirs, name)
+		}
+		switch refused := immutable(obj, want); {
 		case refused != "":
 			remarks = append(remarks, fmt.Sprintf("%s is there and applying this to it is refused: %s", name, refused))
-		case e.planned != nil && !e.made:
+		case isPlanned && !ours:
 			remarks = append(remarks, fmt.Sprintf("%s was not made by this command: applying this changes it", name))
-		case e.planned == nil && e.made:
-			remarks = append(remarks, fmt.Sprintf("%s was made by an earlier run and is not needed any more: delete it once nothing uses it: kubectl delete %s", name, deletion(e.Object)))
+		case !isPlanned && ours:
+			counts := ""
+			if _, ok := obj.(*kueue.ClusterQueue); ok {
+				counts = "its quota counts beside that of the others, so GPUs are promised twice: set it to 0, and "
+			}
+			remarks = append(remarks, fmt.Sprintf("%s was made by an earlier run and is not needed any more: %sdelete it once nothing uses it: kubectl delete %s", name, counts, deletion(obj)))
 		}
-		if flavor, ok := e.Object.(*kueue.ResourceFlavor); ok && !e.made {
+		if flavor, ok := obj.(*kueue.ResourceFlavor); ok && !ours {
 			overlaps = append(overlaps, p.overlaps(i, flavor)...)
-			if e.planned == nil {
+			if !isPlanned {
 				empty = append(empty, emptyFlavor(i, flavor)...)
 			}
 		}
 	}
-	return slices.Concat(remarks, overlaps, empty)
+	p.remarks = slices.Concat(p.remarks, remarks, overlaps, empty)
 }
 
 // emptyFlavor tells of a flavor of others that no node matches, and who has quota for it.
@@ -240,13 +211,12 @@ func deletion(obj client.Object) string {
 	return text
 }
 
-// immutable tells what the API server would refuse of the plan.
-func (e existing) immutable() string {
-	if e.planned == nil {
+// immutable tells what the API server would refuse of an object's change to what is planned, which may be nil.
+func immutable(have, want client.Object) string {
+	if want == nil {
 		return ""
 	}
-	want := e.planned
-	switch have := e.Object.(type) {
+	switch have := have.(type) {
 	case *kueue.LocalQueue:
 		if have.Spec.ClusterQueue != want.(*kueue.LocalQueue).Spec.ClusterQueue {
 			return fmt.Sprintf("it belongs to ClusterQueue %s for good; give --queue another name", have.Spec.ClusterQueue)

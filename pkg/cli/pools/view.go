@@ -238,16 +238,14 @@ func (v *viewer) unflavored() []Pool {
 
 // common is what all nodes say, or empty.
 func common(nodes []*corev1.Node, of func(*corev1.Node) string) string {
-	if len(nodes) == 0 {
+	said := sets.New[string]()
+	for _, node := range nodes {
+		said.Insert(of(node))
+	}
+	if len(said) != 1 {
 		return ""
 	}
-	first := of(nodes[0])
-	for _, node := range nodes {
-		if of(node) != first {
-			return ""
-		}
-	}
-	return first
+	return sets.List(said)[0]
 }
 
 // memoryOf is the memory of a GPU of a node, or of a slice of one.

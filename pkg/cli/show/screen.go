@@ -106,34 +106,42 @@ func (p Paint) Yellow(text string) string { return p.code("33", text) }
 // Cyan is for names that lead on.
 func (p Paint) Cyan(text string) string { return p.code("36", text) }
 
-// Progress is a bar on a terminal, for what takes longer than two seconds. Elsewhere there is none.
+// Progress is a bar on a terminal, for what takes longer than two seconds. Elsewhere it is a line every half minute.
 type Progress struct {
-	out    io.Writer
-	what   string
-	began  time.Time
-	shown  time.Time
-	silent bool
+	out   io.Writer
+	what  string
+	began time.Time
+	shown time.Time
+	bar   bool
 }
 
 // NewProgress returns one that says what is done.
 func NewProgress(out io.Writer, what string) *Progress {
-	return &Progress{out: Cursor(out), what: what, began: time.Now(), silent: !Terminal(out)}
+	return &Progress{out: Cursor(out), what: what, began: time.Now(), bar: Terminal(out)}
 }
 
 // At shows which share is done.
 func (p *Progress) At(share float64) {
-	const patience, often, width = 2 * time.Second, 200 * time.Millisecond, 40
-	if p.silent || time.Since(p.began) < patience || time.Since(p.shown) < often {
+	const width = 40
+	patience, often := 2*time.Second, 200*time.Millisecond
+	if !p.bar {
+		patience, often = 30*time.Second, 30*time.Second
+	}
+	if time.Since(p.began) < patience || time.Since(p.shown) < often {
 		return
 	}
 	p.shown = time.Now()
+	if !p.bar {
+		fmt.Fprintf(p.out, "%s: %.0f %%\n", p.what, 100*share)
+		return
+	}
 	full := int(min(1, max(0, share)) * width)
 	fmt.Fprintf(p.out, "\r%s [%s%s] %3.0f %%", p.what, strings.Repeat("=", full), strings.Repeat(" ", width-full), 100*share)
 }
 
 // Done takes the bar away.
 func (p *Progress) Done() {
-	if !p.shown.IsZero() {
+	if p.bar && !p.shown.IsZero() {
 		fmt.Fprint(p.out, "\r\x1b[K")
 	}
 }

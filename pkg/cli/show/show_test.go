@@ -5,12 +5,27 @@ package show
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
+
+// A log has a line now and then, of what takes longer only.
+func TestProgressOfALog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		bar := NewProgress(&out, "simulating")
+		for n := range 8 {
+			bar.At(float64(n) / 8)
+			expect.Pass(10 * time.Second)
+		}
+		bar.Done()
+		expect.Same(t, "Unexpected lines", "simulating: 38 %\nsimulating: 75 %\n", out.String())
+	})
+}
 
 func TestTable(t *testing.T) {
 	on := Paint{on: true}

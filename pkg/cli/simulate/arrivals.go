@@ -20,9 +20,11 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // fields are the columns of a CSV of arrivals, the last of which may be left out.
@@ -36,10 +38,10 @@ const mostErrors = 10
 
 // readArrivals reads jobs that come: when, as a time after the begin such as 90m, or as an RFC 3339 time, of
 // which the earliest is the begin; to which LocalQueue, as namespace/name; with how many GPUs; and for how long.
-func readArrivals(data []byte, path string, i *inventory.Inventory, begin time.Time) ([]forecast.Job, error) {
+func readArrivals(data []byte, path string, at *outlook.Outlook) ([]forecast.Job, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff")) // Some spreadsheets begin a file with it.
 	reader := reading(data)
-	a := &arrivals{path: path, inventory: i, begin: begin, first: earliest(data)}
+	a := &arrivals{path: path, at: at, first: earliest(data)}
 	var jobs []forecast.Job
 	var all []error
 	for len(all) < mostErrors {
@@ -87,10 +89,9 @@ func earliest(data []byte) (first time.Time) {
 }
 
 type arrivals struct {
-	path      string
-	line      int
-	inventory *inventory.Inventory
-	begin     time.Time
+	path string
+	line int
+	at   *outlook.Outlook
 	// first is the RFC 3339 time that is the begin.
 	first time.Time
 }
@@ -128,36 +129,38 @@ func (a *arrivals) job(record []string, serial int) (forecast.Job, error) {
 	}
 	// No two come at the same time: the order of the file is that of a queue.
 	at = at.Add(time.Duration(serial))
-	return forecast.Job{Workload: workloadOf(queue, serial, int32(gpus), int32(priority), at), Arrives: at, Runs: runs}, nil
+	wl := workloadOf(queue, a.line, int32(gpus), int32(priority), at)
+	podset.AddTolerations(wl.Spec.PodSets, cluster.Rules(a.at.Manager))
+	return forecast.Job{Workload: wl, Arrives: at, Runs: runs}, nil
 }
 
 func (a *arrivals) time(text string) (time.Time, error) {
 	if after, err := time.ParseDuration(text); err == nil {
 		if after < 0 {
-			return a.begin, a.wrong(0, "%q is before the begin", text)
+			return a.at.Now, a.wrong(0, "%q is before the begin", text)
 		}
-		return a.begin.Add(after), nil
+		return a.at.Now.Add(after), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return at, a.wrong(0, "%q is neither a time after the begin, such as 90m, nor one like 2026-01-31T12:00:00Z", text)
 	}
-	return a.begin.Add(at.Sub(a.first)), nil
+	return a.at.Now.Add(at.Sub(a.first)), nil
 }
 
 func (a *arrivals) queue(text string) *kueue.LocalQueue {
 	namespace, name, found := strings.Cut(text, "/")
 	if found {
-		return a.inventory.LocalQueue(namespace, kueue.LocalQueueName(name))
+		return a.at.LocalQueue(namespace, kueue.LocalQueueName(name))
 	}
 	return nil
 }
 
 // workloadOf spreads GPUs over as few pods as hold them, some of which may have one more than others.
-func workloadOf(queue *kueue.LocalQueue, serial int, gpus, priority int32, at time.Time) *kueue.Workload {
+func workloadOf(queue *kueue.LocalQueue, line int, gpus, priority int32, at time.Time) *kueue.Workload {
 	pods := (gpus-1)/gpusPerPod + 1
 	more := gpus % pods
-	name := fmt.Sprintf("line-%06d", serial)
+	name := fmt.Sprintf("line-%06d", line)
 	sets := []kueue.PodSet{podSet("node", pods-more, gpus/pods)}
 	if more > 0 {
 		sets = append(sets, podSet("more", more, gpus/pods+1))
@@ -168,10 +171,13 @@ func workloadOf(queue *kueue.LocalQueue, serial int, gpus, priority int32, at ti
 	}
 }
 
+// podSet has the tolerations that the pods of TrainJobs get: flavors may name the taint of GPU nodes.
 func podSet(name kueue.PodSetReference, pods, gpus int32) kueue.PodSet {
 	requests := corev1.ResourceList{gpu.Whole: *resource.NewQuantity(int64(gpus), resource.DecimalSI)}
-	return kueue.PodSet{Name: name, Count: pods, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+	pod := corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
 		Containers:    []corev1.Container{{Name: "node", Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}},
-	}}}
+	}
+	pod.Tolerations = gpu.Tolerations(&pod)
+	return kueue.PodSet{Name: name, Count: pods, Template: corev1.PodTemplateSpec{Spec: pod}}
 }

@@ -65,14 +65,16 @@ func (o *options) tellNow(ctx context.Context, at *outlook.Outlook) error {
 		fmt.Fprintf(o.streams.Out, "%s would not start even if nobody else was there: see kubectl trainjob explain.\n", advice.Job)
 		return nil
 	}
-	table := show.NewTable("WAY", "WITHOUT", "LOSES")
+	table := show.NewTable("WAY", "WITHOUT", "LOSES", "IN ALL")
 	for n, way := range advice.Ways {
+		sum := fmt.Sprintf("%.1f GPU-hours", way.GPUHours)
 		for _, loss := range way.Without {
 			loses := fmt.Sprintf("%.1f GPU-hours since its start", loss.GPUHours)
 			if loss.Waits {
 				loses = "its place in the queue"
 			}
-			table.Row(n+1, loss.Job, loses)
+			table.Row(n+1, loss.Job, loses, sum)
+			sum = "" // Of a way, once.
 		}
 	}
 	fmt.Fprintf(o.streams.Out, "%s would start now without these; nothing is changed by this command:\n\n", advice.Job)
@@ -203,7 +205,9 @@ func (s *search) way(ctx context.Context, order func(a, b candidate) int) (*Way,
 		return nil, failed
 	}
 	set := slices.Clone(all[:enough])
-	slices.SortStableFunc(set, func(a, b candidate) int { return cmp.Compare(b.GPUHours, a.GPUHours) })
+	slices.SortFunc(set, func(a, b candidate) int { // One set that is found twice is the same in both.
+		return cmp.Or(cmp.Compare(b.GPUHours, a.GPUHours), cmp.Compare(a.Job, b.Job))
+	})
 	for n := 0; n < len(set); {
 		fewer := slices.Delete(slices.Clone(set), n, n+1)
 		starts, err := s.starts(ctx, fewer)

@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/dump"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -20,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 // Comparison is what came of a cluster as it is and, with a scenario, with it.
@@ -31,16 +35,18 @@ type Comparison struct {
 
 func (o *options) compare(ctx context.Context, before *outlook.Outlook) (Comparison, error) {
 	c := Comparison{HorizonSeconds: int64(o.horizon.Seconds())}
-	var err error
-	if c.Before, err = o.play(ctx, before, nil); err != nil || o.scenario.none() {
-		return c, err
-	}
 	after, err := o.scenario.apply(before)
 	if err != nil {
 		return c, err
 	}
 	jobs, err := o.comingJobs(after)
 	if err != nil {
+		return c, err
+	}
+	for _, remark := range o.scenario.remarks(before) {
+		o.warn("%s", remark)
+	}
+	if c.Before, err = o.play(ctx, before, nil); err != nil || o.scenario.none() {
 		return c, err
 	}
 	result, err := o.play(ctx, after, jobs)
@@ -50,20 +56,24 @@ func (o *options) compare(ctx context.Context, before *outlook.Outlook) (Compari
 
 // play plays one future: the same running times and arrivals with every scenario.
 func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast.Job) (Result, error) {
-	at.NoArrivals = o.arrivals != ""
+	at.NoArrivals = o.arrivals != "" || o.tooYoung(at)
 	q, warnings := at.Question()
 	for _, warning := range warnings {
 		o.warn("%s", warning)
 	}
 	q.Seed, q.Horizon = o.seed, o.horizon
+	if err := refuseUnknown(q.Arrivals.Of); err != nil {
+		return Result{}, err
+	}
 	o.keepComing(q)
 	jobs := append(q.Jobs(0), more...)
-	come, err := readArrivals(o.csv, o.arrivals, at.Inventory, q.Begin)
+	come, err := readArrivals(o.csv, o.arrivals, at)
 	if err != nil {
 		return Result{}, err
 	}
 	jobs = append(jobs, come...)
-	o.tellUnknown(jobs, q.Entrants)
+	known := names(q.Entrants, slices.Concat(more, come))
+	o.tellUnknown(jobs, known)
 	counter := newCounter(q.Begin, q.Horizon, quotaOf(at.Inventory), jobs)
 	bar := show.NewProgress(o.streams.ErrOut, "simulating")
 	err = forecast.Play(ctx, q.World, jobs, q.Settings, func(e forecast.Event) {
@@ -71,10 +81,119 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 		bar.At(float64(e.At.Sub(q.Begin)) / float64(q.Horizon))
 	})
 	bar.Done()
-	if counter.leftOut > 0 {
-		o.warn("%s", outlook.LeftOut(counter.leftOut))
+	if len(counter.leftOut) > 0 {
+		o.warn("%s%s", outlook.LeftOut(len(counter.leftOut)), among(counter.leftOut, known))
 	}
-	return counter.end(), err
+	if err != nil {
+		return Result{}, err
+	}
+	waiting := counter.waiting()
+	return counter.end(), errors.Join(o.tellInactive(ctx, q.World, jobs, waiting), o.tellNever(ctx, q, jobs, waiting, known))
+}
+
+// tellInactive warns of ClusterQueues that admit nobody, where somebody waits.
+func (o *options) tellInactive(ctx context.Context, world *scheduler.World, jobs []forecast.Job, waiting sets.Set[client.ObjectKey]) error {
+	inactive, err := world.Inactive(ctx)
+	if err != nil {
+		return err
+	}
+	for _, job := range jobs {
+		queue := inventory.Find(world.LocalQueues, job.Workload.Namespace, string(job.Workload.Spec.QueueName))
+		if queue == nil || !waiting.Has(client.ObjectKeyFromObject(job.Workload)) {
+			continue
+		}
+		if why := inactive[queue.Spec.ClusterQueue]; why != "" {
+			o.warn("ClusterQueue %s is not active: %s", queue.Spec.ClusterQueue, why)
+		}
+	}
+	return nil
+}
+
+// tooYoung reports whether less than a day is known of who came. It would be repeated for as long as is played: those who
+// came in one hour 336 times in two weeks.
+func (o *options) tooYoung(at *outlook.Outlook) bool {
+	known := at.Complete()
+	if known >= 24*time.Hour {
+		return false
+	}
+	if len(at.Workloads) > 0 {
+		o.warn("nobody is taken to come: it is known of the last %s only who came, and a day is the least; a CSV of --arrivals says it", outlook.Roughly(ptr.To(int64(known.Seconds()))))
+	}
+	return true
+}
+
+// refuseUnknown refuses to draw from those of whom most would run to the end: all who come later would wait for them.
+func refuseUnknown(came []forecast.Entrant) error {
+	unknown := 0
+	for _, e := range came {
+		if e.Running.Source == forecast.Unknown {
+			unknown++
+		}
+	}
+	if 2*unknown <= len(came) {
+		return nil
+	}
+	return fmt.Errorf("nothing is known of how long %d of %s run that came in the last days, like whom others would come: take a time for them, such as --assume 4h, or say who comes with --arrivals, a CSV or none",
+		unknown, show.Count(len(came), "job"))
+}
+
+// names are of the jobs that somebody knows: those that are there, those of --job, and the lines of a CSV. Others are of the play alone.
+func names(there []forecast.Entrant, come []forecast.Job) map[client.ObjectKey]string {
+	all := map[client.ObjectKey]string{}
+	for _, e := range there {
+		all[client.ObjectKeyFromObject(e.Workload)] = inventory.JobName(e.Workload)
+	}
+	for _, job := range come {
+		all[client.ObjectKeyFromObject(job.Workload)] = inventory.JobName(job.Workload)
+	}
+	return all
+}
+
+// among names one of some jobs, where somebody knows one.
+func among(some sets.Set[client.ObjectKey], known map[client.ObjectKey]string) string {
+	first := ""
+	for key := range some {
+		if name := known[key]; name != "" && (first == "" || name < first) {
+			first = name
+		}
+	}
+	if first == "" {
+		return ""
+	}
+	return fmt.Sprintf(", %s among them", first)
+}
+
+// tellNever warns of jobs that wait at the end, and would if nobody else was there.
+func (o *options) tellNever(ctx context.Context, q *forecast.Question, jobs []forecast.Job, waiting sets.Set[client.ObjectKey], known map[client.ObjectKey]string) error {
+	alone := *q
+	alone.Entrants, alone.Time, alone.Checks = nil, 0, 0
+	alike := map[string][]client.ObjectKey{} // Of those that ask alike, the first is tried.
+	try := map[client.ObjectKey]bool{}
+	for _, job := range jobs {
+		key := client.ObjectKeyFromObject(job.Workload)
+		if !waiting.Has(key) {
+			continue
+		}
+		asks := dump.ForHash([]any{key.Namespace, job.Workload.Spec.QueueName, job.Workload.Spec.PodSets})
+		if alike[asks] = append(alike[asks], key); len(alike[asks]) == 1 {
+			try[key] = true
+			alone.Entrants = append(alone.Entrants, forecast.Entrant{Workload: job.Workload})
+		}
+	}
+	starts, err := alone.Alone(ctx, try)
+	if err != nil {
+		return err
+	}
+	never := sets.New[client.ObjectKey]()
+	for _, same := range alike {
+		if !starts[same[0]] {
+			never.Insert(same...)
+		}
+	}
+	if len(never) > 0 {
+		o.warn("%s would not start even if nobody else was there%s", show.Count(len(never), "job"), among(never, known))
+	}
+	return nil
 }
 
 // keepComing has the same Workloads come in each play: priorities are changed of those who are there only.
@@ -88,30 +207,24 @@ func (o *options) keepComing(q *forecast.Question) {
 }
 
 // tellUnknown warns of jobs that run to the end because nothing is known of them.
-func (o *options) tellUnknown(jobs []forecast.Job, there []forecast.Entrant) {
+func (o *options) tellUnknown(jobs []forecast.Job, known map[client.ObjectKey]string) {
 	unknown := sets.New[client.ObjectKey]()
 	for _, job := range jobs {
 		if job.Runs == 0 {
 			unknown.Insert(client.ObjectKeyFromObject(job.Workload))
 		}
 	}
-	if len(unknown) == 0 {
-		return
+	if len(unknown) > 0 {
+		o.warn("nothing is known of how long %s run%s: they run to the end; --assume 4h takes a time for them", show.Count(len(unknown), "job"), among(unknown, known))
 	}
-	among := ""
-	for _, e := range there { // Who comes has a name that nobody knows.
-		if name := inventory.JobName(e.Workload); unknown.Has(client.ObjectKeyFromObject(e.Workload)) && (among == "" || name < among) {
-			among = name
-		}
-	}
-	if among != "" {
-		among = fmt.Sprintf(", %s among them", among)
-	}
-	o.warn("nothing is known of how long %s run%s: they run to the end; --assume 4h takes a time for them", show.Count(len(unknown), "job"), among)
 }
 
 // comingJobs reads the Workloads of --job.
 func (o *options) comingJobs(at *outlook.Outlook) ([]forecast.Job, error) {
+	namespace, err := o.flags.InNamespace(false)
+	if err != nil {
+		return nil, err
+	}
 	var jobs []forecast.Job
 	for _, text := range o.scenario.Jobs {
 		path, after, err := later(text)
@@ -126,7 +239,7 @@ func (o *options) comingJobs(at *outlook.Outlook) ([]forecast.Job, error) {
 		for _, file := range files {
 			err = errors.Join(err, file.Err())
 			for n := range file.Documents {
-				err = errors.Join(err, add(&file.Documents[n], "Workload", &come.Workloads))
+				err = errors.Join(err, add(&file.Documents[n], "Workload", &come.Workloads, namespace))
 			}
 		}
 		if err != nil {
@@ -147,7 +260,7 @@ func (o *options) coming(at *outlook.Outlook, wl *kueue.Workload, after time.Dur
 	arrives := at.Now.Add(after + time.Duration(serial+1))
 	fresh.Status, fresh.CreationTimestamp = kueue.WorkloadStatus{}, metav1.NewTime(arrives)
 	// The one that it is of may be there, too, and deactivated.
-	fresh.Name, fresh.Spec.Active = fmt.Sprintf("coming-%06d", serial), nil
+	fresh.Name, fresh.Spec.Active = fmt.Sprintf("%s-coming-%d", wl.Name, serial), nil
 	fresh.UID = types.UID(fresh.Name)
 	runs := o.running.Assume
 	if limit := wl.Spec.MaximumExecutionTimeSeconds; limit != nil {

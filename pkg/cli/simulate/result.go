@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -58,7 +59,7 @@ type counter struct {
 	quota   map[string]int64
 	jobs    map[client.ObjectKey]*counted
 	used    map[string][]float64
-	leftOut int
+	leftOut sets.Set[client.ObjectKey]
 	result  Result
 }
 
@@ -76,7 +77,7 @@ type counted struct {
 
 // newCounter begins with all that are there, or come.
 func newCounter(begin time.Time, horizon time.Duration, quota map[string]int64, jobs []forecast.Job) *counter {
-	c := &counter{begin: begin, horizon: horizon, quota: quota, jobs: map[client.ObjectKey]*counted{}, used: map[string][]float64{}}
+	c := &counter{begin: begin, horizon: horizon, quota: quota, jobs: map[client.ObjectKey]*counted{}, used: map[string][]float64{}, leftOut: sets.New[client.ObjectKey]()}
 	for n := range jobs {
 		wl := jobs[n].Workload
 		job := &counted{queue: wl.Namespace + "/" + string(wl.Spec.QueueName), size: sizeOf(wl), came: begin}
@@ -117,9 +118,9 @@ func (c *counter) tell(e forecast.Event) {
 		}
 		c.stop(job, e.At)
 	case forecast.LeftOut:
-		c.leftOut++
+		c.leftOut.Insert(e.Job)
 		delete(c.jobs, e.Job)
-	case forecast.Ended:
+	case forecast.Queued, forecast.Ended: // Who was evicted before the begin holds its GPUs until it queues again.
 		c.stop(job, e.At)
 	}
 }
@@ -139,6 +140,17 @@ func (c *counter) stop(job *counted, at time.Time) {
 		}
 	}
 	job.gpus = nil
+}
+
+// waiting are those that have come and have not started.
+func (c *counter) waiting() sets.Set[client.ObjectKey] {
+	all := sets.New[client.ObjectKey]()
+	for key, job := range c.jobs {
+		if !job.started && !job.came.After(c.begin.Add(c.horizon)) {
+			all.Insert(key)
+		}
+	}
+	return all
 }
 
 // end closes the books.

@@ -3,8 +3,10 @@
 package simulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -12,16 +14,21 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 // Scenario is what is different in the second play. A file has it, and flags add to it.
@@ -51,10 +58,42 @@ func readScenario(path string) (Scenario, error) {
 	if err != nil {
 		return s, err
 	}
-	if err := yaml.UnmarshalStrict(data, &s); err != nil {
+	if all := manifest.Parse(path, data).Documents; len(all) > 1 {
+		return s, fmt.Errorf("%s:%d: a scenario is one document, and here another begins", path, all[1].Line)
+	}
+	err = yaml.UnmarshalStrict(data, &s)
+	if err := errors.Join(err, s.check()); err != nil {
 		return s, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
+}
+
+// check goes by the enums of Kueue's API, which no API server sees here.
+func (s *Scenario) check() error {
+	var all error
+	for _, name := range slices.Sorted(maps.Keys(s.Preemption)) {
+		policy, at := s.Preemption[name], fmt.Sprintf("preemption[%s].", name)
+		all = errors.Join(all,
+			oneOf(at+"withinClusterQueue", cmp.Or(policy.WithinClusterQueue, kueue.PreemptionPolicyNever), kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority),
+			oneOf(at+"reclaimWithinCohort", cmp.Or(policy.ReclaimWithinCohort, kueue.PreemptionPolicyNever), kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyAny))
+		if borrow := policy.BorrowWithinCohort; borrow != nil {
+			all = errors.Join(all, oneOf(at+"borrowWithinCohort.policy", cmp.Or(borrow.Policy, kueue.BorrowWithinCohortPolicyNever), kueue.BorrowWithinCohortPolicyNever, kueue.BorrowWithinCohortPolicyLowerPriority))
+		}
+	}
+	if s.FairSharing != nil {
+		for n, strategy := range s.FairSharing.PreemptionStrategies {
+			all = errors.Join(all, oneOf(fmt.Sprintf("fairSharing.preemptionStrategies[%d]", n), strategy, configapi.LessThanOrEqualToFinalShare, configapi.LessThanInitialShare))
+		}
+	}
+	return all
+}
+
+// oneOf wants a value that an enum has.
+func oneOf[T ~string](field string, value T, enum ...T) error {
+	if slices.Contains(enum, value) {
+		return nil
+	}
+	return fmt.Errorf("%s: %q is none of %v", field, value, enum)
 }
 
 // none reports whether nothing is different.
@@ -108,6 +147,7 @@ func (s *Scenario) applyTexts(i *inventory.Inventory) error {
 	return nil
 }
 
+// drain takes nodes away, and evicts who has a place on one.
 func drain(i *inventory.Inventory, nodes []string) error {
 	for n, name := range nodes {
 		at := slices.IndexFunc(i.Nodes, func(node corev1.Node) bool { return node.Name == name })
@@ -115,8 +155,47 @@ func drain(i *inventory.Inventory, nodes []string) error {
 			return fmt.Errorf("drain[%d] %q: there is no such node", n, name)
 		}
 		i.Nodes = slices.Delete(i.Nodes, at, at+1)
+		for w := range i.Workloads {
+			if scheduler.PlacedOn(&i.Workloads[w], name) {
+				i.Workloads[w] = *i.Workloads[w].DeepCopy()
+				apimeta.SetStatusCondition(&i.Workloads[w].Status.Conditions, metav1.Condition{
+					Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: "Its node is drained",
+				})
+			}
+		}
 	}
 	return nil
+}
+
+// remarks are what nodes that go or come do beside making room, or do not do.
+func (s *Scenario) remarks(before *outlook.Outlook) (all []string) {
+	stops := sets.New[string]()
+	var idle []string
+	for _, name := range s.Drain {
+		for n := range before.Workloads {
+			if wl := &before.Workloads[n]; scheduler.PlacedOn(wl, name) {
+				stops.Insert(inventory.JobName(wl))
+			}
+		}
+		if node := inventory.Find(before.Nodes, "", name); node != nil && !slices.ContainsFunc(before.Flavors, func(f kueue.ResourceFlavor) bool {
+			return f.Spec.TopologyName != nil && inventory.Picks(&f, node)
+		}) {
+			idle = append(idle, "node "+name)
+		}
+	}
+	for _, text := range s.AddNodes {
+		name, _, _ := strings.Cut(text, "=")
+		if flavor := before.Flavor(kueue.ResourceFlavorReference(name)); flavor != nil && flavor.Spec.TopologyName == nil {
+			idle = append(idle, "more nodes of flavor "+name)
+		}
+	}
+	if len(stops) > 0 {
+		all = append(all, fmt.Sprintf("drained nodes have %s start over, %s among them", show.Count(len(stops), "job"), sets.List(stops)[0]))
+	}
+	if len(idle) > 0 {
+		all = append(all, fmt.Sprintf("nothing changes by %s: nodes are room below a topology alone, and there is none", strings.Join(idle, " and ")))
+	}
+	return all
 }
 
 func preempt(i *inventory.Inventory, policies map[string]kueue.ClusterQueuePreemption) error {
@@ -179,7 +258,11 @@ func addNodes(i *inventory.Inventory, what, value string) error {
 	if len(nodes) == 0 {
 		return fmt.Errorf("flavor %s has no node that more could be like", what)
 	}
-	like := nodes[0].DeepCopy()
+	ready := slices.IndexFunc(nodes, inventory.Ready)
+	if ready < 0 {
+		return fmt.Errorf("flavor %s has no node that is ready and not cordoned, for more to be like it", what)
+	}
+	like := nodes[ready].DeepCopy()
 	for n := 0; count > 0; n++ {
 		name := fmt.Sprintf("added-%s-%d", what, n)
 		if inventory.Find(i.Nodes, "", name) != nil {

@@ -60,8 +60,8 @@ func kueueRelease(ctx context.Context, c client.Client) string {
 	return cluster.Release(&deployment, nil)
 }
 
-// readFiles reads what files have of a cluster: Kueue's objects and nodes.
-func readFiles(files []manifest.File) (*inventory.Inventory, error) {
+// readFiles reads what files have of a cluster: Kueue's objects, in a namespace where they name none, and nodes.
+func readFiles(files []manifest.File, namespace string) (*inventory.Inventory, error) {
 	i := &inventory.Inventory{}
 	var all error
 	for _, file := range files {
@@ -69,19 +69,20 @@ func readFiles(files []manifest.File) (*inventory.Inventory, error) {
 		for n := range file.Documents {
 			doc := &file.Documents[n]
 			all = errors.Join(all,
-				add(doc, "Node", &i.Nodes, corev1.GroupName), add(doc, "ResourceFlavor", &i.Flavors), add(doc, "Topology", &i.Topologies),
-				add(doc, "ClusterQueue", &i.ClusterQueues), add(doc, "Cohort", &i.Cohorts), add(doc, "LocalQueue", &i.LocalQueues),
-				add(doc, "AdmissionCheck", &i.AdmissionChecks), add(doc, "Workload", &i.Workloads))
+				add(doc, "Node", &i.Nodes, "", corev1.GroupName), add(doc, "ResourceFlavor", &i.Flavors, ""), add(doc, "Topology", &i.Topologies, ""),
+				add(doc, "ClusterQueue", &i.ClusterQueues, ""), add(doc, "Cohort", &i.Cohorts, ""), add(doc, "LocalQueue", &i.LocalQueues, namespace),
+				add(doc, "AdmissionCheck", &i.AdmissionChecks, ""), add(doc, "Workload", &i.Workloads, namespace))
 		}
 	}
 	return i, all
 }
 
-// add takes the objects of a kind, of Kueue's group unless another is named, out of a document.
+// add takes the objects of a kind, of Kueue's group unless another is named, out of a document. Those that name no
+// namespace are in the one given.
 func add[T any, P interface {
 	*T
 	client.Object
-}](doc *manifest.Document, kind string, to *[]T, group ...string) error {
+}](doc *manifest.Document, kind string, to *[]T, namespace string, group ...string) error {
 	of := kueue.SchemeGroupVersion.Group
 	if len(group) > 0 {
 		of = group[0]
@@ -95,10 +96,6 @@ func add[T any, P interface {
 	}
 	for n := range objects {
 		var object T
-		namespace := ""
-		if kind == "LocalQueue" || kind == "Workload" {
-			namespace = "default"
-		}
 		if err := objects[n].Into(P(&object), namespace); err != nil {
 			return err
 		}

@@ -123,6 +123,9 @@ func (o *options) run(ctx context.Context) error {
 	if err := o.completeScenario(); err != nil {
 		return err
 	}
+	if o.now && !o.scenario.none() {
+		return errors.New("--now tells of things as they are: leave the changes out")
+	}
 	now := time.Now()
 	before, err := o.read(ctx)
 	if err != nil {
@@ -161,12 +164,16 @@ func (o *options) completeScenario() error {
 
 // read reads the cluster, or the files.
 func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
+	namespace, err := o.flags.InNamespace(false)
+	if err != nil {
+		return nil, err
+	}
 	if o.files.Given() {
 		files, err := o.files.Read(o.streams.In)
 		if err != nil {
 			return nil, err
 		}
-		i, err := readFiles(files)
+		i, err := readFiles(files, namespace)
 		switch {
 		case err != nil:
 			return nil, err
@@ -175,7 +182,7 @@ func (o *options) read(ctx context.Context) (*outlook.Outlook, error) {
 		}
 		return &outlook.Outlook{Inventory: i}, nil
 	}
-	c, namespace, err := o.flags.ClientIn(false)
+	c, err := o.flags.Client()
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ package simulate
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,7 +23,9 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -79,7 +82,9 @@ func told(t *testing.T, files map[string]string, args ...string) (out, errOut st
 	t.Chdir(dir)
 	streams, in, stdout, stderr := genericiooptions.NewTestIOStreams()
 	in.WriteString(files["-"])
-	cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
+	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
+	cmd := NewCommand(flags, streams)
+	flags.AddFlags(cmd.Flags())
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetArgs(args)
 	err = cmd.ExecuteContext(t.Context())
@@ -186,30 +191,161 @@ func TestPodsOfArrivals(t *testing.T) {
 	}
 }
 
+// Arrivals tolerate what the pods of TrainJobs do; who tolerates too little is told of, and waits for none of the others.
+func TestArrivalsOnTaintedNodes(t *testing.T) {
+	const warning = "warning: 2 jobs would not start even if nobody else was there, team-a/line-000001 among them\n"
+	for name, tc := range map[string]struct{ key, want string }{
+		"the taint of GPU nodes": {key: "nvidia.com/gpu"},
+		"a taint of the site":    {key: "example.com/reserved", want: warning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			flavor := "metadata: {name: h100}\nspec: {nodeTaints: [{key: " + tc.key + ", value: present, effect: NoSchedule}]}"
+			files := map[string]string{
+				"queues.yaml": strings.Replace(queues, "metadata: {name: h100}", flavor, 1), "jobs.csv": "0s,team-a/main,8,1h\n1h,team-a/main,8,1h\n",
+			}
+			_, got, err := told(t, files, "-f", "queues.yaml", "--arrivals", "jobs.csv", "--horizon", "24h")
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected warnings", tc.want, got)
+		})
+	}
+}
+
+// What an admin adds to the pods of TrainJobs, arrivals have, too.
+func TestTolerationRulesOfArrivals(t *testing.T) {
+	reserved := corev1.Toleration{Key: "example.com/reserved", Operator: corev1.TolerationOpExists}
+	at := &outlook.Outlook{
+		Inventory: &inventory.Inventory{LocalQueues: []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "main"}}}},
+		Manager:   &config.Configuration{TolerationRules: []config.TolerationRule{{Resources: []string{"nvidia.com/*"}, Tolerations: []corev1.Toleration{reserved}}}},
+	}
+	jobs := expect.Must(readArrivals([]byte("0s,a/main,1,1h\n"), "jobs.csv", at))(t)
+	want := []corev1.Toleration{{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}, reserved}
+	expect.Same(t, "Unexpected tolerations", want, jobs[0].Workload.Spec.PodSets[0].Template.Spec.Tolerations)
+}
+
 // The earliest is the begin, wherever it stands.
 func TestTimesOfArrivals(t *testing.T) {
-	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "main"}}}}
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "main"}}}}
+	at := &outlook.Outlook{Inventory: i, Now: begin}
 	newestFirst := "\ufefftime,queue,gpus,duration\n2026-01-31T14:00:00Z,a/main,1,1h\n2026-01-31T12:00:00Z,a/main,1,1h\n"
-	jobs := expect.Must(readArrivals([]byte(newestFirst), "jobs.csv", i, begin))(t)
+	jobs := expect.Must(readArrivals([]byte(newestFirst), "jobs.csv", at))(t)
 	var after []time.Duration
 	for _, job := range jobs {
 		after = append(after, job.Arrives.Sub(begin).Round(time.Second))
 	}
 	expect.Same(t, "Unexpected times", []time.Duration{2 * time.Hour, 0}, after)
-	_, err := readArrivals([]byte(strings.Repeat("noon,a/main,1,1h\n", 1000)), "jobs.csv", i, begin)
+	_, err := readArrivals([]byte(strings.Repeat("noon,a/main,1,1h\n", 1000)), "jobs.csv", at)
 	expect.Same(t, "Lines of the error", 11, strings.Count(err.Error(), "\n")+1)
 }
 
+// nodes are two below a topology.
+const nodes = `---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Topology
+metadata: {name: racks}
+spec: {levels: [{nodeLabel: kubernetes.io/hostname}]}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: n1, labels: {pool: h100, kubernetes.io/hostname: n1}}
+  status: {allocatable: {nvidia.com/gpu: 8, pods: 110}, conditions: [{type: Ready, status: "True"}]}
+- apiVersion: v1
+  kind: Node
+  metadata: {name: n2, labels: {pool: h100, kubernetes.io/hostname: n2}}
+  status: {allocatable: {nvidia.com/gpu: 8, pods: 110}, conditions: [{type: Ready, status: "True"}]}
+`
+
+// racked are the queues with 16 GPUs on these.
+var racked = strings.NewReplacer("metadata: {name: h100}", "metadata: {name: h100}\nspec: {nodeLabels: {pool: h100}, topologyName: racks}", "nominalQuota: 8", "nominalQuota: 16").Replace(queues) + nodes
+
+// Files have nodes, which are room below a topology.
+func TestNodesOfFiles(t *testing.T) {
+	files := map[string]string{"queues.yaml": racked, "jobs.csv": "0s,team-a/main,8,100h\n0s,team-a/main,8,100h\n"}
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"all of them": {args: nil, want: "before,,,2,0,"},
+		"one goes":    {args: []string{"--drain", "n1"}, want: "after,,,2,1,"},
+		"one comes":   {args: []string{"--drain", "n1", "--add-nodes", "h100=1"}, want: "after,,,2,0,"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := command(t, files, append(tc.args, "-f", "queues.yaml", "--arrivals", "jobs.csv", "--horizon", "24h", "-o", "csv")...)
+			expect.NoError(t, err)
+			expect.That(t, strings.Contains(got, "\n"+tc.want), "there is no %q:\n%s", tc.want, got)
+		})
+	}
+}
+
+// Who has a place on a node that goes starts over on another.
+func TestDrainEvicts(t *testing.T) {
+	placed := strings.Replace(of(workloads+runs, "mine", time.Hour, "8"), "resourceUsage:",
+		"topologyAssignment: {levels: [kubernetes.io/hostname], slices: [{domainCount: 1, podCounts: {universal: 8}, valuesPerLevel: [{universal: n1}]}]}, resourceUsage:", 1)
+	const stops = "warning: drained nodes have 1 job start over, team-a/mine among them\n"
+	cases := map[string]struct {
+		args     []string
+		starts   int
+		gpuHours float64
+		warn     string
+	}{
+		"one is left":      {args: []string{"--drain", "n1"}, starts: 1, gpuHours: 8 * 4, warn: stops},
+		"none is left":     {args: []string{"--drain", "n1", "--drain", "n2"}, warn: stops},
+		"it is on another": {args: []string{"--drain", "n2"}, gpuHours: 8 * 3},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			args := append(tc.args, "-f", "queues.yaml", "--arrivals", "none", "--assume", "4h", "--horizon", "24h", "-o", "json")
+			out, warned, err := told(t, map[string]string{"queues.yaml": racked + placed}, args...)
+			expect.NoError(t, err)
+			after := expect.FromJSON[Comparison](t, out).After
+			expect.Same(t, "Unexpected starts", tc.starts, after.Starts)
+			expect.Same(t, "Unexpected GPU-hours", tc.gpuHours, math.Round(16*24*mean(after.Used[0].Shares)))
+			expect.Same(t, "Unexpected warnings", tc.warn, warned)
+		})
+	}
+}
+
+// Without a topology, nodes are no room for a play.
+func TestNodesThatChangeNothing(t *testing.T) {
+	flat := strings.Replace(racked, ", topologyName: racks", "", 1)
+	for name, tc := range map[string]struct {
+		queues string
+		args   []string
+		want   string
+	}{
+		"no topology": {
+			queues: flat, args: []string{"--drain", "n1", "--add-nodes", "h100=1"},
+			want: "warning: nothing changes by node n1 and more nodes of flavor h100: nodes are room below a topology alone, and there is none\n",
+		},
+		"a topology": {queues: racked, args: []string{"--drain", "n1", "--add-nodes", "h100=1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, warned, err := told(t, map[string]string{"queues.yaml": tc.queues}, append(tc.args, "-f", "queues.yaml", "--arrivals", "none")...)
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected warnings", tc.want, warned)
+		})
+	}
+}
+
 func TestAddNodes(t *testing.T) {
-	i := &inventory.Inventory{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}, Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "one"}}}}
+	cordoned := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cordoned"}, Spec: corev1.NodeSpec{Unschedulable: true}}
+	i := &inventory.Inventory{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}, Nodes: []corev1.Node{cordoned}}
+	expect.Says(t, addNodes(i, "h100", "1"), "flavor h100 has no node that is ready and not cordoned")
+	i.Nodes = append(i.Nodes, corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "one"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	})
 	expect.NoError(t, addNodes(i, "h100", "2"))
 	expect.NoError(t, addNodes(i, "h100", "1"))
 	var names []string
-	for _, node := range i.Nodes {
-		names = append(names, node.Name)
+	for n := range i.Nodes {
+		if inventory.Ready(&i.Nodes[n]) {
+			names = append(names, i.Nodes[n].Name)
+		}
 	}
-	expect.Same(t, "Unexpected nodes", []string{"one", "added-h100-0", "added-h100-1", "added-h100-2"}, names)
+	expect.Same(t, "Unexpected nodes to which pods can come", []string{"one", "added-h100-0", "added-h100-1", "added-h100-2"}, names)
 }
 
 func TestWrongInput(t *testing.T) {
@@ -251,6 +387,10 @@ func TestWrongInput(t *testing.T) {
 			args: []string{"--arrivals", "none", "--set-borrowing-limit", "team-a/h100/nvidia.com/gpu=-1"},
 			want: `setBorrowingLimit[0] "team-a/h100/nvidia.com/gpu=-1": "-1" is negative`,
 		},
+		"advice for what is changed": {
+			args: []string{"--for", "team-a/mine", "--now", "--set-quota", "team-a/h100/nvidia.com/gpu=16"},
+			want: "--now tells of things as they are: leave the changes out",
+		},
 		"a negative time": {args: []string{"--assume", "-4h"}, want: "--assume: -4h0m0s is no time that a job runs"},
 		"a row that is too short": {
 			files: map[string]string{"jobs.csv": "1h,team-a/main\n"}, args: []string{"--arrivals", "jobs.csv"},
@@ -263,6 +403,19 @@ func TestWrongInput(t *testing.T) {
 		"a field that a scenario does not have": {
 			files: map[string]string{"s.yaml": "setQuotas: []\n"}, args: []string{"--scenario", "s.yaml"},
 			want: `unknown field "setQuotas"`,
+		},
+		"a preemption policy that there is not": {
+			files: map[string]string{"s.yaml": "preemption: {team-a: {withinClusterQueue: Any, reclaimWithinCohort: Sometimes, borrowWithinCohort: {policy: Any}}}\n"}, args: []string{"--scenario", "s.yaml"},
+			want: "s.yaml: preemption[team-a].withinClusterQueue: \"Any\" is none of [Never LowerPriority LowerOrNewerEqualPriority]\n" +
+				"preemption[team-a].reclaimWithinCohort: \"Sometimes\" is none of [Never LowerPriority Any]\npreemption[team-a].borrowWithinCohort.policy: \"Any\" is none of [Never LowerPriority]",
+		},
+		"a strategy that there is not": {
+			files: map[string]string{"s.yaml": "fairSharing: {preemptionStrategies: [LessThanInitialShare, Nonsense]}\n"}, args: []string{"--scenario", "s.yaml"},
+			want: `s.yaml: fairSharing.preemptionStrategies[1]: "Nonsense" is none of [LessThanOrEqualToFinalShare LessThanInitialShare]`,
+		},
+		"two scenarios in a file": {
+			files: map[string]string{"s.yaml": "drain: [a]\n---\ndrain: [b]\n"}, args: []string{"--scenario", "s.yaml"},
+			want: "s.yaml:3: a scenario is one document, and here another begins",
 		},
 	}
 	for name, tc := range cases {
@@ -306,10 +459,10 @@ func TestNow(t *testing.T) {
 	expect.NoError(t, err)
 	expect.Same(t, "Unexpected advice", `team-a/mine would start now without these; nothing is changed by this command:
 
-WAY   WITHOUT         LOSES
-1     team-a/middle   6.0 GPU-hours since its start
+WAY   WITHOUT         LOSES                            IN ALL
+1     team-a/middle   6.0 GPU-hours since its start    8.0 GPU-hours
 1     team-a/young    2.0 GPU-hours since its start
-2     team-a/old      40.0 GPU-hours since its start
+2     team-a/old      40.0 GPU-hours since its start   40.0 GPU-hours
 `, got)
 	held := queues + strings.ReplaceAll(of(workloads, "mine", time.Minute, "4"), "queueName: main", "queueName: main.held")
 	_, err = command(t, map[string]string{"queues.yaml": held}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
@@ -322,7 +475,28 @@ func TestNowWithoutOneAlone(t *testing.T) {
 		of(workloads+runs, "alone", 66*time.Minute, "8") + of(workloads+runs, "large", 5*time.Hour, "16") + of(workloads, "mine", time.Minute, "8")
 	got, err := command(t, map[string]string{"queues.yaml": all}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
 	expect.NoError(t, err)
-	expect.That(t, strings.Contains(got, "\n1     team-a/alone   8.8 GPU-hours since its start\n"), "one alone is not the first way:\n%s", got)
+	expect.That(t, strings.Contains(got, "\n1     team-a/alone   8.8 GPU-hours since its start    8.8 GPU-hours\n"), "one alone is not the first way:\n%s", got)
+}
+
+// Whatever they are ordered by, the same jobs are one way.
+func TestNowTellsASetOnce(t *testing.T) {
+	all := queues + of(workloads+runs, "small", 6*time.Hour, "2") + of(workloads+runs, "large", 2*time.Hour, "6") + of(workloads, "mine", time.Minute, "8")
+	at := &outlook.Outlook{Inventory: expect.Must(readFiles([]manifest.File{*manifest.Parse("queues.yaml", []byte(all))}, "default"))(t), Now: time.Now()}
+	for n, age := range []time.Duration{6 * time.Hour, 2 * time.Hour} { // Both lose 12 GPU-hours.
+		for c := range at.Workloads[n].Status.Conditions {
+			at.Workloads[n].Status.Conditions[c].LastTransitionTime.Time = at.Now.Add(-age)
+		}
+	}
+	advice := expect.Must(advise(t.Context(), at, "team-a/mine"))(t)
+	var got [][]string
+	for _, way := range advice.Ways {
+		var jobs []string
+		for _, loss := range way.Without {
+			jobs = append(jobs, loss.Job)
+		}
+		got = append(got, jobs)
+	}
+	expect.Same(t, "Unexpected ways", [][]string{{"team-a/large", "team-a/small"}}, got)
 }
 
 // One that has stopped, or that starts by a clock which is ahead, has nothing to lose.
@@ -388,6 +562,83 @@ func TestWarnings(t *testing.T) {
 	_, got, err = told(t, map[string]string{"queues.yaml": strings.ReplaceAll(running, "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200")}, args...)
 	expect.NoError(t, err)
 	expect.Same(t, "Unexpected warnings", "", got)
+}
+
+// Who comes is drawn from a day at least, and only from jobs whose running times are known.
+func TestWhoComes(t *testing.T) {
+	young := queues + of(workloads, "one", time.Hour, "8") + of(workloads, "two", 20*time.Minute, "8")
+	old := queues + of(workloads, "one", 48*time.Hour, "8") + of(workloads, "two", 20*time.Minute, "8")
+	limited := strings.ReplaceAll(old, "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200")
+	cases := map[string]struct {
+		queues    string
+		args      []string
+		comes     bool
+		warn, err string
+	}{
+		"an hour is known": {
+			queues: young, args: []string{"--assume", "4h"},
+			warn: "warning: nobody is taken to come: it is known of the last 60 min only who came, and a day is the least; a CSV of --arrivals says it\n",
+		},
+		"no running time is known": {
+			queues: old,
+			err:    "nothing is known of how long 2 of 2 jobs run that came in the last days, like whom others would come: take a time for them, such as --assume 4h, or say who comes with --arrivals, a CSV or none",
+		},
+		"one is assumed":        {queues: old, args: []string{"--assume", "4h"}, comes: true},
+		"all have a time limit": {queues: limited, comes: true},
+		"nobody came":           {queues: queues},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			out, warned, err := told(t, map[string]string{"queues.yaml": tc.queues}, append(tc.args, "-f", "queues.yaml", "-o", "csv")...)
+			expect.Same(t, "Unexpected error", tc.err, expect.Text(err))
+			expect.Same(t, "Unexpected warnings", tc.warn, warned)
+			jobs := 0
+			_, totals, _ := strings.Cut(out, "\nbefore,,,")
+			_, _ = fmt.Sscan(strings.Split(totals, ",")[0], &jobs) // There is none without jobs.
+			expect.Same(t, "Others come", tc.comes, jobs > 2)
+		})
+	}
+}
+
+// A ClusterQueue that admits nobody is told of where somebody waits.
+func TestInactiveQueues(t *testing.T) {
+	for name, tc := range map[string]struct{ from, to, jobs, want string }{
+		"all is there":        {jobs: "0s,team-a/main,8,1h\n"},
+		"a flavor is missing": {from: "metadata: {name: h100}", to: "metadata: {name: other}", jobs: "0s,team-a/main,8,1h\n", want: "references missing ResourceFlavor(s): h100"},
+		"a check is missing":  {from: "spec:\n", to: "spec:\n  admissionChecksStrategy: {admissionChecks: [{name: capacity}]}\n", jobs: "0s,team-a/main,8,1h\n", want: "references missing AdmissionCheck(s): capacity"},
+		"it is stopped":       {from: "spec:\n", to: "spec:\n  stopPolicy: Hold\n", jobs: "0s,team-a/main,8,1h\n", want: "is stopped"},
+		"and nobody is there": {from: "spec:\n", to: "spec:\n  stopPolicy: Hold\n", jobs: "25h,team-a/main,8,1h\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{"queues.yaml": strings.Replace(queues, tc.from, tc.to, 1), "jobs.csv": tc.jobs}
+			_, warned, err := told(t, files, "-f", "queues.yaml", "--arrivals", "jobs.csv", "--horizon", "24h")
+			expect.NoError(t, err)
+			want := ""
+			if tc.want != "" {
+				want = "warning: ClusterQueue team-a is not active: Can't admit new workloads: " + tc.want + ".\n" +
+					"warning: 1 job would not start even if nobody else was there, team-a/line-000001 among them\n"
+			}
+			expect.Same(t, "Unexpected warnings", want, warned)
+		})
+	}
+}
+
+// What names no namespace is in that of -n, and who is left out is named.
+func TestNamespaceOfFiles(t *testing.T) {
+	without := strings.ReplaceAll(of(workloads, "one", time.Minute, "1"), ", namespace: team-a", "")
+	files := map[string]string{"queues.yaml": strings.ReplaceAll(queues, ", namespace: team-a", "") + without, "one.yaml": without}
+	for namespace, tc := range map[string]struct{ queues, want string }{
+		"team-a": {queues: files["queues.yaml"]},
+		"team-b": {queues: queues, want: "warning: 1 Workload left out, whose queues are not there or have no quota for them, team-b/one among them\n"},
+	} {
+		t.Run(namespace, func(t *testing.T) {
+			files["queues.yaml"] = tc.queues
+			out, warned, err := told(t, files, "-n", namespace, "-f", "queues.yaml", "--arrivals", "none", "--assume", "1h", "--job", "one.yaml@+2h", "-o", "csv")
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected warnings", tc.want, warned)
+			expect.Same(t, "All start", tc.want == "", strings.Contains(out, "\nbefore,team-a/main,,1,0,") && strings.Contains(out, "\nafter,team-a/main,,2,0,"))
+		})
+	}
 }
 
 func TestPrometheus(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
-	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -47,30 +46,23 @@ func TestUsed(t *testing.T) {
 		want    float64
 		notes   []string
 	}{
-		"it grows":                            {samples: samples{before: ptr.To(100.0), within: within(100, 120, 150)}, window: known(), want: 50},
-		"it stays":                            {samples: samples{before: ptr.To(100.0), within: within(100, 100)}, window: known(), want: 0},
-		"nobody leads at the end":             {samples: samples{before: ptr.To(100.0), within: within(100, 130)}, window: known(), want: 30},
-		"nobody leads in the window":          {samples: samples{before: ptr.To(100.0)}, window: known(), want: 0},
-		"another process tells a little less": {samples: samples{before: ptr.To(100.0), within: within(100, 120, 119, 119.5)}, window: known(), want: 20},
+		"it grows":                            {samples: samples{before: new(100.0), within: within(100, 120, 150)}, window: known(), want: 50},
+		"it stays":                            {samples: samples{before: new(100.0), within: within(100, 100)}, window: known(), want: 0},
+		"nobody leads at the end":             {samples: samples{before: new(100.0), within: within(100, 130)}, window: known(), want: 30},
+		"nobody leads in the window":          {samples: samples{before: new(100.0)}, window: known(), want: 0},
+		"another process tells a little less": {samples: samples{before: new(100.0), within: within(100, 120, 119, 119.5)}, window: known(), want: 20},
 		"a queue is new":                      {samples: samples{within: []model.SamplePair{sample(30, 7), sample(40, 9)}}, window: known(), want: 9},
 		"the ledger is new":                   {samples: samples{within: within(0, 5, 9)}, window: since(2, 10), want: 9},
-		"Prometheus is new": {
-			samples: samples{within: []model.SamplePair{sample(30, 700), sample(40, 720)}}, window: since(-60, 30), want: 20, notes: []string{late},
-		},
-		"Prometheus is new, and a queue newer": {
-			samples: samples{within: []model.SamplePair{sample(40, 6), sample(50, 8)}}, window: since(-60, 30), want: 8, notes: []string{late},
-		},
-		"the ledger was lost": {
-			samples: samples{before: ptr.To(100.0), within: []model.SamplePair{sample(0, 100), sample(10, 130), sample(22, 130), sample(30, 4), sample(40, 9)}},
-			window:  known(20), want: 39, notes: []string{lost},
-		},
-		"the ledger was lost just before, and the former process's values are still valid": {
-			samples: samples{before: ptr.To(4.0), within: []model.SamplePair{sample(0, 130), sample(2, 130), sample(10, 6), sample(20, 9)}}, window: known(-2), want: 5,
-		},
-		"the ledger was lost, and what is used by now is more than before": {
-			samples: samples{before: ptr.To(100.0), within: []model.SamplePair{sample(0, 100), sample(10, 110), sample(30, 300)}},
-			window:  known(20), want: 310, notes: []string{lost},
-		},
+		"Prometheus is new": {samples: samples{within: []model.SamplePair{sample(30, 700), sample(40, 720)}}, window: since(-60, 30), want: 20,
+			notes: []string{late}},
+		"Prometheus is new, and a queue newer": {samples: samples{within: []model.SamplePair{sample(40, 6), sample(50, 8)}}, window: since(-60, 30), want: 8,
+			notes: []string{late}},
+		"the ledger was lost": {samples: samples{before: new(100.0), within: []model.SamplePair{sample(0, 100), sample(10, 130), sample(22, 130), sample(30, 4), sample(40, 9)}},
+			window: known(20), want: 39, notes: []string{lost}},
+		"the ledger was lost just before, and the former process's values are still valid": {samples: samples{before: new(4.0), within: []model.SamplePair{sample(0, 130), sample(2, 130), sample(10, 6), sample(20, 9)}},
+			window: known(-2), want: 5},
+		"the ledger was lost, and what is used by now is more than before": {samples: samples{before: new(100.0), within: []model.SamplePair{sample(0, 100), sample(10, 110), sample(30, 300)}},
+			window: known(20), want: 310, notes: []string{lost}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

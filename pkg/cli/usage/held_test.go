@@ -5,7 +5,6 @@ package usage
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,9 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -48,15 +45,10 @@ func savedLedger(t *testing.T) *corev1.ConfigMap {
 // runsInWorker is a job of MultiKueue with 8 GPUs since half an hour after noon, and its Workload.
 func runsInWorker() []client.Object {
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "llm", Labels: map[string]string{"user": "ann"}}}
-	job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+	job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
 	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "wl", UID: "wl", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}}}
-	wl.Spec.QueueName, wl.Spec.PodSets = "q", []kueue.PodSet{{Name: "node", Count: 1}}
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{
-		Name: "node", Count: ptr.To[int32](1), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: "h100"}, ResourceUsage: kit.Amounts("nvidia.com/gpu", "8"),
-	}}}
-	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(at(30))})
-	}
+	wl.Spec.QueueName, wl.Spec.PodSets = "q", []kueue.PodSet{kit.PodSet("node", 1, "nvidia.com/gpu", "8")}
+	kit.With(wl, kit.Admitted, kit.Assigned("gpus", "h100"), kit.Since(at(30)))
 	return []client.Object{job, wl}
 }
 
@@ -81,34 +73,24 @@ func TestBillOfCluster(t *testing.T) {
 		notes     []string
 		err       string
 	}{
-		"of the ledger": {
-			objects: []client.Object{savedLedger(t)}, notes: []string{all},
-			want: "CLUSTERQUEUE QUEUE " + head + "gpus other/q" + ofBob + "gpus team/q" + ofAnn,
-		},
-		"of the ledger and a namespace": {
-			objects: []client.Object{savedLedger(t)}, namespace: "team", notes: []string{all},
-			want: "CLUSTERQUEUE QUEUE " + head + "gpus team/q" + ofAnn,
-		},
-		"of the ledger, for a time from before it": {
-			objects: []client.Object{savedLedger(t)}, options: options{since: "4w"}, namespace: "none", notes: []string{all}, want: "Nothing was used since 2030-01-01T11:00:00Z.\n",
-		},
-		"of the ledger by user": {
-			objects: []client.Object{savedLedger(t), told}, options: options{by: byUser}, notes: []string{all},
-			want: "USER " + head + "ann" + ofAnn + "bob" + ofBob,
-		},
-		"of a part of the ledger's time": {
-			objects: []client.Object{savedLedger(t)}, options: options{since: "1h"}, want: alone,
-			notes: []string{only, "the manager's ledger has totals since 2030-01-01T11:00:00Z, and not of a part of that time"},
-		},
+		"of the ledger": {objects: []client.Object{savedLedger(t)}, notes: []string{all},
+			want: "CLUSTERQUEUE QUEUE " + head + "gpus other/q" + ofBob + "gpus team/q" + ofAnn},
+		"of the ledger and a namespace": {objects: []client.Object{savedLedger(t)}, namespace: "team", notes: []string{all},
+			want: "CLUSTERQUEUE QUEUE " + head + "gpus team/q" + ofAnn},
+		"of the ledger and all namespaces, which goes before one": {objects: []client.Object{savedLedger(t)}, options: options{all: true}, namespace: "team",
+			notes: []string{all}, want: "CLUSTERQUEUE QUEUE " + head + "gpus other/q" + ofBob + "gpus team/q" + ofAnn},
+		"of the ledger, for a time from before it": {objects: []client.Object{savedLedger(t)}, options: options{since: "4w"}, namespace: "none",
+			notes: []string{all}, want: "Nothing was used since 2030-01-01T11:00:00Z.\n"},
+		"of the ledger by user": {objects: []client.Object{savedLedger(t), told}, options: options{by: byUser}, notes: []string{all},
+			want: "USER " + head + "ann" + ofAnn + "bob" + ofBob},
+		"of a part of the ledger's time": {objects: []client.Object{savedLedger(t)}, options: options{since: "1h"}, want: alone,
+			notes: []string{only, "the manager's ledger has totals since 2030-01-01T11:00:00Z, and not of a part of that time"}},
 		"without a ledger": {want: alone, notes: []string{only, "there is no ConfigMap kueue-trainer-system/kueue-trainer-ledger"}},
-		"without the right to read it": {
-			objects: []client.Object{savedLedger(t)}, forbidden: true, want: alone, notes: []string{only, "you may not get ConfigMap kueue-trainer-system/kueue-trainer-ledger"},
-		},
+		"without the right to read it": {objects: []client.Object{savedLedger(t)}, forbidden: true, want: alone,
+			notes: []string{only, "you may not get ConfigMap kueue-trainer-system/kueue-trainer-ledger"}},
 		"by user without a label of users": {objects: []client.Object{savedLedger(t)}, forbidden: true, options: options{by: byUser}, err: "--user-label"},
-		"by user of a label": {
-			objects: []client.Object{savedLedger(t), told}, options: options{by: byUser, userLabel: "user"}, notes: []string{only},
-			want: "USER " + head + "ann nvidia.com/gpu GPU-hours 4.00 ? 4.00 ? ? ? ? ?\n",
-		},
+		"by user of a label": {objects: []client.Object{savedLedger(t), told}, options: options{by: byUser, userLabel: "user"}, notes: []string{only},
+			want: "USER " + head + "ann nvidia.com/gpu GPU-hours 4.00 ? 4.00 ? ? ? ? ?\n"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -117,14 +99,12 @@ func TestBillOfCluster(t *testing.T) {
 				o.by = byQueue
 			}
 			o.flags = cluster.Flags{ConfigFlags: &genericclioptions.ConfigFlags{Namespace: &tc.namespace}}
-			c := kit.Fake(expect.Must(cluster.Scheme())(t), append(tc.objects, runsInWorker()...)...).WithInterceptorFuncs(interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-					if tc.forbidden && key.Namespace == config.Namespace {
-						return kit.Forbidden("configmaps")
-					}
-					return c.Get(ctx, key, obj, opts...)
-				},
-			}).Build()
+			c := kit.Fake(expect.Must(cluster.Scheme())(t), append(tc.objects, runsInWorker()...)...).WithInterceptorFuncs(kit.RefusingGet(func(_ client.Object, key client.ObjectKey) error {
+				if tc.forbidden && key.Namespace == config.Namespace {
+					return kit.Forbidden("configmaps")
+				}
+				return nil
+			})).Build()
 			from, to, err := o.check(at(60))
 			expect.NoError(t, err)
 			bill := Bill{From: from, To: to, By: o.by}

@@ -50,6 +50,9 @@ Exit codes: 0 this is the bill, 1 there is no answer, 4 you may not see what the
 const example = `  # The bill since the manager's ledger began
   kubectl trainjob usage
 
+  # Of one namespace: all of them (-A) are what it prints by default
+  kubectl trainjob usage -n team-a
+
   # The bill of the last 30 days by queue
   kubectl trainjob usage --prometheus http://localhost:9090 --since 30d
 
@@ -82,6 +85,8 @@ type options struct {
 	prometheus   prom.Flags
 	userLabel    string
 	allResources bool
+	// all has -n not count.
+	all bool
 }
 
 // NewCommand returns the command.
@@ -95,6 +100,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "the bill of all namespaces, as without -n")
 	cmd.Flags().StringVar(&o.since, "since", "", "how far back, such as 12h, 30d or 4w; by default since the manager's ledger began, with --prometheus "+longSince)
 	cmd.Flags().StringVar(&o.until, "until", "", "with --prometheus, the end of the time, such as 2026-12-01T00:00:00Z, from which --since reaches back; by default now")
 	cmd.Flags().StringVar(&o.by, "by", o.by, "queue, user or flavor, or several, such as queue,flavor")
@@ -135,12 +141,20 @@ func (o *options) run(ctx context.Context) error {
 	return o.print(bill)
 }
 
+// namespace is whose bill it is, empty for all.
+func (o *options) namespace() string {
+	if o.all {
+		return ""
+	}
+	return *o.flags.Namespace
+}
+
 // ofPrometheus asks Prometheus. Hints alone need the cluster, and those who may not see it, or have
 // none as err says, get none.
 func (o *options) ofPrometheus(ctx context.Context, c client.Reader, err error, bill *Bill) ([]ledger.Total, *view, error) {
 	var v *view
 	if err == nil {
-		v, err = readView(ctx, c, *o.flags.Namespace)
+		v, err = readView(ctx, c, o.namespace())
 	}
 	if err != nil && exit.Code(err) != exit.Unseen {
 		fmt.Fprintf(o.streams.ErrOut, "note: without hints on checkpoints: %v\n", cluster.Sentence(err))
@@ -150,7 +164,7 @@ func (o *options) ofPrometheus(ctx context.Context, c client.Reader, err error, 
 		return nil, nil, err
 	}
 	bill.Source = fromPrometheus
-	totals, notes, err := (&querier{asked, bill.From, bill.To, *o.flags.Namespace}).bill(ctx)
+	totals, notes, err := (&querier{asked, bill.From, bill.To, o.namespace()}).bill(ctx)
 	bill.Notes = notes
 	return totals, v, err
 }
@@ -161,7 +175,7 @@ func (o *options) ofCluster(ctx context.Context, c client.Reader, bill *Bill) ([
 	// What Workloads do not tell any more has been saved before: so they are read after it.
 	saved, without := o.saved(ctx, c, bill.From)
 	label, unknown := userLabel(ctx, c)
-	v, err := readView(ctx, c, *o.flags.Namespace)
+	v, err := readView(ctx, c, o.namespace())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -169,7 +183,7 @@ func (o *options) ofCluster(ctx context.Context, c client.Reader, bill *Bill) ([
 		v.userLabel, v.userUnknown = label, unknown
 		bill.Source, bill.From = fromLedger, saved.Began
 		bill.Notes = []string{fmt.Sprintf("this is all since %s, when the manager's ledger began; --prometheus has the bill of any time", saved.Began.UTC().Format(time.RFC3339))}
-		return v.account(saved, bill.To, *o.flags.Namespace), v, nil
+		return v.account(saved, bill.To, o.namespace()), v, nil
 	}
 	if isBy(o.by, byUser) && o.userLabel == "" {
 		return nil, nil, errors.New("--by user: name the label of TrainJobs that says whose they are with --user-label or in the manager's configuration (metrics.userLabel), or a Prometheus with --prometheus")

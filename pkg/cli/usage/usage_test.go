@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/prom"
@@ -131,10 +130,8 @@ func TestBillOfLocalQueuesTogether(t *testing.T) {
 
 func TestBillOfSeveralClusters(t *testing.T) {
 	cases := map[string]struct{ us, want string }{
-		"with a label": {
-			us:   `"cluster":"us-1"`,
-			want: `it has the ledgers of several clusters, with label cluster ["eu-1" "us-1"]: choose one with --match cluster=us-1`,
-		},
+		"with a label": {us: `"cluster":"us-1"`,
+			want: `it has the ledgers of several clusters, with label cluster ["eu-1" "us-1"]: choose one with --match cluster=us-1`},
 		"without": {us: `"cluster":"eu-1","pod":"a"`, want: "it has the ledgers of several clusters, and no label tells them apart"},
 	}
 	for name, tc := range cases {
@@ -273,9 +270,9 @@ func TestPrint(t *testing.T) {
 // TestHintsOfOneOverTime has none for a job that has reached its time limit: it does not go on.
 func TestHintsOfOneOverTime(t *testing.T) {
 	for reason, want := range map[string]int{kueue.WorkloadEvictedByPreemption: 1, "DeactivatedDueToMaximumExecutionTimeExceeded": 0} {
-		wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "llm", Controller: ptr.To(true)}}}}
-		wl.Spec.MaximumExecutionTimeSeconds = ptr.To[int32](3600)
-		wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To[int32](3600)
+		wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "llm", Controller: new(true)}}}}
+		wl.Spec.MaximumExecutionTimeSeconds = new(int32(3600))
+		wl.Status.AccumulatedPastExecutionTimeSeconds = new(int32(3600))
 		wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: reason, Count: 1}}}
 		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason}}
 		v := &view{jobs: map[types.UID]*trainjob.TrainJob{"llm": {}}, workloads: []kueue.Workload{wl}}
@@ -285,7 +282,7 @@ func TestHintsOfOneOverTime(t *testing.T) {
 
 func TestHints(t *testing.T) {
 	progressed := func(percent, remaining int32) *trainer.TrainerStatus {
-		return &trainer.TrainerStatus{ProgressPercentage: ptr.To(percent), EstimatedRemainingSeconds: ptr.To(remaining)}
+		return &trainer.TrainerStatus{ProgressPercentage: new(percent), EstimatedRemainingSeconds: new(remaining)}
 	}
 	cases := map[string]struct {
 		evictions, ran int32
@@ -298,23 +295,19 @@ func TestHints(t *testing.T) {
 		"it was never evicted":                  {ran: 3600},
 		"it is evicted before it does anything": {evictions: 2, ran: 40},
 		"it tells no progress":                  {evictions: 1, ran: 3600, want: &Hint{Evictions: 1, LostSeconds: 3600, AtMost: true, GraceSeconds: 30}},
-		"it lost nearly all": {
-			evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(10, 5400),
-			want: &Hint{Evictions: 1, LostSeconds: 3600, GraceSeconds: 30},
-		},
-		"it lost half": {
-			evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(50, 2400),
-			want: &Hint{Evictions: 1, LostSeconds: 1800, GraceSeconds: 30},
-		},
+		"it lost nearly all": {evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(10, 5400),
+			want: &Hint{Evictions: 1, LostSeconds: 3600, GraceSeconds: 30}},
+		"it lost half": {evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(50, 2400),
+			want: &Hint{Evictions: 1, LostSeconds: 1800, GraceSeconds: 30}},
 		"it kept all":              {evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(50, 4200)},
-		"it has time to save more": {evictions: 2, ran: 3600, grace: ptr.To[int64](1800)},
+		"it has time to save more": {evictions: 2, ran: 3600, grace: new(int64(1800))},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm"}}
 			job.Status.TrainerStatus = tc.status
 			wl := &kueue.Workload{}
-			wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To(tc.ran)
+			wl.Status.AccumulatedPastExecutionTimeSeconds = new(tc.ran)
 			wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: tc.evictions}}}
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: tc.grace}}}}
 			if tc.runs > 0 {

@@ -121,20 +121,22 @@ func (r *report) sort() {
 // place is where the finding is, and nothing else of it.
 func (f finding) place() finding { return finding{File: f.File, Line: f.Line, Field: f.Field} }
 
-// print writes a line for each finding.
-func (r *report) print(out io.Writer) {
-	paint := show.Painter(out)
+// printLines writes a line for each finding, and the sum.
+func (r *report) printLines(out io.Writer, line func(finding) string) error {
 	for _, f := range r.Findings {
-		severity := map[string]func(string) string{refused: paint.Red, doubtful: paint.Yellow, told: paint.Dim}[f.Severity](f.Severity)
-		fmt.Fprintf(out, "%s:%d: %s: %s\n", f.File, f.Line, severity, f.text())
+		if _, err := fmt.Fprintln(out, line(f)); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintln(out, r.summary())
+	_, err := fmt.Fprintf(out, "%s for Trainer %s: %s, %s\n", r.checked(), r.Trainer,
+		show.Count(r.count(refused), "error"), show.Count(r.count(doubtful), "warning"))
+	return err
 }
 
-// summary is the sum of what was found.
-func (r *report) summary() string {
-	return fmt.Sprintf("%s for Trainer %s: %s, %s", r.checked(), r.Trainer,
-		show.Count(r.count(refused), "error"), show.Count(r.count(doubtful), "warning"))
+// forPeople is the line of a finding on a terminal.
+func (f finding) forPeople(paint show.Paint) string {
+	severity := map[string]func(string) string{refused: paint.Red, doubtful: paint.Yellow, told: paint.Dim}[f.Severity](f.Severity)
+	return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, severity, f.text())
 }
 
 // checked says how much was looked at.

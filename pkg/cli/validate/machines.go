@@ -24,13 +24,16 @@ const (
 	githubFormat = "github"
 )
 
-// printAs writes the report in a format for machines.
-func (r *report) printAs(out io.Writer, format string) error {
+// print writes the report in a format.
+func (r *report) print(out io.Writer, format string) error {
 	switch format {
+	case "":
+		paint := show.Painter(out)
+		return r.printLines(out, func(f finding) string { return f.forPeople(paint) })
 	case sarifFormat:
 		return show.Encode(out, show.JSON, r.sarif())
 	case githubFormat:
-		return r.printGitHub(out)
+		return r.printLines(out, finding.workflowCommand)
 	}
 	if r.Findings == nil {
 		r.Findings = []finding{}
@@ -69,15 +72,9 @@ var (
 	property = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
 
-// printGitHub writes a workflow command for each finding, and the sum.
-func (r *report) printGitHub(out io.Writer) error {
-	commands := map[string]string{refused: "error", doubtful: "warning", told: "notice"}
-	for _, f := range r.Findings {
-		if _, err := fmt.Fprintf(out, "::%s file=%s,line=%d,title=%s::%s\n",
-			commands[f.Severity], property.Replace(f.File), f.Line, property.Replace("kubectl trainjob validate"), escaped.Replace(f.text())); err != nil {
-			return err
-		}
-	}
-	_, err := fmt.Fprintln(out, r.summary())
-	return err
+// workflowCommand is a finding as GitHub reads it.
+func (f finding) workflowCommand() string {
+	command := map[string]string{refused: "error", doubtful: "warning", told: "notice"}[f.Severity]
+	return fmt.Sprintf("::%s file=%s,line=%d,title=%s::%s",
+		command, property.Replace(f.File), f.Line, property.Replace("kubectl trainjob validate"), escaped.Replace(f.text()))
 }

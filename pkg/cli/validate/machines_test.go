@@ -21,7 +21,7 @@ var found = &report{Trainer: "2.3", TrainJobs: 2, Findings: []finding{
 
 func TestSARIF(t *testing.T) {
 	var out strings.Builder
-	expect.NoError(t, found.printAs(&out, sarifFormat))
+	expect.NoError(t, found.print(&out, sarifFormat))
 	log := expect.Must(sarif.FromString(out.String()))(t)
 	err := log.Validate()
 	expect.That(t, err == nil, "The log is not as its schema has it: %v\n%s", err, &out)
@@ -47,7 +47,7 @@ func TestSARIF(t *testing.T) {
 
 func TestEmptySARIF(t *testing.T) {
 	var out strings.Builder
-	expect.NoError(t, (&report{}).printAs(&out, sarifFormat))
+	expect.NoError(t, (&report{}).print(&out, sarifFormat))
 	log := expect.Must(sarif.FromString(out.String()))(t)
 	err := log.Validate()
 	expect.That(t, err == nil && strings.Contains(out.String(), `"results": []`), "The log is not as code scanning wants it: %v\n%s", err, &out)
@@ -55,7 +55,7 @@ func TestEmptySARIF(t *testing.T) {
 
 func TestGitHub(t *testing.T) {
 	var out strings.Builder
-	expect.NoError(t, found.printAs(&out, githubFormat))
+	expect.NoError(t, found.print(&out, githubFormat))
 	const want = `::error file=a b/job.yaml,line=3,title=kubectl trainjob validate::spec.trainer: set it
 ::notice file=a b/job.yaml,line=4,title=kubectl trainjob validate::50%25%0Aof it
 ::warning file=-,line=1,title=kubectl trainjob validate::no YAML

@@ -5,7 +5,7 @@
 //
 // validate.go is the command, runtimes.go finds the runtimes. check.go and kinds.go check what
 // is written, plugins.go asks Trainer's plugins, made.go checks what comes of it. finding.go is
-// what they find, machines.go prints it for machines.
+// what they find, machines.go prints it, for machines too.
 package validate
 
 import (
@@ -179,9 +179,7 @@ func parseRelease(text string) (trainjob.TrainerVersion, error) {
 
 // print writes the report, and fails by what is in it.
 func (o *options) print(r *report) error {
-	if o.output == "" {
-		r.print(o.streams.Out)
-	} else if err := r.printAs(o.streams.Out, o.output); err != nil {
+	if err := r.print(o.streams.Out, o.output); err != nil {
 		return err
 	}
 	switch {

@@ -139,7 +139,7 @@ func problemOf(p *Part) *Problem {
 	const apart = "kubectl trainjob doctor says more, and how to install another"
 	switch has := minor(p.Version); {
 	case p.Missing:
-		return &Problem{Breaks: true, Message: fmt.Sprintf("%s is not installed", p.Name), Remedy: "kubectl trainjob doctor prints the command that installs it"}
+		return &Problem{Breaks: true, Message: fmt.Sprintf("%s is not installed", p.Name), Remedy: "kubectl trainjob doctor -o wide says what follows from that, and what to do"}
 	case p.Name == cluster.Trainer.Name:
 		return trainerProblem(p, has)
 	case p.Wants == "" || has == "" || has == p.Wants:

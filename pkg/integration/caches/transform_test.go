@@ -3,26 +3,30 @@
 package caches
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
+	"unsafe"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestTrim(t *testing.T) {
 	owned := func(kind string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: "x", OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "o", Controller: ptr.To(true)}}}
+		return metav1.ObjectMeta{Name: "x", OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "o", Controller: new(true)}}}
 	}
 	managed := owned("TrainJob")
 	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
@@ -76,57 +80,37 @@ func TestTrim(t *testing.T) {
 		trim     func(any) (any, error)
 		in, want any
 	}{
-		"a TrainJob's Workload loses its managed fields": {trim: trimWorkload, in: workload(managed, spec), want: workload(owned("TrainJob"), spec)},
-		"another kind's Workload keeps its name":         {trim: trimWorkload, in: workload(owned("Job"), spec), want: workload(owned("Job"), kueue.WorkloadSpec{})},
-		"another kind's Workload that a TrainJob owns as well stays": {
-			trim: trimWorkload, in: workload(shared, spec), want: workload(shared, spec),
-		},
-		"a Workload for pods that are left stays": {trim: trimWorkload, in: workload(rest, spec), want: workload(rest, spec)},
-		"a Workload without an owner stays":       {trim: trimWorkload, in: &kueue.Workload{Spec: spec}, want: &kueue.Workload{Spec: spec}},
-		"a TrainJob's JobSet keeps where its pods go and what they ask for": {
-			trim: trimJobSet, in: jobSet("TrainJob", full), want: jobSet("TrainJob", *asked),
-		},
-		"another kind's JobSet keeps its name": {
-			trim: trimJobSet, in: jobSet("AppWrapper", full), want: &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper")},
-		},
-		"a JobSet of nobody's keeps its name": {
-			trim: trimJobSet, in: &jobsetapi.JobSet{Spec: jobSet("", full).Spec}, want: &jobsetapi.JobSet{},
-		},
-		"a pod behind the gate keeps where it goes": {
-			trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(name, placed)), want: pod(corev1.PodSpec{NodeSelector: full.Spec.NodeSelector}, patch.AdmissionGate, union(name, placed)),
-		},
-		"the same keeps of its annotations what an admission may change": {
-			trim: trimPod, in: annotated(patch.AdmissionGate, union(counted, name, map[string]string{"kueue.x-k8s.io/workload": "w", "a": "b"})),
-			want: annotated(patch.AdmissionGate, union(name, map[string]string{"kueue.x-k8s.io/workload": "w"})),
-		},
-		"a pod behind another gate keeps that it is there": {
-			trim: trimPod, in: pod(full.Spec, "example.com/g", union(name, gatedLabel, placed)), want: pod(corev1.PodSpec{}, "", union(name, gatedLabel)),
-		},
-		"a pod of no JobSet keeps that it is there": {
-			trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(gatedLabel, placed)),
-			want: pod(corev1.PodSpec{}, "", gatedLabel),
-		},
-		"a Job keeps whose it is, where its pods go and whether they wait for the first": {
-			trim: TrimJob, in: child("JobSet", union(whose, counted), full, union(counted, placed, name, exclusive)),
-			want: child("JobSet", whose, lean, union(placed, name, exclusive)),
-		},
-		"a Job that waits keeps where its pods go": {
-			trim: TrimJob, in: child("JobSet", whose, full, union(gatedLabel, name)), want: child("JobSet", whose, lean, union(gatedLabel, name)),
-		},
-		"a Job that nobody has queued yet keeps where its pods go": {
-			trim: TrimJob, in: child("JobSet", whose, full, name), want: child("JobSet", whose, lean, name),
-		},
-		"a large Job that nobody queues keeps whose it is": {
-			trim: TrimJob, in: child("JobSet", whose, full, union(name, large)), want: child("JobSet", whose, corev1.PodTemplateSpec{}, nil),
-		},
-		"a large Job that JobSet did not make keeps whose it says it is": {
-			trim: TrimJob, in: child("CronJob", whose, full, union(placed, name, large)), want: child("CronJob", whose, corev1.PodTemplateSpec{}, nil),
-		},
+		"a TrainJob's Workload loses its managed fields":                    {trim: trimWorkload, in: workload(managed, spec), want: workload(owned("TrainJob"), spec)},
+		"another kind's Workload keeps its name":                            {trim: trimWorkload, in: workload(owned("Job"), spec), want: workload(owned("Job"), kueue.WorkloadSpec{})},
+		"another kind's Workload that a TrainJob owns as well stays":        {trim: trimWorkload, in: workload(shared, spec), want: workload(shared, spec)},
+		"a Workload for pods that are left stays":                           {trim: trimWorkload, in: workload(rest, spec), want: workload(rest, spec)},
+		"a Workload without an owner stays":                                 {trim: trimWorkload, in: &kueue.Workload{Spec: spec}, want: &kueue.Workload{Spec: spec}},
+		"a TrainJob's JobSet keeps where its pods go and what they ask for": {trim: trimJobSet, in: jobSet("TrainJob", full), want: jobSet("TrainJob", *asked)},
+		"another kind's JobSet keeps its name":                              {trim: trimJobSet, in: jobSet("AppWrapper", full), want: &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper")}},
+		"a JobSet of nobody's keeps its name":                               {trim: trimJobSet, in: &jobsetapi.JobSet{Spec: jobSet("", full).Spec}, want: &jobsetapi.JobSet{}},
+		"a pod behind the gate keeps where it goes": {trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(name, placed)),
+			want: pod(corev1.PodSpec{NodeSelector: full.Spec.NodeSelector}, patch.AdmissionGate, union(name, placed))},
+		"the same keeps of its annotations what an admission may change": {trim: trimPod,
+			in:   annotated(patch.AdmissionGate, union(counted, name, map[string]string{"kueue.x-k8s.io/workload": "w", "a": "b"})),
+			want: annotated(patch.AdmissionGate, union(name, map[string]string{"kueue.x-k8s.io/workload": "w"}))},
+		"a pod behind another gate keeps that it is there": {trim: trimPod, in: pod(full.Spec, "example.com/g", union(name, gatedLabel, placed)),
+			want: pod(corev1.PodSpec{}, "", union(name, gatedLabel))},
+		"a pod of no JobSet keeps that it is there": {trim: trimPod, in: pod(full.Spec, patch.AdmissionGate, union(gatedLabel, placed)),
+			want: pod(corev1.PodSpec{}, "", gatedLabel)},
+		"a Job keeps whose it is, where its pods go and whether they wait for the first": {trim: TrimJob,
+			in:   child("JobSet", union(whose, counted), full, union(counted, placed, name, exclusive)),
+			want: child("JobSet", whose, lean, union(placed, name, exclusive))},
+		"a Job that waits keeps where its pods go": {trim: TrimJob, in: child("JobSet", whose, full, union(gatedLabel, name)),
+			want: child("JobSet", whose, lean, union(gatedLabel, name))},
+		"a Job that nobody has queued yet keeps where its pods go": {trim: TrimJob, in: child("JobSet", whose, full, name),
+			want: child("JobSet", whose, lean, name)},
+		"a large Job that nobody queues keeps whose it is": {trim: TrimJob, in: child("JobSet", whose, full, union(name, large)),
+			want: child("JobSet", whose, corev1.PodTemplateSpec{}, nil)},
+		"a large Job that JobSet did not make keeps whose it says it is": {trim: TrimJob, in: child("CronJob", whose, full, union(placed, name, large)),
+			want: child("CronJob", whose, corev1.PodTemplateSpec{}, nil)},
 	}
 	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected object", tc.want, expect.Must(tc.trim(tc.in))(t))
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected object", tc.want, expect.Must(tc.trim(tc.in))(t)) })
 	}
 }
 
@@ -141,4 +125,45 @@ func union(of ...map[string]string) map[string]string {
 func withMetadata(template corev1.PodTemplateSpec, both map[string]string) corev1.PodTemplateSpec {
 	template.Labels, template.Annotations = maps.Clone(both), maps.Clone(both)
 	return template
+}
+
+// What the API server sends of two jobs is decoded twice, and kept once.
+func TestCompact(t *testing.T) {
+	decoded := func(requested string) *trainjob.TrainJob {
+		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{strings.Clone("queue"): strings.Clone("team-a")}}}
+		job.Status.Conditions = []metav1.Condition{{Message: strings.Clone("waits for 8 more")}}
+		job.Spec.Trainer = &trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{Requests: kit.Amounts("cpu", requested), Limits: kit.Amounts("cpu", "2")}}
+		return job
+	}
+	// where says in which memory a job's equal parts are.
+	where := func(job *trainjob.TrainJob) []string {
+		var out []string
+		for key, value := range job.Labels {
+			out = append(out, fmt.Sprintf("%p %p", unsafe.StringData(key), unsafe.StringData(value)))
+		}
+		return append(out, fmt.Sprintf("%p", unsafe.StringData(job.Status.Conditions[0].Message)))
+	}
+	first, second := decoded("2"), decoded("2")
+	for _, job := range []*trainjob.TrainJob{first, second} {
+		before := job.DeepCopy()
+		expect.Must(Compact(job))(t)
+		expect.Same(t, "a job says what it said", before, job)
+	}
+	expect.Same(t, "memory of equal strings", where(first), where(second))
+	expect.That(t, first.Spec.Trainer.ResourcesPerNode == second.Spec.Trainer.ResourcesPerNode, "equal requests are kept twice")
+}
+
+// Objects with one difference, or of a tenant who makes them large, have nothing of another's.
+func TestCommon(t *testing.T) {
+	of := func(amount, image string) *[]kueue.PodSet {
+		podSet := kit.PodSet("node", 1, "cpu", amount)
+		podSet.Template.Spec.Containers[0].Image = image
+		wl := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{podSet}}}
+		expect.Must(trimWorkload(wl))(t)
+		return &wl.Spec.PodSets
+	}
+	same := func(a, b *[]kueue.PodSet) bool { return &(*a)[0] == &(*b)[0] }
+	expect.Same(t, "equal PodSets are one", true, same(of("1", ""), of("1", "")))
+	expect.Same(t, "others are not", false, same(of("1", ""), of("2", "")))
+	expect.Same(t, "nor are large ones", false, same(of("1", strings.Repeat("x", largest)), of("1", strings.Repeat("x", largest))))
 }

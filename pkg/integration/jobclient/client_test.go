@@ -25,12 +25,13 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestGuardedPatch(t *testing.T) {
 	const seen = `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},`
-	const noLabels = `{"op":"test","path":"/metadata/labels"},{"op":"test","path":"/metadata/annotations"},`
+	const noLabels = `{"op":"test","path":"/metadata/labels","value":null},{"op":"test","path":"/metadata/annotations","value":null},`
 	cases := map[string]struct {
 		known   metav1.ObjectMeta
 		merge   string
@@ -47,28 +48,20 @@ func TestGuardedPatch(t *testing.T) {
 			merge: `{"spec":{"suspend":false}}`,
 			want: seen +
 				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"q"},` +
-				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1prebuilt-workload-name"},` +
-				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1max-exec-time-seconds"},` +
-				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1priority-class"},` +
-				`{"op":"test","path":"/metadata/annotations/kueue.x-k8s.io~1prebuilt-workload-name"},` +
+				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1prebuilt-workload-name","value":null},` +
+				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1max-exec-time-seconds","value":null},` +
+				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1priority-class","value":null},` +
+				`{"op":"test","path":"/metadata/annotations/kueue.x-k8s.io~1prebuilt-workload-name","value":null},` +
 				`{"op":"add","path":"/spec/suspend","value":false}]`,
 		},
-		"a stop is kept from a job neither by its labels nor by changes of its spec": {
-			known: metav1.ObjectMeta{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}},
-			merge: `{"spec":{"suspend":true}}`,
-			want:  `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"add","path":"/spec/suspend","value":true}]`,
-		},
-		"a stop with the gate is for the spec that is known": {
-			merge: `{"spec":{"suspend":true,"runtimePatches":null}}`,
-			want:  seen + `{"op":"remove","path":"/spec/runtimePatches"},{"op":"add","path":"/spec/suspend","value":true}]`,
-		},
-		"a field that goes is removed": {
-			merge: `{"spec":{"runtimePatches":null}}`,
-			want:  seen + `{"op":"remove","path":"/spec/runtimePatches"}]`,
-		},
-		"labels are not our business": {merge: `{"metadata":{"labels":{"a":"b"}},"spec":{"suspend":true}}`, wantErr: true},
-		"nor are other fields":        {merge: `{"spec":{"trainer":{"numNodes":3}}}`, wantErr: true},
-		"no JSON":                     {merge: `{`, wantErr: true},
+		"a stop is kept from a job neither by its labels nor by changes of its spec": {known: metav1.ObjectMeta{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}},
+			merge: `{"spec":{"suspend":true}}`, want: `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"add","path":"/spec/suspend","value":true}]`},
+		"a stop with the gate is for the spec that is known": {merge: `{"spec":{"suspend":true,"runtimePatches":null}}`,
+			want: seen + `{"op":"remove","path":"/spec/runtimePatches"},{"op":"add","path":"/spec/suspend","value":true}]`},
+		"a field that goes is removed": {merge: `{"spec":{"runtimePatches":null}}`, want: seen + `{"op":"remove","path":"/spec/runtimePatches"}]`},
+		"labels are not our business":  {merge: `{"metadata":{"labels":{"a":"b"}},"spec":{"suspend":true}}`, wantErr: true},
+		"nor are other fields":         {merge: `{"spec":{"trainer":{"numNodes":3}}}`, wantErr: true},
+		"no JSON":                      {merge: `{`, wantErr: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -298,7 +291,7 @@ func TestUpdateOfAWorkload(t *testing.T) {
 		return wl
 	}
 	finished := func(wl *kueue.Workload) *kueue.Workload {
-		inttest.Is(kueue.WorkloadFinished, "")(wl)
+		kit.Is(kueue.WorkloadFinished, "")(wl)
 		return wl
 	}
 	local := copied(true)

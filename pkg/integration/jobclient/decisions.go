@@ -35,15 +35,18 @@ func decisionTests(known *metav1.ObjectMeta) []jsonpatch.JsonPatchOperation {
 		membersTests("/metadata/annotations", known.Annotations, decidingAnnotations)...)
 }
 
+// null has to be written: the API servers of Kubernetes before 1.35 panic at a test that has no value at all.
+var null = json.RawMessage("null")
+
 // membersTests test members of a map. To the API server a member that is missing equals a
-// test without a value, but one of a map that is missing as a whole equals nothing.
+// test for null, but one of a map that is missing as a whole equals nothing.
 func membersTests(path string, have map[string]string, keys []string) []jsonpatch.JsonPatchOperation {
 	if len(have) == 0 {
-		return []jsonpatch.JsonPatchOperation{jsonpatch.NewOperation("test", path, nil)}
+		return []jsonpatch.JsonPatchOperation{jsonpatch.NewOperation("test", path, null)}
 	}
 	var tests []jsonpatch.JsonPatchOperation
 	for _, key := range keys {
-		var value any
+		var value any = null
 		if text, ok := have[key]; ok {
 			value = text
 		}

@@ -62,6 +62,10 @@ func TestDecisionTests(t *testing.T) {
 func applied(t *testing.T, known, live *metav1.ObjectMeta) error {
 	t.Helper()
 	patch := expect.Must(jsonpatch.DecodePatch([]byte(expect.JSON(t, decisionTests(known)))))(t)
+	for _, operation := range patch {
+		_, has := operation["value"]
+		expect.That(t, has, "An older API server panics at %v", operation)
+	}
 	_, err := patch.Apply([]byte(expect.JSON(t, map[string]any{"metadata": live})))
 	return err
 }

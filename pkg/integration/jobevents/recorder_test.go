@@ -36,18 +36,11 @@ func TestRecorder(t *testing.T) {
 		events []event
 		want   []string
 	}{
-		"the same again is dropped": {
-			events: []event{{"a", "Finished", "done"}, {"a", "Finished", "done"}},
-			want:   []string{"Normal Finished done"},
-		},
-		"another object, another reason and another text are told": {
-			events: []event{{"a", "Started", "x"}, {"b", "Started", "x"}, {"a", "Stopped", "x"}, {"a", "Stopped", "y"}},
-			want:   []string{"Normal Started x", "Normal Started x", "Normal Stopped x", "Normal Stopped y"},
-		},
-		"what happens again after something else is told": {
-			events: []event{{"a", "Started", "x"}, {"a", "Stopped", "x"}, {"a", "Started", "x"}},
-			want:   []string{"Normal Started x", "Normal Stopped x", "Normal Started x"},
-		},
+		"the same again is dropped": {events: []event{{"a", "Finished", "done"}, {"a", "Finished", "done"}}, want: []string{"Normal Finished done"}},
+		"another object, another reason and another text are told": {events: []event{{"a", "Started", "x"}, {"b", "Started", "x"}, {"a", "Stopped", "x"}, {"a", "Stopped", "y"}},
+			want: []string{"Normal Started x", "Normal Started x", "Normal Stopped x", "Normal Stopped y"}},
+		"what happens again after something else is told": {events: []event{{"a", "Started", "x"}, {"a", "Stopped", "x"}, {"a", "Started", "x"}},
+			want: []string{"Normal Started x", "Normal Stopped x", "Normal Started x"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -93,14 +86,9 @@ func TestBroadcast(t *testing.T) {
 		notes []string
 		want  []string
 	}{
-		"another note about an object that did not change is an event of its own": {
-			notes: []string{"is missing", "differs by 2%s"},
-			want:  []string{"is missing x1 ", "differs by 2%s x1 "},
-		},
-		"the same note again is counted": {
-			notes: []string{"is missing", "is missing"},
-			want:  []string{"is missing x2 "},
-		},
+		"another note about an object that did not change is an event of its own": {notes: []string{"is missing", "differs by 2%s"},
+			want: []string{"is missing x1 ", "differs by 2%s x1 "}},
+		"the same note again is counted": {notes: []string{"is missing", "is missing"}, want: []string{"is missing x2 "}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

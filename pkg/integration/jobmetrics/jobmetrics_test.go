@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -37,7 +36,7 @@ func jobOf(name string) *trainjob.TrainJob {
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "team", Name: name, UID: types.UID(name), Labels: map[string]string{kueueconstants.QueueLabel: "queue"},
 	}}
-	job.Spec.Suspend = ptr.To(true)
+	job.Spec.Suspend = new(true)
 	return job
 }
 
@@ -45,7 +44,7 @@ func jobOf(name string) *trainjob.TrainJob {
 func workloadOf(job *trainjob.TrainJob, conditions ...string) *kueue.Workload {
 	wl := inttest.WorkloadOf(job)
 	for _, condition := range conditions {
-		inttest.Is(condition, condition)(wl)
+		kit.Is(condition, condition)(wl)
 	}
 	return wl
 }
@@ -71,18 +70,18 @@ func TestCountOfUnmanagedNamespaces(t *testing.T) {
 }
 
 func TestStateOf(t *testing.T) {
-	resumed := func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(false) }
+	resumed := func(job *trainjob.TrainJob) { job.Spec.Suspend = new(false) }
 	readied := func(job *trainjob.TrainJob) {
 		resumed(job)
-		job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
+		job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1))}}
 	}
 	complete := func(job *trainjob.TrainJob) {
-		job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobComplete, "")}
+		job.Status.Conditions = []metav1.Condition{kit.True(trainer.TrainJobComplete, "")}
 	}
-	deleted := func(job *trainjob.TrainJob) { job.DeletionTimestamp = ptr.To(metav1.Now()) }
+	deleted := func(job *trainjob.TrainJob) { job.DeletionTimestamp = new(metav1.Now()) }
 	elsewhere := func(job *trainjob.TrainJob) {
 		readied(job)
-		job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+		job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
 	}
 	admitted := []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted}
 	evicted := slices.Concat(admitted, []string{kueue.WorkloadEvicted})
@@ -95,22 +94,22 @@ func TestStateOf(t *testing.T) {
 		want      string
 	}{
 		"nothing was made of it":              {want: "waiting_for_trainer"},
-		"it has a Workload":                   {conditions: []string{}, suspended: ptr.To(true), want: "queued"},
-		"quota is reserved, checks are to do": {conditions: admitted[:1], suspended: ptr.To(true), want: "queued"},
-		"it is admitted":                      {conditions: admitted, suspended: ptr.To(true), want: "admitted"},
+		"it has a Workload":                   {conditions: []string{}, suspended: new(true), want: "queued"},
+		"quota is reserved, checks are to do": {conditions: admitted[:1], suspended: new(true), want: "queued"},
+		"it is admitted":                      {conditions: admitted, suspended: new(true), want: "admitted"},
 		"admitted before Trainer looked":      {conditions: admitted, want: "admitted"},
-		"it is resumed":                       {change: resumed, conditions: admitted, suspended: ptr.To(true), want: "starting"},
-		"its JobSet is resumed":               {change: resumed, conditions: admitted, suspended: ptr.To(false), want: "starting"},
-		"its pods are ready":                  {change: readied, conditions: admitted, suspended: ptr.To(false), want: "running"},
+		"it is resumed":                       {change: resumed, conditions: admitted, suspended: new(true), want: "starting"},
+		"its JobSet is resumed":               {change: resumed, conditions: admitted, suspended: new(false), want: "starting"},
+		"its pods are ready":                  {change: readied, conditions: admitted, suspended: new(false), want: "running"},
 		"its JobSet was deleted":              {change: readied, conditions: admitted, want: "starting"},
 		"it is ready in another cluster":      {change: elsewhere, conditions: admitted, want: "running"},
-		"it is evicted":                       {change: readied, conditions: evicted, suspended: ptr.To(false), want: "stopping"},
-		"it is evicted and suspended":         {conditions: evicted, suspended: ptr.To(true), want: "stopping"},
-		"its quota is given back":             {conditions: []string{kueue.WorkloadEvicted}, suspended: ptr.To(true), want: "queued"},
-		"its user suspended it":               {conditions: admitted, suspended: ptr.To(false), want: "stopping"},
-		"it has finished, pods are left":      {change: complete, conditions: admitted, suspended: ptr.To(false), want: "stopping"},
+		"it is evicted":                       {change: readied, conditions: evicted, suspended: new(false), want: "stopping"},
+		"it is evicted and suspended":         {conditions: evicted, suspended: new(true), want: "stopping"},
+		"its quota is given back":             {conditions: []string{kueue.WorkloadEvicted}, suspended: new(true), want: "queued"},
+		"its user suspended it":               {conditions: admitted, suspended: new(false), want: "stopping"},
+		"it has finished, pods are left":      {change: complete, conditions: admitted, suspended: new(false), want: "stopping"},
 		"it has finished":                     {change: complete, conditions: append(admitted, kueue.WorkloadFinished), want: ""},
-		"it is deleted, pods are left":        {change: deleted, conditions: admitted, suspended: ptr.To(false), want: "stopping"},
+		"it is deleted, pods are left":        {change: deleted, conditions: admitted, suspended: new(false), want: "stopping"},
 		"it is deleted":                       {change: deleted, want: ""},
 	}
 	for name, tc := range cases {
@@ -205,10 +204,10 @@ func BenchmarkScrape(b *testing.B) {
 		job := jobOf(fmt.Sprintf("job-%d", i))
 		wl, js := workloadOf(job), jobSetOf(job, true)
 		if i%2 == 0 {
-			job.Spec.Suspend = ptr.To(false)
+			job.Spec.Suspend = new(false)
 			wl = workloadOf(job, kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted)
 			js = jobSetOf(job, false)
-			job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
+			job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1))}}
 		}
 		cached.jobs, cached.workloads, cached.jobSets = append(cached.jobs, job), append(cached.workloads, wl), append(cached.jobSets, js)
 	}

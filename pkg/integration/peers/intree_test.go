@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -50,7 +49,7 @@ func TestInTreeProbe(t *testing.T) {
 	nothing := func(*trainjob.TrainJob) error { return nil }
 	namespace := []client.Object{kit.Namespace("kueue-trainer-system")}
 	suspendAll := func(job *trainjob.TrainJob) error {
-		job.Spec.Suspend = ptr.To(true)
+		job.Spec.Suspend = new(true)
 		return nil
 	}
 	suspend := func(job *trainjob.TrainJob) error {
@@ -81,12 +80,10 @@ func TestInTreeProbe(t *testing.T) {
 		}, want: true},
 		"the in-tree webhook suspends all, as Kueue's configuration says": {answer: suspendAll, kueue: kueueconfig.Settings{ManageJobsWithoutQueueName: true}, want: true},
 		"nobody suspends it": {answer: nothing},
-		"nobody suspends it in a namespace that Kueue does not manage, and Kueue's configuration lists the in-tree integration": {
-			answer: nothing, own: namespace, kueue: kueueconfig.Settings{InTree: true}, wantErr: errListed,
-		},
-		"nobody suspends it in a namespace that Kueue manages, and Kueue has yet to be restarted with it": {
-			answer: nothing, own: namespace, kueue: kueueconfig.Settings{InTree: true, ManagedJobsNamespaceSelector: &metav1.LabelSelector{}},
-		},
+		"nobody suspends it in a namespace that Kueue does not manage, and Kueue's configuration lists the in-tree integration": {answer: nothing,
+			own: namespace, kueue: kueueconfig.Settings{InTree: true}, wantErr: errListed},
+		"nobody suspends it in a namespace that Kueue manages, and Kueue has yet to be restarted with it": {answer: nothing, own: namespace,
+			kueue: kueueconfig.Settings{InTree: true, ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}},
 		"the in-tree webhook suspends it": {answer: suspend, want: true},
 		"a runtime that plain TrainJobs cannot use decides nothing": {
 			answer: func(job *trainjob.TrainJob) error {

@@ -4,16 +4,13 @@ package peers_test
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -21,6 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/peers"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -68,12 +66,7 @@ func TestRead(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			lists := 0
-			c := inttest.Fake(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
-				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-					lists++
-					return c.List(ctx, list, opts...)
-				},
-			}).Build()
+			c := kit.Lists(inttest.Fake(tc.objects...).Build(), func(client.ObjectList) error { lists++; return nil })
 			served := peers.NewTrainer(peers.NewTrainJobs(nil))
 			for _, generation := range tc.served {
 				var reason error
@@ -84,7 +77,7 @@ func TestRead(t *testing.T) {
 			}
 			version := expect.Must(served.Served())(t)
 			job := job.DeepCopy()
-			job.Spec.ManagedBy = ptr.To(cmp.Or(tc.managedBy, trainjob.ControllerName))
+			job.Spec.ManagedBy = new(cmp.Or(tc.managedBy, trainjob.ControllerName))
 			for range 2 {
 				err := served.Rollout.Check(t.Context(), c, trainjob.NewRuntimes(c, c).As(version), patch.Of(version), job)
 				expect.That(t, errors.Is(err, peers.ErrRollingOut) == tc.wantUnread && (err == nil || tc.wantUnread),

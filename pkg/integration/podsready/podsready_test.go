@@ -3,7 +3,6 @@
 package podsready
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -12,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -83,12 +82,7 @@ func TestReportIsWrittenByAnOldViewFromThenOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wl := inttest.AdmittedOf("a")
 			written := false
-			c := inttest.Fake(wl).WithInterceptorFuncs(interceptor.Funcs{
-				SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-					written = true
-					return nil
-				},
-			}).Build()
+			c := kit.Writes(inttest.Fake(wl).Build(), func(kit.Write) error { written = true; return kit.Answered })
 			r := Reporter{Client: c, Kueue: testenv.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}
 			key := client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}
 			view := jobclient.VersionsOf([]kueue.Workload{*wl})
@@ -113,7 +107,7 @@ func TestReportCountsAStartAndNoRecovery(t *testing.T) {
 			wl := inttest.AdmittedOf("a")
 			wl.Status.Admission.ClusterQueue = kueue.ClusterQueueReference(t.Name())
 			if tc.was != "" {
-				inttest.Isnt(kueue.WorkloadPodsReady, tc.was)(wl)
+				kit.Isnt(kueue.WorkloadPodsReady, tc.was)(wl)
 			}
 			c := inttest.Fake(wl).WithStatusSubresource(wl).Build()
 			r := Reporter{Client: c, Kueue: testenv.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}

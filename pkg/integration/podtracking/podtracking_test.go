@@ -4,7 +4,6 @@ package podtracking
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -14,9 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
@@ -39,6 +36,10 @@ func TestPodsLeft(t *testing.T) {
 			}
 		}
 	}
+	unqueued := func(p *corev1.Pod) {
+		p.Labels = map[string]string{jobsetapi.JobSetNameKey: "job", batchv1.ControllerUidLabel: "j"}
+	}
+	deleted := func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = new(metav1.Unix(1, 0)), []string{"test/hold"} }
 	job := func(controller string) *batchv1.Job {
 		child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "j"}}
 		if controller != "" {
@@ -61,55 +62,41 @@ func TestPodsLeft(t *testing.T) {
 		child.Labels = map[string]string{jobsetapi.JobSetNameKey: "job"}
 		return child
 	}
+	type objects = []client.Object
 	tests := map[string]struct {
 		pod *corev1.Pod
-		// job is the pod's, where it is there, jobSet that of the Job.
-		job    *batchv1.Job
-		jobSet *jobsetapi.JobSet
-		want   int
+		// there are the pod's Job and that one's JobSet, where they are.
+		there objects
+		want  int
 	}{
-		"a pod that runs":                        {pod: pod(), job: queued(job("job")), want: 1},
-		"a pod whose Job is gone":                {pod: pod(), want: 1},
-		"a pod of a TrainJob's JobSet":           {pod: pod(), job: job("job"), jobSet: jobSet("js", "TrainJob"), want: 1},
-		"a pod of a JobSet that is gone":         {pod: pod(), job: queued(job("job")), jobSet: jobSet("next", ""), want: 1},
-		"the same of no JobSet of a TrainJob's":  {pod: pod(), job: job("job"), jobSet: jobSet("next", "")},
-		"a pod of somebody's own JobSet":         {pod: pod(), job: job("job"), jobSet: jobSet("js", "")},
-		"the same of a JobSet of another kind's": {pod: pod(), job: job("job"), jobSet: jobSet("js", "Job")},
-		"a pod whose Job was made again":         {pod: pod(), job: kit.With(job(""), func(j *batchv1.Job) { j.UID = "next" }), want: 1},
-		"the same without Kueue's label":         {pod: pod(func(p *corev1.Pod) { delete(p.Labels, "kueue.x-k8s.io/podset") })},
-		"a pod of a Job that somebody labels":    {pod: pod(), job: job("")},
-		"a pod of a Job of another JobSet's":     {pod: pod(), job: job("other")},
-		"a pod on its way out": {pod: pod(func(p *corev1.Pod) {
-			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
-		}), want: 1},
+		"a pod that runs":                            {pod: pod(), there: objects{queued(job("job"))}, want: 1},
+		"a pod whose Job is gone":                    {pod: pod(), want: 1},
+		"the same of a Job that does not queue":      {pod: pod(unqueued)},
+		"a pod of a TrainJob's JobSet":               {pod: pod(), there: objects{job("job"), jobSet("js", "TrainJob")}, want: 1},
+		"a pod of a JobSet that is gone":             {pod: pod(), there: objects{queued(job("job")), jobSet("next", "")}, want: 1},
+		"the same of no JobSet of a TrainJob's":      {pod: pod(), there: objects{job("job"), jobSet("next", "")}},
+		"a pod of somebody's own JobSet":             {pod: pod(), there: objects{job("job"), jobSet("js", "")}},
+		"the same of a JobSet of another kind's":     {pod: pod(), there: objects{job("job"), jobSet("js", "Job")}},
+		"a pod whose Job was made again":             {pod: pod(), there: objects{kit.With(job(""), func(j *batchv1.Job) { j.UID = "next" })}, want: 1},
+		"a pod of a Job that somebody labels":        {pod: pod(), there: objects{job("")}},
+		"a pod of a Job of another JobSet's":         {pod: pod(), there: objects{job("other")}},
+		"a pod on its way out":                       {pod: pod(deleted), want: 1},
 		"a pod that may be bound at any moment":      {pod: pod(func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "", corev1.PodPending }), want: 1},
 		"a pod at the admission gate":                {pod: pod(at(patch.AdmissionGate))},
 		"a pod at a gate that its user may take off": {pod: pod(at("example.com/mine")), want: 1},
 		"a pod at both":                              {pod: pod(at("example.com/mine", patch.AdmissionGate))},
-		"a deleted pod that was never bound": {pod: pod(at(), func(p *corev1.Pod) {
-			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
-		})},
-		"a pod that has succeeded":   {pod: pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
-		"a pod that has failed":      {pod: pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
-		"a pod of another JobSet":    {pod: pod(func(p *corev1.Pod) { p.Labels[jobsetapi.JobSetNameKey] = "other" })},
-		"a pod that somebody labels": {pod: pod(func(p *corev1.Pod) { p.OwnerReferences = nil })},
-		"a pod that only names a Job as its owner": {
-			pod: pod(func(p *corev1.Pod) { delete(p.Labels, "kueue.x-k8s.io/podset") }), job: known(job("job")), jobSet: jobSet("js", "TrainJob"),
-		},
-		"a pod of a Job that is not queued": {pod: pod(func(p *corev1.Pod) {
-			p.Labels = map[string]string{jobsetapi.JobSetNameKey: "job", batchv1.ControllerUidLabel: "j"}
-		}), job: known(job("job")), jobSet: jobSet("js", "TrainJob"), want: 1},
+		"a deleted pod that was never bound":         {pod: pod(at(), deleted)},
+		"a pod that has succeeded":                   {pod: pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
+		"a pod that has failed":                      {pod: pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
+		"a pod of another JobSet":                    {pod: pod(func(p *corev1.Pod) { p.Labels[jobsetapi.JobSetNameKey] = "other" })},
+		"a pod that somebody labels":                 {pod: pod(func(p *corev1.Pod) { p.OwnerReferences = nil })},
+		"a pod that only names a Job as its owner": {pod: pod(func(p *corev1.Pod) { delete(p.Labels, "kueue.x-k8s.io/podset") }),
+			there: objects{known(job("job")), jobSet("js", "TrainJob")}},
+		"a pod of a Job that is not queued": {pod: pod(unqueued), there: objects{known(job("job")), jobSet("js", "TrainJob")}, want: 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			builder := inttest.Fake(tc.pod)
-			if tc.job != nil {
-				builder = builder.WithObjects(tc.job)
-			}
-			if tc.jobSet != nil {
-				builder = builder.WithObjects(tc.jobSet)
-			}
-			c := builder.Build()
+			c := inttest.Fake(append(tc.there, tc.pod)...).Build()
 			name := types.NamespacedName{Namespace: "ns", Name: "job"}
 			view := expect.Must(state.Observe(t.Context(), c, name))(t)
 			pods, err := Pods{View: view, Live: inttest.PodsByPhase(c)}.Left(t.Context(), name)
@@ -135,10 +122,8 @@ func TestStrangersPodsCostNoRequest(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			live := interceptor.NewClient(inttest.PodsByPhase(inttest.Fake(tc.pod).Build()).(client.WithWatch), interceptor.Funcs{
-				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-					return errors.New("the API server is asked for its Job")
-				},
+			live := kit.Gets(inttest.PodsByPhase(inttest.Fake(tc.pod).Build()), func(client.Object, client.ObjectKey) error {
+				return errors.New("the API server is asked for its Job")
 			})
 			pods := expect.Must(Pods{Live: live, View: tc.view}.Left(t.Context(), types.NamespacedName{Namespace: "ns", Name: "job"}))(t)
 			expect.Same(t, "Unexpected number of pods left", 0, len(pods))
@@ -174,7 +159,7 @@ func TestOvertaken(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
-			job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true), RuntimePatches: tc.patches}}
+			job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: new(true), RuntimePatches: tc.patches}}
 			led := time.Time{}
 			if tc.ledFor > 0 {
 				led = time.Now().Add(-tc.ledFor)
@@ -187,13 +172,13 @@ func TestOvertaken(t *testing.T) {
 
 func TestActive(t *testing.T) {
 	waits, complete := inttest.Job("a"), inttest.Job("a")
-	complete.Status.Conditions = append(complete.Status.Conditions, inttest.True(trainer.TrainJobComplete, ""))
+	complete.Status.Conditions = append(complete.Status.Conditions, kit.True(trainer.TrainJobComplete, ""))
 	over := func(js *jobsetapi.JobSet) *jobsetapi.JobSet {
 		js.Status.TerminalState = string(jobsetapi.JobSetCompleted)
 		return js
 	}
 	deleted := func(js *jobsetapi.JobSet) *jobsetapi.JobSet {
-		js.DeletionTimestamp, js.Finalizers = ptr.To(metav1.Now()), []string{metav1.FinalizerDeleteDependents}
+		js.DeletionTimestamp, js.Finalizers = new(metav1.Now()), []string{metav1.FinalizerDeleteDependents}
 		return js
 	}
 	jobSet := func(suspend bool, active int32) *jobsetapi.JobSet {
@@ -202,25 +187,26 @@ func TestActive(t *testing.T) {
 		return js
 	}
 	stopped := func(ago time.Duration) *trainjob.TrainJob {
-		job, suspended := inttest.Job("a"), inttest.True(trainer.TrainJobSuspended, "")
+		job, suspended := inttest.Job("a"), kit.True(trainer.TrainJobSuspended, "")
 		suspended.LastTransitionTime = metav1.NewTime(time.Now().Add(-ago))
 		job.Status.Conditions = []metav1.Condition{suspended}
 		return job
 	}
+	pod := inttest.PodOf(waits.Namespace, waits.Name)
+	gated := pod.DeepCopy()
+	gated.Spec = corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}
 	tests := map[string]struct {
 		job    *trainjob.TrainJob
 		jobSet *jobsetapi.JobSet
-		pod    bool
-		// gated puts the pod behind our gate.
-		gated bool
+		pod    *corev1.Pod
 		// closed is for how long the namespace is being deleted.
 		closed time.Duration
 		want   bool
 	}{
 		"a JobSet runs in a namespace that is deleted": {jobSet: jobSet(false, 1), closed: time.Minute},
 		"one that others may not know of yet":          {jobSet: jobSet(false, 1), closed: time.Second, want: true},
-		"a pod is left in a namespace that is deleted": {jobSet: jobSet(false, 1), closed: time.Minute, pod: true, want: true},
-		"a pod is left behind the gate there":          {jobSet: jobSet(false, 1), closed: time.Minute, pod: true, gated: true, want: true},
+		"a pod is left in a namespace that is deleted": {jobSet: jobSet(false, 1), closed: time.Minute, pod: pod, want: true},
+		"a pod is left behind the gate there":          {jobSet: jobSet(false, 1), closed: time.Minute, pod: gated, want: true},
 		"the JobSet of a job that has ended":           {job: complete, jobSet: over(jobSet(false, 0))},
 		"it is deleted":                                {job: complete, jobSet: deleted(jobSet(false, 0))},
 		"another one is made of it":                    {job: complete, jobSet: jobSet(false, 0), want: true},
@@ -231,29 +217,23 @@ func TestActive(t *testing.T) {
 		"a JobSet has not heard of the last pod":       {jobSet: jobSet(true, 1), want: true},
 		"a JobSet never hears of the last pod":         {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 1)},
 		"it has yet to hear of it":                     {job: stopped(time.Second), jobSet: jobSet(true, 1), want: true},
-		"it never hears, and a pod is there":           {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 1), pod: true, want: true},
+		"it never hears, and a pod is there":           {job: stopped(2 * jobSetWithin), jobSet: jobSet(true, 1), pod: pod, want: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			builder := inttest.Fake()
+			var there []client.Object
 			if tc.jobSet != nil {
-				builder = builder.WithObjects(tc.jobSet)
+				there = append(there, tc.jobSet)
 			}
-			if tc.pod {
-				pod := inttest.PodOf(waits.Namespace, waits.Name)
-				if tc.gated {
-					pod.Spec = corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}
-				}
-				builder = builder.WithObjects(pod)
+			if tc.pod != nil {
+				there = append(there, tc.pod)
 			}
-			c := builder.Build()
+			c := inttest.Fake(there...).Build()
 			pods := Pods{View: viewOf(t, c, waits), Live: inttest.PodsByPhase(c), Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
 			if tc.closed > 0 {
 				pods.View.NamespaceDeleted = pods.View.At.Add(-tc.closed)
 				// Its controller is refused there, and has not said yet that it is suspended.
-				runs := batchv1.Job{Status: batchv1.JobStatus{Active: 1}, ObjectMeta: metav1.ObjectMeta{
-					OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(tc.jobSet, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}}
-				pods.View.Jobs = append(pods.View.Jobs, runs)
+				pods.View.Jobs = append(pods.View.Jobs, *kit.ChildJob(tc.jobSet, "node", kit.Active(1)))
 			}
 			expect.Same(t, "Unexpected Active", tc.want, expect.Must(pods.Active(t.Context(), cmp.Or(tc.job, waits)))(t))
 		})

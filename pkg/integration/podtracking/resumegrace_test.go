@@ -7,12 +7,9 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
@@ -20,82 +17,75 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 	long := time.Now().Add(-time.Hour)
+	// past is what the manager remembers of a job before it was stopped.
+	type past struct {
+		*jobclient.Expectations
+		clock *clocktesting.FakePassiveClock
+		job   *trainjob.TrainJob
+	}
 	// Before it was resumed it had an earlier generation.
-	starts := func(e *jobclient.Expectations, job *trainjob.TrainJob) func() {
-		before := job.DeepCopy()
+	starts := func(p past) func() {
+		before := p.job.DeepCopy()
 		before.Generation--
-		return e.ExpectResume(before)
+		return p.ExpectResume(before)
 	}
-	started := func(e *jobclient.Expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
-		starts(e, job)
+	started := func(p past) { starts(p) }
+	stoppedLongAgo := func(p past) {
+		starts(p)
+		p.clock.SetTime(long)
+		p.StoppedBeforeResume(p.job)
+		p.clock.SetTime(time.Now())
 	}
-	stoppedLongAgo := func(e *jobclient.Expectations, clock *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
-		starts(e, job)
-		clock.SetTime(long)
-		e.StoppedBeforeResume(job)
-		clock.SetTime(time.Now())
+	running := func(job *trainjob.TrainJob) { job.Spec.Suspend = new(false) }
+	elsewhere := func(job *trainjob.TrainJob) { job.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") }
+	placed := func(at time.Time) func(*trainjob.TrainJob) {
+		return func(job *trainjob.TrainJob) { job.Spec.RuntimePatches = entryAt(t, at, patch.Placement{Name: "node"}) }
 	}
 	cases := map[string]struct {
-		// before is what happened before the job was stopped.
-		before func(*jobclient.Expectations, *clocktesting.FakePassiveClock, *trainjob.TrainJob)
 		began  time.Time
+		before func(past)
+		change func(*trainjob.TrainJob)
 		// noJobSet: Trainer has not made one, or somebody deleted it.
-		noJobSet  bool
-		running   bool
-		elsewhere bool
-		// entryWritten is the time in our patch entry; zero: there is none.
-		entryWritten time.Time
-		want         bool
+		noJobSet bool
+		want     bool
 	}{
 		"it was never started":                                  {began: long},
 		"it was started, and Trainer may have that in hand":     {began: long, before: started, want: true},
 		"and has no JobSet, which Trainer may be about to make": {began: long, before: started, noJobSet: true, want: true},
 		"Trainer had time enough since":                         {began: long, before: stoppedLongAgo},
-		"Trainer resumed it, and suspended it again": {began: long, before: func(e *jobclient.Expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
-			starts(e, job)
-			e.SawResumed(job)
+		"Trainer resumed it, and suspended it again":            {began: long, before: func(p past) { starts(p); p.SawResumed(p.job) }},
+		"a job of the same name was started": {began: long, before: func(p past) {
+			p.job = kit.With(p.job.DeepCopy(), func(job *trainjob.TrainJob) { job.UID = "former" })
+			starts(p)
 		}},
-		"a job of the same name was started": {began: long, before: func(e *jobclient.Expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
-			former := job.DeepCopy()
-			former.UID = "former"
-			starts(e, former)
-		}},
-		"another process may have started it a moment ago": {began: time.Now(), entryWritten: time.Now(), want: true},
+		"another process may have started it a moment ago": {began: time.Now(), change: placed(time.Now()), want: true},
 		"another process had never placed it":              {began: time.Now()},
-		"another process did not write it lately":          {began: time.Now(), entryWritten: long},
-		"the start is not in this view": {began: long, before: func(e *jobclient.Expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
-			e.ExpectResume(job)
-		}},
-		"the start was refused": {began: long, before: func(e *jobclient.Expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
-			starts(e, job)()
-		}},
-		"it is not stopped":        {began: long, before: started, running: true},
-		"it is in another cluster": {began: long, before: started, noJobSet: true, elsewhere: true},
+		"another process did not write it lately":          {began: time.Now(), change: placed(long)},
+		"the start is not in this view":                    {began: long, before: func(p past) { p.ExpectResume(p.job) }},
+		"the start was refused":                            {began: long, before: func(p past) { starts(p)() }},
+		"it is not stopped":                                {began: long, before: started, change: running},
+		"it is in another cluster":                         {began: long, before: started, noJobSet: true, change: elsewhere},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a", Generation: 5}}
-			job.Spec.Suspend = ptr.To(!tc.running)
-			if tc.elsewhere {
-				job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue")
-			}
-			if !tc.entryWritten.IsZero() {
-				job.Spec.RuntimePatches = entryAt(t, tc.entryWritten, patch.Placement{Name: "node"})
-			}
-			builder := inttest.Fake()
+			job := inttest.Job("a")
+			job.Generation, job.Spec.Suspend = 5, new(true)
+			kit.With(job, tc.change)
+			var there []client.Object
 			if !tc.noJobSet {
-				builder = builder.WithObjects(inttest.JobSetOf(job, true))
+				there = append(there, inttest.JobSetOf(job, true))
 			}
-			c := builder.Build()
+			c := inttest.Fake(there...).Build()
 			expectations, clock := testenv.LedSinceByClock(tc.began)
 			pods := Pods{View: viewOf(t, c, job), Field: patch.Of(trainjob.Trainer23), Expectations: expectations}
 			if tc.before != nil {
-				tc.before(expectations, clock, job)
+				tc.before(past{expectations, clock, job})
 			}
 			for range 2 {
 				expect.Same(t, "Unexpected Active", tc.want, expect.Must(pods.Active(t.Context(), job))(t))
@@ -110,23 +100,16 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 		child     func(*batchv1.Job)
 		want      bool
 	}{
-		"a JobSet and a Job of it run":                 {child: func(j *batchv1.Job) { j.Status.Active = 1 }, want: true},
+		"a JobSet and a Job of it run":                 {child: kit.Active(1), want: true},
 		"the Job controller says that it has resumed":  {child: func(j *batchv1.Job) { j.Status.StartTime = new(metav1.Now()) }, want: true},
-		"the Job controller has not seen that it runs": {child: func(*batchv1.Job) {}},
-		"a Job of the run before has ended": {child: func(j *batchv1.Job) {
-			j.Status.StartTime = new(metav1.Now())
-			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
-		}},
-		"a JobSet is still suspended": {suspended: true, child: func(j *batchv1.Job) { j.Status.Active = 1 }},
+		"the Job controller has not seen that it runs": {},
+		"a Job of the run before has ended":            {child: kit.All(kit.Completed, func(j *batchv1.Job) { j.Status.StartTime = new(metav1.Now()) })},
+		"a JobSet is still suspended":                  {suspended: true, child: kit.Active(1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := inttest.Job("a")
 			js := inttest.JobSetOf(job, tc.suspended)
-			child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: "a-node-0",
-				Labels: map[string]string{jobsetapi.JobSetNameKey: js.Name}, OwnerReferences: []metav1.OwnerReference{
-					*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}}}
-			tc.child(child)
-			c := inttest.Fake(js, child).Build()
+			c := inttest.Fake(js, kit.ChildJob(js, "node", tc.child)).Build()
 			expectations := testenv.LedSince(time.Time{})
 			expectations.ExpectResume(job)
 			Pods{View: viewOf(t, c, job), Expectations: expectations}.NoteResumed(job)

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -29,7 +28,7 @@ func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
 		"its job is admitted and runs":      {wl: inttest.AdmittedOf("a"), want: true},
 		"its job is suspended":              {suspend: true, wl: inttest.AdmittedOf("a")},
 		"its job waits":                     {wl: inttest.WorkloadOf(inttest.Job("a"))},
-		"its job is evicted":                {wl: inttest.AdmittedOf("a", inttest.Is(kueue.WorkloadEvicted, ""))},
+		"its job is evicted":                {wl: inttest.AdmittedOf("a", kit.Is(kueue.WorkloadEvicted, ""))},
 		"a former job of that name has run": {wl: inttest.AdmittedOf("b")},
 		"it is of no JobSet":                {wl: inttest.AdmittedOf("a"), labels: map[string]string{"a": "b"}},
 		"it is of another job":              {wl: inttest.AdmittedOf("a"), labels: map[string]string{jobsetapi.JobSetNameKey: "other"}},
@@ -37,7 +36,7 @@ func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := inttest.Job("a")
-			job.Spec.Suspend = ptr.To(tc.suspend)
+			job.Spec.Suspend = new(tc.suspend)
 			if tc.labels == nil {
 				tc.labels = map[string]string{jobsetapi.JobSetNameKey: "llm"}
 			}
@@ -55,11 +54,7 @@ func TestOnlyPodsOfAJobsOwnAreFreed(t *testing.T) {
 		child.OwnerReferences = []metav1.OwnerReference{{Kind: "JobSet", Name: "llm", UID: uid, Controller: new(true)}}
 		return child
 	}
-	js := func(job *trainjob.TrainJob) *jobsetapi.JobSet {
-		js := inttest.JobSetOf(job, false)
-		js.UID = "js"
-		return js
-	}
+	js := func(job *trainjob.TrainJob) *jobsetapi.JobSet { return inttest.JobSetOf(job, false) }
 	cases := map[string]struct {
 		child  *batchv1.Job
 		jobSet *jobsetapi.JobSet

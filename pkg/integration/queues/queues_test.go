@@ -3,15 +3,12 @@
 package queues
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -57,12 +54,8 @@ func TestLeadsToMultiKueue(t *testing.T) {
 // jobframework reads the owners that it takes for Kueue's, by caches that the manager may not fill.
 func TestManagesWithoutLookingAtOwners(t *testing.T) {
 	job := queuedJob()
-	job.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: ptr.To(true)}}
-	c := interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{
-		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-			return fmt.Errorf("asked for %T", obj)
-		},
-	})
+	job.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "rs", UID: "rs", Controller: new(true)}}
+	c := kit.Gets(inttest.Fake().Build(), func(obj client.Object, _ client.ObjectKey) error { return fmt.Errorf("asked for %T", obj) })
 	managed, err := New(c, c, testenv.Kueue()).Manages(t.Context(), job)
 	expect.That(t, managed && err == nil, "Manages() = %t, %v", managed, err)
 }
@@ -83,7 +76,7 @@ func TestReachable(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			job := queuedJob()
-			job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+			job.Spec.ManagedBy = new(kueue.MultiKueueControllerName)
 			err := New(inttest.Fake(tc.cached...).Build(), inttest.Fake(tc.stored...).Build(), nil).Reachable(t.Context(), job)
 			expect.That(t, errors.Is(err, tc.want), "Reachable() = %v, want %v", err, tc.want)
 		})
@@ -93,13 +86,11 @@ func TestReachable(t *testing.T) {
 // A client refuses to ask the API server for an object without a name.
 func TestNobodyIsAskedForWhatHasNoName(t *testing.T) {
 	nowhere := inttest.Fake(kit.LocalQueue("ns", "q", "")).Build()
-	live := interceptor.NewClient(nowhere, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if key.Name == "" {
-				return fmt.Errorf("a %T without a name was asked for", obj)
-			}
-			return c.Get(ctx, key, obj, opts...)
-		},
+	live := kit.Gets(nowhere, func(obj client.Object, key client.ObjectKey) error {
+		if key.Name == "" {
+			return fmt.Errorf("a %T without a name was asked for", obj)
+		}
+		return nil
 	})
 	for _, name := range []string{"", "q"} {
 		expect.Same(t, "Unexpected LeadsToMultiKueue of queue "+name, false,
@@ -114,7 +105,7 @@ func TestStopped(t *testing.T) {
 	cluster := func(policy *kueue.StopPolicy) client.Object {
 		return &kueue.ClusterQueue{ObjectMeta: here.ObjectMeta, Spec: kueue.ClusterQueueSpec{StopPolicy: policy}}
 	}
-	runs, holds, drains := ptr.To(kueue.None), ptr.To(kueue.Hold), ptr.To(kueue.HoldAndDrain)
+	runs, holds, drains := new(kueue.None), new(kueue.Hold), new(kueue.HoldAndDrain)
 	cases := map[string]struct {
 		there []client.Object
 		want  bool

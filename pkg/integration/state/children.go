@@ -37,13 +37,10 @@ func JobNames(js *jobsetapi.JobSet) []string {
 	return names
 }
 
-// firstJobs returns the replicated jobs whose child Jobs wait for no other.
+// firstJobs returns the replicated jobs whose child Jobs wait for no other. Those that start in order are made together:
+// it is only their resumption that JobSet puts off.
 func firstJobs(js *jobsetapi.JobSet) []jobsetapi.ReplicatedJob {
-	all := js.Spec.ReplicatedJobs
-	if policy := js.Spec.StartupPolicy; policy != nil && policy.StartupPolicyOrder == jobsetapi.InOrder {
-		return all[:min(1, len(all))]
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(rj jobsetapi.ReplicatedJob) bool { return len(rj.DependsOn) > 0 })
+	return slices.DeleteFunc(slices.Clone(js.Spec.ReplicatedJobs), func(rj jobsetapi.ReplicatedJob) bool { return len(rj.DependsOn) > 0 })
 }
 
 // SaysActive reports whether JobSet still counts Jobs with pods. It hears of the last pod

@@ -9,13 +9,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -26,9 +26,9 @@ func TestMayRun(t *testing.T) {
 	}{
 		"it is admitted":           {change: func(*kueue.Workload) {}, want: true},
 		"it waits":                 {change: func(wl *kueue.Workload) { wl.Status.Conditions = nil }},
-		"it is evicted":            {change: inttest.Is(kueue.WorkloadEvicted, "")},
-		"it is deactivated":        {change: inttest.Deactivated},
-		"it is active in so words": {change: func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(true) }, want: true},
+		"it is evicted":            {change: kit.Is(kueue.WorkloadEvicted, "")},
+		"it is deactivated":        {change: kit.Deactivated},
+		"it is active in so words": {change: func(wl *kueue.Workload) { wl.Spec.Active = new(true) }, want: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestHasPods(t *testing.T) {
 		return batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: kind, Status: status}}}
 	}
 	terminating := func(status batchv1.JobStatus) batchv1.JobStatus {
-		status.Terminating = ptr.To[int32](1)
+		status.Terminating = new(int32(1))
 		return status
 	}
 	cases := map[string]struct {
@@ -79,15 +79,14 @@ func TestHasPods(t *testing.T) {
 		"a Job that was made suspended and never looked at":    {suspended: true},
 		"a Job that its controller knows to be suspended":      {suspended: true, status: condition(batchv1.JobSuspended, corev1.ConditionTrue)},
 		"a suspended Job whose controller last saw it resumed": {suspended: true, status: condition(batchv1.JobSuspended, corev1.ConditionFalse), want: true},
-		"a suspended Job that ran from the beginning":          {suspended: true, status: batchv1.JobStatus{StartTime: ptr.To(metav1.Now())}, want: true},
-		"a suspended Job with a pod on its way out": {
-			suspended: true, status: terminating(condition(batchv1.JobSuspended, corev1.ConditionTrue)), want: true},
-		"a Job that may run, without a pod yet":               {want: true},
-		"a Job that is done":                                  {status: condition(batchv1.JobComplete, corev1.ConditionTrue)},
-		"a Job that is deleted, whose controller may be busy": {deleted: time.Second, want: true},
-		"a Job that was deleted and stays":                    {deleted: time.Minute},
-		"a Job that was deleted, with a pod on its way out":   {deleted: time.Minute, status: terminating(batchv1.JobStatus{}), want: true},
-		"a Job that failed, with a pod on its way out":        {status: terminating(condition(batchv1.JobFailed, corev1.ConditionTrue)), want: true},
+		"a suspended Job that ran from the beginning":          {suspended: true, status: batchv1.JobStatus{StartTime: new(metav1.Now())}, want: true},
+		"a suspended Job with a pod on its way out":            {suspended: true, status: terminating(condition(batchv1.JobSuspended, corev1.ConditionTrue)), want: true},
+		"a Job that may run, without a pod yet":                {want: true},
+		"a Job that is done":                                   {status: condition(batchv1.JobComplete, corev1.ConditionTrue)},
+		"a Job that is deleted, whose controller may be busy":  {deleted: time.Second, want: true},
+		"a Job that was deleted and stays":                     {deleted: time.Minute},
+		"a Job that was deleted, with a pod on its way out":    {deleted: time.Minute, status: terminating(batchv1.JobStatus{}), want: true},
+		"a Job that failed, with a pod on its way out":         {status: terminating(condition(batchv1.JobFailed, corev1.ConditionTrue)), want: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +95,7 @@ func TestHasPods(t *testing.T) {
 				job.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-tc.deleted)))
 			}
 			if tc.suspended {
-				job.Spec.Suspend = ptr.To(true)
+				job.Spec.Suspend = new(true)
 			}
 			expect.Same(t, "Unexpected HasPods", tc.want, state.HasPods(job))
 		})
@@ -112,12 +111,11 @@ func TestChildJobsMade(t *testing.T) {
 		made []string
 		want bool
 	}{
-		"none is made":                  {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two}},
-		"one is missing":                {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two}, made: []string{"a", "b"}},
-		"all are there":                 {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two}, made: []string{"a", "b", "b"}, want: true},
-		"one waits for another":         {spec: jobsetapi.JobSetSpec{ReplicatedJobs: after}, made: []string{"a"}, want: true},
-		"they start in order":           {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two, StartupPolicy: inOrder}, made: []string{"a"}, want: true},
-		"the first in order is missing": {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two, StartupPolicy: inOrder}, made: []string{"b", "b"}},
+		"none is made":          {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two}},
+		"one is missing":        {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two}, made: []string{"a", "b"}},
+		"all are there":         {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two}, made: []string{"a", "b", "b"}, want: true},
+		"one waits for another": {spec: jobsetapi.JobSetSpec{ReplicatedJobs: after}, made: []string{"a"}, want: true},
+		"they start in order":   {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two, StartupPolicy: inOrder}, made: []string{"a"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -32,20 +32,19 @@ func TestDecidedFirst(t *testing.T) {
 	mapper := apimeta.NewDefaultRESTMapper(nil)
 	mapper.Add(trainjob.GVK, apimeta.RESTScopeNamespace)
 	workload := func(changes ...func(*kueue.Workload)) *kueue.Workload {
-		return inttest.WorkloadOf(inttest.Job("uid"), append([]func(*kueue.Workload){func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(true) }}, changes...)...)
+		return inttest.WorkloadOf(inttest.Job("uid"), append([]func(*kueue.Workload){func(wl *kueue.Workload) { wl.Spec.Active = new(true) }}, changes...)...)
 	}
-	copied := func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }
 	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = new(metav1.Now()) }
-	admitted, ready := inttest.Is(kueue.WorkloadAdmitted, ""), inttest.Is(kueue.WorkloadPodsReady, "")
-	evicted := inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
+	admitted, ready := kit.Is(kueue.WorkloadAdmitted, ""), kit.Is(kueue.WorkloadPodsReady, "")
+	evicted := kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
 	tests := map[string]struct {
 		before, after *kueue.Workload
 		want          string
 	}{
 		"an admission":      {before: workload(), after: workload(admitted), want: "llm"},
 		"an eviction":       {before: workload(admitted), after: workload(admitted, evicted), want: "llm"},
-		"a deactivation":    {before: workload(admitted), after: workload(admitted, inttest.Deactivated), want: "llm"},
-		"a copy's deletion": {before: workload(admitted, copied), after: workload(admitted, copied, deleted), want: "llm"},
+		"a deactivation":    {before: workload(admitted), after: workload(admitted, kit.Deactivated), want: "llm"},
+		"a copy's deletion": {before: workload(admitted, kit.Copied), after: workload(admitted, kit.Copied, deleted), want: "llm"},
 		"a user's deletion": {before: workload(admitted), after: workload(admitted, deleted), want: "earlier"},
 		"pods that are up":  {before: workload(admitted), after: workload(admitted, ready), want: "earlier"},
 		"a pending message": {before: workload(), after: workload(ready), want: "earlier"},
@@ -74,7 +73,7 @@ func TestBatched(t *testing.T) {
 	ofWorkloads := DecidedFirst(&handler.EnqueueRequestForObject{})
 	wl := inttest.AdmittedOf("uid")
 	ready, rejected := wl.DeepCopy(), wl.DeepCopy()
-	inttest.Is(kueue.WorkloadPodsReady, "")(ready)
+	kit.Is(kueue.WorkloadPodsReady, "")(ready)
 	rejected.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "site", State: kueue.CheckStateRejected}}
 	tests := map[string]struct {
 		send func(queue)
@@ -113,7 +112,7 @@ func TestOfTrainJobs(t *testing.T) {
 		"a label":                 {change: func(j *trainjob.TrainJob) { j.Labels = map[string]string{"a": "b"} }, want: true},
 		"a label after our write": {change: func(j *trainjob.TrainJob) { j.Labels = map[string]string{"a": "b"} }, own: true, want: true},
 		"an annotation":           {change: func(j *trainjob.TrainJob) { j.Annotations = map[string]string{"a": "b"} }, want: true},
-		"being deleted":           {change: func(j *trainjob.TrainJob) { j.DeletionTimestamp = ptr.To(metav1.Now()) }, want: true},
+		"being deleted":           {change: func(j *trainjob.TrainJob) { j.DeletionTimestamp = new(metav1.Now()) }, want: true},
 		"nothing at all":          {change: func(*trainjob.TrainJob) {}},
 	}
 	for name, tc := range tests {
@@ -148,7 +147,7 @@ func TestMatters(t *testing.T) {
 	ofWorkload := func(f func(*kueue.Workload)) change { return func(o client.Object) { f(o.(*kueue.Workload)) } }
 	ofJobSet := func(f func(*jobsetapi.JobSet)) change { return func(o client.Object) { f(o.(*jobsetapi.JobSet)) } }
 	ofChild := func(f func(*batchv1.Job)) change { return func(o client.Object) { f(o.(*batchv1.Job)) } }
-	running := batchv1.JobStatus{Active: 2, StartTime: ptr.To(metav1.Now())}
+	running := batchv1.JobStatus{Active: 2, StartTime: new(metav1.Now())}
 	tests := map[string]struct {
 		of     client.Object
 		change change
@@ -158,24 +157,24 @@ func TestMatters(t *testing.T) {
 		"a label":       {of: &kueue.Workload{}, change: func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, want: true},
 		"an annotation": {of: &kueue.Workload{}, change: func(o client.Object) { o.SetAnnotations(map[string]string{"a": "b"}) }, want: true},
 		"a finalizer":   {of: &jobsetapi.JobSet{}, change: func(o client.Object) { o.SetFinalizers([]string{"a"}) }, want: true},
-		"a deletion":    {of: &jobsetapi.JobSet{}, change: func(o client.Object) { o.SetDeletionTimestamp(ptr.To(metav1.Now())) }, want: true},
+		"a deletion":    {of: &jobsetapi.JobSet{}, change: func(o client.Object) { o.SetDeletionTimestamp(new(metav1.Now())) }, want: true},
 		"the end of a TrainJob": {of: &trainjob.TrainJob{}, change: ofJob(func(j *trainjob.TrainJob) {
-			j.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobComplete, "")}
+			j.Status.Conditions = []metav1.Condition{kit.True(trainer.TrainJobComplete, "")}
 		}), want: true},
 		"a child Job is ready": {of: &trainjob.TrainJob{}, change: ofJob(func(j *trainjob.TrainJob) {
-			j.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
+			j.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1))}}
 		}), want: true},
-		"a child Job has pods, Trainer says": {of: &trainjob.TrainJob{Status: trainer.TrainJobStatus{JobsStatus: []trainer.JobStatus{{Name: "node"}}}}, change: ofJob(func(j *trainjob.TrainJob) { j.Status.JobsStatus[0].Active = ptr.To[int32](1) })},
-		"a Workload is admitted":             {of: &kueue.Workload{}, change: ofWorkload(inttest.Is(kueue.WorkloadAdmitted, "")), want: true},
+		"a child Job has pods, Trainer says": {of: &trainjob.TrainJob{Status: trainer.TrainJobStatus{JobsStatus: []trainer.JobStatus{{Name: "node"}}}}, change: ofJob(func(j *trainjob.TrainJob) { j.Status.JobsStatus[0].Active = new(int32(1)) })},
+		"a Workload is admitted":             {of: &kueue.Workload{}, change: ofWorkload(kit.Is(kueue.WorkloadAdmitted, "")), want: true},
 		"a Workload loses its admission":     {of: inttest.AdmittedOf("uid"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Admission = nil }), want: true},
-		"a Workload's pods are ready":        {of: inttest.AdmittedOf("uid"), change: ofWorkload(inttest.Is(kueue.WorkloadPodsReady, ""))},
-		"a Workload's pods are ready no more": {of: inttest.AdmittedOf("uid", inttest.Is(kueue.WorkloadPodsReady, "")), change: ofWorkload(func(wl *kueue.Workload) {
+		"a Workload's pods are ready":        {of: inttest.AdmittedOf("uid"), change: ofWorkload(kit.Is(kueue.WorkloadPodsReady, ""))},
+		"a Workload's pods are ready no more": {of: inttest.AdmittedOf("uid", kit.Is(kueue.WorkloadPodsReady, "")), change: ofWorkload(func(wl *kueue.Workload) {
 			wl.Status.Conditions = slices.DeleteFunc(wl.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kueue.WorkloadPodsReady })
 		}), want: true},
 		"a JobSet is suspended": {of: &jobsetapi.JobSet{}, change: ofJobSet(func(js *jobsetapi.JobSet) {
-			js.Status.Conditions = []metav1.Condition{inttest.True(string(jobsetapi.JobSetSuspended), "")}
+			js.Status.Conditions = []metav1.Condition{kit.True(string(jobsetapi.JobSetSuspended), "")}
 		}), want: true},
-		"a Workload has lost a pod":           {of: inttest.AdmittedOf("uid", inttest.Is(kueue.WorkloadPodsReady, "")), change: ofWorkload(inttest.Isnt(kueue.WorkloadPodsReady, "")), want: true},
+		"a Workload has lost a pod":           {of: inttest.AdmittedOf("uid", kit.Is(kueue.WorkloadPodsReady, "")), change: ofWorkload(kit.Isnt(kueue.WorkloadPodsReady, "")), want: true},
 		"a Workload waits for another reason": {of: waits("Pending", "no quota"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Conditions[0].Reason = "Inadmissible" }), want: true},
 		"a Workload waits, in other words":    {of: waits("Pending", "no quota"), change: ofWorkload(func(wl *kueue.Workload) { wl.Status.Conditions[0].Message = "still no quota" })},
 		"a JobSet has no active Jobs any more": {of: &jobsetapi.JobSet{Status: jobsetapi.JobSetStatus{ReplicatedJobsStatus: []jobsetapi.ReplicatedJobStatus{{Active: 1}}}},
@@ -185,11 +184,11 @@ func TestMatters(t *testing.T) {
 			js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Ready: 1}}
 		})},
 		"a Job has its first pod": {of: &batchv1.Job{}, change: ofChild(func(child *batchv1.Job) { child.Status = running }), want: true},
-		"a Job has its last pod no more": {of: &batchv1.Job{Spec: batchv1.JobSpec{Suspend: ptr.To(true)}, Status: batchv1.JobStatus{Active: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: "True"}}}},
+		"a Job has its last pod no more": {of: &batchv1.Job{Spec: batchv1.JobSpec{Suspend: new(true)}, Status: batchv1.JobStatus{Active: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: "True"}}}},
 			change: ofChild(func(child *batchv1.Job) { child.Status.Active = 0 }), want: true},
-		"a Job's pods are ready":      {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Ready = ptr.To[int32](2) })},
+		"a Job's pods are ready":      {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Ready = new(int32(2)) })},
 		"one of many pods has failed": {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Active, child.Status.Failed = 1, 1 })},
-		"a Job lacks a pod":           {of: &batchv1.Job{Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](2)}, Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Active = 1 }), want: true},
+		"a Job lacks a pod":           {of: &batchv1.Job{Spec: batchv1.JobSpec{Parallelism: new(int32(2))}, Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Active = 1 }), want: true},
 		"a pod has succeeded":         {of: &batchv1.Job{Status: running}, change: ofChild(func(child *batchv1.Job) { child.Status.Succeeded = 1 }), want: true},
 	}
 	for name, tc := range tests {
@@ -207,4 +206,43 @@ func waits(reason, message string) *kueue.Workload {
 	wl := &kueue.Workload{}
 	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: reason, Message: message}}
 	return wl
+}
+
+func TestTrainJobsOf(t *testing.T) {
+	job := func(namespace, name, kind string, suspended bool, status ...string) *trainjob.TrainJob {
+		j := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		j.Spec.RuntimeRef.Name, j.Spec.Suspend = "torch", new(suspended)
+		if kind != "" {
+			j.Spec.RuntimeRef.Kind = new(kind)
+		}
+		for _, s := range status {
+			j.Status.Conditions = append(j.Status.Conditions, kit.True(s, ""))
+		}
+		return j
+	}
+	other := job("a", "other", "", true)
+	other.Spec.RuntimeRef.Name = "mpi"
+	m := Mapper{inttest.Fake(
+		job("a", "waits", "", true), job("b", "waits-too", trainer.ClusterTrainingRuntimeKind, true),
+		job("a", "runs", "", false), job("a", "is-over", "", true, trainer.TrainJobComplete), other,
+		job("a", "of-its-namespace", trainer.TrainingRuntimeKind, true), job("b", "of-another", trainer.TrainingRuntimeKind, true)).Build()}
+	tests := map[string]struct {
+		runtime client.Object
+		want    []string
+	}{
+		"of the cluster: those that wait, in every namespace": {runtime: &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}},
+			want: []string{"a/waits", "b/waits-too"}},
+		"of a namespace: those that wait there and name that kind": {runtime: &trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "torch"}},
+			want: []string{"a/of-its-namespace"}},
+		"nobody names it": {runtime: &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "unused"}}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, request := range m.TrainJobsOf(t.Context(), tc.runtime) {
+				got = append(got, request.String())
+			}
+			expect.Same(t, "Unexpected TrainJobs", tc.want, got)
+		})
+	}
 }

@@ -93,15 +93,11 @@ func TestRefusalsAreLogged(t *testing.T) {
 		want     []string
 	}{
 		"what is allowed": {response: admission.Allowed("")},
-		"a field": {
-			response: refused(invalid(&trainjob.TrainJob{}, field.ErrorList{field.Invalid(env, "s3cret", "not so")})),
-			want:     []string{`"msg":"Refused TrainJob"`, `"trainJob":{"name":"llm","namespace":"team"}`, `"operation":"CREATE"`, `"reason":"Invalid"`, `"fields":["spec.trainer.env[0].value"]`},
-		},
+		"a field": {response: refused(invalid(&trainjob.TrainJob{}, field.ErrorList{field.Invalid(env, "s3cret", "not so")})),
+			want: []string{`"msg":"Refused TrainJob"`, `"trainJob":{"name":"llm","namespace":"team"}`, `"operation":"CREATE"`, `"reason":"Invalid"`, `"fields":["spec.trainer.env[0].value"]`}},
 		"a request": {response: admission.Errored(http.StatusBadRequest, http.ErrNoLocation), want: []string{`"msg":"Refused TrainJob"`, `"code":400`}},
-		"what cannot be decided": {
-			response: admission.Errored(http.StatusInternalServerError, http.ErrNoLocation),
-			want:     []string{`"level":"error"`, `"msg":"Could not decide about TrainJob"`, `"code":500`, http.ErrNoLocation.Error()},
-		},
+		"what cannot be decided": {response: admission.Errored(http.StatusInternalServerError, http.ErrNoLocation),
+			want: []string{`"level":"error"`, `"msg":"Could not decide about TrainJob"`, `"code":500`, http.ErrNoLocation.Error()}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -213,8 +209,7 @@ func TestDeactivator(t *testing.T) {
 		"one with quota stays active, and is marked": {object: workload(false, "TrainJob", hasQuota, others), want: []string{marked, active}},
 		"one without annotations, too": {object: workload(false, "TrainJob", hasQuota, ""),
 			want: []string{"add /metadata/annotations map[kueue-trainer.dev/deactivate", active}},
-		"one that is marked keeps its mark": {
-			object: workload(false, "TrainJob", hasQuota, `"kueue-trainer.dev/deactivate":"true"`), want: []string{active}},
+		"one that is marked keeps its mark": {object: workload(false, "TrainJob", hasQuota, `"kueue-trainer.dev/deactivate":"true"`), want: []string{active}},
 		"one that Kueue deactivates says so by itself": {
 			object: workload(false, "TrainJob", hasQuota+","+is("DeactivationTarget", "MaximumExecutionTimeExceeded"), others), want: []string{active}},
 		"one whose request hides that":                            {object: workload(false, "TrainJob", hasQuota, others), forged: true, want: []string{marked, active}},

@@ -3,6 +3,7 @@
 package webhook
 
 import (
+	"fmt"
 	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -29,12 +30,18 @@ var labelRemedies = map[string]string{
 	maxExecPath.String():   "the time limit of a running TrainJob cannot change, nor in the request that stops it; create the TrainJob again with another",
 }
 
+// leaving says what to do where the label of the queue is taken off.
+const leaving = "a running TrainJob cannot leave its queue, nor in the request that stops it; create it again without the label"
+
 // withRemedies completes jobframework's refusals of changed labels.
 func withRemedies(errs field.ErrorList, running bool) field.ErrorList {
 	for _, err := range errs {
 		added := err.Field == priorityPath.String() && err.BadValue != ""
 		if remedy := labelRemedies[err.Field]; remedy != "" && running && (added || err.Detail == apivalidation.FieldImmutableErrorMsg) {
 			err.Detail = remedy
+			if err.Field == queueNamePath.String() && fmt.Sprint(err.BadValue) == "" {
+				err.Detail = leaving
+			}
 		}
 	}
 	return errs

@@ -99,35 +99,21 @@ func TestDefaulter(t *testing.T) {
 		user          string
 		want          string
 	}{
-		"a queued job is suspended and gated, after the entries of others": {
-			queue: queued, spec: torch("", mine), want: torch(suspended, mine, gateJSON),
-		},
-		"an entry of ours in an exported manifest is reset": {
-			queue: queued,
-			spec:  torch(resumed, `{"manager":"kueue.x-k8s.io/manager","time":"2026-01-01T00:00:00Z"}`, mine),
-			want:  torch(suspended, mine, gateJSON),
-		},
+		"a queued job is suspended and gated, after the entries of others": {queue: queued, spec: torch("", mine), want: torch(suspended, mine, gateJSON)},
+		"an entry of ours in an exported manifest is reset": {queue: queued,
+			spec: torch(resumed, `{"manager":"kueue.x-k8s.io/manager","time":"2026-01-01T00:00:00Z"}`, mine), want: torch(suspended, mine, gateJSON)},
 		"a job without a queue is left as it is":       {spec: torch("", mine), want: torch("", mine)},
 		"a job without a queue keeps no entry of ours": {spec: torch("", gateJSON), want: torch("")},
-		"an entry that a client's list does not have comes back": {
-			queue: queued, oldSpec: torch(suspended, gateJSON), spec: torch(suspended, mine), want: torch(suspended, mine, gateJSON),
-		},
-		"our entry goes behind a later one": {
-			queue: queued, oldSpec: torch(suspended, gateJSON), spec: torch(suspended, gateJSON, late), want: torch(suspended, late, gateJSON),
-		},
-		"nor does a later one get behind it by resuming the job": {
-			queue: queued, oldSpec: torch(suspended, placedJSON), spec: torch(resumed, placedJSON, late), want: torch(resumed, late, placedJSON),
-		},
-		"an amount that was only spelled again is put back": {
-			queue: queued, user: self, oldSpec: gpus(`8`), spec: gpus(`"8"`), want: gpus(`8`),
-		},
-		"our own write never means the entries of others": {
-			queue: queued, user: self, oldSpec: torch(suspended, mine, gateJSON),
-			spec: torch(resumed, `{"manager":"example.com/me"}`, emptyJSON), want: torch(resumed, mine, emptyJSON),
-		},
-		"an amount that was changed is left to the API server": {
-			queue: queued, oldSpec: gpus(`8`), spec: gpus(`"4"`), want: gpus(`"4"`),
-		},
+		"an entry that a client's list does not have comes back": {queue: queued, oldSpec: torch(suspended, gateJSON), spec: torch(suspended, mine),
+			want: torch(suspended, mine, gateJSON)},
+		"our entry goes behind a later one": {queue: queued, oldSpec: torch(suspended, gateJSON), spec: torch(suspended, gateJSON, late),
+			want: torch(suspended, late, gateJSON)},
+		"nor does a later one get behind it by resuming the job": {queue: queued, oldSpec: torch(suspended, placedJSON), spec: torch(resumed, placedJSON, late),
+			want: torch(resumed, late, placedJSON)},
+		"an amount that was only spelled again is put back": {queue: queued, user: self, oldSpec: gpus(`8`), spec: gpus(`"8"`), want: gpus(`8`)},
+		"our own write never means the entries of others": {queue: queued, user: self, oldSpec: torch(suspended, mine, gateJSON),
+			spec: torch(resumed, `{"manager":"example.com/me"}`, emptyJSON), want: torch(resumed, mine, emptyJSON)},
+		"an amount that was changed is left to the API server": {queue: queued, oldSpec: gpus(`8`), spec: gpus(`"4"`), want: gpus(`"4"`)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -240,8 +226,7 @@ func TestValidator(t *testing.T) {
 		"fewer nodes than none, without a queue":    {object: inttest.Manifest(``, torch(withoutNodes))},
 		"a resume of a job that is broken":          {old: inQueue(broken), object: inQueue(resumedBroken)},
 		"a label of a job that is broken":           {old: inQueue(broken), object: inQueue(broken, label)},
-		"another queue for a running job": {
-			old: inQueue(torch("")), object: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"other"`, torch("")),
+		"another queue for a running job": {old: inQueue(torch("")), object: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"other"`, torch("")),
 			want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
 	}
 	for name, tc := range cases {
@@ -256,6 +241,18 @@ func TestValidator(t *testing.T) {
 			}
 			expect.Same(t, "Unexpected fields refused", tc.want, got)
 		})
+	}
+}
+
+func TestRefusalOfAnotherQueueSaysWhatToDo(t *testing.T) {
+	_, v := newHandlers(t)
+	for labels, want := range map[string]string{
+		`"kueue.x-k8s.io/queue-name":"other"`: "it stops and queues there",
+		``:                                    leaving,
+	} {
+		response := v.Handle(t.Context(), request("", inttest.Manifest(labels, torch(resumed, placedJSON)), inQueue(torch(resumed, placedJSON))))
+		expect.Need(t, !response.Allowed, "It is allowed")
+		expect.That(t, strings.Contains(response.Result.Message, want), "Unexpected message %q for labels %s", response.Result.Message, labels)
 	}
 }
 
@@ -276,13 +273,12 @@ func TestManagedBy(t *testing.T) {
 		object, old string
 		refused     bool
 	}{
-		"a queue without checks":         {objects: here, object: inQueue(away), refused: true},
-		"a queue with MultiKueue":        {objects: there, object: inQueue(away)},
-		"a LocalQueue that is not there": {object: inQueue(away)},
-		"a job of Trainer's":             {objects: here, object: inQueue(torch(byTrainer))},
-		"no queue":                       {objects: here, object: inttest.Manifest(``, away)},
-		"a move to such a queue": {
-			objects: here, object: inQueue(away), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"far"`, away), refused: true},
+		"a queue without checks":                        {objects: here, object: inQueue(away), refused: true},
+		"a queue with MultiKueue":                       {objects: there, object: inQueue(away)},
+		"a LocalQueue that is not there":                {object: inQueue(away)},
+		"a job of Trainer's":                            {objects: here, object: inQueue(torch(byTrainer))},
+		"no queue":                                      {objects: here, object: inttest.Manifest(``, away)},
+		"a move to such a queue":                        {objects: here, object: inQueue(away), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"far"`, away), refused: true},
 		"a job of Trainer's in a queue with MultiKueue": {objects: there, object: inQueue(torch(byTrainer)), refused: true},
 		"a move of a job of this cluster to such a queue": {
 			objects: there, object: inQueue(torch(byTrainer + suspended)), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"near"`, torch(byTrainer+suspended)), refused: true},
@@ -305,9 +301,8 @@ func TestDefaulterOfManagedNamespaces(t *testing.T) {
 		want     string
 	}{
 		"a job without a queue waits for one where all are managed": {selector: &metav1.LabelSelector{}, want: torch(suspended, gateJSON)},
-		"in a namespace that is left out it is left as it is": {
-			selector: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}}, want: torch(""),
-		},
+		"in a namespace that is left out it is left as it is": {selector: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}},
+			want: torch("")},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -324,25 +319,23 @@ func TestDefaulterOfManagedNamespaces(t *testing.T) {
 }
 
 func TestQueueOfANamespaceThatKueueDoesNotManage(t *testing.T) {
+	another := metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}}
 	for name, tc := range map[string]struct {
-		selector    *metav1.LabelSelector
-		labels, old string
-		want        bool
+		selector metav1.LabelSelector
+		labels   string
+		old      string
+		want     bool
 	}{
-		"is told of when the job is created": {selector: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}}, labels: queued, want: true},
-		"not where the job names none":       {selector: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}}},
-		"not where the namespace is managed": {selector: &metav1.LabelSelector{}, labels: queued},
-		"not again when the job changes":     {selector: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}}, labels: queued, old: queued},
+		"is told of when the job is created": {selector: another, labels: queued, want: true},
+		"not where the job names none":       {selector: another},
+		"not where the namespace is managed": {labels: queued},
+		"not again when the job changes":     {selector: another, labels: queued, old: inQueue(torch(""))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, v := newHandlers(t)
-			v.Kueue = testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = tc.selector })
+			v.Kueue = testenv.Kueue(func(settings *kueueconfig.Settings) { settings.ManagedJobsNamespaceSelector = &tc.selector })
 			v.Queues = queues.New(v.Client, v.Client, v.Kueue)
-			old := ""
-			if tc.old != "" {
-				old = inttest.Manifest(tc.old, torch(""))
-			}
-			response := v.Handle(t.Context(), request("user", inttest.Manifest(tc.labels, torch("")), old))
+			response := v.Handle(t.Context(), request("user", inttest.Manifest(tc.labels, torch("")), tc.old))
 			expect.Need(t, response.Allowed, "Refused: %v", response.Result)
 			told := slices.ContainsFunc(response.Warnings, func(w string) bool { return strings.Contains(w, "Kueue does not manage namespace ns") })
 			expect.That(t, told == tc.want, "Warnings: %q", response.Warnings)
@@ -353,21 +346,15 @@ func TestQueueOfANamespaceThatKueueDoesNotManage(t *testing.T) {
 func TestDefaulterHandsToMultiKueue(t *testing.T) {
 	const away = elsewhere + suspended
 	cases := map[string]struct{ spec, oldSpec, want string }{
-		"a job whose queue leads there, without an entry of ours": {spec: torch(""), want: torch(away)},
-		"one that Trainer manages by default":                     {spec: torch(byTrainer), want: torch(away)},
-		"one whose user says so":                                  {spec: torch(elsewhere), want: torch(away)},
-		"one with the entries of others":                          {spec: torch("", mine), want: torch(away, mine)},
-		"an exported one, without the entry that it had":          {spec: torch(away, gateJSON, mine), want: torch(away, mine)},
-		"but not one that somebody else manages": {
-			spec: torch(`,"managedBy":"example.com/me"`), want: torch(`,"managedBy":"example.com/me"` + suspended),
-		},
-		"one that waits gets no entry later": {oldSpec: torch(away), spec: torch(away, mine), want: torch(away, mine)},
-		"one with an entry of an older release keeps it": {
-			oldSpec: torch(away, gateJSON), spec: torch(away, mine), want: torch(away, mine, gateJSON),
-		},
-		"one that comes back to this cluster gets the gate with the same write": {
-			oldSpec: torch(away), spec: torch(suspended), want: torch(suspended, gateJSON),
-		},
+		"a job whose queue leads there, without an entry of ours":               {spec: torch(""), want: torch(away)},
+		"one that Trainer manages by default":                                   {spec: torch(byTrainer), want: torch(away)},
+		"one whose user says so":                                                {spec: torch(elsewhere), want: torch(away)},
+		"one with the entries of others":                                        {spec: torch("", mine), want: torch(away, mine)},
+		"an exported one, without the entry that it had":                        {spec: torch(away, gateJSON, mine), want: torch(away, mine)},
+		"but not one that somebody else manages":                                {spec: torch(`,"managedBy":"example.com/me"`), want: torch(`,"managedBy":"example.com/me"` + suspended)},
+		"one that waits gets no entry later":                                    {oldSpec: torch(away), spec: torch(away, mine), want: torch(away, mine)},
+		"one with an entry of an older release keeps it":                        {oldSpec: torch(away, gateJSON), spec: torch(away, mine), want: torch(away, mine, gateJSON)},
+		"one that comes back to this cluster gets the gate with the same write": {oldSpec: torch(away), spec: torch(suspended), want: torch(suspended, gateJSON)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -396,30 +383,25 @@ func FuzzWebhooks(f *testing.F) {
 }
 
 func TestManagerAloneResumesWhatHoldsQuota(t *testing.T) {
+	old, resumed := inQueue(torch(suspended, gateJSON)), inQueue(torch(resumed, gateJSON))
+	workload := func(says ...func(*kueue.Workload)) []client.Object {
+		job := expect.FromJSON[trainjob.TrainJob](t, old)
+		job.Namespace = "ns"
+		return []client.Object{inttest.WorkloadOf(&job, append(says, kit.Admitted)...)}
+	}
 	cases := map[string]struct {
-		evicted       bool
-		noWorkload    bool
+		there         []client.Object
 		user          string
 		wantSuspended bool
 	}{
-		"it was evicted":         {evicted: true, wantSuspended: true},
-		"it is admitted":         {wantSuspended: true},
-		"it has no Workload":     {noWorkload: true},
-		"the manager resumes it": {user: self},
+		"it was evicted":         {there: workload(kit.Is(kueue.WorkloadEvicted, "")), wantSuspended: true},
+		"it is admitted":         {there: workload(), wantSuspended: true},
+		"it has no Workload":     {},
+		"the manager resumes it": {there: workload(), user: self},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			d, _ := newHandlers(t)
-			old, resumed := inQueue(torch(suspended, gateJSON)), inQueue(torch(resumed, gateJSON))
-			job := expect.FromJSON[trainjob.TrainJob](t, old)
-			if !tc.noWorkload {
-				job.Namespace = "ns"
-				wl := inttest.WorkloadOf(&job, inttest.Admitted)
-				if tc.evicted {
-					inttest.Is(kueue.WorkloadEvicted, "")(wl)
-				}
-				expect.NoError(t, d.Client.Create(t.Context(), wl))
-			}
+			d, _ := newHandlers(t, tc.there...)
 			response := d.Handle(t.Context(), request(cmp.Or(tc.user, "user"), resumed, old))
 			after := expect.FromJSON[trainjob.TrainJob](t, patched(t, resumed, response))
 			expect.That(t, after.Suspended() == tc.wantSuspended && len(response.Warnings) > 0 == tc.wantSuspended,

@@ -4,12 +4,10 @@ package scheduler_test
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -18,7 +16,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -32,15 +29,20 @@ type game struct {
 	waiting []*kueue.Workload
 }
 
-func (g *game) queue(name, cohort, gpus string, changes ...func(*kueue.ClusterQueueSpec)) {
+func newGame() *game {
+	g := &game{}
+	g.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}}}
+	return g
+}
+
+func (g *game) queue(name, cohort, gpus string, changes ...func(*kueue.ClusterQueueSpec)) *game {
 	cq := kit.ClusterQueue(name, kit.Quota{Flavor: pool, GPUs: gpus})
 	cq.Spec.CohortName, cq.Spec.QueueingStrategy = kueue.CohortReference(cohort), kueue.BestEffortFIFO
 	cq.Spec.Preemption, cq.Spec.FlavorFungibility = nil, nil
-	for _, change := range changes {
-		change(&cq.Spec)
-	}
+	kit.With(&cq.Spec, changes...)
 	g.ClusterQueues = append(g.ClusterQueues, *cq)
 	g.LocalQueues = append(g.LocalQueues, *kit.LocalQueue("team", name, name))
+	return g
 }
 
 func strictly(spec *kueue.ClusterQueueSpec) { spec.QueueingStrategy = kueue.StrictFIFO }
@@ -59,26 +61,25 @@ func job(name, queue string, pods, priority int32) *kueue.Workload {
 	}
 }
 
-// run admits a Workload.
-func (g *game) run(wl *kueue.Workload) {
-	pods := wl.Spec.PodSets[0].Count
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(wl.Spec.QueueName), PodSetAssignments: []kueue.PodSetAssignment{{
-		Name: "main", Count: &pods, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: pool},
-		ResourceUsage: kit.Amounts("nvidia.com/gpu", strconv.Itoa(int(pods))),
-	}}}
-	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue})
-	}
-	g.Workloads = append(g.Workloads, *wl)
+// runs adds a job that is admitted.
+func (g *game) runs(name, queue string, pods, priority int32) *game {
+	g.Workloads = append(g.Workloads, *kit.With(job(name, queue, pods, priority), kit.Admitted, kit.Assigned(queue, pool)))
+	return g
 }
 
-func (g *game) wait(wl *kueue.Workload, parked bool) *kueue.Workload {
-	if parked {
-		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Message: "no room"}}
-	}
-	g.waiting = append(g.waiting, wl)
-	return wl
+// waits adds a job that waits.
+func (g *game) waits(name, queue string, pods, priority int32, changes ...func(*kueue.Workload)) *game {
+	g.waiting = append(g.waiting, kit.With(job(name, queue, pods, priority), changes...))
+	return g
 }
+
+// parked is one that was refused, and says why.
+func parked(why string) func(*kueue.Workload) {
+	return kit.Says(metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Message: why})
+}
+
+// elastic is one that starts with fewer pods, too.
+func elastic(wl *kueue.Workload) { wl.Spec.PodSets[0].MinCount = new(int32(1)) }
 
 // told is what a test compares of a Decision; Pods are those of an admission.
 type told struct {
@@ -90,7 +91,6 @@ type told struct {
 }
 
 func (g *game) contest() *scheduler.Contest {
-	g.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}}}
 	c := &scheduler.Contest{World: g.World(), Workloads: g.waiting, Now: time.Unix(1000, 0)}
 	for n := range g.Workloads {
 		c.Workloads = append(c.Workloads, &g.Workloads[n])
@@ -98,8 +98,10 @@ func (g *game) contest() *scheduler.Contest {
 	return c
 }
 
-func (g *game) decide(t *testing.T, wl *kueue.Workload) told {
+// decide tells about the last of those who wait.
+func (g *game) decide(t *testing.T) told {
 	t.Helper()
+	wl := g.waiting[len(g.waiting)-1]
 	d := expect.Must(g.contest().Decide(t.Context(), sets.New(client.ObjectKeyFromObject(wl))))(t)[client.ObjectKeyFromObject(wl)]
 	expect.Need(t, d != nil, "there is a decision")
 	got := told{Outcome: d.Outcome, Message: d.Message}
@@ -116,79 +118,30 @@ func (g *game) decide(t *testing.T, wl *kueue.Workload) told {
 }
 
 func TestOrder(t *testing.T) {
+	stops := parked("no room. Pending the preemption of 1 workload(s)")
 	cases := map[string]struct {
-		play func(*game)
+		game *game
 		want string
 	}{
-		"by cycles, not by priority alone": {
-			play: func(g *game) {
-				g.queue("a", "all", "4")
-				g.queue("b", "all", "4")
-				g.wait(job("a1", "a", 1, 10), false)
-				g.wait(job("a2", "a", 1, 9), false)
-				g.wait(job("b1", "b", 1, 1), false)
-			},
-			want: "a1 b1 a2",
-		},
-		"who borrows comes last in a cycle": {
-			play: func(g *game) {
-				g.queue("a", "all", "4")
-				g.queue("b", "all", "0")
-				g.wait(job("b1", "b", 1, 10), false)
-				g.wait(job("a1", "a", 1, 1), false)
-			},
-			want: "a1 b1",
-		},
-		"behind one that cannot start, however strict": {
-			play: func(g *game) {
-				g.queue("a", "", "4", strictly)
-				g.wait(job("large", "a", 8, 10), false)
-				g.wait(job("small", "a", 1, 1), false)
-			},
-			want: "large small",
-		},
+		"by cycles, not by priority alone": {newGame().queue("a", "all", "4").queue("b", "all", "4").
+			waits("a1", "a", 1, 10).waits("a2", "a", 1, 9).waits("b1", "b", 1, 1), "a1 b1 a2"},
+		"who borrows comes last in a cycle": {newGame().queue("a", "all", "4").queue("b", "all", "0").
+			waits("b1", "b", 1, 10).waits("a1", "a", 1, 1), "a1 b1"},
+		"behind one that cannot start, however strict": {newGame().queue("a", "", "4", strictly).
+			waits("large", "a", 8, 10).waits("small", "a", 1, 1), "large small"},
 		"who stops others is first, unless first in is strictly first out": {
-			play: func(g *game) {
-				for _, name := range []string{"a", "b"} {
-					g.queue(name, "all", "4", preempting)
-					g.wait(job(name+"1", name, 5, 20), false)
-					stopping := job(name+"2", name, 4, 10)
-					stopping.Status.Conditions = []metav1.Condition{{
-						Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Message: "no room. Pending the preemption of 1 workload(s)",
-					}}
-					g.wait(stopping, false)
-				}
-				strictly(&g.ClusterQueues[1].Spec)
-			},
-			want: "a2 b1 a1 b2",
-		},
-		"each of those that are alike": {
-			play: func(g *game) {
-				g.queue("a", "", "4")
-				g.wait(job("first", "a", 5, 0), true)
-				g.wait(job("second", "a", 5, 0), false)
-			},
-			want: "first second",
-		},
-		"once, though others are preempted": {
-			play: func(g *game) {
-				g.queue("a", "all", "4", preempting)
-				g.queue("b", "all", "4", preempting)
-				g.run(job("a0", "a", 4, 0))
-				g.run(job("b0", "b", 4, 0))
-				g.wait(job("a1", "a", 4, 10), false)
-				g.wait(job("b1", "b", 4, 11), false)
-				g.wait(job("b2", "b", 4, 1), true)
-			},
-			want: "b1 a1 b2",
-		},
+			newGame().queue("a", "all", "4", preempting).queue("b", "all", "4", preempting, strictly).
+				waits("a1", "a", 5, 20).waits("a2", "a", 4, 10, stops).waits("b1", "b", 5, 20).waits("b2", "b", 4, 10, stops), "a2 b1 a1 b2"},
+		"each of those that are alike": {newGame().queue("a", "", "4").
+			waits("first", "a", 5, 0, parked("no room")).waits("second", "a", 5, 0), "first second"},
+		"once, though others are preempted": {newGame().queue("a", "all", "4", preempting).queue("b", "all", "4", preempting).
+			runs("a0", "a", 4, 0).runs("b0", "b", 4, 0).
+			waits("a1", "a", 4, 10).waits("b1", "b", 4, 11).waits("b2", "b", 4, 1, parked("no room")), "b1 a1 b2"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			g := &game{}
-			tc.play(g)
 			var names []string
-			for _, turn := range expect.Must(g.contest().Order(t.Context()))(t) {
+			for _, turn := range expect.Must(tc.game.contest().Order(t.Context()))(t) {
 				names = append(names, turn.Workload.Name)
 			}
 			expect.Same(t, "Unexpected order", tc.want, strings.Join(names, " "))
@@ -197,96 +150,31 @@ func TestOrder(t *testing.T) {
 }
 
 func TestDecide(t *testing.T) {
+	const oneMore = "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 1 more needed"
 	cases := map[string]struct {
-		play func(*game) *kueue.Workload
+		game *game
 		want told
 	}{
-		"one that was parked is in front when somebody was preempted": {
-			play: func(g *game) *kueue.Workload {
-				g.queue("a", "all", "4", preempting)
-				g.queue("b", "all", "4")
-				g.run(job("victim", "a", 4, -10))
-				g.run(job("other", "b", 2, 0))
-				g.wait(job("preemptor", "a", 2, 200), false)
-				g.wait(job("parked", "b", 4, 100), true)
-				g.wait(job("head", "b", 5, 10), false)
-				return g.wait(job("last", "b", 1, 0), false)
-			},
-			want: told{
-				Outcome: scheduler.Refuses, Before: "preemptor",
-				Message: "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 1 more needed",
-			},
-		},
-		"like one that was refused": {
-			play: func(g *game) *kueue.Workload {
-				g.queue("a", "", "4")
-				g.wait(job("first", "a", 5, 0), false)
-				g.wait(job("other", "a", 6, -1), false)
-				return g.wait(job("second", "a", 5, 0), false)
-			},
-			want: told{
-				Outcome: scheduler.Refuses,
-				Message: "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor h100, previously considered podsets requests (0) + current podset request (5) > maximum capacity (4)",
-			},
-		},
-		"a head keeps its own quota from others in the cohort": {
-			play: func(g *game) *kueue.Workload {
-				g.queue("a", "all", "4", strictly)
-				g.queue("b", "all", "0")
-				g.run(job("running", "a", 2, 0))
-				g.wait(job("big", "a", 4, 0), false)
-				return g.wait(job("borrower", "b", 2, 0), false)
-			},
-			want: told{Outcome: scheduler.Refuses, Message: "Workload no longer fits after processing another workload", Behind: "big"},
-		},
-		"behind one that starts with fewer pods": {
-			play: func(g *game) *kueue.Workload {
-				g.queue("a", "", "4", strictly)
-				elastic := job("elastic", "a", 6, 10)
-				elastic.Spec.PodSets[0].MinCount = ptr.To[int32](1)
-				g.wait(elastic, false)
-				return g.wait(job("next", "a", 1, 0), false)
-			},
-			want: told{
-				Outcome: scheduler.Refuses, Before: "elastic",
-				Message: "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 1 more needed",
-			},
-		},
-		"with fewer pods": {
-			play: func(g *game) *kueue.Workload {
-				g.queue("a", "", "4")
-				elastic := job("elastic", "a", 6, 0)
-				elastic.Spec.PodSets[0].MinCount = ptr.To[int32](1)
-				return g.wait(elastic, false)
-			},
-			want: told{Outcome: scheduler.Admits, Pods: 4},
-		},
-		"behind the head of a strict queue": {
-			play: func(g *game) *kueue.Workload {
-				g.queue("a", "", "4", strictly)
-				g.run(job("running", "a", 2, 0))
-				g.wait(job("big", "a", 4, 0), false)
-				return g.wait(job("small", "a", 2, -10), false)
-			},
-			want: told{Outcome: scheduler.Blocks, Behind: "big"},
-		},
-		"behind a head whose room another keeps": {
-			play: func(g *game) *kueue.Workload {
-				g.queue("a", "all", "4", strictly)
-				g.queue("b", "all", "0")
-				g.run(job("running", "a", 2, 0))
-				g.wait(job("big", "a", 4, 0), false)
-				g.wait(job("borrower", "b", 2, 0), false)
-				return g.wait(job("small", "b", 1, -10), false)
-			},
-			want: told{Outcome: scheduler.Blocks, Behind: "borrower"},
-		},
+		"one that was parked is in front when somebody was preempted": {newGame().queue("a", "all", "4", preempting).queue("b", "all", "4").
+			runs("victim", "a", 4, -10).runs("other", "b", 2, 0).
+			waits("preemptor", "a", 2, 200).waits("parked", "b", 4, 100, parked("no room")).waits("head", "b", 5, 10).waits("last", "b", 1, 0),
+			told{Outcome: scheduler.Refuses, Before: "preemptor", Message: oneMore}},
+		"like one that was refused": {newGame().queue("a", "", "4").waits("first", "a", 5, 0).waits("other", "a", 6, -1).waits("second", "a", 5, 0),
+			told{Outcome: scheduler.Refuses, Message: "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor h100, previously considered podsets requests (0) + current podset request (5) > maximum capacity (4)"}},
+		"a head keeps its own quota from others in the cohort": {newGame().queue("a", "all", "4", strictly).queue("b", "all", "0").
+			runs("running", "a", 2, 0).waits("big", "a", 4, 0).waits("borrower", "b", 2, 0),
+			told{Outcome: scheduler.Refuses, Message: "Workload no longer fits after processing another workload", Behind: "big"}},
+		"behind one that starts with fewer pods": {newGame().queue("a", "", "4", strictly).waits("elastic", "a", 6, 10, elastic).waits("next", "a", 1, 0),
+			told{Outcome: scheduler.Refuses, Before: "elastic", Message: oneMore}},
+		"with fewer pods": {newGame().queue("a", "", "4").waits("elastic", "a", 6, 0, elastic), told{Outcome: scheduler.Admits, Pods: 4}},
+		"behind the head of a strict queue": {newGame().queue("a", "", "4", strictly).
+			runs("running", "a", 2, 0).waits("big", "a", 4, 0).waits("small", "a", 2, -10), told{Outcome: scheduler.Blocks, Behind: "big"}},
+		"behind a head whose room another keeps": {newGame().queue("a", "all", "4", strictly).queue("b", "all", "0").
+			runs("running", "a", 2, 0).waits("big", "a", 4, 0).waits("borrower", "b", 2, 0).waits("small", "b", 1, -10),
+			told{Outcome: scheduler.Blocks, Behind: "borrower"}},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			g := &game{}
-			expect.Same(t, "Unexpected decision", tc.want, g.decide(t, tc.play(g)))
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected decision", tc.want, tc.game.decide(t)) })
 	}
 }
 
@@ -295,20 +183,15 @@ func TestDecideAboutAll(t *testing.T) {
 		seconds time.Duration
 		want    map[string]scheduler.Outcome
 	}{
-		"in one play": {
-			seconds: 60,
-			want:    map[string]scheduler.Outcome{"first": scheduler.Admits, "large": scheduler.Refuses, "small": scheduler.Blocks},
-		},
+		"in one play": {seconds: 60, want: map[string]scheduler.Outcome{"first": scheduler.Admits, "large": scheduler.Refuses, "small": scheduler.Blocks}},
 		"of whom the time was too short for, nothing is said": {want: map[string]scheduler.Outcome{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			g := &game{}
-			g.queue("a", "", "4", strictly)
-			g.queue("stopped", "", "4", func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = ptr.To(kueue.Hold) })
+			g := newGame().queue("a", "", "4", strictly).queue("stopped", "", "4", func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = new(kueue.Hold) }).
+				waits("first", "a", 2, 9).waits("large", "a", 4, 5, parked("no room")).waits("small", "a", 1, 1).waits("nowhere", "stopped", 1, 0, parked("no room"))
 			asked := sets.New[client.ObjectKey]()
-			for n, wl := range []*kueue.Workload{job("first", "a", 2, 9), job("large", "a", 4, 5), job("small", "a", 1, 1), job("nowhere", "stopped", 1, 0)} {
-				g.wait(wl, n%2 == 1)
+			for _, wl := range g.waiting {
 				asked.Insert(client.ObjectKeyFromObject(wl))
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), tc.seconds*time.Second)

@@ -36,9 +36,6 @@ func (g *game) board(t *testing.T) *board { return g.boardWith(t, nil) }
 
 func (g *game) boardWith(t *testing.T, sharing *configapi.FairSharing) *board {
 	t.Helper()
-	if g.Flavors == nil {
-		g.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}}}
-	}
 	b := &board{t: t, now: time.Unix(1000, 0)}
 	b.Player = expect.Must(scheduler.NewPlayer(t.Context(), g.World(), b.now, sharing))(t)
 	for n := range g.Workloads {
@@ -71,9 +68,7 @@ func key(name string) client.ObjectKey { return client.ObjectKey{Namespace: "tea
 
 // Kueue preempts the latest first, and of those of one second it goes by UIDs.
 func TestStatusesHaveTimesOfWholeSeconds(t *testing.T) {
-	g := &game{}
-	g.queue("a", "", "4")
-	b := g.board(t)
+	b := newGame().queue("a", "", "4").board(t)
 	b.SetTime(t.Context(), b.now.Add(1500*time.Millisecond))
 	expect.NoError(t, b.Add(t.Context(), job("mine", "a", 1, 0)))
 	moved := b.Settle(t.Context())
@@ -88,28 +83,15 @@ func TestStatusesHaveTimesOfWholeSeconds(t *testing.T) {
 // writes statuses whole, and says to the queues' requeuer whom to look at again.
 func TestPlayer(t *testing.T) {
 	cases := map[string]struct {
-		set  func(*game)
+		game *game
 		play func(*board)
 		want string
 	}{
-		"nobody waits, and nothing blocks": {
-			set: func(g *game) { g.queue("a", "", "4") },
-		},
-		"who has room is admitted in the cycle, in the order of the queue": {
-			set: func(g *game) {
-				g.queue("a", "", "4")
-				g.wait(job("late", "a", 2, 0), false)
-				g.wait(job("first", "a", 2, 10), false)
-				g.wait(job("too-many", "a", 1, -1), false)
-			},
-			want: "Admitted first, Admitted late",
-		},
+		"nobody waits, and nothing blocks": {game: newGame().queue("a", "", "4")},
+		"who has room is admitted in the cycle, in the order of the queue": {game: newGame().queue("a", "", "4").waits("late", "a", 2, 0).waits("first", "a", 2, 10).waits("too-many", "a", 1, -1),
+			want: "Admitted first, Admitted late"},
 		"who waits is looked at a second after an end": {
-			set: func(g *game) {
-				g.queue("a", "", "4")
-				g.run(job("running", "a", 4, 0))
-				g.wait(job("next", "a", 4, 0), false)
-			},
+			game: newGame().queue("a", "", "4").runs("running", "a", 4, 0).waits("next", "a", 4, 0),
 			play: func(b *board) {
 				b.Remove(b.t.Context(), key("running"))
 				b.settle()
@@ -118,19 +100,9 @@ func TestPlayer(t *testing.T) {
 			},
 			want: "Admitted next",
 		},
-		"the head of a strict queue that cannot start ends the cycles": {
-			set: func(g *game) {
-				g.queue("a", "", "4", strictly)
-				g.wait(job("large", "a", 8, 1), false)
-				g.wait(job("small", "a", 1, 0), false)
-			},
-		},
+		"the head of a strict queue that cannot start ends the cycles": {game: newGame().queue("a", "", "4", strictly).waits("large", "a", 8, 1).waits("small", "a", 1, 0)},
 		"who is preempted keeps its quota until it has stopped, and queues again": {
-			set: func(g *game) {
-				g.queue("a", "", "4", preempting)
-				g.run(job("low", "a", 4, 0))
-				g.wait(job("high", "a", 4, 10), false)
-			},
+			game: newGame().queue("a", "", "4", preempting).runs("low", "a", 4, 0).waits("high", "a", 4, 10),
 			play: func(b *board) {
 				expect.NoError(b.t, b.Stopped(b.t.Context(), key("low")))
 				b.wake()
@@ -140,70 +112,44 @@ func TestPlayer(t *testing.T) {
 			want: "Evicted low, Admitted high, Admitted low",
 		},
 		"who preempts many does so in an order that is always the same": {
-			set: func(g *game) {
-				g.queue("a", "", "4", preempting)
-				for _, name := range []string{"d", "b", "a", "c"} {
-					g.run(job(name, "a", 1, 0))
-				}
-				g.wait(job("high", "a", 4, 10), false)
-			},
+			game: newGame().queue("a", "", "4", preempting).
+				runs("d", "a", 1, 0).runs("b", "a", 1, 0).runs("a", "a", 1, 0).runs("c", "a", 1, 0).waits("high", "a", 4, 10),
 			want: "Evicted a, Evicted b, Evicted c, Evicted d",
 		},
-		"admission checks come between quota and start": {
-			set: func(g *game) {
-				g.AdmissionChecks = []kueue.AdmissionCheck{{
-					ObjectMeta: metav1.ObjectMeta{Name: "capacity"},
-					Status:     kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
-				}}
-				g.queue("a", "", "4", checked)
-				g.wait(job("one", "a", 4, 0), false)
-			},
-			play: func(b *board) { b.note(b.ChecksReady(b.t.Context(), key("one"))) },
-			want: "Reserved one, Admitted one",
-		},
+		"admission checks come between quota and start": {game: newGame().checks("").queue("a", "", "4", checked).waits("one", "a", 4, 0),
+			play: func(b *board) { b.note(b.ChecksReady(b.t.Context(), key("one"))) }, want: "Reserved one, Admitted one"},
 		"a topology is filled by nodes, and named after admission checks in a second pass": {
-			set: func(g *game) {
-				g.topology(2)
-				g.AdmissionChecks = []kueue.AdmissionCheck{{
-					ObjectMeta: metav1.ObjectMeta{Name: "capacity"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "kueue.x-k8s.io/provisioning-request"},
-					Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
-				}}
-				g.queue("a", "", "64", checked)
-				g.wait(job("one", "a", 2, 0), false)
-			},
+			game: newGame().topology(2).checks("kueue.x-k8s.io/provisioning-request").queue("a", "", "64", checked).waits("one", "a", 2, 0),
 			play: func(b *board) {
 				b.note(b.ChecksReady(b.t.Context(), key("one")))
 				b.wake()
 			},
 			want: "Reserved one, Admitted one",
 		},
-		"a topology that has no room left keeps those back whom the quota would let in": {
-			set: func(g *game) {
-				g.topology(2)
-				g.queue("a", "", "64")
-				g.wait(job("one", "a", 9, 1), false)
-				g.wait(job("two", "a", 8, 0), false)
-			},
-			want: "Admitted one",
-		},
+		"a topology that has no room left keeps those back whom the quota would let in": {game: newGame().topology(2).queue("a", "", "64").waits("one", "a", 9, 1).waits("two", "a", 8, 0),
+			want: "Admitted one"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			g := &game{}
-			tc.set(g)
-			b := g.board(t)
-			if tc.play != nil {
-				tc.play(b)
-			}
+			b := tc.game.board(t)
+			kit.With(b, tc.play)
 			expect.Same(t, "Unexpected moves", tc.want, strings.Join(b.moves, ", "))
 		})
 	}
 }
 
+// checks adds the AdmissionCheck of checked, which is active.
+func (g *game) checks(controller string) *game {
+	check := kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "capacity"}, Spec: kueue.AdmissionCheckSpec{ControllerName: controller}}
+	check.Status.Conditions = []metav1.Condition{kit.True(kueue.AdmissionCheckActive, "")}
+	g.AdmissionChecks = append(g.AdmissionChecks, check)
+	return g
+}
+
 func checked(spec *kueue.ClusterQueueSpec) { spec.AdmissionChecksStrategy = kit.Checks("capacity") }
 
 // topology gives the flavor nodes of eight GPUs below a topology.
-func (g *game) topology(nodes int) {
+func (g *game) topology(nodes int) *game {
 	g.Topologies = []kueue.Topology{*kit.Topology("racks", corev1.LabelHostname)}
 	flavor := kit.PlainFlavor(pool, "pool", pool)
 	flavor.Spec.TopologyName = (*kueue.TopologyReference)(&g.Topologies[0].Name)
@@ -212,13 +158,14 @@ func (g *game) topology(nodes int) {
 		name := fmt.Sprintf("node-%d", n)
 		g.Nodes = append(g.Nodes, *kit.ReadyNode(name, map[string]string{"pool": pool, corev1.LabelHostname: name}, "nvidia.com/gpu", "8", "pods", "110"))
 	}
+	return g
 }
 
 // The order that Order says is that in which Kueue's scheduler admits, where there is room for all, among those that share quota.
 func TestOrderIsThatOfAdmissions(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		g := &game{}
+		g := newGame()
 		var sharing *configapi.FairSharing
 		if seed%2 == 1 {
 			sharing = &configapi.FairSharing{}
@@ -232,9 +179,9 @@ func TestOrderIsThatOfAdmissions(t *testing.T) {
 		}
 		g.queue("lender", "all", "400")
 		for n := range 20 {
-			wl := job(fmt.Sprintf("job-%02d", n), string(rune('a'+random.IntN(4))), 1+random.Int32N(3), random.Int32N(3))
-			wl.CreationTimestamp = metav1.NewTime(time.Unix(int64(random.IntN(900)), int64(n)))
-			g.wait(wl, false)
+			g.waits(fmt.Sprintf("job-%02d", n), string(rune('a'+random.IntN(4))), 1+random.Int32N(3), random.Int32N(3), func(wl *kueue.Workload) {
+				wl.CreationTimestamp = metav1.NewTime(time.Unix(int64(random.IntN(900)), int64(n)))
+			})
 		}
 		b, contest := g.boardWith(t, sharing), g.contest()
 		contest.FairSharing = sharing
@@ -256,9 +203,7 @@ func TestOrderIsThatOfAdmissions(t *testing.T) {
 
 // What light uses in an hour counts more then than the two GPUs that heavy had consumed, of which half has faded.
 func TestWhoHasConsumedLessGoesFirst(t *testing.T) {
-	g := &game{}
-	g.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}}}
-	g.queue("a", "", "4", func(spec *kueue.ClusterQueueSpec) {
+	g := newGame().queue("a", "", "4", func(spec *kueue.ClusterQueueSpec) {
 		spec.AdmissionScope = &kueue.AdmissionScope{AdmissionMode: kueue.UsageBasedAdmissionFairSharing}
 	})
 	light, heavy := g.LocalQueues[0], g.LocalQueues[0]

@@ -17,11 +17,14 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/cache/scheduler"
 	"sigs.k8s.io/kueue/pkg/util/tas"
+	"sigs.k8s.io/kueue/pkg/workload"
+	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 )
 
 // World is what Workloads compete for.
@@ -88,6 +91,22 @@ func (w *World) cache(ctx context.Context, c client.Client, workloads []kueue.Wo
 	return cache, nil
 }
 
+// Inactive returns why ClusterQueues admit nobody that are stopped or miss something, in Kueue's own words.
+func (w *World) Inactive(ctx context.Context) (map[kueue.ClusterQueueReference]string, error) {
+	cache, err := w.cache(ctx, &memory{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	why := map[kueue.ClusterQueueReference]string{}
+	for n := range w.ClusterQueues {
+		name := kueue.ClusterQueueReference(w.ClusterQueues[n].Name)
+		if status, _, message := cache.ClusterQueueReadiness(name); status != metav1.ConditionTrue {
+			why[name] = message
+		}
+	}
+	return why, nil
+}
+
 // Changed returns a world whose ClusterQueues say something else.
 func (w *World) Changed(change func(*kueue.ClusterQueueSpec)) *World {
 	other := *w
@@ -116,6 +135,11 @@ func (w *World) addNodes(cache *scheduler.Cache) {
 func TakesOfTopology(pod *corev1.Pod) bool {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	return pod.Spec.NodeName != "" && !ended && !tas.IsTAS(pod)
+}
+
+// PlacedOn reports whether a Workload has quota and, below a topology down to nodes, a place on one.
+func PlacedOn(wl *kueue.Workload, node string) bool {
+	return workload.HasQuotaReservation(wl) && !workloadfinish.IsFinished(wl) && tas.HasTASAssignmentOnNode(wl.Status.Admission, node)
 }
 
 type (

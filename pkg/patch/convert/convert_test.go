@@ -147,16 +147,12 @@ func TestManifests(t *testing.T) {
       newField: {x: 9007199254740993, y: [2], z: null}, containers: [{name: c, newer: false, newest: {}}]`) + `}]`,
 			warnings: []string{"containers[0].newer: Forbidden: Trainer does not patch it", "containers[0].newest: Forbidden", "spec.newField: Forbidden"},
 		},
-		"overrides without content name their jobs": {
-			spec: `{podTemplateOverrides: [{targetJobs: [{name: node}], metadata: null, spec: null}]}`,
-			want: `{runtimePatches: [{manager: example.com/team, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node}]}}}}]}`,
-		},
+		"overrides without content name their jobs": {spec: `{podTemplateOverrides: [{targetJobs: [{name: node}], metadata: null, spec: null}]}`,
+			want: `{runtimePatches: [{manager: example.com/team, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node}]}}}}]}`},
 		"an empty list leaves nothing": {spec: `{podTemplateOverrides: [], labels: {}}`, want: `{}`},
 		"nothing to convert":           {spec: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`, want: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`},
-		"a version that nobody serves": {
-			apiVersion: "trainer.kubeflow.org/v2alpha1", spec: `{runtimePatches: [{manager: a.io/x}]}`, want: `{runtimePatches: [{manager: a.io/x}]}`,
-			warnings: []string{"v2alpha1; it is written as trainer.kubeflow.org/v1alpha1"},
-		},
+		"a version that nobody serves": {apiVersion: "trainer.kubeflow.org/v2alpha1", spec: `{runtimePatches: [{manager: a.io/x}]}`,
+			want: `{runtimePatches: [{manager: a.io/x}]}`, warnings: []string{"v2alpha1; it is written as trainer.kubeflow.org/v1alpha1"}},
 		"an order that may change": {
 			spec: `
   podTemplateOverrides:
@@ -165,26 +161,17 @@ func TestManifests(t *testing.T) {
 			want:     `{runtimePatches: [{manager: example.com/team, ` + inNode("initContainers: [{name: b}, {name: a}]") + `}]}`,
 			warnings: []string{`podTemplateOverrides[1]: several overrides of replicated job "node" patch initContainers`},
 		},
-		"resources mean something else": {
-			spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}, podTemplateOverrides: []}`, want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
-			warnings: []string{"spec.trainer.resourcesPerNode"},
-		},
-		"resources mean something else, without overrides too": {
+		"resources mean something else": {spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}, podTemplateOverrides: []}`,
+			want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`, warnings: []string{"spec.trainer.resourcesPerNode"}},
+		"resources mean something else, without overrides too": {spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
+			want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`, warnings: []string{"spec.trainer.resourcesPerNode"}},
+		"resources of a newer TrainJob mean what they do": {spec: `{trainer: {resourcesPerNode: {}}, runtimePatches: []}`,
+			want: `{trainer: {resourcesPerNode: {}}, runtimePatches: []}`},
+		"resources mean something else the other way, without patches too": {way: ManifestToPodTemplateOverrides,
 			spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`, want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
-			warnings: []string{"spec.trainer.resourcesPerNode"},
-		},
-		"resources of a newer TrainJob mean what they do": {
-			spec: `{trainer: {resourcesPerNode: {}}, runtimePatches: []}`, want: `{trainer: {resourcesPerNode: {}}, runtimePatches: []}`,
-		},
-		"resources mean something else the other way, without patches too": {
-			way:  ManifestToPodTemplateOverrides,
-			spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`, want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
-			warnings: []string{"spec.trainer.resourcesPerNode"},
-		},
-		"resources of an older TrainJob mean what they do": {
-			way:  ManifestToPodTemplateOverrides,
-			spec: `{trainer: {resourcesPerNode: {}}, podTemplateOverrides: []}`, want: `{trainer: {resourcesPerNode: {}}, podTemplateOverrides: []}`,
-		},
+			warnings: []string{"spec.trainer.resourcesPerNode"}},
+		"resources of an older TrainJob mean what they do": {way: ManifestToPodTemplateOverrides,
+			spec: `{trainer: {resourcesPerNode: {}}, podTemplateOverrides: []}`, want: `{trainer: {resourcesPerNode: {}}, podTemplateOverrides: []}`},
 		"templateOverrides with lists for jobs and pods": {
 			spec: `
   templateOverrides:
@@ -315,9 +302,8 @@ func TestManifests(t *testing.T) {
     ` + inNode("containers: [{name: side, volumeMounts: [{name: data, mountPath: /b, readOnly: true}]}]"),
 			warnings: []string{`manager "example.com/team-3"`, `manager "example.com/team-4"`},
 		},
-		"overrides stay overrides": {
-			way: ManifestToPodTemplateOverrides, spec: `{podTemplateOverrides: [{targetJobs: []}]}`, want: `{podTemplateOverrides: [{targetJobs: []}]}`,
-		},
+		"overrides stay overrides": {way: ManifestToPodTemplateOverrides, spec: `{podTemplateOverrides: [{targetJobs: []}]}`,
+			want: `{podTemplateOverrides: [{targetJobs: []}]}`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -365,14 +351,10 @@ func TestRefusals(t *testing.T) {
   {manager: a.io/x, targetJobs: [{name: node}]}, {manager: b.io/x, targetJobs: [{name: node}]}, {manager: a.io/x, targetJobs: [{name: node}]}]}`,
 			want: []string{"spec.podTemplateOverrides[2]"},
 		},
-		"a manager that is no path of a domain": {
-			manifest: `{podTemplateOverrides: [{manager: kueue, targetJobs: [{name: a}]}]}`,
-			want:     []string{"spec.runtimePatches[0].manager"},
-		},
-		"more managers than a list may have": {
-			manifest: `{podTemplateOverrides: [` + repeat(17, "{manager: a.io/m%d, targetJobs: [{name: node}]}") + `]}`,
-			want:     []string{"spec.runtimePatches"},
-		},
+		"a manager that is no path of a domain": {manifest: `{podTemplateOverrides: [{manager: kueue, targetJobs: [{name: a}]}]}`,
+			want: []string{"spec.runtimePatches[0].manager"}},
+		"more managers than a list may have": {manifest: `{podTemplateOverrides: [` + repeat(17, "{manager: a.io/m%d, targetJobs: [{name: node}]}") + `]}`,
+			want: []string{"spec.runtimePatches"}},
 		"more than a pod may have once it is one patch": {
 			manifest: `{podTemplateOverrides: [
   {targetJobs: [{name: node}], spec: {schedulingGates: [` + repeat(16, "{name: a%d}") + `], containers: [{name: side, env: [` + repeat(100, "{name: A%d}") + `]}]}},
@@ -382,14 +364,11 @@ func TestRefusals(t *testing.T) {
 				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.schedulingGates",
 			},
 		},
-		"variables that Trainer's webhook forbids": {
-			manifest: `{podTemplateOverrides: [{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: A, value: b}]}]}}]}`,
-			want:     []string{"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].env"},
-		},
-		"the same in patches": {
-			way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{manager: a.io/x, ` + inNode("containers: [{name: node, env: [{name: A, value: b}]}]") + `}]}`,
-			want: []string{"spec.podTemplateOverrides[0].spec.containers[0].env"},
-		},
+		"variables that Trainer's webhook forbids": {manifest: `{podTemplateOverrides: [{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: A, value: b}]}]}}]}`,
+			want: []string{"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].env"}},
+		"the same in patches": {way: ManifestToPodTemplateOverrides,
+			manifest: `{runtimePatches: [{manager: a.io/x, ` + inNode("containers: [{name: node, env: [{name: A, value: b}]}]") + `}]}`,
+			want:     []string{"spec.podTemplateOverrides[0].spec.containers[0].env"}},
 		"an owner that we are": {
 			way: func(manifest []byte) ([]byte, []string, field.ErrorList) {
 				return ManifestToRuntimePatches(manifest, "kueue.x-k8s.io/manager")
@@ -397,10 +376,8 @@ func TestRefusals(t *testing.T) {
 			manifest: `{podTemplateOverrides: [{targetJobs: [{name: node}]}]}`,
 			want:     []string{"owner"},
 		},
-		"a container of nobody": {
-			way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{manager: a.io/x, ` + inNode("containers: [{}]") + `}]}`,
-			want: []string{"spec.podTemplateOverrides[0].spec.containers[0].name"},
-		},
+		"a container of nobody": {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{manager: a.io/x, ` + inNode("containers: [{}]") + `}]}`,
+			want: []string{"spec.podTemplateOverrides[0].spec.containers[0].name"}},
 		"what Trainer 2.1 cannot express": {
 			way: ManifestToPodTemplateOverrides,
 			manifest: `{activeDeadlineSeconds: 5, runtimePatches: [{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {

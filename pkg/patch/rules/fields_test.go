@@ -20,10 +20,8 @@ func TestFields(t *testing.T) {
 		// fields and pods are the fields that Fields and Pods find wrong.
 		fields, pods []string
 	}{
-		"in order": {
-			metadata: `{name: a, namespace: ns, labels: {a.io/b: c, d: ""}, annotations: {A.io/b: "any text"}}`,
-			spec:     `trainer: {numNodes: 2, env: [{name: 1 A}], resourcesPerNode: {limits: {nvidia.com/gpu: 2, cpu: 2}, requests: {nvidia.com/gpu: "2", cpu: 1}}}`,
-		},
+		"in order": {metadata: `{name: a, namespace: ns, labels: {a.io/b: c, d: ""}, annotations: {A.io/b: "any text"}}`,
+			spec: `trainer: {numNodes: 2, env: [{name: 1 A}], resourcesPerNode: {limits: {nvidia.com/gpu: 2, cpu: 2}, requests: {nvidia.com/gpu: "2", cpu: 1}}}`},
 		"metadata that is of no use": {
 			metadata: `{generateName: Bad-, namespace: Bad NS, labels: {foo bar: a, b: a b}, annotations: {a b: x}, finalizers: [a b]}`,
 			fields: []string{

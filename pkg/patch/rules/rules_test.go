@@ -135,25 +135,19 @@ func TestEntries(t *testing.T) {
 		// says is in the first error or warning.
 		says string
 	}{
-		"an unknown job of 2.1": {
-			overrides: `[{targetJobs: [{name: node}, {name: worker}]}]`,
-			want:      []string{"[0].targetJobs[1].name: FieldValueInvalid"}, says: "it has: dataset-initializer, node",
-		},
-		"an unknown job of 2.2": {
-			generation: trainjob.Trainer22, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
-			want: []string{"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid"}, says: "it has: dataset-initializer, node",
-		},
-		"an unknown job of 2.3": {
+		"an unknown job of 2.1": {overrides: `[{targetJobs: [{name: node}, {name: worker}]}]`, want: []string{"[0].targetJobs[1].name: FieldValueInvalid"},
+			says: "it has: dataset-initializer, node"},
+		"an unknown job of 2.2": {generation: trainjob.Trainer22,
 			patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
-			warning: []string{"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid"}, says: "a JobSet that cannot run",
-		},
+			want:    []string{"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid"}, says: "it has: dataset-initializer, node"},
+		"an unknown job of 2.3": {patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
+			warning: []string{"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid"}, says: "a JobSet that cannot run"},
 		"no target jobs":      {overrides: `[{}]`, want: []string{"[0].targetJobs: FieldValueRequired"}},
 		"an override of 7":    {overrides: `[7]`, want: []string{"[0]: FieldValueTypeInvalid"}},
 		"an override of null": {overrides: `[null]`, want: []string{"[0]: FieldValueTypeInvalid"}},
-		"a found error is told once": {
-			overrides: `[{targetJobs: [{name: node}, {name: dataset-initializer}], spec: {containers: [{name: node, env: [{name: A}]}]}}]`,
-			want:      []string{"[0].spec.containers[0].env: FieldValueForbidden"}, warning: []string{"[0].spec.containers[0].name: FieldValueInvalid"}, says: "spec.trainer.env",
-		},
+		"a found error is told once": {overrides: `[{targetJobs: [{name: node}, {name: dataset-initializer}], spec: {containers: [{name: node, env: [{name: A}]}]}}]`,
+			want: []string{"[0].spec.containers[0].env: FieldValueForbidden"}, warning: []string{"[0].spec.containers[0].name: FieldValueInvalid"},
+			says: "spec.trainer.env"},
 		"the command of the trainer": {
 			patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: node, command: [x], resources: {}}]}}}}}]}}}}]`,
 			want:    []string{command + ".command: FieldValueForbidden", command + ".resources: FieldValueForbidden"}, says: "use spec.trainer.command",
@@ -173,19 +167,15 @@ func TestEntries(t *testing.T) {
 				"[4].manager: FieldValueTooLong", "[3].manager: FieldValueInvalid",
 			},
 		},
-		"a secret without a name, and another entry's": {
-			patches: `[{manager: a.io/x, ` + secrets("[{}, {name: a}]") + `}, {manager: a.io/y, ` + secrets("[{name: b}]") + `}]`,
-			want:    []string{"[0]." + inNode + ".imagePullSecrets[0].name: FieldValueRequired"},
-		},
+		"a secret without a name, and another entry's": {patches: `[{manager: a.io/x, ` + secrets("[{}, {name: a}]") + `}, {manager: a.io/y, ` + secrets("[{name: b}]") + `}]`,
+			want: []string{"[0]." + inNode + ".imagePullSecrets[0].name: FieldValueRequired"}},
 		"a secret without a name, and an entry for another job": {
 			overrides: `[{targetJobs: [{name: node}, {name: node}], spec: {imagePullSecrets: [{}]}}, {targetJobs: [{name: dataset-initializer}], spec: {imagePullSecrets: [{name: b}]}}]`,
 			warning:   []string{"[0].spec.imagePullSecrets[0].name: FieldValueRequired"}, says: "nobody else",
 		},
 		"a time that is none": {patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0].time: FieldValueTypeInvalid"}},
-		"seventeen entries": {
-			patches: `[` + strings.Repeat(`{manager: a.io/x}, `, 16) + `{manager: b.io/x}]`,
-			want:    []string{": FieldValueTooMany", "[1].manager: FieldValueDuplicate"},
-		},
+		"seventeen entries": {patches: `[` + strings.Repeat(`{manager: a.io/x}, `, 16) + `{manager: b.io/x}]`,
+			want: []string{": FieldValueTooMany", "[1].manager: FieldValueDuplicate"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

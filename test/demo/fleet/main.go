@@ -21,8 +21,6 @@ import (
 const storyLimit = 8 * time.Minute
 
 func main() {
-	// What is started is stopped again where it failed, and by StartFleet before.
-	down := func(context.Context) error { return nil }
 	play.Main(play.Own{
 		Dir: ".fleet-demo", Logs: "*/logs",
 		Settings: map[string]string{"NODES": "8", "FLEET_MANAGER": "external", "FLEET_WORKERS": "external,external"},
@@ -31,11 +29,8 @@ func main() {
 			if err != nil {
 				return err
 			}
-			down = func(ctx context.Context) error { return fleet.Stop(ctx, os.Stdout) }
-			ctx, cancel := context.WithTimeout(ctx, storyLimit)
-			defer cancel()
-			return tellStory(ctx, fleet, os.Stdout)
+			return play.Play(ctx, storyLimit, func(ctx context.Context) { newStory(os.Stdout).play(ctx, fleet) })
 		},
-		Down: func(ctx context.Context, _ string) error { return down(ctx) },
+		Down: func(ctx context.Context, dir string) error { return world.DownFleet(ctx, dir, os.Stdout) },
 	}.Run)
 }

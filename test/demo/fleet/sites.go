@@ -9,10 +9,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
@@ -37,61 +34,33 @@ func open(ctx context.Context, cluster *world.Cluster, gpus string, checks ...st
 	return s
 }
 
-func (s site) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) {
-	attempt.Succeed(s.List(ctx, list, append(options, client.InNamespace(s.Namespace))...), "%s: listing %T", s.Cluster.Name, list)
-}
-
-// states returns how far the manager cluster says that every TrainJob is.
-func (s site) states(ctx context.Context) map[string]string {
-	var jobs trainer.TrainJobList
-	var workloads kueue.WorkloadList
-	s.list(ctx, &jobs)
-	s.list(ctx, &workloads)
-	states := map[string]string{}
-	for i := range jobs.Items {
-		states[jobs.Items[i].Name] = state(&jobs.Items[i], workloads.Items)
-	}
-	return states
-}
-
-// state is how far a TrainJob of the manager cluster is, in a few words.
-func state(job *trainer.TrainJob, workloads []kueue.Workload) string {
+// state is how far the manager cluster says that a TrainJob is, in a few words.
+func (s site) state(ctx context.Context, name string) string {
+	job, wl := s.TrainJob(ctx, name), s.Workload(ctx, name)
 	for _, ended := range []string{trainer.TrainJobComplete, trainer.TrainJobFailed} {
 		if apimeta.IsStatusConditionTrue(job.Status.Conditions, ended) {
 			return ended
 		}
 	}
-	for i := range workloads {
-		wl := &workloads[i]
-		if !metav1.IsControlledBy(wl, job) {
-			continue
-		}
-		worker := ptr.Deref(wl.Status.ClusterName, "")
-		switch {
-		case worker == "":
-			return "waits for a worker"
-		case apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted):
-			return "in " + worker
-		}
-		return "on its way to " + worker
+	if wl == nil {
+		return "waits for Kueue"
 	}
-	return "waits for Kueue"
+	worker := ptr.Deref(wl.Status.ClusterName, "")
+	switch {
+	case worker == "":
+		return "waits for a worker"
+	case apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted):
+		return "in " + worker
+	}
+	return "on its way to " + worker
 }
 
-// pods returns those of all TrainJobs here.
-func (s site) pods(ctx context.Context) []corev1.Pod {
-	var pods corev1.PodList
-	s.list(ctx, &pods)
-	return pods.Items
-}
-
-// running returns the TrainJobs with a pod that runs here, each with its place.
-func (s site) running(ctx context.Context) map[string]place {
-	places := map[string]place{}
-	for _, pod := range s.pods(ctx) {
+// running is where a TrainJob has a pod that runs here, if it has one.
+func (s site) running(ctx context.Context, name string) (at place, runs bool) {
+	for _, pod := range s.Pods(ctx, name) {
 		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-			places[pod.Labels[jobsetapi.JobSetNameKey]] = place{s.Cluster.Name, pod.Spec.NodeName, pod.UID}
+			return place{s.Cluster.Name, pod.Spec.NodeName, pod.UID}, true
 		}
 	}
-	return places
+	return place{}, false
 }

@@ -6,14 +6,14 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/sets"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
@@ -22,20 +22,16 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-const (
-	// stepLimit is how long one step may take: a lost worker counts as lost after ten seconds here.
-	stepLimit = 2 * time.Minute
-	lookEvery = 300 * time.Millisecond
-)
+// lookEvery is the pause between two looks at the clusters.
+const lookEvery = 300 * time.Millisecond
 
 var jobs = []string{"bert", "llama", "resnet"}
 
 // story is what was seen so far.
 type story struct {
+	play.Story
 	manager site
 	workers []site
-	out     *os.File
-	start   time.Time
 
 	// states are what the manager cluster says of each job, places where its pods run.
 	states map[string]string
@@ -50,33 +46,37 @@ type place struct {
 	pod          types.UID
 }
 
-// tellStory sets the stage and plays the story.
-func tellStory(ctx context.Context, fleet *world.Fleet, out *os.File) error {
-	s := &story{out: out, states: map[string]string{}, places: map[string][]place{}}
-	return attempt.To(func() {
-		s.set(ctx, fleet)
-		fmt.Fprintf(s.out, `
+func newStory(out *os.File) *story {
+	s := &story{states: map[string]string{}, places: map[string][]place{}}
+	// A lost worker counts as lost after ten seconds here.
+	s.Story = play.Story{Out: out, Paint: show.Painter(out), StepLimit: 2 * time.Minute, NameWidth: 6, Next: s.next, State: s.state}
+	return s
+}
+
+// play sets the stage and plays the story.
+func (s *story) play(ctx context.Context, fleet *world.Fleet) {
+	s.set(ctx, fleet)
+	fmt.Fprintf(s.Out, `
 Cluster manager holds the queue of a team and has no nodes; worker1 and worker2 have %s GPUs of
 quota each. Three TrainJobs want 8 GPUs each, which is more than one worker has. Nodes and pods are
 fake (kwok), everything else is real, once in each cluster. Seconds, TrainJob, what happens:
 
 `, gpusOfWorker)
-		s.start = time.Now()
-		for _, name := range jobs {
-			s.manager.Make(ctx, s.manager.Job(name).GPUs("8").Obj())
-		}
-		s.await(ctx, "all three run, in both workers", func() bool { return s.haveRun() == len(jobs) && s.spread() })
-		lost := s.kill(ctx)
-		s.await(ctx, lost+" has left the dead worker and waits", func() bool { return s.states[lost] == "waits for a worker" })
-		// The other worker is full.
-		s.survivor().Finish(ctx, s.someOther(lost), "succeeded")
-		s.await(ctx, lost+" runs in the other worker", func() bool { return s.now(lost).worker == s.survivor().Cluster.Name })
-		for _, name := range jobs {
-			s.survivor().Finish(ctx, name, "succeeded")
-		}
-		s.await(ctx, "all are complete", s.allComplete)
-		s.verify(ctx, lost)
-	})
+	s.Start = time.Now()
+	for _, name := range jobs {
+		s.manager.Make(ctx, s.manager.Job(name).GPUs("8").Obj())
+	}
+	s.Await(ctx, s.claim("all three run, in both workers", s.spread))
+	lost := s.kill(ctx)
+	s.Await(ctx, s.claim(lost+" has left the dead worker and waits", func() bool { return s.states[lost] == "waits for a worker" }))
+	// The other worker is full.
+	s.survivor().Finish(ctx, others(lost)[0], "succeeded")
+	s.Await(ctx, s.claim(lost+" runs in the other worker", func() bool { return s.now(lost).worker == s.survivor().Cluster.Name }))
+	for _, name := range jobs {
+		s.survivor().Finish(ctx, name, "succeeded")
+	}
+	s.Await(ctx, s.claim("all are complete", s.allComplete))
+	s.verify(ctx, lost)
 }
 
 // set makes the team's queue in every cluster, in the manager's last: it sends jobs to the others.
@@ -85,7 +85,7 @@ func (s *story) set(ctx context.Context, fleet *world.Fleet) {
 		s.workers = append(s.workers, open(ctx, worker, gpusOfWorker))
 	}
 	s.manager = open(ctx, fleet.Manager, "64", check)
-	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	ctx, cancel := context.WithTimeout(ctx, s.StepLimit)
 	defer cancel()
 	for _, at := range append(s.workers, s.manager) {
 		at.EventuallyIs(ctx, &kueue.LocalQueue{}, "queue", world.True(kueue.LocalQueueActive))
@@ -110,37 +110,44 @@ func (s *story) kill(ctx context.Context) (lost string) {
 	return ""
 }
 
-// await looks at the clusters until something is true, and tells what changes.
-func (s *story) await(ctx context.Context, what string, is func() bool) {
-	err := wait.PollUntilContextTimeout(ctx, lookEvery, stepLimit, true, func(ctx context.Context) (bool, error) {
-		err := attempt.To(func() { s.look(ctx) })
-		return err == nil && is(), err
-	})
-	if wait.Interrupted(err) {
-		err = fmt.Errorf("this did not come true: %s; the jobs: %v, their places: %v", what, s.states, s.places)
+// next looks at the clusters, after a pause.
+func (s *story) next(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(lookEvery):
+		return attempt.To(func() { s.look(ctx) })
 	}
-	attempt.Succeed(err)
+}
+
+func (s *story) state() string {
+	return fmt.Sprintf(" the jobs: %v, their places: %v", s.states, s.places)
+}
+
+func (s *story) claim(text string, is func() bool) play.Claim {
+	return play.Claim{Text: text, Check: func() error {
+		if !is() {
+			return fmt.Errorf("their places: %v", s.places)
+		}
+		return nil
+	}}
 }
 
 // look asks the clusters, and tells what is new.
 func (s *story) look(ctx context.Context) {
-	states := s.manager.states(ctx)
-	for _, name := range slices.Sorted(maps.Keys(states)) {
-		if states[name] != s.states[name] {
-			s.tell(name, "%s", states[name])
+	for _, name := range jobs {
+		if state := s.manager.state(ctx, name); state != s.states[name] {
+			s.states[name] = state
+			s.tell(name, "%s", state)
 		}
-	}
-	s.states = states
-	if slices.ContainsFunc(jobs, func(name string) bool { return states[name] == trainer.TrainJobFailed }) {
-		attempt.Fail("a TrainJob failed")
-	}
-	for _, worker := range s.workers {
-		if worker.Cluster.Name == s.dead {
-			continue
+		if s.states[name] == trainer.TrainJobFailed {
+			attempt.Fail("a TrainJob failed")
 		}
-		running := worker.running(ctx)
-		for _, name := range slices.Sorted(maps.Keys(running)) {
-			if at := running[name]; s.now(name) != at {
+		for _, worker := range s.workers {
+			if worker.Cluster.Name == s.dead {
+				continue
+			}
+			if at, runs := worker.running(ctx, name); runs && at != s.now(name) {
 				s.places[name] = append(s.places[name], at)
 				s.tell(name, "runs on node %s of %s", at.node, at.worker)
 			}
@@ -156,49 +163,45 @@ func (s *story) now(job string) place {
 	return place{}
 }
 
-func (s *story) haveRun() int {
-	return len(slices.DeleteFunc(slices.Clone(jobs), func(name string) bool { return s.now(name) == place{} }))
-}
-
-// spread reports whether both workers have jobs.
+// spread reports whether all jobs have run, and both workers have some.
 func (s *story) spread() bool {
-	return slices.ContainsFunc(jobs, func(name string) bool { return s.now(name).worker != s.now(jobs[0]).worker })
+	workers := sets.New[string]()
+	for _, name := range jobs {
+		workers.Insert(s.now(name).worker)
+	}
+	return len(workers) == len(s.workers) && !workers.Has("")
 }
 
 func (s *story) survivor() site {
 	return s.workers[slices.IndexFunc(s.workers, func(w site) bool { return w.Cluster.Name != s.dead })]
 }
 
-func (s *story) someOther(job string) string {
-	return jobs[slices.IndexFunc(jobs, func(name string) bool { return name != job })]
+func others(job string) []string {
+	return slices.DeleteFunc(slices.Clone(jobs), func(name string) bool { return name == job })
 }
 
 func (s *story) allComplete() bool {
 	return !slices.ContainsFunc(jobs, func(name string) bool { return s.states[name] != trainer.TrainJobComplete })
 }
 
-// tell prints one event.
+// tell tells of now.
 func (s *story) tell(job, format string, args ...any) {
-	fmt.Fprintf(s.out, "%6.1fs  %-8s%s\n", time.Since(s.start).Seconds(), job, fmt.Sprintf(format, args...))
+	s.Tell(time.Now(), job, play.Plain, format, args...)
 }
 
 // verify checks what the story claims, on what was seen of it.
 func (s *story) verify(ctx context.Context, lost string) {
-	here := s.manager.pods(ctx)
-	others := slices.DeleteFunc(slices.Clone(jobs), func(name string) bool { return name == lost })
-	places := s.places[lost]
-	claim := func(is bool, format string, args ...any) play.Claim {
-		return play.Claim{Text: fmt.Sprintf(format, args...), Check: func() error {
-			if !is {
-				return fmt.Errorf("their places: %v", s.places)
-			}
-			return nil
-		}}
-	}
-	attempt.Succeed(play.Verify(s.out, show.Painter(s.out), "\nChecked on what the clusters have shown:",
-		claim(!slices.ContainsFunc(others, func(name string) bool { return len(s.places[name]) != 1 || s.now(name).worker == s.dead }),
-			"the other jobs ran once, in %s", s.survivor().Cluster.Name),
-		claim(len(places) == 2 && places[0].worker == s.dead && places[1].worker == s.survivor().Cluster.Name,
-			"%s ran in %s first, and in %s when that was lost", lost, s.dead, s.survivor().Cluster.Name),
-		claim(len(here) == 0, "there is no pod in the manager cluster")))
+	survivor := s.survivor().Cluster.Name
+	fmt.Fprintln(s.Out)
+	s.Verify(
+		s.claim("the other jobs ran once, in "+survivor, func() bool {
+			return !slices.ContainsFunc(others(lost), func(name string) bool { return len(s.places[name]) != 1 || s.now(name).worker == s.dead })
+		}),
+		s.claim(fmt.Sprintf("%s ran in %s first, and in %s when that was lost", lost, s.dead, survivor), func() bool {
+			places := s.places[lost]
+			return len(places) == 2 && places[0].worker == s.dead && places[1].worker == survivor
+		}),
+		s.claim("there is no pod in the manager cluster", func() bool {
+			return len(attempt.Must(s.manager.Names(ctx, &corev1.PodList{}))) == 0
+		}))
 }

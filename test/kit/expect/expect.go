@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -120,4 +122,10 @@ func JSON(t testing.TB, value any) string {
 	data, err := json.Marshal(value)
 	NoError(t, err)
 	return string(data)
+}
+
+// Pass lets time pass on the clock of a synctest bubble, and waits for what it sets off.
+func Pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
@@ -23,10 +22,11 @@ import (
 
 // Finish ends all pods of a TrainJob, or of one of its replicated jobs: "succeeded" or "failed".
 func (w *World) Finish(ctx context.Context, job, how string, replicatedJob ...string) {
-	for _, pod := range w.Pods(ctx, job) {
-		if len(replicatedJob) > 0 && pod.Labels[jobsetapi.ReplicatedJobNameKey] != replicatedJob[0] {
-			continue
-		}
+	pods := w.Pods(ctx, job)
+	if len(replicatedJob) > 0 {
+		pods = OfReplicatedJob(pods, replicatedJob[0])
+	}
+	for _, pod := range pods {
 		before := pod.DeepCopy()
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "localcluster/finish", how)
 		w.g.Expect(client.IgnoreNotFound(w.Patch(ctx, &pod, client.MergeFrom(before)))).To(gomega.Succeed())

@@ -63,7 +63,7 @@ func Use(kubeconfig string) (*Cluster, error) {
 	translator := &translator{WithWatch: c}
 	cluster := &Cluster{
 		Client: translator, translator: translator,
-		Config: config, Kubeconfig: kubeconfig, Integration: External, localDir: localDir(kubeconfig),
+		Config: config, Kubeconfig: kubeconfig, Integration: External, localDir: beside(kubeconfig, "state.json"),
 	}
 	// A cluster may be without Trainer yet; whoever needs it asks again.
 	_, _ = cluster.Trainer(context.Background())
@@ -142,11 +142,10 @@ func (c *Cluster) Process(component string) (Process, error) {
 	return p, err
 }
 
-// localDir returns the directory of a kubeconfig that localcluster wrote: its state lies
-// beside it.
-func localDir(kubeconfig string) string {
+// beside returns the directory of a kubeconfig if what wrote that has left a file beside it.
+func beside(kubeconfig, file string) string {
 	dir := filepath.Dir(kubeconfig)
-	if _, err := os.Stat(filepath.Join(dir, "state.json")); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
 		return ""
 	}
 	return dir
@@ -209,13 +208,7 @@ func (c *Cluster) LocalDir() string { return c.localDir }
 
 // KindDir is where make kind-up keeps what it made a cluster with, the chart's values among it;
 // empty for other clusters.
-func (c *Cluster) KindDir() string {
-	dir := filepath.Dir(c.Kubeconfig)
-	if _, err := os.Stat(filepath.Join(dir, "values.yaml")); err != nil {
-		return ""
-	}
-	return dir
-}
+func (c *Cluster) KindDir() string { return beside(c.Kubeconfig, "values.yaml") }
 
 // Manager names the component that integrates TrainJobs with Kueue.
 func (c *Cluster) Manager() string {

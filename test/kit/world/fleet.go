@@ -68,5 +68,10 @@ func (f *Fleet) Stop(ctx context.Context, progress io.Writer) error {
 	if !f.started {
 		return nil
 	}
-	return launch(ctx, progress, "fleet", "down", "--dir", f.dir)
+	return DownFleet(ctx, f.dir, progress)
+}
+
+// DownFleet takes down what StartFleet left in dir, also where it failed.
+func DownFleet(ctx context.Context, dir string, progress io.Writer) error {
+	return launch(ctx, progress, "fleet", "down", "--dir", dir)
 }

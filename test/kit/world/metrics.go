@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
@@ -68,27 +69,18 @@ func LedgerSeconds(page string, match map[string]string) (map[string]float64, er
 			return nil, fmt.Errorf("%s is not served: does this manager lead?", metric)
 		}
 		for _, series := range family.GetMetric() {
-			if labels := labelsOf(series); contains(labels, match) {
-				sums[labels[by]] += series.GetCounter().GetValue()
+			if has := labelsOf(series); labels.SelectorFromSet(match).Matches(has) {
+				sums[has[by]] += series.GetCounter().GetValue()
 			}
 		}
 	}
 	return sums, nil
 }
 
-func labelsOf(series *dto.Metric) map[string]string {
-	labels := map[string]string{}
+func labelsOf(series *dto.Metric) labels.Set {
+	has := labels.Set{}
 	for _, label := range series.GetLabel() {
-		labels[label.GetName()] = label.GetValue()
+		has[label.GetName()] = label.GetValue()
 	}
-	return labels
-}
-
-func contains(labels, match map[string]string) bool {
-	for name, value := range match {
-		if labels[name] != value {
-			return false
-		}
-	}
-	return true
+	return has
 }

@@ -5,6 +5,7 @@ package world
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -56,7 +57,7 @@ func (t *translator) Get(ctx context.Context, key client.ObjectKey, obj client.O
 	if !ok || !t.overrides.Load() {
 		return t.WithWatch.Get(ctx, key, obj, opts...)
 	}
-	older := newOlder("TrainJob")
+	older := newOlder()
 	if err := t.WithWatch.Get(ctx, key, older, opts...); err != nil {
 		return err
 	}
@@ -98,9 +99,9 @@ func (t *translator) write(obj client.Object, write func(client.Object) error) e
 	return fromOlder(older, job)
 }
 
-func newOlder(kind string) *unstructured.Unstructured {
+func newOlder() *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(trainer.GroupVersion.WithKind(kind))
+	obj.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
 	return obj
 }
 
@@ -112,21 +113,15 @@ func toOlder(job *trainer.TrainJob) (*unstructured.Unstructured, error) {
 			overrides = append(overrides, toOverride(entry.Manager, rj))
 		}
 	}
-	job = job.DeepCopy()
-	job.Spec.RuntimePatches = nil
-	older := newOlder("TrainJob")
-	if err := recode(job, &older.Object); err != nil {
-		return nil, err
+	older := newOlder()
+	typed := job.DeepCopy()
+	typed.Spec.RuntimePatches = nil
+	typed.SetGroupVersionKind(older.GroupVersionKind())
+	var list any
+	if err := errors.Join(recode(typed, &older.Object), recode(overrides, &list)); err != nil || list == nil {
+		return older, err
 	}
-	older.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
-	if len(overrides) == 0 {
-		return older, nil
-	}
-	var list []any
-	if err := recode(overrides, &list); err != nil {
-		return nil, err
-	}
-	return older, unstructured.SetNestedSlice(older.Object, list, "spec", "podTemplateOverrides")
+	return older, unstructured.SetNestedField(older.Object, list, "spec", "podTemplateOverrides")
 }
 
 func toOverride(manager string, rj trainer.ReplicatedJobPatch) override {
@@ -142,20 +137,17 @@ func toOverride(manager string, rj trainer.ReplicatedJobPatch) override {
 
 // fromOlder reads a TrainJob with patches in place of its overrides.
 func fromOlder(older *unstructured.Unstructured, job *trainer.TrainJob) error {
+	var read struct {
+		Spec struct {
+			PodTemplateOverrides []override `json:"podTemplateOverrides"`
+		} `json:"spec"`
+	}
 	*job = trainer.TrainJob{}
-	if err := recode(older.Object, job); err != nil {
-		return err
-	}
-	list, _, err := unstructured.NestedSlice(older.Object, "spec", "podTemplateOverrides")
-	if err != nil {
-		return err
-	}
-	var overrides []override
-	if err := recode(list, &overrides); err != nil {
+	if err := errors.Join(recode(older.Object, job), recode(older.Object, &read)); err != nil {
 		return err
 	}
 	patches := kit.TrainJob("", "")
-	for _, o := range overrides {
+	for _, o := range read.Spec.PodTemplateOverrides {
 		for _, target := range o.TargetJobs {
 			addOverride(patches, target.Name, o)
 		}

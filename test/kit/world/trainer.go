@@ -3,10 +3,7 @@
 package world
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"strconv"
 
@@ -14,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Generations of Trainer, as TRAINER of `make local-up` names them.
@@ -23,31 +22,21 @@ const (
 	Trainer23 = "2.3"
 )
 
-// trainJobCRD holds what Trainer understands.
-const trainJobCRD = "trainjobs.trainer.kubeflow.org"
-
-// marks are fields of a TrainJob that a generation has and older ones have not, newest first.
-var marks = []struct{ trainer, field string }{
-	{Trainer23, "terminationGracePeriodSeconds"},
-	{Trainer22, "runtimePatches"},
-	{Trainer21, "podTemplateOverrides"},
-}
-
 // Trainer tells which generation of Trainer the cluster runs now, and has Client write
 // for it. It asks the CRD, so that it works on every cluster, and after an upgrade.
 func (c *Cluster) Trainer(ctx context.Context) (string, error) {
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := c.Client.Get(ctx, client.ObjectKey{Name: trainJobCRD}, &crd); err != nil {
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: trainjob.CRDName}, &crd); err != nil {
 		return "", err
 	}
-	served, err := generation(&crd)
-	c.translator.overrides.Store(served == Trainer21)
-	return served, err
+	served, err := trainjob.TrainerVersionOf(&crd)
+	c.translator.overrides.Store(served == trainjob.Trainer21)
+	return served.String(), err
 }
 
 // ChangeCRD changes what the CRD says of the spec of TrainJobs, in all its versions.
 func (c *Cluster) ChangeCRD(ctx context.Context, change func(crd *apiextensionsv1.CustomResourceDefinition, spec apiextensionsv1.JSONSchemaProps)) error {
-	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: trainJobCRD}}
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: trainjob.CRDName}}
 	return TryChange(ctx, c.Client, crd, func() {
 		for i := range crd.Spec.Versions {
 			change(crd, crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"])
@@ -68,19 +57,6 @@ func (c *Cluster) ExtendCRD(ctx context.Context, extended bool) error {
 			}
 		}
 	})
-}
-
-func generation(crd *apiextensionsv1.CustomResourceDefinition) (string, error) {
-	versions, err := json.Marshal(crd.Spec.Versions)
-	if err != nil {
-		return "", err
-	}
-	for _, mark := range marks {
-		if bytes.Contains(versions, []byte(`"`+mark.field+`":`)) {
-			return mark.trainer, nil
-		}
-	}
-	return "", fmt.Errorf("CRD %s is of no generation of Trainer that the specs know", crd.Name)
 }
 
 // Upgrade brings a newer Trainer and its JobSet to a local control plane. Everything

@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -42,40 +41,7 @@ func WorkloadOf(job *trainjob.TrainJob, changes ...func(*kueue.Workload)) *kueue
 
 // AdmittedOf makes the Workload of TrainJob team/llm, which has quota.
 func AdmittedOf(uid types.UID, changes ...func(*kueue.Workload)) *kueue.Workload {
-	return WorkloadOf(Job(uid), append([]func(*kueue.Workload){Admitted}, changes...)...)
-}
-
-// Admitted sets that a Workload has quota.
-func Admitted(wl *kueue.Workload) {
-	Is(kueue.WorkloadQuotaReserved, "")(wl)
-	Is(kueue.WorkloadAdmitted, "")(wl)
-	wl.Status.Admission = &kueue.Admission{}
-}
-
-// Deactivated has a Workload not run.
-func Deactivated(wl *kueue.Workload) { wl.Spec.Active = new(false) }
-
-// Is makes a condition of a Workload true.
-func Is(condition, reason string) func(*kueue.Workload) { return Says(True(condition, reason)) }
-
-// Isnt makes a condition of a Workload false.
-func Isnt(condition, reason string) func(*kueue.Workload) {
-	isnt := True(condition, reason)
-	isnt.Status = metav1.ConditionFalse
-	return Says(isnt)
-}
-
-// Says sets a condition of a Workload.
-func Says(condition metav1.Condition) func(*kueue.Workload) {
-	return func(wl *kueue.Workload) {
-		apimeta.RemoveStatusCondition(&wl.Status.Conditions, condition.Type)
-		wl.Status.Conditions = append(wl.Status.Conditions, condition)
-	}
-}
-
-// True is a condition that has held for long.
-func True(condition, reason string) metav1.Condition {
-	return metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.Unix(1, 0)}
+	return WorkloadOf(Job(uid), append([]func(*kueue.Workload){kit.Admitted}, changes...)...)
 }
 
 // JobSetOf makes the JobSet of a TrainJob.

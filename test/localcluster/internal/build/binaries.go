@@ -53,14 +53,14 @@ const (
 func All(k Kubernetes, t Trainer) []Binary {
 	return []Binary{
 		{Name: "etcd", Dir: ControlPlaneDir, Module: "go.etcd.io/etcd/server/v3", Package: "go.etcd.io/etcd/server/v3"},
-		kubernetes(k, "kube-apiserver"),
-		kubernetes(k, "kube-controller-manager"),
-		kubernetes(k, "kube-scheduler"),
-		kubernetes(DefaultKubernetes(), "kubectl"),
+		k.binary("kube-apiserver"),
+		k.binary("kube-controller-manager"),
+		k.binary("kube-scheduler"),
+		DefaultKubernetes().binary("kubectl"),
 		{Name: "kwok", Dir: ControlPlaneDir, Module: "sigs.k8s.io/kwok", Package: "sigs.k8s.io/kwok/cmd/kwok"},
-		{Name: t.Binary(JobSetManager), Dir: t.JobSetDir, Module: JobSetModule, Package: JobSetModule,
+		{Name: Program(JobSetManager, k, t), Dir: t.JobSetDir, Module: JobSetModule, Package: JobSetModule,
 			VersionVars: gitVersion(JobSetModule + "/pkg/version.GitVersion")},
-		{Name: t.Binary(TrainerManager), Dir: t.Dir, Module: TrainerModule, Package: TrainerModule + "/cmd/trainer-controller-manager"},
+		{Name: Program(TrainerManager, k, t), Dir: t.Dir, Module: TrainerModule, Package: TrainerModule + "/cmd/trainer-controller-manager"},
 		{Name: "kueue", Dir: ControlPlaneDir, Module: KueueModule, Package: KueueModule + "/cmd/kueue",
 			VersionVars: gitVersion(KueueModule + "/pkg/version.GitVersion")},
 		{Name: KueueTrainer, Dir: ".", Package: "./cmd/kueue-trainer"},
@@ -68,9 +68,21 @@ func All(k Kubernetes, t Trainer) []Binary {
 	}
 }
 
-func kubernetes(k Kubernetes, name string) Binary {
-	return Binary{Name: k.Binary(name), Dir: k.Dir, Module: "k8s.io/kubernetes",
+func (k Kubernetes) binary(name string) Binary {
+	return Binary{Name: Program(name, k, Trainer{}), Dir: k.Dir, Module: "k8s.io/kubernetes",
 		Package: "k8s.io/kubernetes/cmd/" + name, VersionVars: componentVersion}
+}
+
+// Program is the file name of a component's binary. Each generation of Trainer has its own managers,
+// and each version of the control plane its own components, but for the default version.
+func Program(component string, k Kubernetes, t Trainer) string {
+	switch {
+	case component == JobSetManager || component == TrainerManager:
+		return component + "-" + t.Name
+	case strings.HasPrefix(component, "kube-") && k != DefaultKubernetes():
+		return component + "-" + k.Name
+	}
+	return component
 }
 
 // componentVersion sets what Kubernetes reports as its version; Kueue ends when it

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,11 +72,13 @@ func (b Builder) Build(ctx context.Context, binaries []Binary) error {
 			fresh++
 			continue
 		}
-		prefix := fmt.Sprintf("[%d/%d] %s", i+1, len(binaries), bin.Name)
-		took, err := b.buildOne(ctx, bin, prefix, last)
-		if err != nil {
+		fmt.Fprintf(b.Out, "[%d/%d] %s …  building%s\n", i+1, len(binaries), bin.Name, last.lastTime())
+		start := time.Now()
+		if err := b.goBuild(ctx, bin); err != nil {
 			return err
 		}
+		took := time.Since(start)
+		fmt.Fprintf(b.Out, "[%d/%d] %s     done in %s\n", i+1, len(binaries), bin.Name, round(took))
 		record[bin.Name] = entry{Stamp: stamps[bin.Name], Seconds: took.Seconds()}
 		if err := writeRecord(b.BinDir(), record); err != nil {
 			return err
@@ -110,33 +111,6 @@ func (b Builder) upToDate(bin Binary, last entry, stamp string) bool {
 	}
 	_, err := os.Stat(filepath.Join(b.BinDir(), bin.Name))
 	return err == nil
-}
-
-func (b Builder) buildOne(ctx context.Context, bin Binary, prefix string, last entry) (time.Duration, error) {
-	if err := b.checkSource(bin); err != nil {
-		return 0, err
-	}
-	fmt.Fprintf(b.Out, "%s …  building%s\n", prefix, last.lastTime())
-	start := time.Now()
-	if err := b.goBuild(ctx, bin); err != nil {
-		return 0, err
-	}
-	took := time.Since(start)
-	fmt.Fprintf(b.Out, "%s     done in %s\n", prefix, round(took))
-	return took, nil
-}
-
-// checkSource turns a missing command into an error that says what is missing,
-// where the go command would speak of packages and GOROOT.
-func (b Builder) checkSource(bin Binary) error {
-	if bin.Module != "" {
-		return nil
-	}
-	dir := filepath.Join(b.Repo, bin.Dir, bin.Package)
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot build %s: %s does not exist; with INTEGRATION=in-tree it is not needed", bin.Name, dir)
-	}
-	return nil
 }
 
 func (b Builder) goBuild(ctx context.Context, bin Binary) error {

@@ -34,17 +34,6 @@ func (b Builder) Module(ctx context.Context, dir, path string) (Module, error) {
 	return m, nil
 }
 
-// ModuleOf finds the module that one of the binaries is built from, at the version that it
-// is built at.
-func (b Builder) ModuleOf(ctx context.Context, binaries []Binary, path string) (Module, error) {
-	for _, bin := range binaries {
-		if bin.Module == path {
-			return b.Module(ctx, bin.Dir, path)
-		}
-	}
-	return Module{}, fmt.Errorf("no binary is built from module %s", path)
-}
-
 func (b Builder) goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = filepath.Join(b.Repo, dir), b.environment()

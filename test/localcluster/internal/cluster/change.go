@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
@@ -32,7 +30,7 @@ func (c *Cluster) change(ctx context.Context, settings Settings) error {
 		c.say("Trainer is upgraded: %s to %s", c.state.Settings.Trainer.Name, settings.Trainer.Name)
 	}
 	c.state.Settings = settings
-	return writeState(c.path(stateFile), c.state)
+	return c.writeState()
 }
 
 // UpgradeCRDs brings the CRDs of a newer Trainer and its JobSet and nothing else, as the
@@ -40,14 +38,11 @@ func (c *Cluster) change(ctx context.Context, settings Settings) error {
 // Nothing has to be removed: a newer generation has all objects of an older one, and what
 // is gone from inside them goes when they are applied.
 func (c *Cluster) UpgradeCRDs(ctx context.Context, settings Settings) error {
-	release, err := c.Lock()
+	release, err := c.lockExisting()
 	if err != nil {
 		return err
 	}
 	defer release()
-	if !c.state.exists() {
-		return fmt.Errorf("there is no cluster in %s: run `localcluster up` first", c.Dir)
-	}
 	// What is written down stays: the controllers are those of the older one.
 	c.state.Settings.Trainer = c.withDefaults(settings).Trainer
 	objects, err := c.render(ctx)
@@ -76,43 +71,32 @@ func (c *Cluster) handOver(ctx context.Context, to Integration) error {
 		if err := c.stop(ctx, kueueTrainer); err != nil {
 			return err
 		}
-	}
-	if before.manager() && !to.manager() {
-		if err := c.uninstall(ctx); err != nil {
-			return err
+		if !to.manager() {
+			if err := c.uninstall(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	return c.stop(ctx, kueue)
 }
 
-// uninstall deletes kueue-trainer's webhooks and rules at the API server, and frees what waits.
+// uninstall deletes kueue-trainer's webhooks, which nobody would answer, and rules at the API server, and frees
+// waiting TrainJobs of its gate, with the command that the documentation gives to admins.
 func (c *Cluster) uninstall(ctx context.Context) error {
 	api, err := kube.NewClient(c.Kubeconfig())
 	if err != nil {
 		return err
 	}
-	// Nobody would answer the webhooks.
-	for _, obj := range []client.Object{
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-mutating-webhook-configuration"}},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-validating-webhook-configuration"}},
-	} {
+	objects, err := c.renderBundle(ctx, ourBundle)
+	if err != nil {
+		return err
+	}
+	gone, _ := manifests.Partition(objects, manifests.MutatingConfig, manifests.ValidatingConfig, "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")
+	for _, obj := range gone {
 		if err := client.IgnoreNotFound(api.Delete(ctx, obj)); err != nil {
-			return fmt.Errorf("failed to delete the webhook configuration %s: %w", obj.GetName(), err)
+			return fmt.Errorf("failed to delete %s %s: %w", obj.GetKind(), obj.GetName(), err)
 		}
 	}
-	for _, kind := range []client.Object{
-		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{},
-	} {
-		if err := api.DeleteAllOf(ctx, kind, client.MatchingLabels{"app.kubernetes.io/part-of": build.KueueTrainer}); err != nil {
-			return fmt.Errorf("failed to delete the admission policies: %w", err)
-		}
-	}
-	return c.handBack(ctx)
-}
-
-// handBack frees waiting TrainJobs of kueue-trainer's gate, with the command that the
-// documentation gives to admins.
-func (c *Cluster) handBack(ctx context.Context) error {
 	path := filepath.Join(c.Builder.BinDir(), build.Plugin)
 	out, err := exec.CommandContext(ctx, path, "hand-back", "--all-namespaces", "--kubeconfig", c.Kubeconfig()).CombinedOutput()
 	c.say("%s", strings.TrimSpace(string(out)))

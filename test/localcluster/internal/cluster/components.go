@@ -30,9 +30,7 @@ const (
 type component struct {
 	// name is also that of its user, its log and its configuration.
 	name string
-	// program is the file name of its binary, where versions have their own; else that is name.
-	program func(Settings) string
-	tier    tier
+	tier tier
 	// ports it listens on, by purpose; the first is shown by status.
 	ports []string
 	// groups of its user. A component without any does not call the API server.
@@ -46,29 +44,34 @@ type component struct {
 	// configMap has the configuration for people to see and to change.
 	configMap configMap
 	args      func(*Cluster) []string
-	env       func(*Cluster) []string
-	// health are URLs, see healthy.
-	health func(*Cluster) []string
+	// probes say whether it is healthy.
+	probes []probe
 	// watchBinary makes an up restart the component when its program has changed.
 	watchBinary bool
 }
 
+// probe is a request to one of a component's ports. One with a path has to be answered by 200; one without
+// speaks TLS with a certificate of this cluster, as webhook servers do.
+type probe struct{ scheme, port, path string }
+
 // components of a cluster with these settings, in the order in which they start.
 func components(settings Settings) []component {
 	all := []component{etcd, apiServer, controllerManager, scheduler, kwok, jobset, trainer, kueue}
-	if settings.Integration.manager() {
-		all = append(all, kueueTrainer)
+	if !settings.Integration.manager() {
+		return all
 	}
-	return all
+	ours := kueueTrainer
+	if settings.Integration.inTree() {
+		// It stands aside, which is to be not ready.
+		ours.probes = slices.DeleteFunc(slices.Clone(ours.probes), func(p probe) bool { return p.path == "/readyz" })
+	}
+	return append(all, ours)
 }
 
 func (c *Cluster) components() []component { return components(c.state.Settings) }
 
 // find returns the component with that name.
 func (c *Cluster) find(name string) (component, error) {
-	if !c.state.exists() {
-		return component{}, fmt.Errorf("there is no cluster in %s: run `localcluster up` first", c.Dir)
-	}
 	var names []string
 	for _, comp := range c.components() {
 		if comp.name == name {
@@ -88,11 +91,13 @@ func binaries(settings Settings) []build.Binary {
 
 // module is the source of a project at the version that runs here.
 func (c *Cluster) module(ctx context.Context, path string) (build.Module, error) {
-	if path == build.AutoscalerModule {
-		// No program comes of it: it is at the version that Kueue requires.
-		return c.Builder.Module(ctx, build.ControlPlaneDir, path)
+	for _, bin := range binaries(c.state.Settings) {
+		if bin.Module == path {
+			return c.Builder.Module(ctx, bin.Dir, path)
+		}
 	}
-	return c.Builder.ModuleOf(ctx, binaries(c.state.Settings), path)
+	// No program comes of it: it is at the version that Kueue requires.
+	return c.Builder.Module(ctx, build.ControlPlaneDir, path)
 }
 
 // portNames lists all ports of the cluster as "component/purpose", those of
@@ -115,30 +120,18 @@ var seldomCollects = []string{"GOGC=400", "GOMEMLIMIT=1500MiB"}
 func (c *Cluster) spec(comp component) process.Spec {
 	// Home is ours so that nobody's ~/.kube or ~/.kwok is read.
 	env := []string{"HOME=" + c.Dir}
-	if comp.tier != managers {
+	if comp.tier == managers {
+		env = append(env, "KUBECONFIG="+c.componentKubeconfig(comp.name))
+	} else {
 		env = append(env, seldomCollects...)
 	}
-	if comp.env != nil {
-		env = append(env, comp.env(c)...)
+	if comp.name == trainer.name {
+		env = append(env, "TMPDIR="+c.certDir(comp.name))
 	}
 	argv := append([]string{c.binary(comp)}, comp.args(c)...)
 	return process.Spec{Argv: argv, Env: env, Log: c.logFile(comp.name)}
 }
 
 func (c *Cluster) binary(comp component) string {
-	name := comp.name
-	if comp.program != nil {
-		name = comp.program(c.state.Settings)
-	}
-	return filepath.Join(c.Builder.BinDir(), name)
-}
-
-// ofKubernetes is the program of a component of the control plane.
-func ofKubernetes(name string) func(Settings) string {
-	return func(s Settings) string { return s.Kubernetes.Binary(name) }
-}
-
-// ofTrainer is the program that each generation of Trainer has its own of.
-func ofTrainer(name string) func(Settings) string {
-	return func(s Settings) string { return s.Trainer.Binary(name) }
+	return filepath.Join(c.Builder.BinDir(), build.Program(comp.name, c.state.Settings.Kubernetes, c.state.Settings.Trainer))
 }

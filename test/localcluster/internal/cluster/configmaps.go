@@ -22,56 +22,51 @@ const versionLabel = "app.kubernetes.io/version"
 // configMap is where a manager that runs in a pod has its configuration. People edit it
 // there and restart the manager; the one of this cluster reads it too when it starts.
 type configMap struct {
-	namespace, name, key string
+	client.ObjectKey
+	// file is the key of the configuration; empty for a component without one.
+	file string
 	// module tells the version; empty for this repository.
 	module string
 }
 
 var (
-	kueueConfigMap = configMap{namespace: "kueue-system", name: "kueue-manager-config",
-		key: "controller_manager_config.yaml", module: build.KueueModule}
-	kueueTrainerConfigMap = configMap{namespace: "kueue-trainer-system", name: "kueue-trainer-config",
-		key: "configuration.yaml"}
+	kueueConfigMap = configMap{client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"},
+		"controller_manager_config.yaml", build.KueueModule}
+	kueueTrainerConfigMap = configMap{client.ObjectKey{Namespace: "kueue-trainer-system", Name: "kueue-trainer-config"},
+		"configuration.yaml", ""}
 )
 
 // configMaps are those of this cluster, with the configurations that prepare wrote.
 func (c *Cluster) configMaps(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, comp := range c.components() {
-		if comp.configMap == (configMap{}) {
+		own := comp.configMap
+		if own.file == "" {
 			continue
 		}
-		obj, err := c.configMapOf(ctx, comp)
+		content, err := os.ReadFile(c.configFile(comp.name))
 		if err != nil {
 			return nil, err
 		}
-		objects = append(objects, obj)
+		labels := map[string]any{}
+		if own.module != "" {
+			module, err := c.module(ctx, own.module)
+			if err != nil {
+				return nil, err
+			}
+			labels[versionLabel] = module.Version
+		}
+		objects = append(objects, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{own.file: string(content)},
+			"metadata": map[string]any{"name": own.Name, "namespace": own.Namespace, "labels": labels},
+		}})
 	}
 	return objects, nil
 }
 
-func (c *Cluster) configMapOf(ctx context.Context, comp component) (*unstructured.Unstructured, error) {
-	content, err := os.ReadFile(c.configFile(comp.name))
-	if err != nil {
-		return nil, err
-	}
-	labels := map[string]any{}
-	if comp.configMap.module != "" {
-		module, err := c.module(ctx, comp.configMap.module)
-		if err != nil {
-			return nil, err
-		}
-		labels[versionLabel] = module.Version
-	}
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{comp.configMap.key: string(content)},
-		"metadata": map[string]any{"name": comp.configMap.name, "namespace": comp.configMap.namespace, "labels": labels},
-	}}, nil
-}
-
 // readConfigMap takes over what people wrote into the component's ConfigMap, if it has one.
 func (c *Cluster) readConfigMap(ctx context.Context, comp component) error {
-	if comp.configMap == (configMap{}) {
+	if comp.configMap.file == "" {
 		return nil
 	}
 	api, err := kube.NewClient(c.Kubeconfig())
@@ -79,11 +74,10 @@ func (c *Cluster) readConfigMap(ctx context.Context, comp component) error {
 		return err
 	}
 	var found corev1.ConfigMap
-	key := client.ObjectKey{Namespace: comp.configMap.namespace, Name: comp.configMap.name}
-	if err := api.Get(ctx, key, &found); apierrors.IsNotFound(err) {
+	if err := api.Get(ctx, comp.configMap.ObjectKey, &found); apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("reading ConfigMap %s: %w", key, err)
+		return fmt.Errorf("reading ConfigMap %s: %w", comp.configMap.ObjectKey, err)
 	}
-	return writeFile(c.configFile(comp.name), []byte(found.Data[comp.configMap.key]))
+	return writeFile(c.configFile(comp.name), []byte(found.Data[comp.configMap.file]))
 }

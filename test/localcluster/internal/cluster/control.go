@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -72,10 +71,7 @@ func (c *Cluster) restart(ctx context.Context, comp component) error {
 }
 
 func (c *Cluster) withComponent(name string, do func(component) error) error {
-	if _, err := c.find(name); err != nil {
-		return err
-	}
-	release, err := c.Lock()
+	release, err := c.lockExisting()
 	if err != nil {
 		return err
 	}
@@ -191,14 +187,6 @@ func (c *Cluster) watchedHash(comp component) (string, error) {
 	if !comp.watchBinary {
 		return "", nil
 	}
-	f, err := os.Open(c.binary(comp))
-	if err != nil {
-		return "", err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	hash := sha256.New()
-	if _, err := io.Copy(hash, f); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%x", hash.Sum(nil)), nil
+	content, err := os.ReadFile(c.binary(comp))
+	return fmt.Sprintf("%x", sha256.Sum256(content)), err
 }

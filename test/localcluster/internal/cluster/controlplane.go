@@ -46,12 +46,11 @@ var etcd = component{
 			"--quota-backend-bytes=8589934592",
 		}
 	},
-	health: func(c *Cluster) []string { return []string{"http://" + c.address("etcd", "client") + "/readyz"} },
+	probes: []probe{{"http", "client", "/readyz"}},
 }
 
 var apiServer = component{
 	name:         "kube-apiserver",
-	program:      ofKubernetes("kube-apiserver"),
 	tier:         api,
 	ports:        []string{"secure"},
 	serving:      true,
@@ -76,7 +75,7 @@ var apiServer = component{
 			// Requests are counted from this one file: never rotate it.
 			"--audit-log-maxsize=1048576")
 	},
-	health: func(c *Cluster) []string { return []string{c.apiURL() + "/readyz"} },
+	probes: []probe{{"https", "secure", "/readyz"}},
 }
 
 // tlsServing has a component of Kubernetes serve on its port, with its certificate.
@@ -97,8 +96,6 @@ func (c *Cluster) secureServing(name string) []string {
 		// There are no client certificates here whose authority it could look up.
 		"--authentication-skip-lookup=true")
 }
-
-func (c *Cluster) apiURL() string { return "https://" + c.address("kube-apiserver", "secure") }
 
 // controllers are those that jobs, their pods, volumes and devices need, and that look after
 // nodes, namespaces and the aggregated roles of Kueue, and that check the types of policies.
@@ -124,7 +121,6 @@ var controllers = []string{
 
 var controllerManager = component{
 	name:    "kube-controller-manager",
-	program: ofKubernetes("kube-controller-manager"),
 	tier:    core,
 	ports:   []string{"secure"},
 	groups:  []string{mastersGroup},
@@ -140,14 +136,11 @@ var controllerManager = component{
 			fmt.Sprintf("--kube-api-qps=%d", clientQPS),
 			fmt.Sprintf("--kube-api-burst=%d", clientBurst))
 	},
-	health: func(c *Cluster) []string {
-		return []string{"https://" + c.address("kube-controller-manager", "secure") + "/healthz"}
-	},
+	probes: []probe{{"https", "secure", "/healthz"}},
 }
 
 var scheduler = component{
 	name:    "kube-scheduler",
-	program: ofKubernetes("kube-scheduler"),
 	tier:    core,
 	ports:   []string{"secure"},
 	groups:  []string{},
@@ -164,9 +157,7 @@ var scheduler = component{
 	args: func(c *Cluster) []string {
 		return append(c.secureServing("kube-scheduler"), "--config="+c.configFile("kube-scheduler"))
 	},
-	health: func(c *Cluster) []string {
-		return []string{"https://" + c.address("kube-scheduler", "secure") + "/readyz"}
-	},
+	probes: []probe{{"https", "secure", "/readyz"}},
 }
 
 var kwok = component{
@@ -174,7 +165,7 @@ var kwok = component{
 	tier:   core,
 	ports:  []string{"server"},
 	groups: []string{mastersGroup},
-	config: func(context.Context, *Cluster) ([]byte, error) { return stages.KwokConfiguration() },
+	config: func(context.Context, *Cluster) ([]byte, error) { return stages.KwokConfiguration, nil },
 	args: func(c *Cluster) []string {
 		return []string{
 			"--kubeconfig=" + c.componentKubeconfig("kwok"),
@@ -187,5 +178,5 @@ var kwok = component{
 			"--node-ip=127.0.0.1",
 		}
 	},
-	health: func(c *Cluster) []string { return []string{"http://" + c.address("kwok", "server") + "/healthz"} },
+	probes: []probe{{"http", "server", "/healthz"}},
 }

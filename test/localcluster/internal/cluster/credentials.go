@@ -14,7 +14,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,20 +31,9 @@ const (
 	authorityKeyFile  = "certs/ca.key"
 )
 
-// people are the users besides the components.
-var people = []user{{name: "admin", person: true, groups: []string{mastersGroup}}, {name: "user", person: true}}
-
 // validity is long because Kueue looks 90 days ahead and would replace a
 // certificate that ends before, and because a cluster may be left running.
 const validity = 10 * 365 * 24 * time.Hour
-
-// user is one who authenticates by token.
-type user struct {
-	name   string
-	person bool
-	groups []string
-	token  string
-}
 
 // makeCredentials writes all certificates, tokens and kubeconfigs. They are made
 // once: what runs already has read them.
@@ -54,22 +42,18 @@ func (c *Cluster) makeCredentials() error {
 		return err
 	}
 	// Kueue's certificate rotation accepts an authority only with an RSA key, and with this name.
-	authority, key, err := pkiutil.NewCertificateAuthority(c.certificate(kueueCAName))
+	authority, key, err := pkiutil.NewCertificateAuthority(certificate(kueueCAName))
 	if err != nil {
 		return err
 	}
 	if err := c.writeCertificates(authority, key); err != nil {
 		return err
 	}
-	users := c.users()
-	if err := c.writeTokens(users); err != nil {
-		return err
-	}
-	return c.writeKubeconfigs(users, pkiutil.EncodeCertPEM(authority))
+	return c.writeUsers(pkiutil.EncodeCertPEM(authority))
 }
 
 // certificate is one for a server on loopback, valid for dnsNames too.
-func (c *Cluster) certificate(name string, dnsNames ...string) *pkiutil.CertConfig {
+func certificate(name string, dnsNames ...string) *pkiutil.CertConfig {
 	return &pkiutil.CertConfig{
 		Config: certutil.Config{
 			CommonName: name, Organization: []string{"localcluster"}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -96,7 +80,7 @@ func (c *Cluster) writeCertificates(authority *x509.Certificate, key crypto.Sign
 }
 
 func (c *Cluster) writeServing(authority *x509.Certificate, authorityKey crypto.Signer, comp component) error {
-	config := c.certificate(comp.name, comp.servingNames...)
+	config := certificate(comp.name, comp.servingNames...)
 	config.EncryptionAlgorithm = kubeadm.EncryptionAlgorithmECDSAP256
 	cert, key, err := pkiutil.NewCertAndKey(authority, authorityKey, config)
 	if err != nil {
@@ -110,62 +94,39 @@ func (c *Cluster) writeServing(authority *x509.Certificate, authorityKey crypto.
 	return err
 }
 
-// users are all people and all components that call the API server, kueue-trainer
-// always: the API server reads them when it starts.
-func (c *Cluster) users() []user {
-	users := slices.Clone(people)
+// writeUsers writes who authenticates by which token, one kubeconfig for people, with a context each, and
+// one per component that calls the API server, kueue-trainer always: the API server reads the tokens
+// when it starts. The file for people comes last: it says that all are there.
+func (c *Cluster) writeUsers(authority []byte) error {
+	var tokens bytes.Buffer
+	w := csv.NewWriter(&tokens)
+	server := &clientcmdapi.Cluster{Server: "https://" + c.address("kube-apiserver", "secure"), CertificateAuthorityData: authority}
+	// A csv.Writer keeps its error.
+	add := func(config *clientcmdapi.Config, name string, groups ...string) {
+		token := rand.Text()
+		_ = w.Write([]string{token, name, name, strings.Join(groups, ",")})
+		config.Clusters["localcluster"] = server
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+		config.Contexts[name] = &clientcmdapi.Context{Cluster: "localcluster", AuthInfo: name}
+		config.CurrentContext = name
+	}
+	people := clientcmdapi.NewConfig()
+	add(people, "user")
+	add(people, "admin", mastersGroup)
+	var err error
 	for _, comp := range components(Settings{Integration: External}) {
-		if comp.groups != nil {
-			users = append(users, user{name: comp.name, groups: comp.groups})
-		}
-	}
-	for i := range users {
-		users[i].token = rand.Text()
-	}
-	return users
-}
-
-func (c *Cluster) writeTokens(users []user) error {
-	var out bytes.Buffer
-	w := csv.NewWriter(&out)
-	for _, u := range users {
-		if err := w.Write([]string{u.token, u.name, u.name, strings.Join(u.groups, ",")}); err != nil {
-			return err
-		}
-	}
-	w.Flush()
-	return errors.Join(w.Error(), writeFile(c.path(tokenFile), out.Bytes()))
-}
-
-// writeKubeconfigs writes one file for people, with a context each, and one per
-// component. The file for people comes last: it says that all are there.
-func (c *Cluster) writeKubeconfigs(users []user, authority []byte) error {
-	forPeople := c.newKubeconfig(authority)
-	for _, u := range users {
-		if u.person {
-			addUser(forPeople, u)
+		if comp.groups == nil {
 			continue
 		}
-		own := c.newKubeconfig(authority)
-		addUser(own, u)
-		if err := clientcmd.WriteToFile(*own, c.componentKubeconfig(u.name)); err != nil {
-			return err
-		}
+		own := clientcmdapi.NewConfig()
+		add(own, comp.name, comp.groups...)
+		err = errors.Join(err, clientcmd.WriteToFile(*own, c.componentKubeconfig(comp.name)))
 	}
-	forPeople.CurrentContext = people[0].name
-	return clientcmd.WriteToFile(*forPeople, c.Kubeconfig())
-}
-
-func addUser(config *clientcmdapi.Config, u user) {
-	config.AuthInfos[u.name] = &clientcmdapi.AuthInfo{Token: u.token}
-	config.Contexts[u.name] = &clientcmdapi.Context{Cluster: "localcluster", AuthInfo: u.name}
-	config.CurrentContext = u.name
-}
-
-func (c *Cluster) newKubeconfig(authority []byte) *clientcmdapi.Config {
-	config := clientcmdapi.NewConfig()
-	config.Clusters["localcluster"] = &clientcmdapi.Cluster{Server: c.apiURL(), CertificateAuthorityData: authority}
-	return config
+	w.Flush()
+	if err := errors.Join(err, w.Error(), writeFile(c.path(tokenFile), tokens.Bytes())); err != nil {
+		return err
+	}
+	return clientcmd.WriteToFile(*people, c.Kubeconfig())
 }
 
 // writeFile makes the directory too, and keeps the file to its owner: most hold keys.

@@ -79,11 +79,14 @@ func bundles(settings Settings) []Bundle {
 			Namespace: "kubeflow-system",
 			Resources: []string{"manifests/base/crds", "manifests/base/rbac", "manifests/base/webhook"}}})
 	if settings.Integration.manager() {
-		all = append(all, Bundle{Name: build.KueueTrainer, Program: build.KueueTrainer, Source: manifests.Source{
-			Resources: []string{"config/rbac", "config/webhook", "config/policies"}}})
+		all = append(all, ourBundle)
 	}
 	return all
 }
+
+// ourBundle is kueue-trainer's, of this repository.
+var ourBundle = Bundle{Name: build.KueueTrainer, Program: build.KueueTrainer, Source: manifests.Source{
+	Resources: []string{"config/rbac", "config/webhook", "config/policies"}}}
 
 // render makes the objects of all bundles. It needs no cluster and takes a while, so it
 // runs while etcd and the API server start.
@@ -104,18 +107,9 @@ func (c *Cluster) render(ctx context.Context) ([]*unstructured.Unstructured, err
 }
 
 // OwnObjects are what a cluster for the specs has besides the projects' own manifests: the
-// namespace for jobs, a StorageClass that binds, the permissions of context "user".
-func OwnObjects() ([]*unstructured.Unstructured, error) { return manifests.Decode(clusterManifest) }
-
-// installOwn applies what the cluster itself brings. It comes before the scheduler,
+// namespace for jobs, a StorageClass that binds, the permissions of context "user". They come before the scheduler,
 // which waits longer and longer between attempts while it has no permissions.
-func installOwn(ctx context.Context, client *kube.Client) error {
-	objects, err := OwnObjects()
-	if err != nil {
-		return err
-	}
-	return client.Install(ctx, objects)
-}
+func OwnObjects() ([]*unstructured.Unstructured, error) { return manifests.Decode(clusterManifest) }
 
 func (c *Cluster) renderBundle(ctx context.Context, b Bundle) ([]*unstructured.Unstructured, error) {
 	module, err := build.Module{Dir: c.Builder.Repo}, error(nil)
@@ -130,7 +124,13 @@ func (c *Cluster) renderBundle(ctx context.Context, b Bundle) ([]*unstructured.U
 		return nil, err
 	}
 	if b.Program != "" {
-		if objects, err = c.retarget(objects, b.Program); err != nil {
+		authority, err := os.ReadFile(c.path(authorityCertFile))
+		if err != nil {
+			return nil, err
+		}
+		objects, err = manifests.Retarget(objects, manifests.Target{
+			User: b.Program, WebhookURL: "https://" + c.address(b.Program, "webhook"), CABundle: authority})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -139,18 +139,6 @@ func (c *Cluster) renderBundle(ctx context.Context, b Bundle) ([]*unstructured.U
 		return nil, err
 	}
 	return objects, writeFile(c.path("manifests", b.Name+".yaml"), content)
-}
-
-func (c *Cluster) retarget(objects []*unstructured.Unstructured, program string) ([]*unstructured.Unstructured, error) {
-	authority, err := os.ReadFile(c.path(authorityCertFile))
-	if err != nil {
-		return nil, err
-	}
-	return manifests.Retarget(objects, manifests.Target{
-		User:       program,
-		WebhookURL: "https://" + c.address(program, "webhook"),
-		CABundle:   authority,
-	})
 }
 
 // install applies the objects, with what managers find configured.

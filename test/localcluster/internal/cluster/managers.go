@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -29,74 +28,24 @@ const (
 const trainerCertDir = "k8s-webhook-server/serving-certs"
 
 var (
-	jobset = func() component {
-		comp := manager(build.JobSetManager, "jobset-system", jobsetConfig)
-		comp.program, comp.watchBinary = ofTrainer(comp.name), true
-		return comp
-	}()
-
-	trainer = func() component {
-		comp := manager(build.TrainerManager, "kubeflow-system", trainerConfig)
-		comp.program, comp.watchBinary = ofTrainer(comp.name), true
-		comp.env = func(c *Cluster) []string {
-			return append(managerEnv(c, comp.name), "TMPDIR="+c.certDir("trainer"))
-		}
-		return comp
-	}()
-
-	kueue = func() component {
-		comp := manager("kueue", "kueue-system", kueueConfig)
-		comp.servingNames = []string{"kueue-webhook-service.kueue-system.svc"}
-		comp.configMap = kueueConfigMap
-		comp.args = func(c *Cluster) []string {
-			return []string{"--config=" + c.configFile("kueue"), "--zap-log-level=2"}
-		}
-		return comp
-	}()
-
-	kueueTrainer = func() component {
-		comp := manager(build.KueueTrainer, "kueue-trainer-system", kueueTrainerConfig)
-		comp.watchBinary = true
-		comp.configMap = kueueTrainerConfigMap
-		comp.health = func(c *Cluster) []string {
-			probes := managerProbes(c, comp.name)
-			if c.state.Settings.Integration.inTree() {
-				// It stands aside, which is to be not ready.
-				return slices.DeleteFunc(probes, func(url string) bool { return strings.HasSuffix(url, "/readyz") })
-			}
-			return probes
-		}
-		return comp
-	}()
+	jobset  = manager(component{name: build.JobSetManager, config: jobsetConfig, watchBinary: true}, "jobset-system")
+	trainer = manager(component{name: build.TrainerManager, config: trainerConfig, watchBinary: true}, "kubeflow-system")
+	kueue   = manager(component{name: "kueue", config: kueueConfig, configMap: kueueConfigMap,
+		servingNames: []string{"kueue-webhook-service.kueue-system.svc"}}, "kueue-system", "--zap-log-level=2")
+	kueueTrainer = manager(component{name: build.KueueTrainer, config: kueueTrainerConfig, configMap: kueueTrainerConfigMap,
+		watchBinary: true}, "kueue-trainer-system")
 )
 
 // manager is a controller manager with webhooks that reads config/NAME.yaml.
-func manager(name, namespace string, config func(context.Context, *Cluster) ([]byte, error)) component {
-	return component{
-		name:  name,
-		tier:  managers,
-		ports: []string{"health", "metrics", "webhook"},
-		// The groups of its ServiceAccount: the API server's flow control treats it
-		// as it would in a pod.
-		groups:  []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
-		serving: true,
-		config:  config,
-		args:    func(c *Cluster) []string { return []string{"--config=" + c.configFile(name)} },
-		env:     func(c *Cluster) []string { return managerEnv(c, name) },
-		health:  func(c *Cluster) []string { return managerProbes(c, name) },
-	}
-}
-
-func managerProbes(c *Cluster, name string) []string {
-	return []string{
-		"http://" + c.address(name, "health") + "/healthz",
-		"http://" + c.address(name, "health") + "/readyz",
-		"https://" + c.address(name, "webhook"),
-	}
-}
-
-func managerEnv(c *Cluster, name string) []string {
-	return []string{"KUBECONFIG=" + c.componentKubeconfig(name)}
+func manager(comp component, namespace string, args ...string) component {
+	comp.tier = managers
+	comp.ports = []string{"health", "metrics", "webhook"}
+	// The groups of its ServiceAccount: the API server's flow control treats it as it would in a pod.
+	comp.groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}
+	comp.serving = true
+	comp.args = func(c *Cluster) []string { return append([]string{"--config=" + c.configFile(comp.name)}, args...) }
+	comp.probes = []probe{{"http", "health", "/healthz"}, {"http", "health", "/readyz"}, {"https", "webhook", ""}}
+	return comp
 }
 
 // kueueConfig keeps Kueue's own certificate management on: without it Kueue wants

@@ -81,6 +81,9 @@ type Cluster struct {
 	Dir string
 	// Builder makes the binaries and knows where the manifests lie.
 	Builder build.Builder
+	// Built is set where up has nothing to build: clusters that come up at the same time have their
+	// binaries in one place.
+	Built bool
 	// Out receives the progress, for people.
 	Out io.Writer
 

@@ -58,16 +58,16 @@ func readState(path string) (State, error) {
 
 // writeState replaces the file in one step: a launcher killed while writing must
 // not lose the pids.
-func writeState(path string, state State) error {
-	content, err := json.MarshalIndent(state, "", "  ")
+func (c *Cluster) writeState() error {
+	content, err := json.MarshalIndent(c.state, "", "  ")
 	if err != nil {
 		return err
 	}
-	temporary := path + ".new"
+	temporary := c.path(stateFile + ".new")
 	if err := os.WriteFile(temporary, append(content, '\n'), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(temporary, path)
+	return os.Rename(temporary, c.path(stateFile))
 }
 
 // record writes down a started process before anything else happens to it.
@@ -75,13 +75,21 @@ func (c *Cluster) record(name string, p Process) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.Processes[name] = p
-	return writeState(c.path(stateFile), c.state)
+	return c.writeState()
 }
 
 func (c *Cluster) process(name string) Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.Processes[name]
+}
+
+// lockExisting is Lock for what needs a cluster.
+func (c *Cluster) lockExisting() (release func(), err error) {
+	if !c.state.exists() {
+		return nil, fmt.Errorf("there is no cluster in %s: run `localcluster up` first", c.Dir)
+	}
+	return c.Lock()
 }
 
 // Lock keeps other launchers away from this cluster until it is released.
@@ -93,14 +101,15 @@ func (c *Cluster) Lock() (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close() //nolint:errcheck // the lock is what matters
-		return nil, fmt.Errorf("another localcluster command is working on %s: wait for it to end (%w)", c.Dir, err)
+	release = func() { f.Close() } //nolint:errcheck // it only holds the lock
+	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		err = fmt.Errorf("another localcluster command is working on %s: wait for it to end (%w)", c.Dir, err)
+	} else {
+		// Read again: it may have changed until we got the lock.
+		c.state, err = readState(c.path(stateFile))
 	}
-	// Read again: it may have changed until we got the lock.
-	if c.state, err = readState(c.path(stateFile)); err != nil {
-		f.Close() //nolint:errcheck // releases the lock
-		return nil, err
+	if err != nil {
+		release()
 	}
-	return func() { f.Close() }, nil //nolint:errcheck // releases the lock
+	return release, err
 }

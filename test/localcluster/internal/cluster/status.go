@@ -50,15 +50,15 @@ func (c *Cluster) Status(ctx context.Context) error {
 
 // sayVersions tells the releases of what people may choose.
 func (c *Cluster) sayVersions(ctx context.Context) error {
-	trainerModule, err := c.module(ctx, build.TrainerModule)
-	if err != nil {
-		return err
+	var releases []string
+	for _, project := range []struct{ name, module string }{{"Trainer", build.TrainerModule}, {"JobSet", build.JobSetModule}} {
+		module, err := c.module(ctx, project.module)
+		if err != nil {
+			return err
+		}
+		releases = append(releases, project.name+" "+module.Version)
 	}
-	jobsetModule, err := c.module(ctx, build.JobSetModule)
-	if err != nil {
-		return err
-	}
-	c.say("Trainer %s, JobSet %s", trainerModule.Version, jobsetModule.Version)
+	c.say("%s", strings.Join(releases, ", "))
 	return nil
 }
 
@@ -87,8 +87,7 @@ const (
 	healthyWithin = 4 * time.Minute
 )
 
-// healthy checks what a component serves: an URL with a path has to answer 200, and one without to speak
-// TLS with a certificate of this cluster, as webhook servers do.
+// healthy checks what a component serves.
 func (c *Cluster) healthy(ctx context.Context, comp component) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -99,8 +98,8 @@ func (c *Cluster) healthy(ctx context.Context, comp component) error {
 	client := http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
 	}}
-	for _, url := range comp.health(c) {
-		if err := get(ctx, &client, url); err != nil {
+	for _, p := range comp.probes {
+		if err := get(ctx, &client, p.scheme+"://"+c.address(comp.name, p.port)+p.path); err != nil {
 			return err
 		}
 	}
@@ -159,36 +158,25 @@ var chosen = struct {
 	ports map[int]bool
 }{ports: map[int]bool{}}
 
-// choosePorts finds a free port per name. It starts anywhere, so that clusters of two processes
-// that come up at the same time hardly race for the same ones; those of one process never do.
+// choosePorts finds a free port per name, one after the other. It starts anywhere, so that clusters of two
+// processes that come up at the same time hardly race for the same ones; those of one process never do.
 func choosePorts(names []string) (map[string]int, error) {
 	chosen.Lock()
 	defer chosen.Unlock()
 	ports := map[string]int{}
-	next := firstPort + rand.IntN(lastPort-firstPort)
-	for _, name := range names {
-		port, err := freePort(next)
-		if err != nil {
-			return nil, err
-		}
-		ports[name] = port
-		chosen.ports[port] = true
-		next = port + 1
-	}
-	return ports, nil
-}
-
-func freePort(from int) (int, error) {
-	for i := range lastPort - firstPort {
-		port := firstPort + (from-firstPort+i)%(lastPort-firstPort)
-		if chosen.ports[port] {
+	start := rand.IntN(lastPort - firstPort)
+	for i := 0; i < lastPort-firstPort && len(ports) < len(names); i++ {
+		port := firstPort + (start+i)%(lastPort-firstPort)
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil || listener.Close() != nil || chosen.ports[port] {
 			continue
 		}
-		if listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			return port, listener.Close()
-		}
+		ports[names[len(ports)]], chosen.ports[port] = port, true
 	}
-	return 0, fmt.Errorf("no free port between %d and %d on 127.0.0.1", firstPort, lastPort)
+	if len(ports) < len(names) {
+		return nil, fmt.Errorf("not %d free ports between %d and %d on 127.0.0.1", len(names), firstPort, lastPort)
+	}
+	return ports, nil
 }
 
 // port returns a chosen port; asking for one that no component lists is a bug.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,16 +36,6 @@ func (c *Cluster) Build(ctx context.Context, settings Settings) error {
 // it is a repair: it also applies the manifests again and restarts kueue-trainer if
 // that has changed. With other settings it also changes to those.
 func (c *Cluster) Up(ctx context.Context, settings Settings) error {
-	return c.up(ctx, settings, c.Build)
-}
-
-// UpBuilt is Up for who has built everything already: clusters that come up at the same time
-// have their binaries in one place.
-func (c *Cluster) UpBuilt(ctx context.Context, settings Settings) error {
-	return c.up(ctx, settings, func(context.Context, Settings) error { return nil })
-}
-
-func (c *Cluster) up(ctx context.Context, settings Settings, build func(context.Context, Settings) error) error {
 	if err := c.refuseForeignDir(); err != nil {
 		return err
 	}
@@ -57,8 +48,10 @@ func (c *Cluster) up(ctx context.Context, settings Settings, build func(context.
 	if err := c.refuseOtherSettings(settings); err != nil {
 		return err
 	}
-	if err := build(ctx, settings); err != nil {
-		return err
+	if !c.Built {
+		if err := c.Build(ctx, settings); err != nil {
+			return err
+		}
 	}
 	start := time.Now()
 	if c.state.exists() {
@@ -121,41 +114,38 @@ func (c *Cluster) bringUp(ctx context.Context, settings Settings) error {
 	if err := c.prepare(ctx, settings); err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	rendered := make(chan []*unstructured.Unstructured, 1)
-	group.Go(func() error {
-		objects, err := c.render(ctx)
-		rendered <- objects
-		return err
-	})
-	group.Go(func() error {
-		for _, t := range []tier{storage, api} {
-			if err := c.inTier(ctx, t, c.ensure); err != nil {
-				return err
-			}
+	// It takes a while, and needs no cluster.
+	rendered := sync.OnceValues(func() ([]*unstructured.Unstructured, error) { return c.render(ctx) })
+	go rendered() //nolint:errcheck // fill looks
+	for _, t := range []tier{storage, api} {
+		if err := c.inTier(ctx, t, c.ensure); err != nil {
+			return err
 		}
-		return c.fill(ctx, rendered)
-	})
-	return group.Wait()
+	}
+	return c.fill(ctx, rendered)
 }
 
 // fill does everything that needs an API server. Nodes get ready while the managers
 // start.
-func (c *Cluster) fill(ctx context.Context, rendered <-chan []*unstructured.Unstructured) error {
+func (c *Cluster) fill(ctx context.Context, rendered func() ([]*unstructured.Unstructured, error)) error {
 	client, err := kube.NewClient(c.Kubeconfig())
 	if err != nil {
 		return err
 	}
-	if err := installOwn(ctx, client); err != nil {
+	own, err := OwnObjects()
+	if err != nil {
+		return err
+	}
+	if err := client.Install(ctx, own); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.inTier(ctx, core, c.ensure) })
 	group.Go(func() error { return c.makeNodes(ctx, client) })
 	group.Go(func() error {
-		objects := <-rendered
-		if objects == nil {
-			return nil // rendering has failed and says so itself
+		objects, err := rendered()
+		if err != nil {
+			return err
 		}
 		start := time.Now()
 		runtimes, others := manifests.Partition(objects, manifests.Runtime)
@@ -183,7 +173,7 @@ func (c *Cluster) prepare(ctx context.Context, settings Settings) error {
 			return err
 		}
 		c.state = State{Settings: settings, Ports: ports, Processes: map[string]Process{}}
-		if err := errors.Join(writeState(c.path(stateFile), c.state), c.removeOldLogs()); err != nil {
+		if err := errors.Join(c.writeState(), c.removeOldLogs()); err != nil {
 			return err
 		}
 	}
@@ -191,22 +181,18 @@ func (c *Cluster) prepare(ctx context.Context, settings Settings) error {
 		return fmt.Errorf("failed to make credentials: %w", err)
 	}
 	for _, comp := range c.components() {
-		if err := c.writeConfig(ctx, comp); err != nil {
+		if comp.config == nil {
+			continue
+		}
+		content, err := comp.config(ctx, c)
+		if err == nil {
+			err = writeFile(c.configFile(comp.name), content)
+		}
+		if err != nil {
 			return fmt.Errorf("failed to configure %s: %w", comp.name, err)
 		}
 	}
 	return nil
-}
-
-func (c *Cluster) writeConfig(ctx context.Context, comp component) error {
-	if comp.config == nil {
-		return nil
-	}
-	content, err := comp.config(ctx, c)
-	if err != nil {
-		return err
-	}
-	return writeFile(c.configFile(comp.name), content)
 }
 
 // removeOldLogs leaves those of the build, which was just now.
@@ -225,20 +211,21 @@ func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) error {
 		return nil
 	}
 	start := time.Now()
-	wanted := nodes.Make(c.state.Settings.Nodes)
-	if err := kube.Create(ctx, api, wanted); err != nil {
-		return err
-	}
-	err := WaitForNodes(ctx, api)
+	made, err := MakeNodes(ctx, api, c.state.Settings.Nodes)
 	if err == nil {
-		c.done(fmt.Sprintf("%d nodes", len(wanted)), "ready", start)
+		c.done(fmt.Sprintf("%d nodes", made), "ready", start)
 	}
 	return err
 }
 
-// WaitForNodes waits until pods can be placed on every node.
-func WaitForNodes(ctx context.Context, api *kube.Client) error {
-	return kube.WaitFor(ctx, healthyWithin, "nodes", func(ctx context.Context) error {
+// MakeNodes makes the fake nodes, so many of them with GPUs, and waits until pods can be placed on
+// every node of the cluster.
+func MakeNodes(ctx context.Context, api *kube.Client, gpuNodes int) (made int, err error) {
+	wanted := nodes.Make(gpuNodes)
+	if err := kube.Create(ctx, api, wanted); err != nil {
+		return 0, err
+	}
+	return len(wanted), kube.WaitFor(ctx, healthyWithin, "nodes", func(ctx context.Context) error {
 		list := &corev1.NodeList{}
 		if err := api.List(ctx, list); err != nil {
 			return err

@@ -5,19 +5,18 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/cluster"
 )
 
@@ -42,40 +41,27 @@ type Fleet struct {
 	members   []member
 }
 
-// Choice is what is chosen for one cluster.
-type Choice struct {
-	Integration cluster.Integration
-	Trainer     build.Trainer
-}
-
-// ParseChoice reads INTEGRATION or INTEGRATION:TRAINER.
-func ParseChoice(text string) (Choice, error) {
-	integration, generation, chosen := strings.Cut(text, ":")
-	c := Choice{Integration: cluster.Integration(integration)}
-	if !chosen {
-		return c, nil
+// New returns the fleet in dir, with a choice for each cluster, the manager first. Without choices, as down needs
+// it, its clusters are what they are.
+func New(repo, dir string, out io.Writer, nodes int, choices ...string) (*Fleet, error) {
+	names := append([]string{Manager}, Workers...)
+	if len(choices) > 0 && len(choices) != len(names) {
+		return nil, fmt.Errorf("FLEET_WORKERS=%s: must name %d, separated by a comma", strings.Join(choices[1:], ","), len(Workers))
 	}
-	err := c.Trainer.UnmarshalText([]byte(generation))
-	return c, err
-}
-
-// New returns the fleet in dir. Without choices, as down needs it, its clusters are what they are.
-func New(repo, dir string, out io.Writer, nodes int, choices ...Choice) (*Fleet, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
 	f := &Fleet{repo: repo, dir: dir, out: out}
 	var writing sync.Mutex
-	for i, name := range append([]string{Manager}, Workers...) {
+	for i, name := range names {
 		c, err := cluster.New(repo, filepath.Join(dir, name), &prefixed{&writing, out, name})
 		if err != nil {
 			return nil, err
 		}
 		m := member{Cluster: c, name: name, settings: cluster.Settings{Nodes: nodes, Dispatches: name == Manager}}
 		if len(choices) > 0 {
-			m.settings.Integration, m.settings.Trainer = choices[i].Integration, choices[i].Trainer
-			if err := m.settings.Validate(); err != nil {
+			if err := choose(&m.settings, choices[i]); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -84,13 +70,25 @@ func New(repo, dir string, out io.Writer, nodes int, choices ...Choice) (*Fleet,
 	return f, nil
 }
 
+// choose reads INTEGRATION or INTEGRATION:TRAINER.
+func choose(settings *cluster.Settings, text string) error {
+	integration, generation, chosen := strings.Cut(text, ":")
+	settings.Integration = cluster.Integration(integration)
+	if chosen {
+		if err := settings.Trainer.UnmarshalText([]byte(generation)); err != nil {
+			return err
+		}
+	}
+	return settings.Validate()
+}
+
 // Up builds what is out of date, starts what is not running and connects the clusters.
 func (f *Fleet) Up(ctx context.Context) error {
 	start := time.Now()
 	if err := f.build(ctx); err != nil {
 		return err
 	}
-	if err := f.each(ctx, func(ctx context.Context, m member) error { return m.UpBuilt(ctx, m.settings) }); err != nil {
+	if err := f.each(ctx, func(ctx context.Context, m member) error { return m.Up(ctx, m.settings) }); err != nil {
 		return err
 	}
 	if err := f.connect(ctx); err != nil {
@@ -103,17 +101,16 @@ func (f *Fleet) Up(ctx context.Context) error {
 
 // build builds for one cluster after the other: their binaries lie in one place.
 func (f *Fleet) build(ctx context.Context) error {
-	var built []cluster.Settings
+	built := map[cluster.Settings]bool{}
 	for _, m := range f.members {
 		alike := m.settings
 		alike.Dispatches = false
-		if slices.Contains(built, alike) {
-			continue
+		if !built[alike] {
+			if err := m.Build(ctx, m.settings); err != nil {
+				return err
+			}
 		}
-		if err := m.Build(ctx, m.settings); err != nil {
-			return err
-		}
-		built = append(built, alike)
+		built[alike], m.Built = true, true
 	}
 	return nil
 }
@@ -145,3 +142,23 @@ func (f *Fleet) each(ctx context.Context, do func(context.Context, member) error
 
 // kubeconfig has a context for each cluster, named like it, as its admin.
 func (f *Fleet) kubeconfig() string { return filepath.Join(f.dir, "kubeconfig") }
+
+// prefixed says of each line which cluster it is about. A cluster writes whole lines, and those of
+// several go to one writer.
+type prefixed struct {
+	mu     *sync.Mutex
+	to     io.Writer
+	prefix string
+}
+
+// Write implements io.Writer.
+func (w *prefixed) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for line := range bytes.Lines(p) {
+		if _, err := fmt.Fprintf(w.to, "%-8s %s", w.prefix, line); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}

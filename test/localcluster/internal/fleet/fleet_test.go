@@ -7,39 +7,29 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/cluster"
 )
 
-func TestParseChoice(t *testing.T) {
-	var older build.Trainer
-	if err := older.UnmarshalText([]byte("2.2")); err != nil {
-		t.Fatal(err)
-	}
-	cases := map[string]struct {
+func TestChoose(t *testing.T) {
+	for name, tc := range map[string]struct {
 		text    string
-		want    Choice
+		trainer string
 		wantErr bool
 	}{
-		"an integration":                     {text: "in-tree", want: Choice{Integration: cluster.InTree}},
-		"an integration with its Trainer":    {text: "external:2.2", want: Choice{Integration: cluster.External, Trainer: older}},
-		"a Trainer that there is not":        {text: "external:9.9", want: Choice{Integration: cluster.External}, wantErr: true},
-		"an integration that Validate knows": {text: "none", want: Choice{Integration: "none"}},
-	}
-	for name, tc := range cases {
+		"an integration":                  {text: "in-tree"},
+		"an integration with its Trainer": {text: "in-tree:2.2", trainer: "2.2"},
+		"a Trainer that there is not":     {text: "in-tree:9.9", wantErr: true},
+		"an integration that is none":     {text: "none", wantErr: true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParseChoice(tc.text)
-			if got != tc.want || (err != nil) != tc.wantErr {
-				t.Errorf("ParseChoice(%q) = %+v, %v", tc.text, got, err)
+			got := cluster.Settings{Nodes: 2}
+			if err := choose(&got, tc.text); (err != nil) != tc.wantErr {
+				t.Fatalf("choose(%q): %v", tc.text, err)
+			}
+			if !tc.wantErr && (got.Integration != cluster.InTree || got.Trainer.Name != tc.trainer) {
+				t.Errorf("choose(%q) = %+v", tc.text, got)
 			}
 		})
-	}
-}
-
-func TestNewRefusesAnUnknownIntegration(t *testing.T) {
-	choices := []Choice{{Integration: cluster.External}, {Integration: "none"}, {Integration: cluster.External}}
-	if _, err := New(t.TempDir(), t.TempDir(), &bytes.Buffer{}, 8, choices...); err == nil {
-		t.Error("It is accepted")
 	}
 }
 

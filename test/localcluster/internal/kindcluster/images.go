@@ -9,9 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 )
@@ -22,24 +24,27 @@ const registry = "kueue-trainer.test"
 // payload is the program of test/payload, which pods on the real kubelet run.
 const payload = "payload"
 
-// programs are what images are made of.
-var programs = []string{build.JobSetManager, build.TrainerManager, "kueue", "kwok", build.KueueTrainer, payload}
+// files are the components that images are made of, each of one file, and where manifests expect that.
+var files = map[string]string{
+	build.JobSetManager: "manager", build.TrainerManager: "manager", "kueue": "manager",
+	"kwok": "kwok", build.KueueTrainer: build.KueueTrainer, payload: payload,
+}
 
-// image returns the image of a program. The tag says the release of a program that has one, as
+// image returns the image of a component. The tag says the release of one that has any, as
 // images that are pulled do, and changes with the program, so that a Deployment is rolled out when
 // it does; that of the payload stands in TrainJobs.
-func (c *Cluster) image(ctx context.Context, program string) (repository, tag string, err error) {
-	repository = registry + "/" + program
-	if program == payload {
+func (c *Cluster) image(ctx context.Context, component string) (repository, tag string, err error) {
+	repository = registry + "/" + component
+	if component == payload {
 		return repository, "local", nil
 	}
-	content, err := os.ReadFile(c.binary(program))
+	content, err := os.ReadFile(c.binary(component))
 	if err != nil {
 		return "", "", err
 	}
 	tag = fmt.Sprintf("%x", sha256.Sum256(content))[:12]
 	for _, bin := range c.binaries() {
-		if bin.Name == filepath.Base(c.binary(program)) && bin.Module != "" {
+		if bin.Name == program(component) && bin.Module != "" {
 			module, err := c.Builder.Module(ctx, bin.Dir, bin.Module)
 			return repository, module.Version + "-" + tag, err
 		}
@@ -47,58 +52,48 @@ func (c *Cluster) image(ctx context.Context, program string) (repository, tag st
 	return repository, tag, nil
 }
 
-// binary is where a program lies.
-func (c *Cluster) binary(program string) string {
-	if program == build.JobSetManager || program == build.TrainerManager {
-		program = build.DefaultTrainer().Binary(program)
-	}
-	return filepath.Join(c.Builder.BinDir(), program)
+// program is the file name of a component's binary.
+func program(component string) string {
+	return build.Program(component, build.DefaultKubernetes(), build.DefaultTrainer())
+}
+
+// binary is where a component's program lies.
+func (c *Cluster) binary(component string) string {
+	return filepath.Join(c.Builder.BinDir(), program(component))
 }
 
 // binaries are what the images are made of, and the plugin for whoever uses the cluster.
 func (c *Cluster) binaries() []build.Binary {
-	var wanted []build.Binary
-	for _, bin := range build.All(build.DefaultKubernetes(), build.DefaultTrainer()) {
-		switch bin.Name {
-		case build.DefaultTrainer().Binary(build.JobSetManager), build.DefaultTrainer().Binary(build.TrainerManager),
-			"kueue", "kwok", build.KueueTrainer, build.Plugin, "kubectl":
-			wanted = append(wanted, bin)
-		}
+	wanted := sets.New(build.Plugin, "kubectl")
+	for component := range files {
+		wanted.Insert(program(component))
 	}
-	return append(wanted, build.Binary{Name: payload, Dir: ".", Package: "./test/payload"})
+	all := append(build.All(build.DefaultKubernetes(), build.DefaultTrainer()), build.Binary{Name: payload, Dir: ".", Package: "./test/payload"})
+	return slices.DeleteFunc(all, func(b build.Binary) bool { return !wanted.Has(b.Name) })
 }
 
-// packImages makes an archive per program, each with nothing but that, and returns where they lie.
+// packImages makes an archive per component, each with nothing but its program, and returns where they lie.
 func (c *Cluster) packImages(ctx context.Context) ([]string, error) {
 	start := time.Now()
-	archives := make([]string, len(programs))
+	var archives []string
 	group, ctx := errgroup.WithContext(ctx)
-	for i, program := range programs {
-		repository, tag, err := c.image(ctx, program)
+	for component, file := range files {
+		repository, tag, err := c.image(ctx, component)
 		if err != nil {
 			return nil, err
 		}
-		out := filepath.Join(c.Dir, "images", program)
-		archives[i] = fmt.Sprintf("%s-linux-%s.tar", out, runtime.GOARCH)
+		out := filepath.Join(c.Dir, "images", component)
+		archives = append(archives, fmt.Sprintf("%s-linux-%s.tar", out, runtime.GOARCH))
 		group.Go(func() error {
-			return c.run(ctx, "image", "-binary", c.binary(program), "-file", fileOf(program),
+			return c.run(ctx, "image", "-binary", c.binary(component), "-file", file,
 				"-name", repository, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-out", out)
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
+	err := group.Wait()
+	if err == nil {
+		c.done(fmt.Sprintf("%d images", len(archives)), "packed", start)
 	}
-	c.done(fmt.Sprintf("%d images", len(archives)), "packed", start)
-	return archives, nil
-}
-
-// fileOf is where manifests expect a program.
-func fileOf(program string) string {
-	switch program {
-	case build.JobSetManager, build.TrainerManager, "kueue":
-		return "manager"
-	}
-	return program
+	return archives, err
 }
 
 func (c *Cluster) load(ctx context.Context, archives []string) error {

@@ -36,10 +36,11 @@ const availableWithin = 3 * time.Minute
 // before it can answer.
 func (c *Cluster) install(ctx context.Context, api *kube.Client) error {
 	start := time.Now()
-	runtimes, rest, err := c.objects(ctx)
+	objects, err := c.objects(ctx)
 	if err != nil {
 		return err
 	}
+	runtimes, rest := manifests.Partition(objects, manifests.Runtime)
 	// Deployments before webhooks: Kueue's is asked about pods.
 	webhooks, rest := manifests.Partition(rest, manifests.MutatingConfig, manifests.ValidatingConfig)
 	if err := api.Install(ctx, rest); err != nil {
@@ -52,24 +53,24 @@ func (c *Cluster) install(ctx context.Context, api *kube.Client) error {
 		return err
 	}
 	c.done("JobSet, Trainer, Kueue", "available", start)
-	if err := c.makeNodes(ctx, api); err != nil {
+	start = time.Now()
+	if err := errors.Join(c.makeGPUNode(ctx, api), otherDefaultClass(ctx, api)); err != nil {
 		return err
 	}
-	// Not before: Trainer's webhook is asked about them.
-	if err := c.applyRuntimes(ctx, api, runtimes); err != nil {
+	made, err := cluster.MakeNodes(ctx, api, c.FakeNodes)
+	if err != nil {
+		return err
+	}
+	c.done(fmt.Sprintf("%d fake nodes", made), "ready", start)
+	// Not before: Trainer's webhook is asked about them, whose Service may be slower than its pod.
+	err = kube.WaitFor(ctx, availableWithin, "runtimes", func(ctx context.Context) error { return api.ApplyAll(ctx, runtimes) })
+	if err != nil {
 		return err
 	}
 	if err := c.installManager(ctx); err != nil {
 		return err
 	}
 	return waitQueued(ctx, api)
-}
-
-// applyRuntimes waits for Trainer's webhook, whose Service may be slower than its pod.
-func (c *Cluster) applyRuntimes(ctx context.Context, api *kube.Client, runtimes []*unstructured.Unstructured) error {
-	return kube.WaitFor(ctx, availableWithin, "runtimes", func(ctx context.Context) error {
-		return api.ApplyAll(ctx, runtimes)
-	})
 }
 
 // installManager installs kueue-trainer by its chart.
@@ -135,26 +136,6 @@ func (c *Cluster) available(ctx context.Context, api *kube.Client, objects []*un
 	})
 }
 
-// makeNodes makes kwok's nodes and the GPU node that has a kubelet, and gives volumes to claims.
-func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) error {
-	start := time.Now()
-	wanted := nodes.Make(c.FakeNodes)
-	if err := kube.Create(ctx, api, wanted); err != nil {
-		return err
-	}
-	if err := c.makeGPUNode(ctx, api); err != nil {
-		return err
-	}
-	if err := otherDefaultClass(ctx, api); err != nil {
-		return err
-	}
-	err := cluster.WaitForNodes(ctx, api)
-	if err == nil {
-		c.done(fmt.Sprintf("%d fake nodes", len(wanted)), "ready", start)
-	}
-	return err
-}
-
 // makeGPUNode dresses kind's worker up.
 func (c *Cluster) makeGPUNode(ctx context.Context, api *kube.Client) error {
 	key := client.ObjectKey{Name: c.Name + "-worker"}
@@ -183,67 +164,39 @@ func otherDefaultClass(ctx context.Context, api *kube.Client) error {
 	return client.IgnoreNotFound(api.Patch(ctx, class, patch))
 }
 
-// objects renders what is applied: Trainer's runtimes, and everything else.
-func (c *Cluster) objects(ctx context.Context) (runtimes, rest []*unstructured.Unstructured, err error) {
+// objects renders what is applied.
+func (c *Cluster) objects(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	all, err := c.ownObjects(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, b := range bundles() {
 		module, err := c.Builder.Module(ctx, build.ControlPlaneDir, b.Module)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		objects, err := b.Render(module, filepath.Join(c.Dir, "manifests"))
 		if err == nil && b.Program != "" {
 			err = errors.Join(c.deployment(ctx, objects, b.Program), rollOut(objects))
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", b.Name, err)
+			return nil, fmt.Errorf("%s: %w", b.Name, err)
 		}
-		if b.Name == "runtimes" {
-			runtimes = objects
-		} else {
-			rest = append(rest, objects...)
-		}
+		all = append(all, objects...)
 	}
-	own, err := c.ownObjects(ctx)
-	return runtimes, append(rest, own...), err
+	return all, nil
 }
 
-// ownObjects are kwok, what Trainer's overlay has beside its bases, and what local clusters have.
+// ownObjects are kwok, with its configuration, and what local clusters have.
 func (c *Cluster) ownObjects(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	objects, err := manifests.Decode(clusterManifest)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.deployment(ctx, objects, "kwok"); err != nil {
-		return nil, err
-	}
-	err = edit(objects, "Deployment", func(d *appsv1.Deployment) error {
-		container := &d.Spec.Template.Spec.Containers[0]
-		container.Args = append(container.Args, "--node-ip=$(POD_IP)", "--manage-nodes-with-annotation-selector="+nodes.ManagedAnnotation+"="+nodes.ManagedValue)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	config, err := stages.KwokConfiguration()
-	if err != nil {
-		return nil, err
-	}
-	configMap := namespaced("ConfigMap", "kwok-system", "kwok")
-	if err := unstructured.SetNestedStringMap(configMap.Object, map[string]string{"kwok.yaml": string(config)}, "data"); err != nil {
-		return nil, err
-	}
-	objects = append(objects, configMap)
-	if err := rollOut(objects); err != nil {
-		return nil, err
-	}
+	objects = append(objects, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "kwok-system", "name": "kwok"},
+		"data": map[string]any{"kwok.yaml": string(stages.KwokConfiguration)},
+	}})
 	own, err := cluster.OwnObjects()
-	return append(append(objects, own...), namespaced("Secret", "kubeflow-system", "kubeflow-trainer-webhook-cert")), err
-}
-
-func namespaced(kind, namespace, name string) *unstructured.Unstructured {
-	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
-	obj.SetNamespace(namespace)
-	obj.SetName(name)
-	return obj
+	return append(objects, own...), errors.Join(err, c.deployment(ctx, objects, "kwok"), rollOut(objects))
 }

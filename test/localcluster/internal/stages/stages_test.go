@@ -5,17 +5,20 @@ package stages
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/kwok/pkg/apis/internalversion"
 	"sigs.k8s.io/kwok/pkg/config"
+	"sigs.k8s.io/kwok/pkg/utils/gotpl"
 	"sigs.k8s.io/kwok/pkg/utils/lifecycle"
 )
 
@@ -34,6 +37,8 @@ func TestPodStages(t *testing.T) {
 		noGrace     bool
 		wantStage   string
 		wantDelay   time.Duration
+		// wantEnd is the phase that the pod ends in, and the exit code.
+		wantEnd string
 	}{
 		"a bound pod gets ready at once": {
 			phase: corev1.PodPending, wantStage: "pod-ready"},
@@ -42,27 +47,27 @@ func TestPodStages(t *testing.T) {
 		"a running pod is left alone": {
 			phase: corev1.PodRunning},
 		"finish: succeeded ends it": {
-			phase: corev1.PodRunning, annotations: map[string]string{finish: "succeeded"}, wantStage: "pod-succeeded"},
+			phase: corev1.PodRunning, annotations: map[string]string{finish: "succeeded"}, wantStage: "pod-end", wantEnd: "Succeeded 0"},
 		"finish: failed ends it": {
-			phase: corev1.PodRunning, annotations: map[string]string{finish: "failed"}, wantStage: "pod-failed"},
+			phase: corev1.PodRunning, annotations: map[string]string{finish: "failed"}, wantStage: "pod-end", wantEnd: "Failed 1"},
 		"finish wins over run-for": {
-			phase: corev1.PodRunning, annotations: map[string]string{finish: "failed", runFor: "10s"}, wantStage: "pod-failed"},
+			phase: corev1.PodRunning, annotations: map[string]string{finish: "failed", runFor: "10s"}, wantStage: "pod-end", wantEnd: "Failed 1"},
 		"an unknown finish is ignored": {
 			phase: corev1.PodRunning, annotations: map[string]string{finish: "maybe"}},
 		"run-for counts from the start of the pod": {
-			phase: corev1.PodRunning, annotations: map[string]string{runFor: "1m10s"}, wantStage: "pod-run-for", wantDelay: 10 * time.Second},
+			phase: corev1.PodRunning, annotations: map[string]string{runFor: "1m10s"}, wantStage: "pod-end", wantDelay: 10 * time.Second, wantEnd: "Succeeded 0"},
 		"a run-for that is no duration is ignored": {
 			phase: corev1.PodRunning, annotations: map[string]string{runFor: "10"}},
 		"a succeeded pod is left alone": {
 			phase: corev1.PodSucceeded, annotations: map[string]string{runFor: "10s"}},
 		"a deleted pod terminates at once": {
-			phase: corev1.PodRunning, deleted: true, wantStage: "pod-terminate"},
+			phase: corev1.PodRunning, deleted: true, wantStage: "pod-end", wantEnd: "Failed 143"},
 		"a deleted pod forgets that it was to succeed": {
-			phase: corev1.PodRunning, deleted: true, annotations: map[string]string{finish: "succeeded"}, wantStage: "pod-terminate"},
+			phase: corev1.PodRunning, deleted: true, annotations: map[string]string{finish: "succeeded"}, wantStage: "pod-end", wantEnd: "Failed 143"},
 		"terminate-after counts from the request": {
-			phase: corev1.PodRunning, deleted: true, annotations: map[string]string{terminateAfter: "15s"}, wantStage: "pod-terminate-after", wantDelay: 5 * time.Second},
+			phase: corev1.PodRunning, deleted: true, annotations: map[string]string{terminateAfter: "15s"}, wantStage: "pod-end", wantDelay: 5 * time.Second, wantEnd: "Failed 143"},
 		"the grace period ends terminate-after": {
-			phase: corev1.PodRunning, deleted: true, annotations: map[string]string{terminateAfter: "1h"}, wantStage: "pod-terminate-after", wantDelay: 20 * time.Second},
+			phase: corev1.PodRunning, deleted: true, annotations: map[string]string{terminateAfter: "1h"}, wantStage: "pod-end", wantDelay: 20 * time.Second, wantEnd: "Failed 143"},
 		"a deleted pod that has ended just goes": {
 			phase: corev1.PodSucceeded, deleted: true, wantStage: "pod-delete"},
 		"a deleted pod that never ran just goes": {
@@ -70,10 +75,15 @@ func TestPodStages(t *testing.T) {
 		"a pod that only waits for its finalizers is left alone": {
 			phase: corev1.PodFailed, deleted: true, noGrace: true},
 	}
-	lc := podLifecycle(t)
+	stages := podStages(t)
+	lc, err := lifecycle.NewLifecycle(slices.Collect(maps.Values(stages)))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: tc.annotations}}
+			pod.Spec.Containers = []corev1.Container{{Name: "c"}}
 			pod.Status.Phase = tc.phase
 			// Started a minute ago, and deleted ten seconds ago with 30 s of grace.
 			pod.Status.StartTime = ptr.To(metav1.NewTime(now.Add(-time.Minute)))
@@ -85,11 +95,14 @@ func TestPodStages(t *testing.T) {
 				pod.DeletionGracePeriodSeconds = ptr.To[int64](0)
 			}
 			event := &lifecycle.Event{Labels: pod.Labels, Annotations: pod.Annotations, Data: pod}
-			stages, err := lc.ListAllPossible(context.Background(), event)
+			fit, err := lc.ListAllPossible(context.Background(), event)
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkStage(t, stages, event, tc.wantStage, tc.wantDelay)
+			checkStage(t, fit, event, tc.wantStage, tc.wantDelay)
+			if tc.wantEnd != "" {
+				checkEnd(t, stages[tc.wantStage], pod, tc.wantEnd)
+			}
 		})
 	}
 }
@@ -114,35 +127,34 @@ func checkStage(t *testing.T, stages []*lifecycle.Stage, event *lifecycle.Event,
 	}
 }
 
-// podLifecycle reads the embedded Stages the way kwok does.
-func podLifecycle(t *testing.T) lifecycle.Lifecycle {
+// checkEnd looks at the status that a stage makes of a pod.
+func checkEnd(t *testing.T, stage *internalversion.Stage, pod *corev1.Pod, want string) {
 	t.Helper()
-	all, err := YAML()
-	if err != nil {
+	// It has the status at its root.
+	var status corev1.PodStatus
+	made, err := gotpl.NewRenderer(nil).ToJSON(stage.Spec.Steps[0].Patch.Template, pod)
+	if err := errors.Join(err, json.Unmarshal(made, &status)); err != nil {
 		t.Fatal(err)
 	}
-	var pods []*internalversion.Stage
-	docs := utilyaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(all)))
-	buf := make([]byte, 1<<20)
-	for {
-		n, err := docs.Read(buf)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		stage, err := config.UnmarshalWithType[*internalversion.Stage](buf[:n])
-		if err != nil {
-			t.Fatalf("%v\n%s", err, buf[:n])
-		}
-		if stage.Spec.ResourceRef.Kind == "Pod" {
-			pods = append(pods, stage)
-		}
+	terminated := status.ContainerStatuses[0].State.Terminated
+	if got := fmt.Sprint(status.Phase, " ", terminated.ExitCode); got != want || len(status.Conditions) != 2 {
+		t.Errorf("it ends as %s with conditions %v, want %s", got, status.Conditions, want)
 	}
-	lc, err := lifecycle.NewLifecycle(pods)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// podStages reads the Stages of pods the way kwok does.
+func podStages(t *testing.T) map[string]*internalversion.Stage {
+	t.Helper()
+	pods := map[string]*internalversion.Stage{}
+	for doc := range bytes.SplitSeq(KwokConfiguration, []byte("\n---\n")) {
+		if !bytes.Contains(doc, []byte("kind: Pod\n")) {
+			continue
+		}
+		stage, err := config.UnmarshalWithType[*internalversion.Stage](doc)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, doc)
+		}
+		pods[stage.Name] = stage
 	}
-	return lc
+	return pods
 }

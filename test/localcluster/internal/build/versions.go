@@ -39,15 +39,6 @@ func (k *Kubernetes) UnmarshalText(name []byte) error {
 	return find("KUBERNETES", string(name), KubernetesVersions, k)
 }
 
-// Binary is the file name of a component of this version. That of the default has the
-// component's own name.
-func (k Kubernetes) Binary(component string) string {
-	if k == DefaultKubernetes() {
-		return component
-	}
-	return component + "-" + k.Name
-}
-
 // Trainer is a generation of Trainer with the JobSet that goes with it. Their releases
 // are named in the go.mod files below, and nowhere else.
 type Trainer struct {
@@ -82,9 +73,6 @@ func (t *Trainer) UnmarshalText(name []byte) error { return find("TRAINER", stri
 func (t Trainer) Compare(other Trainer) int {
 	return cmp.Compare(slices.Index(Trainers, t), slices.Index(Trainers, other))
 }
-
-// Binary is the file name of a program that each generation has its own of.
-func (t Trainer) Binary(program string) string { return program + "-" + t.Name }
 
 // named is what people choose by its name.
 type named interface{ name() string }

@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/mod/modfile"
 )
 
@@ -27,17 +27,34 @@ func TestTrainersAreWhatTheirModulesRequire(t *testing.T) {
 	}
 }
 
-func TestOnlyTheChosenTrainerIsBuilt(t *testing.T) {
-	for _, trainer := range Trainers {
-		var dirs []string
-		for _, bin := range All(DefaultKubernetes(), trainer) {
-			dirs = append(dirs, bin.Dir)
+func TestKubernetesVersionsAreWhatTheirModulesRequire(t *testing.T) {
+	for _, k := range KubernetesVersions {
+		if version := required(t, k.Dir, "k8s.io/kubernetes"); !strings.HasPrefix(version, "v"+k.Name+".") {
+			t.Errorf("%s requires Kubernetes %s, not %s", k.Dir, version, k.Name)
 		}
-		slices.Sort(dirs)
-		want := []string{".", ControlPlaneDir, trainer.Dir, trainer.JobSetDir}
-		slices.Sort(want)
-		if got, want := slices.Compact(dirs), slices.Compact(want); !slices.Equal(got, want) {
-			t.Errorf("a control plane with Trainer %s is built in %v, want %v", trainer.Name, got, want)
+	}
+}
+
+func TestOnlyTheChosenVersionsAreBuilt(t *testing.T) {
+	for _, k := range KubernetesVersions {
+		for _, trainer := range Trainers {
+			where := map[string]string{}
+			for _, bin := range All(k, trainer) {
+				where[bin.Name] = bin.Dir
+			}
+			want := map[string]string{
+				"etcd": ControlPlaneDir, "kwok": ControlPlaneDir, "kueue": ControlPlaneDir, "kubectl": ControlPlaneDir, KueueTrainer: ".", Plugin: ".",
+				"trainer-" + trainer.Name: trainer.Dir, "jobset-" + trainer.Name: trainer.JobSetDir,
+			}
+			for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+				if k != DefaultKubernetes() {
+					component += "-" + k.Name
+				}
+				want[component] = k.Dir
+			}
+			if diff := cmp.Diff(want, where); diff != "" {
+				t.Errorf("a control plane %s with Trainer %s (-want,+got):\n%s", k.Name, trainer.Name, diff)
+			}
 		}
 	}
 }

@@ -1,68 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command metricsdocs writes docs/metrics.md from pkg/metrics: the metrics from what it describes, the
-// values of labels from its constants and their comments.
-//
-//	go run ./hack/metricsdocs docs/metrics.md
 package main
 
 import (
-	"bytes"
-	_ "embed"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"strconv"
 	"strings"
-	"text/template"
-
-	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
-
-const names = "pkg/metrics/names.go"
-
-//go:embed metrics.md.tmpl
-var page string
-
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "metricsdocs:", err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string) error {
-	if len(args) != 1 {
-		return errors.New("usage: metricsdocs FILE")
-	}
-	values, err := labelValues(names)
-	if err != nil {
-		return err
-	}
-	parsed, err := template.New("page").Funcs(template.FuncMap{"labels": labels}).Parse(page)
-	if err != nil {
-		return err
-	}
-	var out bytes.Buffer
-	err = parsed.Execute(&out, map[string]any{
-		"Recorded": metrics.Recorded, "Told": metrics.Told, "Ledger": metrics.Ledger, "Values": values,
-	})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(args[0], out.Bytes(), 0o644)
-}
-
-// labels returns the labels of a metric as code.
-func labels(m metrics.Metric) string {
-	if len(m.Labels) == 0 {
-		return ""
-	}
-	return "`" + strings.Join(m.Labels, "`, `") + "`"
-}
 
 // group is what a label may be.
 type group struct {

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kit
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// What Kueue, MultiKueue and people do with a Workload.
+
+// Admitted gives it quota.
+func Admitted(wl *kueue.Workload) {
+	Is(kueue.WorkloadQuotaReserved, "")(wl)
+	Is(kueue.WorkloadAdmitted, "")(wl)
+	wl.Status.Admission = &kueue.Admission{}
+}
+
+// Assigned has a ClusterQueue give it quota of a flavor, for all that its pods ask for.
+func Assigned(clusterQueue, flavor string) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) {
+		wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(clusterQueue)}
+		for _, ps := range wl.Spec.PodSets {
+			assigned := kueue.PodSetAssignment{
+				Name: ps.Name, Count: &ps.Count, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{}, ResourceUsage: corev1.ResourceList{},
+			}
+			for name, amount := range ps.Template.Spec.Containers[0].Resources.Requests {
+				amount.Mul(int64(ps.Count))
+				assigned.Flavors[name], assigned.ResourceUsage[name] = kueue.ResourceFlavorReference(flavor), amount
+			}
+			wl.Status.Admission.PodSetAssignments = append(wl.Status.Admission.PodSetAssignments, assigned)
+		}
+	}
+}
+
+// Deactivated has it not run.
+func Deactivated(wl *kueue.Workload) { wl.Spec.Active = new(false) }
+
+// Copied makes it one that MultiKueue made in a worker.
+func Copied(wl *kueue.Workload) {
+	wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"}
+}
+
+// Held has Kueue's finalizer keep it until its quota is given back.
+func Held(wl *kueue.Workload) { wl.Finalizers = []string{kueue.ResourceInUseFinalizerName} }
+
+// Is makes a condition true.
+func Is(condition, reason string) func(*kueue.Workload) { return Says(True(condition, reason)) }
+
+// Isnt makes a condition false.
+func Isnt(condition, reason string) func(*kueue.Workload) {
+	isnt := True(condition, reason)
+	isnt.Status = metav1.ConditionFalse
+	return Says(isnt)
+}
+
+// Says sets a condition.
+func Says(condition metav1.Condition) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) {
+		apimeta.RemoveStatusCondition(&wl.Status.Conditions, condition.Type)
+		wl.Status.Conditions = append(wl.Status.Conditions, condition)
+	}
+}
+
+// Since has it have said since a time what it says by now.
+func Since(at time.Time) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) {
+		for i := range wl.Status.Conditions {
+			wl.Status.Conditions[i].LastTransitionTime = metav1.NewTime(at)
+		}
+	}
+}
+
+// All are several changes as one.
+func All[T any](changes ...func(*T)) func(*T) { return func(obj *T) { With(obj, changes...) } }
+
+// True is a condition that has held for long.
+func True(condition, reason string) metav1.Condition {
+	return metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.Unix(1, 0)}
+}
