@@ -20,11 +20,13 @@ import (
 func main() {
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	if err := cli.NewCommand(streams).ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+		said := cluster.Sentence(err)
+		code := max(exit.Code(err), exit.Code(said))
 		severity := "error:"
-		if exit.Code(err) == exit.Warnings {
+		if code == exit.Warnings {
 			severity = "warning:"
 		}
-		fmt.Fprintln(show.OnScreen(os.Stderr), severity, cluster.Sentence(err))
-		os.Exit(exit.Code(err))
+		fmt.Fprintln(show.OnScreen(os.Stderr), severity, said)
+		os.Exit(code)
 	}
 }

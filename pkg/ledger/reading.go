@@ -129,7 +129,11 @@ func stoppedAt(wl *kueue.Workload, facts Facts, r *Reading) time.Time {
 		}
 	}
 	evicted, _ := since(wl, kueue.WorkloadEvicted)
-	note(evicted, metrics.OutcomeLost)
+	outcome := metrics.OutcomeLost
+	if kueuelib.OverTime(wl) != nil {
+		outcome = metrics.OutcomeFailed // It is not done again.
+	}
+	note(evicted, outcome)
 	note(facts.JobEnded, facts.Outcome)
 	if wl.DeletionTimestamp != nil {
 		note(wl.DeletionTimestamp.Time, metrics.OutcomeDeleted)

@@ -74,6 +74,11 @@ func (o object) evict(seconds int) object {
 	return o.set(kueue.WorkloadEvicted, true, kueue.WorkloadEvictedByPreemption, seconds)
 }
 
+func (o object) limited(seconds int32) object {
+	o.Spec.MaximumExecutionTimeSeconds = &seconds
+	return o
+}
+
 // release releases its quota, as Kueue does.
 func (o object) release(seconds int) object {
 	if c := apimeta.FindStatusCondition(o.Status.Conditions, kueue.WorkloadAdmitted); c != nil && c.Status == metav1.ConditionTrue {
@@ -128,8 +133,14 @@ func TestRead(t *testing.T) {
 		"it has recovered": {wl: newObject("a").reserve(10).admit(12).set(kueue.WorkloadPodsReady, true, kueue.WorkloadRecovered, 40), facts: pods,
 			want: lost(10, waiting(10), assumed(12), running(40))},
 		"it is evicted": {wl: newObject("a").reserve(10).admit(12).ready(20).evict(50), facts: pods, want: lost(10, waiting(10), running(20), stopping(50))},
-		"it is evicted, and its readiness reset": {wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51),
-			facts: pods, want: lost(10, waiting(10), assumed(12), stopping(50))},
+		"it has reached its time limit": {
+			wl: newObject("a").limited(38).reserve(10).admit(12).ready(20).set(kueue.WorkloadEvicted, true, "DeactivatedDueToMaximumExecutionTimeExceeded", 50), facts: pods,
+			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(50)}, Outcome: metrics.OutcomeFailed},
+		},
+		"it is evicted, and its readiness reset": {
+			wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51), facts: pods,
+			want: lost(10, waiting(10), assumed(12), stopping(50)),
+		},
 		"it got ready while it was evicted": {wl: newObject("a").reserve(10).admit(12).evict(50).ready(52), facts: pods, want: lost(10, waiting(10), stopping(50))},
 		"it has given its quota back": {wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).release(55), facts: pods,
 			want: want{Released: at(55), Marks: []Mark{stopping(50)}, Outcome: metrics.OutcomeLost}},

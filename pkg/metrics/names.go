@@ -290,7 +290,7 @@ const (
 	OutcomeUseful = "useful"
 	// OutcomeLost: it was evicted, and has to do it again.
 	OutcomeLost = "lost"
-	// OutcomeFailed: the TrainJob failed.
+	// OutcomeFailed: the TrainJob failed, or has reached its time limit.
 	OutcomeFailed = "failed"
 	// OutcomeDeleted: somebody deleted the TrainJob or its Workload.
 	OutcomeDeleted = "deleted"

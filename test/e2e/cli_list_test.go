@@ -96,7 +96,7 @@ var _ = Describe("kubectl trainjob list", func() {
 		w.Make(ctx, w.Job("waits-too").GPUs("8").Obj())
 		Eventually(ctx, func(g Gomega) {
 			table, stderr, code := plugin(ctx, "list", "-n", w.Namespace, "--as", user)
-			g.Expect(code).To(BeZero(), stderr)
+			g.Expect(code).To(Equal(exit.Unseen), stderr)
 			g.Expect(table).To(MatchRegexp(`runs +Running +queue +%s +8 +0 +- +\S+ +-\n`, w.Name("h100")))
 			g.Expect(table).To(MatchRegexp(`waits +Waiting +queue +- +8 +0 +\S+ +\S+ +<unknown>\n`))
 			g.Expect(stderr).To(MatchRegexp(`(?m)^note: reason is <unknown>: you may not list all clusterqueues.kueue.x-k8s.io; ask an admin for that$`))

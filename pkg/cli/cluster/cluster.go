@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/installed"
 )
 
@@ -75,7 +77,7 @@ var (
 const unconfigured = "localhost:8080"
 
 // Sentence returns one sentence, with what to do, for an error of a cluster that could not be
-// reached or does not know the user. Others are returned as they are.
+// reached, does not know the user or does not let him. Others are returned as they are.
 func Sentence(err error) error {
 	request := new(url.Error)
 	isRequest := errors.As(err, &request)
@@ -91,7 +93,27 @@ func Sentence(err error) error {
 	case apierrors.IsUnauthorized(err):
 		return errors.New("the API server does not know you (Unauthorized): log in again, or name another user with --user or --context")
 	}
-	return err
+	return forbidden(err)
+}
+
+// unauthorized is how the API server says that a user has no right to something. What webhooks, policies and quotas refuse is
+// forbidden, too.
+var unauthorized = regexp.MustCompile(`User "[^"]*" cannot (\w+) resource "([^"]+)" in API group "([^"]*)" (?:at the cluster scope|in the namespace "([^"]+)")`)
+
+// forbidden gives what a user has no right to the exit code of that, unless the error has one.
+func forbidden(err error) error {
+	if _, coded := errors.AsType[*exit.Error](err); coded || !apierrors.IsForbidden(err) {
+		return err
+	}
+	match := unauthorized.FindStringSubmatch(err.Error())
+	if match == nil {
+		return err
+	}
+	where := "in the whole cluster"
+	if namespace := match[4]; namespace != "" {
+		where = "in namespace " + namespace
+	}
+	return exit.With(exit.Unseen, fmt.Errorf("you may not %s %s %s: ask an admin for that (%w)", match[1], strings.TrimSuffix(match[2]+"."+match[3], "."), where, err))
 }
 
 // noSuchContext is about an error that has no type of its own.

@@ -89,10 +89,27 @@ func TestSentence(t *testing.T) {
 	known := *clientcmdapi.NewConfig()
 	known.Contexts["a"] = clientcmdapi.NewContext()
 	_, noContext := clientcmd.NewDefaultClientConfig(known, &clientcmd.ConfigOverrides{CurrentContext: "nope"}).ClientConfig()
+	lists := func(kind, message string) error {
+		return fmt.Errorf("listing: %w", apierrors.NewForbidden(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: kind}, "", errors.New(message)))
+	}
 	cases := map[string]struct {
 		err  error
 		want string
+		code int
 	}{
+		"no right in the cluster": {
+			err: lists("clusterqueues", `User "jane" cannot list resource "clusterqueues" in API group "kueue.x-k8s.io" at the cluster scope`), code: exit.Unseen,
+			want: `you may not list clusterqueues.kueue.x-k8s.io in the whole cluster: ask an admin for that (listing: clusterqueues.kueue.x-k8s.io is forbidden: User "jane" cannot list resource "clusterqueues" in API group "kueue.x-k8s.io" at the cluster scope)`,
+		},
+		"no right in a namespace": {
+			err: lists("pods", `User "jane" cannot get resource "pods" in API group "" in the namespace "team"`), code: exit.Unseen,
+			want: `you may not get pods in namespace team: ask an admin for that (listing: pods.kueue.x-k8s.io is forbidden: User "jane" cannot get resource "pods" in API group "" in the namespace "team")`,
+		},
+		"refused by a quota": {err: lists("pods", "exceeded quota: gpus"), want: "listing: pods.kueue.x-k8s.io is forbidden: exceeded quota: gpus"},
+		"of a code of its own": {
+			err:  exit.With(exit.Failed, lists("pods", `User "jane" cannot get resource "pods" in API group "" in the namespace "team"`)),
+			want: `listing: pods.kueue.x-k8s.io is forbidden: User "jane" cannot get resource "pods" in API group "" in the namespace "team"`,
+		},
 		"nothing configured":    {err: clientcmd.ErrEmptyConfig, want: "no cluster is configured: name a kubeconfig file with --kubeconfig or KUBECONFIG, or a server with --server"},
 		"kubectl's own default": {err: request("http://localhost:8080", errors.New("refused")), want: "no cluster is configured: name a kubeconfig file with --kubeconfig or KUBECONFIG, or a server with --server"},
 		"no answer": {
@@ -104,7 +121,11 @@ func TestSentence(t *testing.T) {
 		"anything else":   {err: errors.New("there is no TrainJob"), want: "there is no TrainJob"},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected sentence", tc.want, Sentence(tc.err).Error()) })
+		t.Run(name, func(t *testing.T) {
+			got := Sentence(tc.err)
+			expect.Same(t, "Unexpected sentence", tc.want, got.Error())
+			expect.Same(t, "Unexpected exit code", max(tc.code, exit.Failed), exit.Code(got))
+		})
 	}
 	expect.That(t, Sentence(nil) == nil, "There is a sentence about nothing")
 }

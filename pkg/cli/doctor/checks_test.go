@@ -486,6 +486,24 @@ func TestStuckTrainJobs(t *testing.T) {
 	finds(t, f)
 }
 
+// TestDeactivated leaves out what its user has brought about by a time limit.
+func TestDeactivated(t *testing.T) {
+	isStuck := Finding{Severity: Warning, Reason: "TrainJobStuck", Object: "TrainJob jobs/llm", Commands: []string{"kubectl trainjob explain -n jobs llm"}}
+	for reason, want := range map[string][]Finding{
+		"DeactivatedDueToRequeuingLimitExceeded": {isStuck}, "DeactivatedDueToMaximumExecutionTimeExceeded": nil,
+	} {
+		t.Run(reason, func(t *testing.T) {
+			f := healthy(t)
+			f.TrainJobs = []trainjob.TrainJob{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "llm", UID: "llm", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "queue"}}}}
+			wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{UID: "llm", Controller: new(true)}}}}
+			wl.Spec.QueueName, wl.Spec.Active = "queue", new(false)
+			wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason}}
+			f.Workloads = []kueue.Workload{wl}
+			finds(t, f, want...)
+		})
+	}
+}
+
 // TestPodsOfStuckTrainJobs has a job called stuck by what its pod waits for, and since when.
 func TestPodsOfStuckTrainJobs(t *testing.T) {
 	const loop = "CrashLoopBackOff"

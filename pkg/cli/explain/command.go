@@ -242,6 +242,9 @@ func (o *options) print(all []Explanation) error {
 		return show.Encode(o.streams.Out, o.output, all[0])
 	}
 	p := o.printer()
+	if len(all) > 1 {
+		p.say("Each of %s is told as if it came alone.\n\n", show.Count(len(all), "TrainJob"))
+	}
 	for i := range all {
 		if i > 0 {
 			p.say("\n\n")

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -57,6 +59,17 @@ func TestWhatHelpsWithSeveralFlavorsIsSaidOnce(t *testing.T) {
 		without("a100", "add a toleration"), without("h100", "ask for less"), without("b200", "add a toleration"), without("a100", "add a toleration"),
 	}})
 	expect.Same(t, "Unexpected lines", "What helps with a flavor:\n  a100, b200: add a toleration\n  h100: ask for less\n", out.String())
+}
+
+// TestPrintOfSeveral says that one is not told as if the others came, too.
+func TestPrintOfSeveral(t *testing.T) {
+	of := Explanation{Namespace: "team", Name: "llm", State: State{Message: "fits"}}
+	const one = "TrainJob team/llm fits.\n"
+	for n, want := range map[int]string{1: one, 2: "Each of 2 TrainJobs is told as if it came alone.\n\n" + one + "\n\n" + one} {
+		streams, _, out, _ := genericiooptions.NewTestIOStreams()
+		expect.NoError(t, (&options{streams: streams}).print(slices.Repeat([]Explanation{of}, n)))
+		expect.Same(t, "Unexpected output", want, out.String())
+	}
 }
 
 func TestPrintWhatIsDone(t *testing.T) {

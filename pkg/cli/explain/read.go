@@ -75,7 +75,12 @@ func around(ctx context.Context, c client.Client) (*Snapshot, error) {
 
 // ReadAll reads the facts of TrainJobs of one namespace, or of all where that is empty; options pick them. What it takes
 // a rendering to know is left out: owners of fields, and the PodSets of a job without a Workload.
+//
+// What was made of jobs is read before the jobs, and Workloads last: pods of a job that is suspended are left of a run before
+// then, and not those of its start in between.
 func ReadAll(ctx context.Context, c client.Client, namespace string, options ...client.ListOption) (*Snapshot, error) {
+	made := &reading{Snapshot: &Snapshot{}, client: c, namespace: namespace}
+	made.children(ctx)
 	jobs, err := cluster.TrainJobs(ctx, c, namespace, options...)
 	if err != nil {
 		return nil, err
@@ -84,8 +89,13 @@ func ReadAll(ctx context.Context, c client.Client, namespace string, options ...
 	if err != nil {
 		return nil, err
 	}
-	if err := s.read(ctx, c, namespace, ""); err != nil {
-		return nil, err
+	s.JobSets, s.Jobs, s.Pods, s.Unseen = made.JobSets, made.Jobs, made.Pods, made.Unseen
+	rest := &reading{Snapshot: s, client: c, namespace: namespace, err: made.err}
+	rest.queues(ctx)
+	rest.events(ctx)
+	rest.namespaces(ctx)
+	if rest.err != nil {
+		return nil, rest.err
 	}
 	s.Cluster.asked = sets.New[client.ObjectKey]()
 	for n := range jobs {
@@ -121,21 +131,16 @@ type reading struct {
 	err             error
 }
 
-// read reads what there is of the jobs.
-func (s *Snapshot) read(ctx context.Context, c client.Client, namespace, name string) error {
-	r := &reading{Snapshot: s, client: c, namespace: namespace, name: name}
+// readOne reads what there is of one job, and the job itself and its Workloads once more after that: pods that are there since
+// it was resumed are not left of a run before, and a job that was resumed has a Workload.
+func (s *Snapshot) readOne(ctx context.Context, c client.Client, job *trainjob.TrainJob) (*trainjob.TrainJob, error) {
+	r := &reading{Snapshot: s, client: c, namespace: job.Namespace, name: job.Name}
 	r.queues(ctx)
 	r.children(ctx)
 	r.events(ctx)
 	r.namespaces(ctx)
-	return r.err
-}
-
-// readOne reads what there is of one job, and the job itself and its Workloads once more after that: pods that are there since
-// it was resumed are not left of a run before.
-func (s *Snapshot) readOne(ctx context.Context, c client.Client, job *trainjob.TrainJob) (*trainjob.TrainJob, error) {
-	if err := s.read(ctx, c, job.Namespace, job.Name); err != nil {
-		return nil, err
+	if r.err != nil {
+		return nil, r.err
 	}
 	now := &trainjob.TrainJob{}
 	switch err := c.Get(ctx, client.ObjectKeyFromObject(job), now); {
@@ -143,6 +148,12 @@ func (s *Snapshot) readOne(ctx context.Context, c client.Client, job *trainjob.T
 		return job, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading TrainJob %s again: %w", client.ObjectKeyFromObject(job), err)
+	}
+	if !slices.ContainsFunc(s.Workloads, func(wl kueue.Workload) bool { return metav1.IsControlledBy(&wl, now) }) {
+		var made kueue.WorkloadList
+		r.list(ctx, workloads, &made)
+		s.Workloads = made.Items
+		return now, r.err
 	}
 	s.Workloads = slices.Clone(s.Workloads)
 	for i := range s.Workloads {

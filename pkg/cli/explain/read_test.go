@@ -4,6 +4,7 @@ package explain
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -63,8 +64,10 @@ func TestReadAll(t *testing.T) {
 			},
 			want: map[string]Position{"m-second": {Place: 5, Source: Visibility}},
 		},
-		"by somebody who sees nothing but TrainJobs": {harness: harness{denied: []string{"WorkloadPriorityClass", "LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
-			unseen: []string{workloads, localQueues, "jobsets.jobset.x-k8s.io", "jobs.batch", pods, "events"}},
+		"by somebody who sees nothing but TrainJobs": {
+			harness: harness{denied: []string{"WorkloadPriorityClass", "LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
+			unseen:  []string{"jobsets.jobset.x-k8s.io", "jobs.batch", pods, workloads, localQueues, "events"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -117,6 +120,47 @@ func TestReadAllOfCopies(t *testing.T) {
 				got = wl.Name
 			}
 			expect.Same(t, "Unexpected Workload", tc.want, got)
+		})
+	}
+}
+
+// TestReadWhileItStarts has a job made and started between any two requests: it is never told as one that stops, nor as one
+// that runs without a Workload.
+func TestReadWhileItStarts(t *testing.T) {
+	cases := map[string]func(context.Context, client.Client, *trainjob.TrainJob) (*Facts, error){
+		"alone": Read,
+		"among all": func(ctx context.Context, c client.Client, _ *trainjob.TrainJob) (*Facts, error) {
+			all, err := ReadAll(ctx, c, "team")
+			if err != nil {
+				return nil, err
+			}
+			return all.Facts[0], nil
+		},
+	}
+	for name, read := range cases {
+		t.Run(name, func(t *testing.T) {
+			asked := math.MaxInt
+			for at := 0; at < asked; at++ {
+				s := newScene(admitted, withPods(4, runningPod))
+				s.JobSet.OwnerReferences, s.Job.Spec.Suspend = s.Workload.OwnerReferences, new(true)
+				h := &harness{T: t, objects: append(s.objects(), s.Job)}
+				stored := h.client()
+				asked = 0
+				c := interceptor.NewClient(stored, kit.Refusing(func(any, client.ObjectKey) error {
+					if asked++; asked == at+1 {
+						job := s.Job.DeepCopy()
+						job.Spec.Suspend = new(false)
+						expect.NoError(t, stored.Update(t.Context(), job))
+						expect.NoError(t, stored.Create(t.Context(), s.JobSet.DeepCopy()))
+						expect.NoError(t, stored.Create(t.Context(), s.Workload.DeepCopy()))
+					}
+					return nil
+				}))
+				f := expect.Must(read(t.Context(), c, s.Job.DeepCopy()))(t)
+				if state := StateOf(f); state.Phase == Stopping || state.Phase == Unqueued && !f.Job.Suspended() {
+					t.Errorf("Started before request %d, it %s", at+1, state.Message)
+				}
+			}
 		})
 	}
 }

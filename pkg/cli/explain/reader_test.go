@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -59,6 +60,8 @@ type harness struct {
 	forbidden []string
 	// denied are kinds that may not be listed at all.
 	denied []string
+	// deniedGets are kinds that may not be got.
+	deniedGets []string
 	// visible answers the visibility API; nil: it is not served.
 	visible []visibility.PendingWorkload
 }
@@ -114,6 +117,13 @@ func (h *harness) list(ctx context.Context, c client.WithWatch, list client.Obje
 func (h *harness) get(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if key.Name == trainjob.CRDName {
 		return kit.Forbidden("customresourcedefinitions")
+	}
+	kinds, _, err := c.Scheme().ObjectKinds(obj)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(h.deniedGets, kinds[0].Kind) {
+		return kit.Forbidden(kinds[0].Kind)
 	}
 	return c.Get(ctx, key, obj, opts...)
 }
@@ -262,6 +272,61 @@ func TestPreview(t *testing.T) {
 				pods = f.PodSets[0].Count
 			}
 			expect.Same(t, "Unexpected preview", tc.want, []any{pods, f.queueName(), StateOf(f).Reason})
+		})
+	}
+}
+
+// TestForecastOfAManifest has none promise a start to a job that the sentence above says will not.
+func TestForecastOfAManifest(t *testing.T) {
+	cases := map[string]struct {
+		nodes, labels string
+		change        func(*scene)
+		want          string
+	}{
+		"it fits": {nodes: "2", want: "starts within a minute"},
+		"its priority class is not there": {
+			nodes: "2", labels: ", kueue.x-k8s.io/priority-class: gone", want: "does not start before somebody changes something",
+		},
+		"its queue is too small": {nodes: "9", want: "does not start before somebody changes something"},
+		"its pods stay Pending": {
+			nodes: "2", change: func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }, want: "gets quota within a minute",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene()
+			kit.With(s, tc.change)
+			h := &harness{T: t, objects: s.objects()}
+			file := strings.Replace(fill(jobYAML+"---"+runtimeYAML, "TrainingRuntime", tc.nodes), "metadata: {", "metadata: {labels: {kueue.x-k8s.io/queue-name: gpus"+tc.labels+"}, ", 1)
+			start := expect.Must((&foresight{client: h.client(), asks: 1}).start(t.Context(), h.preview(file)))(t)
+			got, _, _ := strings.Cut(start.String(), " (") // How many futures are played hangs on the machine.
+			expect.Same(t, "Unexpected forecast", tc.want, got)
+		})
+	}
+}
+
+// TestStartOfIsTold has an answer for every TrainJob that it is asked of.
+func TestStartOfIsTold(t *testing.T) {
+	cases := map[string]struct {
+		queue  string
+		denied []string
+		want   string
+	}{
+		"a runtime that the user may not read": {queue: "gpus", denied: []string{"TrainingRuntime"}, want: "unknown, because it cannot be described, because you may not read its runtime"},
+		"no queue":                             {want: "unknown, because it names no queue"},
+		"too large":                            {queue: "gpus", want: "does not start before somebody changes something"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			rt := &trainer.TrainingRuntime{}
+			expect.NoError(t, yaml.UnmarshalStrict([]byte(fill(runtimeYAML, "TrainingRuntime", "9")), rt))
+			rt.Namespace = "team"
+			h := &harness{T: t, objects: append(newScene().objects(), rt), deniedGets: tc.denied}
+			job := &trainjob.TrainJob{}
+			expect.NoError(t, yaml.UnmarshalStrict([]byte(fill(jobYAML, "TrainingRuntime", "")), job))
+			job.Labels = map[string]string{kit.QueueLabel: tc.queue}
+			start := expect.Must(StartOf(t.Context(), h.client(), job, outlook.Told{}))(t)
+			expect.That(t, strings.HasPrefix(start.String(), tc.want), "The answer is %q and does not begin with %q", start, tc.want)
 		})
 	}
 }

@@ -33,10 +33,15 @@ type foresight struct {
 	read      bool
 }
 
-// start returns when the job of some facts starts; nil for one that does not wait for quota.
+// start returns when the job of some facts starts, or only gets quota; nil for one that does not wait for that. What keeps
+// it until somebody acts is not all in the play.
 func (fs *foresight) start(ctx context.Context, f *Facts) (*outlook.Start, error) {
-	if s := StateOf(f); s.Phase != Waiting && s.Phase != NotCreated || f.queueName() == "" || len(f.PodSets) == 0 {
+	s, warned := StateOf(f), warnedOf(Flavors(f)) != nil
+	switch {
+	case s.Phase != Waiting && s.Phase != NotCreated || f.queueName() == "" || len(f.PodSets) == 0:
 		return nil, nil
+	case s.Stuck && !warned:
+		return &outlook.Start{Never: true}, nil
 	}
 	o, err := fs.outlook(ctx, f)
 	if err != nil {
@@ -55,6 +60,7 @@ func (fs *foresight) start(ctx context.Context, f *Facts) (*outlook.Start, error
 	q, warnings := o.Question()
 	q.Time /= time.Duration(fs.asks)
 	start, err := outlook.Of(ctx, q, wl)
+	start.QuotaOnly = warned
 	start.Warnings = append(start.Warnings, warnings...)
 	if f.KueueUnseen != "" {
 		start.Warnings = append(start.Warnings, "Kueue is taken to go by its defaults; not seen: "+f.KueueUnseen)
@@ -128,7 +134,8 @@ func partsOf(q *forecast.Question, waiting []*Facts) []*waitingPart {
 	return parts
 }
 
-// StartOf returns when a TrainJob would start that has just been created, or is about to be.
+// StartOf returns when a TrainJob would start that has just been created, or is about to be; one that is in no queue, or cannot
+// be described, has that told as why it is unknown.
 func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, told outlook.Told) (*outlook.Start, error) {
 	renderer, err := trainjob.NewRenderer(ctx, c.Scheme())
 	if err != nil {
@@ -142,5 +149,10 @@ func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, told 
 	if err != nil {
 		return nil, fmt.Errorf("describing TrainJob %s: %w", job.Name, err)
 	}
-	return (&foresight{client: c, namespace: job.Namespace, told: told, asks: 1}).start(ctx, facts)
+	facts.Replaces = false
+	start, err := (&foresight{client: c, namespace: job.Namespace, told: told, asks: 1}).start(ctx, facts)
+	if start == nil && err == nil {
+		start = &outlook.Start{Unknown: "it " + StateOf(facts).Message}
+	}
+	return start, err
 }

@@ -23,6 +23,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
@@ -43,7 +44,7 @@ where a context of the kubeconfig is named like that cluster, or --worker-contex
 one leads there; else its state is Elsewhere. CLUSTER of -o wide is that cluster. STARTS of -o wide is a forecast for those that wait for quota:
 half of the futures start within the first time, eight tenths between the two in brackets.
 
-What you may not see is <unknown>, and a line on standard error names the kind.`
+What you may not see is <unknown>, a line on standard error names the kind, and the exit code is 4.`
 
 const example = `  # Those of a namespace
   kubectl trainjob list -n team-a
@@ -141,10 +142,28 @@ func (o *options) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if !o.watch {
+	switch {
+	case o.watch:
+		return o.follow(ctx, now)
+	case o.output == "name":
 		return nil
 	}
-	return o.follow(ctx, now)
+	return now.notAll()
+}
+
+// notAll is the error of a list that does not tell all of what TrainJobs do. Whose they are says a configuration that few may
+// read: that does not count.
+func (l *List) notAll() error {
+	var kinds []string
+	for _, u := range l.Unseen {
+		if !slices.Equal(u.Fields, []string{"user"}) {
+			kinds = append(kinds, u.Kind)
+		}
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	return exit.With(exit.Unseen, fmt.Errorf("not all of it is known: you may not list %s", strings.Join(kinds, ", ")))
 }
 
 // tell says once of each kind, and of each worker, what is not known of jobs; and that there are none.

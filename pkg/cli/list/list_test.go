@@ -15,6 +15,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
@@ -177,6 +178,24 @@ team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -   
 team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              west,east?   -      -        -
 `
 	expect.Same(t, "Unexpected table", want, out.String())
+}
+
+func TestNotAll(t *testing.T) {
+	cases := map[string]struct {
+		unseen []Unseen
+		want   int
+	}{
+		"all is known":                    {},
+		"whose they are is not":           {unseen: []Unseen{{configMaps, []string{"user"}}}},
+		"why they wait is not":            {unseen: []Unseen{{clusterQueues, []string{"reason"}}}, want: exit.Unseen},
+		"neither is whose they are":       {unseen: []Unseen{{configMaps, []string{"user"}}, {clusterQueues, []string{"reason"}}}, want: exit.Unseen},
+		"of another kind, more than that": {unseen: []Unseen{{configMaps, []string{"reason", "user"}}}, want: exit.Unseen},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			expect.Same(t, "Unexpected exit code", tc.want, exit.Code((&List{Unseen: tc.unseen}).notAll()))
+		})
+	}
 }
 
 func TestNews(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -235,7 +236,7 @@ func TestStart(t *testing.T) {
 		},
 		"its LocalQueue is stopped": {
 			set:  func(o *outlook.Outlook) { o.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) },
-			want: "does not start before somebody changes something: it would not even if nobody else was there",
+			want: "does not start before somebody changes something",
 		},
 		"Kueue leaves out a resource that no queue has": {
 			set: func(o *outlook.Outlook) {
@@ -246,7 +247,7 @@ func TestStart(t *testing.T) {
 		},
 		"its queue is too small": {
 			set:  func(o *outlook.Outlook) { o.Workloads[0].Spec.PodSets[0].Count = 9 },
-			want: "does not start before somebody changes something: it would not even if nobody else was there",
+			want: "does not start before somebody changes something",
 		},
 	}
 	for name, tc := range cases {
@@ -260,6 +261,18 @@ func TestStart(t *testing.T) {
 			expect.Same(t, "Unexpected answer", tc.want, start.String())
 		})
 	}
+}
+
+// TestWhoNeverStartsTakesNoFutures has futures played for those alone that start in one.
+func TestWhoNeverStartsTakesNoFutures(t *testing.T) {
+	o := town()
+	never := job(o, "never", 9, time.Minute).DeepCopy()
+	mine := job(o, "mine", 8, time.Minute).DeepCopy()
+	q, _ := o.Question()
+	q.Time, q.Futures = 0, 3
+	starts := expect.Must(outlook.OfAll(t.Context(), q, []*kueue.Workload{never, mine}))(t)
+	expect.Same(t, "Unexpected answer of one too big", outlook.Start{Never: true, HorizonSeconds: int64(outlook.Horizon.Seconds())}, starts[client.ObjectKeyFromObject(never)])
+	expect.Same(t, "Unexpected answer of one that fits", "starts within a minute (P90 of 3 futures)", starts[client.ObjectKeyFromObject(mine)].String())
 }
 
 func TestFewFuturesTellTheirRange(t *testing.T) {

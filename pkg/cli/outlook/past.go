@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/prom"
@@ -105,7 +104,7 @@ func (o *Outlook) past(jobs byUID) []forecast.Past {
 		if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
 			since = admitted.LastTransitionTime.Time
 		}
-		stopped := overTime(wl)
+		stopped := kueuelib.OverTime(wl)
 		switch ran, ended := kueuelib.RanFor(wl); {
 		case ended:
 			p.Ran = forecast.Ran{For: ran, Ended: true}
@@ -123,15 +122,6 @@ func (o *Outlook) past(jobs byUID) []forecast.Past {
 		all = append(all, p)
 	}
 	return all
-}
-
-// overTime is how Kueue has stopped a Workload that reached its limit; nil where it has not.
-func overTime(wl *kueue.Workload) *metav1.Condition {
-	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
-	if wl.Spec.MaximumExecutionTimeSeconds == nil || evicted == nil || evicted.Status != metav1.ConditionTrue || !strings.HasSuffix(evicted.Reason, kueue.WorkloadMaximumExecutionTimeExceeded) {
-		return nil
-	}
-	return evicted
 }
 
 // oldestEnd is before which no ends are known: Workloads that have ended are kept for some time only.

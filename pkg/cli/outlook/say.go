@@ -34,8 +34,10 @@ type Start struct {
 	After string `json:"after,omitempty"`
 	// Unknown is why there is no answer.
 	Unknown string `json:"unknown,omitempty"`
-	// Never is set where it does not start even in an empty cluster.
+	// Never is set where it does not start before somebody changes something, be it in an empty cluster.
 	Never bool `json:"never,omitempty"`
+	// QuotaOnly is set where it gets quota then, and its pods stay Pending.
+	QuotaOnly bool `json:"quotaOnly,omitempty"`
 	// Warnings are what the forecast does not go by.
 	Warnings []string `json:"warnings,omitempty"`
 	// Sources are what running times are known from, and of how many jobs.
@@ -52,54 +54,56 @@ func Of(ctx context.Context, q *forecast.Question, wl *kueue.Workload) (Start, e
 	return starts[client.ObjectKeyFromObject(wl)], err
 }
 
-// OfAll returns when Workloads start that wait in the same part of a cluster, by the same futures.
+// OfAll returns when Workloads start that wait in the same part of a cluster, by the same futures. Who would not start even if
+// nobody else was there is found first: no future ends before the horizon that waits for them.
 func OfAll(ctx context.Context, q *forecast.Question, all []*kueue.Workload) (map[client.ObjectKey]Start, error) {
+	starts, some := map[client.ObjectKey]Start{}, map[client.ObjectKey]bool{}
+	for _, wl := range all {
+		some[client.ObjectKeyFromObject(wl)] = true
+	}
+	alone, err := q.Alone(ctx, some)
+	if err != nil {
+		return nil, err
+	}
 	together := *q
 	together.Until = nil
-	for _, wl := range all {
-		together.Until = append(together.Until, client.ObjectKeyFromObject(wl))
+	for key := range some {
+		if alone[key] {
+			together.Until = append(together.Until, key)
+		} else {
+			starts[key] = Start{Never: true, HorizonSeconds: int64(q.Horizon.Seconds())}
+		}
+	}
+	if len(together.Until) == 0 {
+		return starts, nil
 	}
 	futures, err := forecast.Draw(ctx, &together)
 	if err != nil {
 		return nil, err
 	}
-	return answer(ctx, &together, futures, all)
+	k := knownOf(q)
+	for _, key := range together.Until {
+		starts[key] = answer(q, k, futures, key)
+	}
+	return starts, nil
 }
 
-func answer(ctx context.Context, q *forecast.Question, futures *forecast.Futures, all []*kueue.Workload) (map[client.ObjectKey]Start, error) {
-	k := knownOf(q)
-	starts := map[client.ObjectKey]Start{}
-	late := map[client.ObjectKey]bool{}
-	for _, wl := range all {
-		key := client.ObjectKeyFromObject(wl)
-		b := futures.Band(key, q.Horizon)
-		s := Start{
-			P10: seconds(b.P10), P50: seconds(b.P50), P90: seconds(b.P90), Late: b.Late,
-			HorizonSeconds: int64(q.Horizon.Seconds()), Futures: b.Futures, Sources: k.sources,
-		}
-		if futures.LeftOut > 0 {
-			s.Warnings = []string{LeftOut(futures.LeftOut)}
-		}
-		if b.AfterShare >= often {
-			s.After = k.names[b.After]
-		}
-		if b.P50 == nil {
-			late[key] = true
-		}
-		starts[key] = s
+func answer(q *forecast.Question, k *known, futures *forecast.Futures, key client.ObjectKey) Start {
+	b := futures.Band(key, q.Horizon)
+	s := Start{
+		P10: seconds(b.P10), P50: seconds(b.P50), P90: seconds(b.P90), Late: b.Late,
+		HorizonSeconds: int64(q.Horizon.Seconds()), Futures: b.Futures, Sources: k.sources,
 	}
-	if len(late) == 0 {
-		return starts, nil
+	if futures.LeftOut > 0 {
+		s.Warnings = []string{LeftOut(futures.LeftOut)}
 	}
-	alone, err := q.Alone(ctx, late)
-	for key := range late {
-		s := starts[key]
-		if s.Never = err == nil && !alone[key]; !s.Never {
-			s.Unknown = k.why(key, s.Futures)
-		}
-		starts[key] = s
+	if b.AfterShare >= often {
+		s.After = k.names[b.After]
 	}
-	return starts, err
+	if b.P50 == nil {
+		s.Unknown = k.why(key, s.Futures)
+	}
+	return s
 }
 
 // LeftOut is the warning of those whom Kueue takes nowhere.
@@ -165,18 +169,22 @@ func seconds(d *time.Duration) *int64 {
 func (s Start) String() string {
 	switch {
 	case s.Never:
-		return "does not start before somebody changes something: it would not even if nobody else was there"
+		return "does not start before somebody changes something"
 	case s.Unknown != "":
 		return "unknown, because " + s.Unknown
 	case s.P50 == nil:
 		return fmt.Sprintf("in %.0f %% of the futures not within %s (%d futures)", 100*s.Late, Roughly(ptr.To(s.HorizonSeconds)), s.Futures)
 	}
-	text := fmt.Sprintf("starts in about %s, between %s and %s (%s)", Roughly(s.P50), Roughly(s.P10), s.latest(), s.band())
+	does := "starts"
+	if s.QuotaOnly {
+		does = "gets quota"
+	}
+	text := fmt.Sprintf("%s in about %s, between %s and %s (%s)", does, Roughly(s.P50), Roughly(s.P10), s.latest(), s.band())
 	switch {
 	case s.P90 != nil && *s.P90 < int64(time.Minute.Seconds()):
-		text = fmt.Sprintf("starts within a minute (P90 of %d futures)", s.Futures)
+		text = fmt.Sprintf("%s within a minute (P90 of %d futures)", does, s.Futures)
 	case s.narrow():
-		text = fmt.Sprintf("starts in about %s (%s)", Roughly(s.P50), s.band())
+		text = fmt.Sprintf("%s in about %s (%s)", does, Roughly(s.P50), s.band())
 	}
 	if s.After != "" {
 		text += ", often after " + s.After + " ends"

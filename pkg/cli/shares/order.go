@@ -27,6 +27,8 @@ type Waiting struct {
 	Priority     int32  `json:"priority"`
 	// StartsNow is set for one that Kueue admits at once.
 	StartsNow bool `json:"startsNow,omitempty"`
+	// GetsQuota is set for one that gets quota at once, and then waits for admission checks.
+	GetsQuota bool `json:"getsQuota,omitempty"`
 	// Why is what puts it there.
 	Why string `json:"why"`
 }
@@ -51,31 +53,46 @@ func order(ctx context.Context, at *outlook.Outlook) ([]Waiting, error) {
 			all = append(all, turn.Workload)
 		}
 	}
-	return places(all, len(admitted), queues), nil
+	waiting := places(all, queues)
+	for n := range waiting[:len(admitted)] {
+		w := &waiting[n]
+		w.GetsQuota = hasChecks(at.ClusterQueue(kueue.ClusterQueueReference(w.ClusterQueue)))
+		w.StartsNow = !w.GetsQuota
+	}
+	return waiting, nil
 }
 
-// admittedNow has Kueue's scheduler play what it does now; nobody is where the user does not see what that takes.
+func hasChecks(cq *kueue.ClusterQueue) bool {
+	return cq != nil && cq.Spec.AdmissionChecksStrategy != nil && len(cq.Spec.AdmissionChecksStrategy.AdmissionChecks) > 0
+}
+
+// admittedNow has Kueue's scheduler play what it does now; nobody is where the user does not see what that takes. Who has
+// quota and waits for admission checks is not among those who wait for quota, though the play lets checks take no time.
 func admittedNow(ctx context.Context, at *outlook.Outlook) ([]*kueue.Workload, error) {
 	if len(at.Unseen()) > 0 {
 		return nil, nil
 	}
 	q, _ := at.Question()
 	q.Horizon, q.Stopping, q.Checks = 0, time.Hour, 0
+	holding := map[client.ObjectKey]bool{}
+	for n := range at.Workloads {
+		holding[client.ObjectKeyFromObject(&at.Workloads[n])] = kueuelib.HasQuotaReservation(&at.Workloads[n])
+	}
 	var all []*kueue.Workload
 	err := forecast.Play(ctx, q.World, q.Jobs(0), q.Settings, func(e forecast.Event) {
-		if e.Kind == forecast.Started {
+		if e.Kind == forecast.Started && !holding[e.Job] {
 			all = append(all, e.Workload)
 		}
 	})
 	return all, err
 }
 
-func places(all []*kueue.Workload, now int, queues map[client.ObjectKey]kueue.ClusterQueueReference) []Waiting {
+func places(all []*kueue.Workload, queues map[client.ObjectKey]kueue.ClusterQueueReference) []Waiting {
 	out := make([]Waiting, 0, len(all))
 	seen := map[kueue.ClusterQueueReference]*kueue.Workload{}
 	for n, wl := range all {
 		queue := queues[client.ObjectKeyFromObject(wl)]
-		w := Waiting{Place: n + 1, Job: inventory.JobName(wl), ClusterQueue: string(queue), Priority: kueuelib.Priority(wl), StartsNow: n < now}
+		w := Waiting{Place: n + 1, Job: inventory.JobName(wl), ClusterQueue: string(queue), Priority: kueuelib.Priority(wl)}
 		w.Why = why(wl, seen[queue])
 		seen[queue] = wl
 		out = append(out, w)
@@ -107,5 +124,5 @@ func ofNamespace(at *outlook.Outlook) []Waiting {
 		queues[client.ObjectKeyFromObject(p.Workload)] = p.ClusterQueue
 	}
 	slices.SortStableFunc(all, scheduler.CompareInQueue)
-	return places(all, 0, queues)
+	return places(all, queues)
 }

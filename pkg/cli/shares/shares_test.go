@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -83,6 +84,28 @@ PLACE   JOB           CLUSTERQUEUE   PRIORITY   NOW      WHY THERE
 3       ns/early      a              0          waits    a lower priority than ns/urgent
 4       ns/late       a              0          waits    the same priority as ns/early, and queued later
 `, text)
+}
+
+// TestViewOfAQueueWithChecks has who holds quota until a check is ready left out, and who would come to that told apart from
+// who starts.
+func TestViewOfAQueueWithChecks(t *testing.T) {
+	at := town()
+	at.ClusterQueue("b").Spec.AdmissionChecksStrategy = kit.Checks("capacity")
+	at.AdmissionChecks = []kueue.AdmissionCheck{{
+		ObjectMeta: metav1.ObjectMeta{Name: "capacity"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/capacity"},
+		Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
+	}}
+	checked := inventory.Find(at.Workloads, "ns", "running")
+	apimeta.RemoveStatusCondition(&checked.Status.Conditions, kueue.WorkloadAdmitted)
+	view, text := printed(t, at)
+	_, table, _ := strings.Cut(text, "\n\n")
+	expect.Same(t, "Unexpected order", `PLACE   JOB           CLUSTERQUEUE   PRIORITY   NOW          WHY THERE
+1       ns/urgent     a              10         starts       the first of its queue
+2       ns/borrower   b              100        gets quota   the first of its queue
+3       ns/early      a              0          waits        a lower priority than ns/urgent
+4       ns/late       a              0          waits        the same priority as ns/early, and queued later
+`, table)
+	expect.Same(t, "Unexpected state of one that is to be checked", []bool{false, true}, []bool{view.Waiting[1].StartsNow, view.Waiting[1].GetsQuota})
 }
 
 func TestViewOfAHeldQueue(t *testing.T) {

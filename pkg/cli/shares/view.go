@@ -109,7 +109,7 @@ func newView(ctx context.Context, at *outlook.Outlook) (*View, error) {
 
 // note says where Kueue has no order of all who wait: it goes by shares, or by what was consumed, which change with each start.
 func note(at *outlook.Outlook, waiting []Waiting) string {
-	if at.Kueue == nil || !slices.ContainsFunc(waiting, func(w Waiting) bool { return !w.StartsNow }) {
+	if at.Kueue == nil || !slices.ContainsFunc(waiting, func(w Waiting) bool { return !w.StartsNow && !w.GetsQuota }) {
 		return ""
 	}
 	holds, decides := "ClusterQueue", "shares"
@@ -191,8 +191,11 @@ func (v *View) print(out io.Writer, paint show.Paint) error {
 	waiting := show.NewTable("PLACE", "JOB", "CLUSTERQUEUE", "PRIORITY", "NOW", "WHY THERE")
 	for _, w := range v.Waiting {
 		now := "waits"
-		if w.StartsNow {
+		switch {
+		case w.StartsNow:
 			now = "starts"
+		case w.GetsQuota:
+			now = "gets quota"
 		}
 		waiting.Row(w.Place, w.Job, cmp.Or(w.ClusterQueue, "-"), w.Priority, now, w.Why)
 	}

@@ -166,6 +166,7 @@ func TestFlagsThatSayNothing(t *testing.T) {
 		"--image is empty: name one, or leave the flag out":     {"--image="},
 		"--runtime is empty: name one":                          {"--runtime", ""},
 		"--nodes and --gpus-per-node are 1 or more":             {"--nodes", "-1"},
+		"--forecast and --dry-run=client: the cluster is not":   {"--forecast"},
 		"--nodes=0: no pod would run; name 1 or more, or leave": {"--nodes", "0", "--gpus-per-node", "0"},
 	} {
 		_, err := dryRun(t, args...)

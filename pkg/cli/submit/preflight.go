@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,8 +80,11 @@ func (p *preflight) patches(u *unstructured.Unstructured, generation trainjob.Tr
 	return exit.With(exit.Findings, append(verdict.Errors, verdict.Unmade...).ToAggregate())
 }
 
-// queue looks for the LocalQueue and the priority class, where they are asked for.
+// queue looks for the LocalQueue, the priority class and the level of a topology, where they are asked for.
 func (p *preflight) queue(ctx context.Context, r *request) error {
+	if _, level, asked := strings.Cut(r.topology, "="); asked {
+		p.level(ctx, level)
+	}
 	if r.queue != "" {
 		key := client.ObjectKey{Namespace: r.namespace, Name: r.queue}
 		var queue kueue.LocalQueue
@@ -94,6 +98,30 @@ func (p *preflight) queue(ctx context.Context, r *request) error {
 		return p.find(ctx, "WorkloadPriorityClass", client.ObjectKey{Name: r.priority}, &kueue.WorkloadPriorityClass{}, &kueue.WorkloadPriorityClassList{})
 	}
 	return nil
+}
+
+// level warns of one that no Topology has. One may come, and the TrainJob waits for it.
+func (p *preflight) level(ctx context.Context, level string) {
+	var topologies kueue.TopologyList
+	if err := p.client.List(ctx, &topologies); err != nil {
+		fmt.Fprintf(p.notes, "note: topologies could not be looked at: %v\n", err)
+		return
+	}
+	var levels []string
+	for i := range topologies.Items {
+		for _, l := range topologies.Items[i].Spec.Levels {
+			levels = append(levels, l.NodeLabel)
+		}
+	}
+	if slices.Contains(levels, level) {
+		return
+	}
+	slices.Sort(levels)
+	there := "there is none"
+	if len(levels) > 0 {
+		there = "there are: " + strings.Join(slices.Compact(levels), ", ")
+	}
+	fmt.Fprintf(p.notes, "warning: no topology has level %s; %s: the TrainJob will wait until one has it\n", level, there)
 }
 
 // newQueue is how long after its creation a queue may not be active yet, and patience how long that is waited for.

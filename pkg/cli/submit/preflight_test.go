@@ -11,6 +11,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -51,6 +52,11 @@ func TestPreflight(t *testing.T) {
 		"a LocalQueue that leads nowhere": {
 			ref: torch, request: request{queue: "inactive"},
 			note: "warning: LocalQueue inactive is not active: no such ClusterQueue; the TrainJob will wait until it is",
+		},
+		"a level that a topology has": {ref: torch, request: request{topology: "required=rack"}},
+		"a level that none has": {
+			ref: torch, request: request{topology: "preferred=nosuch"},
+			note: "warning: no topology has level nosuch; there are: host, rack: the TrainJob will wait until one has it\n",
 		},
 		"what the user may not see is left to the API server": {
 			ref: ref("ClusterTrainingRuntime", "x"), request: request{queue: "x", priority: "x"}, forbidden: true,
@@ -115,6 +121,23 @@ func TestQueueThatWasJustMade(t *testing.T) {
 	}
 }
 
+// TestOutside has it told of what the API server has taken.
+func TestOutside(t *testing.T) {
+	cases := map[string]struct {
+		object map[string]any
+		want   bool
+	}{
+		"no queue":                        {object: map[string]any{}, want: true},
+		"no queue, and Kueue manages it":  {object: map[string]any{"spec": map[string]any{"suspend": true}}},
+		"a queue, asked for or a default": {object: map[string]any{"metadata": map[string]any{"labels": map[string]any{kit.QueueLabel: "gpus"}}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			expect.Same(t, "Unexpected answer", tc.want, outside(&unstructured.Unstructured{Object: tc.object}))
+		})
+	}
+}
+
 // newClient returns a cluster with a few names, or one that lets nothing be read.
 func newClient(forbidden bool) client.Client {
 	tune := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "tune", Labels: map[string]string{frameworkLabel: torchtune}}}
@@ -124,7 +147,8 @@ func newClient(forbidden bool) client.Client {
 	stopped := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "stopped"}, Spec: kueue.ClusterQueueSpec{StopPolicy: ptr.To(kueue.HoldAndDrain)}}
 	return kit.Fake(kit.Scheme(trainjob.AddToScheme), tune, &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}},
 		kit.LocalQueue("ns", "gpus", ""), kit.LocalQueue("ns", "cpus", ""), kit.LocalQueue("other", "x", ""),
-		held, drained, inactive, stopped, kit.Priority("high", 0)).
+		held, drained, inactive, stopped, kit.Priority("high", 0),
+		&kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "racks"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: "rack"}, {NodeLabel: "host"}}}}).
 		WithInterceptorFuncs(kit.RefusingGet(func(client.Object, client.ObjectKey) error {
 			if forbidden {
 				return kit.Forbidden("objects")

@@ -25,6 +25,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -155,6 +156,9 @@ func (c *command) arguments(args []string, dash int) error {
 	if len(names) == 1 {
 		c.name = names[0]
 	}
+	if c.forecast && c.dryRun == "client" {
+		return errors.New("--forecast and --dry-run=client: the cluster is not asked; use --dry-run=server, or leave one of them out")
+	}
 	if c.watch && c.dryRun != "none" {
 		return fmt.Errorf("--watch and --dry-run=%s: there would be nothing to watch; leave one of them out", c.dryRun)
 	}
@@ -180,6 +184,9 @@ func (c *command) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if outside(u) {
+		fmt.Fprintln(c.streams.ErrOut, "note: the TrainJob is in no queue, so it runs outside of all quotas: name one with --queue")
+	}
 	c.foresee(ctx, api, u)
 	if !c.watch {
 		return nil
@@ -189,6 +196,13 @@ func (c *command) run(ctx context.Context) error {
 		out = c.streams.ErrOut
 	}
 	return (&follower{client: api, out: out, errOut: c.streams.ErrOut, job: client.ObjectKeyFromObject(u)}).follow(ctx)
+}
+
+// outside reports whether a TrainJob that the API server has taken runs outside of all quotas: a default queue stands in it by
+// then, and one that Kueue has to do with for want of a queue is suspended.
+func outside(u *unstructured.Unstructured) bool {
+	suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend")
+	return u.GetLabels()[kueueconstants.QueueLabel] == "" && !suspended
 }
 
 // printUnasked prints the TrainJob as far as it can be checked without a cluster.
@@ -266,7 +280,7 @@ func (c *command) foresee(ctx context.Context, api client.Client, u *unstructure
 	switch {
 	case err != nil:
 		fmt.Fprintln(c.streams.ErrOut, "note: there is no forecast:", err)
-	case start != nil:
+	default:
 		fmt.Fprintln(c.streams.ErrOut, "forecast:", start)
 	}
 }

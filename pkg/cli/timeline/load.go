@@ -187,7 +187,7 @@ func jobsGone(events []corev1.Event, jobSet string, wl *kueue.Workload) []batchv
 // is a part of waiting for an admission check here. Others are the same.
 var milestonesThere = map[milestone]milestone{
 	queued: copyQueued, quota: copyQuota, admitted: copyAdmitted, created: copied, changed: copied, gated: copied, prepared: copyPrepared,
-	quotaFree: noted, waiting: noted,
+	quotaFree: noted, waiting: noted, held: copied, unheld: copied, activated: noted,
 }
 
 // stepsThere are those in the workers.

@@ -15,7 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -84,7 +86,7 @@ func jobSteps(f *Facts) []Step {
 	}
 	for _, entry := range f.Job.ManagedFields {
 		if entry.Subresource == "" && entry.Time != nil && !entry.Time.Time.Equal(begun) && !controller(entry.Manager) {
-			steps = append(steps, Step{Time: entry.Time.Time, Actor: User, Object: object, Step: fmt.Sprintf("changed it (%s)", entry.Manager), milestone: changed})
+			steps = append(steps, changeStep(f.Job, object, entry))
 		}
 	}
 	for _, c := range f.Job.Status.Conditions {
@@ -102,6 +104,17 @@ func jobSteps(f *Facts) []Step {
 		steps = append(steps, s)
 	}
 	return steps
+}
+
+func changeStep(job *trainjob.TrainJob, object string, entry metav1.ManagedFieldsEntry) Step {
+	s := Step{Time: entry.Time.Time, Actor: User, Object: object, Step: fmt.Sprintf("changed it (%s)", entry.Manager), milestone: changed}
+	switch _, is := hold.From(job.Labels[kueueconstants.QueueLabel]); {
+	case entry.Manager == hold.FieldOwner && is:
+		s.milestone = held
+	case entry.Manager == hold.FieldOwner:
+		s.milestone = unheld
+	}
+	return s
 }
 
 // controller reports whether a manager of fields is none that people work with.
@@ -139,9 +152,12 @@ func workloadSteps(f *Facts) []Step {
 			if known && c.Status == metav1.ConditionTrue && c.Reason != placeholder.PodsLeft {
 				s.Time, s.Object = c.LastTransitionTime.Time, object
 				if s.milestone == evicted {
-					s.Step += ": " + c.Message
+					s.Step, s.milestone = s.Step+": "+c.Message, evictedBy(c.Reason)
 				}
 				steps = append(steps, s)
+			}
+			if c.Type == kueue.WorkloadRequeued && c.Status == metav1.ConditionTrue && c.Reason == kueue.WorkloadReactivated {
+				steps = append(steps, Step{Time: c.LastTransitionTime.Time, Actor: Kueue, Object: object, Step: "queued it again: it was activated", milestone: activated})
 			}
 			if c.Type == kueue.WorkloadQuotaReserved && c.Status == metav1.ConditionFalse && wasEvicted {
 				steps = append(steps, Step{Time: c.LastTransitionTime.Time, Actor: Manager, Object: object, Step: "gave the quota back: no pod is left", milestone: quotaFree})
@@ -194,11 +210,19 @@ func milestoneOf(e *corev1.Event) milestone {
 	case known:
 		return m
 	case kind == "Workload" && strings.HasPrefix(e.Reason, "EvictedDueTo"):
-		return evicted
+		return evictedBy(strings.TrimPrefix(e.Reason, "EvictedDueTo"))
 	case kind == "Workload" && slices.Contains(waits, e.Reason):
 		return waiting
 	}
 	return noted
+}
+
+// evictedBy is the milestone of an eviction for Kueue's reason.
+func evictedBy(reason string) milestone {
+	if strings.HasPrefix(reason, kueue.WorkloadDeactivated) {
+		return deactivated
+	}
+	return evicted
 }
 
 // actorsOf are who events of a kind are of, where they are of nobody else.

@@ -27,7 +27,7 @@ const (
 // colours of the phases.
 var colours = map[Phase]string{
 	Preparing: "#9aa5b1", WaitingForQuota: "#f0b429", WaitingForChecks: "#de911d", Starting: "#62b0e8",
-	WaitingForPods: "#2186eb", Running: "#3ebd93", Stopping: "#e66a6a",
+	WaitingForPods: "#2186eb", Started: "#7fcfae", Running: "#3ebd93", Stopping: "#e66a6a", Held: "#b8c4ce", Deactivated: "#627d98",
 }
 
 // picture is the elements of an SVG, one after the other.

@@ -100,9 +100,13 @@ const (
 	podsBound
 	podsRun
 	ready
+	held
 	evicted
+	deactivated
 	stopped
 	quotaFree
+	unheld
+	activated
 	waiting
 	podsEnded
 	finished

@@ -17,10 +17,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -244,6 +248,60 @@ func TestSpansOfAJobThatIsPreemptedTwiceInMinutes(t *testing.T) {
 		}
 	}
 	expect.Same(t, "Unexpected spans", map[Phase]int{Preparing: 1, WaitingForQuota: 58, WaitingForChecks: 0, Starting: 37, Stopping: 5}, spent(Of(f)))
+}
+
+// TestSpansOfAJobThatIsStopped has what a stop leaves told: no condition says any more that its pods ran.
+func TestSpansOfAJobThatIsStopped(t *testing.T) {
+	byHold := func(seconds int, queue string) func(*Facts) {
+		return func(f *Facts) {
+			f.Job.ManagedFields = append(f.Job.ManagedFields, metav1.ManagedFieldsEntry{Manager: hold.FieldOwner, Time: ptr.To(at(seconds))})
+			f.Job.Labels = map[string]string{kueueconstants.QueueLabel: queue}
+		}
+	}
+	events := func(add ...corev1.Event) func(*Facts) {
+		return func(f *Facts) { f.Events = append(f.Events, add...) }
+	}
+	runs := events(event("Workload", "wl", "QuotaReserved", "in gpus", 3100), event("Workload", "wl", "Admitted", "by gpus", 3200),
+		event("Job", "llm-node-0", "SuccessfulCreate", "Created pod: llm-node-0-0-00old", 4000))
+	stops := events(event("JobSet", "llm", "SuspendedJobs", "", 20100), event("TrainJob", "llm", "QueuedAgain", "", 22100))
+	cases := map[string]struct {
+		with []func(*Facts)
+		want map[Phase]int
+	}{
+		"held while it waits": {[]func(*Facts){byHold(20, "gpus.held")}, map[Phase]int{Preparing: 1, WaitingForQuota: 19, Held: 80}},
+		"stopped, and held since": {
+			[]func(*Facts){runs, stops, byHold(20, "gpus.held")},
+			map[Phase]int{Preparing: 1, WaitingForQuota: 2, WaitingForChecks: 0, Starting: 1, Started: 16, Stopping: 2, Held: 78},
+		},
+		"stopped, and resumed since": {
+			[]func(*Facts){runs, stops, byHold(50, "gpus")},
+			map[Phase]int{Preparing: 1, WaitingForQuota: 52, WaitingForChecks: 0, Starting: 1, Started: 16, Stopping: 2, Held: 28},
+		},
+		"preempted, then held and resumed": {
+			[]func(*Facts){runs, events(event("Workload", "wl", "EvictedDueToPreempted", "", 20050)), stops, byHold(50, "gpus")},
+			map[Phase]int{Preparing: 1, WaitingForQuota: 80, WaitingForChecks: 0, Starting: 1, Started: 16, Stopping: 2},
+		},
+		"stopped, of whose pods a kubelet told": {
+			[]func(*Facts){runs, events(event("Pod", "llm-node-0-0-00old", "Started", "", 10000)), stops, byHold(20, "gpus.held")},
+			map[Phase]int{Preparing: 1, WaitingForQuota: 2, WaitingForChecks: 0, Starting: 1, WaitingForPods: 6, Running: 10, Stopping: 2, Held: 78},
+		},
+		"deactivated while it waits": {
+			[]func(*Facts){events(event("Workload", "wl", "EvictedDueToDeactivated", "", 20000))}, map[Phase]int{Preparing: 1, WaitingForQuota: 19, Deactivated: 80},
+		},
+		"deactivated while it runs, and activated again": {
+			[]func(*Facts){runs, events(event("Workload", "wl", "EvictedDueToDeactivated", "", 20000)), stops, func(f *Facts) {
+				f.Workloads[0].Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: metav1.ConditionTrue, Reason: kueue.WorkloadReactivated, LastTransitionTime: at(60)}}
+			}},
+			map[Phase]int{Preparing: 1, WaitingForQuota: 42, WaitingForChecks: 0, Starting: 1, Started: 16, Stopping: 2, Deactivated: 38},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := complete()
+			f.Now, f.Job.Status.Conditions, f.Workloads[0].Status.Conditions, f.Pods, f.Events = at(100).Time, nil, nil, nil, nil
+			expect.Same(t, "Unexpected spans", tc.want, spent(Of(kit.With(f, tc.with...))))
+		})
+	}
 }
 
 func TestPodsTogether(t *testing.T) {

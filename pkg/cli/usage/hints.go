@@ -15,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -44,12 +45,12 @@ func (h Hint) String() string {
 		duration.HumanDuration(time.Duration(h.LostSeconds)*time.Second), time.Duration(h.GraceSeconds)*time.Second)
 }
 
-// hints returns those for the jobs that have not finished, who lost most first.
+// hints returns those for the jobs that go on, who lost most first. One that has reached its time limit does not.
 func hints(v *view, now time.Time) []Hint {
 	var out []Hint
 	for i := range v.workloads {
 		wl := &v.workloads[i]
-		if job := v.jobs[metav1.GetControllerOfNoCopy(wl).UID]; job != nil && !job.Finished() {
+		if job := v.jobs[metav1.GetControllerOfNoCopy(wl).UID]; job != nil && !job.Finished() && kueuelib.OverTime(wl) == nil {
 			if h, ok := hintOf(job, wl, now); ok {
 				out = append(out, h)
 			}

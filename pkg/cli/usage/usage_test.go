@@ -18,6 +18,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/prom"
@@ -264,6 +265,19 @@ func TestPrint(t *testing.T) {
 		"2030-01-01T12:00:00Z,2030-01-01T13:00:00Z,gpus,team,q,,,nvidia.com/gpu,GPU-hours,2.5,0,2.5,0,0,0.3333333333333333,0,0\n"
 	expect.Same(t, "Unexpected CSV", want, csv.String())
 	expect.Must(json.Marshal(bill))(t)
+}
+
+// TestHintsOfOneOverTime has none for a job that has reached its time limit: it does not go on.
+func TestHintsOfOneOverTime(t *testing.T) {
+	for reason, want := range map[string]int{kueue.WorkloadEvictedByPreemption: 1, "DeactivatedDueToMaximumExecutionTimeExceeded": 0} {
+		wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "llm", Controller: new(true)}}}}
+		wl.Spec.MaximumExecutionTimeSeconds = new(int32(3600))
+		wl.Status.AccumulatedPastExecutionTimeSeconds = new(int32(3600))
+		wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: reason, Count: 1}}}
+		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason}}
+		v := &view{jobs: map[types.UID]*trainjob.TrainJob{"llm": {}}, workloads: []kueue.Workload{wl}}
+		expect.Same(t, "Unexpected number of hints of one that was evicted by "+reason, want, len(hints(v, noon)))
+	}
 }
 
 func TestHints(t *testing.T) {

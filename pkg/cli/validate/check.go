@@ -21,6 +21,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -89,6 +90,7 @@ func unreadable(doc *manifest.Document, err error) finding {
 func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Object) error {
 	errs := rules.Fields(c.generation, object.JSON)
 	errs = append(errs, without(rules.Pods(c.generation, object.JSON), errs)...)
+	errs = append(errs, notStrings(object.JSON)...)
 	// What cannot be read is among the fields above, but for metadata.
 	var job trainjob.TrainJob
 	unread := json.Unmarshal(object.JSON, &job)
@@ -109,6 +111,35 @@ func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Obje
 		})
 	}
 	return err
+}
+
+// notStrings is about labels and annotations that are no strings: YAML makes numbers and truth of what has no quotes.
+func notStrings(data []byte) field.ErrorList {
+	var object struct {
+		Metadata struct{ Labels, Annotations map[string]any }
+	}
+	_ = json.Unmarshal(data, &object) // What cannot be read so is told by undecodable.
+	var errs field.ErrorList
+	for name, values := range map[string]map[string]any{"labels": object.Metadata.Labels, "annotations": object.Metadata.Annotations} {
+		for key, value := range values {
+			if is := kindOf(value); is != "" {
+				errs = append(errs, field.Invalid(field.NewPath("metadata", name).Key(key), field.OmitValueType{}, "it must be a string and is a "+is+": write it in quotes"))
+			}
+		}
+	}
+	slices.SortFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
+	return errs
+}
+
+// kindOf is what a value of JSON is that could be a string; empty for others, and for one that is.
+func kindOf(value any) string {
+	switch value.(type) {
+	case float64:
+		return "number"
+	case bool:
+		return "bool"
+	}
+	return ""
 }
 
 // undecodable is about an object that is in order by its schema, which says nothing of metadata, and cannot be read
@@ -182,7 +213,7 @@ func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer
 // kueueLabels checks what Kueue reads from the labels and annotations, of a TrainJob with a
 // queue or not.
 func kueueLabels(job *trainjob.TrainJob) field.ErrorList {
-	return jobframework.ValidateJobOnCreate(genericJob{job: job})
+	return append(jobframework.ValidateJobOnCreate(genericJob{job: job}), kueuelib.NoTimeLimit(job.Labels)...)
 }
 
 // genericJob is what that check asks of a job: the object and its kind.

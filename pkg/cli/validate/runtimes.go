@@ -85,6 +85,7 @@ func (c *checker) checkRuntimes(ctx context.Context, r *report, doc *manifest.Do
 // refuse a runtime for.
 func (c *checker) runtimeErrors(ctx context.Context, data []byte) field.ErrorList {
 	stored, errs := c.files.schema.Check(ctx, data)
+	errs = append(errs, notStrings(data)...)
 	var rt trainer.ClusterTrainingRuntime
 	if err := json.Unmarshal(stored, &rt); err != nil {
 		if len(errs) == 0 {

@@ -166,12 +166,24 @@ func TestCommand(t *testing.T) {
 			want: inOrder,
 		},
 		"labels that are none": {
-			stdin: strings.Replace(job(""), "{kueue.x-k8s.io/queue-name: q}", "{team: 1}", 1) + "---\n" + runtime,
-			want:  `-:7: error: metadata.labels: Invalid value: it must be a string and is a number` + oneError,
+			stdin: strings.Replace(job(""), "{kueue.x-k8s.io/queue-name: q}", "{kueue.x-k8s.io/max-exec-time-seconds: 60, spot: true, team: 1}", 1) + "---\n" + runtime,
+			want: `-:7: error: metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]: Invalid value: it must be a string and is a number: write it in quotes
+-:7: error: metadata.labels[spot]: Invalid value: it must be a string and is a bool: write it in quotes
+-:7: error: metadata.labels[team]: Invalid value: it must be a string and is a number: write it in quotes
+1 TrainJob and 1 runtime for Trainer 2.3: 3 errors, 0 warnings
+`,
+		},
+		"a time limit that Kueue takes for none": {
+			stdin: strings.Replace(job(""), "{kueue.x-k8s.io/queue-name: q}", `{kueue.x-k8s.io/max-exec-time-seconds: "2147483648"}`, 1) + "---\n" + runtime,
+			want:  `-:7: error: metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]: Invalid value: "2147483648": Kueue sets no limit above 2147483647 seconds: write less, or leave the label out` + oneError,
+		},
+		"the longest time limit": {
+			stdin: strings.Replace(job(""), "{kueue.x-k8s.io/queue-name: q}", `{kueue.x-k8s.io/max-exec-time-seconds: "2147483647"}`, 1) + "---\n" + runtime,
+			want:  inOrder,
 		},
 		"labels of a runtime that are none": {
 			stdin: strings.Replace(runtime, "{name: torch}", "{name: torch, labels: {team: 1}}", 1),
-			want:  "-:3: error: metadata.labels: Invalid value: it must be a string and is a number\n1 runtime for Trainer 2.3: 1 error, 0 warnings\n",
+			want:  "-:3: error: metadata.labels[team]: Invalid value: it must be a string and is a number: write it in quotes\n1 runtime for Trainer 2.3: 1 error, 0 warnings\n",
 		},
 		"a request of a device whose limit is the runtime's": {
 			stdin: job("  trainer: {resourcesPerNode: {requests: {nvidia.com/gpu: 8}}}\n") + "---\n" + strings.Replace(runtime, "image: torch}", "image: torch, resources: {limits: {nvidia.com/gpu: 8}}}", 1),

@@ -107,7 +107,7 @@ func invalid(job *trainjob.TrainJob, errs field.ErrorList) error {
 // validate checks a request. What it is told of is refused where the TrainJob is managed.
 func (r *review) validate(ctx context.Context, ifManaged field.ErrorList) (field.ErrorList, error) {
 	t, old := r.job, r.old
-	errs := jobframework.ValidateJobOnCreate(genericJob{job: t})
+	errs := append(jobframework.ValidateJobOnCreate(genericJob{job: t}), timeLimit(t, old)...)
 	if old != nil {
 		changes := jobframework.ValidateJobOnUpdate(genericJob{job: old}, genericJob{job: t}, r.Queues.HasDefault(ctx))
 		errs = append(errs, withRemedies(changes, !t.Suspended() || !old.Suspended())...)

@@ -160,6 +160,7 @@ func patched(t *testing.T, object string, response admission.Response) string {
 }
 
 func TestValidator(t *testing.T) {
+	const noLimit = `"kueue.x-k8s.io/max-exec-time-seconds":"99999999999"`
 	const label, limit, priority = `"a":"b"`, `"kueue.x-k8s.io/max-exec-time-seconds":"9"`, `"kueue.x-k8s.io/priority-class":"p"`
 	gated, away := torch(suspended, gateJSON), torch(elsewhere+suspended)
 	annotated := func(bytes int) string { return `"big":"` + strings.Repeat("x", bytes) + `"` }
@@ -206,6 +207,9 @@ func TestValidator(t *testing.T) {
 		"a prebuilt Workload that stays, and a stop": {old: inQueue(torch(""), prebuilt), object: inQueue(torch(suspended), prebuilt)},
 		"a time limit for a running job, with a stop": {
 			old: inQueue(torch("")), object: inQueue(torch(suspended), limit), want: []string{"metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]"}},
+		"a time limit that Kueue takes for none": {
+			object: inQueue(gated, noLimit), want: []string{"metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]"}},
+		"the same of a job that has it already": {old: inQueue(gated, noLimit), object: inQueue(gated, noLimit+","+label)},
 		"a priority for a running job": {
 			old: inQueue(torch("")), object: inQueue(torch(""), priority), want: []string{"metadata.labels[kueue.x-k8s.io/priority-class]"}},
 		"a priority for a running job, with a stop": {old: inQueue(torch("")), object: inQueue(torch(suspended), priority)},
