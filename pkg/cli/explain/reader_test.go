@@ -287,6 +287,10 @@ func TestForecastOfAManifest(t *testing.T) {
 		"its priority class is not there": {
 			nodes: "2", labels: ", kueue.x-k8s.io/priority-class: gone", want: "does not start before somebody changes something",
 		},
+		"its priority class is not there, and its pods would stay Pending": {
+			nodes: "2", labels: ", kueue.x-k8s.io/priority-class: gone", want: "does not start before somebody changes something",
+			change: func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] },
+		},
 		"its queue is too small": {nodes: "9", want: "does not start before somebody changes something"},
 		"its pods stay Pending": {
 			nodes: "2", change: func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }, want: "gets quota within a minute",

@@ -36,11 +36,11 @@ type foresight struct {
 // start returns when the job of some facts starts, or only gets quota; nil for one that does not wait for that. What keeps
 // it until somebody acts is not all in the play.
 func (fs *foresight) start(ctx context.Context, f *Facts) (*outlook.Start, error) {
-	s, warned := StateOf(f), warnedOf(Flavors(f)) != nil
+	s, warned := StateOf(f), warnedOf(Flavors(f))
 	switch {
 	case s.Phase != Waiting && s.Phase != NotCreated || f.queueName() == "" || len(f.PodSets) == 0:
 		return nil, nil
-	case s.Stuck && !warned:
+	case s.Stuck && (warned == nil || s.Reason != warned.Reason):
 		return &outlook.Start{Never: true}, nil
 	}
 	o, err := fs.outlook(ctx, f)
@@ -60,7 +60,7 @@ func (fs *foresight) start(ctx context.Context, f *Facts) (*outlook.Start, error
 	q, warnings := o.Question()
 	q.Time /= time.Duration(fs.asks)
 	start, err := outlook.Of(ctx, q, wl)
-	start.QuotaOnly = warned
+	start.QuotaOnly = warned != nil
 	start.Warnings = append(start.Warnings, warnings...)
 	if f.KueueUnseen != "" {
 		start.Warnings = append(start.Warnings, "Kueue is taken to go by its defaults; not seen: "+f.KueueUnseen)
