@@ -84,7 +84,7 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 		w.EventuallyRuns(ctx, "slow", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("leave one deactivated whose time limit is changed while its pods end", func(ctx context.Context) {
+	It("leaves one deactivated whose time limit is changed while its pods end", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotations("example.com/user", "localcluster/terminate-after", "4s", "node"), 1, onH100)
 		uid := w.Workload(ctx, "slow").UID
