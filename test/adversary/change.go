@@ -54,6 +54,10 @@ func (d *drawer) below(path []string, value any, of map[string]any) change {
 	of = d.schemas.resolve(of)
 	switch value := value.(type) {
 	case map[string]any:
+		if path[len(path)-1] == "metadata" && !d.one(3) {
+			// Of the pods that a template is for.
+			return d.labelOrAnnotation(path, pick(d.Rand, []string{"labels", "annotations"}))
+		}
 		if key, ok := d.key(value, of); ok && !d.one(8) {
 			return d.below(append(slices.Clone(path), key), value[key], d.schemas.field(of, key))
 		}

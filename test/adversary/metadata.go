@@ -31,17 +31,17 @@ var keepers = []string{"foregroundDeletion", "orphan", "example.com/mine"}
 func (d *drawer) metadata(obj *unstructured.Unstructured) change {
 	switch d.IntN(6) {
 	case 0:
-		return d.labelOrAnnotation("labels")
+		return d.labelOrAnnotation([]string{"metadata"}, "labels")
 	case 1:
-		return d.labelOrAnnotation("annotations")
+		return d.labelOrAnnotation([]string{"metadata"}, "annotations")
 	case 2, 3:
 		return change{path: []string{"metadata", "ownerReferences"}, value: d.owners(obj)}
 	}
 	return change{path: []string{"metadata", "finalizers"}, value: d.finalizers(obj)}
 }
 
-// labelOrAnnotation sets or takes away a label or annotation of those that are in use.
-func (d *drawer) labelOrAnnotation(field string) change {
+// labelOrAnnotation sets or takes away a label or annotation, of those that are in use, in the metadata at a path.
+func (d *drawer) labelOrAnnotation(at []string, field string) change {
 	known := slices.Clone(readKeys)
 	values := map[string][]any{}
 	for _, obj := range d.live {
@@ -53,7 +53,7 @@ func (d *drawer) labelOrAnnotation(field string) change {
 	}
 	slices.Sort(known)
 	key := pick(d.Rand, slices.Compact(known))
-	path := []string{"metadata", field, key}
+	path := append(slices.Clone(at), field, key)
 	if d.one(3) {
 		return change{path: path, removed: true}
 	}

@@ -87,3 +87,16 @@ func TestDrawIsRepeatable(t *testing.T) {
 	}
 	expect.Same(t, "drawn again", draw(), draw())
 }
+
+// By the labels of a pod template a tenant would hide its pods.
+func TestLabelsOfPodsAreDrawnInTemplates(t *testing.T) {
+	obj := expect.FromJSON[unstructured.Unstructured](t, `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"a"},"spec":{"template":{"metadata":{"annotations":{"a":"b"}},"spec":{}}}}`)
+	d := &drawer{Rand: rand.New(rand.NewPCG(7, 7)), schemas: &schemas{}, live: []*unstructured.Unstructured{&obj}}
+	drawn := map[string]bool{}
+	for range 1000 {
+		if c, ok := d.change(&obj, "spec"); ok && len(c.path) == 5 && c.path[3] == "labels" {
+			drawn[c.path[4]] = true
+		}
+	}
+	expect.That(t, drawn["jobset.sigs.k8s.io/jobset-name"], "Only these labels are drawn: %v", drawn)
+}
