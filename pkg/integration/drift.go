@@ -94,7 +94,7 @@ func restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 		return err
 	}
 	if matches {
-		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not start JobSet %s, whose runtime was edited since it was made", js.Name))
+		return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not start JobSet %s, as after an edit of its runtime", js.Name))
 	}
 	if err := suspend(ctx, j, false); err != nil {
 		return err
@@ -153,7 +153,7 @@ func suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 		return client.IgnoreNotFound(err)
 	}
 	j.tell(jobevents.ReasonJobSetSuspended, jobevents.ActionStop,
-		"Trainer could not suspend JobSet %s, whose runtime or snapshot was edited since it started: it was suspended for Trainer", js.Name)
+		"Trainer could not suspend JobSet %s, as after an edit of its runtime or snapshot (Trainer's events on the TrainJob say why): it was suspended for Trainer", js.Name)
 	return nil
 }
 
