@@ -307,7 +307,7 @@ func awaitPodsOfFormer(ctx context.Context, j *job) result {
 	}
 	// jobframework does it of a job that queues alone.
 	if released, err := releaseFormer(ctx, j); released || err != nil {
-		return result{done: true, unqueued: true, again: retrySoon, err: err}
+		return result{done: true, again: retrySoon, err: err}
 	}
 	return result{}
 }

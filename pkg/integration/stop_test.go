@@ -270,8 +270,8 @@ func TestFormerJobKeepsItsQuotaWhileItsJobSetMayGetPods(t *testing.T) {
 				}
 			}
 			outcome := awaitPodsOfFormer(t.Context(), j)
-			// What is unqueued has let the former Workload go.
-			expect.That(t, outcome.err == nil && outcome.done && outcome.unqueued == !tc.want, "awaitPodsOfFormer() = %+v, want it to wait: %t", outcome, tc.want)
+			// Who has let the former Workload go looks again soon.
+			expect.That(t, outcome.err == nil && outcome.done && (outcome.again == retrySoon) == !tc.want, "awaitPodsOfFormer() = %+v, want it to wait: %t", outcome, tc.want)
 		})
 	}
 }

@@ -243,7 +243,7 @@ var mutants = slices.Concat(
 			Search: "	if js != nil {\n		// The one", Replace: "	if js == nil {\n		// The one"},
 		mutant{Breaks: "the quota of a job that is created again without a queue stays", Test: "TestFormerJobLosesItsQuotaWhateverTheNextOneIs",
 			Spec:   "creates the deleted TrainJob again without a queue",
-			Search: "if released, err := releaseFormer(ctx, j); released || err != nil {\n		return result{done: true, unqueued: true, again: retrySoon", Replace: "if released, err := false, error(nil); released || err != nil {\n		return result{done: true, unqueued: true, again: retrySoon"},
+			Search: "if released, err := releaseFormer(ctx, j); released || err != nil {\n		return result{done: true, again: retrySoon", Replace: "if released, err := false, error(nil); released || err != nil {\n		return result{done: true, again: retrySoon"},
 		mutant{Breaks: "a job that is deleted as it fails runs once more without quota", Test: "TestWhatComesBackIsSuspendedWhenItIsDeleted",
 			Search: "j.TrainJob.Finished() && comesBack(j) == nil || !managed(j)", Replace: "j.TrainJob.Finished() || !managed(j)"},
 		mutant{Breaks: "a job that MultiKueue takes from a worker is over", Test: "TestCopyOfDeletedTrainJobIsNotFinished",
