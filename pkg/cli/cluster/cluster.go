@@ -100,7 +100,7 @@ func Sentence(err error) error {
 // forbidden, too.
 var unauthorized = regexp.MustCompile(`User "[^"]*" cannot (\w+) resource "([^"]+)" in API group "([^"]*)" (?:at the cluster scope|in the namespace "([^"]+)")`)
 
-// forbidden gives what a user has no right to the exit code of that, unless the error has one.
+// forbidden returns an error about a right that the user lacks with the exit code for that, unless it has one.
 func forbidden(err error) error {
 	if _, coded := errors.AsType[*exit.Error](err); coded || !apierrors.IsForbidden(err) {
 		return err

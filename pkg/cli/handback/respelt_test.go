@@ -58,7 +58,7 @@ func TestRespelt(t *testing.T) {
 	}
 }
 
-// People copy them. Of what asks for an entry's time, as the SDK does, Trainer's webhook writes spec.trainer anew.
+// People copy them. Of what asks for an entry's time, as the SDK does, Trainer's webhook rewrites spec.trainer.
 func TestSamplesAreNotRespelt(t *testing.T) {
 	seen := 0
 	for _, pattern := range []string{"config/samples/*.yaml", "docs/samples/*.yaml", "docs/samples/*.json"} {

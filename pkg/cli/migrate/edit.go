@@ -46,7 +46,7 @@ func edited(doc *manifest.Document, conversions []*conversion) (text []byte, los
 }
 
 // errDisagree is of text that the YAML library reads, and prints as something else.
-var errDisagree = errors.New("printed anew, it would not say the same as the converted TrainJob, so it is left alone: " +
+var errDisagree = errors.New("reprinted, it would not say the same as the converted TrainJob, so it is left alone: " +
 	"write it in plain block style and run this again")
 
 func agree(text, want []byte) error {

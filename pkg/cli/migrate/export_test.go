@@ -118,7 +118,7 @@ func TestAFileThatCannotBeWrittenIsReportedWithWhatWasDone(t *testing.T) {
 	expect.Says(t, err, gone+" is left as it is")
 	want := good + ":1: trainjob job: podTemplateOverrides → nothing\n2 TrainJobs: 1 migrated, 1 left as they were\n"
 	expect.Same(t, "Unexpected report", want, errOut.String())
-	expect.Same(t, "Unexpected file behind the one that failed", anew, read(t, good))
+	expect.Same(t, "Unexpected file behind the one that failed", reprinted, read(t, good))
 }
 
 func TestReplaceKeepsLinkAndMode(t *testing.T) {

@@ -202,7 +202,7 @@ spec:
     spec:
       nodeSelector: {disk: ssd}
 `,
-			after: anew + `  runtimePatches:
+			after: reprinted + `  runtimePatches:
   # From the platform.
   - manager: platform.example.com/scheduler
     time: "2026-02-17T10:00:00Z"
@@ -323,7 +323,7 @@ items:
 		},
 		"Windows' line ends stay": {
 			before: strings.ReplaceAll(head+"  # a\n  podTemplateOverrides:\n  - targetJobs:\n    - name: node # b\n", "\n", "\r\n"),
-			after: strings.ReplaceAll(anew+"  # a\n"+ofTeam+`          # b
+			after: strings.ReplaceAll(reprinted+"  # a\n"+ofTeam+`          # b
           - name: node
 `, "\n", "\r\n"),
 			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
@@ -393,7 +393,7 @@ spec:
 		"a spec in braces, and a text with a line break of Unicode": {
 			before: "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: job, annotations: {a: \"b\u2028c\"}}\n" +
 				"spec: {runtimeRef: {name: torch}, podTemplateOverrides: [{targetJobs: [{name: node}]}]}\n",
-			after:    strings.Replace(anew, "name: job", `name: job, annotations: {a: "b\Lc"}`, 1) + ofTeam + "          - name: node\n",
+			after:    strings.Replace(reprinted, "name: job", `name: job, annotations: {a: "b\Lc"}`, 1) + ofTeam + "          - name: node\n",
 			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
 		},
 		"what kueue-trainer added is left out": {
@@ -402,7 +402,7 @@ spec:
     metadata: {annotations: {kueue-trainer.dev/manager: kueue.x-k8s.io/manager}}
     spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}
 `,
-			after: anew,
+			after: reprinted,
 			messages: []string{
 				"f.yaml:1: trainjob job: podTemplateOverrides → nothing",
 				"f.yaml:8: warning: spec.podTemplateOverrides[0]: it is left out, as kueue-trainer wrote it for a queue and for one cluster; the webhook adds what the TrainJob needs where it is created",
@@ -410,7 +410,7 @@ spec:
 		},
 		"a comment behind a list in brackets": {
 			before: head + "  podTemplateOverrides: [{targetJobs: [{name: node}]}] # mine\n",
-			after: anew + `  runtimePatches: # mine
+			after: reprinted + `  runtimePatches: # mine
   - manager: example.com/team
     trainingRuntimeSpec:
       template:
@@ -422,7 +422,7 @@ spec:
 		},
 		"a warning about what was made has the line of what it was made of": {
 			before: head + "  podTemplateOverrides:\n  - targetJobs: [{name: node}]\n    spec: {hostNetwork: true}\n",
-			after: anew + ofTeam + `          - name: node
+			after: reprinted + ofTeam + `          - name: node
             template:
               spec:
                 template:
@@ -449,7 +449,7 @@ spec:
 		},
 		"comments without a place, and those that the YAML library loses sight of, are named": {
 			before: head + "  podTemplateOverrides: [] # none yet\n  trainer:\n    env:\n    - name: A\n    # Mine.\n\n    - {name: B}\n",
-			after:  anew + "  trainer:\n    env:\n    - name: A\n    - {name: B}\n",
+			after:  reprinted + "  trainer:\n    env:\n    - name: A\n    - {name: B}\n",
 			messages: []string{
 				"f.yaml:1: trainjob job: podTemplateOverrides → nothing",
 				"f.yaml:5: warning: this comment has no place any more: # none yet",
@@ -458,7 +458,7 @@ spec:
 		},
 		"a TrainJob from before Trainer 2.0": {
 			before: strings.Replace(head, "trainer.kubeflow.org/v1alpha1", "kubeflow.org/v2alpha1", 1),
-			after:  anew,
+			after:  reprinted,
 			messages: []string{
 				"f.yaml:1: trainjob job: apiVersion kubeflow.org/v2alpha1 → trainer.kubeflow.org/v1alpha1",
 				"f.yaml:1: warning: apiVersion: no release of Trainer serves kubeflow.org/v2alpha1; it is written as trainer.kubeflow.org/v1alpha1",
@@ -502,8 +502,8 @@ spec:
   runtimeRef: {name: torch}
 `
 
-// anew is head as it is printed.
-var anew = strings.Replace(head, "\n\n", "\n", 1)
+// reprinted is head as it is printed.
+var reprinted = strings.Replace(head, "\n\n", "\n", 1)
 
 func migrated(t *testing.T, text string) (result, []string) {
 	t.Helper()

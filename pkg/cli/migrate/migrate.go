@@ -4,7 +4,7 @@
 // spec.runtimePatches.
 //
 // migrate.go is the command. It takes documents of files or TrainJobs of a cluster (export.go). document.go
-// converts what is in a document, edit.go has it printed anew, comments.go brings comments to where their
+// converts what is in a document, edit.go has it reprinted, comments.go brings comments to where their
 // fields went, and output.go brings results out.
 package migrate
 
@@ -28,9 +28,9 @@ import (
 const migrateLong = `Bring TrainJobs to spec.runtimePatches, which Trainer has since 2.2.
 
 It reads podTemplateOverrides (Trainer 2.1), templateOverrides in both proposed shapes,
-and v2alpha1 manifests of both groups. A document in which a TrainJob changes is printed
-anew: its data, its comments and the order of its fields stay, blank lines and alignment do
-not. Comments within the old fields move along with what they stand by. Everything else in
+and v2alpha1 manifests of both groups. A document in which a TrainJob changes is
+reprinted: its data, its comments and the order of its fields stay, blank lines and alignment
+do not. Comments within the old fields move along with what they stand by. Everything else in
 the files stays byte for byte.
 
 Without -f it reads the TrainJobs of the cluster that have not finished and that

@@ -42,12 +42,12 @@ func TestCommand(t *testing.T) {
 	}{
 		"the result of all files goes to standard output": {
 			files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR"},
-			wantOut: anew + "---\n" + foreign,
+			wantOut: reprinted + "---\n" + foreign,
 		},
-		"standard input": {args: []string{"-f", "-"}, stdin: older, wantOut: anew},
+		"standard input": {args: []string{"-f", "-"}, stdin: older, wantOut: reprinted},
 		"in place": {
 			files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR", "--in-place"},
-			wantFiles: map[string]string{"a.yaml": anew},
+			wantFiles: map[string]string{"a.yaml": reprinted},
 		},
 		"a diff changes nothing": {
 			files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR", "--diff"},
@@ -57,23 +57,23 @@ func TestCommand(t *testing.T) {
 			files: map[string]string{"a.yaml": "# a\n" + older + "  suspend: true"}, args: []string{"-f", "DIR", "--diff", "--in-place"},
 			wantOut: strings.Replace(diff, "-1,7 +1,5", "-2,8 +2,6", 1) +
 				"-  podTemplateOverrides: []\n-  suspend: true\n\\ No newline at end of file\n+  suspend: true\n",
-			wantFiles: map[string]string{"a.yaml": "# a\n" + anew + "  suspend: true\n"},
+			wantFiles: map[string]string{"a.yaml": "# a\n" + reprinted + "  suspend: true\n"},
 		},
 		"a file that cannot be expressed is left out and the others are not": {
 			files: map[string]string{"a.yaml": older, "b.yaml": broken, "c.yaml": foreign}, args: []string{"-f", "DIR"},
-			wantOut: anew + "---\n" + foreign, wantCode: exit.Findings,
+			wantOut: reprinted + "---\n" + foreign, wantCode: exit.Findings,
 		},
 		"and left as it is in place": {
 			files: map[string]string{"a.yaml": older, "b.yaml": older + "---\n" + broken}, args: []string{"-f", "DIR", "--in-place"},
-			wantFiles: map[string]string{"a.yaml": anew}, wantCode: exit.Findings,
+			wantFiles: map[string]string{"a.yaml": reprinted}, wantCode: exit.Findings,
 		},
 		"what cannot be read is left out and the rest is not": {
 			files: map[string]string{"a.yaml": older, "b.yaml": "{{- if .Values.a }}\na: 1\n{{- end }}\n", "c.yaml": older + "---\na: [\n"}, args: []string{"-f", "DIR", "--in-place"},
-			wantFiles: map[string]string{"a.yaml": anew}, wantCode: exit.Findings,
+			wantFiles: map[string]string{"a.yaml": reprinted}, wantCode: exit.Findings,
 		},
 		"files with directives": {
 			files: map[string]string{"a.yaml": "%YAML 1.2\n---\n" + older, "b.yaml": "# b\n%YAML 1.2\n---\n" + older}, args: []string{"-f", "DIR"},
-			wantOut: "%YAML 1.2\n---\n" + anew + "...\n# b\n%YAML 1.2\n---\n" + anew,
+			wantOut: "%YAML 1.2\n---\n" + reprinted + "...\n# b\n%YAML 1.2\n---\n" + reprinted,
 		},
 		"JSON values one after the other": {
 			args: []string{"-f", "-"}, stdin: fmt.Sprintf(compactJSON+"\n"+compactJSON+"\n", "a", `"podTemplateOverrides":[],`, "b", `"podTemplateOverrides":[],`),

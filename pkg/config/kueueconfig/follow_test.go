@@ -155,7 +155,7 @@ func TestItFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, Overrides{})
 		s.write(t, head)
-		go s.Start(t.Context()) //nolint:errcheck // It returns at the end of the test, without an error.
+		go func() { _ = s.Start(t.Context()) }()
 		synctest.Wait()
 		s.write(t, head+"manageJobsWithoutQueueName: true\n")
 		expect.Pass(readEvery)

@@ -101,7 +101,7 @@ func (c *Cluster) Lock() (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	release = func() { f.Close() } //nolint:errcheck // it only holds the lock
+	release = func() { _ = f.Close() } // It only holds the lock.
 	if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		err = fmt.Errorf("another localcluster command is working on %s: wait for it to end (%w)", c.Dir, err)
 	} else {

@@ -116,7 +116,7 @@ func (c *Cluster) bringUp(ctx context.Context, settings Settings) error {
 	}
 	// It takes a while, and needs no cluster.
 	rendered := sync.OnceValues(func() ([]*unstructured.Unstructured, error) { return c.render(ctx) })
-	go rendered() //nolint:errcheck // fill looks
+	go func() { _, _ = rendered() }() // What it returns, fill looks at.
 	for _, t := range []tier{storage, api} {
 		if err := c.inTier(ctx, t, c.ensure); err != nil {
 			return err
