@@ -77,7 +77,7 @@ var (
 const unconfigured = "localhost:8080"
 
 // Sentence returns one sentence, with what to do, for an error of a cluster that could not be
-// reached, does not know the user or does not let him. Others are returned as they are.
+// reached, does not know the user or does not let them. Others are returned as they are.
 func Sentence(err error) error {
 	request := new(url.Error)
 	isRequest := errors.As(err, &request)
