@@ -44,23 +44,22 @@ func correctDrift(ctx context.Context, j *job) result {
 	if j.TrainJob.Finished() || !j.DeletionTimestamp.IsZero() && !j.IsSuspended() {
 		return result{}
 	}
-	said := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobSuspended)
-	if said == nil || (said.Status == metav1.ConditionTrue) != j.IsSuspended() {
-		// Trainer has not looked yet; what it says then brings the job here again.
-		return result{}
-	}
 	js := j.jobSet()
 	if js == nil || !js.DeletionTimestamp.IsZero() {
 		return result{}
 	}
+	since, again := saidSince(j)
+	if since.IsZero() {
+		return result{again: again}
+	}
 	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
-		return suspendChildJobs(ctx, j, js, said.LastTransitionTime.Time)
+		return suspendChildJobs(ctx, j, js, since)
 	}
 	if !managed(j) {
 		return result{}
 	}
 	// Every start and stop comes by here; only what lasts is worth asking the API server.
-	if wait := time.Until(said.LastTransitionTime.Add(driftPatience)); wait > 0 {
+	if wait := time.Until(since.Add(driftPatience)); wait > 0 {
 		return result{again: wait}
 	}
 	if current, err := areCurrent(ctx, j.deps.live, &j.TrainJob, js); err != nil || !current {
@@ -74,16 +73,32 @@ func correctDrift(ctx context.Context, j *job) result {
 	} else if predates {
 		// Trainer tries again until it is heard, unless it renders another JobSet of the same snapshot: since its own
 		// gates or its release have changed. Then it says that JobSet refused it.
-		refusal, again, err := j.deps.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, later(said, js), time.Time{})
+		refusal, again, err := j.deps.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, later(since, js), time.Time{})
 		if refusal == "" || err != nil {
 			return result{again: cmp.Or(again, jobSetPatience), err: err}
 		}
 	}
-	if suspendedSince(js, said) {
+	if suspendedSince(js, since) {
 		// By somebody else, and for them to resume.
 		return result{}
 	}
 	return ofError(restart(ctx, j, js))
+}
+
+// saidSince returns since when Trainer says what the spec of the job does, or the zero time and when to look again. What Trainer
+// says brings the job here by itself; one that never says that a job is suspended is not waited for.
+func saidSince(j *job) (since time.Time, again time.Duration) {
+	if trainerAgrees(j) {
+		return apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobSuspended).LastTransitionTime.Time, 0
+	}
+	if !j.IsSuspended() {
+		return time.Time{}, 0
+	}
+	silent := j.deps.expectations.ChangedBy(&j.TrainJob).Add(trainerSilent)
+	if wait := time.Until(silent); wait > 0 {
+		return time.Time{}, wait
+	}
+	return silent, 0
 }
 
 // restart has the JobSet made again, unless what Trainer would make is not what the job was
@@ -131,18 +146,18 @@ func snapshotPredatesJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) (
 }
 
 // later returns when Trainer resumed a JobSet, or made it.
-func later(resumed *metav1.Condition, js *jobsetapi.JobSet) time.Time {
-	if made := js.CreationTimestamp.Time; made.After(resumed.LastTransitionTime.Time) {
+func later(resumed time.Time, js *jobsetapi.JobSet) time.Time {
+	if made := js.CreationTimestamp.Time; made.After(resumed) {
 		return made
 	}
-	return resumed.LastTransitionTime.Time
+	return resumed
 }
 
 // suspendedSince reports whether a JobSet was suspended after Trainer said that it
 // resumed it, or is not known to be.
-func suspendedSince(js *jobsetapi.JobSet, resumed *metav1.Condition) bool {
+func suspendedSince(js *jobsetapi.JobSet, resumed time.Time) bool {
 	suspended := apimeta.FindStatusCondition(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
-	return suspended == nil || suspended.Status != metav1.ConditionTrue || suspended.LastTransitionTime.After(resumed.LastTransitionTime.Time)
+	return suspended == nil || suspended.Status != metav1.ConditionTrue || suspended.LastTransitionTime.After(resumed)
 }
 
 // suspendJobSet writes the one field that Trainer would have written.
@@ -153,7 +168,7 @@ func suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 		return client.IgnoreNotFound(err)
 	}
 	j.tell(jobevents.ReasonJobSetSuspended, jobevents.ActionStop,
-		"Trainer could not suspend JobSet %s, as after an edit of its runtime or snapshot (Trainer's events on the TrainJob say why): it was suspended for Trainer", js.Name)
+		"Trainer has not suspended JobSet %s, as after an edit of its runtime or snapshot, or when its controller fails (its events on the TrainJob, or its log, say why): it was suspended for Trainer", js.Name)
 	return nil
 }
 

@@ -66,7 +66,7 @@ func follow(ctx context.Context, j *job) result {
 	if active && kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) {
 		// Its user stopped it. Started again now, it would run new pods beside the old ones,
 		// and both on one quota.
-		return lookAgain(retrySlowly)
+		return awaitPods(ctx, j)
 	}
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
 		// It is somebody else's to write, and what it says counts.
@@ -75,7 +75,7 @@ func follow(ctx context.Context, j *job) result {
 	if changed := movedOn(j, wl); changed != "" && (kueuelib.HasQuotaReservation(wl) || kueuelib.HasVariants(wl)) {
 		// jobframework would start the job again on the quota that it had before, and variants go on queuing.
 		if active {
-			return lookAgain(retrySlowly)
+			return awaitPods(ctx, j)
 		}
 		return done(requeue(ctx, j, wl, changed))
 	}
@@ -83,6 +83,12 @@ func follow(ctx context.Context, j *job) result {
 		return result{}
 	}
 	return followSelection(ctx, j, wl)
+}
+
+// awaitPods ends the look at a job that was stopped until its pods are gone. Kueue need not wait for them where it does not go on
+// with this Workload.
+func awaitPods(ctx context.Context, j *job) result {
+	return result{done: true, again: retrySlowly, err: reportPodsLeft(ctx, j)}
 }
 
 // movedOn says which of the job's labels are not for the Workload that holds quota, or

@@ -46,6 +46,8 @@ func TestCorrectDrift(t *testing.T) {
 		done bool
 		// refused adds what Trainer said of the TrainJob.
 		refused time.Time
+		// led is since when this process leads; zero: for ever.
+		led time.Time
 
 		wantWait   bool
 		wantJobSet string
@@ -53,7 +55,8 @@ func TestCorrectDrift(t *testing.T) {
 		wantEvent string
 	}{
 		"all agree":                                              {job: true, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
-		"Trainer has not seen the stop":                          {job: true, said: false, jobSet: false, since: long, wantJobSet: "runs"},
+		"Trainer has not seen the stop":                          {job: true, said: false, jobSet: false, since: long, led: now, wantWait: true, wantJobSet: "runs"},
+		"Trainer never sees the stop":                            {job: true, said: false, jobSet: false, since: long, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
 		"a stop that may be on its way":                          {job: true, said: true, jobSet: false, since: now, wantWait: true, wantJobSet: "runs"},
 		"a stop that Trainer could not do":                       {job: true, said: true, jobSet: false, since: long, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
 		"the same with Trainer 2.3, whose snapshot was edited":   {job: true, said: true, jobSet: false, since: long, served: trainjob.Trainer23, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
@@ -104,6 +107,7 @@ func TestCorrectDrift(t *testing.T) {
 				stored.ResourceVersion = "0"
 			}
 			r.deps.Describer = r.deps.For(cmp.Or(tc.served, trainjob.Trainer22))
+			r.deps.expectations = testenv.LedSince(tc.led)
 			got := correctDrift(t.Context(), jobOf(t, r, stored))
 			expect.NoError(t, got.err)
 			expect.Same(t, "correctDrift waits", tc.wantWait, got.again > 0)

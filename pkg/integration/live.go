@@ -57,7 +57,7 @@ func confirm(ctx context.Context, live client.Reader, cached *kueue.Workload) er
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading Workload %s: %w", client.ObjectKeyFromObject(cached), err)
 	}
-	if err != nil || wl.UID != cached.UID || !state.MayRun(&wl) || !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) ||
+	if err != nil || wl.UID != cached.UID || !wl.DeletionTimestamp.IsZero() || !state.MayRun(&wl) || !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) ||
 		!slices.EqualFunc(wl.Status.AdmissionChecks, cached.Status.AdmissionChecks, updateAlike) {
 		return errOutdated
 	}

@@ -45,7 +45,7 @@ func reportPodsLeft(ctx context.Context, j *job) error {
 	workloads := j.view.Workloads
 	for i := range workloads {
 		wl := &workloads[i]
-		if !state.HoldsQuota(*wl) || j.alive() && state.StoppedSince(wl).IsZero() {
+		if !state.HoldsQuota(*wl) || j.alive() && state.StoppedSince(wl).IsZero() && !(j.IsSuspended() && movedOn(j, wl) != "") {
 			continue
 		}
 		if err := j.deps.podsReady().ReportLeft(ctx, j.key, wl); err != nil {

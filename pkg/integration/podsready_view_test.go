@@ -55,6 +55,8 @@ func TestPodsThatAreLeftBlockNoAdmission(t *testing.T) {
 	ready, lost := kit.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted), kit.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForRecovery)
 	evicted := kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
 	pod := []client.Object{inttest.PodOf("ns", "job")}
+	moved := func(wl *kueue.Workload) { wl.Spec.QueueName = "another" }
+	limited := func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = new(int32(60)) }
 	tests := map[string]struct {
 		job  func(*trainjob.TrainJob)
 		says func(*kueue.Workload)
@@ -65,6 +67,8 @@ func TestPodsThatAreLeftBlockNoAdmission(t *testing.T) {
 		"a preempted job was not ready, and a pod is left": {says: kit.All(evicted, lost), pods: pod, want: []string{"PodsReady True: PodsLeft"}},
 		"its last pod is gone":                             {says: kit.All(evicted, ready), want: []string{"PodsReady False: WaitForStart"}},
 		"a failed job, and a pod is left":                  {job: ended(trainer.TrainJobFailed), says: lost, pods: pod, want: []string{"PodsReady True: PodsLeft"}},
+		"one that its user holds, and a pod is left":       {says: kit.All(lost, moved), pods: pod, want: []string{"PodsReady True: PodsLeft"}},
+		"one of another time limit, and a pod is left":     {says: kit.All(lost, limited), pods: pod, want: []string{"PodsReady True: PodsLeft"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -33,7 +32,7 @@ func keepPriority(ctx context.Context, j *job) result {
 		return ofError(missing)
 	}
 	wl := j.unfinishedWorkload()
-	if wl == nil || j.IsSuspended() && state.MayRun(wl) {
+	if wl == nil || starts(j, wl) {
 		return result{}
 	}
 	delete(j.Labels, kueueconstants.WorkloadPriorityClassLabel)

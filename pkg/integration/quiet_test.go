@@ -78,10 +78,12 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
+// going is a Workload that is deleted and stays.
+func going(wl *kueue.Workload) {
+	wl.DeletionTimestamp, wl.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
+}
+
 func TestStillAdmitted(t *testing.T) {
-	going := inttest.AdmittedOf("a", func(wl *kueue.Workload) {
-		wl.DeletionTimestamp, wl.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
-	})
 	foreign := inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.OwnerReferences[0].UID = "b" })
 	type live = []client.Object
 	tests := map[string]struct {
@@ -90,7 +92,7 @@ func TestStillAdmitted(t *testing.T) {
 	}{
 		"it is":                           {live{inttest.AdmittedOf("a")}, true},
 		"it waits":                        {live{inttest.WorkloadOf(inttest.Job("a"))}, false},
-		"the Workload is being deleted":   {live{going}, false},
+		"the Workload is being deleted":   {live{inttest.AdmittedOf("a", going)}, false},
 		"the admission is a former job's": {live{inttest.AdmittedOf("b")}, false},
 		"there is no Workload":            {nil, false},
 		"somebody else's has its name":    {live{foreign}, false},
@@ -123,6 +125,7 @@ func TestConfirm(t *testing.T) {
 		"it is gone":                     {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", kit.Isnt(kueue.WorkloadAdmitted, ""))}, errOutdated},
 		"it is another one":              {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", other)}, errOutdated},
 		"the Workload is gone":           {inttest.AdmittedOf("a"), nil, errOutdated},
+		"the Workload is being deleted":  {inttest.AdmittedOf("a"), live{inttest.AdmittedOf("a", going)}, errOutdated},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -72,21 +72,21 @@ func rulesOf(p phase) ruleSet {
 		}
 	case phaseFinished:
 		return ruleSet{
-			before: []rule{awaitOwnWrite, measureStopped, awaitPodsOfFormer, noteResumed, finish},
+			before: []rule{awaitOwnWrite, measureStopped, awaitPodsOfFormer, noteResumed, alignWithWorkload, finish},
 			always: []rule{followUp, finishDeletedWorkloads},
 		}
 	case phaseSuspended:
 		return ruleSet{
 			before: []rule{
 				awaitOwnWrite, measureStopped, awaitPodsOfFormer, noteResumed, ensureHeldBeforeStart,
-				startDeactivation, takeOverlooked, keepPriority, follow,
+				startDeactivation, takeOverlooked, alignWithWorkload, follow,
 			},
 			always:  []rule{tellNotice, followUp, finishDeletedWorkloads, awaitTrainer, correctDrift, ensureStarted},
 			settled: []rule{ensureHeld, ensureGate, ensureDispatched, watchStop, reportPodsReady},
 		}
 	default:
 		return ruleSet{
-			before:  []rule{awaitOwnWrite, awaitPodsOfFormer, noteResumed, startDeactivation, takeOverlooked, keepPriority},
+			before:  []rule{awaitOwnWrite, awaitPodsOfFormer, noteResumed, startDeactivation, takeOverlooked, alignWithWorkload},
 			always:  []rule{tellNotice, followUp, awaitTrainer, correctDrift, ensureStarted},
 			settled: []rule{ensureHeld, ensureEnded, ensurePlaced, ensureWithinQuota, ensureDispatched, reportPodsReady},
 		}

@@ -32,6 +32,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -101,6 +102,7 @@ const (
 	releasedDeleted     = "WorkloadDeleted"
 	releasedDeactivated = "Deactivated"
 	releasedQueue       = "QueueChanged"
+	releasedPodSets     = "PodSetsChanged"
 	releasedGone        = "TrainJobDeleted"
 )
 
@@ -126,7 +128,7 @@ func lookForPods(ctx context.Context, j *job) podsAnswer {
 	if active, err := j.pods().Active(ctx, &j.TrainJob); err != nil || active {
 		return podsAnswer{may: true}
 	}
-	releases := releases(j)
+	releases := releases(ctx, j)
 	if releases == nil {
 		return podsAnswer{}
 	}
@@ -135,7 +137,7 @@ func lookForPods(ctx context.Context, j *job) podsAnswer {
 }
 
 // releases returns the quota that is given back once the job is not active any more, nil for none.
-func releases(j *job) *release {
+func releases(ctx context.Context, j *job) *release {
 	wl := j.holdingQuota()
 	if wl == nil {
 		return nil
@@ -152,8 +154,20 @@ func releases(j *job) *release {
 		return because(releasedDeactivated)
 	case wl.Spec.QueueName != jobframework.QueueName(j):
 		return because(releasedQueue)
+	case j.IsSuspended() && changedPodSets(ctx, j, wl):
+		return because(releasedPodSets)
 	}
 	return nil
+}
+
+// changedPodSets reports whether the job asks for something else than its Workload, which jobframework deletes for it.
+func changedPodSets(ctx context.Context, j *job, wl *kueue.Workload) bool {
+	podSets, err := j.describe(ctx)
+	if err != nil {
+		return false
+	}
+	jobframework.SanitizePodSets(podSets)
+	return podset.Difference(podSets, wl.Spec.PodSets, nil) != ""
 }
 
 // awaitPodsOfDeleted waits for the pods that a deleted TrainJob still has: until they are gone, and
@@ -223,7 +237,7 @@ func deleteCopies(ctx context.Context, j *job) result {
 		return done(nil)
 	}
 	if left, err := j.pods().AnyLeft(ctx, j.key); err != nil || left {
-		return result{done: true, again: recheckIn(j.DeletionTimestamp.Time), err: err}
+		return result{done: true, again: recheckIn(j.DeletionTimestamp.Time), err: cmp.Or(err, reportPodsLeft(ctx, j))}
 	}
 	if wait := mayRunYet(j); wait > 0 {
 		return lookAgain(wait)

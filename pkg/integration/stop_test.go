@@ -324,7 +324,7 @@ func TestReleases(t *testing.T) {
 			if tc.deleted {
 				expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
 			}
-			got := cmp.Or(releases(jobOf(t, r, stored)), &release{})
+			got := cmp.Or(releases(t.Context(), jobOf(t, r, stored)), &release{})
 			expect.That(t, got.why == tc.want && got.deleted == tc.deleted, "It releases %+v, want %q, deleted: %t", got, tc.want, tc.deleted)
 		})
 	}

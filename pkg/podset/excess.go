@@ -71,16 +71,17 @@ func podSetOf(replicatedJob string, podSets []kueue.PodSet) *kueue.PodSet {
 }
 
 func tooManyPods(rj *jobsetapi.ReplicatedJob, jobs []batchv1.Job, ps *kueue.PodSet, reclaimed []kueue.ReclaimablePod) string {
-	if want := rj.Replicas * PodsPerReplica(rj); want > ps.Count {
+	count := int64(ps.Count)
+	if want := int64(rj.Replicas) * int64(PodsPerReplica(rj)); want > count {
 		return fmt.Sprintf("has %d pods instead of %d", want, ps.Count)
 	}
 	made, running := podsOfJobs(rj.Name, jobs)
-	if made > ps.Count {
+	if made > count {
 		return fmt.Sprintf("has child Jobs with %d pods instead of %d", made, ps.Count)
 	}
 	for _, r := range reclaimed {
-		if r.Name == ps.Name && running > ps.Count-r.Count {
-			return fmt.Sprintf("runs %d pods again whose quota was given back when they had succeeded", running-(ps.Count-r.Count))
+		if r.Name == ps.Name && running > count-int64(r.Count) {
+			return fmt.Sprintf("runs %d pods again whose quota was given back when they had succeeded", running-(count-int64(r.Count)))
 		}
 	}
 	return ""
@@ -88,13 +89,13 @@ func tooManyPods(rj *jobsetapi.ReplicatedJob, jobs []batchv1.Job, ps *kueue.PodS
 
 // podsOfJobs adds up the pods that the child Jobs of a replicated job run at a time, in all
 // and without the Jobs that have ended.
-func podsOfJobs(replicatedJob string, jobs []batchv1.Job) (made, running int32) {
+func podsOfJobs(replicatedJob string, jobs []batchv1.Job) (made, running int64) {
 	for i := range jobs {
 		if jobs[i].Labels[jobsetapi.ReplicatedJobNameKey] != replicatedJob {
 			continue
 		}
 		parallelism := ptr.Deref(jobs[i].Spec.Parallelism, 1)
-		pods := min(parallelism, ptr.Deref(jobs[i].Spec.Completions, parallelism))
+		pods := int64(min(parallelism, ptr.Deref(jobs[i].Spec.Completions, parallelism)))
 		made += pods
 		if !JobEnded(&jobs[i]) {
 			running += pods

@@ -4,6 +4,7 @@ package podset
 
 import (
 	"cmp"
+	"math"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -84,6 +85,8 @@ func TestExcess(t *testing.T) {
 		},
 		"a Job that was scaled": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}, children: []batchv1.Job{child(2, false), child(3, false)},
 			want: "replicated job node has child Jobs with 5 pods instead of 4"},
+		"Jobs that were scaled beyond counting": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}, children: []batchv1.Job{child(math.MaxInt32, false), child(math.MaxInt32, false)},
+			want: "replicated job node has child Jobs with 4294967294 pods instead of 4"},
 		"a Job that has succeeded gave its quota back": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))},
 			children: []batchv1.Job{child(2, true), child(2, false)}, reclaimed: 2},
 		"a Job runs again whose quota was given back": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))},

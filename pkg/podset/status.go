@@ -72,11 +72,11 @@ func Reclaimable(js *jobsetapi.JobSet, statuses []trainer.JobStatus, given []kue
 	return reclaimable
 }
 
-// mayRestart reports whether JobSet may make all Jobs again: one of its rules does so whatever
-// maxRestarts says (JobSet's pkg/controllers/failure_policy.go).
+// mayRestart reports whether JobSet may make Jobs again: some of its rules do so whatever
+// maxRestarts says (JobSet's pkg/controllers/failure_policy.go). Every rule but the one that fails counts as such.
 func mayRestart(policy *jobsetapi.FailurePolicy) bool {
 	return policy != nil && (policy.MaxRestarts > 0 || slices.ContainsFunc(policy.Rules, func(rule jobsetapi.FailurePolicyRule) bool {
-		return rule.Action == jobsetapi.RestartJobSetAndIgnoreMaxRestarts
+		return rule.Action != jobsetapi.FailJobSet && rule.Action != jobsetapi.RestartJobSet
 	}))
 }
 

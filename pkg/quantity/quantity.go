@@ -6,6 +6,7 @@ package quantity
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -49,6 +50,9 @@ func Check(resources *corev1.ResourceRequirements) []Wrong {
 	return wrong
 }
 
+// most is the largest amount of which Kubernetes and Kueue count the thousandth parts.
+const most = math.MaxInt64 / 1000
+
 // impossible returns why nobody can have such an amount, or nothing.
 func impossible(name corev1.ResourceName, amount resource.Quantity) string {
 	if why := unknownResource(name); why != "" {
@@ -56,6 +60,9 @@ func impossible(name corev1.ResourceName, amount resource.Quantity) string {
 	}
 	if amount.Sign() < 0 {
 		return "an amount must not be negative"
+	}
+	if amount.CmpInt64(most) > 0 {
+		return fmt.Sprintf("it must not be more than %d", most)
 	}
 	if extended(name) && amount.MilliValue()%1000 != 0 {
 		return "it must be a whole number: Kubernetes divides no device; where parts are offered, they have a name of their own"

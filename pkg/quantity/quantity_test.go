@@ -44,6 +44,7 @@ func TestCheck(t *testing.T) {
 		"a device without a limit":       {requests: list(gpu, "1", "cpu", "1"), want: [][3]string{{"requests", gpu, "needs a limit"}}},
 		"huge pages without a limit":     {requests: list("hugepages-1Gi", "1Gi"), want: [][3]string{{"requests", "hugepages-1Gi", "needs a limit"}}},
 		"less than nothing":              {limits: list("memory", "-1"), requests: list(gpu, "-1"), want: [][3]string{{"limits", "memory", "negative"}, {"requests", gpu, "negative"}}},
+		"more than can be counted":       {limits: list(gpu, "6148914691236517206"), want: [][3]string{{"limits", gpu, "not be more than"}}},
 		"a name without a domain":        {limits: list("gpu", "1"), want: [][3]string{{"limits", "gpu", "knows no such resource"}}},
 		"a resource that nodes have":     {limits: list("pods", "1"), want: [][3]string{{"limits", "pods", "knows no such resource"}}},
 		"a name that cannot be one":      {limits: list("a b", "1"), want: [][3]string{{"limits", "a b", "alphanumeric"}}},

@@ -111,11 +111,14 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		}},
 		"change a TrainJob that stops, all the time": {words: "when its last pod is gone", since: world.Trainer23,
 			ask: patches(&trainer.TrainJob{}, "stops", `{"spec":{"activeDeadlineSeconds":9999999}}`)},
-		"resume a TrainJob that is being deleted":   {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"spec":{"suspend":false}}`)},
-		"take a TrainJob that is being deleted out": {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}}}`)},
-		"move a TrainJob that is being deleted":     {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`)},
-		"fill a TrainJob with labels":               {words: "take some away", ask: patches(&trainer.TrainJob{}, "runs", manyLabels)},
-		"fill a TrainJob with finalizers":           {words: "take some away", ask: patches(&trainer.TrainJob{}, "waits", manyFinalizers)},
+		"resume a TrainJob that is being deleted":      {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"spec":{"suspend":false}}`)},
+		"take a TrainJob that is being deleted out":    {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":null}}}`)},
+		"move a TrainJob that is being deleted":        {words: goes, ask: patches(&trainer.TrainJob{}, "goes", `{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`)},
+		"take what a TrainJob that runs asks for away": {words: "only spec.suspend may change", ask: patches(&trainer.TrainJob{}, "runs", `{"spec":{"trainer":null}}`)},
+		"have a TrainJob that runs ask for more": {words: "only spec.suspend may change", ask: patches(&trainer.TrainJob{}, "mine",
+			`{"spec":{"trainer":{"numNodes":2,"resourcesPerNode":{"limits":{"nvidia.com/gpu":"8"}}}}}`)},
+		"fill a TrainJob with labels":     {words: "take some away", ask: patches(&trainer.TrainJob{}, "runs", manyLabels)},
+		"fill a TrainJob with finalizers": {words: "take some away", ask: patches(&trainer.TrainJob{}, "waits", manyFinalizers)},
 		"create a TrainJob that is full": {words: "take some away", ask: func(ctx context.Context, s *scene, c client.Client) error {
 			job := s.Job("born").Obj()
 			for i := range 100 {
@@ -235,6 +238,8 @@ var attempts = byPolicy(map[string]map[string]prohibited{
 		"take a child Job from its JobSet": {words: "change the TrainJob", ask: patches(&batchv1.Job{}, "runs-node-0", dropOwner)},
 		"give a child Job to another JobSet by its labels": {words: "change the TrainJob",
 			ask: patches(&batchv1.Job{}, "runs-node-0", `{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-name":null}}}`)},
+		"have JobSet take a child Job for another run's": {words: "change the TrainJob",
+			ask: patches(&batchv1.Job{}, "runs-node-0", `{"metadata":{"labels":{"jobset.sigs.k8s.io/job-restart-attempt":"0"}}}`)},
 		"orphan a child Job":                   {words: "delete it with propagationPolicy Foreground", ask: deletes(&batchv1.Job{}, "runs-node-0", orphaning)},
 		"orphan a child Job by saying nothing": {words: "delete it with propagationPolicy Foreground", ask: deletes(&batchv1.Job{}, "runs-node-0")},
 		"orphan all child Jobs":                {words: "delete it with propagationPolicy Foreground", ask: deletesAll(&batchv1.Job{}, metav1.DeletePropagationOrphan)},
@@ -443,6 +448,7 @@ var tenantsFlows = map[string]request{
 	"let a TrainJob go that is being deleted":   patches(&trainer.TrainJob{}, "goes", `{"metadata":{"finalizers":null}}`),
 	"annotate a TrainJob that is being deleted": patches(&trainer.TrainJob{}, "goes", annotate),
 	"annotate a TrainJob":                       patches(&trainer.TrainJob{}, "runs", annotate),
+	"stop a TrainJob":                           patches(&trainer.TrainJob{}, "runs", `{"spec":{"suspend":true}}`),
 	"delete a runtime that nothing uses":        deletes(&trainer.TrainingRuntime{}, "spare"),
 	"claim a device": func(ctx context.Context, s *scene, c client.Client) error {
 		return c.Create(ctx, &resourcev1.ResourceClaim{ObjectMeta: s.meta("another"), Spec: s.claims("").Spec.Spec})

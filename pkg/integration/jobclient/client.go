@@ -87,6 +87,14 @@ func (c *Client) Update(ctx context.Context, obj client.Object, opts ...client.U
 	return c.Client.Update(ctx, obj, opts...)
 }
 
+// Delete implements client.Writer. jobframework deletes a TrainJob by its name, and another one may have that by now.
+func (c *Client) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	if _, ok := obj.(*trainjob.TrainJob); ok {
+		opts = append(opts, client.Preconditions{UID: new(obj.GetUID())})
+	}
+	return c.Client.Delete(ctx, obj, opts...)
+}
+
 // Patch implements client.Writer.
 func (c *Client) Patch(ctx context.Context, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 	job, ok := obj.(*trainjob.TrainJob)

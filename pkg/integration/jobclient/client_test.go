@@ -14,8 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -277,6 +279,20 @@ func TestMissingTrainJobIsAskedForLive(t *testing.T) {
 	c.live = inttest.Fake().Build()
 	err = c.Get(t.Context(), key, &trainjob.TrainJob{})
 	expect.That(t, apierrors.IsNotFound(err), "a TrainJob that is gone: %v", err)
+}
+
+func TestTrainJobsAreDeletedByUID(t *testing.T) {
+	for obj, want := range map[client.Object]types.UID{inttest.Job("a"): "a", inttest.WorkloadOf(inttest.Job("a")): ""} {
+		var asked client.DeleteOptions
+		noting := interceptor.NewClient(inttest.Fake(obj.DeepCopyObject().(client.Object)).Build(), interceptor.Funcs{
+			Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, opts ...client.DeleteOption) error {
+				asked.ApplyOptions(opts)
+				return nil
+			},
+		})
+		expect.NoError(t, clientOn(t, noting, noting).Delete(t.Context(), obj))
+		expect.Same(t, "Unexpected UID that is asked for", want, ptr.Deref(ptr.Deref(asked.Preconditions, metav1.Preconditions{}).UID, ""))
+	}
 }
 
 // jobframework takes Kueue's finalizer off what it lets go, and makes TrainJobs the owners of copies.

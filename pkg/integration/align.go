@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
+	controllerconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+)
+
+// alignWithWorkload has this view of the job say what its Workload says, where jobframework would else end its look before it
+// lets quota go: it ignores a job whose queue label is gone, and would bring an admission gate back that an admin took off the Workload,
+// which Kueue refuses. keepPriority does so with the priority class.
+func alignWithWorkload(ctx context.Context, j *job) result {
+	wl := j.unfinishedWorkload()
+	if wl == nil || !state.HoldsQuota(*wl) && wl.DeletionTimestamp.IsZero() {
+		return keepPriority(ctx, j)
+	}
+	const gate = kueueconstants.AdmissionGatedByAnnotation
+	delete(j.Annotations, gate)
+	if gatedBy := wl.Annotations[gate]; gatedBy != "" {
+		metav1.SetMetaDataAnnotation(&j.ObjectMeta, gate, gatedBy)
+	}
+	if jobframework.QueueName(j) == "" && wl.Spec.QueueName != "" && !starts(j, wl) {
+		metav1.SetMetaDataLabel(&j.ObjectMeta, controllerconstants.QueueLabel, string(wl.Spec.QueueName))
+	}
+	return keepPriority(ctx, j)
+}
+
+// starts reports whether the job may be started next, on the admission of this Workload: what the job says counts for that.
+func starts(j *job, wl *kueue.Workload) bool {
+	return j.alive() && j.IsSuspended() && state.MayRun(wl) && wl.DeletionTimestamp.IsZero()
+}
