@@ -50,7 +50,7 @@ func TestQuotaGoesBackWhateverTheLabelsSay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(tc.suspended, tc.suspended, tc.suspended, time.Now().Add(-time.Hour))
 			kit.With(stored, tc.job)
-			js.Status.TerminalState = string(trainer.TrainJobFailed)
+			js.Status.TerminalState = trainer.TrainJobFailed
 			wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Held, tc.wl)
 			wl.Spec.QueueName = "q"
 			r, _ := newReconciler(t, stored, js, wl)
