@@ -23,11 +23,10 @@ func TestForecastOfWhatKueueRefuses(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f, c := newScene(refusedBefore(tc.refused, "Pending")).facts(t), kit.Fake(kit.Scheme(trainjob.AddToScheme)).Build()
-			e := foreseen(t.Context(), &foresight{client: c, asks: 1}, f)
+			e := foreseen(t.Context(), newForesight(t.Context(), c, "", outlook.Told{}, 1), f)
 			expect.Same(t, "Unexpected forecast of one", tc.foreseen, e.Start != nil && e.Start.Unknown == "")
-			starts, err := Starts(t.Context(), c, &Snapshot{Facts: []*Facts{f}}, "", outlook.Told{})
-			expect.NoError(t, err)
-			expect.Same(t, "Unexpected forecasts of all", tc.foreseen, len(starts) == 1)
+			starts := expect.Must(Starts(t.Context(), c, &Snapshot{Facts: []*Facts{f}}, "", outlook.Told{}))(t)
+			expect.Same(t, "Unexpected forecasts of all", tc.foreseen, starts[f].Unknown == "")
 		})
 	}
 }

@@ -131,7 +131,8 @@ func (f *Facts) why() *State {
 		return s
 	}
 	if f.clusterQueue() == nil {
-		return &State{Reason: Unseen, Message: "and Kueue says: " + scheduler.WhyWaiting(f.Workload), Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
+		return &State{Reason: Unseen, Hidden: clusterQueues, Message: "and Kueue says: " + scheduler.WhyWaiting(f.Workload),
+			Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
 	}
 	d := f.forecast()
 	switch {

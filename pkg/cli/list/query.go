@@ -28,15 +28,15 @@ type query struct {
 }
 
 // states are those that a TrainJob of the cluster can have.
-var states = words(explain.NotManaged, explain.Unqueued, explain.Waiting, explain.Reserved, explain.Starting, explain.Elsewhere,
-	explain.Running, explain.Stopping, explain.Held, explain.Deactivated, explain.Succeeded, explain.Failed)
+var states = []string{
+	string(explain.NotManaged), string(explain.Unqueued), string(explain.Waiting), string(explain.Reserved), string(explain.Starting),
+	string(explain.Elsewhere), string(explain.Running), string(explain.Stopping), string(explain.Held), string(explain.Deactivated),
+	string(explain.Succeeded), string(explain.Failed),
+}
 
-func words(phases ...explain.Phase) []string {
-	var all []string
-	for _, phase := range phases {
-		all = append(all, string(phase))
-	}
-	return all
+// among reports whether a state is one of some, however they are written.
+func among(all []string, state string) bool {
+	return slices.ContainsFunc(all, func(other string) bool { return strings.EqualFold(state, other) })
 }
 
 var columns = slices.Sorted(maps.Keys(orders))
@@ -88,7 +88,7 @@ func (r *TrainJob) gpus() (sum int64) {
 // check refuses what there is not.
 func (q *query) check() error {
 	for _, state := range q.states {
-		if !slices.ContainsFunc(states, func(known string) bool { return strings.EqualFold(state, known) }) {
+		if !among(states, state) {
 			return fmt.Errorf("--state %s: there is no such state: use %s", state, strings.Join(states, ", "))
 		}
 	}
@@ -110,8 +110,7 @@ func (q *query) checkUser(manager *config.Configuration) error {
 
 // wants reports whether a TrainJob is listed. One of which it is not known is.
 func (q *query) wants(r *TrainJob) bool {
-	inState := len(q.states) == 0 || r.Unknown["phase"] != "" ||
-		slices.ContainsFunc(q.states, func(state string) bool { return strings.EqualFold(state, string(r.Phase)) })
+	inState := len(q.states) == 0 || r.Unknown["phase"] != "" || among(q.states, string(r.Phase))
 	return inState && (!q.byCohort || r.Turn > 0) && (q.queue == "" || q.queue == r.Queue || q.queue == r.ClusterQueue) && (q.user == "" || q.user == r.User)
 }
 

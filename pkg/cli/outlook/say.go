@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -42,16 +41,6 @@ type Start struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Sources are what running times are known from, and of how many jobs.
 	Sources map[forecast.Source]int `json:"sources,omitempty"`
-}
-
-// Of returns when a Workload starts, by the futures of what matters to it.
-func Of(ctx context.Context, q *forecast.Question, wl *kueue.Workload) (Start, error) {
-	about := q.About(wl)
-	if about == nil {
-		return Start{}, fmt.Errorf("queue %s of namespace %s leads to no ClusterQueue", wl.Spec.QueueName, wl.Namespace)
-	}
-	starts, err := OfAll(ctx, about, []*kueue.Workload{wl})
-	return starts[client.ObjectKeyFromObject(wl)], err
 }
 
 // OfAll returns when Workloads start that wait in the same part of a cluster, by the same futures. Who would not start even if
@@ -141,7 +130,6 @@ func (k *known) why(key client.ObjectKey, futures int) string {
 	if futures == 0 {
 		return "the time was over before one future was played"
 	}
-	const shown = 3
 	var names []string
 	for _, other := range k.unknown {
 		if other != key {
@@ -151,11 +139,7 @@ func (k *known) why(key client.ObjectKey, futures int) string {
 	if len(names) == 0 {
 		return ""
 	}
-	text := strings.Join(names[:min(shown, len(names))], ", ")
-	if more := len(names) - shown; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Sprintf("nothing is known of how long %s run: --assume 4h takes it for them", text)
+	return fmt.Sprintf("nothing is known of how long %s run: --assume 4h takes it for them", show.Few(names, 3))
 }
 
 func seconds(d *time.Duration) *int64 {
