@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,9 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
-	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -54,8 +51,7 @@ func (f *Facts) foretold() (start *outlook.Start, plays bool) {
 	return nil, true
 }
 
-// starts returns when jobs start, or only get quota; nothing of those that do not wait for that. The futures of a part of the
-// cluster answer for all that wait there, and the parts share the time of a command.
+// starts returns when jobs start, or only get quota; nothing of those that do not wait for that.
 func (fs *foresight) starts(ctx context.Context, jobs ...*Facts) (map[*Facts]*outlook.Start, error) {
 	starts := map[*Facts]*outlook.Start{}
 	var played []*Facts
@@ -86,57 +82,20 @@ func (fs *foresight) starts(ctx context.Context, jobs ...*Facts) (map[*Facts]*ou
 	if played[0].KueueUnseen != "" {
 		warnings = append(warnings, "Kueue is taken to go by its defaults; not seen: "+played[0].KueueUnseen)
 	}
-	parts := partsOf(q, played)
-	for _, part := range parts {
-		part.Time /= time.Duration(fs.asks * len(parts))
-		if err := part.play(ctx, warnings, starts); err != nil {
-			return starts, err
+	q.Time /= time.Duration(fs.asks)
+	var waiting []*kueue.Workload
+	for _, f := range played {
+		waiting = append(waiting, f.workload())
+	}
+	answers, err := outlook.Of(ctx, q, waiting...)
+	for n, f := range played {
+		if start := answers[client.ObjectKeyFromObject(waiting[n])]; start != nil {
+			start.QuotaOnly = warnedOf(Flavors(f)) != nil
+			start.Warnings = append(start.Warnings, warnings...)
+			starts[f] = start
 		}
 	}
-	return starts, nil
-}
-
-// waitingPart is a part of the cluster, and who waits there.
-type waitingPart struct {
-	*forecast.Question
-	jobs []*Facts
-}
-
-func partsOf(q *forecast.Question, waiting []*Facts) []*waitingPart {
-	var parts []*waitingPart
-	for _, f := range waiting {
-		at := slices.IndexFunc(parts, func(p *waitingPart) bool {
-			return inventory.Find(p.World.ClusterQueues, "", string(f.clusterQueueName())) != nil
-		})
-		if at < 0 {
-			about := q.About(f.workload())
-			if about == nil {
-				continue
-			}
-			at = len(parts)
-			parts = append(parts, &waitingPart{Question: about})
-		}
-		parts[at].jobs = append(parts[at].jobs, f)
-	}
-	return parts
-}
-
-func (p *waitingPart) play(ctx context.Context, warnings []string, starts map[*Facts]*outlook.Start) error {
-	var all []*kueue.Workload
-	for _, f := range p.jobs {
-		all = append(all, f.workload())
-	}
-	answers, err := outlook.OfAll(ctx, p.Question, all)
-	if err != nil {
-		return err
-	}
-	for n, f := range p.jobs {
-		start := answers[client.ObjectKeyFromObject(all[n])]
-		start.QuotaOnly = warnedOf(Flavors(f)) != nil
-		start.Warnings = append(start.Warnings, warnings...)
-		starts[f] = &start
-	}
-	return nil
+	return starts, err
 }
 
 // Starts returns when each job of a snapshot starts that waits for quota, by what is told of running times.

@@ -98,7 +98,7 @@ func startOf(t *testing.T, o *outlook.Outlook, futures int) string {
 	t.Helper()
 	q, _ := o.Question()
 	q.Time, q.Futures = 0, futures
-	starts := expect.Must(outlook.OfAll(t.Context(), q, []*kueue.Workload{&o.Workloads[0]}))(t)
+	starts := expect.Must(outlook.Of(t.Context(), q, &o.Workloads[0]))(t)
 	return starts[client.ObjectKeyFromObject(&o.Workloads[0])].String()
 }
 
@@ -276,8 +276,8 @@ func TestWhoNeverStartsTakesNoFutures(t *testing.T) {
 	mine := job(o, "mine", 8, time.Minute).DeepCopy()
 	q, _ := o.Question()
 	q.Time, q.Futures = 0, 3
-	starts := expect.Must(outlook.OfAll(t.Context(), q, []*kueue.Workload{never, mine}))(t)
-	expect.Same(t, "Unexpected answer of one too big", outlook.Start{Never: true, HorizonSeconds: int64(outlook.Horizon.Seconds())}, starts[client.ObjectKeyFromObject(never)])
+	starts := expect.Must(outlook.Of(t.Context(), q, never, mine))(t)
+	expect.Same(t, "Unexpected answer of one too big", &outlook.Start{Never: true, HorizonSeconds: int64(outlook.Horizon.Seconds())}, starts[client.ObjectKeyFromObject(never)])
 	expect.Same(t, "Unexpected answer of one that fits", "starts within a minute (P90 of 3 futures)", starts[client.ObjectKeyFromObject(mine)].String())
 }
 
