@@ -106,18 +106,6 @@ func (c *Cluster) onlyTopologies(cq *kueue.ClusterQueue) bool {
 	return !slices.ContainsFunc(c.flavorsOf(cq), func(f *kueue.ResourceFlavor) bool { return f == nil || f.Spec.TopologyName == nil })
 }
 
-// jobOf returns the job, "namespace/name", that a Workload belongs to: the one with this
-// UID or whose job has it. Empty where there is none, or none that the user may see.
-func (c *Cluster) jobOf(uid string) string {
-	wl := find(c.Workloads, func(wl *kueue.Workload) bool {
-		return uid != "" && (string(wl.UID) == uid || len(wl.OwnerReferences) > 0 && string(wl.OwnerReferences[0].UID) == uid)
-	})
-	if wl == nil {
-		return ""
-	}
-	return nameOf(wl)
-}
-
 func nameOf(wl *kueue.Workload) string { return inventory.JobName(wl) }
 
 // find returns the first item that is wanted, or nil.

@@ -188,7 +188,8 @@ func (o *options) print(l List) error {
 	case show.ForMachines(o.output):
 		return show.Encode(o.streams.Out, o.output, l)
 	case o.output == "name":
-		return printNames(o.streams.Out, l.TrainJobs)
+		printNames(o.streams.Out, l.TrainJobs)
+		return nil
 	}
 	t := table{paint: show.Painter(o.streams.Out), namespaces: o.all, wide: o.output == show.Wide, cohorts: o.query.byCohort}
 	return t.print(o.streams.Out, l.TrainJobs, time.Now())
