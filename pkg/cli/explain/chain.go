@@ -212,10 +212,7 @@ func jobLink(f *Facts, job *batchv1.Job, hasPods bool) Link {
 func podLink(g *PodGroup) Link {
 	l := Link{Depth: 3, Kind: "Pods", Name: show.Count(len(g.Pods), "pod"), State: g.State, Pods: g}
 	if g.blocked() {
-		l.WaitsFor = g.Reason
-		if g.Message != "" {
-			l.WaitsFor += ": " + firstSentence(g.Message)
-		}
+		l.WaitsFor = g.why()
 	}
 	return l
 }

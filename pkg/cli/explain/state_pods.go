@@ -87,7 +87,7 @@ func starting(f *Facts) *State {
 	}
 	var missing []string
 	for _, g := range picked(f.podGroups(), PodGroup.blocked) {
-		missing = append(missing, g.text())
+		missing = append(missing, fmt.Sprintf("%s of Job %s: %s", show.Count(len(g.Pods), "pod"), g.Job, g.why()))
 		if s.Reason != "" && (s.Stuck || !g.stuck(f.Now)) {
 			continue
 		}

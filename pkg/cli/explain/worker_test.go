@@ -52,7 +52,7 @@ func TestChain(t *testing.T) {
 		"pods of one Job in two states": {changes{admitted, withPods(3, runningPod), withPods(1, func(p *corev1.Pod) {
 			p.Name, p.Spec.SchedulingGates = "llm-node-0-3", []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
 		})}, []string{resumed, hasQuota, jobSet, job, "      Pods 3 pods Running",
-			"      Pods 1 pod Gated: AdmissionGate: scheduling gate kueue-trainer.dev/admission"}},
+			"      Pods 1 pod Gated: AdmissionGate (scheduling gate kueue-trainer.dev/admission)"}},
 		"a replicated job that depends on another": {changes{admitted, func(s *scene) {
 			s.JobSet.Spec.ReplicatedJobs = append(s.JobSet.Spec.ReplicatedJobs, jobsetapi.ReplicatedJob{
 				Name: "launcher", DependsOn: []jobsetapi.DependsOn{{Name: "node", Status: jobsetapi.DependencyReady}},

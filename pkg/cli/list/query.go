@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -48,27 +51,18 @@ var orders = map[string]func(a, b *TrainJob) int{
 	"queue": func(a, b *TrainJob) int { return cmp.Compare(a.Queue, b.Queue) },
 	"user":  func(a, b *TrainJob) int { return cmp.Compare(a.User, b.User) },
 	"gpus":  func(a, b *TrainJob) int { return cmp.Compare(b.gpus(), a.gpus()) },
+	// What is not known comes last.
 	"priority": func(a, b *TrainJob) int {
-		return known(a.Priority, b.Priority, func(x, y int32) int { return cmp.Compare(y, x) })
+		return cmp.Compare(ptr.Deref(b.Priority, math.MinInt32), ptr.Deref(a.Priority, math.MinInt32))
 	},
-	"position": func(a, b *TrainJob) int { return known(a.Position, b.Position, cmp.Compare) },
-	"since": func(a, b *TrainJob) int {
-		return known(a.Since, b.Since, func(x, y metav1.Time) int { return x.Compare(y.Time) })
+	"position": func(a, b *TrainJob) int {
+		return cmp.Compare(ptr.Deref(a.Position, math.MaxInt), ptr.Deref(b.Position, math.MaxInt))
 	},
+	"since": func(a, b *TrainJob) int { return ptr.Deref(a.Since, never).Compare(ptr.Deref(b.Since, never).Time) },
 }
 
-// known has values that are not known come last.
-func known[T any](a, b *T, compare func(T, T) int) int {
-	switch {
-	case a != nil && b != nil:
-		return compare(*a, *b)
-	case a != nil:
-		return -1
-	case b != nil:
-		return 1
-	}
-	return 0
-}
+// never is after all times.
+var never = metav1.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
 // alone is a ClusterQueue that shares with none.
 func (r *TrainJob) alone() string {
