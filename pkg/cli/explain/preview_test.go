@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -354,6 +355,15 @@ func TestStartOf(t *testing.T) {
 			start := expect.Must(StartOf(t.Context(), h.client(), job, outlook.Told{}))(t)
 			expect.That(t, strings.HasPrefix(start.String(), tc.want), "The answer is %q and does not begin with %q", start, tc.want)
 		})
+	}
+}
+
+// TestForecastOfWhatKueueRefuses makes none where Kueue goes by more than is seen, and does not only look again.
+func TestForecastOfWhatKueueRefuses(t *testing.T) {
+	for refused, want := range map[time.Duration]bool{5 * time.Second: true, 30 * time.Second: false} {
+		f := newScene(refusedBefore(refused, "Pending")).facts(t)
+		e := foreseen(t.Context(), newForesight(t.Context(), (&harness{T: t}).client(), "", outlook.Told{}, 1), f)
+		expect.Same(t, "Unexpected forecast of one that was refused before "+refused.String(), want, e.Start.Unknown == "")
 	}
 }
 
