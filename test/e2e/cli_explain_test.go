@@ -86,7 +86,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 		w.Make(ctx, w.Job("waits").Nodes(2).GPUs("8").Obj())
 
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.InUse))
-		Expect(e.State.Message).To(ContainSubstring("needs 16 GPUs, flavor %s has 8 of 16 GPUs free", w.Name("h100")))
+		Expect(e.State.Message).To(ContainSubstring("needs 16 GPUs, flavor %s: 8 of 16 GPUs are free", w.Name("h100")))
 		Expect(e.State.Stuck).To(BeFalse())
 		// Kueue is asked first, and answers where its visibility API is served.
 		Eventually(ctx, func(g Gomega) *explain.Position { return w.explained(ctx, g, "waits").Queue.Position }).Should(HaveValue(Or(
@@ -272,7 +272,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 		w.MakeRunning(ctx, w.Job("holds").GPUs("8"), 1, onH100)
 		Eventually(ctx, func(g Gomega) {
 			stdout, _, _ := pluginReading(ctx, file, "explain", "-f", "-", "-n", w.Namespace)
-			g.Expect(stdout).To(ContainSubstring("would wait in queue queue (ClusterQueue %s): asks for 8 GPUs, flavor %s has 0 of 8 GPUs free", w.Name("gpus"), w.Name("h100")))
+			g.Expect(stdout).To(ContainSubstring("would wait in queue queue (ClusterQueue %s): asks for 8 GPUs, flavor %s: 0 of 8 GPUs are free", w.Name("gpus"), w.Name("h100")))
 		}).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
@@ -382,8 +382,8 @@ var _ = Describe("kubectl trainjob explain", func() {
 		last := len(blocks) - 1
 		DeferCleanup(func(ctx context.Context) { shell(ctx, blocks[last]) })
 		sentences := map[string]string{
-			"explain -f docs/samples/llm.yaml\n": "TrainJob team-a/llm would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100 has 8 of 32 GPUs free",
-			"explain llm -n team-a\n":            "TrainJob team-a/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free",
+			"explain -f docs/samples/llm.yaml\n": "TrainJob team-a/llm would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100: 8 of 32 GPUs are free",
+			"explain llm -n team-a\n":            "TrainJob team-a/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100: 8 of 32 GPUs are free",
 			"explain vit -n team-a\n":            "TrainJob team-a/vit runs with 3 pods in queue gpus (ClusterQueue gpus): 24 GPUs, node on flavor h100",
 		}
 		shell(ctx, blocks[0])

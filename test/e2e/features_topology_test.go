@@ -78,7 +78,7 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 		w.Make(ctx, w.Job("llm").Nodes(2).GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "llm", explain.Waiting, string(explain.InUse))
 		Expect(e.State.Stuck).To(BeFalse())
-		Expect(e.State.Message).To(ContainSubstring("has 0 of 64 GPUs free"))
+		Expect(e.State.Message).To(ContainSubstring("0 of 64 GPUs are free"))
 		Expect(e.State.Remedy).To(And(HavePrefix("wait"), Not(ContainSubstring("annotation"))))
 		Expect(e.Flavors[0].Reasons).To(HaveLen(1))
 	}, SpecTimeout(specTimeout))

@@ -91,7 +91,7 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 		Eventually(ctx, func() string {
 			return allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace)
 		}).Should(And(
-			MatchRegexp(`waits for a worker cluster to admit it: .*in worker1 it waits in queue .*has no quota for it`),
+			MatchRegexp(`waits for a worker cluster to admit it: .*in worker1 it waits in queue .*has no quota of it for`),
 			MatchRegexp(`in worker2 it waits in queue .*has 4 GPUs at the most`),
 			MatchRegexp(`(?m)^  Cluster worker1 +Nominated`), MatchRegexp(`(?m)^  Cluster worker2 +Nominated`)))
 	}, SpecTimeout(specTimeout))

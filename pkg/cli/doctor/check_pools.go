@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -135,13 +134,7 @@ func (f *Facts) reached(node *corev1.Node, names []corev1.ResourceName) bool {
 }
 
 // few names the first of many.
-func few(names []string) string {
-	const most = 4
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-}
+func few(names []string) string { return show.Few(names, 4) }
 
 // taints finds taints on the GPU nodes of a flavor that nothing tolerates for a TrainJob
 // and that Kueue does not know of. kueue-trainer adds NVIDIA's tolerations by itself.

@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,8 +35,11 @@ type Link struct {
 
 // Chain returns the way of a TrainJob of the cluster, in its order.
 func Chain(f *Facts) []Link {
-	if f.Job.UID == "" || f.Supposed != "" {
+	if f.supposed() {
 		return nil
+	}
+	if f.Uncopied {
+		return []Link{{Kind: "TrainJob", Name: f.Job.Name, State: "Missing", WaitsFor: "MultiKueue to copy it"}, workloadLink(f)}
 	}
 	made := jobSetLinks
 	if cluster.ForMultiKueue(f.Job) && f.JobSet == nil {
@@ -53,34 +57,22 @@ func workerLinks(f *Facts) []Link {
 			l.State, l.WaitsFor = "Assigned", ""
 		}
 		links = append(links, l)
-		for _, there := range f.worker(name).chain() {
-			there.Depth += 2
-			links = append(links, there)
+		if w := f.worker(name); w.Facts != nil {
+			for _, there := range Chain(w.Facts) {
+				there.Depth += 2
+				links = append(links, there)
+			}
 		}
 	}
 	return links
-}
-
-// chain is the way of the copy; that of one that is not there ends with its Workload.
-func (w *Worker) chain() []Link {
-	switch {
-	case w.Facts == nil:
-		return nil
-	case !w.Copied:
-		l := Link{Kind: "TrainJob", Name: w.Facts.Job.Name, State: "Missing", WaitsFor: "MultiKueue to copy it"}
-		return []Link{l, workloadLink(w.Facts)}
-	}
-	return Chain(w.Facts)
 }
 
 func trainJobLink(f *Facts) Link {
 	l := Link{Kind: "TrainJob", Name: f.Job.Name, State: "Resumed"}
 	_, held := hold.From(f.Job.Labels[kueueconstants.QueueLabel])
 	switch {
-	case f.Job.Finished():
-		l.State = string(finished(f).Phase)
-	case forgotten(f) != nil:
-		l.State = string(forgotten(f).Phase)
+	case f.over():
+		l.State = string(cmp.Or(finished(f), forgotten(f)).Phase)
 	case f.Job.Suspended() && f.Workload == nil && unmanaged(f) != nil:
 		l.State = "Suspended"
 	case f.Job.Suspended() && f.Workload == nil:
@@ -220,10 +212,7 @@ func jobLink(f *Facts, job *batchv1.Job, hasPods bool) Link {
 func podLink(g *PodGroup) Link {
 	l := Link{Depth: 3, Kind: "Pods", Name: show.Count(len(g.Pods), "pod"), State: g.State, Pods: g}
 	if g.blocked() {
-		l.WaitsFor = g.Reason
-		if g.Message != "" {
-			l.WaitsFor += ": " + firstSentence(g.Message)
-		}
+		l.WaitsFor = g.why()
 	}
 	return l
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -16,7 +16,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Cluster is what TrainJobs compete for, as Kueue's scheduler sees it.
@@ -31,6 +30,9 @@ type Cluster struct {
 	asked sets.Set[client.ObjectKey]
 	// decided is remembered of forecasts.
 	decided map[question]*scheduler.Decision
+	// lines are who waits in each ClusterQueue, and places who is how many-th there; nil before they are asked for.
+	lines  map[kueue.ClusterQueueReference][]*kueue.Workload
+	places map[types.UID]int
 }
 
 // NewCluster makes the scheduler's view of an inventory. The error is of one that Kueue
@@ -49,26 +51,6 @@ func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
 	}
 	c.unlimited, err = active.Changed(func(spec *kueue.ClusterQueueSpec) { liftLimits(spec.ResourceGroups) }).Snapshot(ctx, i.Workloads)
 	return c, err
-}
-
-// undecided remembers no forecasts.
-func (c *Cluster) undecided() *Cluster {
-	fresh := *c
-	fresh.decided = map[question]*scheduler.Decision{}
-	return &fresh
-}
-
-// without leaves out the Workloads that a TrainJob of this name has now: a manifest competes with others, not with itself.
-func (c *Cluster) without(ctx context.Context, job *trainjob.TrainJob) (*Cluster, error) {
-	i := *c.Inventory
-	i.Workloads = slices.DeleteFunc(slices.Clone(i.Workloads), func(wl kueue.Workload) bool {
-		owner := metav1.GetControllerOfNoCopy(&wl)
-		return wl.Namespace == job.Namespace && owner != nil && owner.Kind == trainjob.GVK.Kind && owner.Name == job.Name
-	})
-	if len(i.Workloads) == len(c.Workloads) {
-		return c, nil
-	}
-	return NewCluster(ctx, &i)
 }
 
 // atTheirBest returns nodes as they are once nobody cordons them, and they are ready.
@@ -93,9 +75,7 @@ func liftLimits(groups []kueue.ResourceGroup) {
 const (
 	clusterQueues = "clusterqueues.kueue.x-k8s.io"
 	localQueues   = "localqueues.kueue.x-k8s.io"
-	topologies    = "topologies.kueue.x-k8s.io"
 	flavors       = "resourceflavors.kueue.x-k8s.io"
-	cohorts       = "cohorts.kueue.x-k8s.io"
 	checks        = "admissionchecks.kueue.x-k8s.io"
 	workloads     = "workloads.kueue.x-k8s.io"
 	nodes         = "nodes"
@@ -124,18 +104,6 @@ func (c *Cluster) flavorsOf(cq *kueue.ClusterQueue) (all []*kueue.ResourceFlavor
 // of its PodSets are placed by topology.
 func (c *Cluster) onlyTopologies(cq *kueue.ClusterQueue) bool {
 	return !slices.ContainsFunc(c.flavorsOf(cq), func(f *kueue.ResourceFlavor) bool { return f == nil || f.Spec.TopologyName == nil })
-}
-
-// jobOf returns the job, "namespace/name", that a Workload belongs to: the one with this
-// UID or whose job has it. Empty where there is none, or none that the user may see.
-func (c *Cluster) jobOf(uid string) string {
-	wl := find(c.Workloads, func(wl *kueue.Workload) bool {
-		return uid != "" && (string(wl.UID) == uid || len(wl.OwnerReferences) > 0 && string(wl.OwnerReferences[0].UID) == uid)
-	})
-	if wl == nil {
-		return ""
-	}
-	return nameOf(wl)
 }
 
 func nameOf(wl *kueue.Workload) string { return inventory.JobName(wl) }

@@ -136,11 +136,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	reader, err := NewReader(ctx, c, renderer)
-	if err != nil {
-		return err
-	}
-	facts, err := reader.Facts(ctx, job)
+	facts, err := readRendered(ctx, c, renderer, job)
 	if err != nil {
 		return err
 	}
@@ -151,18 +147,14 @@ func (o *options) run(ctx context.Context, args []string) error {
 	} else {
 		LookInto(ctx, o.workers, renderer, facts)
 	}
-	return o.tell([]Explanation{foreseen(ctx, &foresight{client: c, namespace: namespace, told: o.running.Told, asks: 1}, facts)})
+	return o.tell([]Explanation{foreseen(ctx, newForesight(ctx, c, namespace, o.running.Told, 1), facts)})
 }
 
 // foreseen explains, with when the job starts. That this cannot be told is no reason to tell nothing.
 func foreseen(ctx context.Context, fs *foresight, f *Facts) Explanation {
 	e := Explain(f)
-	if e.State.Reason == KueueRefuses {
-		e.Start = &outlook.Start{Unknown: "Kueue goes by more than what is seen here"}
-		return e
-	}
-	var err error
-	if e.Start, err = fs.start(ctx, f); err != nil {
+	starts, err := fs.starts(ctx, f)
+	if e.Start = starts[f]; err != nil {
 		e.Start = &outlook.Start{Unknown: fmt.Sprintf("it could not be made: %v", err)}
 	}
 	return e
@@ -204,14 +196,14 @@ func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *t
 	if err != nil {
 		return err
 	}
-	reader, err := NewReader(ctx, c, renderer)
+	previews, err := newPreviews(ctx, c, renderer, in)
 	if err != nil {
 		return err
 	}
 	var all []Explanation
-	fs := &foresight{client: c, namespace: namespace, told: o.running.Told, asks: len(in.jobs)}
+	fs := newForesight(ctx, c, namespace, o.running.Told, len(in.jobs))
 	for i := range in.jobs {
-		facts, err := reader.preview(ctx, &in.jobs[i], in)
+		facts, err := previews.of(ctx, &in.jobs[i])
 		if err != nil {
 			return err
 		}

@@ -112,7 +112,7 @@ func Explain(f *Facts) Explanation {
 	if f.PriorityUnseen && f.seesQueues() {
 		e.Unseen = append(e.Unseen, "workloadpriorityclasses.kueue.x-k8s.io and priorityclasses.scheduling.k8s.io")
 	}
-	if f.RulesUnseen && slices.ContainsFunc(e.Flavors, lacksToleration) {
+	if f.ManagerUnseen && f.Workload == nil && slices.ContainsFunc(e.Flavors, lacksToleration) {
 		e.Unseen = append(e.Unseen, "configmaps of namespace "+config.Namespace)
 	}
 	for i := range f.Workers {
@@ -127,9 +127,7 @@ func (w *Worker) explain() WorkerExplanation {
 		out.Problem = w.Problem.Error()
 	}
 	if w.Facts != nil {
-		there := Explain(w.Facts)
-		there.State, there.Chain = w.state(), w.chain()
-		out.Explanation = &there
+		out.Explanation = new(Explain(w.Facts))
 	}
 	return out
 }

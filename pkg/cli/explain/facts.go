@@ -7,7 +7,7 @@
 // all that there is to say.
 //
 // command.go is the command. read.go reads a cluster, snapshot.go hands out facts.go of it for each TrainJob, and
-// reader.go those that take a rendering, of manifests, too. state.go and state_*.go tell the state. cluster.go is what
+// preview.go adds what takes a rendering, and those of manifests. state.go and state_*.go tell the state. cluster.go is what
 // Kueue's scheduler sees: flavors.go, nodes.go and topology.go give a verdict.go on what each flavor can do, forecast.go
 // says what Kueue will and start.go when, position.go who is in front, priority.go whether the job's priority class is there.
 // chain.go, jobs.go and pods.go follow a job to its pods, placement.go says who set what. worker.go follows
@@ -66,16 +66,12 @@ type Facts struct {
 	Fields []provenance.Field
 	// PodSets are those of the Workload, without pods that are done, or, without one, those that Kueue would see.
 	PodSets []kueue.PodSet
-	// RulesUnseen is set where PodSets may lack tolerations: without a Workload, and with
-	// rules of the manager that the user may not read.
-	RulesUnseen bool
 	// Undescribed is why there are no PodSets: a runtime that is missing, for one.
 	Undescribed error
 
 	// Namespace is the job's; nil where the user may not see it.
 	Namespace *corev1.Namespace
-	// Visible is the position as Kueue reports it, or as it was computed for many jobs at
-	// once; nil where it has to be computed.
+	// Visible is the position as Kueue reports it; nil where it has to be computed.
 	Visible *Position
 
 	// Replaces is set for a manifest of a TrainJob that there is: of that, no Workload is left in Cluster.
@@ -86,6 +82,8 @@ type Facts struct {
 	Supposed string
 	// PriorityUnseen is set where the user may not read the priority classes for that.
 	PriorityUnseen bool
+	// Uncopied is set in a worker of MultiKueue that has the job's Workload, and not the TrainJob yet.
+	Uncopied bool
 	// Workers are the clusters that MultiKueue gave the job to, or may; those that were looked into.
 	Workers []Worker
 }
@@ -128,6 +126,15 @@ func (f *Facts) condition(name string) *metav1.Condition {
 // warning returns the latest warning event with one of the reasons, or nil.
 func (f *Facts) warning(reasons ...string) *corev1.Event {
 	return find(f.Warnings, func(e *corev1.Event) bool { return slices.Contains(reasons, e.Reason) })
+}
+
+// told is what such an event says that is about the present attempt to start; nil for none.
+func (f *Facts) told(reasons ...string) *State {
+	e := f.warning(reasons...)
+	if e == nil || eventTime(e).Before(f.begun()) {
+		return nil
+	}
+	return &State{Reason: e.Reason, Message: e.Message, Cause: e.Message, Stuck: true}
 }
 
 // begun is when the present attempt to start began: the admission or, before it, the creation.

@@ -77,11 +77,15 @@ func (a *assigner) withoutFlavor(ps *kueue.PodSet, requests map[corev1.ResourceN
 			"have the pods of replicated job %s ask for something that ClusterQueue %s has, such as some cpu, or have flavors without a topology there: kubectl trainjob pools generate makes such",
 			ps.Name, a.cq.Name)}
 	}
+	covered := coveredBy(a.cq)
 	for _, name := range sortedResources(requests) {
-		if !slices.ContainsFunc(a.cq.Spec.ResourceGroups, func(g kueue.ResourceGroup) bool { return slices.Contains(g.CoveredResources, name) }) {
-			v.Amounts = append(v.Amounts, Amount{Resource: name, Requested: requests[name]})
-			v.Reasons = append(v.Reasons, *notInQueue(a.cq, name))
+		if slices.Contains(covered, string(name)) {
+			continue
 		}
+		v.Amounts = append(v.Amounts, Amount{Resource: name, Requested: requests[name]})
+		v.Reasons = append(v.Reasons, *lasts(NotInQueue, fmt.Sprintf("ClusterQueue %s has no quota for %s", a.cq.Name, name),
+			"ask for what it has (%s), or add %s to a resource group of ClusterQueue %s, or take the request out of the job or its runtime",
+			strings.Join(covered, ", "), name, a.cq.Name))
 	}
 	if len(v.Reasons) == 0 {
 		return nil
@@ -89,26 +93,14 @@ func (a *assigner) withoutFlavor(ps *kueue.PodSet, requests map[corev1.ResourceN
 	return []Verdict{v}
 }
 
-func notInQueue(cq *kueue.ClusterQueue, name corev1.ResourceName) *Reason {
-	r := lasts(NotInQueue, fmt.Sprintf("ClusterQueue %s has no quota for %s", cq.Name, name),
-		"add %s to a resource group of ClusterQueue %s, or take the request out of the job or its runtime", name, cq.Name)
-	if meant := alike(cq, name); meant != "" {
-		r.Remedy = fmt.Sprintf("did you mean %s? Else %s", meant, r.Remedy)
-	}
-	return r
-}
-
-// alike returns a resource of the ClusterQueue that people may have meant, one letter longer or shorter: gpu for gpus.
-func alike(cq *kueue.ClusterQueue, name corev1.ResourceName) corev1.ResourceName {
+// coveredBy are the resources that a ClusterQueue has quota for.
+func coveredBy(cq *kueue.ClusterQueue) (all []string) {
 	for _, group := range cq.Spec.ResourceGroups {
-		for _, covered := range group.CoveredResources {
-			if len(covered)-len(name) == 1 && strings.HasPrefix(string(covered), string(name)) ||
-				len(name)-len(covered) == 1 && strings.HasPrefix(string(name), string(covered)) {
-				return covered
-			}
+		for _, name := range group.CoveredResources {
+			all = append(all, string(name))
 		}
 	}
-	return ""
+	return all
 }
 
 // take reserves the first flavor that fits, for the PodSets that follow.

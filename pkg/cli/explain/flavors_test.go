@@ -3,7 +3,6 @@
 package explain
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -121,10 +120,6 @@ func TestFlavors(t *testing.T) {
 				untopological),
 		"a flavor for topologies only": given(topology(nil)).
 			tell(skipped("the flavor is for topology-aware scheduling only, which the PodSet does not ask for"), a100),
-		"a pod larger than any node of a topology": given(onlyTopologies, ofH100, pod(func(p *corev1.PodSpec) { p.Containers[0].Resources = kit.GPUResources("9") }), func(s *scene) { s.Workload.Spec.PodSets[0].Count = 1 }).
-			tell(skipped("a pod asks for 9 GPUs, and the largest node of the flavor, h100-0, has 8")),
-		"a node selector that no node of a topology has": given(onlyTopologies, ofH100, pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"disk": "fast"} })).
-			tell(skipped("node selector disk=fast matches no node of the flavor")),
 		"a topology all of whose nodes are cordoned": given(onlyTopologies, ofH100, cordoned(0, 1, 2, 3)).tell(skipped("the flavor's nodes that would do are cordoned")),
 		"a topology whose quota is in use": given(onlyTopologies, taken("h100", 3)).
 			tell(skipped("8 of 32 GPUs are free"), told{Flavor: "a100", Messages: []string{`topology "racks" allows to fit only 2 out of 4 pod(s)`, a100.Messages[0]}}),
@@ -132,9 +127,6 @@ func TestFlavors(t *testing.T) {
 			s.inventory.ClusterQueues[0] = clusterQueue("gpus", "", quota("cpu", "0"), quota("h100", "32"))
 			s.inventory.Flavors = append(s.inventory.Flavors, flavor("cpu"))
 		}).tell(told{Flavor: "cpu", Messages: []string{"ClusterQueue gpus has no quota of it for nvidia.com/gpu"}}, h100),
-		"a replicated job that asks for nothing of a topology": given(onlyTopologies, ofH100, func(s *scene) {
-			s.Workload.Spec.PodSets = []kueue.PodSet{kit.PodSet("initializer", 1), podSet("node", 4)}
-		}).tell(told{Messages: []string{"replicated job initializer asks for nothing, and Kueue admits no such pods by a topology"}}, h100),
 		"a ClusterQueue that is stopped":   given(func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = new(kueue.Hold) }).tell(h100, a100),
 		"a job that has its quota":         given(admitted).tell(told{Flavor: "h100", Fits: true, Assigned: true}, a100),
 		"a user who may not see Workloads": given(taken("h100", 4), unseenKind(workloads)).tell(h100, a100),
@@ -193,65 +185,48 @@ func TestAmounts(t *testing.T) {
 	expect.Same(t, "Unexpected amounts", want, Flavors(s.facts(t))[0].Amounts)
 }
 
-func TestTopologyOfCordonedNodes(t *testing.T) {
-	got := Flavors(newScene(onlyTopologies, ofH100, cordoned(0, 1)).facts(t))[0].Reasons
-	want := []Reason{{Code: Topology, Message: `topology "racks" allows to fit only 2 out of 4 pod(s)`, Remedy: "wait until nodes are back that are cordoned or not ready, or pods nearby have ended"}}
-	expect.Same(t, "Unexpected reasons", want, got)
-}
-
-func TestTopologyThatFitsLater(t *testing.T) {
-	s := newScene(topology(&kueue.PodSetTopologyRequest{Required: new("rack")}), func(s *scene) {
-		s.inventory.Topologies[0].Spec.Levels = s.inventory.Topologies[0].Spec.Levels[:1]
-		s.Workload.Spec.PodSets[0].Count = 2
-		// A pod of nobody's on a node of each rack.
-		for _, name := range []string{"h100-0", "h100-2"} {
-			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "other"}, Spec: podSet("node", 1).Template.Spec}
-			pod.Spec.NodeName, pod.Status.Phase = name, corev1.PodRunning
-			s.inventory.Pods = append(s.inventory.Pods, pod)
-		}
-	})
-	got := Flavors(s.facts(t))[0].Reasons
-	want := []Reason{{Code: Topology, Message: `topology "racks" allows to fit only 1 out of 2 pod(s)`}}
-	expect.Same(t, "Unexpected reasons", want, got, cmpopts.IgnoreFields(Reason{}, "Remedy"))
-}
-
-// TestTopologyRemedies expects advice that Kueue's own placement would take on empty nodes:
-// racks have 2 nodes of 8 GPUs, the flavor 4.
-func TestTopologyRemedies(t *testing.T) {
-	cases := map[string]struct {
-		request *kueue.PodSetTopologyRequest
-		nodes   int32
-		want    string
-	}{
-		"a wider level": {request: &kueue.PodSetTopologyRequest{Required: new(corev1.LabelHostname)}, nodes: 2,
-			want: "require rack, a wider level, in the annotation of replicated job node: it does not fit on flavor h100 even when its nodes are empty"},
-		"no level is wide enough": {request: &kueue.PodSetTopologyRequest{Required: new("rack")}, nodes: 4,
-			want: "prefer rack instead of requiring it in the annotation of replicated job node: it does not fit on flavor h100 even when its nodes are empty"},
-		"preferred already": {request: &kueue.PodSetTopologyRequest{Preferred: new("rack")}, nodes: 5,
-			want: "create the job again, since spec.trainer cannot change, and ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty"},
-		"more than all nodes": {request: &kueue.PodSetTopologyRequest{Required: new("rack")}, nodes: 5,
-			want: "create the job again, since spec.trainer cannot change, and ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := newScene(topology(tc.request), func(s *scene) {
-				s.inventory.ClusterQueues[0] = clusterQueue("gpus", "", quota("h100", "64"))
-				s.Workload.Spec.PodSets[0].Count = tc.nodes
-			}).facts(t)
-			verdicts := Flavors(f)
-			expect.Need(t, len(verdicts) == 1 && len(verdicts[0].Reasons) == 1, "Unexpected verdicts: %+v", verdicts)
-			expect.Same(t, "Unexpected remedy", tc.want, verdicts[0].Reasons[0].Remedy)
-		})
+// asksOf has a job of some nodes ask for something of the racks of flavor h100, which are two of 2 nodes, in a queue with quota for more.
+func asksOf(nodes int32, request *kueue.PodSetTopologyRequest) func(*scene) {
+	return func(s *scene) {
+		topology(request)(s)
+		s.inventory.ClusterQueues[0] = clusterQueue("gpus", "", quota("h100", "64"))
+		s.Workload.Spec.PodSets[0].Count = nodes
 	}
 }
 
-func TestAResourceOfALetterMoreIsProbablyAnother(t *testing.T) {
-	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}}
-	cq.Spec.ResourceGroups = []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{"cpu", "nvidia.com/gpu"}}}
-	for name, meant := range map[corev1.ResourceName]string{
-		"nvidia.com/gpus": "did you mean nvidia.com/gpu? Else add nvidia.com/gpus", "nvidia.com/gp": "did you mean nvidia.com/gpu? Else add nvidia.com/gp",
-		"nvidia.com/mig-1g.10gb": "add nvidia.com/mig-1g.10gb", "amd.com/gpu": "add amd.com/gpu",
-	} {
-		expect.That(t, strings.HasPrefix(notInQueue(cq, name).Remedy, meant), "Of %s: %s", name, notInQueue(cq, name).Remedy)
+// busyRacks has a pod of nobody's on a node of each rack.
+func busyRacks(s *scene) {
+	for _, name := range []string{"h100-0", "h100-2"} {
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "other"}, Spec: podSet("node", 1).Template.Spec}
+		pod.Spec.NodeName, pod.Status.Phase = name, corev1.PodRunning
+		s.inventory.Pods = append(s.inventory.Pods, pod)
 	}
+}
+
+// TestStateOfTopologies expects advice that Kueue's own placement would take on empty nodes.
+func TestStateOfTopologies(t *testing.T) {
+	fits := func(asked, found string) string {
+		return ", flavor h100: topology \"racks\" allows to fit only " + found + " out of " + asked + " pod(s)" + alone
+	}
+	const (
+		waitsForNodes = "wait until nodes are back that are cordoned or not ready, or pods nearby have ended"
+		otherwise     = " in the annotation of replicated job node: it does not fit on flavor h100 even when its nodes are empty"
+		smaller       = "create the job again, since spec.trainer cannot change, and ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty"
+	)
+	required := func(level string) *kueue.PodSetTopologyRequest { return &kueue.PodSetTopologyRequest{Required: &level} }
+	eachScene(t, "state", map[string]row[State]{
+		"nodes are cordoned": given(onlyTopologies, ofH100, cordoned(0, 1)).is(Waiting, string(Topology),
+			waits+": needs 32 GPUs"+fits("4", "2"), waitsForNodes),
+		"pods of others are in each rack": given(asksOf(2, required("rack")), busyRacks, func(s *scene) {
+			s.inventory.Topologies[0].Spec.Levels = s.inventory.Topologies[0].Spec.Levels[:1]
+		}).is(Waiting, string(Topology), waits+": needs 16 GPUs"+fits("2", "1"), "wait until pods nearby have ended"),
+		"a wider level would do": given(asksOf(2, required(corev1.LabelHostname))).stuck(Waiting, string(Topology),
+			waits+": needs 16 GPUs"+fits("2", "1"), "require rack, a wider level,"+otherwise),
+		"no level is wide enough": given(asksOf(4, required("rack"))).stuck(Waiting, string(Topology),
+			waits+": needs 32 GPUs"+fits("4", "2"), "prefer rack instead of requiring it"+otherwise),
+		"preferred already": given(asksOf(5, &kueue.PodSetTopologyRequest{Preferred: new("rack")})).stuck(Waiting, string(Topology),
+			waits+": needs 40 GPUs"+fits("5", "4"), smaller),
+		"more than all nodes": given(asksOf(5, required("rack"))).stuck(Waiting, string(Topology),
+			waits+": needs 40 GPUs"+fits("5", "2"), smaller),
+	}, StateOf, cmpopts.IgnoreFields(State{}, "Since", "Cause"))
 }

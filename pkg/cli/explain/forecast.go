@@ -16,6 +16,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
@@ -55,19 +56,12 @@ type question struct {
 
 // decide has Kueue's scheduler run until it has decided about the job, and about all others of which is told, too.
 func (f *Facts) decide(sharing *configapi.FairSharing) *scheduler.Decision {
-	wl := f.Workload
-	if wl == nil {
-		wl = f.wouldBe()
-	}
-	q := question{client.ObjectKeyFromObject(wl), sharing != nil}
+	q := question{client.ObjectKeyFromObject(f.workload()), sharing != nil}
 	if d, known := f.Cluster.decided[q]; known {
 		return d
 	}
 	contest, _ := f.outlook().Contest()
 	contest.FairSharing = sharing
-	if f.Workload == nil {
-		contest.Workloads = append(contest.Workloads, wl)
-	}
 	asked := f.Cluster.asked.Clone().Insert(q.about)
 	ctx, cancel := context.WithTimeout(context.Background(), outlook.Within)
 	defer cancel()
@@ -78,16 +72,30 @@ func (f *Facts) decide(sharing *configapi.FairSharing) *scheduler.Decision {
 	return decisions[q.about]
 }
 
-// outlook is that of the cluster without what TrainJobs tell.
+// outlook is that of the cluster, with the Workload that a manifest would get, and without what TrainJobs tell.
 func (f *Facts) outlook() *outlook.Outlook {
-	return &outlook.Outlook{Inventory: f.Cluster.Inventory, Kueue: f.Kueue, Manager: f.Manager, Now: f.Now}
+	i := f.Cluster.Inventory
+	if f.Workload == nil && len(f.PodSets) > 0 {
+		with := *i
+		with.Workloads = append(slices.Clone(i.Workloads), *f.workload())
+		i = &with
+	}
+	return &outlook.Outlook{Inventory: i, Kueue: f.Kueue, Manager: f.Manager, Now: f.Now}
 }
 
-// seesQueues reports whether the user sees who has quota, and who waits for it.
-func (f *Facts) seesQueues() bool { return len(f.outlook().UnseenQueues()) == 0 }
+// supposed reports whether the facts are of a manifest, or of a job as it is not.
+func (f *Facts) supposed() bool { return f.Job.UID == "" || f.Supposed != "" }
 
-// wouldBe is the Workload that a manifest would get now.
-func (f *Facts) wouldBe() *kueue.Workload {
+// seesQueues reports whether the user sees who has quota, and who waits for it.
+func (f *Facts) seesQueues() bool {
+	return len((&outlook.Outlook{Inventory: f.Cluster.Inventory}).UnseenQueues()) == 0
+}
+
+// workload is the job's or, without one, the one that it would get now.
+func (f *Facts) workload() *kueue.Workload {
+	if f.Workload != nil {
+		return f.Workload
+	}
 	return &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.Job.Namespace, Name: f.Job.Name, CreationTimestamp: metav1.NewTime(f.Now)},
 		Spec:       kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(f.queueName()), Priority: &f.Priority, PodSets: f.PodSets},
@@ -137,7 +145,7 @@ func (f *Facts) victimsText(d *scheduler.Decision) string {
 	for _, v := range f.preempts(d) {
 		parts = append(parts, fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, cmp.Or(preemptions[v.Reason].toBe, "stopping already")))
 	}
-	return firstOf(parts, victimsShown)
+	return show.Few(parts, victimsShown)
 }
 
 // markPreempting marks the flavors that Kueue would make room in.

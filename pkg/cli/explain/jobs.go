@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -228,23 +229,15 @@ func mayEnd(message string) bool {
 	if lists == nil {
 		return true
 	}
-	limits := amountsIn(lists[2])
-	for name, asked := range amountsIn(lists[1]) {
-		if limit, ok := limits[name]; ok && asked.Cmp(limit) > 0 {
+	// Both are written like labels: pods=1,requests.cpu=2.
+	limits, _ := labels.ConvertSelectorToLabelsMap(lists[2])
+	asked, _ := labels.ConvertSelectorToLabelsMap(lists[1])
+	for name := range asked {
+		limit, unlimited := resource.ParseQuantity(limits[name])
+		amount, err := resource.ParseQuantity(asked[name])
+		if unlimited == nil && err == nil && amount.Cmp(limit) > 0 {
 			return false
 		}
 	}
 	return true
-}
-
-// amountsIn reads "pods=1,requests.cpu=2".
-func amountsIn(list string) map[string]resource.Quantity {
-	amounts := map[string]resource.Quantity{}
-	for part := range strings.SplitSeq(list, ",") {
-		name, amount, _ := strings.Cut(part, "=")
-		if q, err := resource.ParseQuantity(amount); err == nil {
-			amounts[name] = q
-		}
-	}
-	return amounts
 }

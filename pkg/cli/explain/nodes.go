@@ -120,23 +120,16 @@ func unavailable(away []*corev1.Node, tolerations []corev1.Toleration) *Reason {
 	return r
 }
 
-// tooLarge looks whether one pod is more than every node has, were it empty.
+// tooLarge looks whether one pod is more than each of some nodes has, were it empty.
 func (a *assigner) tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
-	perPod := podSetOf(ps).PerPod
-	names := sortedResources(perPod)
-	asked := func(name corev1.ResourceName) int64 { return kueuelib.ResourceValue(name, perPod[name]) }
+	asked := perPodOf(ps)
 	has := func(node *corev1.Node, name corev1.ResourceName) int64 {
 		return kueuelib.ResourceValue(name, node.Status.Allocatable[name])
 	}
-	for _, node := range on {
-		if !slices.ContainsFunc(names, func(name corev1.ResourceName) bool { return asked(name) > has(node, name) }) {
-			return nil
-		}
-	}
-	for _, name := range names {
+	for _, name := range sortedResources(asked) {
 		largest := slices.MaxFunc(on, func(a, b *corev1.Node) int { return cmp.Compare(has(a, name), has(b, name)) })
-		if most := has(largest, name); asked(name) > most {
-			message := fmt.Sprintf("a pod asks for %s, and the largest node of the flavor, %s, has %s", quantity(name, asked(name)), largest.Name, number(name, most))
+		if most := has(largest, name); asked[name] > most {
+			message := fmt.Sprintf("a pod asks for %s, and the largest node of the flavor, %s, has %s", quantity(name, asked[name]), largest.Name, number(name, most))
 			return lasts(TooLarge, message, "%s of replicated job %s, and for more pods; or add larger nodes to flavor %s", a.ask("less per pod"), ps.Name, flavor)
 		}
 	}

@@ -111,22 +111,12 @@ func valueText(part string, value json.RawMessage) string {
 	if part == "tolerations" && json.Unmarshal(value, &tolerations) == nil {
 		texts := make([]string, 0, len(tolerations))
 		for i := range tolerations {
-			texts = append(texts, tolerationText(&tolerations[i]))
+			taint := corev1.Taint{Key: cmp.Or(tolerations[i].Key, "*"), Value: tolerations[i].Value, Effect: tolerations[i].Effect}
+			texts = append(texts, strings.TrimSuffix(taint.ToString(), ":"))
 		}
 		return strings.Join(texts, ", ")
 	}
 	return string(value)
-}
-
-func tolerationText(t *corev1.Toleration) string {
-	text := cmp.Or(t.Key, "*")
-	if t.Operator != corev1.TolerationOpExists && t.Value != "" {
-		text += "=" + t.Value
-	}
-	if t.Effect != "" {
-		text += ":" + string(t.Effect)
-	}
-	return text
 }
 
 // valueShown is how much of a value is shown unless -o wide.

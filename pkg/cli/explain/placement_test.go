@@ -62,7 +62,7 @@ func TestValueText(t *testing.T) {
 	}
 }
 
-func TestPositionOf(t *testing.T) {
+func TestPlace(t *testing.T) {
 	eachScene(t, "position", map[string]row[*Position]{
 		"alone": {want: &Position{Place: 1, Pending: 1, Source: Computed}},
 		"higher priority first, then who came first": {scene: changes{pending("later", 0, minutesAgo(1)), pending("urgent", 10, minutesAgo(1)), pending("earlier", 0, minutesAgo(9))},
@@ -72,7 +72,7 @@ func TestPositionOf(t *testing.T) {
 			want: &Position{Place: 2, Pending: 2, Ahead: []string{"team/later"}, Source: Computed}},
 		"who waits in a stopped queue is not in it": {scene: changes{queueHeld}},
 		"who is inactive is not in the queue":       {scene: changes{switchedOff}},
-	}, func(f *Facts) *Position { return PositionOf(f.Cluster, f.Workload, "gpus", f.Now) })
+	}, (*Facts).Place)
 }
 
 func TestOrdinal(t *testing.T) {
@@ -127,7 +127,7 @@ func TestHeld(t *testing.T) {
 			"is held out of queue gpus by its user; you may not see its Workload, nor so whether it still has quota", resume),
 		"while its pods end": given(admitted, withPods(2, runningPod), holds).is(Stopping, "Held",
 			"is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone", ""),
-	}, StateOf, cmpopts.IgnoreFields(State{}, "Since"))
+	}, StateOf, cmpopts.IgnoreFields(State{}, "Since", "Hidden"))
 	expect.Same(t, "Unexpected time", new(minutesAgo(3)), StateOf(newScene(holds).facts(t)).Since)
 	t.Run("by somebody else than the plugin", func(t *testing.T) {
 		s := newScene(holds)

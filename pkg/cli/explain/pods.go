@@ -263,12 +263,12 @@ func (g PodGroup) blocked() bool {
 	return !slices.Contains([]string{"Running", "Succeeded", "Failed", "Terminating"}, g.Reason)
 }
 
-func (g PodGroup) text() string {
-	text := fmt.Sprintf("%s of Job %s: %s", show.Count(len(g.Pods), "pod"), g.Job, g.Reason)
-	if g.Message != "" {
-		text += " (" + firstSentence(g.Message) + ")"
+// why is what keeps the pods from that.
+func (g PodGroup) why() string {
+	if g.Message == "" {
+		return g.Reason
 	}
-	return text
+	return g.Reason + " (" + firstSentence(g.Message) + ")"
 }
 
 // stuck reports whether they have not got as far for longer than that takes.

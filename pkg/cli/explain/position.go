@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +17,7 @@ import (
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
@@ -52,78 +52,56 @@ const (
 	Visibility Source = "visibility API"
 )
 
-// PositionOf computes a Workload's place among all that wait for the same ClusterQueue, or
-// nil when it does not wait there.
-func PositionOf(c *Cluster, wl *kueue.Workload, cq kueue.ClusterQueueReference, now time.Time) *Position {
-	queue := queues(c, now)[cq]
-	n := slices.IndexFunc(queue, func(o *kueue.Workload) bool { return o.UID == wl.UID })
-	if n < 0 {
+// Place returns the job's place among those that wait in its ClusterQueue, by Kueue's own answer where there is one; nil for
+// a job that does not wait there, and where that cannot be seen.
+func (f *Facts) Place() *Position {
+	if f.Visible != nil || f.Workload == nil || !f.Cluster.seesLines() {
+		return f.Visible
+	}
+	n, waits := f.Cluster.placeOf(f.Workload, f.Now)
+	if !waits {
 		return nil
 	}
-	return place(queue, n, n)
-}
-
-// place is that of the n-th of a queue, with the names of so many that are ahead.
-func place(queue []*kueue.Workload, n, ahead int) *Position {
-	position := &Position{Place: n + 1, Pending: len(queue), Source: Computed}
-	for _, other := range slices.Backward(queue[max(0, n-ahead):n]) {
+	line := f.Cluster.lines[f.clusterQueueName()]
+	named := line[:n]
+	if len(f.Cluster.asked) > 1 {
+		named = line[max(0, n-1):n] // Of many jobs each has the next one named.
+	}
+	position := &Position{Place: n + 1, Pending: len(line), Source: Computed}
+	for _, other := range slices.Backward(named) {
 		position.Ahead = append(position.Ahead, nameOf(other))
 	}
 	return position
 }
 
-// queues are all that wait, in their order: what Kueue does not look at, as in a stopped LocalQueue, has no place and is before
-// nobody. Fair sharing between LocalQueues is not counted.
-func queues(c *Cluster, now time.Time) map[kueue.ClusterQueueReference][]*kueue.Workload {
-	all := map[kueue.ClusterQueueReference][]*kueue.Workload{}
-	for _, p := range c.Pending() {
-		if c.InQueue(p.Workload, now) {
-			all[p.ClusterQueue] = append(all[p.ClusterQueue], p.Workload)
+func (c *Cluster) seesLines() bool { return c.Saw(workloads) && c.Saw(localQueues) }
+
+// placeOf returns how many are before a Workload that waits. What Kueue does not look at, as in a stopped LocalQueue, has no
+// place and is before nobody. Fair sharing between LocalQueues is not counted.
+func (c *Cluster) placeOf(wl *kueue.Workload, now time.Time) (n int, waits bool) {
+	if c.places == nil {
+		c.lines, c.places = map[kueue.ClusterQueueReference][]*kueue.Workload{}, map[types.UID]int{}
+		for _, p := range c.Pending() {
+			if c.InQueue(p.Workload, now) {
+				c.lines[p.ClusterQueue] = append(c.lines[p.ClusterQueue], p.Workload)
+			}
+		}
+		for _, line := range c.lines {
+			slices.SortFunc(line, scheduler.CompareInQueue)
+			for n, wl := range line {
+				c.places[wl.UID] = n
+			}
 		}
 	}
-	for _, queue := range all {
-		slices.SortFunc(queue, scheduler.CompareInQueue)
-	}
-	return all
+	n, waits = c.places[wl.UID]
+	return n, waits
 }
 
-// Place returns the job's place among those that wait in its ClusterQueue, by Kueue's own answer where there is one; nil for
-// a job that does not wait there, and where that cannot be seen.
-func (f *Facts) Place() *Position {
-	if f.Visible != nil || f.Workload == nil {
-		return f.Visible
-	}
-	if !f.Cluster.Saw(workloads) || !f.Cluster.Saw(localQueues) {
-		return nil
-	}
-	return PositionOf(f.Cluster, f.Workload, f.clusterQueueName(), f.Now)
-}
-
-// places tells every job its position, computed for all at once or, where the user may not
-// see who else waits, as Kueue says it.
-func (s *Snapshot) places(ctx context.Context, c client.Client) {
-	if !s.Cluster.Saw(workloads) || !s.Cluster.Saw(localQueues) {
-		s.visible(ctx, c)
-		return
-	}
-	known := map[types.UID]*Position{}
-	for _, queue := range queues(s.Cluster, s.Now) {
-		for n, wl := range queue {
-			known[wl.UID] = place(queue, n, 1)
-		}
-	}
-	for _, f := range s.Facts {
-		if f.Workload != nil {
-			f.Visible = known[f.Workload.UID]
-		}
-	}
-}
-
-// visible asks Kueue, once for each LocalQueue in which a job waits. It is an option of Kueue:
+// askPlaces asks Kueue, once for each LocalQueue in which a job waits. It is an option of Kueue:
 // where it is not served, or not to this user, it is asked no more.
-func (s *Snapshot) visible(ctx context.Context, c client.Client) {
+func askPlaces(ctx context.Context, c client.Client, all ...*Facts) {
 	answers := map[types.NamespacedName][]visibility.PendingWorkload{}
-	for _, f := range s.Facts {
+	for _, f := range all {
 		queue := f.localQueue()
 		if queue == nil || !f.waitsForQuota() {
 			continue
@@ -207,19 +185,10 @@ func positionText(position *Position) string {
 		text += fmt.Sprintf(" of %d pending", position.Pending)
 	}
 	if ahead := position.Ahead; len(ahead) > 0 {
-		text += ", behind " + firstOf(ahead, aheadShown)
+		text += ", behind " + show.Few(ahead, aheadShown)
 	}
 	if position.Source == Computed {
 		return text + " (computed)"
 	}
 	return text + " (says Kueue)"
-}
-
-// firstOf names the first of several, and says how many more there are.
-func firstOf(names []string, shown int) string {
-	text := strings.Join(names[:min(len(names), shown)], ", ")
-	if more := len(names) - shown; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

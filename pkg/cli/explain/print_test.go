@@ -24,7 +24,7 @@ func TestPrint(t *testing.T) {
 			Overrode: []provenance.Setting{{Source: provenance.Source{Kind: provenance.Patch, Manager: "example.com/me"}, Value: json.RawMessage(`"b"`)}}}}
 		s.inventory.Unseen = []inventory.Unseen{{Kind: nodes}}
 	})
-	want := `TrainJob team/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 2nd of 2 pending.
+	want := `TrainJob team/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100: 8 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most, 2nd of 2 pending.
 What helps: wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) above that of those in front
 
 OBJECT                    STATE       WAITS FOR
@@ -134,7 +134,7 @@ Not seen: you may not list nodes, so this is not the whole story; an admin sees 
 		},
 		"while one is asked": {
 			scene: changes{asked, there(t, "west", false, taken("h100", 4))},
-			want: `TrainJob team/llm has quota in queue gpus (ClusterQueue gpus) and waits for a worker cluster to admit it: in west it waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; east.
+			want: `TrainJob team/llm has quota in queue gpus (ClusterQueue gpus) and waits for a worker cluster to admit it: in west it waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100: 0 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most, 1st of 1 pending; east.
 What helps: in cluster west (--context west-admin): ` + waitForEnd + `
 
 OBJECT                        STATE           WAITS FOR

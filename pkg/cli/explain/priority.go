@@ -33,7 +33,7 @@ func (f *Facts) classMissing() *State {
 		return nil
 	}
 	return &State{Reason: noClass, Stuck: true, Cause: name,
-		Message: fmt.Sprintf("names WorkloadPriorityClass %s, which does not exist", name),
+		Message: fmt.Sprintf("it names WorkloadPriorityClass %s, which does not exist", name),
 		Remedy:  "create it, or label the job with one that exists: " + f.otherClasses()}
 }
 

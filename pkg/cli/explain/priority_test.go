@@ -33,7 +33,7 @@ func TestWithPriority(t *testing.T) {
 			"team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue): node on flavor h100", ""),
 		"it would be in front": given(ofH100, strict, pending("first", 10, minutesAgo(60))).is(Waiting, "Fits", supposed+couldHave32, ""),
 		"nobody would go for it": given(ofH100, taken("h100", 4)).is(Waiting, "QuotaInUse",
-			supposed+wouldWait+"32 GPUs, flavor h100 has 0 of 32 GPUs free", waitForEnd),
+			supposed+wouldWait+"32 GPUs, flavor h100: 0 of 32 GPUs are free", waitForEnd),
 		"something else keeps it back": given(gated).stuck(Waiting, "AdmissionGated",
 			supposed+"waits all the same, and is held back by annotation kueue.x-k8s.io/admission-gated-by", "whoever set the annotation has to take it off"),
 		"its class is not there": given(withoutWorkload, naming("gone")).is(Waiting, "Fits", supposed+couldHave32, ""),

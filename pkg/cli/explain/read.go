@@ -24,95 +24,56 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// around reads what all TrainJobs have around them.
-func around(ctx context.Context, c client.Client) (*Snapshot, error) {
-	s := &Snapshot{Around: Around{Now: time.Now()}}
-	i, err := inventory.LoadForQuota(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	s.served, err = cluster.Generation(ctx, c)
-	switch {
-	case apierrors.IsForbidden(err):
-		s.served = trainjob.Trainer23 // The newest is the best guess.
-		i.Unseen = append(i.Unseen, inventory.Unseen{Kind: "customresourcedefinitions.apiextensions.k8s.io", Err: err})
-	case err != nil:
-		return nil, err
-	}
-	s.Field = patch.Of(s.served)
-	if s.Cluster, err = NewCluster(ctx, i); err != nil {
-		return nil, err
-	}
-	s.Manager, err = cluster.ManagerConfiguration(ctx, c)
-	if s.ManagerUnseen = apierrors.IsForbidden(err); err != nil && !s.ManagerUnseen {
-		return nil, err
-	}
-	s.Kueue, err = cluster.KueueConfiguration(ctx, c)
-	denied := apierrors.IsForbidden(err)
-	if err != nil && !denied {
-		return nil, err
-	}
-	if s.Kueue == nil {
-		at, err := cluster.Placed(ctx, c, cluster.Kueue)
-		if err != nil {
-			return nil, err
-		}
-		s.KueueUnseen = fmt.Sprintf("the configuration of Kueue: namespace %s has no ConfigMap %s that can be read", at.Namespace, at.ConfigMap)
-		if denied {
-			s.KueueUnseen = "configmaps of namespace " + at.Namespace
-		}
-	}
-	s.Classes = &kueue.WorkloadPriorityClassList{}
-	err = c.List(ctx, s.Classes)
-	switch {
-	case apierrors.IsForbidden(err):
-		s.Classes = nil
-	case err != nil:
-		return nil, fmt.Errorf("listing WorkloadPriorityClasses: %w", err)
-	}
-	return s, nil
+// reading reads what there is of TrainJobs: those of a namespace, of all where that is empty, or the one of a name.
+type reading struct {
+	*Snapshot
+	client          client.Client
+	namespace, name string
+	// inventory is what Cluster is made of.
+	inventory inventory.Inventory
+	// err is the first that is not about permissions. It ends the reading.
+	err error
+}
+
+func newReading(c client.Client, namespace, name string) *reading {
+	return &reading{Snapshot: &Snapshot{}, client: c, namespace: namespace, name: name}
 }
 
 // ReadAll reads the facts of TrainJobs of one namespace, or of all where that is empty; options pick them. What it takes
 // a rendering to know is left out: owners of fields, and the PodSets of a job without a Workload.
-//
-// What was made of jobs is read before the jobs, and Workloads last: pods of a job that is suspended are left of a run before
-// then, and not those of its start in between.
 func ReadAll(ctx context.Context, c client.Client, namespace string, options ...client.ListOption) (*Snapshot, error) {
-	made := &reading{Snapshot: &Snapshot{}, client: c, namespace: namespace}
-	made.children(ctx)
-	jobs, err := cluster.TrainJobs(ctx, c, namespace, options...)
-	if err != nil {
-		return nil, err
+	s, err := newReading(c, namespace, "").of(ctx, func() ([]trainjob.TrainJob, error) {
+		return cluster.TrainJobs(ctx, c, namespace, options...)
+	})
+	if err == nil && !s.Cluster.seesLines() {
+		askPlaces(ctx, c, s.Facts...)
 	}
-	s, err := around(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	s.JobSets, s.Jobs, s.Pods, s.Unseen = made.JobSets, made.Jobs, made.Pods, made.Unseen
-	rest := &reading{Snapshot: s, client: c, namespace: namespace, err: made.err}
-	rest.queues(ctx)
-	rest.events(ctx)
-	rest.namespaces(ctx)
-	if rest.err != nil {
-		return nil, rest.err
-	}
-	s.Cluster.asked = sets.New[client.ObjectKey]()
-	for n := range jobs {
-		f := s.Of(&jobs[n])
-		s.Facts = append(s.Facts, f)
-		if f.waitsForQuota() {
-			s.Cluster.asked.Insert(client.ObjectKeyFromObject(f.Workload))
+	return s, err
+}
+
+// Read reads the facts of one TrainJob but what it takes a rendering to know.
+func Read(ctx context.Context, c client.Client, job *trainjob.TrainJob) (*Facts, error) {
+	s, err := newReading(c, job.Namespace, job.Name).of(ctx, func() ([]trainjob.TrainJob, error) {
+		var now trainjob.TrainJob
+		switch err := c.Get(ctx, client.ObjectKeyFromObject(job), &now); {
+		case apierrors.IsNotFound(err) || err == nil && now.UID != job.UID:
+			now = *job
+		case err != nil:
+			return nil, fmt.Errorf("reading TrainJob %s again: %w", client.ObjectKeyFromObject(job), err)
 		}
+		return []trainjob.TrainJob{now}, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	s.places(ctx, c)
-	return s, nil
+	return s.Facts[0], nil
 }
 
 // ReadMade reads what was made of the TrainJob of a name, and all events of its namespace, but nothing of what it
 // competes for.
 func ReadMade(ctx context.Context, c client.Client, namespace, name string) (*Snapshot, error) {
-	r := &reading{Snapshot: &Snapshot{Around: Around{Now: time.Now()}}, client: c, namespace: namespace, name: name}
+	r := newReading(c, namespace, name)
+	r.Now = time.Now()
 	var found kueue.WorkloadList
 	r.list(ctx, workloads, &found)
 	r.children(ctx)
@@ -122,52 +83,83 @@ func ReadMade(ctx context.Context, c client.Client, namespace, name string) (*Sn
 	return r.Snapshot, r.err
 }
 
-// reading is one of what there is of the jobs: those of a namespace, of all where that is empty, or the one
-// of a name.
-type reading struct {
-	*Snapshot
-	client          client.Client
-	namespace, name string
-	err             error
-}
-
-// readOne reads what there is of one job, and the job itself and its Workloads once more after that: pods that are there since
-// it was resumed are not left of a run before, and a job that was resumed has a Workload.
-func (s *Snapshot) readOne(ctx context.Context, c client.Client, job *trainjob.TrainJob) (*trainjob.TrainJob, error) {
-	r := &reading{Snapshot: s, client: c, namespace: job.Namespace, name: job.Name}
-	r.queues(ctx)
+// of reads the facts of TrainJobs. What was made of jobs is read before the jobs, and Workloads after them: pods of a job
+// that is suspended are left of a run before then, and not those of its start in between, and a job that was resumed has
+// a Workload.
+func (r *reading) of(ctx context.Context, jobs func() ([]trainjob.TrainJob, error)) (*Snapshot, error) {
 	r.children(ctx)
+	found, err := jobs()
+	if err != nil {
+		return nil, err
+	}
+	r.around(ctx)
+	r.queues(ctx)
 	r.events(ctx)
 	r.namespaces(ctx)
+	r.compete(ctx)
 	if r.err != nil {
 		return nil, r.err
 	}
-	now := &trainjob.TrainJob{}
-	switch err := c.Get(ctx, client.ObjectKeyFromObject(job), now); {
-	case apierrors.IsNotFound(err) || err == nil && now.UID != job.UID:
-		return job, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading TrainJob %s again: %w", client.ObjectKeyFromObject(job), err)
-	}
-	if !slices.ContainsFunc(s.Workloads, func(wl kueue.Workload) bool { return metav1.IsControlledBy(&wl, now) }) {
-		var made kueue.WorkloadList
-		r.list(ctx, workloads, &made)
-		s.Workloads = made.Items
-		return now, r.err
-	}
-	s.Workloads = slices.Clone(s.Workloads)
-	for i := range s.Workloads {
-		wl, fresh := &s.Workloads[i], kueue.Workload{}
-		if !metav1.IsControlledBy(wl, now) {
-			continue
-		}
-		if err := c.Get(ctx, client.ObjectKeyFromObject(wl), &fresh); err == nil && fresh.UID == wl.UID {
-			*wl = fresh
-		} else if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
-			return nil, fmt.Errorf("reading Workload %s again: %w", client.ObjectKeyFromObject(wl), err)
+	r.Cluster.asked = sets.New[client.ObjectKey]()
+	for n := range found {
+		f := r.Of(&found[n])
+		r.Facts = append(r.Facts, f)
+		if f.waitsForQuota() {
+			r.Cluster.asked.Insert(client.ObjectKeyFromObject(f.Workload))
 		}
 	}
-	return now, nil
+	return r.Snapshot, nil
+}
+
+// denied reports whether the user may not see something. Any other error ends the reading.
+func (r *reading) denied(err error) bool {
+	if apierrors.IsForbidden(err) {
+		return true
+	}
+	r.err = cmp.Or(r.err, err)
+	return false
+}
+
+// around reads what all TrainJobs have around them, up to what Cluster is made of.
+func (r *reading) around(ctx context.Context) {
+	if r.err != nil {
+		return
+	}
+	r.Now = time.Now()
+	i, err := inventory.LoadForQuota(ctx, r.client)
+	if err != nil {
+		r.err = err
+		return
+	}
+	r.inventory = *i
+	if r.served, err = cluster.Generation(ctx, r.client); r.denied(err) {
+		r.served = trainjob.Trainer23 // The newest is the best guess.
+		r.inventory.Unseen = append(r.inventory.Unseen, inventory.Unseen{Kind: "customresourcedefinitions.apiextensions.k8s.io", Err: err})
+	}
+	r.Field = patch.Of(r.served)
+	r.Manager, err = cluster.ManagerConfiguration(ctx, r.client)
+	r.ManagerUnseen = r.denied(err)
+	r.kueue(ctx)
+	r.Classes = &kueue.WorkloadPriorityClassList{}
+	if r.denied(r.client.List(ctx, r.Classes)) {
+		r.Classes = nil
+	}
+}
+
+// kueue reads Kueue's configuration, or tells why it is not known.
+func (r *reading) kueue(ctx context.Context) {
+	var err error
+	r.Kueue, err = cluster.KueueConfiguration(ctx, r.client)
+	denied := r.denied(err)
+	if r.Kueue != nil || r.err != nil {
+		return
+	}
+	at, err := cluster.Placed(ctx, r.client, cluster.Kueue)
+	r.err = err
+	r.KueueUnseen = fmt.Sprintf("the configuration of Kueue: namespace %s has no ConfigMap %s that can be read", at.Namespace, at.ConfigMap)
+	if denied {
+		r.KueueUnseen = "configmaps of namespace " + at.Namespace
+	}
 }
 
 // list reads a kind in the namespaces of the jobs; a kind that may not be listed is noted.
@@ -186,8 +178,8 @@ func (r *reading) list(ctx context.Context, kind string, into client.ObjectList,
 // queues adds the Workloads and LocalQueues of the namespace for who may not list all. LocalQueues of others
 // decide nothing; their Workloads do, so that these stay unseen in the inventory.
 func (r *reading) queues(ctx context.Context) {
-	found := kueue.WorkloadList{Items: r.Cluster.Workloads}
-	if !r.Cluster.Saw(workloads) {
+	found := kueue.WorkloadList{Items: r.inventory.Workloads}
+	if !r.inventory.Saw(workloads) {
 		r.list(ctx, workloads, &found)
 	}
 	r.Workloads = found.Items
@@ -195,18 +187,22 @@ func (r *reading) queues(ctx context.Context) {
 }
 
 func (r *reading) localQueues(ctx context.Context) {
-	if r.Cluster.Saw(localQueues) {
+	if r.inventory.Saw(localQueues) {
 		return
 	}
 	var found kueue.LocalQueueList
-	r.list(ctx, localQueues, &found)
-	if r.err != nil || !r.Saw(localQueues) {
+	if r.list(ctx, localQueues, &found); !r.Saw(localQueues) {
 		return
 	}
-	i := *r.Cluster.Inventory
-	i.LocalQueues = found.Items
-	i.Unseen = slices.DeleteFunc(slices.Clone(i.Unseen), func(u inventory.Unseen) bool { return u.Kind == localQueues })
-	r.Cluster, r.err = NewCluster(ctx, &i)
+	r.inventory.LocalQueues = found.Items
+	r.inventory.Unseen = slices.DeleteFunc(slices.Clone(r.inventory.Unseen), func(u inventory.Unseen) bool { return u.Kind == localQueues })
+}
+
+// compete makes Cluster of the inventory.
+func (r *reading) compete(ctx context.Context) {
+	if r.err == nil {
+		r.Cluster, r.err = NewCluster(ctx, &r.inventory)
+	}
 }
 
 // children reads what Trainer and JobSet made: of one job by its label, never all pods of a cluster.
@@ -264,7 +260,7 @@ func (r *reading) namespaces(ctx context.Context) {
 	switch {
 	case err == nil:
 		r.Namespaces = found.Items
-	case !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err):
-		r.err = err
+	case !apierrors.IsNotFound(err):
+		r.denied(err)
 	}
 }

@@ -76,8 +76,8 @@ func TestReadAll(t *testing.T) {
 			snapshot := expect.Must(ReadAll(t.Context(), c, "team"))(t)
 			got := map[string]Position{}
 			for _, f := range snapshot.Facts {
-				if f.Visible != nil {
-					got[f.Job.Name] = *f.Visible
+				if place := f.Place(); place != nil {
+					got[f.Job.Name] = *place
 				}
 				expect.That(t, tc.unseen != nil || f.Workload != nil && len(f.Pods) == 0 && len(f.Warnings) > 0 == (f.Job.Name == "m-second"),
 					"Unexpected facts of %s: %+v", f.Job.Name, f)

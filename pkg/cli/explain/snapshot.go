@@ -44,6 +44,8 @@ type Around struct {
 	// Unseen are the kinds that the user may not list where the jobs are. What is told of quota and
 	// positions needs more: see Cluster.Unseen.
 	Unseen []string
+
+	served trainjob.TrainerVersion
 }
 
 // Saw reports whether the user may list a kind where the TrainJobs are.
@@ -65,7 +67,6 @@ type Snapshot struct {
 	// Facts are those of the jobs that were asked for.
 	Facts []*Facts
 
-	served  trainjob.TrainerVersion
 	byOwner *byOwner
 }
 

@@ -3,135 +3,104 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
-	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // foresight tells when jobs start that wait. All are of one cluster, whose TrainJobs are read once.
 type foresight struct {
-	client client.Client
-	// namespace is whose TrainJobs tell of running times where the user may not list all.
-	namespace string
-	told      outlook.Told
+	told outlook.Told
 	// asks is how often it is asked: all of them share the time of a command.
-	asks int
-
-	trainJobs []trainjob.TrainJob
-	read      bool
+	asks      int
+	trainJobs func() ([]trainjob.TrainJob, error)
 }
 
-// start returns when the job of some facts starts, or only gets quota; nil for one that does not wait for that. What keeps
-// it until somebody acts is not all in the play.
-func (fs *foresight) start(ctx context.Context, f *Facts) (*outlook.Start, error) {
-	s, warned := StateOf(f), warnedOf(Flavors(f))
+// newForesight goes by the running times of all TrainJobs or, where the user may not list all, by those of a namespace.
+func newForesight(ctx context.Context, c client.Client, namespace string, told outlook.Told, asks int) *foresight {
+	return &foresight{told, asks, sync.OnceValues(func() ([]trainjob.TrainJob, error) {
+		jobs, _, err := cluster.VisibleTrainJobs(ctx, c, namespace)
+		return jobs, err
+	})}
+}
+
+// foretold is what is known of a start without a play. The job waits for quota, and for nothing that people have to do first,
+// where it has to be played: what keeps it until somebody acts is not all in the play.
+func (f *Facts) foretold() (start *outlook.Start, plays bool) {
+	s := StateOf(f)
 	switch {
 	case s.Phase != Waiting && s.Phase != NotCreated || f.queueName() == "" || len(f.PodSets) == 0:
-		return nil, nil
-	case s.Stuck && (warned == nil || s.Reason != warned.Reason):
-		return &outlook.Start{Never: true}, nil
-	}
-	o, err := fs.outlook(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	if unseen := o.Unseen(); len(unseen) > 0 {
-		return &outlook.Start{Unknown: "you may not list " + strings.Join(unseen, ", ") + " in the whole cluster"}, nil
-	}
-	wl := f.Workload
-	if wl == nil {
-		with := *o.Inventory
-		wl = f.wouldBe()
-		with.Workloads = append(slices.Clone(with.Workloads), *wl)
-		o.Inventory = &with
-	}
-	q, warnings := o.Question()
-	q.Time /= time.Duration(fs.asks)
-	start, err := outlook.Of(ctx, q, wl)
-	start.QuotaOnly = warned != nil
-	start.Warnings = append(start.Warnings, warnings...)
-	if f.KueueUnseen != "" {
-		start.Warnings = append(start.Warnings, "Kueue is taken to go by its defaults; not seen: "+f.KueueUnseen)
-	}
-	return &start, err
-}
-
-func (fs *foresight) outlook(ctx context.Context, f *Facts) (*outlook.Outlook, error) {
-	if !fs.read {
-		var err error
-		if fs.trainJobs, _, err = cluster.VisibleTrainJobs(ctx, fs.client, fs.namespace); err != nil {
-			return nil, err
+		return nil, false
+	case s.Reason == KueueRefuses:
+		return &outlook.Start{Unknown: "Kueue goes by more than what is seen here"}, false
+	case s.Stuck:
+		if warned := warnedOf(Flavors(f)); warned == nil || s.Reason != warned.Reason {
+			return &outlook.Start{Never: true}, false
 		}
-		fs.read = true
 	}
-	o := f.outlook()
-	o.TrainJobs, o.Told = fs.trainJobs, fs.told
-	return o, nil
+	return nil, true
 }
 
-// Starts returns when each job of a snapshot starts that waits for quota, by its Workload, and by what is told of running
-// times. The futures of a part of the cluster answer for all that wait there, and the parts share the time of a command.
-func Starts(ctx context.Context, c client.Client, s *Snapshot, namespace string, told outlook.Told) (map[client.ObjectKey]outlook.Start, error) {
-	starts := map[client.ObjectKey]outlook.Start{}
-	waiting := picked(s.Facts, func(f *Facts) bool {
-		state := StateOf(f)
-		return f.Workload != nil && state.Phase == Waiting && state.Reason != KueueRefuses
-	})
-	if len(waiting) == 0 {
+// starts returns when jobs start, or only get quota; nothing of those that do not wait for that.
+func (fs *foresight) starts(ctx context.Context, jobs ...*Facts) (map[*Facts]*outlook.Start, error) {
+	starts := map[*Facts]*outlook.Start{}
+	var played []*Facts
+	for _, f := range jobs {
+		start, plays := f.foretold()
+		if plays {
+			played = append(played, f)
+		} else if start != nil {
+			starts[f] = start
+		}
+	}
+	if len(played) == 0 {
 		return starts, nil
 	}
-	o, err := (&foresight{client: c, namespace: namespace, told: told}).outlook(ctx, waiting[0])
-	if err != nil || len(o.Unseen()) > 0 {
+	o := played[0].outlook()
+	var err error
+	if o.TrainJobs, err = fs.trainJobs(); err != nil {
 		return starts, err
 	}
-	q, _ := o.Question()
-	parts := partsOf(q, waiting)
-	for _, part := range parts {
-		part.Time /= time.Duration(len(parts))
-		answers, err := outlook.OfAll(ctx, part.Question, part.waiting)
-		if err != nil {
-			return nil, err
+	o.Told = fs.told
+	if unseen := o.Unseen(); len(unseen) > 0 {
+		for _, f := range played {
+			starts[f] = &outlook.Start{Unknown: "you may not list " + strings.Join(unseen, ", ") + " in the whole cluster"}
 		}
-		maps.Copy(starts, answers)
+		return starts, nil
 	}
-	return starts, nil
+	q, warnings := o.Question()
+	if played[0].KueueUnseen != "" {
+		warnings = append(warnings, "Kueue is taken to go by its defaults; not seen: "+played[0].KueueUnseen)
+	}
+	q.Time /= time.Duration(fs.asks)
+	var waiting []*kueue.Workload
+	for _, f := range played {
+		waiting = append(waiting, f.workload())
+	}
+	answers, err := outlook.Of(ctx, q, waiting...)
+	for n, f := range played {
+		if start := answers[client.ObjectKeyFromObject(waiting[n])]; start != nil {
+			start.QuotaOnly = warnedOf(Flavors(f)) != nil
+			start.Warnings = append(start.Warnings, warnings...)
+			starts[f] = start
+		}
+	}
+	return starts, err
 }
 
-// waitingPart is a part of the cluster, and who waits there.
-type waitingPart struct {
-	*forecast.Question
-	waiting []*kueue.Workload
-}
-
-func partsOf(q *forecast.Question, waiting []*Facts) []*waitingPart {
-	var parts []*waitingPart
-	for _, f := range waiting {
-		at := slices.IndexFunc(parts, func(p *waitingPart) bool {
-			return inventory.Find(p.World.ClusterQueues, "", string(f.clusterQueueName())) != nil
-		})
-		if at < 0 {
-			about := q.About(f.Workload)
-			if about == nil {
-				continue
-			}
-			at = len(parts)
-			parts = append(parts, &waitingPart{Question: about})
-		}
-		parts[at].waiting = append(parts[at].waiting, f.Workload)
-	}
-	return parts
+// Starts returns when each job of a snapshot starts that waits for quota, by what is told of running times.
+func Starts(ctx context.Context, c client.Client, s *Snapshot, namespace string, told outlook.Told) (map[*Facts]*outlook.Start, error) {
+	return newForesight(ctx, c, namespace, told, 1).starts(ctx, s.Facts...)
 }
 
 // StartOf returns when a TrainJob would start that has just been created, or is about to be; one that is in no queue, or cannot
@@ -141,18 +110,18 @@ func StartOf(ctx context.Context, c client.Client, job *trainjob.TrainJob, told 
 	if err != nil {
 		return nil, err
 	}
-	reader, err := NewReader(ctx, c, renderer)
+	previews, err := newPreviews(ctx, c, renderer, &files{namespace: job.Namespace})
 	if err != nil {
 		return nil, err
 	}
-	facts, err := reader.preview(ctx, job, &files{namespace: job.Namespace})
+	facts, err := previews.of(ctx, job)
 	if err != nil {
 		return nil, fmt.Errorf("describing TrainJob %s: %w", job.Name, err)
 	}
 	facts.Replaces = false
-	start, err := (&foresight{client: c, namespace: job.Namespace, told: told, asks: 1}).start(ctx, facts)
-	if start == nil && err == nil {
-		start = &outlook.Start{Unknown: "it " + StateOf(facts).Message}
+	starts, err := newForesight(ctx, c, job.Namespace, told, 1).starts(ctx, facts)
+	if err != nil {
+		return nil, err
 	}
-	return start, err
+	return cmp.Or(starts[facts], &outlook.Start{Unknown: "it " + StateOf(facts).Message}), nil
 }

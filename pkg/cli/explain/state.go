@@ -73,13 +73,15 @@ type State struct {
 	Stuck bool `json:"stuck"`
 	// Cause tells jobs apart that one act does not help together; it is for doctor.
 	Cause string `json:"-"`
+	// Hidden is the kind that would tell more, which the user may not list; it is for list.
+	Hidden string `json:"-"`
 	// Since is when the state began, as far as that is known.
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
-// because takes over why another state lasts, and what helps.
-func (s *State) because(o *State) {
-	s.Reason, s.Remedy, s.Cause, s.Stuck = o.Reason, o.Remedy, o.Cause, o.Stuck
+// because takes over why another state lasts, and what helps; words go before what it says.
+func (s *State) because(o *State, words string) {
+	s.Reason, s.Remedy, s.Cause, s.Stuck, s.Message = o.Reason, o.Remedy, o.Cause, o.Stuck, words+o.Message
 }
 
 // waits reports whether the job is on its way to running, or gets nowhere.
@@ -104,7 +106,7 @@ func (s *State) Paint(paint show.Paint) func(string) string {
 
 // StateOf tells the state of a TrainJob. The first that applies is it.
 func StateOf(f *Facts) State {
-	if s := first(f, notCreated, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, unmanaged, forgotten, heldOut, workloadOver, deactivated, inPhase); s != nil {
+	if s := first(f, notCreated, uncopied, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, unmanaged, forgotten, heldOut, workloadOver, deactivated, inPhase); s != nil {
 		return *s
 	}
 	return running(f)

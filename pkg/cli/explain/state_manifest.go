@@ -19,7 +19,7 @@ import (
 
 // notCreated is for a manifest, and for a job if it had another priority: what would become of it now.
 func notCreated(f *Facts) *State {
-	if f.Job.UID != "" && f.Supposed == "" {
+	if !f.supposed() {
 		return nil
 	}
 	s := first(f, undescribed, saying("waits all the same, ", heldBack), unnamed, unmanaged, saying("would not start: it ", queueAway), scheduled)
@@ -105,8 +105,7 @@ func scheduled(f *Facts) *State {
 // warned adds what the pods would run into that Kueue does not look at.
 func (f *Facts) warned(s *State) *State {
 	if r := warnedOf(Flavors(f)); r != nil {
-		s.because(r)
-		s.Message += ", but " + r.Message
+		s.because(r, s.Message+", but ")
 	}
 	return s
 }

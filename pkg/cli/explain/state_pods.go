@@ -19,8 +19,7 @@ import (
 
 // reserving is for a job that has quota and is not admitted.
 func reserving(f *Facts) *State {
-	s := &State{Phase: Reserved, Reason: "AdmissionCheckPending", Since: f.conditionSince(kueue.WorkloadQuotaReserved),
-		Message: fmt.Sprintf("has quota in %s, %s, and waits to be admitted", f.queueText(), f.assignment())}
+	s := &State{Phase: Reserved, Reason: "AdmissionCheckPending", Since: f.conditionSince(kueue.WorkloadQuotaReserved)}
 	var waits []string
 	refused := false
 	for _, check := range f.Workload.Status.AdmissionChecks {
@@ -33,7 +32,7 @@ func reserving(f *Facts) *State {
 			text += " (" + check.Message + ")"
 		}
 		if r := f.Cluster.checkInactive(check.Name); r != nil {
-			s.because(r.state())
+			s.because(r.state(), "")
 			text += ": " + r.Message
 		}
 		waits = append(waits, text)
@@ -43,6 +42,7 @@ func reserving(f *Facts) *State {
 		s.Remedy = "see that a worker cluster is connected: kubectl get multikueueclusters"
 		waits[0] += ", and Kueue has asked no worker cluster"
 	}
+	s.Message = fmt.Sprintf("has quota in %s, %s, and waits to be admitted", f.queueText(), f.assignment())
 	if len(waits) > 0 {
 		s.Message += ": " + strings.Join(waits, "; ")
 	}
@@ -65,22 +65,13 @@ func unplaced(f *Facts) *State {
 	admitted := f.condition(kueue.WorkloadAdmitted)
 	s := &State{Phase: Starting, Reason: "Placing", Since: since(admitted.LastTransitionTime),
 		Message: fmt.Sprintf("is admitted (%s) and about to be started", f.assignment())}
-	told := f.warning("PlacementRefused", "JobSetOutdated", "WriteRefused", "InTreeActive", "TrainerUnknown")
-	if told != nil && eventTime(told).Before(admitted.LastTransitionTime.Time) {
-		told = nil
-	}
-	unmade := cmp.Or(f.classMissing(), f.unmade(f.missing()...))
-	if unmade == nil && told == nil && !f.Job.Suspended() {
-		// Trainer cannot resume the one that is there.
-		unmade = f.unmade("JobSet")
+	blamed := cmp.Or(f.classMissing(), f.unmade(f.missing()...), f.told("PlacementRefused", "JobSetOutdated", "WriteRefused", "InTreeActive", "TrainerUnknown"))
+	if blamed == nil && !f.Job.Suspended() {
+		blamed = f.unmade("JobSet") // Trainer cannot resume the one that is there.
 	}
 	switch {
-	case unmade != nil:
-		s.because(unmade)
-		s.Message = fmt.Sprintf("is admitted (%s), holds its quota and cannot be started: %s", f.assignment(), unmade.Message)
-	case told != nil:
-		s.Reason, s.Stuck, s.Cause = told.Reason, true, told.Message
-		s.Message = fmt.Sprintf("is admitted (%s), holds its quota and cannot be started: %s", f.assignment(), told.Message)
+	case blamed != nil:
+		s.because(blamed, fmt.Sprintf("is admitted (%s), holds its quota and cannot be started: ", f.assignment()))
 	case f.overdue(admitted.LastTransitionTime):
 		s.Reason, s.Stuck, s.Remedy = "NotStarted", true, "see that kueue-trainer and Trainer run: kubectl trainjob doctor"
 		s.Message = fmt.Sprintf("was admitted (%s) %s ago, holds its quota and was not started", f.assignment(), show.Age(f.Now, admitted.LastTransitionTime.Time))
@@ -95,23 +86,22 @@ func starting(f *Facts) *State {
 		return f.byJobs(s)
 	}
 	var missing []string
-	for _, g := range f.podGroups() {
-		if g.blocked() {
-			missing = append(missing, g.text())
-			if s.Reason == "" || g.stuck(f.Now) && !s.Stuck {
-				s.because(&State{Reason: g.Reason, Remedy: g.remedy, Cause: firstSentence(g.Message), Stuck: g.stuck(f.Now)})
-				if misplaced := f.misplaced(); misplaced != nil && g.Reason == corev1.PodReasonUnschedulable {
-					s.because(misplaced)
-					missing = append(missing, misplaced.Message)
-				}
-			}
+	for _, g := range picked(f.podGroups(), PodGroup.blocked) {
+		missing = append(missing, fmt.Sprintf("%s of Job %s: %s", show.Count(len(g.Pods), "pod"), g.Job, g.why()))
+		if s.Reason != "" && (s.Stuck || !g.stuck(f.Now)) {
+			continue
+		}
+		s.Reason, s.Remedy, s.Cause, s.Stuck = g.Reason, g.remedy, firstSentence(g.Message), g.stuck(f.Now)
+		if misplaced := f.misplaced(); misplaced != nil && g.Reason == corev1.PodReasonUnschedulable {
+			s.because(misplaced, "")
+			missing = append(missing, misplaced.Message)
 		}
 	}
 	if made, wanted := f.podsMade(); made < wanted {
 		missing = append(missing, fmt.Sprintf("%s not made yet", show.Count(wanted-made, "pod")))
 		s.Reason = cmp.Or(s.Reason, "PodsMissing")
 		if unmade := f.unmade(append(f.missing(), "pods")...); unmade != nil {
-			s.because(unmade)
+			s.because(unmade, "")
 			missing = append(missing, unmade.Message)
 		} else if s.Since != nil && f.overdue(f.jobsOverSince(*s.Since)) && made == 0 {
 			s.Stuck, s.Remedy = true, fmt.Sprintf("see what its Jobs say: kubectl -n %s describe jobs -l %s=%s", f.Job.Namespace, jobsetapi.JobSetNameKey, f.Job.Name)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -131,7 +132,8 @@ func (f *Facts) why() *State {
 		return s
 	}
 	if f.clusterQueue() == nil {
-		return &State{Reason: Unseen, Message: "and Kueue says: " + scheduler.WhyWaiting(f.Workload), Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
+		return &State{Reason: Unseen, Hidden: clusterQueues, Message: "and Kueue says: " + scheduler.WhyWaiting(f.Workload),
+			Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
 	}
 	d := f.forecast()
 	switch {
@@ -229,8 +231,11 @@ func eviction(f *Facts, evicted *metav1.Condition) string {
 	case kueue.WorkloadEvictedByPreemption:
 		text := "was preempted"
 		if ids := preemptor.FindStringSubmatch(evicted.Message); ids != nil {
-			if by := cmp.Or(f.Cluster.jobOf(ids[2]), f.Cluster.jobOf(ids[1])); by != "" {
-				text += " by " + by
+			by := find(f.Cluster.Workloads, func(wl *kueue.Workload) bool {
+				return slices.Contains(ids, string(wl.UID)) || slices.Contains(ids, string(ownerOf(wl)))
+			})
+			if by != nil {
+				text += " by " + nameOf(by)
 			}
 		}
 		if c := f.condition(kueue.WorkloadPreempted); c != nil {

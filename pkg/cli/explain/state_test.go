@@ -32,7 +32,7 @@ const (
 	waits         = "waits in queue gpus (ClusterQueue gpus)"
 	needs32       = waits + ": needs 32 GPUs, "
 	alone         = ", 1st of 1 pending"
-	a100TooSmall  = "flavor a100 has 16 GPUs at the most for it"
+	a100TooSmall  = "flavor a100: ClusterQueue gpus has 16 GPUs at the most"
 	waitsForCheck = "has quota in queue gpus (ClusterQueue gpus), node on flavor h100, and waits to be admitted: admission check "
 	cannotStart   = "is admitted (node on flavor h100), holds its quota and cannot be started: "
 	notMade       = "was started (node on flavor h100), and 4 pods not made yet"
@@ -71,7 +71,7 @@ func TestStateOf(t *testing.T) {
 		"for another cluster, and nobody queues it": given(elsewhereBy, withoutWorkload).stuck(Unqueued, "NobodyReacts",
 			"asks for queue gpus and has no Workload after 5m: nobody queues it", "see that kueue-trainer runs: "+doctor),
 		"for another cluster, without quota yet": given(elsewhereBy, taken("h100", 1)).is(Waiting, "QuotaInUse",
-			needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd),
+			needs32+"flavor h100: 24 of 32 GPUs are free; "+a100TooSmall+alone, waitForEnd),
 		"its prebuilt Workload is missing": given(prebuiltMissing).stuck(Unqueued, "PrebuiltMissing",
 			"is not queued: it names prebuilt Workload mine, which is not there or not its own",
 			"create Workload mine in namespace team like the TrainJob, and the job queues"),
@@ -108,12 +108,12 @@ func TestStateOf(t *testing.T) {
 		"its priority class is not there, as the manager says to who may not look": given(withoutWorkload, naming("gone"), warned(noClass, "gone not found")).stuck(
 			Unqueued, noClass, "is not queued: gone not found", ""),
 		"its new priority class is not there while it waits": given(naming("gone"), classes()).stuck(Waiting, noClass,
-			needs32+"and names WorkloadPriorityClass gone, which does not exist: it does not start before that does"+alone,
+			needs32+"and it names WorkloadPriorityClass gone, which does not exist: it does not start before that does"+alone,
 			"create it, or label the job with one that exists: there is none"),
 		"its priority class was deleted since it waits": given(naming("gone"), classes(), taken("h100", 1), func(s *scene) { s.Workload.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef("gone") }).is(
-			Waiting, "QuotaInUse", needs32+"flavor h100 has 24 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd),
+			Waiting, "QuotaInUse", needs32+"flavor h100: 24 of 32 GPUs are free; "+a100TooSmall+alone, waitForEnd),
 		"its priority class is not there when it is admitted": given(placed, naming("gone"), classes("low")).stuck(Starting, noClass,
-			cannotStart+"names WorkloadPriorityClass gone, which does not exist", "create it, or label the job with one that exists: low"),
+			cannotStart+"it names WorkloadPriorityClass gone, which does not exist", "create it, or label the job with one that exists: low"),
 		"its JobSet cannot be made": given(withoutWorkload, warned("TrainJobResourcesCreationFailed", "denied by policy")).stuck(
 			Unqueued, "JobSetRefused", "is not queued: Trainer cannot make its JobSet: denied by policy", refusedRemedy),
 		"its Jobs cannot be made": given(func(s *scene) { s.Workload, s.JobSet = nil, &jobsetapi.JobSet{} }, warned("JobCreationFailed", "denied by policy")).stuck(
@@ -172,7 +172,7 @@ func TestStateOf(t *testing.T) {
 			Starting, "TooManyPods", fourPods+"TooManyPods (0/6 nodes are available: 6 Too many pods)",
 			"wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"),
 		"a manifest for more than there ever is": given(manifestOf, func(s *scene) { s.PodSets = []kueue.PodSet{podSet("node", 5)} }).stuck(
-			NotCreated, "ExceedsQuota", wouldWait+"40 GPUs, flavor h100 has 32 GPUs at the most for it; "+a100TooSmall,
+			NotCreated, "ExceedsQuota", wouldWait+"40 GPUs, flavor h100: ClusterQueue gpus has 32 GPUs at the most; "+a100TooSmall,
 			"ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor h100 in ClusterQueue gpus by 8 GPUs"),
 		"a manifest with pods larger than any node": given(manifestOf, func(s *scene) {
 			s.PodSets = []kueue.PodSet{podSet("node", 1)}
@@ -187,15 +187,19 @@ func TestStateOf(t *testing.T) {
 		"a node selector that no node of a topology has": given(onlyTopologies, ofH100, func(s *scene) {
 			s.Workload.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"}
 		}).stuck(Waiting, "SelectorMismatch",
-			needs32+"flavor h100 is not what its node selector asks for"+alone,
+			needs32+"flavor h100: node selector disk=fast matches no node of the flavor"+alone,
 			"take node selector disk=fast out of replicated job node, or label nodes of flavor h100 so"),
 		"a topology whose quota is in use, beside a flavor without GPUs": given(onlyTopologies, beside("cpu"), ofFirst(2), taken("h100", 3)).is(
-			Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitForEnd),
+			Waiting, "QuotaInUse", needs32+"flavor h100: 8 of 32 GPUs are free"+alone, waitForEnd),
 		"a replicated job that asks for nothing of a topology": given(onlyTopologies, func(s *scene) {
 			s.Workload.Spec.PodSets = []kueue.PodSet{kit.PodSet("initializer", 1), podSet("node", 4)}
 		}).stuck(Waiting, "NothingRequested",
 			needs32+"replicated job initializer asks for nothing, and Kueue admits no such pods by a topology"+alone,
 			"have the pods of replicated job initializer ask for something that ClusterQueue gpus has, such as some cpu, or have flavors without a topology there: kubectl trainjob pools generate makes such"),
+		"a resource that its ClusterQueue does not have": given(ofH100, func(s *scene) {
+			s.Workload.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests["nvidia.com/gpus"] = resource.MustParse("1")
+		}).stuck(Waiting, "ResourceNotInQueue", needs32+"ClusterQueue gpus has no quota for nvidia.com/gpus"+alone,
+			"ask for what it has (nvidia.com/gpu), or add nvidia.com/gpus to a resource group of ClusterQueue gpus, or take the request out of the job or its runtime"),
 		"a manifest whose runtime may not be read": given(manifestOf, func(s *scene) {
 			s.Undescribed = apierrors.NewForbidden(schema.GroupResource{Resource: "clustertrainingruntimes"}, "torch", nil)
 		}).is(NotCreated, "Unseen",
@@ -266,7 +270,7 @@ func TestStateOf(t *testing.T) {
 			with(kueue.WorkloadPreempted, kueue.InClusterQueueReason, "", 1)).is(Stopping, "Preempted",
 			"was preempted by team/urgent (for its higher priority in the ClusterQueue); 4 pods still there, it keeps the quota until they are gone", ""),
 		"preempted, and waiting again": given(taken("h100", 4), taken("a100", 2), preemptedBy("other-h100", 3)).is(Waiting, "QuotaInUse",
-			needs32+"flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; it was preempted by team/other-h100 3m ago", waitForEnd),
+			needs32+"flavor h100: 0 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most, 1st of 1 pending; it was preempted by team/other-h100 3m ago", waitForEnd),
 		"its LocalQueue is missing": given(func(s *scene) { s.inventory.LocalQueues[0].Name = "other" }).stuck(Waiting, "LocalQueueMissing",
 			"names LocalQueue gpus, which does not exist in namespace team", "create it, or label the job with one that exists: other"),
 		"its LocalQueue is stopped": given(queueHeld).stuck(Waiting, "LocalQueueStopped",
@@ -297,17 +301,17 @@ func TestStateOf(t *testing.T) {
 			Waiting, "Unseen", needs32+"and Kueue says: couldn't assign flavors",
 			"ask an admin to run this command: you may not see the ClusterQueue"),
 		"quota in use": given(taken("h100", 3), pending("urgent", 100, minutesAgo(1)), pending("earlier", 0, minutesAgo(9)), pending("later", 0, minutesAgo(1))).is(
-			Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 3rd of 4 pending",
+			Waiting, "QuotaInUse", needs32+"flavor h100: 8 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most, 3rd of 4 pending",
 			waitForEnd+orRaise+" above that of those in front"),
 		"quota in use by a cohort, which preempts for priority": given(taken("h100", 3), ofH100, func(s *scene) {
 			s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyLowerPriority}
-		}).is(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitForEnd+orRaise),
+		}).is(Waiting, "QuotaInUse", needs32+"flavor h100: 8 of 32 GPUs are free"+alone, waitForEnd+orRaise),
 		"quota in use, for a queue that takes back what it lent and no more": given(taken("h100", 3), ofH100, func(s *scene) {
 			s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{
 				ReclaimWithinCohort: kueue.PreemptionPolicyAny, WithinClusterQueue: kueue.PreemptionPolicyNever}
-		}).is(Waiting, "QuotaInUse", needs32+"flavor h100 has 8 of 32 GPUs free"+alone, waitForEnd),
+		}).is(Waiting, "QuotaInUse", needs32+"flavor h100: 8 of 32 GPUs are free"+alone, waitForEnd),
 		"more than there ever is": given(func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }).stuck(Waiting, "ExceedsQuota",
-			waits+": needs 40 GPUs, flavor h100 has 32 GPUs at the most for it; "+a100TooSmall+alone, raiseOrCut+"8 GPUs"),
+			waits+": needs 40 GPUs, flavor h100: ClusterQueue gpus has 32 GPUs at the most; "+a100TooSmall+alone, raiseOrCut+"8 GPUs"),
 		"Kueue stops others for it": given(taken("h100", 4), withoutQuota("couldn't assign flavors. Pending the preemption of 1 workload(s)")).is(
 			Waiting, "Preempting", needs32+"and Kueue is stopping others for it"+alone, ""),
 		"activated after Kueue had deactivated it": given(func(s *scene) {
@@ -333,7 +337,7 @@ func TestStateOf(t *testing.T) {
 		"running, after one of its replicated jobs is done": given(initialized, admitted, withPods(3, runningPod), func(s *scene) { s.Jobs[0].Spec.Parallelism = new(int32(3)) }).is(
 			Running, "Running", "runs with 3 pods in queue gpus (ClusterQueue gpus): 24 GPUs, initializer on flavor h100, node on flavor h100", ""),
 		"waiting again, after one of its replicated jobs was done": given(initialized, taken("h100", 2)).is(Waiting, "QuotaInUse",
-			waits+": needs 24 GPUs, flavor h100 has 16 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd),
+			waits+": needs 24 GPUs, flavor h100: 16 of 32 GPUs are free; "+a100TooSmall+alone, waitForEnd),
 		"behind others in a strict queue": given(pending("big", 0, minutesAgo(9)), strict, withoutQuota("")).is(Waiting, "BehindOthers",
 			needs32+"which would fit (node on flavor h100), but Kueue gives it to team/big first, 2nd of 2 pending",
 			"wait, or give the job a higher priority than the one before it"),
@@ -344,7 +348,7 @@ func TestStateOf(t *testing.T) {
 		"about to preempt": given(taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority = new(int32(10)) }).is(
 			Waiting, "Preempts", needs32+"and Kueue is about to make room by preempting team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue)"+alone, ""),
 		"perhaps about to preempt, for whom may not read priorities": given(taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority, s.PriorityUnseen = new(int32(10)), true }).is(
-			Waiting, "QuotaInUse", needs32+"flavor h100 has 0 of 32 GPUs free; "+a100TooSmall+alone, waitForEnd+orRaise),
+			Waiting, "QuotaInUse", needs32+"flavor h100: 0 of 32 GPUs are free; "+a100TooSmall+alone, waitForEnd+orRaise),
 		"managed without a queue": given(func(s *scene) { s.Workload.Spec.QueueName, s.Job.Labels = "", nil }).stuck(Waiting, "NoQueue",
 			"names no queue, and Kueue holds it all the same (manageJobsWithoutQueueName)", labelRemedy),
 		"quota reserved, a check is open": given(reserved, checked("budget", kueue.CheckStatePending, "asking"), func(s *scene) {
@@ -387,7 +391,7 @@ func TestStateOf(t *testing.T) {
 		"running":              given(admitted, withPods(4, runningPod)).is(Running, "Running", runs4, ""),
 		"a manifest that fits": given(manifestOf).is(NotCreated, "Fits", couldHave32, ""),
 		"a manifest that would wait": given(taken("h100", 1), manifestOf).is(NotCreated, "QuotaInUse",
-			wouldWait+"32 GPUs, flavor h100 has 24 of 32 GPUs free; "+a100TooSmall, waitForEnd),
+			wouldWait+"32 GPUs, flavor h100: 24 of 32 GPUs are free; "+a100TooSmall, waitForEnd),
 		"a manifest whose pods no node would take": given(manifestOf, func(s *scene) { s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"} }).stuck(
 			NotCreated, "SelectorMismatch", couldHave32+", but node selector disk=fast matches no node of the flavor: Kueue does not look at that, so pods stay Pending",
 			"take node selector disk=fast out of replicated job node, or label nodes of flavor h100 so"),
@@ -436,7 +440,7 @@ func TestStateOf(t *testing.T) {
 		"a manifest for a stopped queue": given(manifestOf, queueHeld).stuck(NotCreated, "LocalQueueStopped",
 			"would not start: it waits in LocalQueue gpus, which an admin has stopped (stopPolicy Hold)",
 			`kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
-	}, StateOf, cmpopts.IgnoreFields(State{}, "Since", "Cause"))
+	}, StateOf, cmpopts.IgnoreFields(State{}, "Since", "Cause", "Hidden"))
 }
 
 func TestGPUs(t *testing.T) {

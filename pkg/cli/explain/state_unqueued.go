@@ -3,7 +3,7 @@
 package explain
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -27,26 +28,20 @@ import (
 // unqueued is for a job without a Workload: just made, or nobody reacts to it.
 func unqueued(f *Facts) *State {
 	s := &State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet", Since: since(f.Job.CreationTimestamp)}
-	told := f.warning("InTreeActive", "TrainerUnknown", "PodSetsUnknown", noClass, "WriteRefused")
-	unmade, classless, held := f.unmade(f.missing()...), f.classMissing(), f.heldBack()
+	blamed := cmp.Or(f.unmade(f.missing()...), f.classMissing(), f.told("InTreeActive", "TrainerUnknown", "PodSetsUnknown", noClass, "WriteRefused"))
+	held := f.heldBack()
 	wait, known := f.waitForJobSet()
 	switch {
 	case !f.Saw(workloads):
-		s.Reason, s.Message = Unseen, "is in a queue; you may not see its Workload"
+		s.Reason, s.Hidden, s.Message = Unseen, workloads, "is in a queue; you may not see its Workload"
 	case f.queueName() == "":
 		s.Reason, s.Message, s.Remedy, s.Stuck = "NoQueue", "is held at the admission gate and names no queue", labelRemedy, true
 	case runtimeMissing(f.Undescribed):
 		s.Reason, s.Message, s.Stuck = "RuntimeMissing", "is not queued, because its pods cannot be told: "+f.Undescribed.Error(), true
 	case f.prebuilt() != "":
 		return f.withoutPrebuilt()
-	case unmade != nil:
-		unmade.Phase, unmade.Since, unmade.Message = s.Phase, s.Since, "is not queued: "+unmade.Message
-		return unmade
-	case classless != nil:
-		classless.Phase, classless.Since, classless.Message = s.Phase, s.Since, "is not queued: it "+classless.Message
-		return classless
-	case told != nil:
-		s.Reason, s.Message, s.Cause, s.Stuck = told.Reason, "is not queued: "+told.Message, told.Message, true
+	case blamed != nil:
+		s.because(blamed, "is not queued: ")
 	case held != nil:
 		s.Reason, s.Message, s.Cause, s.Since = held.Reason, "is not queued: it "+held.Message, held.Message, since(metav1.NewTime(eventTime(held)))
 		s.Remedy = fmt.Sprintf("put that right, and it queues again by itself; to have it do so at once: kubectl -n %s annotate trainjob %s try-again=\"$(date)\" --overwrite", f.Job.Namespace, f.Job.Name)
@@ -139,7 +134,7 @@ func (f *Facts) withoutPrebuilt() *State {
 		Message: fmt.Sprintf("is not queued: it names prebuilt Workload %s, which is not there or not its own", f.prebuilt()),
 		Remedy:  fmt.Sprintf("create Workload %s in namespace %s like the TrainJob, and the job queues", f.prebuilt(), f.Job.Namespace),
 		Stuck:   f.overdue(f.Job.CreationTimestamp)}
-	if told := f.warning("PrebuiltWorkloadUnusable"); told != nil {
+	if told := f.told("PrebuiltWorkloadUnusable"); told != nil {
 		s.Message, s.Cause, s.Stuck = "is not queued: "+told.Message, told.Message, true
 	}
 	return s
@@ -189,6 +184,7 @@ func heldOut(f *Facts) *State {
 	s := &State{Phase: Held, Reason: "Held", Stuck: true, Since: heldSince(f), Message: fmt.Sprintf("is held out of queue %s by its user", queue),
 		Remedy: fmt.Sprintf("kubectl trainjob resume -n %s %s", f.Job.Namespace, f.Job.Name)}
 	if f.Workload == nil && !f.Saw(workloads) {
+		s.Hidden = workloads
 		s.Message += "; you may not see its Workload, nor so whether it still has quota"
 	}
 	return s
@@ -196,12 +192,6 @@ func heldOut(f *Facts) *State {
 
 // heldSince is when the plugin changed the label last; nil where somebody else did.
 func heldSince(f *Facts) *metav1.Time {
-	var newest *metav1.Time
-	for _, entry := range f.Job.ManagedFields {
-		owns := entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:`+kueueconstants.QueueLabel+`"`))
-		if entry.Manager == hold.FieldOwner && owns && (newest == nil || newest.Before(entry.Time)) {
-			newest = entry.Time
-		}
-	}
-	return newest
+	ours := picked(f.Job.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == hold.FieldOwner })
+	return since(metav1.NewTime(kueueconfig.LastWritten(ours, kueueconstants.QueueLabel)))
 }

@@ -32,7 +32,10 @@ func inWorker(f *Facts) *State {
 		}
 		return s
 	}
-	s := w.state()
+	s := StateOf(w.Facts)
+	if s.Hidden != "" {
+		s.Hidden += " in cluster " + name
+	}
 	s.Message, s.Remedy = fmt.Sprintf("is in worker cluster %s, where it %s", name, s.Message), w.there(s.Remedy)
 	return &s
 }
@@ -45,14 +48,6 @@ func (f *Facts) worker(name string) *Worker {
 	return &Worker{Cluster: name}
 }
 
-// state is that of the copy, as it is there.
-func (w *Worker) state() State {
-	if s := w.uncopied(); s != nil {
-		return *s
-	}
-	return StateOf(w.Facts)
-}
-
 // there says of a remedy where it helps.
 func (w *Worker) there(remedy string) string {
 	if remedy == "" {
@@ -62,22 +57,21 @@ func (w *Worker) there(remedy string) string {
 }
 
 // uncopied is for a job that a worker has admitted, and that MultiKueue has not copied there.
-func (w *Worker) uncopied() *State {
-	if f := w.Facts; w.Copied || f.Workload == nil || !kueuelib.IsAdmitted(f.Workload) {
+func uncopied(f *Facts) *State {
+	if !f.Uncopied || f.Workload == nil || !kueuelib.IsAdmitted(f.Workload) {
 		return nil
 	}
-	admitted := w.Facts.condition(kueue.WorkloadAdmitted)
+	admitted := f.condition(kueue.WorkloadAdmitted)
 	s := &State{Phase: Starting, Reason: "CopyMissing", Since: since(admitted.LastTransitionTime),
-		Message: fmt.Sprintf("is admitted (%s) and about to be copied", w.Facts.assignment())}
+		Message: fmt.Sprintf("is admitted (%s) and about to be copied", f.assignment())}
 	switch {
-	case runtimeMissing(w.Facts.Undescribed):
-		s.Reason, s.Stuck = "RuntimeMissing", true
-		s.Message = fmt.Sprintf("is admitted (%s) and cannot be copied: %s", w.Facts.assignment(), w.Facts.Undescribed)
-		s.Remedy = "create the runtime as it is in the manager cluster"
-	case w.Facts.overdue(admitted.LastTransitionTime):
+	case runtimeMissing(f.Undescribed):
+		s.Reason, s.Stuck, s.Remedy = "RuntimeMissing", true, "create the runtime as it is in the manager cluster"
+		s.Message = fmt.Sprintf("is admitted (%s) and cannot be copied: %s", f.assignment(), f.Undescribed)
+	case f.overdue(admitted.LastTransitionTime):
 		s.Stuck = true
 		s.Message = fmt.Sprintf("was admitted (%s) %s ago and is not copied: the log of Kueue in the manager cluster says why",
-			w.Facts.assignment(), show.Age(w.Facts.Now, admitted.LastTransitionTime.Time))
+			f.assignment(), show.Age(f.Now, admitted.LastTransitionTime.Time))
 	}
 	return s
 }
@@ -106,7 +100,7 @@ func dispatching(f *Facts) *State {
 func (w *Worker) asked() (string, State) {
 	switch {
 	case w.Facts != nil:
-		s := w.state()
+		s := StateOf(w.Facts)
 		return fmt.Sprintf("in %s it %s", w.Cluster, s.Message), s
 	case errors.Is(w.Problem, cluster.ErrNoCopy):
 		return fmt.Sprintf("%s has not been asked yet", w.Cluster), State{}

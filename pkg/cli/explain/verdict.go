@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -190,7 +189,11 @@ func lacking(verdicts []Verdict) *State {
 	var best *State
 	for _, v := range useful(refusals(verdicts)) {
 		r := v.refusal()
-		parts = append(parts, brief(v, r))
+		text := r.Message
+		if v.Flavor != "" {
+			text = fmt.Sprintf("flavor %s: %s", v.Flavor, text)
+		}
+		parts = append(parts, text)
 		if best == nil || best.Stuck && !r.Lasting {
 			best = r.state()
 			if slices.Contains([]Code{TooMuch, Borrowing, InUse}, r.Code) {
@@ -207,29 +210,6 @@ func useful(verdicts []Verdict) []Verdict {
 	return picked(verdicts, func(v Verdict) bool {
 		return !v.useless || !slices.ContainsFunc(verdicts, func(o Verdict) bool { return v.beside(o) && !o.useless })
 	})
-}
-
-// brief is a reason as part of a sentence.
-func brief(v Verdict, r Reason) string {
-	flavor := "flavor " + v.Flavor
-	switch r.Code {
-	case NotInQueue, FlavorMissing, NoRequests:
-		return r.Message
-	case Selector:
-		return flavor + " is not what its node selector asks for"
-	}
-	a := find(v.Amounts, func(a *Amount) bool { return a.Requested > ptr.Deref(a.Free, a.Max) })
-	switch {
-	case r.Code == InUse && a != nil:
-		return fmt.Sprintf("%s has %s of %s free", flavor, number(a.Resource, ptr.Deref(a.Free, 0)), quantity(a.Resource, a.Max))
-	case r.Code == TooMuch && a != nil && a.Max == 0:
-		return flavor + " has no quota for it"
-	case r.Code == TooMuch && a != nil:
-		return fmt.Sprintf("%s has %s at the most for it", flavor, quantity(a.Resource, a.Max))
-	case r.Code == Borrowing && a != nil:
-		return fmt.Sprintf("%s stops at the borrowing limit (%s at most)", flavor, quantity(a.Resource, a.Max))
-	}
-	return flavor + ": " + r.Message
 }
 
 // warnedOf returns what the pods would run into on the flavors that Kueue would take, or nil.

@@ -7,8 +7,10 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -23,8 +25,6 @@ type Worker struct {
 	Context string
 	// Facts are those of the job's copy there; nil where nothing is known of one.
 	Facts *Facts
-	// Copied is set when the TrainJob is there. Before that, only its Workload waits there.
-	Copied bool
 	// Problem is why nothing is known.
 	Problem error
 }
@@ -74,21 +74,17 @@ func (w *Worker) read(ctx context.Context, at *cluster.Worker, renderer *trainjo
 		return at.Problem(err)
 	}
 	job, err := at.Copy(ctx, c, f.Job.Namespace, f.Job.Name, f.Workload.Name)
-	w.Copied = err == nil
-	if errors.Is(err, cluster.ErrNoCopy) {
+	uncopied := errors.Is(err, cluster.ErrNoCopy)
+	if uncopied {
 		job, err = standIn(ctx, at, c, f, err)
 	}
 	if err != nil {
 		return err
 	}
-	reader, err := NewReader(ctx, c, renderer)
-	if err != nil {
+	if w.Facts, err = readRendered(ctx, c, renderer, job); err != nil {
 		return at.Problem(err)
 	}
-	reader.workload = f.Workload.Name
-	if w.Facts, err = reader.Facts(ctx, job); err != nil {
-		return at.Problem(err)
-	}
+	w.Facts.Uncopied = uncopied
 	return nil
 }
 
@@ -104,6 +100,7 @@ func standIn(ctx context.Context, at *cluster.Worker, c client.Reader, f *Facts,
 	}
 	job := f.Job.DeepCopy()
 	job.Spec.ManagedBy, job.Status = nil, trainjob.TrainJob{}.Status
+	metav1.SetMetaDataLabel(&job.ObjectMeta, kueueconstants.PrebuiltWorkloadLabel, wl.Name)
 	return job, nil
 }
 
@@ -142,7 +139,7 @@ func copiesIn(ctx context.Context, workers *cluster.Workers, name, namespace str
 			w.Problem = at.NoCopy(f.Job.Namespace, f.Job.Name)
 		default:
 			if w.Problem = at.Check(copied.Job, f.Workload.Name); w.Problem == nil {
-				w.Facts, w.Copied = copied, true
+				w.Facts = copied
 			}
 		}
 		return w

@@ -33,7 +33,6 @@ func TestChain(t *testing.T) {
 		job        = "    Job llm-node-0 Active"
 		podsToCome = "    Job llm-node-0 Active: its pods to be made"
 		fourRun    = "      Pods 4 pods Running"
-		inWestHere = "  Cluster west Assigned"
 	)
 	evictedHere := changes{admitted, withPods(4, runningPod), evicted(kueue.WorkloadEvictedByPreemption, "")}
 	eachScene(t, "chain", map[string]row[[]string]{
@@ -53,7 +52,7 @@ func TestChain(t *testing.T) {
 		"pods of one Job in two states": {changes{admitted, withPods(3, runningPod), withPods(1, func(p *corev1.Pod) {
 			p.Name, p.Spec.SchedulingGates = "llm-node-0-3", []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
 		})}, []string{resumed, hasQuota, jobSet, job, "      Pods 3 pods Running",
-			"      Pods 1 pod Gated: AdmissionGate: scheduling gate kueue-trainer.dev/admission"}},
+			"      Pods 1 pod Gated: AdmissionGate (scheduling gate kueue-trainer.dev/admission)"}},
 		"a replicated job that depends on another": {changes{admitted, func(s *scene) {
 			s.JobSet.Spec.ReplicatedJobs = append(s.JobSet.Spec.ReplicatedJobs, jobsetapi.ReplicatedJob{
 				Name: "launcher", DependsOn: []jobsetapi.DependsOn{{Name: "node", Status: jobsetapi.DependencyReady}},
@@ -69,16 +68,8 @@ func TestChain(t *testing.T) {
 		"failed, and its JobSet was made again": {changes{admitted, markedEnded("llm-uid"), withoutWorkload, func(s *scene) {
 			s.Job.Spec.Suspend, s.JobSet.Spec.Suspend, s.JobSet.Spec.ReplicatedJobs = new(true), new(true), nil
 		}}, []string{"TrainJob llm Failed", "  Workload - Missing", "  JobSet llm Suspended"}},
-		"a manifest has none": {scene: changes{func(s *scene) { s.Job.UID = "" }}},
-
+		"a manifest has none":                         {scene: changes{func(s *scene) { s.Job.UID = "" }}},
 		"of a job for other clusters that waits here": {changes{elsewhereBy, taken("h100", 4)}, []string{queues, lacksQuota}},
-		"in a worker that is not known":               {changes{inWest}, []string{resumed, hasQuota, inWestHere}},
-		"in a worker": {changes{inWest, there(t, "west", true, admitted, withPods(4, runningPod))},
-			[]string{resumed, hasQuota, inWestHere, "    " + resumed, "    " + hasQuota, "    " + jobSet, "    " + job, "    " + fourRun}},
-		"while workers are asked": {changes{asked, there(t, "west", false, taken("h100", 4))}, []string{
-			queues, "  Workload trainjob-llm QuotaReserved", "  Cluster west Nominated: it to admit the job",
-			"    TrainJob llm Missing: MultiKueue to copy it", "    " + lacksQuota, "  Cluster east Nominated: it to admit the job",
-		}},
 	}, func(f *Facts) (lines []string) {
 		for _, l := range Chain(f) {
 			line := fmt.Sprintf("%s%s %s %s: %s", strings.Repeat("  ", l.Depth), l.Kind, l.Name, l.State, l.WaitsFor)
@@ -106,7 +97,9 @@ func asked(s *scene) {
 // there is a worker with the job as a scene of its own has it.
 func there(t *testing.T, name string, copied bool, with ...func(*scene)) func(*scene) {
 	return func(s *scene) {
-		s.Workers = append(s.Workers, Worker{Cluster: name, Context: name + "-admin", Copied: copied, Facts: newScene(with...).facts(t)})
+		f := newScene(with...).facts(t)
+		f.Uncopied = !copied
+		s.Workers = append(s.Workers, Worker{Cluster: name, Context: name + "-admin", Facts: f})
 	}
 }
 
@@ -142,7 +135,7 @@ func TestStateInWorkers(t *testing.T) {
 		"while workers are asked that were not looked into": given(asked).is(Reserved, "Dispatching", asks+"west; east", ""),
 		"while it waits in each worker": given(asked, there(t, "west", false, taken("h100", 4)), unknown("east", fmt.Errorf("%w of it", cluster.ErrNoCopy))).is(
 			Reserved, "Dispatching", asks+"in west it waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, "+
-				"flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; east has not been asked yet",
+				"flavor h100: 0 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most, 1st of 1 pending; east has not been asked yet",
 			"in cluster west (--context west-admin): "+waitForEnd),
 		"while no worker has its runtime": given(asked, there(t, "west", false, admitted, withoutRuntime), there(t, "east", false, admitted, withoutRuntime)).stuck(
 			Reserved, "Dispatching", asks+"in west it is admitted (node on flavor h100) and cannot be copied: ClusterTrainingRuntime torch: runtime not found; in east it is admitted (node on flavor h100) and cannot be copied: ClusterTrainingRuntime torch: runtime not found",

@@ -188,7 +188,8 @@ func (o *options) print(l List) error {
 	case show.ForMachines(o.output):
 		return show.Encode(o.streams.Out, o.output, l)
 	case o.output == "name":
-		return printNames(o.streams.Out, l.TrainJobs)
+		printNames(o.streams.Out, l.TrainJobs)
+		return nil
 	}
 	t := table{paint: show.Painter(o.streams.Out), namespaces: o.all, wide: o.output == show.Wide, cohorts: o.query.byCohort}
 	return t.print(o.streams.Out, l.TrainJobs, time.Now())
@@ -211,20 +212,13 @@ func (o *options) follow(ctx context.Context, last List) error {
 // news are the jobs of which another thing is said than before; messages tell the time, and
 // do not count. Of those that were deleted nothing is said.
 func news(last, now List) List {
-	key := func(job TrainJob) client.ObjectKey { return client.ObjectKey{Namespace: job.Namespace, Name: job.Name} }
-	before := map[client.ObjectKey]TrainJob{}
-	for _, job := range last.TrainJobs {
-		before[key(job)] = job
+	said := func(job TrainJob) bool {
+		return slices.ContainsFunc(last.TrainJobs, func(old TrainJob) bool {
+			old.Message, old.Remedy, old.Cause = job.Message, job.Remedy, job.Cause
+			return old.Name == job.Name && reflect.DeepEqual(old, job)
+		})
 	}
-	out := List{TrainJobs: []TrainJob{}, Unseen: now.Unseen}
-	for _, job := range now.TrainJobs {
-		old, known := before[key(job)]
-		old.Message, old.Remedy, old.Cause = job.Message, job.Remedy, job.Cause
-		if !known || !reflect.DeepEqual(old, job) {
-			out.TrainJobs = append(out.TrainJobs, job)
-		}
-	}
-	return out
+	return List{TrainJobs: slices.DeleteFunc(slices.Clone(now.TrainJobs), said), Unseen: now.Unseen}
 }
 
 // list reads the TrainJobs and what is around them.
@@ -244,7 +238,7 @@ func (o *options) list(ctx context.Context) (List, error) {
 			return List{}, err
 		}
 	}
-	var starts map[client.ObjectKey]outlook.Start
+	var starts map[*explain.Facts]*outlook.Start
 	if o.starts {
 		// Without them, there is a list all the same.
 		starts, _ = explain.Starts(ctx, o.client, snapshot, o.namespace, o.running.Told)

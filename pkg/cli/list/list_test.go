@@ -26,6 +26,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
+const clusterQueues = "clusterqueues.kueue.x-k8s.io"
+
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func minutesAgo(n int) metav1.Time { return metav1.NewTime(now.Add(-time.Duration(n) * time.Minute)) }
@@ -92,7 +94,7 @@ func dispatched(f *explain.Facts) {
 func in(w explain.Worker) func(*explain.Facts) {
 	return func(f *explain.Facts) {
 		dispatched(f)
-		w.Cluster, w.Copied = "west", w.Facts != nil
+		w.Cluster = "west"
 		f.Workers = []explain.Worker{w}
 	}
 }

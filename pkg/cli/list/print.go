@@ -133,11 +133,8 @@ func gpusText(job *TrainJob) string {
 	return strings.Join(parts, ",")
 }
 
-func printNames(out io.Writer, jobs []TrainJob) error {
+func printNames(out io.Writer, jobs []TrainJob) {
 	for i := range jobs {
-		if _, err := fmt.Fprintf(out, "trainjob.%s/%s\n", trainjob.GVK.Group, jobs[i].Name); err != nil {
-			return err
-		}
+		fmt.Fprintf(out, "trainjob.%s/%s\n", trainjob.GVK.Group, jobs[i].Name)
 	}
-	return nil
 }

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -28,15 +31,15 @@ type query struct {
 }
 
 // states are those that a TrainJob of the cluster can have.
-var states = words(explain.NotManaged, explain.Unqueued, explain.Waiting, explain.Reserved, explain.Starting, explain.Elsewhere,
-	explain.Running, explain.Stopping, explain.Held, explain.Deactivated, explain.Succeeded, explain.Failed)
+var states = []string{
+	string(explain.NotManaged), string(explain.Unqueued), string(explain.Waiting), string(explain.Reserved), string(explain.Starting),
+	string(explain.Elsewhere), string(explain.Running), string(explain.Stopping), string(explain.Held), string(explain.Deactivated),
+	string(explain.Succeeded), string(explain.Failed),
+}
 
-func words(phases ...explain.Phase) []string {
-	var all []string
-	for _, phase := range phases {
-		all = append(all, string(phase))
-	}
-	return all
+// among reports whether a state is one of some, however they are written.
+func among(all []string, state string) bool {
+	return slices.ContainsFunc(all, func(other string) bool { return strings.EqualFold(state, other) })
 }
 
 var columns = slices.Sorted(maps.Keys(orders))
@@ -48,27 +51,18 @@ var orders = map[string]func(a, b *TrainJob) int{
 	"queue": func(a, b *TrainJob) int { return cmp.Compare(a.Queue, b.Queue) },
 	"user":  func(a, b *TrainJob) int { return cmp.Compare(a.User, b.User) },
 	"gpus":  func(a, b *TrainJob) int { return cmp.Compare(b.gpus(), a.gpus()) },
+	// What is not known comes last.
 	"priority": func(a, b *TrainJob) int {
-		return known(a.Priority, b.Priority, func(x, y int32) int { return cmp.Compare(y, x) })
+		return cmp.Compare(ptr.Deref(b.Priority, math.MinInt32), ptr.Deref(a.Priority, math.MinInt32))
 	},
-	"position": func(a, b *TrainJob) int { return known(a.Position, b.Position, cmp.Compare) },
-	"since": func(a, b *TrainJob) int {
-		return known(a.Since, b.Since, func(x, y metav1.Time) int { return x.Compare(y.Time) })
+	"position": func(a, b *TrainJob) int {
+		return cmp.Compare(ptr.Deref(a.Position, math.MaxInt), ptr.Deref(b.Position, math.MaxInt))
 	},
+	"since": func(a, b *TrainJob) int { return ptr.Deref(a.Since, never).Compare(ptr.Deref(b.Since, never).Time) },
 }
 
-// known has values that are not known come last.
-func known[T any](a, b *T, compare func(T, T) int) int {
-	switch {
-	case a != nil && b != nil:
-		return compare(*a, *b)
-	case a != nil:
-		return -1
-	case b != nil:
-		return 1
-	}
-	return 0
-}
+// never is after all times.
+var never = metav1.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
 // alone is a ClusterQueue that shares with none.
 func (r *TrainJob) alone() string {
@@ -88,7 +82,7 @@ func (r *TrainJob) gpus() (sum int64) {
 // check refuses what there is not.
 func (q *query) check() error {
 	for _, state := range q.states {
-		if !slices.ContainsFunc(states, func(known string) bool { return strings.EqualFold(state, known) }) {
+		if !among(states, state) {
 			return fmt.Errorf("--state %s: there is no such state: use %s", state, strings.Join(states, ", "))
 		}
 	}
@@ -110,8 +104,7 @@ func (q *query) checkUser(manager *config.Configuration) error {
 
 // wants reports whether a TrainJob is listed. One of which it is not known is.
 func (q *query) wants(r *TrainJob) bool {
-	inState := len(q.states) == 0 || r.Unknown["phase"] != "" ||
-		slices.ContainsFunc(q.states, func(state string) bool { return strings.EqualFold(state, string(r.Phase)) })
+	inState := len(q.states) == 0 || r.Unknown["phase"] != "" || among(q.states, string(r.Phase))
 	return inState && (!q.byCohort || r.Turn > 0) && (q.queue == "" || q.queue == r.Queue || q.queue == r.ClusterQueue) && (q.user == "" || q.user == r.User)
 }
 

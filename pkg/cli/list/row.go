@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -80,13 +79,12 @@ const Unknown explain.Phase = "Unknown"
 
 // The kinds that tell what a user without rights does not know.
 const (
-	workloads     = "workloads.kueue.x-k8s.io"
-	clusterQueues = "clusterqueues.kueue.x-k8s.io"
-	configMaps    = "configmaps of namespace " + config.Namespace
+	workloads  = "workloads.kueue.x-k8s.io"
+	configMaps = "configmaps of namespace " + config.Namespace
 )
 
 // newList tells of the jobs that are asked for.
-func newList(s *explain.Snapshot, q *query, turns map[types.UID]scheduler.Turn, starts map[client.ObjectKey]outlook.Start) List {
+func newList(s *explain.Snapshot, q *query, turns map[types.UID]scheduler.Turn, starts map[*explain.Facts]*outlook.Start) List {
 	l := List{TrainJobs: []TrainJob{}}
 	fields := map[string]map[string]bool{}
 	for _, f := range s.Facts {
@@ -97,12 +95,10 @@ func newList(s *explain.Snapshot, q *query, turns map[types.UID]scheduler.Turn, 
 		case q.users:
 			row.User = f.Job.Labels[f.Manager.Metrics.UserLabel]
 		}
+		row.Start = starts[f]
 		if f.Workload != nil {
 			turn := turns[f.Workload.UID]
 			row.Turn, row.Cohort = turn.Place, turn.Cohort
-			if start, found := starts[client.ObjectKeyFromObject(f.Workload)]; found {
-				row.Start = &start
-			}
 		}
 		if !q.wants(&row) {
 			continue
@@ -146,31 +142,45 @@ func rowOf(f *explain.Facts) TrainJob {
 	if f.Workload != nil {
 		row.GPUs, row.Priority, row.Flavors = f.GPUs(), f.Workload.Spec.Priority, f.Assigned()
 	}
-	there := f.There()
 	if cluster.ForMultiKueue(f.Job) {
-		row.elsewhere(f, there)
+		row.elsewhere(f)
 	}
 	if !f.Saw(workloads) && f.Workload == nil && row.Queue != "" {
 		row.unknown(workloads, "flavors", "gpus", "priority")
 	}
-	switch {
-	case state.Phase == explain.Held && !f.Saw(workloads):
-		// It may still be stopping.
-		row.unknown(workloads, "reason")
-	case state.Phase == explain.Unqueued && !f.Saw(workloads):
-		row.unknown(workloads, "phase", "reason", "position")
-		row.Phase, row.Since = Unknown, nil
-	case state.Phase == explain.Unqueued && there != nil && !there.Facts.Saw(workloads):
-		row.unknown(workloads+" in cluster "+there.Cluster, "phase", "reason")
-		row.Phase, row.Since = Unknown, nil
-	case state.Phase == explain.Waiting:
-		row.waits(f)
+	if state.Hidden != "" {
+		row.hidden(state)
+	}
+	if state.Phase == explain.Waiting {
+		switch place := f.Place(); {
+		case place != nil:
+			row.Position = &place.Place
+		case !f.Cluster.Saw(workloads):
+			row.unknown(workloads, "position")
+		}
 	}
 	return row
 }
 
+// hidden is for a job of which the state that is told is a guess.
+func (r *TrainJob) hidden(state explain.State) {
+	r.unknown(state.Hidden, "reason")
+	r.State = explain.State{Phase: state.Phase, Since: state.Since}
+	switch state.Phase {
+	case explain.Unqueued:
+		r.unknown(state.Hidden, "phase")
+		r.State = explain.State{Phase: Unknown}
+		if r.Cluster == "" {
+			r.unknown(state.Hidden, "position")
+		}
+	case explain.Waiting:
+		r.Message = state.Message // Kueue's own words are in it.
+	}
+}
+
 // elsewhere is for a job of MultiKueue: the flavors of this cluster say nothing of it.
-func (r *TrainJob) elsewhere(f *explain.Facts, there *explain.Worker) {
+func (r *TrainJob) elsewhere(f *explain.Facts) {
+	there := f.There()
 	r.Flavors, r.Cluster = nil, cluster.Assigned(f.Workload)
 	_, r.Nominated = f.Dispatched()
 	switch {
@@ -187,23 +197,5 @@ func (r *TrainJob) elsewhere(f *explain.Facts, there *explain.Worker) {
 func (r *TrainJob) unknown(kind string, fields ...string) {
 	for _, field := range fields {
 		r.Unknown[field] = kind
-	}
-	if slices.Contains(fields, "reason") {
-		r.State = explain.State{Phase: r.Phase, Since: r.Since}
-	}
-}
-
-func (r *TrainJob) waits(f *explain.Facts) {
-	message := r.Message
-	if r.Reason == "Unseen" {
-		r.unknown(clusterQueues, "reason")
-		// Kueue's own words are in it.
-		r.Message = message
-	}
-	switch place := f.Place(); {
-	case place != nil:
-		r.Position = &place.Place
-	case !f.Cluster.Saw(workloads):
-		r.unknown(workloads, "position")
 	}
 }

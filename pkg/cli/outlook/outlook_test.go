@@ -93,6 +93,15 @@ func told(o *outlook.Outlook, left, ago time.Duration) {
 	o.TrainJobs = append(o.TrainJobs, tj)
 }
 
+// startOf is when the first Workload starts, by so many futures.
+func startOf(t *testing.T, o *outlook.Outlook, futures int) string {
+	t.Helper()
+	q, _ := o.Question()
+	q.Time, q.Futures = 0, futures
+	starts := expect.Must(outlook.Of(t.Context(), q, &o.Workloads[0]))(t)
+	return starts[client.ObjectKeyFromObject(&o.Workloads[0])].String()
+}
+
 func TestStart(t *testing.T) {
 	cases := map[string]struct {
 		set  func(*outlook.Outlook)
@@ -255,10 +264,7 @@ func TestStart(t *testing.T) {
 			o := town()
 			job(o, "mine", 8, time.Minute)
 			tc.set(o)
-			q, _ := o.Question()
-			q.Time = 0
-			start := expect.Must(outlook.Of(t.Context(), q, &o.Workloads[0]))(t)
-			expect.Same(t, "Unexpected answer", tc.want, start.String())
+			expect.Same(t, "Unexpected answer", tc.want, startOf(t, o, outlook.Futures))
 		})
 	}
 }
@@ -270,8 +276,8 @@ func TestWhoNeverStartsTakesNoFutures(t *testing.T) {
 	mine := job(o, "mine", 8, time.Minute).DeepCopy()
 	q, _ := o.Question()
 	q.Time, q.Futures = 0, 3
-	starts := expect.Must(outlook.OfAll(t.Context(), q, []*kueue.Workload{never, mine}))(t)
-	expect.Same(t, "Unexpected answer of one too big", outlook.Start{Never: true, HorizonSeconds: int64(outlook.Horizon.Seconds())}, starts[client.ObjectKeyFromObject(never)])
+	starts := expect.Must(outlook.Of(t.Context(), q, never, mine))(t)
+	expect.Same(t, "Unexpected answer of one too big", &outlook.Start{Never: true, HorizonSeconds: int64(outlook.Horizon.Seconds())}, starts[client.ObjectKeyFromObject(never)])
 	expect.Same(t, "Unexpected answer of one that fits", "starts within a minute (P90 of 3 futures)", starts[client.ObjectKeyFromObject(mine)].String())
 }
 
@@ -280,10 +286,7 @@ func TestFewFuturesTellTheirRange(t *testing.T) {
 		o := town()
 		job(o, "mine", 8, time.Minute)
 		running(job(o, "llm", 8, time.Hour)).Spec.MaximumExecutionTimeSeconds = ptr.To[int32](6 * 3600)
-		q, _ := o.Question()
-		q.Time, q.Futures = 0, futures
-		start := expect.Must(outlook.Of(t.Context(), q, &o.Workloads[0]))(t)
-		expect.Same(t, "Unexpected answer", "starts in about 5 h ("+want+"), often after team/llm ends", start.String())
+		expect.Same(t, "Unexpected answer", "starts in about 5 h ("+want+"), often after team/llm ends", startOf(t, o, futures))
 	}
 }
 

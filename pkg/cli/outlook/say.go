@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -44,53 +43,70 @@ type Start struct {
 	Sources map[forecast.Source]int `json:"sources,omitempty"`
 }
 
-// Of returns when a Workload starts, by the futures of what matters to it.
-func Of(ctx context.Context, q *forecast.Question, wl *kueue.Workload) (Start, error) {
-	about := q.About(wl)
-	if about == nil {
-		return Start{}, fmt.Errorf("queue %s of namespace %s leads to no ClusterQueue", wl.Spec.QueueName, wl.Namespace)
-	}
-	starts, err := OfAll(ctx, about, []*kueue.Workload{wl})
-	return starts[client.ObjectKeyFromObject(wl)], err
+// part is one of a cluster, and who waits there.
+type part struct {
+	*forecast.Question
+	waiting map[client.ObjectKey]bool
 }
 
-// OfAll returns when Workloads start that wait in the same part of a cluster, by the same futures. Who would not start even if
-// nobody else was there is found first: no future ends before the horizon that waits for them.
-func OfAll(ctx context.Context, q *forecast.Question, all []*kueue.Workload) (map[client.ObjectKey]Start, error) {
-	starts, some := map[client.ObjectKey]Start{}, map[client.ObjectKey]bool{}
+// Of returns when Workloads start that wait; nothing of one whose queue leads nowhere. The futures of a part of the cluster
+// answer for all that wait there, and the parts share the time.
+func Of(ctx context.Context, q *forecast.Question, all ...*kueue.Workload) (map[client.ObjectKey]*Start, error) {
+	var parts []*part
 	for _, wl := range all {
-		some[client.ObjectKeyFromObject(wl)] = true
-	}
-	alone, err := q.Alone(ctx, some)
-	if err != nil {
-		return nil, err
-	}
-	together := *q
-	together.Until = nil
-	for key := range some {
-		if alone[key] {
-			together.Until = append(together.Until, key)
-		} else {
-			starts[key] = Start{Never: true, HorizonSeconds: int64(q.Horizon.Seconds())}
+		at := slices.IndexFunc(parts, func(p *part) bool {
+			return inventory.Find(p.World.LocalQueues, wl.Namespace, string(wl.Spec.QueueName)) != nil
+		})
+		if at < 0 {
+			about := q.About(wl)
+			if about == nil {
+				continue
+			}
+			at = len(parts)
+			parts = append(parts, &part{about, map[client.ObjectKey]bool{}})
 		}
+		parts[at].waiting[client.ObjectKeyFromObject(wl)] = true
 	}
-	if len(together.Until) == 0 {
-		return starts, nil
-	}
-	futures, err := forecast.Draw(ctx, &together)
-	if err != nil {
-		return nil, err
-	}
-	k := knownOf(q)
-	for _, key := range together.Until {
-		starts[key] = answer(q, k, futures, key)
+	starts := map[client.ObjectKey]*Start{}
+	for _, p := range parts {
+		p.Time /= time.Duration(len(parts))
+		if err := p.play(ctx, starts); err != nil {
+			return nil, err
+		}
 	}
 	return starts, nil
 }
 
-func answer(q *forecast.Question, k *known, futures *forecast.Futures, key client.ObjectKey) Start {
+// play finds first who would not start even if nobody else was there: no future ends before the horizon that waits for them.
+func (p *part) play(ctx context.Context, starts map[client.ObjectKey]*Start) error {
+	alone, err := p.Alone(ctx, p.waiting)
+	if err != nil {
+		return err
+	}
+	for key := range p.waiting {
+		if alone[key] {
+			p.Until = append(p.Until, key)
+		} else {
+			starts[key] = &Start{Never: true, HorizonSeconds: int64(p.Horizon.Seconds())}
+		}
+	}
+	if len(p.Until) == 0 {
+		return nil
+	}
+	futures, err := forecast.Draw(ctx, p.Question)
+	if err != nil {
+		return err
+	}
+	k := knownOf(p.Question)
+	for _, key := range p.Until {
+		starts[key] = answer(p.Question, k, futures, key)
+	}
+	return nil
+}
+
+func answer(q *forecast.Question, k *known, futures *forecast.Futures, key client.ObjectKey) *Start {
 	b := futures.Band(key, q.Horizon)
-	s := Start{
+	s := &Start{
 		P10: seconds(b.P10), P50: seconds(b.P50), P90: seconds(b.P90), Late: b.Late,
 		HorizonSeconds: int64(q.Horizon.Seconds()), Futures: b.Futures, Sources: k.sources,
 	}
@@ -141,7 +157,6 @@ func (k *known) why(key client.ObjectKey, futures int) string {
 	if futures == 0 {
 		return "the time was over before one future was played"
 	}
-	const shown = 3
 	var names []string
 	for _, other := range k.unknown {
 		if other != key {
@@ -151,11 +166,7 @@ func (k *known) why(key client.ObjectKey, futures int) string {
 	if len(names) == 0 {
 		return ""
 	}
-	text := strings.Join(names[:min(shown, len(names))], ", ")
-	if more := len(names) - shown; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Sprintf("nothing is known of how long %s run: --assume 4h takes it for them", text)
+	return fmt.Sprintf("nothing is known of how long %s run: --assume 4h takes it for them", show.Few(names, 3))
 }
 
 func seconds(d *time.Duration) *int64 {

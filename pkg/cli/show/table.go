@@ -95,3 +95,12 @@ func Count[N int | int32 | int64](n N, thing string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }
+
+// Few names the first of several things, and says how many more there are.
+func Few(names []string, most int) string {
+	text := strings.Join(names[:min(most, len(names))], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -27,7 +27,7 @@ func Behind(cm *corev1.ConfigMap, pods []corev1.Pod, now time.Time) (*corev1.Pod
 // changedAt returns when the data of a ConfigMap changed last, as its managed fields say. Whoever changed other fields
 // of it as the same manager made it later.
 func changedAt(cm *corev1.ConfigMap) time.Time {
-	if written := lastWritten(cm.ManagedFields, "data"); written.After(cm.CreationTimestamp.Time) {
+	if written := LastWritten(cm.ManagedFields, "data"); written.After(cm.CreationTimestamp.Time) {
 		return written
 	}
 	return cm.CreationTimestamp.Time

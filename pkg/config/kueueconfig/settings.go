@@ -95,11 +95,11 @@ func (s *Settings) LabelledAt(namespace *corev1.Namespace) time.Time {
 			keys = append(keys, r.Key())
 		}
 	}
-	return lastWritten(namespace.ManagedFields, keys...)
+	return LastWritten(namespace.ManagedFields, keys...)
 }
 
-// lastWritten returns when one of these fields was written last, as managed fields say; zero where they say nothing.
-func lastWritten(managed []metav1.ManagedFieldsEntry, fields ...string) (last time.Time) {
+// LastWritten returns when one of these fields was written last, as managed fields say; zero where they say nothing.
+func LastWritten(managed []metav1.ManagedFieldsEntry, fields ...string) (last time.Time) {
 	for _, entry := range managed {
 		if entry.Time == nil || entry.FieldsV1 == nil || !entry.Time.After(last) {
 			continue

@@ -4,10 +4,13 @@ package explain
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +21,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -52,7 +56,7 @@ metadata: {name: new, namespace: "%NS"}
 spec: {runtimeRef: {name: torch, kind: "%KIND"}}
 `
 
-// harness is a Reader of a cluster that a scene describes.
+// harness reads a cluster that a scene describes.
 type harness struct {
 	*testing.T
 	objects []client.Object
@@ -70,27 +74,35 @@ func (h *harness) client() client.WithWatch {
 	h.Helper()
 	return kit.Fake(expect.Must(cluster.Scheme())(h), h.objects...).
 		WithIndex(&jobsetapi.JobSet{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).
-		WithIndex(&corev1.Event{}, "involvedObject.uid", func(o client.Object) []string { return []string{string(o.(*corev1.Event).InvolvedObject.UID)} }).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
 		WithIndex(&corev1.Event{}, "reason", func(o client.Object) []string { return []string{o.(*corev1.Event).Reason} }).
 		WithIndex(&corev1.Event{}, "type", func(o client.Object) []string { return []string{o.(*corev1.Event).Type} }).
 		WithInterceptorFuncs(interceptor.Funcs{List: h.list, Get: h.get, SubResourceGet: h.subResource}).Build()
 }
 
-func (h *harness) reader() *Reader {
+// facts reads those of newScene's job.
+func (h *harness) facts() *Facts {
 	h.Helper()
 	c := h.client()
-	return expect.Must(NewReader(h.Context(), c, expect.Must(trainjob.NewRenderer(h.Context(), c.Scheme()))(h)))(h)
+	return expect.Must(readRendered(h.Context(), c, expect.Must(trainjob.NewRenderer(h.Context(), c.Scheme()))(h), newScene().Job))(h)
 }
 
 // preview looks at the first TrainJob of a file.
-func (h *harness) preview(file string, queue ...string) *Facts {
+func (h *harness) preview(file string, queue ...string) *Facts { return h.previews(file, queue...)[0] }
+
+// previews looks at all of them.
+func (h *harness) previews(file string, queue ...string) (all []*Facts) {
 	h.Helper()
+	c := h.client()
 	in := expect.Must(readFiles([]manifest.File{*manifest.Parse("job.yaml", []byte(file))}, "team"))(h)
-	for _, name := range queue {
-		metav1.SetMetaDataLabel(&in.jobs[0].ObjectMeta, kit.QueueLabel, name)
+	previews := expect.Must(newPreviews(h.Context(), c, expect.Must(trainjob.NewRenderer(h.Context(), c.Scheme()))(h), in))(h)
+	for i := range in.jobs {
+		for _, name := range queue {
+			metav1.SetMetaDataLabel(&in.jobs[i].ObjectMeta, kit.QueueLabel, name)
+		}
+		all = append(all, expect.Must(previews.of(h.Context(), &in.jobs[i]))(h))
 	}
-	return expect.Must(h.reader().preview(h.Context(), &in.jobs[0], in))(h)
+	return all
 }
 
 // managerConfig is a ConfigMap with the manager's configuration.
@@ -173,9 +185,8 @@ func TestPodEvents(t *testing.T) {
 				objects = append(objects, e)
 			}
 			h := &harness{T: t, objects: objects}
-			one := expect.Must(h.reader().Facts(t.Context(), s.Job))(t)
 			all := expect.Must(ReadAll(t.Context(), h.client(), ""))(t)
-			for how, f := range map[string]*Facts{"one": one, "all": all.Facts[0]} {
+			for how, f := range map[string]*Facts{"one": h.facts(), "all": all.Facts[0]} {
 				expect.Same(t, "Unexpected events, read of "+how, tc.want, reasonsOf(f.PodEvents))
 			}
 		})
@@ -198,7 +209,7 @@ func TestPodsOfOthers(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{T: t, objects: slices.Concat(queued(), []client.Object{placed.DeepCopy(), bound.DeepCopy(), pending.DeepCopy()}, tc.topologies)}
-			f := expect.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
+			f := h.facts()
 			var got []string
 			for i := range f.Cluster.Pods {
 				got = append(got, f.Cluster.Pods[i].Name)
@@ -223,7 +234,7 @@ func TestFacts(t *testing.T) {
 	h := &harness{T: t, objects: append(queued(),
 		note("Old", 9, corev1.EventTypeWarning), note("New", 1, corev1.EventTypeWarning), note("Fine", 0, corev1.EventTypeNormal),
 		waitingWorkload("somebody", "gpus", 1, minutesAgo(1)))}
-	f := expect.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
+	f := h.facts()
 	got := []any{f.Workload.Name, len(f.PodSets), reasonsOf(f.Warnings), f.Undescribed != nil, f.Visible}
 	expect.Same(t, "Unexpected facts", []any{"trainjob-llm", 1, []string{"New", "Old"}, true, (*Position)(nil)}, got)
 }
@@ -231,107 +242,128 @@ func TestFacts(t *testing.T) {
 func TestWhatUsersSeeOfTheirNamespace(t *testing.T) {
 	h := &harness{T: t, objects: queued(), forbidden: []string{"LocalQueue", "ClusterQueue", "Workload", "Node"},
 		visible: []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-llm"}, PositionInClusterQueue: 4}}}
-	f := expect.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
+	f := h.facts()
 	expect.Same(t, "Unexpected position", &Position{Place: 5, Source: Visibility}, f.Visible)
 	expect.That(t, f.localQueue() != nil && f.Workload != nil, "LocalQueue or Workload of the namespace was not read")
 	want := []string{"nodes", clusterQueues, workloads, "customresourcedefinitions.apiextensions.k8s.io"}
 	expect.Same(t, "Unexpected unseen kinds", want, Explain(f).Unseen)
 }
 
+// TestPreview is in a cluster where newScene's job waits, with a runtime of 2 nodes.
 func TestPreview(t *testing.T) {
 	job, namespaced := fill(jobYAML, "ClusterTrainingRuntime", ""), fill(jobYAML, "TrainingRuntime", "")
 	runtime := func(nodes string) string { return fill(runtimeYAML, "ClusterTrainingRuntime", nodes) }
-	inCluster := &trainer.ClusterTrainingRuntime{}
-	expect.NoError(t, yaml.UnmarshalStrict([]byte(runtime("2")), inCluster))
+	kueueIs := func(configuration string) func(*harness) {
+		return func(h *harness) {
+			h.objects = append(h.objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.KueueNamespace, Name: cluster.KueueConfigMap}, Data: map[string]string{
+				cluster.KueueConfigKey: "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n" + configuration}})
+		}
+	}
+	defaultQueue := func(h *harness) { h.objects = append(h.objects, kit.LocalQueue("team", "default", "gpus")) }
+	hidden := func(h *harness) { h.denied = []string{"ConfigMap"} }
+	tainted := func(h *harness) {
+		for _, object := range h.objects {
+			if flavor, ok := object.(*kueue.ResourceFlavor); ok {
+				flavor.Spec.NodeTaints = []corev1.Taint{{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}}
+			}
+		}
+	}
+	rules := func(h *harness) {
+		h.objects = append(h.objects, managerConfig(cluster.ManagerConfigMap+"-7g6h", "tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]"))
+	}
+	const missing = "the configuration of Kueue: namespace kueue-system has no ConfigMap kueue-manager-config that can be read"
 	cases := map[string]struct {
-		files string
-		queue string
-		// want is pods of the first PodSet, the queue and the phase's reason.
-		want []any
+		files  string
+		change func(*harness)
+		// want is pods of the first PodSet, the queue and the reason.
+		want string
+		// unseen are the configurations that decide, and that are not known.
+		unseen []string
 	}{
-		"the runtime of the cluster":       {files: job, want: []any{int32(2), "", "NoQueue"}},
-		"a runtime of the same files wins": {files: job + "---" + runtime("3"), want: []any{int32(3), "", "NoQueue"}},
+		"the runtime of the cluster":       {files: job, want: "2  NoQueue", unseen: []string{missing}},
+		"a runtime of the same files wins": {files: job + "---" + runtime("3"), want: "3  NoQueue", unseen: []string{missing}},
 		"a namespaced runtime, in the namespace of the command": {files: fill(runtimeYAML, "TrainingRuntime", "4") + "---" + namespaced,
-			want: []any{int32(4), "", "NoQueue"}},
-		"no such runtime":             {files: namespaced, want: []any{int32(0), "", "RuntimeMissing"}},
-		"a job that would be refused": {files: job + "---" + strings.Replace(runtime("3"), "limits", "requests", 1), want: []any{int32(0), "", "CannotRun"}},
+			want: "4  NoQueue", unseen: []string{missing}},
+		"no such runtime":             {files: namespaced, want: "0  RuntimeMissing", unseen: []string{missing}},
+		"a job that would be refused": {files: job + "---" + strings.Replace(runtime("3"), "limits", "requests", 1), want: "0  CannotRun", unseen: []string{missing}},
 		"a priority class that is not there": {files: strings.Replace(job, "metadata: {", "metadata: {labels: {kueue.x-k8s.io/priority-class: gone}, ", 1),
-			want: []any{int32(2), "", noClass}},
-		"TrainJob and runtime in a list":   {files: listed(job, runtime("8")), want: []any{int32(8), "", "NoQueue"}},
-		"a namespace with a default queue": {files: job, queue: "default", want: []any{int32(2), "default", "Fits"}},
+			want: "2  " + noClass, unseen: []string{missing}},
+		"TrainJob and runtime in a list":          {files: listed(job, runtime("8")), want: "8  NoQueue", unseen: []string{missing}},
+		"a namespace with a default queue":        {files: job, change: defaultQueue, want: "2 default Fits"},
+		"Kueue's configuration is known":          {files: job, change: kueueIs(""), want: "2  NoQueue"},
+		"Kueue's configuration is broken":         {files: job, change: kueueIs("metrics: ["), want: "2  NoQueue", unseen: []string{missing}},
+		"Kueue's configuration is not to be seen": {files: job, change: hidden, want: "2  NoQueue", unseen: []string{"configmaps of namespace kueue-system"}},
+		"a taint that nobody tolerates":           {files: job, change: kit.All(defaultQueue, tainted), want: "2 default " + string(Taint)},
+		"a taint that a rule tolerates":           {files: job, change: kit.All(defaultQueue, tainted, rules), want: "2 default Fits"},
+		"a taint, and rules that are not to be seen": {files: job, change: kit.All(defaultQueue, tainted, rules, hidden), want: "2 default " + string(Taint),
+			unseen: []string{"configmaps of namespace " + config.Namespace}},
+		"rules that make no difference, not to be seen": {files: job, change: kit.All(defaultQueue, rules, hidden), want: "2 default Fits"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			h := &harness{T: t, objects: append(queued(), inCluster.DeepCopy())}
-			if tc.queue != "" {
-				h.objects = append(h.objects, kit.LocalQueue("team", tc.queue, "gpus"))
-			}
+			h := &harness{T: t, objects: append(queued(), clusterRuntime(t, "2"))}
+			kit.With(h, tc.change)
 			f := h.preview(tc.files)
-			pods := int32(0)
+			e, pods := Explain(f), int32(0)
 			if len(f.PodSets) > 0 {
 				pods = f.PodSets[0].Count
 			}
-			expect.Same(t, "Unexpected preview", tc.want, []any{pods, f.queueName(), StateOf(f).Reason})
+			expect.Same(t, "Unexpected preview", tc.want, fmt.Sprint(pods, " ", f.queueName(), " ", e.State.Reason))
+			unseen := slices.DeleteFunc(e.Unseen, func(kind string) bool { return !strings.Contains(kind, "config") })
+			expect.Same(t, "Unexpected configurations", tc.unseen, unseen, cmpopts.EquateEmpty())
 		})
 	}
 }
 
-// TestForecastOfAManifest has none promise a start to a job that the sentence above says will not.
-func TestForecastOfAManifest(t *testing.T) {
+func clusterRuntime(t *testing.T, nodes string) client.Object {
+	t.Helper()
+	runtime := &trainer.ClusterTrainingRuntime{}
+	expect.NoError(t, yaml.UnmarshalStrict([]byte(fill(runtimeYAML, "ClusterTrainingRuntime", nodes)), runtime))
+	return runtime
+}
+
+// TestStartOf has an answer for every TrainJob that it is asked of, and promises no start to one that explain says will not.
+func TestStartOf(t *testing.T) {
+	withoutNodes := func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }
+	inQueue := map[string]string{kit.QueueLabel: "gpus"}
+	classless := map[string]string{kit.QueueLabel: "gpus", kueueconstants.WorkloadPriorityClassLabel: "gone"}
 	cases := map[string]struct {
-		nodes, labels string
-		change        func(*scene)
-		want          string
+		nodes  string
+		labels map[string]string
+		change func(*scene)
+		denied []string
+		want   string
 	}{
-		"it fits": {nodes: "2", want: "starts within a minute"},
-		"its priority class is not there": {
-			nodes: "2", labels: ", kueue.x-k8s.io/priority-class: gone", want: "does not start before somebody changes something",
-		},
-		"its priority class is not there, and its pods would stay Pending": {
-			nodes: "2", labels: ", kueue.x-k8s.io/priority-class: gone", want: "does not start before somebody changes something",
-			change: func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] },
-		},
-		"its queue is too small": {nodes: "9", want: "does not start before somebody changes something"},
-		"its pods stay Pending": {
-			nodes: "2", change: func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }, want: "gets quota within a minute",
-		},
+		"it fits":                         {nodes: "2", labels: inQueue, want: "starts within a minute"},
+		"its priority class is not there": {nodes: "2", labels: classless, want: "does not start before somebody changes something"},
+		"its priority class is not there, and its pods would stay Pending": {nodes: "2", labels: classless, change: withoutNodes,
+			want: "does not start before somebody changes something"},
+		"it is too large":       {nodes: "9", labels: inQueue, want: "does not start before somebody changes something"},
+		"its pods stay Pending": {nodes: "2", labels: inQueue, change: withoutNodes, want: "gets quota within a minute"},
+		"it names no queue":     {nodes: "2", want: "unknown, because it names no queue"},
+		"a runtime that the user may not read": {nodes: "2", labels: inQueue, denied: []string{"ClusterTrainingRuntime"},
+			want: "unknown, because it cannot be described, because you may not read its runtime"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := newScene()
 			kit.With(s, tc.change)
-			h := &harness{T: t, objects: s.objects()}
-			file := strings.Replace(fill(jobYAML+"---"+runtimeYAML, "TrainingRuntime", tc.nodes), "metadata: {", "metadata: {labels: {kueue.x-k8s.io/queue-name: gpus"+tc.labels+"}, ", 1)
-			start := expect.Must((&foresight{client: h.client(), asks: 1}).start(t.Context(), h.preview(file)))(t)
-			got, _, _ := strings.Cut(start.String(), " (") // How many futures are played hangs on the machine.
-			expect.Same(t, "Unexpected forecast", tc.want, got)
+			h := &harness{T: t, objects: append(s.objects(), clusterRuntime(t, tc.nodes)), deniedGets: tc.denied}
+			job := &trainjob.TrainJob{}
+			expect.NoError(t, yaml.UnmarshalStrict([]byte(fill(jobYAML, "ClusterTrainingRuntime", "")), job))
+			job.Labels = tc.labels
+			start := expect.Must(StartOf(t.Context(), h.client(), job, outlook.Told{}))(t)
+			expect.That(t, strings.HasPrefix(start.String(), tc.want), "The answer is %q and does not begin with %q", start, tc.want)
 		})
 	}
 }
 
-// TestStartOfIsTold has an answer for every TrainJob that it is asked of.
-func TestStartOfIsTold(t *testing.T) {
-	cases := map[string]struct {
-		queue  string
-		denied []string
-		want   string
-	}{
-		"a runtime that the user may not read": {queue: "gpus", denied: []string{"TrainingRuntime"}, want: "unknown, because it cannot be described, because you may not read its runtime"},
-		"no queue":                             {want: "unknown, because it names no queue"},
-		"too large":                            {queue: "gpus", want: "does not start before somebody changes something"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			rt := &trainer.TrainingRuntime{}
-			expect.NoError(t, yaml.UnmarshalStrict([]byte(fill(runtimeYAML, "TrainingRuntime", "9")), rt))
-			rt.Namespace = "team"
-			h := &harness{T: t, objects: append(newScene().objects(), rt), deniedGets: tc.denied}
-			job := &trainjob.TrainJob{}
-			expect.NoError(t, yaml.UnmarshalStrict([]byte(fill(jobYAML, "TrainingRuntime", "")), job))
-			job.Labels = map[string]string{kit.QueueLabel: tc.queue}
-			start := expect.Must(StartOf(t.Context(), h.client(), job, outlook.Told{}))(t)
-			expect.That(t, strings.HasPrefix(start.String(), tc.want), "The answer is %q and does not begin with %q", start, tc.want)
-		})
+// TestForecastOfWhatKueueRefuses makes none where Kueue goes by more than is seen, and does not only look again.
+func TestForecastOfWhatKueueRefuses(t *testing.T) {
+	for refused, want := range map[time.Duration]bool{5 * time.Second: true, 30 * time.Second: false} {
+		f := newScene(refusedBefore(refused, "Pending")).facts(t)
+		e := foreseen(t.Context(), newForesight(t.Context(), (&harness{T: t}).client(), "", outlook.Told{}, 1), f)
+		expect.Same(t, "Unexpected forecast of one that was refused before "+refused.String(), want, e.Start.Unknown == "")
 	}
 }
 
@@ -340,12 +372,9 @@ func TestPreviewOfGenerateName(t *testing.T) {
 	of := func(nodes string) string {
 		return fill(strings.NewReplacer("name: new", "generateName: llm-", "spec: {", "spec: {trainer: {numNodes: "+nodes+"}, ").Replace(jobYAML), "TrainingRuntime", "")
 	}
-	in := expect.Must(readFiles([]manifest.File{*manifest.Parse("job.yaml", []byte(of("4")+"---"+of("5")+"---"+fill(runtimeYAML, "TrainingRuntime", "1")))}, "team"))(t)
-	r := h.reader()
 	var got []string
-	for i := range in.jobs {
-		metav1.SetMetaDataLabel(&in.jobs[i].ObjectMeta, kit.QueueLabel, "gpus")
-		e := Explain(expect.Must(r.preview(t.Context(), &in.jobs[i], in))(t))
+	for _, f := range h.previews(of("4")+"---"+of("5")+"---"+fill(runtimeYAML, "TrainingRuntime", "1"), "gpus") {
+		e := Explain(f)
 		got = append(got, e.Name+" "+e.State.Reason)
 	}
 	expect.Same(t, "Unexpected names and reasons", []string{"llm- Fits", "llm- ExceedsQuota"}, got)
@@ -359,7 +388,7 @@ func TestPreviewOfAJobThatIsThere(t *testing.T) {
 		want string
 	}{
 		"the same again": {strings.Replace(jobYAML, "name: new", "name: llm", 1), "exists already; created again, it " + other},
-		"another job":    {jobYAML, "would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it"},
+		"another job":    {jobYAML, "would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100: 0 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -367,69 +396,6 @@ func TestPreviewOfAJobThatIsThere(t *testing.T) {
 			admit(h.objects[1].(*kueue.Workload), "gpus", "h100", kueue.WorkloadAdmitted)
 			f := h.preview(fill(tc.file+"---"+runtimeYAML, "TrainingRuntime", "4"), "gpus")
 			expect.Same(t, "Unexpected preview", tc.want, StateOf(f).Message)
-		})
-	}
-}
-
-// TestUnknownConfigurationOfKueue has the answers that Kueue's configuration decides, where nobody has any.
-func TestUnknownConfigurationOfKueue(t *testing.T) {
-	of := func(selector string) client.Object {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.KueueNamespace, Name: cluster.KueueConfigMap}, Data: map[string]string{
-			cluster.KueueConfigKey: "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n" + selector}}
-	}
-	const missing = "the configuration of Kueue: namespace kueue-system has no ConfigMap kueue-manager-config that can be read"
-	cases := map[string]struct {
-		queue   []string
-		objects []client.Object
-		denied  []string
-		want    string
-	}{
-		"of a job without a queue":                          {want: missing},
-		"of a job without a queue, and known":               {objects: []client.Object{of("")}},
-		"of a job without a queue, and broken":              {objects: []client.Object{of("metrics: [")}, want: missing},
-		"of a job without a queue, and not to be seen":      {denied: []string{"ConfigMap"}, want: "configmaps of namespace kueue-system"},
-		"of a job in a queue, where it makes no difference": {queue: []string{"gpus"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			h := &harness{T: t, objects: append(queued(), tc.objects...), denied: tc.denied}
-			e := Explain(h.preview(fill(jobYAML+"---"+runtimeYAML, "TrainingRuntime", "2"), tc.queue...))
-			got := slices.DeleteFunc(e.Unseen, func(kind string) bool { return !strings.Contains(kind, cluster.KueueNamespace) })
-			expect.Same(t, "Unexpected unseen", tc.want, strings.Join(got, ", "))
-		})
-	}
-}
-
-func TestPreviewWithTolerationRules(t *testing.T) {
-	taint := corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
-	rules := managerConfig(cluster.ManagerConfigMap+"-7g6h", "tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]")
-	const unseen = "configmaps of namespace " + config.Namespace
-	cases := map[string]struct {
-		rules   client.Object
-		tainted bool
-		denied  []string
-		want    string
-		unseen  bool
-	}{
-		"no configuration":                        {tainted: true, want: string(Taint)},
-		"a rule that tolerates the taint":         {tainted: true, rules: rules, want: "Fits"},
-		"rules that the user may not see":         {tainted: true, rules: rules, denied: []string{"ConfigMap"}, want: string(Taint), unseen: true},
-		"rules that make no difference, not seen": {rules: rules, denied: []string{"ConfigMap"}, want: "Fits"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			s := newScene()
-			for i := range s.inventory.Flavors {
-				if tc.tainted {
-					s.inventory.Flavors[i].Spec.NodeTaints = []corev1.Taint{taint}
-				}
-			}
-			h := &harness{T: t, denied: tc.denied, objects: s.objects()}
-			if tc.rules != nil {
-				h.objects = append(h.objects, tc.rules.DeepCopyObject().(client.Object))
-			}
-			e := Explain(h.preview(fill(jobYAML+"---"+runtimeYAML, "TrainingRuntime", "2"), "gpus"))
-			expect.Same(t, "Unexpected preview", []any{tc.want, tc.unseen}, []any{e.State.Reason, slices.Contains(e.Unseen, unseen)})
 		})
 	}
 }

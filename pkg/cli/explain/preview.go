@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// readRendered reads all that there is about a TrainJob of the cluster.
+func readRendered(ctx context.Context, c client.Client, renderer *trainjob.Renderer, job *trainjob.TrainJob) (*Facts, error) {
+	f, err := Read(ctx, c, job)
+	if err != nil {
+		return nil, err
+	}
+	f.Undescribed = f.render(ctx, renderer, trainjob.NewRuntimes(c, c))
+	askPlaces(ctx, c, f)
+	return f, nil
+}
+
+// render finds the job's PodSets, where no Workload has them, and who set what. The error is what stands against it.
+func (f *Facts) render(ctx context.Context, renderer *trainjob.Renderer, runtimes *trainjob.Runtimes) error {
+	runtime, err := runtimes.As(f.served).For(ctx, f.Job)
+	if err != nil {
+		return err
+	}
+	if f.PodSets == nil {
+		if f.PodSets, err = podset.Describe(ctx, renderer, f.Job, runtime, f.Field); err != nil {
+			return err
+		}
+		podset.AddTolerations(f.PodSets, cluster.Rules(f.Manager))
+	}
+	patches, err := f.Field.All(&f.Job.Spec)
+	if err != nil {
+		return err
+	}
+	js, err := renderer.Render(ctx, f.Job, runtime, patches)
+	if err != nil {
+		return err
+	}
+	f.Fields, err = provenance.Explain(provenance.Input{Runtime: runtime, Job: f.Job}, js)
+	return err
+}
+
+// files are the TrainJobs of manifests, and the runtimes beside them.
+type files struct {
+	jobs []trainjob.TrainJob
+
+	documents []manifest.File
+	namespace string
+	// unread is of documents that cannot be read.
+	unread error
+}
+
+// readFiles takes what it knows out of the documents; the others are left alone. Objects
+// without a namespace are in the one given.
+func readFiles(documents []manifest.File, namespace string) (*files, error) {
+	found := &files{documents: documents, namespace: namespace}
+	for _, file := range documents {
+		found.unread = errors.Join(found.unread, file.Err())
+		for i := range file.Documents {
+			if file.Documents[i].Err != nil {
+				continue
+			}
+			objects, err := file.Documents[i].Objects(trainer.GroupVersion.Group, trainer.TrainJobKind)
+			if err != nil {
+				return nil, err
+			}
+			for n := range objects {
+				var job trainjob.TrainJob
+				if err := objects[n].Into(&job, namespace); err != nil {
+					return nil, err
+				}
+				found.jobs = append(found.jobs, job)
+			}
+		}
+	}
+	if len(found.jobs) == 0 {
+		return nil, errors.Join(errors.New("there is no TrainJob in what -f names"), found.unread)
+	}
+	return found, nil
+}
+
+// previews are of TrainJobs that do not exist yet: as if one had been created now, alone.
+type previews struct {
+	*reading
+	*files
+	renderer *trainjob.Renderer
+}
+
+// newPreviews reads what all of them have around them.
+func newPreviews(ctx context.Context, c client.Client, renderer *trainjob.Renderer, in *files) (*previews, error) {
+	r := newReading(c, "", "")
+	r.around(ctx)
+	return &previews{r, in, renderer}, r.err
+}
+
+// of returns the facts of a TrainJob. Runtimes come from the files that it stands in, then from the cluster.
+func (p *previews) of(ctx context.Context, job *trainjob.TrainJob) (*Facts, error) {
+	job = job.DeepCopy()
+	job.UID, job.Name = "", cmp.Or(job.Name, job.GenerateName)
+	around, s := *p.reading, *p.Snapshot
+	around.Snapshot, around.namespace = &s, job.Namespace
+	around.localQueues(ctx)
+	around.namespaces(ctx)
+	replaces := around.without(job)
+	around.compete(ctx)
+	if around.err != nil {
+		return nil, around.err
+	}
+	f := s.Of(job)
+	f.Replaces = replaces
+	// What an exported TrainJob holds of its former admission is dropped when it is created.
+	f.Field.Drop(&job.Spec)
+	if f.queueName() == "" && f.Cluster.LocalQueue(job.Namespace, kueueconstants.DefaultLocalQueueName) != nil {
+		metav1.SetMetaDataLabel(&job.ObjectMeta, kueueconstants.QueueLabel, string(kueueconstants.DefaultLocalQueueName))
+	}
+	schema, err := releases.NewSchema(f.served, releases.Runtime)
+	if err != nil {
+		return nil, err
+	}
+	runtimes, errs := manifest.NewRuntimes(schema, p.documents, p.files.namespace, p.client)
+	if len(errs) > 0 {
+		return nil, errs[0]
+	}
+	f.Undescribed = f.render(ctx, p.renderer, trainjob.NewRuntimes(runtimes, nil))
+	_, f.Priority, err = jobframework.ExtractPriority(ctx, p.client, job, f.PodSets, nil)
+	switch {
+	case apierrors.IsNotFound(err):
+		f.Undescribed = fmt.Errorf("%w: %w", errNoClass, err)
+	case apierrors.IsForbidden(err):
+		f.PriorityUnseen = true
+	case err != nil:
+		return nil, fmt.Errorf("reading the priority of TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
+	}
+	return f, nil
+}
+
+// without leaves out the Workloads that a TrainJob of this name has now, and reports whether there are any: a manifest
+// competes with others, not with itself.
+func (r *reading) without(job *trainjob.TrainJob) bool {
+	others := picked(r.inventory.Workloads, func(wl kueue.Workload) bool {
+		owner := metav1.GetControllerOfNoCopy(&wl)
+		return wl.Namespace != job.Namespace || owner == nil || owner.Kind != trainjob.GVK.Kind || owner.Name != job.Name
+	})
+	replaces := len(others) < len(r.inventory.Workloads)
+	r.inventory.Workloads = others
+	return replaces
+}
