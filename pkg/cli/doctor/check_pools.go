@@ -151,34 +151,29 @@ func taints(f *Facts, found func(hit)) {
 		if len(f.grantsOf(flavor.Name)) == 0 {
 			continue
 		}
-		untolerated, nodes := f.untolerated(flavor)
-		for _, taint := range untolerated {
+		nodes := map[corev1.Taint]int{}
+		for _, node := range f.NodesOf(flavor) {
+			for _, taint := range f.untolerated(flavor, node) {
+				nodes[taint]++
+			}
+		}
+		inOrder := slices.SortedFunc(maps.Keys(nodes), func(a, b corev1.Taint) int { return cmp.Compare(a.ToString(), b.ToString()) })
+		for _, taint := range inOrder {
 			found(taintHit(flavor, taint, nodes[taint]))
 		}
 	}
 }
 
-// untolerated returns the taints of a flavor's GPU nodes that keep pods out, in their
-// order, and how many nodes have each.
-func (f *Facts) untolerated(flavor *kueue.ResourceFlavor) ([]corev1.Taint, map[corev1.Taint]int64) {
-	var found []corev1.Taint
-	nodes := map[corev1.Taint]int64{}
-	for _, node := range f.NodesOf(flavor) {
-		names := gpu.Allocatable(node)
-		if len(names) == 0 {
-			continue
-		}
-		tolerations := slices.Concat(flavor.Spec.Tolerations, f.added(names))
-		for _, taint := range gpu.Lasting(node) {
-			if declared(flavor, taint) || corev1helpers.TolerationsTolerateTaint(klog.Background(), tolerations, &taint, true) {
-				continue
-			}
-			if nodes[taint]++; nodes[taint] == 1 {
-				found = append(found, taint)
-			}
-		}
+// untolerated returns the taints of a GPU node that keep pods of a flavor out.
+func (f *Facts) untolerated(flavor *kueue.ResourceFlavor, node *corev1.Node) []corev1.Taint {
+	names := gpu.Allocatable(node)
+	if len(names) == 0 {
+		return nil
 	}
-	return found, nodes
+	tolerations := slices.Concat(flavor.Spec.Tolerations, f.added(names))
+	return slices.DeleteFunc(gpu.Lasting(node), func(taint corev1.Taint) bool {
+		return declared(flavor, taint) || corev1helpers.TolerationsTolerateTaint(klog.Background(), tolerations, &taint, true)
+	})
 }
 
 // added returns the tolerations that kueue-trainer adds to pods that ask for the resources.
@@ -203,7 +198,7 @@ func declared(flavor *kueue.ResourceFlavor, taint corev1.Taint) bool {
 	return slices.ContainsFunc(flavor.Spec.NodeTaints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) && t.Value == taint.Value })
 }
 
-func taintHit(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes int64) hit {
+func taintHit(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes int) hit {
 	toleration := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect}
 	h := about("ResourceFlavor", "", flavor.Name, "nodes", show.Count(nodes, "GPU node"), "taint", taint.ToString(),
 		"tolerate", patchCommand("resourceflavor", flavor.Name, "add", "/spec/tolerations", append(slices.Clone(flavor.Spec.Tolerations), toleration)))
