@@ -10,10 +10,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/sets"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -140,28 +142,33 @@ func olderTrainers(f *Facts, found func(hit)) {
 	}
 }
 
-// workerRuntimes finds runtimes of TrainJobs that a worker lacks, or has otherwise.
-func workerRuntimes(f *Facts, found func(hit)) {
-	for _, w := range f.told(crds, clusterRuntimes, ownRuntimes) {
-		seen := map[runtimeRef]bool{}
+// lacked has look tell of what TrainJobs need in the workers to which they may go, and finds each thing once.
+// look returns false where nothing is wrong.
+func lacked(f *Facts, kinds []Kind, found func(hit), look func(*Worker, *trainjob.TrainJob) (hit, bool)) {
+	for _, w := range f.told(kinds...) {
+		seen := sets.New[string]()
 		for _, job := range f.dispatched(w.Name) {
-			ref := runtimeOf(job)
-			here, there := f.runtimeSpec(ref), w.runtimeSpec(ref)
-			if here == nil || seen[ref] {
-				continue
-			}
-			seen[ref] = true
-			read := fmt.Sprintf("kubectl get %s -o jsonpath={.spec}", ref.resource())
-			h := w.about(object(ref.kind, ref.namespace, ref.name), "job", job.Namespace+"/"+job.Name, "copy", w.copied(ref.resource()),
-				"diff", fmt.Sprintf("diff <(%s) <(%s) || true", read, w.kubectl(read)))
-			switch {
-			case there == nil:
+			if h, wrong := look(w, job); wrong && !seen.Has(h.Object) {
+				seen.Insert(h.Object)
 				found(h)
-			case w.generation() == f.generation() && !equality.Semantic.DeepEqual(here, there):
-				found(h.as("WorkerRuntimeDiffers", Warning))
 			}
 		}
 	}
+}
+
+// workerRuntimes finds runtimes of TrainJobs that a worker lacks, or has otherwise.
+func workerRuntimes(f *Facts, found func(hit)) {
+	lacked(f, []Kind{crds, clusterRuntimes, ownRuntimes}, found, func(w *Worker, job *trainjob.TrainJob) (hit, bool) {
+		ref := runtimeOf(job)
+		here, there := inventory.Find(f.Runtimes, ref.namespace, ref.name), inventory.Find(w.Runtimes, ref.namespace, ref.name)
+		read := fmt.Sprintf("kubectl get %s -o jsonpath={.spec}", ref.resource())
+		h := w.about(object(ref.kind, ref.namespace, ref.name), "job", job.Namespace+"/"+job.Name, "copy", w.copied(ref.resource()),
+			"diff", fmt.Sprintf("diff <(%s) <(%s) || true", read, w.kubectl(read)))
+		if there != nil {
+			h = h.as("WorkerRuntimeDiffers", Warning)
+		}
+		return h, here != nil && (there == nil || w.generation() == f.generation() && !equality.Semantic.DeepEqual(here.Spec, there.Spec))
+	})
 }
 
 // withoutIdentity makes of an object that was read one that may be applied elsewhere.
@@ -174,28 +181,22 @@ func (w *Worker) copied(resource string) string {
 
 // workerQueues finds namespaces and LocalQueues of TrainJobs that a worker lacks.
 func workerQueues(f *Facts, found func(hit)) {
-	for _, w := range f.told(namespaceKind, localQueues) {
-		seen := map[string]bool{}
-		for _, job := range f.dispatched(w.Name) {
-			namespace, name := job.Namespace, kueue.LocalQueueName(job.Labels[kueueconstants.QueueLabel])
-			h := w.about(object("LocalQueue", namespace, string(name)), "job", namespace+"/"+job.Name).as("WorkerLocalQueueMissing", Error)
-			switch here := f.LocalQueue(namespace, name); {
-			case w.uidOf(namespace) == "":
-				h = w.about(object("Namespace", "", namespace), "job", namespace+"/"+job.Name, "create", w.kubectl("kubectl create namespace "+namespace))
-			case here == nil || w.LocalQueue(namespace, name) != nil:
-				continue
-			case w.ClusterQueue(here.Spec.ClusterQueue) != nil:
-				h.Commands = []string{w.copied(fmt.Sprintf("-n %s localqueue %s", namespace, name))}
-			default:
-				h.Advice = fmt.Sprintf("Make LocalQueue %s/%s there, for one of the ClusterQueues that it has:", namespace, name)
-				h.Commands = []string{w.kubectl("kubectl get clusterqueues")}
-			}
-			if !seen[h.Object] {
-				seen[h.Object] = true
-				found(h)
-			}
+	lacked(f, []Kind{namespaceKind, localQueues}, found, func(w *Worker, job *trainjob.TrainJob) (hit, bool) {
+		namespace, name := job.Namespace, kueue.LocalQueueName(job.Labels[kueueconstants.QueueLabel])
+		h := w.about(object("LocalQueue", namespace, string(name)), "job", namespace+"/"+job.Name).as("WorkerLocalQueueMissing", Error)
+		switch here := f.LocalQueue(namespace, name); {
+		case w.uidOf(namespace) == "":
+			return w.about(object("Namespace", "", namespace), "job", namespace+"/"+job.Name, "create", w.kubectl("kubectl create namespace "+namespace)), true
+		case here == nil || w.LocalQueue(namespace, name) != nil:
+			return hit{}, false
+		case w.ClusterQueue(here.Spec.ClusterQueue) != nil:
+			h.Commands = []string{w.copied(fmt.Sprintf("-n %s localqueue %s", namespace, name))}
+		default:
+			h.Advice = fmt.Sprintf("Make LocalQueue %s/%s there, for one of the ClusterQueues that it has:", namespace, name)
+			h.Commands = []string{w.kubectl("kubectl get clusterqueues")}
 		}
-	}
+		return h, true
+	})
 }
 
 // differingManagers finds workers whose kueue-trainer is another one.
@@ -204,7 +205,8 @@ func differingManagers(f *Facts, found func(hit)) {
 		if !f.managerInstalled() || w.configMap(managerPart) == nil && w.deployment(managerPart) == nil {
 			continue // one of them has Kueue's in-tree integration
 		}
-		if here, there := f.managerRelease(), w.managerRelease(); here != "" && there != "" && here != there {
+		here, there := strings.TrimPrefix(f.version(managerPart), "v"), strings.TrimPrefix(w.version(managerPart), "v")
+		if here != "" && there != "" && here != there {
 			found(w.about(managerPart.Name, "here", here, "there", there))
 		}
 		if !equality.Semantic.DeepEqual(cluster.Rules(f.managerConfiguration()), cluster.Rules(w.managerConfiguration())) {
@@ -222,9 +224,4 @@ func (w *Worker) haveRules(rules []managerconfig.TolerationRule) string {
 	}
 	return cmp.Or(w.upgrade(configure(map[string]any{"tolerationRules": rules}), "--kube-context "+quotedIfNeeded(w.Context)),
 		w.kubectl(fmt.Sprintf("kubectl -n %s edit configmap %s", managerPart.Namespace, name)))
-}
-
-// managerRelease is that of kueue-trainer, where that is known.
-func (f *Facts) managerRelease() string {
-	return strings.TrimPrefix(cluster.Release(f.deployment(managerPart), f.configMap(managerPart)), "v")
 }

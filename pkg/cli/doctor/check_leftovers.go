@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,7 +32,7 @@ const settle = 10 * time.Second
 
 var trainJobChecks = []check{{
 	inOrder: "no TrainJob is stuck",
-	looksAt: []Kind{trainJobs, workloads, jobSets, jobs, pods, localQueues, clusterQueues, flavors, nodes, schedulerView, crds}, wrong: stuckTrainJobs,
+	looksAt: slices.Concat(pools, []Kind{trainJobs, workloads, jobSets, jobs, pods, localQueues, topologies, admissionChecks, schedulerView, crds}), wrong: stuckTrainJobs,
 	id: "TrainJobStuck", severity: Warning, when: "it gets nowhere by itself, such as one whose priority class does not exist; an error where a controller is to blame, or quota is held meanwhile: JobSet, Jobs or pods are refused, a volume claim is missing, nodes are too small or full of pods. [explain](plugin.md#explain) tells more",
 	problem: "The TrainJob {message}", effect: "It gets nowhere by itself ({phase}, {reason}).",
 	commands: []string{"kubectl trainjob explain -n {namespace} {name}"},
@@ -95,11 +96,18 @@ func leftGates(f *Facts, found func(hit)) {
 		return
 	}
 	counts := map[string][]string{}
-	for _, kind := range []string{"TrainJob", "JobSet", "Job", "Pod"} {
-		for namespace, count := range f.gated(kind) {
-			counts[namespace] = append(counts[namespace], show.Count(count, kind))
+	count := func(kind string, held map[string]int) {
+		for namespace, n := range held {
+			counts[namespace] = append(counts[namespace], show.Count(n, kind))
 		}
 	}
+	holds := func(pods *corev1.PodSpec) bool { return patch.HasAdmissionGate(pods.SchedulingGates) }
+	count("TrainJob", perNamespace(f.TrainJobs, func(job *trainjob.TrainJob) bool { return !job.Finished() && holdsGate(job) }))
+	count("JobSet", perNamespace(f.JobSets, func(js *jobsetapi.JobSet) bool {
+		return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return holds(&rj.Template.Spec.Template.Spec) })
+	}))
+	count("Job", perNamespace(f.Jobs, func(job *batchv1.Job) bool { return holds(&job.Spec.Template.Spec) && job.Status.CompletionTime == nil }))
+	count("Pod", perNamespace(f.Pods, func(pod *corev1.Pod) bool { return holds(&pod.Spec) }))
 	for namespace, held := range counts {
 		h := about("Namespace", "", namespace, "counts", strings.Join(held, ", "))
 		if f.generation() == trainjob.Trainer21 {
@@ -110,38 +118,18 @@ func leftGates(f *Facts, found func(hit)) {
 	}
 }
 
-// gated counts by namespace the objects of a kind that hold our gate.
-func (f *Facts) gated(kind string) map[string]int {
-	count := map[string]int{}
-	switch kind {
-	case "TrainJob":
-		for _, job := range f.TrainJobs {
-			if !job.Finished() && holdsGate(&job) {
-				count[job.Namespace]++
-			}
-		}
-	case "JobSet":
-		for _, js := range f.JobSets {
-			if slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-				return patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates)
-			}) {
-				count[js.Namespace]++
-			}
-		}
-	case "Job":
-		for _, job := range f.Jobs {
-			if patch.HasAdmissionGate(job.Spec.Template.Spec.SchedulingGates) && job.Status.CompletionTime == nil {
-				count[job.Namespace]++
-			}
-		}
-	case "Pod":
-		for _, pod := range f.Pods {
-			if patch.HasAdmissionGate(pod.Spec.SchedulingGates) {
-				count[pod.Namespace]++
-			}
+// perNamespace counts the objects that are meant.
+func perNamespace[T any, P interface {
+	*T
+	metav1.Object
+}](items []T, meant func(*T) bool) map[string]int {
+	in := map[string]int{}
+	for i := range items {
+		if meant(&items[i]) {
+			in[P(&items[i]).GetNamespace()]++
 		}
 	}
-	return count
+	return in
 }
 
 // orphans finds Workloads of TrainJobs that do not exist any more, or that lost their

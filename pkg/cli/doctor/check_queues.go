@@ -3,11 +3,15 @@
 package doctor
 
 import (
+	"cmp"
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 )
 
@@ -103,4 +107,24 @@ func stopped(set *kueue.StopPolicy) (bool, []any) {
 		evicted = ", and those that ran were evicted"
 	}
 	return policy != kueue.None, []any{"policy", policy, "evicted", evicted}
+}
+
+// unmanagedQueues finds namespaces with queues that Kueue leaves alone.
+func unmanagedQueues(f *Facts, found func(hit)) {
+	_, settings, _ := f.settingsInForce()
+	effect := ""
+	if pod, _ := kueueconfig.Behind(f.configMap(kueuePart), f.Pods, f.Now); pod != nil {
+		effect = "When Kueue is restarted, its TrainJobs run at once, outside of all quotas, whatever queue they name."
+	}
+	seen := map[string]bool{}
+	for _, queue := range f.LocalQueues {
+		if selected, known := f.selected(settings.NamespaceSelector(), queue.Namespace); selected || !known || seen[queue.Namespace] {
+			continue
+		}
+		seen[queue.Namespace] = true
+		h := about("Namespace", "", queue.Namespace, "queue", queue.Name, "selector", metav1.FormatLabelSelector(settings.ManagedJobsNamespaceSelector),
+			"label", cmp.Or(settings.LabelCommand(queue.Namespace), fmt.Sprintf("kubectl -n %s delete localqueue %s", queue.Namespace, queue.Name)))
+		h.Effect = effect
+		found(h)
+	}
 }

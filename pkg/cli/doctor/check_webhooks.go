@@ -10,6 +10,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -188,7 +190,7 @@ func webhookPolicies(f *Facts, found func(hit)) {
 		if later := f.askedAfter(w); w.reinvocation == admissionregistrationv1.NeverReinvocationPolicy && later != "" {
 			found(w.hit(f, "later", later).as("WebhookOrder", Warning))
 		}
-		if w.narrowed() || !seesTrainJobs(w) || narrows(w.NamespaceSelector) && !w.declares("namespaceSelector") && !f.managedBy(w.NamespaceSelector) {
+		if w.narrowed() || !asked(w.Rules, admission.Create) || !asked(w.Rules, admission.Update) || narrows(w.NamespaceSelector) && !w.declares("namespaceSelector") && !f.managedBy(w.NamespaceSelector) {
 			reset := f.apply("webhook", `--set-json 'webhooks={"matchConditions":[],"namespaceSelector":null}'`)
 			found(w.hit(f, "reset", reset).as("WebhookScope", Error))
 		}
@@ -204,36 +206,21 @@ func (f *Facts) managedBy(selector *metav1.LabelSelector) bool {
 
 // askedAfter names the first mutating webhook configuration that is asked about TrainJobs after w; empty: there is none.
 func (f *Facts) askedAfter(w webhook) string {
-	var later []string
 	for i := range f.Mutating {
 		configuration := &f.Mutating[i]
 		if configuration.Name > w.configuration && slices.ContainsFunc(configuration.Webhooks, func(o admissionregistrationv1.MutatingWebhook) bool {
-			return slices.ContainsFunc(o.Rules, hasTrainJobs)
+			return asked(o.Rules, admission.Create) || asked(o.Rules, admission.Update)
 		}) {
-			later = append(later, configuration.Name)
+			return configuration.Name
 		}
 	}
-	if len(later) == 0 {
-		return ""
-	}
-	return slices.Min(later)
+	return ""
 }
 
-// seesTrainJobs reports whether the rules have creation and update of TrainJobs.
-func seesTrainJobs(w webhook) bool {
-	sees := func(operation admissionregistrationv1.OperationType) bool {
-		return slices.ContainsFunc(w.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
-			return hasTrainJobs(rule) && containsOr(rule.Operations, operation, admissionregistrationv1.OperationAll)
-		})
-	}
-	return sees(admissionregistrationv1.Create) && sees(admissionregistrationv1.Update)
-}
-
-func hasTrainJobs(rule admissionregistrationv1.RuleWithOperations) bool {
-	return containsOr(rule.APIGroups, trainjob.GVK.Group, "*") && containsOr(rule.APIVersions, trainjob.GVK.Version, "*") &&
-		(containsOr(rule.Resources, "trainjobs", "*") || slices.Contains(rule.Resources, "*/*"))
-}
-
-func containsOr[T comparable](list []T, value, all T) bool {
-	return slices.Contains(list, value) || slices.Contains(list, all)
+// asked reports whether rules have an operation on TrainJobs.
+func asked(of []admissionregistrationv1.RuleWithOperations, operation admission.Operation) bool {
+	job := admission.NewAttributesRecord(nil, nil, trainjob.GVK, metav1.NamespaceDefault, "", trainjob.GVK.GroupVersion().WithResource("trainjobs"), "", operation, nil, false, nil)
+	return slices.ContainsFunc(of, func(rule admissionregistrationv1.RuleWithOperations) bool {
+		return (&rules.Matcher{Rule: rule, Attr: job}).Matches()
+	})
 }

@@ -26,7 +26,7 @@ func newReport(f *Facts) Report {
 			continue
 		}
 		if reason := c.blocked(f); reason != "" {
-			r.Findings = append(r.Findings, notChecked(fmt.Sprintf("whether %s, because %s", c.inOrder, reason)))
+			r.Findings = append(r.Findings, notChecked("whether %s, because %s", c.inOrder, reason))
 			continue
 		}
 		r.Checks++
@@ -39,21 +39,23 @@ func newReport(f *Facts) Report {
 	for i := range f.Workers {
 		r.leaveOutWorker(&f.Workers[i])
 	}
-	r.Errors, r.Warnings = count(r.Findings, Error), count(r.Findings, Warning)
+	for _, finding := range r.Findings {
+		switch finding.Severity {
+		case Error:
+			r.Errors++
+		case Warning:
+			r.Warnings++
+		}
+	}
 	sortFindings(r.Findings)
 	return r
 }
 
 const notCheckedReason = "NotChecked"
 
-// unknownHit is a case in which a check does not know.
-func unknownHit(what string, values ...any) hit {
-	return hit{Finding: notChecked(fmt.Sprintf(what, values...))}
-}
-
 // notChecked is about what doctor cannot know, without a fault of anybody.
-func notChecked(what string) Finding {
-	return Finding{Severity: Info, Reason: notCheckedReason, Object: "Check", Problem: fmt.Sprintf("Could not check %s.", what)}
+func notChecked(what string, values ...any) Finding {
+	return Finding{Severity: Info, Reason: notCheckedReason, Object: "Check", Problem: fmt.Sprintf("Could not check "+what+".", values...)}
 }
 
 // keepsFromPassing is for what is wrong, and what is not known.
@@ -92,7 +94,7 @@ func (r *Report) leaveOutWorker(w *Worker) {
 	name := "worker cluster " + w.Name
 	switch {
 	case w.NoContext:
-		r.Findings = append(r.Findings, notChecked(fmt.Sprintf("whether %s goes with this cluster: %s", name, w.Untold)))
+		r.Findings = append(r.Findings, notChecked("whether %s goes with this cluster: %s", name, w.Untold))
 	case w.Untold != nil:
 		r.leaveOut(name+" goes with this cluster", []Unseen{{Kind: name, Reason: w.Untold.Error()}})
 	default:

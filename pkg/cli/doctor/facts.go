@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -61,9 +62,7 @@ type Facts struct {
 	ConfigMaps     []corev1.ConfigMap
 	Leases         []coordinationv1.Lease
 
-	ClusterRoles        []rbacv1.ClusterRole
-	ClusterRoleBindings []rbacv1.ClusterRoleBinding
-	// Roles and RoleBindings of the manager's namespace.
+	// Roles and RoleBindings of the manager's namespace, and those of the cluster, which have none.
 	Roles        []rbacv1.Role
 	RoleBindings []rbacv1.RoleBinding
 
@@ -71,8 +70,8 @@ type Facts struct {
 
 	// Fleet, and the runtimes, are read of clusters that have workers of MultiKueue, or are one.
 	Fleet
-	ClusterRuntimes []trainer.ClusterTrainingRuntime
-	Runtimes        []trainer.TrainingRuntime
+	// Runtimes of the cluster have no namespace.
+	Runtimes []trainer.TrainingRuntime
 
 	// Unread is what could not be read, and why.
 	Unread map[Kind]error
@@ -169,13 +168,7 @@ func holdsGate(job *trainjob.TrainJob) bool {
 // failedWebhook returns the name of the webhook that did not answer, and what the API
 // server says of it; empty when err is of another kind.
 func failedWebhook(err error) (name, reason string) {
-	if err == nil {
-		return "", ""
-	}
-	_, rest, found := strings.Cut(err.Error(), `failed calling webhook "`)
-	if !found {
-		return "", ""
-	}
+	_, rest, _ := strings.Cut(fmt.Sprint(err), `failed calling webhook "`)
 	name, reason, _ = strings.Cut(rest, `": `)
 	return name, strings.TrimPrefix(reason, "failed to call webhook: ")
 }

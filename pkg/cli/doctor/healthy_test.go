@@ -159,18 +159,10 @@ func validatingConfiguration(p *part) admissionregistrationv1.ValidatingWebhookC
 
 func withPermissions(f *Facts) {
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: managerPart.Namespace, Name: managerPart.Deployment}}
-	for _, role := range neededRoles() {
-		ref := rbacv1.RoleRef{Kind: role.Kind, Name: role.Name}
-		if role.Kind == "Role" {
-			f.Roles = append(f.Roles, role)
-			f.RoleBindings = append(f.RoleBindings, rbacv1.RoleBinding{
-				ObjectMeta: metav1.ObjectMeta{Namespace: role.Namespace, Name: managerBinding}, RoleRef: ref, Subjects: subjects,
-			})
-			continue
-		}
-		f.ClusterRoles = append(f.ClusterRoles, rbacv1.ClusterRole{ObjectMeta: role.ObjectMeta, Rules: role.Rules})
-		f.ClusterRoleBindings = append(f.ClusterRoleBindings, rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: managerBinding}, RoleRef: ref, Subjects: subjects,
+	f.Roles = neededRoles()
+	for _, role := range f.Roles {
+		f.RoleBindings = append(f.RoleBindings, rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: role.Namespace, Name: managerBinding}, RoleRef: rbacv1.RoleRef{Kind: role.Kind, Name: role.Name}, Subjects: slices.Clone(subjects),
 		})
 	}
 }
@@ -287,7 +279,7 @@ func TestHealthy(t *testing.T) {
 }
 
 func TestEveryRowIsComplete(t *testing.T) {
-	for _, s := range table {
+	for _, s := range Sections {
 		expect.That(t, s.checks[0].wrong != nil, "The first row of %q finds nothing", s.Title)
 		for _, c := range s.checks {
 			expect.That(t, c.id != "" && c.severity != 0 && c.when != "", "A row that the docs cannot describe: %+v", c)

@@ -164,7 +164,7 @@ const (
 // flags; empty where Helm did not install it. Where it did, kubectl apply -k would take fields away from it, have
 // another image and undo its values.
 func (f *Facts) upgrade(flags ...string) string {
-	for _, obj := range slices.Concat(inventory.Objects(f.Deployments), inventory.Objects(f.Mutating), inventory.Objects(f.Validating), inventory.Objects(f.ClusterRoles)) {
+	for _, obj := range slices.Concat(inventory.Objects(f.Deployments), inventory.Objects(f.Mutating), inventory.Objects(f.Validating), inventory.Objects(f.Roles)) {
 		version, ours := strings.CutPrefix(obj.GetLabels()["helm.sh/chart"], "kueue-trainer-")
 		name := obj.GetAnnotations()["meta.helm.sh/release-name"]
 		if !ours || name == "" {

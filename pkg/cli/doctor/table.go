@@ -88,7 +88,8 @@ type Section struct {
 	checks []check
 }
 
-var table = []Section{
+// Sections are all that doctor looks at; docs/doctor.md is made of them.
+var Sections = []Section{
 	{"Kueue, JobSet and Trainer", partChecks},
 	{"The manager", managerChecks},
 	{"Webhooks of all four", webhookChecks},
@@ -103,7 +104,7 @@ var table = []Section{
 // checks are all that doctor does, each with its rows.
 func checks() [][]check {
 	var all [][]check
-	for _, s := range table {
+	for _, s := range Sections {
 		for _, c := range s.checks {
 			if c.wrong != nil {
 				all = append(all, nil)
@@ -113,9 +114,6 @@ func checks() [][]check {
 	}
 	return all
 }
-
-// Sections are the table, for docs/doctor.md.
-func Sections() []Section { return table }
 
 // Row is a kind of finding.
 type Row struct {

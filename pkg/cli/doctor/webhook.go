@@ -31,8 +31,8 @@ type webhook struct {
 	// kind and configuration name the object, index is the place in it.
 	kind, configuration string
 	index               int
-	// declared are the fields of the configuration that are values of the chart.
-	declared *fieldpath.Set
+	// managed says who has set which fields of the configuration.
+	managed []metav1.ManagedFieldsEntry
 }
 
 // webhooks returns those of the parts, mutating first.
@@ -73,8 +73,7 @@ func (f *Facts) owned(kind string, configuration *metav1.ObjectMeta, webhooks []
 	}
 	for i := range webhooks {
 		w := &webhooks[i]
-		w.part, w.kind, w.configuration, w.index = p, kind, configuration.Name, i
-		w.declared = declaredFields(p, configuration.ManagedFields)
+		w.part, w.kind, w.configuration, w.managed, w.index = p, kind, configuration.Name, configuration.ManagedFields, i
 	}
 	return webhooks
 }
@@ -102,22 +101,13 @@ func (f *Facts) owner(configuration string, rules []admissionregistrationv1.Rule
 // deployers write fields that somebody has declared, values of the chart for instance.
 var deployers = []string{"helm", "helm-controller", "argocd-controller"}
 
-// declaredFields are those of a configuration that its deployer has set and nobody has since. Of the
-// manager's alone: nobody asks what narrows others'.
-func declaredFields(of *part, entries []metav1.ManagedFieldsEntry) *fieldpath.Set {
-	all := fieldpath.NewSet()
-	for _, e := range entries {
-		var fields fieldpath.Set
-		if of == managerPart && slices.Contains(deployers, e.Manager) && e.FieldsV1 != nil && fields.FromJSON(e.FieldsV1.GetRawReader()) == nil {
-			all = all.Union(&fields)
-		}
-	}
-	return all
-}
-
-// declares reports whether a field of the webhook is a value of the chart.
+// declares reports whether a field of the webhook is a value of the chart: its deployer has set it, and nobody has since.
 func (w webhook) declares(path ...any) bool {
-	return w.declared.Has(fieldpath.MakePathOrDie(append([]any{"webhooks", fieldpath.KeyByFields("name", w.Name)}, path...)...))
+	field := fieldpath.MakePathOrDie(append([]any{"webhooks", fieldpath.KeyByFields("name", w.Name)}, path...)...)
+	return slices.ContainsFunc(w.managed, func(e metav1.ManagedFieldsEntry) bool {
+		var fields fieldpath.Set
+		return slices.Contains(deployers, e.Manager) && e.FieldsV1 != nil && fields.FromJSON(e.FieldsV1.GetRawReader()) == nil && fields.Has(field)
+	})
 }
 
 func (w webhook) object() string { return object(w.kind, "", w.configuration) }
