@@ -60,7 +60,7 @@ var webhookChecks = []check{{
 
 // hit is a case of the webhook.
 func (w webhook) hit(f *Facts, values ...any) hit {
-	return about(w.kind, "", w.configuration, slices.Concat(f.of(w.part), values, []any{"webhook", w.Name, "kind", strings.ToLower(w.kind), "index", w.index})...)
+	return about(w.kind, "", w.configuration.Name, slices.Concat(f.of(w.part), values, []any{"webhook", w.Name, "kind", strings.ToLower(w.kind), "index", w.index})...)
 }
 
 // missingWebhooks finds webhook configurations that are not there or hold nothing.
@@ -187,7 +187,7 @@ func webhookPolicies(f *Facts, found func(hit)) {
 		if ofWorkloads {
 			continue
 		}
-		if later := f.askedAfter(w); w.reinvocation == admissionregistrationv1.NeverReinvocationPolicy && later != "" {
+		if later := f.askedAfter(w); ptr.Deref(w.ReinvocationPolicy, "") != admissionregistrationv1.IfNeededReinvocationPolicy && later != "" {
 			found(w.hit(f, "later", later).as("WebhookOrder", Warning))
 		}
 		if w.narrowed() || !asked(w.Rules, admission.Create) || !asked(w.Rules, admission.Update) || narrows(w.NamespaceSelector) && !w.declares("namespaceSelector") && !f.managedBy(w.NamespaceSelector) {
@@ -208,7 +208,7 @@ func (f *Facts) managedBy(selector *metav1.LabelSelector) bool {
 func (f *Facts) askedAfter(w webhook) string {
 	for i := range f.Mutating {
 		configuration := &f.Mutating[i]
-		if configuration.Name > w.configuration && slices.ContainsFunc(configuration.Webhooks, func(o admissionregistrationv1.MutatingWebhook) bool {
+		if configuration.Name > w.configuration.Name && slices.ContainsFunc(configuration.Webhooks, func(o admissionregistrationv1.MutatingWebhook) bool {
 			return asked(o.Rules, admission.Create) || asked(o.Rules, admission.Update)
 		}) {
 			return configuration.Name

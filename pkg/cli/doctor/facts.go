@@ -50,7 +50,7 @@ type Facts struct {
 
 	CRDs       []apiextensionsv1.CustomResourceDefinition
 	Mutating   []admissionregistrationv1.MutatingWebhookConfiguration
-	Validating []admissionregistrationv1.ValidatingWebhookConfiguration
+	Validating []admissionregistrationv1.MutatingWebhookConfiguration // see asMutating
 
 	Policies       []admissionregistrationv1.ValidatingAdmissionPolicy
 	PolicyBindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding

@@ -147,14 +147,14 @@ func mutatingConfiguration(p *part) admissionregistrationv1.MutatingWebhookConfi
 	return c
 }
 
-func validatingConfiguration(p *part) admissionregistrationv1.ValidatingWebhookConfiguration {
-	return admissionregistrationv1.ValidatingWebhookConfiguration{
+func validatingConfiguration(p *part) admissionregistrationv1.MutatingWebhookConfiguration {
+	return asMutating(&admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: p.validating},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: "v." + p.Name, ClientConfig: clientConfig(p), FailurePolicy: new(admissionregistrationv1.Fail),
 			Rules: trainJobRules(admissionregistrationv1.OperationAll),
 		}},
-	}
+	})
 }
 
 func withPermissions(f *Facts) {

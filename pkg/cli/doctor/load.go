@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -101,7 +102,11 @@ func (l *loader) installation(ctx context.Context) {
 	f := l.facts
 	list(ctx, l, crds, &f.CRDs)
 	list(ctx, l, mutating, &f.Mutating)
-	list(ctx, l, validating, &f.Validating)
+	var onlyValidating []admissionregistrationv1.ValidatingWebhookConfiguration
+	list(ctx, l, validating, &onlyValidating)
+	for i := range onlyValidating {
+		f.Validating = append(f.Validating, asMutating(&onlyValidating[i]))
+	}
 	list(ctx, l, admissionPolicies, &f.Policies)
 	list(ctx, l, admissionPolicies, &f.PolicyBindings)
 	// The manager first: its configuration says where Kueue is.
