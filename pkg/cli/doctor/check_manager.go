@@ -112,7 +112,9 @@ func permissions(f *Facts, found func(hit)) {
 		return
 	}
 	for _, needed := range neededRoles() {
-		needed = f.placed(needed)
+		if needed.Namespace != "" {
+			needed.Namespace = f.at(managerPart).Namespace
+		}
 		if covered, missing := validation.Covers(f.granted(subjects, needed.Namespace), needed.Rules); !covered {
 			h := about(needed.Kind, needed.Namespace, needed.Name, "rules", ruleNames(missing))
 			h.Commands = f.grant(subjects, needed)

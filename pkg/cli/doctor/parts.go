@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -125,18 +124,6 @@ func relocated(finding Finding, names map[string]string) Finding {
 		finding.Commands[i] = replace(command)
 	}
 	return finding
-}
-
-// placed is a role of config/rbac as it is installed for parts that are elsewhere.
-func (f *Facts) placed(role rbacv1.Role) rbacv1.Role {
-	names := f.relocation()
-	role.Namespace = cmp.Or(names[role.Namespace], role.Namespace)
-	for _, rule := range role.Rules {
-		for n, name := range rule.ResourceNames {
-			rule.ResourceNames[n] = cmp.Or(names[name], name)
-		}
-	}
-	return role
 }
 
 // byManifests reports whether a part is that of its own manifests, which can be applied again: another
