@@ -171,8 +171,11 @@ func decoded(node *kyaml.Node) (value any) {
 	return value
 }
 
-// set puts an API value under a key, with the names it has in the API.
+// set puts an API value under a key, with the names it has in the API; nil takes the key away.
 func set(config *kyaml.RNode, key string, value any) error {
+	if value == nil {
+		return config.PipeE(kyaml.Clear(key))
+	}
 	data, err := sigsyaml.Marshal(value)
 	if err != nil {
 		return err
@@ -184,25 +187,32 @@ func set(config *kyaml.RNode, key string, value any) error {
 	return config.PipeE(kyaml.SetField(key, node))
 }
 
-// overrides are the settings of Kueue's that the manager's configuration can have as well.
-var overrides = []string{"manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "waitForPodsReady", "integrations", "objectRetentionPolicies", "featureGates"}
-
-// likeKueue takes out of the manager's configuration what overrides Kueue's. Gates that Kueue
-// has from a flag are in no ConfigMap, and the manager has to be told of them.
+// likeKueue has the manager's configuration override nothing of Kueue's.
 func (f *Facts) likeKueue(config *kyaml.RNode) error {
 	if _, err := f.kueueSettings(); err != nil {
 		return err
 	}
-	for _, setting := range overrides {
-		if err := config.PipeE(kyaml.Clear(setting)); err != nil {
-			return err
-		}
+	var failures error
+	for setting, value := range f.overrides() {
+		failures = errors.Join(failures, set(config, setting, value))
 	}
-	gates := f.gatesOfFlags()
-	if len(gates) == 0 {
-		return nil
+	return failures
+}
+
+// overrides are the settings of Kueue's that the manager's configuration can have as well, and has not where it is to go by
+// Kueue's, but for gates that Kueue has from a flag: these are in no ConfigMap, and the manager has to be told of them.
+func (f *Facts) overrides() map[string]any {
+	settings := map[string]any{
+		"manageJobsWithoutQueueName": nil, "managedJobsNamespaceSelector": nil, "waitForPodsReady": nil, "integrations": nil, "objectRetentionPolicies": nil, "featureGates": nil,
 	}
-	return set(config, "featureGates", gates)
+	gates := f.kueueGateFlags()
+	maps.DeleteFunc(gates, func(name string, _ bool) bool {
+		return !kueueconfig.KnowsGate(name) // the manager would refuse it
+	})
+	if len(gates) > 0 {
+		settings["featureGates"] = gates
+	}
+	return settings
 }
 
 // valuesLikeKueue are likeKueue for a release, whose values Helm merges: it takes out what is nil.
@@ -211,28 +221,14 @@ func (f *Facts) valuesLikeKueue() map[string]any {
 	if sigsyaml.Unmarshal([]byte(f.configMap(managerPart).Data[managerPart.configKey]), &config) != nil {
 		return nil
 	}
-	values := map[string]any{}
-	for _, setting := range overrides {
-		if _, found := config[setting]; found {
-			values[setting] = nil
-		}
-	}
-	if gates := f.gatesOfFlags(); len(gates) > 0 {
+	values := f.overrides()
+	maps.DeleteFunc(values, func(setting string, value any) bool { return value == nil && config[setting] == nil })
+	if gates, isSet := values["featureGates"].(map[string]bool); isSet {
 		kueues, _, _ := f.settingsInForce()
 		named, _ := config["featureGates"].(map[string]any)
 		for name := range named {
 			gates[name] = kueues.FeatureGates[name]
 		}
-		values["featureGates"] = gates
 	}
 	return values
-}
-
-// gatesOfFlags are those that the manager has to be told of.
-func (f *Facts) gatesOfFlags() map[string]bool {
-	gates := f.kueueGateFlags()
-	maps.DeleteFunc(gates, func(name string, _ bool) bool {
-		return !kueueconfig.KnowsGate(name) // the manager would refuse it
-	})
-	return gates
 }

@@ -115,9 +115,6 @@ func (f *Facts) deployment(p *part) *appsv1.Deployment {
 // configMap returns the configuration of a part, or nil. Of several that carry suffixes
 // it is the one that the Deployment mounts, or else the newest.
 func (f *Facts) configMap(p *part) *corev1.ConfigMap {
-	if p.ConfigMap == "" {
-		return nil
-	}
 	at := f.at(p)
 	elsewhere := func(cm corev1.ConfigMap) bool { return cm.Namespace != at.Namespace }
 	return cluster.ConfigMapOf(f.deployment(p), slices.DeleteFunc(slices.Clone(f.ConfigMaps), elsewhere), at.ConfigMap)
