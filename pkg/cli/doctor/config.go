@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,7 +31,7 @@ const (
 func (f *Facts) kueueSettings() (*configapi.Configuration, error) {
 	cm := f.configMap(kueuePart)
 	if cm == nil {
-		return nil, errors.New(f.withoutConfigMap(kueuePart))
+		return nil, f.withoutConfigMap(kueuePart)
 	}
 	cfg, err := kueueconfig.Decode([]byte(cm.Data[f.at(kueuePart).configKey]), cm.Namespace)
 	if err != nil {

@@ -74,7 +74,7 @@ func newConfigMapCommand(flags cluster.Flags, streams genericiooptions.IOStreams
 func printConfigMap(out io.Writer, f *Facts, p *part, change func(*kyaml.RNode) error) error {
 	cm := f.configMap(p)
 	if cm == nil {
-		return errors.New(f.withoutConfigMap(p))
+		return f.withoutConfigMap(p)
 	}
 	changed, err := edited(cm.Data[p.configKey], change)
 	if err != nil {
