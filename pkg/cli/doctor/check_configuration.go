@@ -37,25 +37,25 @@ var configurationChecks = []check{{
 			found(hit{values: []any{"problem", sentence(err.Error())}})
 		}
 	},
-	id: "KueueConfiguration", severity: Error, when: "Kueue's cannot be decoded", object: kueueConfigObject,
+	ID: "KueueConfiguration", Severity: Error, When: "Kueue's cannot be decoded", object: kueueConfigObject,
 	problem: "{problem}", effect: "Kueue does not start with it.",
 	commands: []string{fmt.Sprintf("kubectl -n %s edit configmap %s", kueuePart.Namespace, kueuePart.ConfigMap), kueuePart.restart()},
 }, {
 	inOrder: "Kueue's configuration lists TrainJob as external", looksAt: []Kind{configMaps, mutating, validating, deployments, localQueues}, given: []condition{managerThere, kueueConfigured}, wrong: listed,
-	id: "TrainJobListedTwice", severity: Error, when: "TrainJob is in `integrations.frameworks` and in `.externalFrameworks`: Kueue refuses that", object: kueueConfigObject,
+	ID: "TrainJobListedTwice", Severity: Error, When: "TrainJob is in `integrations.frameworks` and in `.externalFrameworks`: Kueue refuses that", object: kueueConfigObject,
 	problem: "Kueue's configuration lists TrainJob in integrations.frameworks and in integrations.externalFrameworks.",
 	effect:  "Kueue refuses the configuration and does not start with it.", commands: restarted,
 }, {
-	id: "TrainJobNotListed", severity: Warning, when: "TrainJob is in neither; an error where something gives child JobSets a queue, so that Kueue counts them a second time", object: kueueConfigObject,
+	ID: "TrainJobNotListed", Severity: Warning, When: "TrainJob is in neither; an error where something gives child JobSets a queue, so that Kueue counts them a second time", object: kueueConfigObject,
 	problem: "Kueue's configuration does not list TrainJob as an external framework.",
 	effect:  "A child JobSet that is given a queue, by a LocalQueue named default or by manageJobsWithoutQueueName, is queued and counted a second time.", commands: restarted,
 }, {
-	id: "KueueNoise", severity: Info, when: "Kueue looks after JobSets too, and logs errors for running TrainJobs; with the command that ends most of them where no JobSet is queued without a TrainJob", object: kueueConfigObject,
+	ID: "KueueNoise", Severity: Info, When: "Kueue looks after JobSets too, and logs errors for running TrainJobs; with the command that ends most of them where no JobSet is queued without a TrainJob", object: kueueConfigObject,
 	problem: "Kueue logs errors about a missing index on ownerReferences for running TrainJobs: it sets none up for external kinds.",
 	effect:  "They are harmless, and cost some of Kueue's CPU.",
 }, {
 	inOrder: "Kueue leaves the manager's namespace alone", looksAt: []Kind{configMaps, namespaceKind, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured}, wrong: managedManager,
-	id: "ManagerManaged", severity: Warning, when: "with `manageJobsWithoutQueueName`, Kueue holds back pods of the manager or the Job that `helm uninstall` waits for",
+	ID: "ManagerManaged", Severity: Warning, When: "with `manageJobsWithoutQueueName`, Kueue holds back pods of the manager or the Job that `helm uninstall` waits for",
 	object:  object("Namespace", "", managerPart.Namespace),
 	problem: "Kueue's manageJobsWithoutQueueName is on, and its managedJobsNamespaceSelector has the manager's namespace.",
 	effect:  "{effects}", commands: append(slices.Clone(restarted), managerPart.restart()),
@@ -69,12 +69,12 @@ var configurationChecks = []check{{
 			found(hit{})
 		}
 	},
-	id: "KueueNotRestarted", severity: Warning, when: "Kueue's configuration lists the in-tree integration, which is not active", object: kueueConfigObject,
+	ID: "KueueNotRestarted", Severity: Warning, When: "Kueue's configuration lists the in-tree integration, which is not active", object: kueueConfigObject,
 	problem: "Kueue's configuration lists TrainJob in integrations.frameworks, but the integration is not active: Kueue runs with an older configuration.",
 	effect:  "The in-tree integration takes TrainJobs over at Kueue's next restart.",
 	advice:  "If that is what you want, only restart Kueue.", commands: restarted,
 }, {
-	id: "KueueNotRestarted", severity: Error, when: "the in-tree integration is still active, though the configuration does not list it", object: kueueConfigObject,
+	ID: "KueueNotRestarted", Severity: Error, When: "the in-tree integration is still active, though the configuration does not list it", object: kueueConfigObject,
 	problem: "Kueue's in-tree integration is active, though its configuration does not list it: Kueue runs with an older configuration.",
 	effect:  "kueue-trainer stands aside until Kueue is restarted.", commands: []string{kueuePart.restart()},
 }, {
@@ -85,20 +85,20 @@ var configurationChecks = []check{{
 			found(hit{values: []any{"pod", pod.Name, "changed", changed.UTC().Format(time.RFC3339)}})
 		}
 	},
-	id: "KueueNotRestarted", severity: Warning, when: "the configuration changed after Kueue started", object: kueueConfigObject,
+	ID: "KueueNotRestarted", Severity: Warning, When: "the configuration changed after Kueue started", object: kueueConfigObject,
 	problem: "Kueue's configuration changed at {changed}, after pod {pod} started: Kueue runs with an older one.",
 	effect:  "Kueue goes by the former settings until it is restarted, and so does kueue-trainer, unless it started since.", commands: []string{kueuePart.restart()},
 }, {
 	inOrder: "feature gates are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap},
 	wrong: func(f *Facts, found func(hit)) { f.differing(kueueconfig.GateDifferences, found) },
-	id:    "FeatureGatesDiffer", severity: Warning, when: "the manager overrides a gate of Kueue's with another value, or Kueue has one from a flag, which the manager does not see",
+	ID:    "FeatureGatesDiffer", Severity: Warning, When: "the manager overrides a gate of Kueue's with another value, or Kueue has one from a flag, which the manager does not see",
 	problem:  "Feature gates differ: {differ}.",
 	effect:   "Gates decide what stands in Workloads and on pods: one side undoes, or does not understand, what the other writes.",
 	commands: []string{"{fix}", managerPart.restart()},
 }, {
 	inOrder: "settings of the same name are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap},
 	wrong: func(f *Facts, found func(hit)) { f.differing(kueueconfig.Differences, found) },
-	id:    "SettingsDiffer", severity: Warning, when: "the manager overrides a [setting of Kueue's](operate.md#settings-of-kueues) with another value",
+	ID:    "SettingsDiffer", Severity: Warning, When: "the manager overrides a [setting of Kueue's](operate.md#settings-of-kueues) with another value",
 	problem: "kueue-trainer's configuration overrides Kueue's with other values for {differ}.",
 	effect:  "TrainJobs are treated otherwise than all other jobs.", commands: []string{"{fix}", managerPart.restart()},
 }}

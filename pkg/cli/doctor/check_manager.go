@@ -39,12 +39,12 @@ var managerChecks = []check{{
 			found(hit{Finding: Finding{Problem: problem, Commands: commands}})
 		}
 	},
-	id: "ManagerNotRunning", severity: Error, when: "no replica is ready, or none leads: its Lease was given up or has run out",
+	ID: "ManagerNotRunning", Severity: Error, When: "no replica is ready, or none leads: its Lease was given up or has run out",
 	object: object("Deployment", managerPart.Namespace, managerPart.Deployment),
 	effect: managerPart.without,
 }, {
 	inOrder: "kueue-trainer has its permissions", looksAt: []Kind{clusterRoles, roleBindings, deployments, mutating, validating}, given: []condition{managerThere}, wrong: permissions,
-	id: "PermissionsMissing", severity: Error, when: "it is not granted all of `config/rbac`",
+	ID: "PermissionsMissing", Severity: Error, When: "it is not granted all of `config/rbac`",
 	problem: "The manager lacks permissions: {rules}.",
 	effect:  "Reconciles that need them fail, with errors in the manager's log, and TrainJobs hang there.",
 }, {
@@ -56,7 +56,7 @@ var managerChecks = []check{{
 			}
 		}
 	},
-	id: "PolicyNotEnforced", severity: Warning, when: "a [policy](what-holds.md#policies) is not installed, or no binding of it denies",
+	ID: "PolicyNotEnforced", Severity: Warning, When: "a [policy](what-holds.md#policies) is not installed, or no binding of it denies",
 	problem: "{problem}",
 	effect:  "People with edit rights in a namespace can run pods without quota; docs/what-holds.md#policies says how.",
 	advice:  "Unless it was switched off on purpose:", commands: []string{"{enforce}"},

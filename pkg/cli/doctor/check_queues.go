@@ -27,20 +27,20 @@ var queueChecks = []check{{
 			}
 		}
 	},
-	id: "LocalQueueToNowhere", severity: Error, when: "its ClusterQueue does not exist",
+	ID: "LocalQueueToNowhere", Severity: Error, When: "its ClusterQueue does not exist",
 	problem:  "Its ClusterQueue {clusterqueue} does not exist.",
 	effect:   "TrainJobs in this queue wait for ever.",
 	advice:   "Make the ClusterQueue, or, since a LocalQueue cannot change its ClusterQueue, delete this one and make it again:",
 	commands: []string{"kubectl -n {namespace} delete localqueue {name}"},
 }, {
 	inOrder: "ClusterQueues are active", looksAt: []Kind{clusterQueues}, wrong: inactiveClusterQueues,
-	id: "ClusterQueueInactive", severity: Error, when: "a flavor, topology or admission check is missing; a warning while it is being deleted",
+	ID: "ClusterQueueInactive", Severity: Error, When: "a flavor, topology or admission check is missing; a warning while it is being deleted",
 	problem:  "The ClusterQueue is not active: {message}",
 	effect:   "TrainJobs in its queues wait for ever.",
 	advice:   "{make}, or {instead}:",
 	commands: []string{"{see}", "kubectl edit clusterqueue {name}"},
 }, {
-	id: "ClusterQueueStopped", severity: Warning, when: "somebody has set `stopPolicy`",
+	ID: "ClusterQueueStopped", Severity: Warning, When: "somebody has set `stopPolicy`",
 	problem:  "The ClusterQueue was stopped: its stopPolicy is {policy}.",
 	effect:   "No TrainJob in it is admitted{evicted}.",
 	commands: []string{"kubectl patch clusterqueue {name} " + unstop},
@@ -53,7 +53,7 @@ var queueChecks = []check{{
 			}
 		}
 	},
-	id: "LocalQueueStopped", severity: Warning, when: "somebody has set `stopPolicy`",
+	ID: "LocalQueueStopped", Severity: Warning, When: "somebody has set `stopPolicy`",
 	problem:  "The LocalQueue was stopped: its stopPolicy is {policy}.",
 	effect:   "No TrainJob in it is admitted{evicted}.",
 	commands: []string{"kubectl -n {namespace} patch localqueue {name} " + unstop},
@@ -66,7 +66,7 @@ var queueChecks = []check{{
 			}
 		}
 	},
-	id: "LocalQueueOfHeld", severity: Warning, when: "a LocalQueue has the name by which `hold` and `stop` keep TrainJobs out of another: it admits them",
+	ID: "LocalQueueOfHeld", Severity: Warning, When: "a LocalQueue has the name by which `hold` and `stop` keep TrainJobs out of another: it admits them",
 	problem:  "By this name kubectl trainjob hold and stop keep TrainJobs out of LocalQueue {queue}.",
 	effect:   "TrainJobs that are held or stopped are admitted by it.",
 	commands: []string{"kubectl -n {namespace} delete localqueue {name}"},

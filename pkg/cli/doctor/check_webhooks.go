@@ -19,41 +19,41 @@ import (
 )
 
 // answers is the check that the webhooks of a part answer, asked by a probe.
-func answers(inOrder string, probe Kind, at int) check {
+func answers(inOrder, when string, probe Kind, at int) check {
 	return check{
 		inOrder: inOrder, looksAt: []Kind{mutating, validating, probe}, wrong: silentWebhooks(at),
-		id: "WebhookSilent", severity: Error, when: "the API server cannot call it",
+		ID: "WebhookSilent", Severity: Error, When: when,
 		problem: "{part} does not answer: webhook {webhook}: {reason}", effect: "{without}", commands: []string{"{logs}", "{restart}"},
 	}
 }
 
 var webhookChecks = []check{{
 	inOrder: "the webhooks are installed", looksAt: []Kind{crds, deployments, mutating, validating}, wrong: missingWebhooks,
-	id: "WebhookMissing", severity: Error, when: "a configuration is not installed, or empty",
+	ID: "WebhookMissing", Severity: Error, When: "a configuration is not installed, or empty",
 	problem: "The webhooks of {part} are not installed.",
 	effect:  "Objects of {part} are stored without defaults and unchecked, which its controllers do not expect.", advice: "{reinstall}", commands: []string{"{install}"},
 }, {
 	inOrder: "the webhooks' Services have endpoints", looksAt: []Kind{mutating, validating, services, endpointSlices}, wrong: webhookServices,
-	id: "WebhookService", severity: Error, when: "its Service does not exist or has no ready endpoint, or its `caBundle` is empty",
+	ID: "WebhookService", Severity: Error, When: "its Service does not exist or has no ready endpoint, or its `caBundle` is empty",
 	problem: "Webhook {webhook} of {part} {problem}", effect: "{without}",
 	advice: "If {part} was uninstalled, this is left of it: kubectl delete {kind} {name}",
 },
-	answers("Kueue answers", flavorProbe, 0),
-	answers("JobSet answers", jobSetProbe, 1),
-	answers("Trainer and kueue-trainer answer", trainJobProbe, 2),
+	answers("Kueue answers", "the API server cannot call it", flavorProbe, 0),
+	answers("JobSet answers", "", jobSetProbe, 1),
+	answers("Trainer and kueue-trainer answer", "", trainJobProbe, 2),
 	{
 		inOrder: "kueue-trainer's webhooks see every TrainJob, and see it last", looksAt: []Kind{mutating, validating}, wrong: webhookPolicies,
-		id: "WebhookPolicy", severity: Error, when: "ours has not `failurePolicy: Fail`",
+		ID: "WebhookPolicy", Severity: Error, When: "ours has not `failurePolicy: Fail`",
 		problem:  "Webhook {webhook} has failurePolicy {failure}.",
 		effect:   "TrainJobs that are made while the manager is away run at once, without quota.",
 		commands: []string{`kubectl patch {kind} {name} --type=json -p '[{"op":"replace","path":"/webhooks/{index}/failurePolicy","value":"Fail"}]'`},
 	}, {
-		id: "WebhookOrder", severity: Warning, when: "others are asked about TrainJobs after ours, which is not asked again",
+		ID: "WebhookOrder", Severity: Warning, When: "others are asked about TrainJobs after ours, which is not asked again",
 		problem:  "Webhook {webhook} has reinvocationPolicy Never, and {later} is asked after it.",
 		effect:   "What later webhooks put into a TrainJob is not seen: a queue given there comes without suspension and gate, an entry after ours wins over the placement.",
 		commands: []string{`kubectl patch {kind} {name} --type=json -p '[{"op":"replace","path":"/webhooks/{index}/reinvocationPolicy","value":"IfNeeded"}]'`},
 	}, {
-		id: "WebhookScope", severity: Error, when: "ours is not asked about every TrainJob",
+		ID: "WebhookScope", Severity: Error, When: "ours is not asked about every TrainJob",
 		problem: "Webhook {webhook} is not asked about every TrainJob: its rules, selectors or matchConditions were changed.",
 		effect:  "TrainJobs that it does not see run at once, without quota, or can be changed while they wait.", commands: []string{"{reset}"},
 	}}
