@@ -43,7 +43,7 @@ func run(args []string) error {
 		return err
 	}
 	for page, data := range map[string]any{
-		"doctor.md":  doctor.Sections(),
+		"doctor.md":  doctor.Sections,
 		"metrics.md": map[string]any{"Recorded": metrics.Recorded, "Told": metrics.Told, "Ledger": metrics.Ledger, "Values": values},
 	} {
 		var out bytes.Buffer

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,8 +21,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
+	"k8s.io/component-helpers/auth/rbac/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -59,61 +58,43 @@ const (
 	certificate = "client certificate"
 )
 
-// access reads the Secret of every worker.
-func (l *loader) access(ctx context.Context) {
-	f := l.facts
-	f.Access = map[string]*Access{}
-	for i := range f.MultiKueueClusters {
-		mkc := &f.MultiKueueClusters[i]
-		a, err := readAccess(ctx, l.client, f.at(kueuePart).Namespace, mkc.Spec.ClusterSource.KubeConfig)
-		if err != nil {
-			f.Unread[secrets] = err
-			continue
-		}
-		f.Access[mkc.Name] = a
-	}
-}
-
-func readAccess(ctx context.Context, c client.Reader, namespace string, at *kueue.KubeConfig) (*Access, error) {
+// access reads the Secret of a worker; nil where it may not be read.
+func (l *loader) access(ctx context.Context, at *kueue.KubeConfig) *Access {
 	if at == nil || at.LocationType != kueue.SecretLocationType {
-		return &Access{Unclear: "its kubeconfig is not in a Secret"}, nil
+		return &Access{Unclear: "its kubeconfig is not in a Secret"}
 	}
+	key := client.ObjectKey{Namespace: l.facts.at(kueuePart).Namespace, Name: at.Location}
 	var secret corev1.Secret
-	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: at.Location}, &secret)
-	kubeconfig := secret.Data[kueue.MultiKueueConfigSecretKey]
+	err := l.client.Get(ctx, key, &secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return &Access{Unclear: fmt.Sprintf("there is no Secret %s/%s", namespace, at.Location)}, nil
+		return &Access{Unclear: fmt.Sprintf("there is no Secret %s", key)}
 	case err != nil:
-		return nil, err
-	case len(kubeconfig) == 0:
-		return &Access{Unclear: fmt.Sprintf("Secret %s/%s has no %s", namespace, at.Location, kueue.MultiKueueConfigSecretKey)}, nil
+		l.facts.Unread[secrets] = err
+		return nil
+	case len(secret.Data[kueue.MultiKueueConfigSecretKey]) == 0:
+		return &Access{Unclear: fmt.Sprintf("Secret %s has no %s", key, kueue.MultiKueueConfigSecretKey)}
 	}
-	a := accessBy(kubeconfig)
-	a.Secret = at.Location
-	return &a, nil
-}
-
-// accessBy looks into a kubeconfig. No client is made of it: that would run commands and open files
-// that somebody in the cluster chose. Kueue refuses most of these, too.
-func accessBy(kubeconfig []byte) Access {
-	config, err := clientcmd.Load(kubeconfig)
-	if err != nil {
-		return Access{Unclear: "its kubeconfig cannot be decoded"} // err may quote what is in it
-	}
-	current := config.Contexts[config.CurrentContext]
-	if current == nil || config.AuthInfos[current.AuthInfo] == nil {
-		return Access{Unclear: "its kubeconfig has no user in its current context"}
-	}
-	a := Access{Entry: current.AuthInfo}
-	if err := a.read(config.AuthInfos[current.AuthInfo]); err != nil {
-		a.Unclear = err.Error()
+	a := &Access{Secret: at.Location}
+	if unclear := a.read(secret.Data[kueue.MultiKueueConfigSecretKey]); unclear != nil {
+		a.Unclear = unclear.Error()
 	}
 	return a
 }
 
-func (a *Access) read(info *clientcmdapi.AuthInfo) error {
-	switch {
+// read looks into a kubeconfig. No client is made of it: that would run commands and open files
+// that somebody in the cluster chose. Kueue refuses most of these, too.
+func (a *Access) read(kubeconfig []byte) error {
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return errors.New("its kubeconfig cannot be decoded") // err may quote what is in it
+	}
+	current := config.Contexts[config.CurrentContext]
+	if current == nil || config.AuthInfos[current.AuthInfo] == nil {
+		return errors.New("its kubeconfig has no user in its current context")
+	}
+	a.Entry = current.AuthInfo
+	switch info := config.AuthInfos[a.Entry]; {
 	case info.Exec != nil || info.AuthProvider != nil:
 		return errors.New("its kubeconfig names a command that makes the credentials, which doctor does not run")
 	case info.TokenFile != "" || info.ClientCertificate != "":
@@ -168,27 +149,21 @@ func (a *Access) readCertificate(data []byte) error {
 	return nil
 }
 
-// lacking returns what Kueue needs in a worker and may not do there, everywhere or, as far as that
+// lacks returns what Kueue needs in a worker and may not do there, everywhere or, as far as that
 // is enough, in each of the namespaces.
 //
 // The worker is asked about the user, with the rights of whoever runs doctor. To ask with the
 // credential itself would send it to wherever a context leads, past proxies and gateways that take
 // only their own logins, and their "Unauthorized" would look like a bad token. That a token was
 // revoked does not show this way; Kueue says so itself when it connects.
-func lacking(ctx context.Context, c client.Writer, a *Access, namespaces []string) ([]rbacv1.PolicyRule, error) {
+func (a *Access) lacks(ctx context.Context, c client.Writer, namespaces []string) ([]rbacv1.PolicyRule, error) {
 	var rules []rbacv1.PolicyRule
 	for _, rule := range neededInWorkers() {
-		var missing []string
-		for _, verb := range rule.Verbs {
-			granted, err := a.may(ctx, c, verb, rule, namespaces)
-			if err != nil {
-				return nil, err
-			}
-			if !granted {
-				missing = append(missing, verb)
-			}
+		granted, err := a.may(ctx, c, rule, namespaces)
+		if err != nil {
+			return nil, err
 		}
-		if rule.Verbs = missing; len(missing) > 0 {
+		if !granted {
 			rules = append(rules, rule)
 		}
 	}
@@ -197,25 +172,25 @@ func lacking(ctx context.Context, c client.Writer, a *Access, namespaces []strin
 
 // may asks first about all namespaces, which is what config/multikueue grants. Kueue lists and
 // watches all at once, and does the rest where there are jobs.
-func (a *Access) may(ctx context.Context, c client.Writer, verb string, rule rbacv1.PolicyRule, namespaces []string) (bool, error) {
-	granted, err := a.mayIn(ctx, c, verb, rule, metav1.NamespaceAll)
-	if granted || err != nil || verb == "list" || verb == "watch" {
+func (a *Access) may(ctx context.Context, c client.Writer, rule rbacv1.PolicyRule, namespaces []string) (bool, error) {
+	granted, err := a.mayIn(ctx, c, rule, metav1.NamespaceAll)
+	if granted || err != nil || rule.Verbs[0] == "list" || rule.Verbs[0] == "watch" {
 		return granted, err
 	}
 	for _, namespace := range namespaces {
-		if granted, err = a.mayIn(ctx, c, verb, rule, namespace); !granted || err != nil {
+		if granted, err = a.mayIn(ctx, c, rule, namespace); !granted || err != nil {
 			return false, err
 		}
 	}
 	return granted, nil
 }
 
-func (a *Access) mayIn(ctx context.Context, c client.Writer, verb string, rule rbacv1.PolicyRule, namespace string) (bool, error) {
+func (a *Access) mayIn(ctx context.Context, c client.Writer, rule rbacv1.PolicyRule, namespace string) (bool, error) {
 	resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: a.User, Groups: a.Groups,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: verb, Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
+			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
 		},
 	}}
 	if err := c.Create(ctx, review); err != nil {
@@ -227,33 +202,29 @@ func (a *Access) mayIn(ctx context.Context, c client.Writer, verb string, rule r
 	return review.Status.Allowed, nil
 }
 
-// neededInWorkers are the rules of config/multikueue for TrainJobs and Workloads, one for each
+// neededInWorkers are the rules of config/multikueue for TrainJobs and Workloads, one for each verb and
 // resource. Kinds of other jobs are left out: which of them it takes, Kueue's frameworks in the
 // manager cluster say, and Kueue does not connect without.
 func neededInWorkers() []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, role := range rolesIn("config/multikueue/role.yaml", multikueue.Role) {
 		for _, rule := range role.Rules {
-			for _, group := range rule.APIGroups {
-				if group != kueue.SchemeGroupVersion.Group && group != trainer.GroupVersion.Group {
-					continue
-				}
-				for _, resource := range rule.Resources {
-					rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: rule.Verbs})
-				}
-			}
+			rules = append(rules, validation.BreakdownRule(rule)...)
 		}
 	}
-	return rules
+	return slices.DeleteFunc(rules, func(rule rbacv1.PolicyRule) bool {
+		return rule.APIGroups[0] != kueue.SchemeGroupVersion.Group && rule.APIGroups[0] != trainer.GroupVersion.Group
+	})
 }
 
 // namespacesOf are those with queues that lead to a worker.
 func (f *Facts) namespacesOf(worker string) []string {
-	names := map[string]bool{}
+	var names []string
 	for i := range f.LocalQueues {
 		if queue := &f.LocalQueues[i]; f.leadsTo(queue, worker) {
-			names[queue.Namespace] = true
+			names = append(names, queue.Namespace)
 		}
 	}
-	return slices.Sorted(maps.Keys(names))
+	slices.Sort(names)
+	return slices.Compact(names)
 }

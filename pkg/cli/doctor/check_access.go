@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -23,35 +22,34 @@ const (
 
 // endingAccess finds workers that Kueue reaches not much longer, or no more.
 func endingAccess(f *Facts, found func(hit)) {
-	for i := range f.MultiKueueClusters {
-		name := f.MultiKueueClusters[i].Name
-		a := f.Access[name]
-		switch {
+	for i := range f.Workers {
+		w := &f.Workers[i]
+		switch a := w.Access; {
 		case a == nil:
 		case a.Credential == "":
-			found(unknownHit("how long Kueue gets into worker cluster %s: %s", name, a.Unclear))
+			found(hit{Finding: notChecked("how long Kueue gets into worker cluster %s: %s", w.Name, a.Unclear)})
 		case !a.Until.IsZero() && a.Until.Before(f.Now.Add(renewWithin)):
-			found(f.ending(name, a))
+			found(w.ending(f.Now))
 		}
 	}
 }
 
 // ending tells how to renew a credential.
-func (f *Facts) ending(name string, a *Access) hit {
-	h := about("Secret", kueuePart.Namespace, a.Secret, "credential", a.Credential, "worker", name, "until", a.Until.UTC().Format(time.RFC3339))
-	if !a.Until.After(f.Now) {
+func (w *Worker) ending(now time.Time) hit {
+	a := w.Access
+	h := about("Secret", kueuePart.Namespace, a.Secret, "credential", a.Credential, "worker", w.Name, "until", a.Until.UTC().Format(time.RFC3339))
+	if !a.Until.After(now) {
 		h = h.as("WorkerTokenExpires", Error)
 	}
-	at := slices.IndexFunc(f.Workers, func(w Worker) bool { return w.Name == name && w.Context != "" })
 	switch {
 	case a.Credential != token || a.User == "":
 		h.Commands = []string{fmt.Sprintf("kubectl -n %s get secret %s", kueuePart.Namespace, a.Secret)}
-	case at < 0:
-		h.Advice = fmt.Sprintf("Renew it, as docs/multikueue.md says. With --worker-context %s=CONTEXT doctor prints the commands. The contexts that you have:", name)
+	case w.Context == "":
+		h.Advice = fmt.Sprintf("Renew it, as docs/multikueue.md says. With --worker-context %s=CONTEXT doctor prints the commands. The contexts that you have:", w.Name)
 		h.Commands = []string{"kubectl config get-contexts"}
 	default:
 		h.Advice = "Renew it, as docs/multikueue.md says. Kueue notices by itself:"
-		h.Commands = f.Workers[at].renew(a)
+		h.Commands = w.renew()
 	}
 	return h
 }
@@ -59,7 +57,8 @@ func (f *Facts) ending(name string, a *Access) hit {
 // renew puts a new token of the same ServiceAccount into the kubeconfig, and leaves the rest of it
 // as it is: the manager cluster may reach the worker by another address than its admins. Where no
 // token is to be had, the old one stays.
-func (w *Worker) renew(a *Access) []string {
+func (w *Worker) renew() []string {
+	a := w.Access
 	namespace, account, _ := serviceaccount.SplitUsername(a.User) // it is one: see readToken
 	file := a.Secret + ".kubeconfig"
 	return []string{
@@ -75,24 +74,24 @@ func (w *Worker) renew(a *Access) []string {
 // missingRights finds workers in which Kueue may not do all that it does for TrainJobs.
 func missingRights(f *Facts, found func(hit)) {
 	for _, w := range f.told() {
-		a := f.Access[w.Name]
-		unread := w.Unread[accessReviews]
+		a, unread := w.Access, w.Unread[accessReviews]
 		switch {
 		case a == nil:
 		case unread != nil:
-			found(unknownHit("what Kueue may do in worker cluster %s: %s", w.Name, unreadKind(accessReviews, unread).Reason))
+			found(hit{Finding: notChecked("what Kueue may do in worker cluster %s: %s", w.Name, unreadKind(accessReviews, unread).Reason)})
 		case a.User == "":
-			found(unknownHit("what Kueue may do in worker cluster %s: %s", w.Name, a.Unclear))
+			found(hit{Finding: notChecked("what Kueue may do in worker cluster %s: %s", w.Name, a.Unclear)})
 		case len(w.Lacks) > 0:
-			found(w.grant(a))
+			found(w.grant())
 		}
 	}
 }
 
 // grant tells how to give Kueue its rights.
-func (w *Worker) grant(a *Access) hit {
-	subject := rbacv1.Subject{Kind: rbacv1.UserKind, Name: a.User}
-	if namespace, account, err := serviceaccount.SplitUsername(a.User); err == nil {
+func (w *Worker) grant() hit {
+	user := w.Access.User
+	subject := rbacv1.Subject{Kind: rbacv1.UserKind, Name: user}
+	if namespace, account, err := serviceaccount.SplitUsername(user); err == nil {
 		subject = rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}
 	}
 	h := w.about(object(subject.Kind, subject.Namespace, subject.Name), "rules", ruleNames(w.Lacks))

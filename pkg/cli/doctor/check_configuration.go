@@ -3,12 +3,14 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -35,25 +37,25 @@ var configurationChecks = []check{{
 			found(hit{values: []any{"problem", sentence(err.Error())}})
 		}
 	},
-	id: "KueueConfiguration", severity: Error, when: "Kueue's cannot be decoded", object: kueueConfigObject,
+	ID: "KueueConfiguration", Severity: Error, When: "Kueue's cannot be decoded", object: kueueConfigObject,
 	problem: "{problem}", effect: "Kueue does not start with it.",
 	commands: []string{fmt.Sprintf("kubectl -n %s edit configmap %s", kueuePart.Namespace, kueuePart.ConfigMap), kueuePart.restart()},
 }, {
 	inOrder: "Kueue's configuration lists TrainJob as external", looksAt: []Kind{configMaps, mutating, validating, deployments, localQueues}, given: []condition{managerThere, kueueConfigured}, wrong: listed,
-	id: "TrainJobListedTwice", severity: Error, when: "TrainJob is in `integrations.frameworks` and in `.externalFrameworks`: Kueue refuses that", object: kueueConfigObject,
+	ID: "TrainJobListedTwice", Severity: Error, When: "TrainJob is in `integrations.frameworks` and in `.externalFrameworks`: Kueue refuses that", object: kueueConfigObject,
 	problem: "Kueue's configuration lists TrainJob in integrations.frameworks and in integrations.externalFrameworks.",
 	effect:  "Kueue refuses the configuration and does not start with it.", commands: restarted,
 }, {
-	id: "TrainJobNotListed", severity: Warning, when: "TrainJob is in neither; an error where something gives child JobSets a queue, so that Kueue counts them a second time", object: kueueConfigObject,
+	ID: "TrainJobNotListed", Severity: Warning, When: "TrainJob is in neither; an error where something gives child JobSets a queue, so that Kueue counts them a second time", object: kueueConfigObject,
 	problem: "Kueue's configuration does not list TrainJob as an external framework.",
 	effect:  "A child JobSet that is given a queue, by a LocalQueue named default or by manageJobsWithoutQueueName, is queued and counted a second time.", commands: restarted,
 }, {
-	id: "KueueNoise", severity: Info, when: "Kueue looks after JobSets too, and logs errors for running TrainJobs; with the command that ends most of them where no JobSet is queued without a TrainJob", object: kueueConfigObject,
+	ID: "KueueNoise", Severity: Info, When: "Kueue looks after JobSets too, and logs errors for running TrainJobs; with the command that ends most of them where no JobSet is queued without a TrainJob", object: kueueConfigObject,
 	problem: "Kueue logs errors about a missing index on ownerReferences for running TrainJobs: it sets none up for external kinds.",
 	effect:  "They are harmless, and cost some of Kueue's CPU.",
 }, {
 	inOrder: "Kueue leaves the manager's namespace alone", looksAt: []Kind{configMaps, namespaceKind, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured}, wrong: managedManager,
-	id: "ManagerManaged", severity: Warning, when: "with `manageJobsWithoutQueueName`, Kueue holds back pods of the manager or the Job that `helm uninstall` waits for",
+	ID: "ManagerManaged", Severity: Warning, When: "with `manageJobsWithoutQueueName`, Kueue holds back pods of the manager or the Job that `helm uninstall` waits for",
 	object:  object("Namespace", "", managerPart.Namespace),
 	problem: "Kueue's manageJobsWithoutQueueName is on, and its managedJobsNamespaceSelector has the manager's namespace.",
 	effect:  "{effects}", commands: append(slices.Clone(restarted), managerPart.restart()),
@@ -67,12 +69,12 @@ var configurationChecks = []check{{
 			found(hit{})
 		}
 	},
-	id: "KueueNotRestarted", severity: Warning, when: "Kueue's configuration lists the in-tree integration, which is not active", object: kueueConfigObject,
+	ID: "KueueNotRestarted", Severity: Warning, When: "Kueue's configuration lists the in-tree integration, which is not active", object: kueueConfigObject,
 	problem: "Kueue's configuration lists TrainJob in integrations.frameworks, but the integration is not active: Kueue runs with an older configuration.",
 	effect:  "The in-tree integration takes TrainJobs over at Kueue's next restart.",
 	advice:  "If that is what you want, only restart Kueue.", commands: restarted,
 }, {
-	id: "KueueNotRestarted", severity: Error, when: "the in-tree integration is still active, though the configuration does not list it", object: kueueConfigObject,
+	ID: "KueueNotRestarted", Severity: Error, When: "the in-tree integration is still active, though the configuration does not list it", object: kueueConfigObject,
 	problem: "Kueue's in-tree integration is active, though its configuration does not list it: Kueue runs with an older configuration.",
 	effect:  "kueue-trainer stands aside until Kueue is restarted.", commands: []string{kueuePart.restart()},
 }, {
@@ -83,34 +85,20 @@ var configurationChecks = []check{{
 			found(hit{values: []any{"pod", pod.Name, "changed", changed.UTC().Format(time.RFC3339)}})
 		}
 	},
-	id: "KueueNotRestarted", severity: Warning, when: "the configuration changed after Kueue started", object: kueueConfigObject,
+	ID: "KueueNotRestarted", Severity: Warning, When: "the configuration changed after Kueue started", object: kueueConfigObject,
 	problem: "Kueue's configuration changed at {changed}, after pod {pod} started: Kueue runs with an older one.",
 	effect:  "Kueue goes by the former settings until it is restarted, and so does kueue-trainer, unless it started since.", commands: []string{kueuePart.restart()},
 }, {
 	inOrder: "feature gates are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap},
-	wrong: func(f *Facts, found func(hit)) {
-		kueues, managers, _ := f.settingsInForce()
-		var differ []string
-		for _, d := range kueueconfig.GateDifferences(kueues, managers) {
-			differ = append(differ, fmt.Sprintf("%s is %t in Kueue and %t in kueue-trainer", strings.TrimPrefix(d.Setting, "featureGates."), d.Kueue, d.Here))
-		}
-		f.differing(differ, found)
-	},
-	id: "FeatureGatesDiffer", severity: Warning, when: "the manager overrides a gate of Kueue's with another value, or Kueue has one from a flag, which the manager does not see",
+	wrong: func(f *Facts, found func(hit)) { f.differing(kueueconfig.GateDifferences, found) },
+	ID:    "FeatureGatesDiffer", Severity: Warning, When: "the manager overrides a gate of Kueue's with another value, or Kueue has one from a flag, which the manager does not see",
 	problem:  "Feature gates differ: {differ}.",
 	effect:   "Gates decide what stands in Workloads and on pods: one side undoes, or does not understand, what the other writes.",
 	commands: []string{"{fix}", managerPart.restart()},
 }, {
 	inOrder: "settings of the same name are alike", looksAt: []Kind{configMaps, mutating, validating, deployments}, given: []condition{managerThere, kueueConfigured, managerConfigMap},
-	wrong: func(f *Facts, found func(hit)) {
-		kueues, managers, _ := f.settingsInForce()
-		var differ []string
-		for _, d := range kueueconfig.Differences(kueues, managers) {
-			differ = append(differ, d.Setting)
-		}
-		f.differing(differ, found)
-	},
-	id: "SettingsDiffer", severity: Warning, when: "the manager overrides a [setting of Kueue's](operate.md#settings-of-kueues) with another value",
+	wrong: func(f *Facts, found func(hit)) { f.differing(kueueconfig.Differences, found) },
+	ID:    "SettingsDiffer", Severity: Warning, When: "the manager overrides a [setting of Kueue's](operate.md#settings-of-kueues) with another value",
 	problem: "kueue-trainer's configuration overrides Kueue's with other values for {differ}.",
 	effect:  "TrainJobs are treated otherwise than all other jobs.", commands: []string{"{fix}", managerPart.restart()},
 }}
@@ -132,11 +120,15 @@ func listed(f *Facts, found func(hit)) {
 // be rid of most of them where no JobSet is queued by itself.
 func (f *Facts) noise(cfg *configapi.Configuration) hit {
 	h := hit{}.as("KueueNoise", Info)
-	queued := f.queuedJobSet(cfg)
+	queued := slices.IndexFunc(f.JobSets, func(js jobsetapi.JobSet) bool {
+		owner := metav1.GetControllerOfNoCopy(&js)
+		ofTrainJob := owner != nil && owner.Kind == trainjob.GVK.Kind
+		return !ofTrainJob && (cfg.ManageJobsWithoutQueueName || js.Labels[constants.QueueLabel] != "")
+	})
 	switch {
 	case f.Unread[jobSets] != nil:
-	case queued != "":
-		h.Advice = queued + " is queued without a TrainJob, so Kueue has to look after JobSets."
+	case queued >= 0:
+		h.Advice = object("JobSet", f.JobSets[queued].Namespace, f.JobSets[queued].Name) + " is queued without a TrainJob, so Kueue has to look after JobSets."
 	default:
 		h.Advice = "No JobSet is queued without a TrainJob. If none is going to be, take JobSets out of Kueue's frameworks, and two thirds of the errors go:"
 		h.Commands = []string{quietKueueConfig, kueuePart.restart()}
@@ -144,27 +136,17 @@ func (f *Facts) noise(cfg *configapi.Configuration) hit {
 	return h
 }
 
-// queuedJobSet names a JobSet of no TrainJob that Kueue manages, or is empty.
-func (f *Facts) queuedJobSet(cfg *configapi.Configuration) string {
-	for i := range f.JobSets {
-		js := &f.JobSets[i]
-		owner := metav1.GetControllerOfNoCopy(js)
-		if owner != nil && owner.Kind == trainjob.GVK.Kind {
-			continue
-		}
-		if cfg.ManageJobsWithoutQueueName || js.Labels[constants.QueueLabel] != "" {
-			return object("JobSet", js.Namespace, js.Name)
-		}
-	}
-	return ""
-}
-
 // notListed is the case of TrainJob in neither list: quiet and right, until something
 // gives a child JobSet a queue.
 func (f *Facts) notListed(cfg *configapi.Configuration) hit {
 	h := hit{}.as("TrainJobNotListed", Warning)
-	if misnamed := misnamedExternal(cfg); misnamed != "" {
-		h.Problem = fmt.Sprintf("Kueue's configuration lists %s as an external framework, which Kueue takes and does not know for the kind TrainJob; its name is %s.", misnamed, externalFramework)
+	// By the name of the resource, say, as OpenShift's operator writes it.
+	misnamed := slices.IndexFunc(cfg.Integrations.ExternalFrameworks, func(name string) bool {
+		return strings.HasSuffix(name, "."+trainjob.GVK.Group) && strings.HasPrefix(strings.ToLower(name), "trainjob")
+	})
+	if misnamed >= 0 {
+		h.Problem = fmt.Sprintf("Kueue's configuration lists %s as an external framework, which Kueue takes and does not know for the kind TrainJob; its name is %s.",
+			cfg.Integrations.ExternalFrameworks[misnamed], externalFramework)
 		h.Advice = "Where an operator writes this ConfigMap, change the operator's resource instead, as docs/install.md#openshift says."
 	}
 	if why := f.givesQueues(cfg); why != "" {
@@ -172,18 +154,6 @@ func (f *Facts) notListed(cfg *configapi.Configuration) hit {
 		h.Effect = fmt.Sprintf("Child JobSets are queued and counted a second time, because %s.", why)
 	}
 	return h
-}
-
-// misnamedExternal returns an external framework that is meant to be TrainJob, by the name of its resource, say,
-// as OpenShift's operator writes it; empty: there is none.
-func misnamedExternal(cfg *configapi.Configuration) string {
-	i := slices.IndexFunc(cfg.Integrations.ExternalFrameworks, func(name string) bool {
-		return name != externalFramework && strings.HasSuffix(name, "."+trainjob.GVK.Group) && strings.HasPrefix(strings.ToLower(name), "trainjob")
-	})
-	if i < 0 {
-		return ""
-	}
-	return cfg.Integrations.ExternalFrameworks[i]
 }
 
 // givesQueues tells what gives JobSets a queue that name none, or is empty.
@@ -194,8 +164,8 @@ func (f *Facts) givesQueues(cfg *configapi.Configuration) string {
 	if cfg.ManageJobsWithoutQueueName {
 		return "manageJobsWithoutQueueName is on"
 	}
-	for i := range f.LocalQueues {
-		if q := &f.LocalQueues[i]; q.Name == string(constants.DefaultLocalQueueName) {
+	for _, q := range f.LocalQueues {
+		if q.Name == string(constants.DefaultLocalQueueName) {
 			return fmt.Sprintf("namespace %s has a LocalQueue named %s", q.Namespace, q.Name)
 		}
 	}
@@ -206,4 +176,41 @@ func (f *Facts) givesQueues(cfg *configapi.Configuration) string {
 func (f *Facts) listsOther() bool {
 	cfg, _ := f.kueueSettings()
 	return !(listsInTree(cfg) && listsExternal(cfg)) && listsInTree(cfg) != (f.integrates() == inTree)
+}
+
+// differing is about the manager's ConfigMap, suffix included, where it has other settings hold than Kueue's.
+func (f *Facts) differing(of func(kueues, here *kueueconfig.Settings) []kueueconfig.Difference, found func(hit)) {
+	kueues, managers, _ := f.settingsInForce()
+	var differ []string
+	for _, d := range of(kueues, managers) {
+		text := d.Setting
+		if gate, is := strings.CutPrefix(text, "featureGates."); is {
+			text = fmt.Sprintf("%s is %t in Kueue and %t in kueue-trainer", gate, d.Kueue, d.Here)
+		}
+		differ = append(differ, text)
+	}
+	if len(differ) == 0 {
+		return
+	}
+	fix := cmp.Or(f.upgrade(configure(f.valuesLikeKueue())), fixManagerConfig)
+	found(about("ConfigMap", managerPart.Namespace, f.configMap(managerPart).Name, "differ", strings.Join(differ, ", "), "fix", fix))
+}
+
+// managedManager finds a Kueue that holds the manager's own pods and Jobs back, since it
+// manages what names no queue in the manager's namespace too.
+func managedManager(f *Facts, found func(hit)) {
+	cfg, _ := f.kueueSettings()
+	if !f.managesNamespace(cfg, f.at(managerPart).Namespace) {
+		return
+	}
+	var effects []string
+	if slices.Contains(cfg.Integrations.Frameworks, "pod") {
+		effects = append(effects, "New pods of the manager wait for quota, and may never start.")
+	}
+	if slices.Contains(cfg.Integrations.Frameworks, "batch/job") {
+		effects = append(effects, "The Job that frees TrainJobs before an uninstall waits for quota, and helm uninstall fails.")
+	}
+	if len(effects) > 0 {
+		found(hit{values: []any{"effects", strings.Join(effects, " ")}})
+	}
 }

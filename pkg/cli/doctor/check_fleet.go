@@ -10,10 +10,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/sets"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -28,16 +30,16 @@ const lostTrainJobs = " gets no TrainJobs; those that it has start in another wo
 
 var workerChecks = []check{{
 	inOrder: "MultiKueue reaches its workers", looksAt: []Kind{workerClusters}, wrong: lostWorkers,
-	id: "WorkerNotConnected", severity: Error, when: "Kueue does not reach the worker",
+	ID: "WorkerNotConnected", Severity: Error, When: "Kueue does not reach the worker",
 	problem: "{problem}", effect: "It" + lostTrainJobs,
 	advice: "See that its API server answers, that the token in its kubeconfig is good, and that config/multikueue is installed there, as docs/multikueue.md says. A restart has Kueue try again at once:",
 }, {
 	inOrder: "MultiKueue's tokens for its workers last", looksAt: []Kind{workerClusters, secrets}, wrong: endingAccess,
-	id: "WorkerTokenExpires", severity: Warning, when: "the token or client certificate in Kueue's kubeconfig of the worker ends within 7 days",
+	ID: "WorkerTokenExpires", Severity: Warning, When: "the token or client certificate in Kueue's kubeconfig of the worker ends within 7 days",
 	problem: "Its {credential}, by which Kueue gets into worker cluster {worker}, ends at {until}.",
 	effect:  "From then on the worker" + lostTrainJobs, advice: "Renew it, as docs/multikueue.md says.",
 }, {
-	id: "WorkerTokenExpires", severity: Error, when: "it has ended",
+	ID: "WorkerTokenExpires", Severity: Error, When: "it has ended",
 	problem: "Its {credential}, by which Kueue gets into worker cluster {worker}, ended at {until}.",
 	effect:  "The worker" + lostTrainJobs, advice: "Renew it, as docs/multikueue.md says.",
 }, {
@@ -50,48 +52,48 @@ var workerChecks = []check{{
 			found(hit{})
 		}
 	},
-	id: "TrainJobNotDispatched", severity: Error, when: "TrainJob is not in `multiKueue.externalFrameworks` of Kueue's configuration", object: kueueConfigObject,
+	ID: "TrainJobNotDispatched", Severity: Error, When: "TrainJob is not in `multiKueue.externalFrameworks` of Kueue's configuration", object: kueueConfigObject,
 	problem: "There are workers of MultiKueue, and " + externalFramework + " is not in multiKueue.externalFrameworks.",
 	effect:  "No TrainJob goes to a worker: those in queues with a MultiKueue admission check are rejected.", commands: restarted,
 }, {
 	inOrder: "MultiKueue has its permissions in the workers", looksAt: slices.Concat(dispatchKinds, []Kind{secrets}), wrong: missingRights,
-	id: "WorkerRights", severity: Error, when: "whom that token or certificate is for may not do there what Kueue does with TrainJobs and Workloads: it is not granted all of `config/multikueue`",
+	ID: "WorkerRights", Severity: Error, When: "whom that token or certificate is for may not do there what Kueue does with TrainJobs and Workloads: it is not granted all of `config/multikueue`",
 	problem: "Kueue of the manager cluster acts as it there, and it lacks permissions: {rules}.",
 	effect:  "Kueue connects with few of them. Without the others it cannot make, stop or delete TrainJobs there: they hang, and only its log says why.",
 }, {
 	inOrder: "Trainer of the workers knows all fields", looksAt: []Kind{workerClusters, crds}, wrong: olderTrainers,
-	id: "WorkerTrainer", severity: Warning, when: "its Trainer is older than that of the manager cluster; an error where one of the two is 2.1, whose field for patches is another",
+	ID: "WorkerTrainer", Severity: Warning, When: "its Trainer is older than that of the manager cluster; an error where one of the two is 2.1, whose field for patches is another",
 	problem: "Its Trainer is of generation {there}, that of the manager cluster of {here}.",
 	effect:  "Fields that it does not know are left out of the TrainJobs that MultiKueue copies there, without a word.",
 	advice:  "Have the same Trainer in all clusters, the workers first. Of which TrainJobs run there, docs/versions.md says what to mind.", commands: []string{"{trainer}"},
 }, {
 	inOrder: "the workers have the runtimes of TrainJobs", looksAt: slices.Concat(dispatchKinds, []Kind{crds, clusterRuntimes, ownRuntimes}), wrong: workerRuntimes,
-	id: "WorkerRuntimeMissing", severity: Error, when: "it lacks the runtime of a TrainJob",
+	ID: "WorkerRuntimeMissing", Severity: Error, When: "it lacks the runtime of a TrainJob",
 	problem: "TrainJob {job} may go to this worker, which has not its runtime.",
 	effect:  "A worker that admits such a TrainJob cannot make it: it holds quota in both clusters and does not run.", commands: []string{"{copy}"},
 }, {
-	id: "WorkerRuntimeDiffers", severity: Warning, when: "its runtime of that name is another one",
+	ID: "WorkerRuntimeDiffers", Severity: Warning, When: "its runtime of that name is another one",
 	problem: "The runtime of TrainJob {job} is not as in the manager cluster.",
 	effect:  "Such TrainJobs run with what the worker has; where their pods would be others, the worker finishes them as out of sync, and they are dispatched again and again.",
 	advice:  "See in what they differ, and decide which is right. To have that of the manager cluster in the worker:", commands: []string{"{diff}", "{copy}"},
 }, {
 	inOrder: "the workers have the queues of TrainJobs", looksAt: dispatchKinds, wrong: workerQueues,
-	id: "WorkerNamespaceMissing", severity: Error, when: "it lacks the namespace of a TrainJob",
+	ID: "WorkerNamespaceMissing", Severity: Error, When: "it lacks the namespace of a TrainJob",
 	problem: "TrainJob {job} may go to this worker, which has not its namespace.",
 	effect:  "The worker gets none of the TrainJobs of the namespace.",
 	advice:  "Its LocalQueues are needed there, too.", commands: []string{"{create}"},
 }, {
-	id: "WorkerLocalQueueMissing", severity: Error, when: "it lacks the LocalQueue of a TrainJob",
+	ID: "WorkerLocalQueueMissing", Severity: Error, When: "it lacks the LocalQueue of a TrainJob",
 	problem: "TrainJob {job} may go to this worker, which has not its LocalQueue.",
 	effect:  "The worker admits none of the TrainJobs of the LocalQueue.",
 }, {
 	inOrder: "kueue-trainer of the workers is like that of the manager cluster", looksAt: []Kind{workerClusters, deployments, configMaps, mutating, validating}, wrong: differingManagers,
-	id: "WorkerManagerVersion", severity: Warning, when: "its kueue-trainer is of another release",
+	ID: "WorkerManagerVersion", Severity: Warning, When: "its kueue-trainer is of another release",
 	problem: "It is {there}, that of the manager cluster {here}.",
 	effect:  "The two may describe the pods of a TrainJob in different ways: the worker then finishes it as out of sync.",
 	advice:  "Upgrade the older one, as docs/versions.md says. What runs:", commands: []string{"kubectl trainjob version --context {context}"},
 }, {
-	id: "WorkerTolerationRules", severity: Warning, when: "its kueue-trainer has other [toleration rules](operate.md#configuration)",
+	ID: "WorkerTolerationRules", Severity: Warning, When: "its kueue-trainer has other [toleration rules](operate.md#configuration)",
 	problem: "Its tolerationRules are not those of the manager cluster.",
 	effect:  "TrainJobs wait for flavors that the worker would not give them, or the other way around.",
 	advice:  "Make them alike, and restart kueue-trainer there:", commands: []string{"{rules}", "{restart}"},
@@ -140,28 +142,33 @@ func olderTrainers(f *Facts, found func(hit)) {
 	}
 }
 
-// workerRuntimes finds runtimes of TrainJobs that a worker lacks, or has otherwise.
-func workerRuntimes(f *Facts, found func(hit)) {
-	for _, w := range f.told(crds, clusterRuntimes, ownRuntimes) {
-		seen := map[runtimeRef]bool{}
+// lacked has look tell of what TrainJobs need in the workers to which they may go, and finds each thing once.
+// look returns false where nothing is wrong.
+func lacked(f *Facts, kinds []Kind, found func(hit), look func(*Worker, *trainjob.TrainJob) (hit, bool)) {
+	for _, w := range f.told(kinds...) {
+		seen := sets.New[string]()
 		for _, job := range f.dispatched(w.Name) {
-			ref := runtimeOf(job)
-			here, there := f.runtimeSpec(ref), w.runtimeSpec(ref)
-			if here == nil || seen[ref] {
-				continue
-			}
-			seen[ref] = true
-			read := fmt.Sprintf("kubectl get %s -o jsonpath={.spec}", ref.resource())
-			h := w.about(object(ref.kind, ref.namespace, ref.name), "job", job.Namespace+"/"+job.Name, "copy", w.copied(ref.resource()),
-				"diff", fmt.Sprintf("diff <(%s) <(%s) || true", read, w.kubectl(read)))
-			switch {
-			case there == nil:
+			if h, wrong := look(w, job); wrong && !seen.Has(h.Object) {
+				seen.Insert(h.Object)
 				found(h)
-			case w.generation() == f.generation() && !equality.Semantic.DeepEqual(here, there):
-				found(h.as("WorkerRuntimeDiffers", Warning))
 			}
 		}
 	}
+}
+
+// workerRuntimes finds runtimes of TrainJobs that a worker lacks, or has otherwise.
+func workerRuntimes(f *Facts, found func(hit)) {
+	lacked(f, []Kind{crds, clusterRuntimes, ownRuntimes}, found, func(w *Worker, job *trainjob.TrainJob) (hit, bool) {
+		ref := runtimeOf(job)
+		here, there := inventory.Find(f.Runtimes, ref.namespace, ref.name), inventory.Find(w.Runtimes, ref.namespace, ref.name)
+		read := fmt.Sprintf("kubectl get %s -o jsonpath={.spec}", ref.resource())
+		h := w.about(object(ref.kind, ref.namespace, ref.name), "job", job.Namespace+"/"+job.Name, "copy", w.copied(ref.resource()),
+			"diff", fmt.Sprintf("diff <(%s) <(%s) || true", read, w.kubectl(read)))
+		if there != nil {
+			h = h.as("WorkerRuntimeDiffers", Warning)
+		}
+		return h, here != nil && (there == nil || w.generation() == f.generation() && !equality.Semantic.DeepEqual(here.Spec, there.Spec))
+	})
 }
 
 // withoutIdentity makes of an object that was read one that may be applied elsewhere.
@@ -174,28 +181,22 @@ func (w *Worker) copied(resource string) string {
 
 // workerQueues finds namespaces and LocalQueues of TrainJobs that a worker lacks.
 func workerQueues(f *Facts, found func(hit)) {
-	for _, w := range f.told(namespaceKind, localQueues) {
-		seen := map[string]bool{}
-		for _, job := range f.dispatched(w.Name) {
-			namespace, name := job.Namespace, kueue.LocalQueueName(job.Labels[kueueconstants.QueueLabel])
-			h := w.about(object("LocalQueue", namespace, string(name)), "job", namespace+"/"+job.Name).as("WorkerLocalQueueMissing", Error)
-			switch here := f.LocalQueue(namespace, name); {
-			case w.uidOf(namespace) == "":
-				h = w.about(object("Namespace", "", namespace), "job", namespace+"/"+job.Name, "create", w.kubectl("kubectl create namespace "+namespace))
-			case here == nil || w.LocalQueue(namespace, name) != nil:
-				continue
-			case w.ClusterQueue(here.Spec.ClusterQueue) != nil:
-				h.Commands = []string{w.copied(fmt.Sprintf("-n %s localqueue %s", namespace, name))}
-			default:
-				h.Advice = fmt.Sprintf("Make LocalQueue %s/%s there, for one of the ClusterQueues that it has:", namespace, name)
-				h.Commands = []string{w.kubectl("kubectl get clusterqueues")}
-			}
-			if !seen[h.Object] {
-				seen[h.Object] = true
-				found(h)
-			}
+	lacked(f, []Kind{namespaceKind, localQueues}, found, func(w *Worker, job *trainjob.TrainJob) (hit, bool) {
+		namespace, name := job.Namespace, kueue.LocalQueueName(job.Labels[kueueconstants.QueueLabel])
+		h := w.about(object("LocalQueue", namespace, string(name)), "job", namespace+"/"+job.Name).as("WorkerLocalQueueMissing", Error)
+		switch here := f.LocalQueue(namespace, name); {
+		case w.uidOf(namespace) == "":
+			return w.about(object("Namespace", "", namespace), "job", namespace+"/"+job.Name, "create", w.kubectl("kubectl create namespace "+namespace)), true
+		case here == nil || w.LocalQueue(namespace, name) != nil:
+			return hit{}, false
+		case w.ClusterQueue(here.Spec.ClusterQueue) != nil:
+			h.Commands = []string{w.copied(fmt.Sprintf("-n %s localqueue %s", namespace, name))}
+		default:
+			h.Advice = fmt.Sprintf("Make LocalQueue %s/%s there, for one of the ClusterQueues that it has:", namespace, name)
+			h.Commands = []string{w.kubectl("kubectl get clusterqueues")}
 		}
-	}
+		return h, true
+	})
 }
 
 // differingManagers finds workers whose kueue-trainer is another one.
@@ -204,7 +205,8 @@ func differingManagers(f *Facts, found func(hit)) {
 		if !f.managerInstalled() || w.configMap(managerPart) == nil && w.deployment(managerPart) == nil {
 			continue // one of them has Kueue's in-tree integration
 		}
-		if here, there := f.managerRelease(), w.managerRelease(); here != "" && there != "" && here != there {
+		here, there := strings.TrimPrefix(f.version(managerPart), "v"), strings.TrimPrefix(w.version(managerPart), "v")
+		if here != "" && there != "" && here != there {
 			found(w.about(managerPart.Name, "here", here, "there", there))
 		}
 		if !equality.Semantic.DeepEqual(cluster.Rules(f.managerConfiguration()), cluster.Rules(w.managerConfiguration())) {
@@ -222,9 +224,4 @@ func (w *Worker) haveRules(rules []managerconfig.TolerationRule) string {
 	}
 	return cmp.Or(w.upgrade(configure(map[string]any{"tolerationRules": rules}), "--kube-context "+quotedIfNeeded(w.Context)),
 		w.kubectl(fmt.Sprintf("kubectl -n %s edit configmap %s", managerPart.Namespace, name)))
-}
-
-// managerRelease is that of kueue-trainer, where that is known.
-func (f *Facts) managerRelease() string {
-	return strings.TrimPrefix(cluster.Release(f.deployment(managerPart), f.configMap(managerPart)), "v")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,8 +32,8 @@ const settle = 10 * time.Second
 
 var trainJobChecks = []check{{
 	inOrder: "no TrainJob is stuck",
-	looksAt: []Kind{trainJobs, workloads, jobSets, jobs, pods, localQueues, clusterQueues, flavors, nodes, schedulerView, crds}, wrong: stuckTrainJobs,
-	id: "TrainJobStuck", severity: Warning, when: "it gets nowhere by itself, such as one whose priority class does not exist; an error where a controller is to blame, or quota is held meanwhile: JobSet, Jobs or pods are refused, a volume claim is missing, nodes are too small or full of pods. [explain](plugin.md#explain) tells more",
+	looksAt: slices.Concat(pools, []Kind{trainJobs, workloads, jobSets, jobs, pods, localQueues, topologies, admissionChecks, schedulerView, crds}), wrong: stuckTrainJobs,
+	ID: "TrainJobStuck", Severity: Warning, When: "it gets nowhere by itself, such as one whose priority class does not exist; an error where a controller is to blame, or quota is held meanwhile: JobSet, Jobs or pods are refused, a volume claim is missing, nodes are too small or full of pods. [explain](plugin.md#explain) tells more",
 	problem: "The TrainJob {message}", effect: "It gets nowhere by itself ({phase}, {reason}).",
 	commands: []string{"kubectl trainjob explain -n {namespace} {name}"},
 }, {
@@ -47,23 +48,23 @@ var trainJobChecks = []check{{
 			found(h)
 		}
 	},
-	id: "ProcessesByName", severity: Warning, when: "`numProcPerNode` of a TrainJob is a text, such as `auto`, which Trainer 2.1 alone can read; an error with a newer one, which then reads no TrainJob of the cluster",
+	ID: "ProcessesByName", Severity: Warning, When: "`numProcPerNode` of a TrainJob is a text, such as `auto`, which Trainer 2.1 alone can read; an error with a newer one, which then reads no TrainJob of the cluster",
 	problem:  "spec.trainer.numProcPerNode is a text in {trainjobs}.",
 	effect:   "Trainer since 2.2 takes a number: after an upgrade it could read no list of TrainJobs, and none of the whole cluster would start, stop or end.",
 	advice:   "Delete these when they have ended, or create them again with a number, or without the field, which means auto:",
 	commands: []string{"kubectl -n {name} get trainjobs -o custom-columns=NAME:.metadata.name,PROCESSES:.spec.trainer.numProcPerNode"},
 }, {
 	inOrder: "nothing holds an admission gate that nobody takes away", looksAt: []Kind{trainJobs, jobSets, jobs, pods, mutating, validating, deployments, trainJobProbe}, wrong: leftGates,
-	id: "GatesLeft", severity: Error, when: "kueue-trainer is not installed, and its admission gate is still on TrainJobs, JobSets, Jobs or Pods",
+	ID: "GatesLeft", Severity: Error, When: "kueue-trainer is not installed, and its admission gate is still on TrainJobs, JobSets, Jobs or Pods",
 	problem: "kueue-trainer is not installed, and its admission gate is still on {counts}.",
 	effect:  "Their pods are never scheduled, also when they are admitted.", commands: []string{"kubectl trainjob hand-back -n {name}"},
 }, {
 	inOrder: "every Workload of a TrainJob has its TrainJob", looksAt: []Kind{trainJobs, workloads}, wrong: orphans,
-	id: "WorkloadOrphaned", severity: Warning, when: "the Workload of a TrainJob has no TrainJob; an error where it holds quota",
+	ID: "WorkloadOrphaned", Severity: Warning, When: "the Workload of a TrainJob has no TrainJob; an error where it holds quota",
 	problem: "{problem}", effect: "Nobody looks after it; it stays in its queue.",
 }, {
 	inOrder: "the quota of pods that MultiKueue left goes with them", looksAt: []Kind{workloads, pods, deployments, configMaps, leases, mutating, validating}, wrong: keptQuota,
-	id: "WorkloadOrphaned", severity: Error, when: "it keeps the quota of pods in a [worker](multikueue.md#what-to-expect), where no kueue-trainer runs that would let it go",
+	ID: "WorkloadOrphaned", Severity: Error, When: "it keeps the quota of pods in a [worker](multikueue.md#what-to-expect), where no kueue-trainer runs that would let it go",
 	problem: "No pod is left of TrainJob {trainjob}, and kueue-trainer, which would delete its Workload, is not running.",
 	effect:  "It holds quota that no pod uses.",
 }, {
@@ -82,7 +83,7 @@ var trainJobChecks = []check{{
 			}
 		}
 	},
-	id: "CountedTwice", severity: Error, when: "a TrainJob's JobSet has a Workload too",
+	ID: "CountedTwice", Severity: Error, When: "a TrainJob's JobSet has a Workload too",
 	problem:  "JobSet {jobset} has a Workload of its own, beside that of its TrainJob.",
 	effect:   "Its pods are counted twice, and wait for two admissions.",
 	advice:   "Let Kueue know first that TrainJobs are managed outside, if its configuration does not list them.",
@@ -95,11 +96,18 @@ func leftGates(f *Facts, found func(hit)) {
 		return
 	}
 	counts := map[string][]string{}
-	for _, kind := range []string{"TrainJob", "JobSet", "Job", "Pod"} {
-		for namespace, count := range f.gated(kind) {
-			counts[namespace] = append(counts[namespace], show.Count(count, kind))
+	count := func(kind string, held map[string]int) {
+		for namespace, n := range held {
+			counts[namespace] = append(counts[namespace], show.Count(n, kind))
 		}
 	}
+	holds := func(pods *corev1.PodSpec) bool { return patch.HasAdmissionGate(pods.SchedulingGates) }
+	count("TrainJob", perNamespace(f.TrainJobs, func(job *trainjob.TrainJob) bool { return !job.Finished() && holdsGate(job) }))
+	count("JobSet", perNamespace(f.JobSets, func(js *jobsetapi.JobSet) bool {
+		return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return holds(&rj.Template.Spec.Template.Spec) })
+	}))
+	count("Job", perNamespace(f.Jobs, func(job *batchv1.Job) bool { return holds(&job.Spec.Template.Spec) && job.Status.CompletionTime == nil }))
+	count("Pod", perNamespace(f.Pods, func(pod *corev1.Pod) bool { return holds(&pod.Spec) }))
 	for namespace, held := range counts {
 		h := about("Namespace", "", namespace, "counts", strings.Join(held, ", "))
 		if f.generation() == trainjob.Trainer21 {
@@ -110,38 +118,18 @@ func leftGates(f *Facts, found func(hit)) {
 	}
 }
 
-// gated counts by namespace the objects of a kind that hold our gate.
-func (f *Facts) gated(kind string) map[string]int {
-	count := map[string]int{}
-	switch kind {
-	case "TrainJob":
-		for _, job := range f.TrainJobs {
-			if !job.Finished() && holdsGate(&job) {
-				count[job.Namespace]++
-			}
-		}
-	case "JobSet":
-		for _, js := range f.JobSets {
-			if slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-				return patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates)
-			}) {
-				count[js.Namespace]++
-			}
-		}
-	case "Job":
-		for _, job := range f.Jobs {
-			if patch.HasAdmissionGate(job.Spec.Template.Spec.SchedulingGates) && job.Status.CompletionTime == nil {
-				count[job.Namespace]++
-			}
-		}
-	case "Pod":
-		for _, pod := range f.Pods {
-			if patch.HasAdmissionGate(pod.Spec.SchedulingGates) {
-				count[pod.Namespace]++
-			}
+// perNamespace counts the objects that are meant.
+func perNamespace[T any, P interface {
+	*T
+	metav1.Object
+}](items []T, meant func(*T) bool) map[string]int {
+	in := map[string]int{}
+	for i := range items {
+		if meant(&items[i]) {
+			in[P(&items[i]).GetNamespace()]++
 		}
 	}
-	return count
+	return in
 }
 
 // orphans finds Workloads of TrainJobs that do not exist any more, or that lost their

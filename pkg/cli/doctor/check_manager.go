@@ -14,7 +14,9 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/component-helpers/auth/rbac/validation"
 	"k8s.io/utils/ptr"
 
@@ -37,12 +39,12 @@ var managerChecks = []check{{
 			found(hit{Finding: Finding{Problem: problem, Commands: commands}})
 		}
 	},
-	id: "ManagerNotRunning", severity: Error, when: "no replica is ready, or none leads: its Lease was given up or has run out",
+	ID: "ManagerNotRunning", Severity: Error, When: "no replica is ready, or none leads: its Lease was given up or has run out",
 	object: object("Deployment", managerPart.Namespace, managerPart.Deployment),
 	effect: managerPart.without,
 }, {
 	inOrder: "kueue-trainer has its permissions", looksAt: []Kind{clusterRoles, roleBindings, deployments, mutating, validating}, given: []condition{managerThere}, wrong: permissions,
-	id: "PermissionsMissing", severity: Error, when: "it is not granted all of `config/rbac`",
+	ID: "PermissionsMissing", Severity: Error, When: "it is not granted all of `config/rbac`",
 	problem: "The manager lacks permissions: {rules}.",
 	effect:  "Reconciles that need them fail, with errors in the manager's log, and TrainJobs hang there.",
 }, {
@@ -54,7 +56,7 @@ var managerChecks = []check{{
 			}
 		}
 	},
-	id: "PolicyNotEnforced", severity: Warning, when: "a [policy](what-holds.md#policies) is not installed, or no binding of it denies",
+	ID: "PolicyNotEnforced", Severity: Warning, When: "a [policy](what-holds.md#policies) is not installed, or no binding of it denies",
 	problem: "{problem}",
 	effect:  "People with edit rights in a namespace can run pods without quota; docs/what-holds.md#policies says how.",
 	advice:  "Unless it was switched off on purpose:", commands: []string{"{enforce}"},
@@ -84,20 +86,19 @@ func (f *Facts) notLed() string {
 		return ""
 	}
 	lease := inventory.Find(f.Leases, f.at(managerPart).Namespace, cfg.LeaderElection.ResourceName)
-	switch {
-	case lease == nil:
+	if lease == nil {
 		return "No replica of kueue-trainer has ever led: there is no Lease."
-	case ptr.Deref(lease.Spec.HolderIdentity, "") == "":
+	}
+	leader := resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec)
+	expires := leader.RenewTime.Add(time.Duration(leader.LeaseDurationSeconds) * time.Second)
+	switch {
+	case leader.HolderIdentity == "":
 		return fmt.Sprintf("No replica of kueue-trainer leads: the last one gave Lease %s up.", lease.Name)
-	case lease.Spec.RenewTime == nil:
-		return ""
+	case f.Now.After(expires.Add(skew)):
+		return fmt.Sprintf("No replica of kueue-trainer leads: Lease %s was renewed last at %s, by %s.",
+			lease.Name, leader.RenewTime.UTC().Format(time.RFC3339), leader.HolderIdentity)
 	}
-	expires := lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
-	if f.Now.Before(expires.Add(skew)) {
-		return ""
-	}
-	return fmt.Sprintf("No replica of kueue-trainer leads: Lease %s was renewed last at %s, by %s.",
-		lease.Name, lease.Spec.RenewTime.UTC().Format(time.RFC3339), *lease.Spec.HolderIdentity)
+	return ""
 }
 
 // permissions compares what the manager may do with what it needs.
@@ -111,7 +112,9 @@ func permissions(f *Facts, found func(hit)) {
 		return
 	}
 	for _, needed := range neededRoles() {
-		needed = f.placed(needed)
+		if needed.Namespace != "" {
+			needed.Namespace = f.at(managerPart).Namespace
+		}
 		if covered, missing := validation.Covers(f.granted(subjects, needed.Namespace), needed.Rules); !covered {
 			h := about(needed.Kind, needed.Namespace, needed.Name, "rules", ruleNames(missing))
 			h.Commands = f.grant(subjects, needed)
@@ -154,7 +157,7 @@ func (f *Facts) managerSubjects() []rbacv1.Subject {
 	if d := f.deployment(managerPart); d != nil {
 		return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: d.Namespace, Name: d.Spec.Template.Spec.ServiceAccountName}}
 	}
-	if binding := inventory.Find(f.ClusterRoleBindings, "", managerBinding); binding != nil {
+	if binding := inventory.Find(f.RoleBindings, "", managerBinding); binding != nil {
 		return binding.Subjects
 	}
 	return nil
@@ -164,10 +167,8 @@ func (f *Facts) managerSubjects() []rbacv1.Subject {
 func (f *Facts) granted(subjects []rbacv1.Subject, namespace string) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, ref := range f.boundTo(subjects, namespace) {
-		if role := inventory.Find(f.ClusterRoles, "", ref.Name); ref.Kind == "ClusterRole" && role != nil {
-			rules = append(rules, role.Rules...)
-		}
-		if role := inventory.Find(f.Roles, namespace, ref.Name); ref.Kind == "Role" && role != nil {
+		of := map[string]string{"Role": namespace}[ref.Kind]
+		if role := inventory.Find(f.Roles, of, ref.Name); role != nil {
 			rules = append(rules, role.Rules...)
 		}
 	}
@@ -177,19 +178,10 @@ func (f *Facts) granted(subjects []rbacv1.Subject, namespace string) []rbacv1.Po
 // boundTo returns the roles that the subjects have in a namespace; without one, everywhere.
 func (f *Facts) boundTo(subjects []rbacv1.Subject, namespace string) []rbacv1.RoleRef {
 	var refs []rbacv1.RoleRef
-	add := func(bound []rbacv1.Subject, ref rbacv1.RoleRef) {
-		if slices.ContainsFunc(bound, func(b rbacv1.Subject) bool {
-			return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool { return b.Kind == s.Kind && b.Namespace == s.Namespace && b.Name == s.Name })
-		}) {
-			refs = append(refs, ref)
-		}
-	}
-	for i := range f.ClusterRoleBindings {
-		add(f.ClusterRoleBindings[i].Subjects, f.ClusterRoleBindings[i].RoleRef)
-	}
-	for i := range f.RoleBindings {
-		if f.RoleBindings[i].Namespace == namespace {
-			add(f.RoleBindings[i].Subjects, f.RoleBindings[i].RoleRef)
+	for _, b := range f.RoleBindings {
+		holds := b.Namespace == "" || b.Namespace == namespace
+		if holds && slices.ContainsFunc(b.Subjects, func(s rbacv1.Subject) bool { return slices.Contains(subjects, s) }) {
+			refs = append(refs, b.RoleRef)
 		}
 	}
 	return refs
@@ -216,18 +208,20 @@ func rolesIn(file string, content []byte) []rbacv1.Role {
 	}
 }
 
-// ruleNames tells rules briefly, the first few of many.
+// ruleNames tells rules of one verb and resource each briefly, the first few of many.
 func ruleNames(rules []rbacv1.PolicyRule) string {
-	var names []string
+	verbs := map[schema.GroupResource][]string{}
 	for _, rule := range rules {
-		name := strings.Join(rule.Verbs, ",") + " " + strings.Join(rule.Resources, ",")
-		if group := strings.Join(rule.APIGroups, ","); group != "" {
-			name += "." + group
-		}
-		names = append(names, name)
+		resource := schema.GroupResource{Group: rule.APIGroups[0], Resource: rule.Resources[0]}
+		verbs[resource] = append(verbs[resource], rule.Verbs[0])
+	}
+	var names []string
+	for resource, may := range verbs {
+		slices.Sort(may)
+		names = append(names, strings.Join(slices.Compact(may), ",")+" "+resource.String())
 	}
 	slices.Sort(names)
-	return few(slices.Compact(names))
+	return few(names)
 }
 
 // policyProblem says why the API server does not enforce a policy; empty: it does.

@@ -23,20 +23,20 @@ var partChecks = []check{{
 			}
 		}
 	},
-	id: "PartMissing", severity: Error, when: "the cluster does not serve the part's kinds",
+	ID: "PartMissing", Severity: Error, When: "the cluster does not serve the part's kinds",
 	problem: "{part} is not installed: the cluster does not serve {name}.",
 	effect:  "{without}", commands: []string{"{install}"},
 }, {
 	inOrder: "Kueue is of a version that kueue-trainer is made for", looksAt: []Kind{crds, deployments, configMaps}, wrong: kueueVersion,
-	id: "KueueTooOld", severity: Error, when: "Kueue does not serve Workloads of `v1beta2`", object: object("CustomResourceDefinition", "", cluster.Kueue.CRD),
+	ID: "KueueTooOld", Severity: Error, When: "Kueue does not serve Workloads of `v1beta2`", object: object("CustomResourceDefinition", "", cluster.Kueue.CRD),
 	problem: "Kueue does not serve Workloads of version " + kueue.SchemeGroupVersion.Version + ".",
 	effect:  "kueue-trainer does not start.", advice: "{reinstall}", commands: []string{"{install}"},
 }, {
-	id: "KueueVersion", severity: Warning, when: "Kueue is not " + cluster.KueueMinor + "; told by its image, or by the label that Helm charts set", object: "Kueue",
+	ID: "KueueVersion", Severity: Warning, When: "Kueue is not " + cluster.KueueMinor + "; told by its image, or by the label that Helm charts set", object: "Kueue",
 	problem: "Kueue is {release}; kueue-trainer is made for " + cluster.KueueMinor + " and tested with it only.",
 	effect:  "What the two write into Workloads may differ, and TrainJobs be stopped and started for it.", advice: "{reinstall}", commands: []string{"{install}"},
 }, {
-	id: "KueueVersion", severity: Info, when: "always: which release Kueue is, as far as that is told", object: "Kueue",
+	ID: "KueueVersion", Severity: Info, When: "always: which release Kueue is, as far as that is told", object: "Kueue",
 	problem: "Kueue is {release}.",
 }, {
 	inOrder: "Trainer is of a known generation", looksAt: []Kind{crds},
@@ -51,11 +51,11 @@ var partChecks = []check{{
 			found(hit{values: f.of(trainerPart)})
 		}
 	},
-	id: "TrainerGeneration", severity: Error, when: "the TrainJob CRD is of a Trainer before 2.1", object: object("CustomResourceDefinition", "", trainjob.CRDName),
+	ID: "TrainerGeneration", Severity: Error, When: "the TrainJob CRD is of a Trainer before 2.1", object: object("CustomResourceDefinition", "", trainjob.CRDName),
 	problem: "The TrainJob CRD has neither spec.runtimePatches nor spec.podTemplateOverrides: it is of a Trainer before 2.1.",
 	effect:  "kueue-trainer is not ready, starts and stops nothing, and queued TrainJobs are refused.", advice: "{reinstall}", commands: []string{"{install}"},
 }, {
-	id: "TrainerGeneration", severity: Info, when: "always: which generation Trainer is", object: "Trainer",
+	ID: "TrainerGeneration", Severity: Info, When: "always: which generation Trainer is", object: "Trainer",
 	problem: "Trainer is of generation {generation}.",
 }}
 
@@ -106,21 +106,21 @@ var integrationChecks = []check{{
 			found(h)
 		}
 	},
-	id: "NoIntegration", severity: Error, when: "neither kueue-trainer nor Kueue's in-tree integration takes TrainJobs into queues",
+	ID: "NoIntegration", Severity: Error, When: "neither kueue-trainer nor Kueue's in-tree integration takes TrainJobs into queues",
 	object:  object("Deployment", managerPart.Namespace, managerPart.Deployment),
 	problem: "Nobody looks after TrainJobs: kueue-trainer is not installed, and Kueue's in-tree integration is off.",
 	effect:  "A TrainJob in a queue runs at once, without quota.", commands: []string{"{all}"},
 }, {
-	id: "BothIntegrations", severity: Error, when: "both do: see [the in-tree integration](in-tree.md#both-at-once)", object: "Kueue",
+	ID: "BothIntegrations", Severity: Error, When: "both do: see [the in-tree integration](in-tree.md#both-at-once)", object: "Kueue",
 	problem: "Kueue's in-tree TrainJob integration is active, and kueue-trainer is installed as well.",
 	effect:  "kueue-trainer stands aside: all TrainJobs are in the in-tree integration's hands.",
 	advice:  "To keep the in-tree integration, uninstall kueue-trainer as docs/in-tree.md says. To go over to kueue-trainer:", commands: restarted,
 }, {
-	id: "WebhookWithoutEffect", severity: Error, when: "all webhooks are there, and a queued TrainJob is not suspended",
+	ID: "WebhookWithoutEffect", Severity: Error, When: "all webhooks are there, and a queued TrainJob is not suspended",
 	object:  object("MutatingWebhookConfiguration", "", managerPart.mutating),
 	problem: "A TrainJob in a queue is not suspended when it is made, though kueue-trainer is installed.",
 	effect:  "New TrainJobs run at once, without quota, until the manager sees them.", commands: []string{"{logs}", "{install}"},
 }, {
-	id: "InTree", severity: Info, when: "the in-tree integration alone takes them", object: "Kueue",
+	ID: "InTree", Severity: Info, When: "the in-tree integration alone takes them", object: "Kueue",
 	problem: "Kueue's in-tree integration looks after TrainJobs; kueue-trainer is not installed.",
 }}

@@ -30,34 +30,34 @@ var pools = []Kind{flavors, nodes, clusterQueues, cohorts}
 
 var poolChecks = []check{{
 	inOrder: "Kueue manages the namespaces that have queues", looksAt: []Kind{configMaps, namespaceKind, localQueues}, given: []condition{kueueConfigured}, wrong: unmanagedQueues,
-	id: "NamespaceNotManaged", severity: Warning, when: "it has a LocalQueue, and Kueue's `managedJobsNamespaceSelector` leaves it out, see [namespaces that opt in](operate.md#namespaces-that-opt-in)",
+	ID: "NamespaceNotManaged", Severity: Warning, When: "it has a LocalQueue, and Kueue's `managedJobsNamespaceSelector` leaves it out, see [namespaces that opt in](operate.md#namespaces-that-opt-in)",
 	problem: "It has LocalQueue {queue}, and managedJobsNamespaceSelector ({selector}) leaves it out.",
 	effect:  "Its TrainJobs run at once, outside of all quotas, whatever queue they name.",
 	advice:  "Label the namespace so that the selector takes it in, see docs/operate.md#namespaces-that-opt-in, or delete the queue:", commands: []string{"{label}"},
 }, {
 	inOrder: "every flavor has nodes", looksAt: pools, wrong: flavorsWithoutNodes,
-	id: "FlavorWithoutNodes", severity: Warning, when: "no node has the labels of a flavor with quota",
+	ID: "FlavorWithoutNodes", Severity: Warning, When: "no node has the labels of a flavor with quota",
 	problem: "No node has the labels of the flavor: {labels}.",
 	effect:  "TrainJobs that are admitted to it hold quota, and their pods stay Pending until such nodes come.",
 	advice:  "If nothing scales such nodes up, compare with the flavors that the nodes would give:", commands: []string{generatePools},
 }, {
 	inOrder: "every GPU node is in a flavor", looksAt: pools, wrong: nodesWithoutFlavor,
-	id: "NodesWithoutFlavor", severity: Warning, when: "no ClusterQueue has GPUs in any flavor of a GPU node",
+	ID: "NodesWithoutFlavor", Severity: Warning, When: "no ClusterQueue has GPUs in any flavor of a GPU node",
 	problem: "In no flavor that a ClusterQueue has GPUs of: {count} with {product} ({nodes}).",
 	effect:  "No TrainJob in a queue gets these GPUs.",
 	advice:  "See what flavors and quotas the nodes would give:", commands: []string{generatePools},
 }, {
-	id: "NoPools", severity: Info, when: "there are no flavors", object: "ResourceFlavors",
+	ID: "NoPools", Severity: Info, When: "there are no flavors", object: "ResourceFlavors",
 	problem: "There are no flavors yet; `" + generatePools + "` makes some of the nodes.",
 }, {
 	inOrder: "quotas are there as nodes", looksAt: pools, wrong: quotasAboveNodes,
-	id: "QuotaAboveNodes", severity: Warning, when: "ClusterQueues and Cohorts promise more of a flavor than its nodes have, or of flavors that share nodes more than all their nodes; the commands lower all in proportion, none below what is reserved of it, and none to 0",
+	ID: "QuotaAboveNodes", Severity: Warning, When: "ClusterQueues and Cohorts promise more of a flavor than its nodes have, or of flavors that share nodes more than all their nodes; the commands lower all in proportion, none below what is reserved of it, and none to 0",
 	problem: "Quotas promise {promised} of {resource}, and {nodes} have {have}.",
 	effect:  "TrainJobs are admitted for which there is no room: they hold quota, and their pods stay Pending.",
 	advice:  "If nothing scales nodes up, lower them in proportion, to what is reserved at the least:",
 }, {
 	inOrder: "the taints of GPU nodes are tolerated", looksAt: slices.Concat(pools, []Kind{configMaps}), wrong: taints,
-	id: "TaintNotTolerated", severity: Error, when: "GPU nodes of a flavor have a taint that neither kueue-trainer's rules nor the flavor tolerates, and the flavor's `nodeTaints` do not tell Kueue of",
+	ID: "TaintNotTolerated", Severity: Error, When: "GPU nodes of a flavor have a taint that neither kueue-trainer's rules nor the flavor tolerates, and the flavor's `nodeTaints` do not tell Kueue of",
 	problem: "Taint {taint} of {nodes} is neither tolerated by the flavor nor known to Kueue.",
 	effect:  "TrainJobs that are admitted to it hold quota, and their pods stay Pending.",
 	advice:  "To let only those TrainJobs in that tolerate the taint themselves, put it into the flavor's nodeTaints instead.", commands: []string{"{tolerate}"},
@@ -144,34 +144,29 @@ func taints(f *Facts, found func(hit)) {
 		if len(f.grantsOf(flavor.Name)) == 0 {
 			continue
 		}
-		untolerated, nodes := f.untolerated(flavor)
-		for _, taint := range untolerated {
+		nodes := map[corev1.Taint]int{}
+		for _, node := range f.NodesOf(flavor) {
+			for _, taint := range f.untolerated(flavor, node) {
+				nodes[taint]++
+			}
+		}
+		inOrder := slices.SortedFunc(maps.Keys(nodes), func(a, b corev1.Taint) int { return cmp.Compare(a.ToString(), b.ToString()) })
+		for _, taint := range inOrder {
 			found(taintHit(flavor, taint, nodes[taint]))
 		}
 	}
 }
 
-// untolerated returns the taints of a flavor's GPU nodes that keep pods out, in their
-// order, and how many nodes have each.
-func (f *Facts) untolerated(flavor *kueue.ResourceFlavor) ([]corev1.Taint, map[corev1.Taint]int64) {
-	var found []corev1.Taint
-	nodes := map[corev1.Taint]int64{}
-	for _, node := range f.NodesOf(flavor) {
-		names := gpu.Allocatable(node)
-		if len(names) == 0 {
-			continue
-		}
-		tolerations := slices.Concat(flavor.Spec.Tolerations, f.added(names))
-		for _, taint := range gpu.Lasting(node) {
-			if declared(flavor, taint) || corev1helpers.TolerationsTolerateTaint(klog.Background(), tolerations, &taint, true) {
-				continue
-			}
-			if nodes[taint]++; nodes[taint] == 1 {
-				found = append(found, taint)
-			}
-		}
+// untolerated returns the taints of a GPU node that keep pods of a flavor out.
+func (f *Facts) untolerated(flavor *kueue.ResourceFlavor, node *corev1.Node) []corev1.Taint {
+	names := gpu.Allocatable(node)
+	if len(names) == 0 {
+		return nil
 	}
-	return found, nodes
+	tolerations := slices.Concat(flavor.Spec.Tolerations, f.added(names))
+	return slices.DeleteFunc(gpu.Lasting(node), func(taint corev1.Taint) bool {
+		return declared(flavor, taint) || corev1helpers.TolerationsTolerateTaint(klog.Background(), tolerations, &taint, true)
+	})
 }
 
 // added returns the tolerations that kueue-trainer adds to pods that ask for the resources.
@@ -196,7 +191,7 @@ func declared(flavor *kueue.ResourceFlavor, taint corev1.Taint) bool {
 	return slices.ContainsFunc(flavor.Spec.NodeTaints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) && t.Value == taint.Value })
 }
 
-func taintHit(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes int64) hit {
+func taintHit(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes int) hit {
 	toleration := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect}
 	h := about("ResourceFlavor", "", flavor.Name, "nodes", show.Count(nodes, "GPU node"), "taint", taint.ToString(),
 		"tolerate", patchCommand("resourceflavor", flavor.Name, "add", "/spec/tolerations", append(slices.Clone(flavor.Spec.Tolerations), toleration)))

@@ -3,11 +3,15 @@
 package doctor
 
 import (
+	"cmp"
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/hold"
 )
 
@@ -23,20 +27,20 @@ var queueChecks = []check{{
 			}
 		}
 	},
-	id: "LocalQueueToNowhere", severity: Error, when: "its ClusterQueue does not exist",
+	ID: "LocalQueueToNowhere", Severity: Error, When: "its ClusterQueue does not exist",
 	problem:  "Its ClusterQueue {clusterqueue} does not exist.",
 	effect:   "TrainJobs in this queue wait for ever.",
 	advice:   "Make the ClusterQueue, or, since a LocalQueue cannot change its ClusterQueue, delete this one and make it again:",
 	commands: []string{"kubectl -n {namespace} delete localqueue {name}"},
 }, {
 	inOrder: "ClusterQueues are active", looksAt: []Kind{clusterQueues}, wrong: inactiveClusterQueues,
-	id: "ClusterQueueInactive", severity: Error, when: "a flavor, topology or admission check is missing; a warning while it is being deleted",
+	ID: "ClusterQueueInactive", Severity: Error, When: "a flavor, topology or admission check is missing; a warning while it is being deleted",
 	problem:  "The ClusterQueue is not active: {message}",
 	effect:   "TrainJobs in its queues wait for ever.",
 	advice:   "{make}, or {instead}:",
 	commands: []string{"{see}", "kubectl edit clusterqueue {name}"},
 }, {
-	id: "ClusterQueueStopped", severity: Warning, when: "somebody has set `stopPolicy`",
+	ID: "ClusterQueueStopped", Severity: Warning, When: "somebody has set `stopPolicy`",
 	problem:  "The ClusterQueue was stopped: its stopPolicy is {policy}.",
 	effect:   "No TrainJob in it is admitted{evicted}.",
 	commands: []string{"kubectl patch clusterqueue {name} " + unstop},
@@ -49,7 +53,7 @@ var queueChecks = []check{{
 			}
 		}
 	},
-	id: "LocalQueueStopped", severity: Warning, when: "somebody has set `stopPolicy`",
+	ID: "LocalQueueStopped", Severity: Warning, When: "somebody has set `stopPolicy`",
 	problem:  "The LocalQueue was stopped: its stopPolicy is {policy}.",
 	effect:   "No TrainJob in it is admitted{evicted}.",
 	commands: []string{"kubectl -n {namespace} patch localqueue {name} " + unstop},
@@ -62,7 +66,7 @@ var queueChecks = []check{{
 			}
 		}
 	},
-	id: "LocalQueueOfHeld", severity: Warning, when: "a LocalQueue has the name by which `hold` and `stop` keep TrainJobs out of another: it admits them",
+	ID: "LocalQueueOfHeld", Severity: Warning, When: "a LocalQueue has the name by which `hold` and `stop` keep TrainJobs out of another: it admits them",
 	problem:  "By this name kubectl trainjob hold and stop keep TrainJobs out of LocalQueue {queue}.",
 	effect:   "TrainJobs that are held or stopped are admitted by it.",
 	commands: []string{"kubectl -n {namespace} delete localqueue {name}"},
@@ -103,4 +107,24 @@ func stopped(set *kueue.StopPolicy) (bool, []any) {
 		evicted = ", and those that ran were evicted"
 	}
 	return policy != kueue.None, []any{"policy", policy, "evicted", evicted}
+}
+
+// unmanagedQueues finds namespaces with queues that Kueue leaves alone.
+func unmanagedQueues(f *Facts, found func(hit)) {
+	_, settings, _ := f.settingsInForce()
+	effect := ""
+	if pod, _ := kueueconfig.Behind(f.configMap(kueuePart), f.Pods, f.Now); pod != nil {
+		effect = "When Kueue is restarted, its TrainJobs run at once, outside of all quotas, whatever queue they name."
+	}
+	seen := map[string]bool{}
+	for _, queue := range f.LocalQueues {
+		if selected, known := f.selected(settings.NamespaceSelector(), queue.Namespace); selected || !known || seen[queue.Namespace] {
+			continue
+		}
+		seen[queue.Namespace] = true
+		h := about("Namespace", "", queue.Namespace, "queue", queue.Name, "selector", metav1.FormatLabelSelector(settings.ManagedJobsNamespaceSelector),
+			"label", cmp.Or(settings.LabelCommand(queue.Namespace), fmt.Sprintf("kubectl -n %s delete localqueue %s", queue.Namespace, queue.Name)))
+		h.Effect = effect
+		found(h)
+	}
 }

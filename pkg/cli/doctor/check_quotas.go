@@ -5,6 +5,7 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,23 +23,25 @@ type grant struct {
 	inventory.Grant
 	// kind and name are of the ClusterQueue or Cohort.
 	kind, name string
+	// reserved is what Workloads hold of it; of a Cohort's own quota, nothing.
+	reserved resource.Quantity
 }
 
 // grants returns the quotas of ClusterQueues and Cohorts for what runs in this cluster.
 func (f *Facts) grants() []grant {
 	var all []grant
-	add := func(kind, name string, groups []kueue.ResourceGroup) {
-		for g := range inventory.Grants(groups) {
-			all = append(all, grant{Grant: g, kind: kind, name: name})
-		}
-	}
 	for i := range f.ClusterQueues {
 		cq := &f.ClusterQueues[i]
-		add("clusterqueue", cq.Name, cq.Spec.ResourceGroups)
-		all = slices.DeleteFunc(all, func(g grant) bool { return g.kind == "clusterqueue" && g.name == cq.Name && f.LeadsAway(cq, g.Flavor) })
+		for g := range inventory.Grants(cq.Spec.ResourceGroups) {
+			if !f.LeadsAway(cq, g.Flavor) {
+				all = append(all, grant{g, "clusterqueue", cq.Name, inventory.Usage(cq.Status.FlavorsReservation, g.Flavor, g.Quota.Name).Total})
+			}
+		}
 	}
 	for i := range f.Cohorts {
-		add("cohort", f.Cohorts[i].Name, f.Cohorts[i].Spec.ResourceGroups)
+		for g := range inventory.Grants(f.Cohorts[i].Spec.ResourceGroups) {
+			all = append(all, grant{Grant: g, kind: "cohort", name: f.Cohorts[i].Name})
+		}
 	}
 	return all
 }
@@ -61,9 +64,10 @@ func (f *Facts) grantsFor(name corev1.ResourceName, flavors ...*kueue.ResourceFl
 // itself or, where each by itself is right, those that share nodes together. Where no node
 // at all has a resource, it is none of nodes, such as a budget.
 func quotasAboveNodes(f *Facts, found func(hit)) {
+	everywhere := f.NodesOf(&kueue.ResourceFlavor{})
 	names := sets.New[corev1.ResourceName]()
 	for _, g := range f.grants() {
-		if f.anyNodeHas(g.Quota.Name) {
+		if have := inventory.Allocatable(everywhere, g.Quota.Name); have.Sign() > 0 {
 			names.Insert(g.Quota.Name)
 		}
 	}
@@ -104,20 +108,23 @@ func (f *Facts) sharing(name corev1.ResourceName) [][]*kueue.ResourceFlavor {
 
 // aboveNodes finds whether more is promised of a resource than all nodes of the flavors have.
 func (f *Facts) aboveNodes(found func(hit), name corev1.ResourceName, flavors ...*kueue.ResourceFlavor) bool {
-	var nodes []*corev1.Node
-	for i := range f.Nodes {
-		if slices.ContainsFunc(flavors, func(flavor *kueue.ResourceFlavor) bool { return inventory.Picks(flavor, &f.Nodes[i]) }) {
-			nodes = append(nodes, &f.Nodes[i])
-		}
-	}
+	nodes := f.NodesOf(flavors...)
+	have := inventory.Allocatable(nodes, name)
 	grants := f.grantsFor(name, flavors...)
-	promised, have := sum(grants), inventory.Allocatable(nodes, name)
+	var promised resource.Quantity
+	for _, g := range grants {
+		promised.Add(g.Quota.NominalQuota)
+	}
 	if len(nodes) == 0 || promised.Cmp(have) <= 0 {
 		return false
 	}
-	lowered, enough := f.lowered(name, grants, kueuelib.ResourceValue(name, have))
 	h := about("ResourceFlavor", "", flavors[0].Name, "promised", promised.String(), "resource", name, "nodes", theNodes(len(nodes), flavors), "have", have.String())
-	h.Commands = lowerCommands(name, grants, lowered)
+	amounts, enough := lowered(name, grants, kueuelib.ResourceValue(name, have))
+	for i, g := range grants {
+		if amount := kueuelib.NewResourceFormatter().ResourceQuantity(name, amounts[i]); amount.Cmp(g.Quota.NominalQuota) != 0 {
+			h.Commands = append(h.Commands, patchCommand(g.kind, g.name, "replace", g.Path+"/nominalQuota", amount.String()))
+		}
+	}
 	if !enough {
 		h.Advice = "What is reserved, or the number of queues, is more than the nodes have: add nodes, or take quota from queues that nobody uses. As far as it goes:"
 	}
@@ -137,63 +144,29 @@ func theNodes(n int, flavors []*kueue.ResourceFlavor) string {
 	return fmt.Sprintf("the %s of flavors %s, which overlap,", count, strings.Join(names, ", "))
 }
 
-func sum(grants []grant) resource.Quantity {
-	var total resource.Quantity
-	for _, g := range grants {
-		total.Add(g.Quota.NominalQuota)
-	}
-	return total
-}
-
-func (f *Facts) anyNodeHas(name corev1.ResourceName) bool {
-	return slices.ContainsFunc(f.Nodes, func(node corev1.Node) bool {
-		amount := node.Status.Allocatable[name]
-		return amount.Sign() > 0
-	})
-}
-
 // lowered returns what quotas would be that are together no more than there is, and whether
-// that can be: each gets its share, no less than is reserved of it, and none gets nothing.
-func (f *Facts) lowered(name corev1.ResourceName, grants []grant, have int64) (amounts []int64, enough bool) {
+// that can be: each keeps the same share, no less than is reserved of it, and none gets nothing.
+func lowered(name corev1.ResourceName, grants []grant, have int64) (amounts []int64, enough bool) {
+	const whole = 1 << 30
 	unit := unitOf(name)
-	var promised, rest int64
-	for _, g := range grants {
-		promised += kueuelib.ResourceValue(name, g.Quota.NominalQuota)
+	amounts = make([]int64, len(grants))
+	keep := func(share int) (total int64) {
+		for i, g := range grants {
+			nominal := kueuelib.ResourceValue(name, g.Quota.NominalQuota)
+			least := min(nominal, max(unit, kueuelib.ResourceValue(name, g.reserved)))
+			amounts[i] = max(least, int64(float64(nominal)*float64(share)/whole)/unit*unit)
+			total += amounts[i]
+		}
+		return total
 	}
-	least := make([]int64, len(grants))
-	rest = have
-	for i, g := range grants {
-		nominal := kueuelib.ResourceValue(name, g.Quota.NominalQuota)
-		least[i] = min(nominal, max(unit, f.reserved(g)))
-		share := int64(float64(nominal)*float64(have)/float64(promised)) / unit * unit
-		amounts = append(amounts, max(share, least[i]))
-		rest -= amounts[i]
-	}
+	tooMuch := sort.Search(whole, func(share int) bool { return keep(share) > have })
+	rest := have - keep(max(tooMuch-1, 0))
 	for i, g := range grants { // what rounding left
 		if rest >= unit && amounts[i]+unit <= kueuelib.ResourceValue(name, g.Quota.NominalQuota) {
 			amounts[i], rest = amounts[i]+unit, rest-unit
 		}
 	}
-	for rest < 0 {
-		at := roomiest(amounts, least)
-		if at < 0 {
-			return amounts, false
-		}
-		less := min(-rest, amounts[at]-least[at])
-		amounts[at], rest = amounts[at]-less, rest+less
-	}
-	return amounts, true
-}
-
-// roomiest returns the one that is furthest above its least, or -1.
-func roomiest(amounts, least []int64) int {
-	at := -1
-	for i := range amounts {
-		if room := amounts[i] - least[i]; room > 0 && (at < 0 || room > amounts[at]-least[at]) {
-			at = i
-		}
-	}
-	return at
+	return amounts, tooMuch > 0
 }
 
 // unitOf is the least amount that is of use: a GPU, a CPU, a mebibyte.
@@ -205,31 +178,4 @@ func unitOf(name corev1.ResourceName) int64 {
 		return 1 << 20
 	}
 	return 1
-}
-
-// reserved is what Workloads hold of a quota of a ClusterQueue.
-func (f *Facts) reserved(g grant) int64 {
-	if g.kind != "clusterqueue" {
-		return 0
-	}
-	cq := f.ClusterQueue(kueue.ClusterQueueReference(g.name))
-	for _, flavor := range cq.Status.FlavorsReservation {
-		at := slices.IndexFunc(flavor.Resources, func(r kueue.ResourceUsage) bool { return r.Name == g.Quota.Name })
-		if flavor.Name == g.Flavor && at >= 0 {
-			return kueuelib.ResourceValue(g.Quota.Name, flavor.Resources[at].Total)
-		}
-	}
-	return 0
-}
-
-// lowerCommands set quotas to amounts, where they differ.
-func lowerCommands(name corev1.ResourceName, grants []grant, amounts []int64) []string {
-	format := kueuelib.NewResourceFormatter()
-	var commands []string
-	for i, g := range grants {
-		if amount := format.ResourceQuantity(name, amounts[i]); amount.Cmp(g.Quota.NominalQuota) != 0 {
-			commands = append(commands, patchCommand(g.kind, g.name, "replace", g.Path+"/nominalQuota", amount.String()))
-		}
-	}
-	return commands
 }

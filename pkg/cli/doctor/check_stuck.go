@@ -7,13 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // leftOut are reasons that are findings of their own, about the queue, and those that a job's user has brought about: that it
@@ -38,31 +36,29 @@ func stuckTrainJobs(f *Facts, found func(hit)) {
 	}
 	snapshot := f.snapshot(patch.Of(generation))
 	type alike struct{ namespace, reason, cause string }
-	groups := map[alike][]*trainjob.TrainJob{}
+	states, names := map[alike]explain.State{}, map[alike][]string{}
 	for i := range f.TrainJobs {
 		job := &f.TrainJobs[i]
 		state := explain.StateOf(snapshot.Of(job))
 		if (state.Stuck || slices.Contains(holding, state.Reason)) && !slices.Contains(leftOut, state.Reason) {
 			key := alike{job.Namespace, state.Reason, state.Cause}
-			groups[key] = append(groups[key], job)
+			if names[key] = append(names[key], job.Name); len(names[key]) == 1 {
+				states[key] = state
+			}
 		}
 	}
-	for _, jobs := range groups {
-		found(stuck(jobs, explain.StateOf(snapshot.Of(jobs[0]))))
+	for key, state := range states {
+		found(stuck(key.namespace, names[key], state))
 	}
 }
 
 // stuck is about the first of jobs that are stuck for the same reason, whose state is given.
-func stuck(jobs []*trainjob.TrainJob, state explain.State) hit {
+func stuck(namespace string, names []string, state explain.State) hit {
 	message := sentence(state.Message)
-	if others := jobs[1:]; len(others) > 0 {
-		var names []string
-		for _, job := range others {
-			names = append(names, job.Name)
-		}
-		message += fmt.Sprintf(" The same holds for %d more in the namespace: %s.", len(others), few(names))
+	if others := names[1:]; len(others) > 0 {
+		message += fmt.Sprintf(" The same holds for %d more in the namespace: %s.", len(others), few(others))
 	}
-	h := about("TrainJob", jobs[0].Namespace, jobs[0].Name, "message", message, "phase", state.Phase, "reason", state.Reason)
+	h := about("TrainJob", namespace, names[0], "message", message, "phase", state.Phase, "reason", state.Reason)
 	if !state.Stuck {
 		h.Effect = fmt.Sprintf("It holds quota and does not run until others have ended (%s, %s).", state.Phase, state.Reason)
 	}
@@ -91,17 +87,4 @@ func (f *Facts) snapshot(field patch.Field) *explain.Snapshot {
 		s.Unseen = []string{string(events)}
 	}
 	return s
-}
-
-// processesByName are, by namespace, the TrainJobs whose numProcPerNode is a text. Trainer 2.1 takes one, and the API server
-// goes on giving it out when the CRD has a number.
-func processesByName(jobs []unstructured.Unstructured) map[string][]string {
-	names := map[string][]string{}
-	for i := range jobs {
-		value, _, _ := unstructured.NestedFieldNoCopy(jobs[i].Object, "spec", "trainer", "numProcPerNode")
-		if _, isText := value.(string); isText {
-			names[jobs[i].GetNamespace()] = append(names[jobs[i].GetNamespace()], jobs[i].GetName())
-		}
-	}
-	return names
 }

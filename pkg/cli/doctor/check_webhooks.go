@@ -10,6 +10,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -17,48 +19,48 @@ import (
 )
 
 // answers is the check that the webhooks of a part answer, asked by a probe.
-func answers(inOrder string, probe Kind, at int) check {
+func answers(inOrder, when string, probe Kind, at int) check {
 	return check{
 		inOrder: inOrder, looksAt: []Kind{mutating, validating, probe}, wrong: silentWebhooks(at),
-		id: "WebhookSilent", severity: Error, when: "the API server cannot call it",
+		ID: "WebhookSilent", Severity: Error, When: when,
 		problem: "{part} does not answer: webhook {webhook}: {reason}", effect: "{without}", commands: []string{"{logs}", "{restart}"},
 	}
 }
 
 var webhookChecks = []check{{
 	inOrder: "the webhooks are installed", looksAt: []Kind{crds, deployments, mutating, validating}, wrong: missingWebhooks,
-	id: "WebhookMissing", severity: Error, when: "a configuration is not installed, or empty",
+	ID: "WebhookMissing", Severity: Error, When: "a configuration is not installed, or empty",
 	problem: "The webhooks of {part} are not installed.",
 	effect:  "Objects of {part} are stored without defaults and unchecked, which its controllers do not expect.", advice: "{reinstall}", commands: []string{"{install}"},
 }, {
 	inOrder: "the webhooks' Services have endpoints", looksAt: []Kind{mutating, validating, services, endpointSlices}, wrong: webhookServices,
-	id: "WebhookService", severity: Error, when: "its Service does not exist or has no ready endpoint, or its `caBundle` is empty",
+	ID: "WebhookService", Severity: Error, When: "its Service does not exist or has no ready endpoint, or its `caBundle` is empty",
 	problem: "Webhook {webhook} of {part} {problem}", effect: "{without}",
 	advice: "If {part} was uninstalled, this is left of it: kubectl delete {kind} {name}",
 },
-	answers("Kueue answers", flavorProbe, 0),
-	answers("JobSet answers", jobSetProbe, 1),
-	answers("Trainer and kueue-trainer answer", trainJobProbe, 2),
+	answers("Kueue answers", "the API server cannot call it", flavorProbe, 0),
+	answers("JobSet answers", "", jobSetProbe, 1),
+	answers("Trainer and kueue-trainer answer", "", trainJobProbe, 2),
 	{
 		inOrder: "kueue-trainer's webhooks see every TrainJob, and see it last", looksAt: []Kind{mutating, validating}, wrong: webhookPolicies,
-		id: "WebhookPolicy", severity: Error, when: "ours has not `failurePolicy: Fail`",
+		ID: "WebhookPolicy", Severity: Error, When: "ours has not `failurePolicy: Fail`",
 		problem:  "Webhook {webhook} has failurePolicy {failure}.",
 		effect:   "TrainJobs that are made while the manager is away run at once, without quota.",
 		commands: []string{`kubectl patch {kind} {name} --type=json -p '[{"op":"replace","path":"/webhooks/{index}/failurePolicy","value":"Fail"}]'`},
 	}, {
-		id: "WebhookOrder", severity: Warning, when: "others are asked about TrainJobs after ours, which is not asked again",
+		ID: "WebhookOrder", Severity: Warning, When: "others are asked about TrainJobs after ours, which is not asked again",
 		problem:  "Webhook {webhook} has reinvocationPolicy Never, and {later} is asked after it.",
 		effect:   "What later webhooks put into a TrainJob is not seen: a queue given there comes without suspension and gate, an entry after ours wins over the placement.",
 		commands: []string{`kubectl patch {kind} {name} --type=json -p '[{"op":"replace","path":"/webhooks/{index}/reinvocationPolicy","value":"IfNeeded"}]'`},
 	}, {
-		id: "WebhookScope", severity: Error, when: "ours is not asked about every TrainJob",
+		ID: "WebhookScope", Severity: Error, When: "ours is not asked about every TrainJob",
 		problem: "Webhook {webhook} is not asked about every TrainJob: its rules, selectors or matchConditions were changed.",
 		effect:  "TrainJobs that it does not see run at once, without quota, or can be changed while they wait.", commands: []string{"{reset}"},
 	}}
 
 // hit is a case of the webhook.
 func (w webhook) hit(f *Facts, values ...any) hit {
-	return about(w.kind, "", w.configuration, slices.Concat(f.of(w.part), values, []any{"webhook", w.Name, "kind", strings.ToLower(w.kind), "index", w.index})...)
+	return about(w.kind, "", w.configuration.Name, slices.Concat(f.of(w.part), values, []any{"webhook", w.Name, "kind", strings.ToLower(w.kind), "index", w.index})...)
 }
 
 // missingWebhooks finds webhook configurations that are not there or hold nothing.
@@ -185,10 +187,10 @@ func webhookPolicies(f *Facts, found func(hit)) {
 		if ofWorkloads {
 			continue
 		}
-		if later := f.askedAfter(w); w.reinvocation == admissionregistrationv1.NeverReinvocationPolicy && later != "" {
+		if later := f.askedAfter(w); ptr.Deref(w.ReinvocationPolicy, "") != admissionregistrationv1.IfNeededReinvocationPolicy && later != "" {
 			found(w.hit(f, "later", later).as("WebhookOrder", Warning))
 		}
-		if w.narrowed() || !seesTrainJobs(w) || narrows(w.NamespaceSelector) && !w.declares("namespaceSelector") && !f.managedBy(w.NamespaceSelector) {
+		if w.narrowed() || !asked(w.Rules, admission.Create) || !asked(w.Rules, admission.Update) || narrows(w.NamespaceSelector) && !w.declares("namespaceSelector") && !f.managedBy(w.NamespaceSelector) {
 			reset := f.apply("webhook", `--set-json 'webhooks={"matchConditions":[],"namespaceSelector":null}'`)
 			found(w.hit(f, "reset", reset).as("WebhookScope", Error))
 		}
@@ -204,36 +206,21 @@ func (f *Facts) managedBy(selector *metav1.LabelSelector) bool {
 
 // askedAfter names the first mutating webhook configuration that is asked about TrainJobs after w; empty: there is none.
 func (f *Facts) askedAfter(w webhook) string {
-	var later []string
 	for i := range f.Mutating {
 		configuration := &f.Mutating[i]
-		if configuration.Name > w.configuration && slices.ContainsFunc(configuration.Webhooks, func(o admissionregistrationv1.MutatingWebhook) bool {
-			return slices.ContainsFunc(o.Rules, hasTrainJobs)
+		if configuration.Name > w.configuration.Name && slices.ContainsFunc(configuration.Webhooks, func(o admissionregistrationv1.MutatingWebhook) bool {
+			return asked(o.Rules, admission.Create) || asked(o.Rules, admission.Update)
 		}) {
-			later = append(later, configuration.Name)
+			return configuration.Name
 		}
 	}
-	if len(later) == 0 {
-		return ""
-	}
-	return slices.Min(later)
+	return ""
 }
 
-// seesTrainJobs reports whether the rules have creation and update of TrainJobs.
-func seesTrainJobs(w webhook) bool {
-	sees := func(operation admissionregistrationv1.OperationType) bool {
-		return slices.ContainsFunc(w.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
-			return hasTrainJobs(rule) && containsOr(rule.Operations, operation, admissionregistrationv1.OperationAll)
-		})
-	}
-	return sees(admissionregistrationv1.Create) && sees(admissionregistrationv1.Update)
-}
-
-func hasTrainJobs(rule admissionregistrationv1.RuleWithOperations) bool {
-	return containsOr(rule.APIGroups, trainjob.GVK.Group, "*") && containsOr(rule.APIVersions, trainjob.GVK.Version, "*") &&
-		(containsOr(rule.Resources, "trainjobs", "*") || slices.Contains(rule.Resources, "*/*"))
-}
-
-func containsOr[T comparable](list []T, value, all T) bool {
-	return slices.Contains(list, value) || slices.Contains(list, all)
+// asked reports whether rules have an operation on TrainJobs.
+func asked(of []admissionregistrationv1.RuleWithOperations, operation admission.Operation) bool {
+	job := admission.NewAttributesRecord(nil, nil, trainjob.GVK, metav1.NamespaceDefault, "", trainjob.GVK.GroupVersion().WithResource("trainjobs"), "", operation, nil, false, nil)
+	return slices.ContainsFunc(of, func(rule admissionregistrationv1.RuleWithOperations) bool {
+		return (&rules.Matcher{Rule: rule, Attr: job}).Matches()
+	})
 }

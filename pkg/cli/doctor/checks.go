@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -25,8 +26,8 @@ func newReport(f *Facts) Report {
 			r.leaveOut(c.inOrder, unread)
 			continue
 		}
-		if reason := c.blocked(f); reason != "" {
-			r.Findings = append(r.Findings, notChecked(fmt.Sprintf("whether %s, because %s", c.inOrder, reason)))
+		if reason := c.blocked(f); reason != nil {
+			r.Findings = append(r.Findings, notChecked("whether %s, because %s", c.inOrder, reason))
 			continue
 		}
 		r.Checks++
@@ -39,34 +40,36 @@ func newReport(f *Facts) Report {
 	for i := range f.Workers {
 		r.leaveOutWorker(&f.Workers[i])
 	}
-	r.Errors, r.Warnings = count(r.Findings, Error), count(r.Findings, Warning)
+	for _, finding := range r.Findings {
+		switch finding.Severity {
+		case Error:
+			r.Errors++
+		case Warning:
+			r.Warnings++
+		}
+	}
 	sortFindings(r.Findings)
 	return r
 }
 
 const notCheckedReason = "NotChecked"
 
-// unknownHit is a case in which a check does not know.
-func unknownHit(what string, values ...any) hit {
-	return hit{Finding: notChecked(fmt.Sprintf(what, values...))}
-}
-
 // notChecked is about what doctor cannot know, without a fault of anybody.
-func notChecked(what string) Finding {
-	return Finding{Severity: Info, Reason: notCheckedReason, Object: "Check", Problem: fmt.Sprintf("Could not check %s.", what)}
+func notChecked(what string, values ...any) Finding {
+	return Finding{Severity: Info, Reason: notCheckedReason, Object: "Check", Problem: fmt.Sprintf("Could not check "+what+".", values...)}
 }
 
 // keepsFromPassing is for what is wrong, and what is not known.
 func keepsFromPassing(f Finding) bool { return f.Severity > Info || f.Reason == notCheckedReason }
 
-// blocked tells what there is not to look at, or is empty.
-func (c check) blocked(f *Facts) string {
+// blocked tells what there is not to look at, the first thing.
+func (c check) blocked(f *Facts) error {
 	for _, missing := range c.given {
-		if reason := missing(f); reason != "" {
+		if reason := missing(f); reason != nil {
 			return reason
 		}
 	}
-	return ""
+	return nil
 }
 
 // unread returns what a check needs and could not be read.
@@ -92,7 +95,7 @@ func (r *Report) leaveOutWorker(w *Worker) {
 	name := "worker cluster " + w.Name
 	switch {
 	case w.NoContext:
-		r.Findings = append(r.Findings, notChecked(fmt.Sprintf("whether %s goes with this cluster: %s", name, w.Untold)))
+		r.Findings = append(r.Findings, notChecked("whether %s goes with this cluster: %s", name, w.Untold))
 	case w.Untold != nil:
 		r.leaveOut(name+" goes with this cluster", []Unseen{{Kind: name, Reason: w.Untold.Error()}})
 	default:
@@ -125,50 +128,48 @@ func (r *Report) leaveOut(check string, unread []Unseen) {
 	}
 }
 
-// condition tells what is missing for an answer to a check, or is empty.
-type condition func(*Facts) string
+// condition is an error where there is nothing to look at for an answer to a check.
+type condition func(*Facts) error
 
 // managerThere is for checks of kueue-trainer, in whatever state it is.
-func managerThere(f *Facts) string {
+func managerThere(f *Facts) error {
 	if !f.managerInstalled() {
-		return "kueue-trainer is not installed"
+		return errors.New("kueue-trainer is not installed")
 	}
-	return ""
+	return nil
 }
 
 // kueueConfigMap and managerConfigMap are for checks of a configuration.
-func kueueConfigMap(f *Facts) string { return f.withoutConfigMap(kueuePart) }
+func kueueConfigMap(f *Facts) error { return f.withoutConfigMap(kueuePart) }
 
-func managerConfigMap(f *Facts) string { return f.withoutConfigMap(managerPart) }
+func managerConfigMap(f *Facts) error { return f.withoutConfigMap(managerPart) }
 
-func (f *Facts) withoutConfigMap(p *part) string {
+func (f *Facts) withoutConfigMap(p *part) error {
 	if f.configMap(p) != nil {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("there is no ConfigMap %s/%s: %s is not installed, or keeps its configuration elsewhere", f.at(p).Namespace, f.at(p).ConfigMap, p.Name)
+	return fmt.Errorf("there is no ConfigMap %s/%s: %s is not installed, or keeps its configuration elsewhere", f.at(p).Namespace, f.at(p).ConfigMap, p.Name)
 }
 
 // kueueConfigured is for checks that look into Kueue's configuration.
-func kueueConfigured(f *Facts) string {
-	if _, err := f.kueueSettings(); err != nil {
-		return err.Error()
-	}
-	return ""
+func kueueConfigured(f *Facts) error {
+	_, err := f.kueueSettings()
+	return err
 }
 
 // probeAnswered is for checks that judge by what the API server made of a TrainJob.
-func probeAnswered(f *Facts) string {
+func probeAnswered(f *Facts) error {
 	if f.integrates() == unknown {
-		return "the API server gave no answer to " + string(trainJobProbe)
+		return fmt.Errorf("the API server gave no answer to %s", trainJobProbe)
 	}
-	return ""
+	return nil
 }
 
 // inFleet is a condition for checks that ask nothing of a cluster without workers of MultiKueue.
 func inFleet(c condition) condition {
-	return func(f *Facts) string {
+	return func(f *Facts) error {
 		if len(f.MultiKueueClusters) == 0 {
-			return ""
+			return nil
 		}
 		return c(f)
 	}

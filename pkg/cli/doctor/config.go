@@ -3,16 +3,18 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	cliflag "k8s.io/component-base/cli/flag"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 )
@@ -29,7 +31,7 @@ const (
 func (f *Facts) kueueSettings() (*configapi.Configuration, error) {
 	cm := f.configMap(kueuePart)
 	if cm == nil {
-		return nil, errors.New(f.withoutConfigMap(kueuePart))
+		return nil, f.withoutConfigMap(kueuePart)
 	}
 	cfg, err := kueueconfig.Decode([]byte(cm.Data[f.at(kueuePart).configKey]), cm.Namespace)
 	if err != nil {
@@ -89,16 +91,36 @@ func (f *Facts) kueueGateFlags() map[string]bool {
 	if d == nil {
 		return gates
 	}
+	flag := cliflag.NewMapStringBool(&gates)
 	for _, container := range d.Spec.Template.Spec.Containers {
 		for _, arg := range slices.Concat(container.Command, container.Args) {
-			list, found := strings.CutPrefix(strings.TrimLeft(arg, "-"), "feature-gates=")
-			for pair := range strings.SplitSeq(list, ",") {
-				name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
-				if on, err := strconv.ParseBool(value); found && err == nil {
-					gates[name] = on
-				}
+			if list, found := strings.CutPrefix(strings.TrimLeft(arg, "-"), "feature-gates="); found {
+				_ = flag.Set(list) // Kueue does not start with what this does not take.
 			}
 		}
 	}
 	return gates
+}
+
+// managesNamespace reports whether Kueue manages jobs without a queue in a namespace.
+func (f *Facts) managesNamespace(cfg *configapi.Configuration, name string) bool {
+	selector, _ := metav1.LabelSelectorAsSelector(cfg.ManagedJobsNamespaceSelector) // Who decoded it has looked.
+	selected, _ := f.selected(selector, name)
+	return cfg.ManageJobsWithoutQueueName && selected
+}
+
+// selected reports whether a selector takes a namespace, and whether the namespace is there.
+func (f *Facts) selected(selector labels.Selector, name string) (selected, known bool) {
+	namespace := inventory.Find(f.Namespaces, "", name)
+	return namespace != nil && selector.Matches(labels.Set(namespace.Labels)), namespace != nil
+}
+
+// leftOut reports whether Kueue is known to leave a namespace alone: then so does everybody.
+func (f *Facts) leftOut(namespace string) bool {
+	_, settings, err := f.settingsInForce()
+	if err != nil {
+		return false
+	}
+	selected, known := f.selected(settings.NamespaceSelector(), namespace)
+	return known && !selected
 }

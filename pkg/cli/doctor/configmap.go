@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	kyaml "sigs.k8s.io/kustomize/kyaml/yaml"
@@ -73,7 +74,7 @@ func newConfigMapCommand(flags cluster.Flags, streams genericiooptions.IOStreams
 func printConfigMap(out io.Writer, f *Facts, p *part, change func(*kyaml.RNode) error) error {
 	cm := f.configMap(p)
 	if cm == nil {
-		return errors.New(f.withoutConfigMap(p))
+		return f.withoutConfigMap(p)
 	}
 	changed, err := edited(cm.Data[p.configKey], change)
 	if err != nil {
@@ -112,77 +113,69 @@ func edited(document string, change func(*kyaml.RNode) error) (string, error) {
 	return root.String()
 }
 
-// besideManager changes Kueue's configuration to that of a Kueue with kueue-trainer.
+// besideManager changes Kueue's configuration to that of a Kueue with kueue-trainer. Of one that Kueue refuses,
+// the lists are what can be put right.
 func (f *Facts) besideManager(config *kyaml.RNode, withoutJobSets bool) error {
 	removed := []string{inTreeFramework}
 	if withoutJobSets {
 		removed = append(removed, jobSetFramework)
 	}
-	if err := trainJobExternal(config, removed); err != nil {
-		return err
-	}
+	err := errors.Join(without(config, removed, "integrations", "frameworks"), including(config, externalFramework, "integrations", "externalFrameworks"))
 	if len(f.MultiKueueClusters) > 0 {
-		if err := trainJobDispatched(config); err != nil {
-			return err
-		}
+		err = errors.Join(err, including(config, "name: "+externalFramework, "multiKueue", "externalFrameworks"))
 	}
-	cfg, err := f.kueueSettings()
-	if err != nil || !f.managesNamespace(cfg, f.at(managerPart).Namespace) {
-		return nil // with a configuration that Kueue refuses, the lists are what can be put right
-	}
-	return leaveOut(config, cfg.ManagedJobsNamespaceSelector, f.at(managerPart).Namespace)
-}
-
-// trainJobExternal puts TrainJob into the one list of Kueue's configuration where it belongs,
-// and takes frameworks out of the other.
-func trainJobExternal(config *kyaml.RNode, removed []string) error {
-	frameworks, err := config.Pipe(kyaml.LookupCreate(kyaml.SequenceNode, "integrations", "frameworks"))
-	if err != nil {
+	namespace := f.at(managerPart).Namespace
+	cfg, unread := f.kueueSettings()
+	if err != nil || unread != nil || !f.managesNamespace(cfg, namespace) {
 		return err
 	}
-	listed := frameworks.YNode()
-	listed.Content = slices.DeleteFunc(listed.Content, func(item *kyaml.Node) bool { return slices.Contains(removed, item.Value) })
-	if len(listed.Content) == 0 {
-		if err := config.PipeE(kyaml.Lookup("integrations"), kyaml.Clear("frameworks")); err != nil {
-			return err
-		}
-	}
-	external, err := config.Pipe(kyaml.LookupCreate(kyaml.SequenceNode, "integrations", "externalFrameworks"))
-	if err != nil || slices.ContainsFunc(external.Content(), func(item *kyaml.Node) bool { return item.Value == externalFramework }) {
-		return err
-	}
-	return external.PipeE(kyaml.Append(kyaml.NewStringRNode(externalFramework).YNode()))
-}
-
-// trainJobDispatched has Kueue's configuration hand TrainJobs to workers.
-func trainJobDispatched(config *kyaml.RNode) error {
-	external, err := config.Pipe(kyaml.LookupCreate(kyaml.SequenceNode, "multiKueue", "externalFrameworks"))
-	if err != nil {
-		return err
-	}
-	_, err = external.Pipe(kyaml.ElementSetter{Keys: []string{"name"}, Values: []string{externalFramework}, Element: kyaml.MustParse("name: " + externalFramework).YNode()})
-	return err
-}
-
-// leaveOut takes a namespace out of managedJobsNamespaceSelector, which is written down with
-// Kueue's default first where it is not there.
-func leaveOut(config *kyaml.RNode, defaulted *metav1.LabelSelector, namespace string) error {
-	const field = "managedJobsNamespaceSelector"
-	if config.Field(field) == nil {
-		if err := set(config, field, defaulted); err != nil {
-			return err
-		}
-	}
-	expressions, err := config.Pipe(kyaml.LookupCreate(kyaml.SequenceNode, field, "matchExpressions"))
-	if err != nil {
-		return err
+	const selector = "managedJobsNamespaceSelector"
+	if config.Field(selector) == nil { // It is Kueue's default, then.
+		err = set(config, selector, cfg.ManagedJobsNamespaceSelector)
 	}
 	expression := fmt.Sprintf("key: %s\noperator: NotIn\nvalues:\n- %s\n", corev1.LabelMetadataName, namespace)
-	return expressions.PipeE(kyaml.Append(kyaml.MustParse(expression).YNode()))
+	return errors.Join(err, including(config, expression, selector, "matchExpressions"))
 }
 
-// set puts an API value under a key, with the names it has in the API.
+// without takes names out of a list, which goes with the last of them.
+func without(config *kyaml.RNode, names []string, path ...string) error {
+	found, err := config.Pipe(kyaml.Lookup(path...))
+	if err != nil || found == nil {
+		return err
+	}
+	list := found.YNode()
+	list.Content = slices.DeleteFunc(list.Content, func(item *kyaml.Node) bool { return slices.Contains(names, item.Value) })
+	if len(list.Content) > 0 {
+		return nil
+	}
+	last := len(path) - 1
+	return config.PipeE(kyaml.Lookup(path[:last]...), kyaml.Clear(path[last]))
+}
+
+// including adds an element to a list that has it not.
+func including(config *kyaml.RNode, element string, path ...string) error {
+	list, err := config.Pipe(kyaml.LookupCreate(kyaml.SequenceNode, path...))
+	if err != nil {
+		return err
+	}
+	added := kyaml.MustParse(element).YNode()
+	if slices.ContainsFunc(list.Content(), func(item *kyaml.Node) bool { return equality.Semantic.DeepEqual(decoded(item), decoded(added)) }) {
+		return nil
+	}
+	return list.PipeE(kyaml.Append(added))
+}
+
+// decoded is a node without its comments.
+func decoded(node *kyaml.Node) (value any) {
+	_ = node.Decode(&value) // What cannot be decoded is no element that is added here.
+	return value
+}
+
+// set puts an API value under a key, with the names it has in the API; nil takes the key away.
 func set(config *kyaml.RNode, key string, value any) error {
+	if value == nil {
+		return config.PipeE(kyaml.Clear(key))
+	}
 	data, err := sigsyaml.Marshal(value)
 	if err != nil {
 		return err
@@ -194,25 +187,32 @@ func set(config *kyaml.RNode, key string, value any) error {
 	return config.PipeE(kyaml.SetField(key, node))
 }
 
-// overrides are the settings of Kueue's that the manager's configuration can have as well.
-var overrides = []string{"manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "waitForPodsReady", "integrations", "objectRetentionPolicies", "featureGates"}
-
-// likeKueue takes out of the manager's configuration what overrides Kueue's. Gates that Kueue
-// has from a flag are in no ConfigMap, and the manager has to be told of them.
+// likeKueue has the manager's configuration override nothing of Kueue's.
 func (f *Facts) likeKueue(config *kyaml.RNode) error {
 	if _, err := f.kueueSettings(); err != nil {
 		return err
 	}
-	for _, setting := range overrides {
-		if err := config.PipeE(kyaml.Clear(setting)); err != nil {
-			return err
-		}
+	var failures error
+	for setting, value := range f.overrides() {
+		failures = errors.Join(failures, set(config, setting, value))
 	}
-	gates := f.gatesOfFlags()
-	if len(gates) == 0 {
-		return nil
+	return failures
+}
+
+// overrides are the settings of Kueue's that the manager's configuration can have as well, and has not where it is to go by
+// Kueue's, but for gates that Kueue has from a flag: these are in no ConfigMap, and the manager has to be told of them.
+func (f *Facts) overrides() map[string]any {
+	settings := map[string]any{
+		"manageJobsWithoutQueueName": nil, "managedJobsNamespaceSelector": nil, "waitForPodsReady": nil, "integrations": nil, "objectRetentionPolicies": nil, "featureGates": nil,
 	}
-	return set(config, "featureGates", gates)
+	gates := f.kueueGateFlags()
+	maps.DeleteFunc(gates, func(name string, _ bool) bool {
+		return !kueueconfig.KnowsGate(name) // the manager would refuse it
+	})
+	if len(gates) > 0 {
+		settings["featureGates"] = gates
+	}
+	return settings
 }
 
 // valuesLikeKueue are likeKueue for a release, whose values Helm merges: it takes out what is nil.
@@ -221,28 +221,14 @@ func (f *Facts) valuesLikeKueue() map[string]any {
 	if sigsyaml.Unmarshal([]byte(f.configMap(managerPart).Data[managerPart.configKey]), &config) != nil {
 		return nil
 	}
-	values := map[string]any{}
-	for _, setting := range overrides {
-		if _, found := config[setting]; found {
-			values[setting] = nil
-		}
-	}
-	if gates := f.gatesOfFlags(); len(gates) > 0 {
+	values := f.overrides()
+	maps.DeleteFunc(values, func(setting string, value any) bool { return value == nil && config[setting] == nil })
+	if gates, isSet := values["featureGates"].(map[string]bool); isSet {
 		kueues, _, _ := f.settingsInForce()
 		named, _ := config["featureGates"].(map[string]any)
 		for name := range named {
 			gates[name] = kueues.FeatureGates[name]
 		}
-		values["featureGates"] = gates
 	}
 	return values
-}
-
-// gatesOfFlags are those that the manager has to be told of.
-func (f *Facts) gatesOfFlags() map[string]bool {
-	gates := f.kueueGateFlags()
-	maps.DeleteFunc(gates, func(name string, _ bool) bool {
-		return !kueueconfig.KnowsGate(name) // the manager would refuse it
-	})
-	return gates
 }

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +50,7 @@ type Facts struct {
 
 	CRDs       []apiextensionsv1.CustomResourceDefinition
 	Mutating   []admissionregistrationv1.MutatingWebhookConfiguration
-	Validating []admissionregistrationv1.ValidatingWebhookConfiguration
+	Validating []admissionregistrationv1.MutatingWebhookConfiguration // see asMutating
 
 	Policies       []admissionregistrationv1.ValidatingAdmissionPolicy
 	PolicyBindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
@@ -61,9 +62,7 @@ type Facts struct {
 	ConfigMaps     []corev1.ConfigMap
 	Leases         []coordinationv1.Lease
 
-	ClusterRoles        []rbacv1.ClusterRole
-	ClusterRoleBindings []rbacv1.ClusterRoleBinding
-	// Roles and RoleBindings of the manager's namespace.
+	// Roles and RoleBindings of the manager's namespace, and those of the cluster, which have none.
 	Roles        []rbacv1.Role
 	RoleBindings []rbacv1.RoleBinding
 
@@ -71,8 +70,8 @@ type Facts struct {
 
 	// Fleet, and the runtimes, are read of clusters that have workers of MultiKueue, or are one.
 	Fleet
-	ClusterRuntimes []trainer.ClusterTrainingRuntime
-	Runtimes        []trainer.TrainingRuntime
+	// Runtimes of the cluster have no namespace.
+	Runtimes []trainer.TrainingRuntime
 
 	// Unread is what could not be read, and why.
 	Unread map[Kind]error
@@ -116,9 +115,6 @@ func (f *Facts) deployment(p *part) *appsv1.Deployment {
 // configMap returns the configuration of a part, or nil. Of several that carry suffixes
 // it is the one that the Deployment mounts, or else the newest.
 func (f *Facts) configMap(p *part) *corev1.ConfigMap {
-	if p.ConfigMap == "" {
-		return nil
-	}
 	at := f.at(p)
 	elsewhere := func(cm corev1.ConfigMap) bool { return cm.Namespace != at.Namespace }
 	return cluster.ConfigMapOf(f.deployment(p), slices.DeleteFunc(slices.Clone(f.ConfigMaps), elsewhere), at.ConfigMap)
@@ -169,13 +165,7 @@ func holdsGate(job *trainjob.TrainJob) bool {
 // failedWebhook returns the name of the webhook that did not answer, and what the API
 // server says of it; empty when err is of another kind.
 func failedWebhook(err error) (name, reason string) {
-	if err == nil {
-		return "", ""
-	}
-	_, rest, found := strings.Cut(err.Error(), `failed calling webhook "`)
-	if !found {
-		return "", ""
-	}
+	_, rest, _ := strings.Cut(fmt.Sprint(err), `failed calling webhook "`)
 	name, reason, _ = strings.Cut(rest, `": `)
 	return name, strings.TrimPrefix(reason, "failed to call webhook: ")
 }

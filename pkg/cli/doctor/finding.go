@@ -59,17 +59,6 @@ func sortFindings(findings []Finding) {
 	})
 }
 
-// count returns the number of findings of a severity.
-func count(findings []Finding, severity Severity) int {
-	n := 0
-	for _, f := range findings {
-		if f.Severity == severity {
-			n++
-		}
-	}
-	return n
-}
-
 // object names an object of a namespace for people.
 func object(kind, namespace, name string) string {
 	if namespace == "" {

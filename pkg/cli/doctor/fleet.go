@@ -33,8 +33,6 @@ const (
 type Fleet struct {
 	MultiKueueClusters []kueue.MultiKueueCluster
 	MultiKueueConfigs  []kueue.MultiKueueConfig
-	// Access is how Kueue gets into each MultiKueueCluster.
-	Access map[string]*Access
 	// Workers have an entry for each MultiKueueCluster.
 	Workers []Worker
 }
@@ -43,6 +41,8 @@ type Fleet struct {
 // cluster.
 type Worker struct {
 	Name, Context string
+	// Access is how Kueue gets there; nil where that may not be read.
+	Access *Access
 	*Facts
 	// Lacks is what Kueue of the manager cluster needs there and may not do.
 	Lacks []rbacv1.PolicyRule
@@ -63,43 +63,46 @@ func (l *loader) fleet(ctx context.Context) {
 	if len(f.MultiKueueClusters) == 0 {
 		return
 	}
-	l.access(ctx)
+	for _, mkc := range f.MultiKueueClusters {
+		f.Workers = append(f.Workers, Worker{Name: mkc.Name, Access: l.access(ctx, mkc.Spec.ClusterSource.KubeConfig)})
+	}
 	list(ctx, l, workerConfigs, &f.MultiKueueConfigs)
 	l.runtimes(ctx)
 }
 
 func (l *loader) runtimes(ctx context.Context) {
-	list(ctx, l, clusterRuntimes, &l.facts.ClusterRuntimes)
+	var ofAll []trainer.ClusterTrainingRuntime
+	list(ctx, l, clusterRuntimes, &ofAll)
+	for _, rt := range ofAll {
+		l.facts.Runtimes = append(l.facts.Runtimes, trainer.TrainingRuntime{ObjectMeta: rt.ObjectMeta, Spec: rt.Spec})
+	}
 	list(ctx, l, ownRuntimes, &l.facts.Runtimes)
 }
 
 // LoadWorkers reads the workers of a manager cluster, as far as contexts are known to lead there.
 func LoadWorkers(ctx context.Context, workers *cluster.Workers, f *Facts) {
-	for i := range f.MultiKueueClusters {
-		w := Worker{Name: f.MultiKueueClusters[i].Name}
+	for i := range f.Workers {
+		w := &f.Workers[i]
 		at, err := workers.Of(w.Name)
 		if err != nil {
 			w.Untold, w.NoContext = err, true
-		} else {
-			w.Context = at.Context
-			w.Facts, w.Untold = loadWorker(ctx, at, f)
+			continue
 		}
-		if w.Untold == nil {
-			w.review(ctx, at, f)
+		w.Context = at.Context
+		if w.Facts, w.Untold = loadWorker(ctx, at, f); w.Untold == nil {
+			w.review(ctx, at, f.namespacesOf(w.Name))
 		}
-		f.Workers = append(f.Workers, w)
 	}
 }
 
-// review asks the worker what Kueue of the manager cluster may do there.
-func (w *Worker) review(ctx context.Context, at *cluster.Worker, manager *Facts) {
-	a := manager.Access[w.Name]
-	if a == nil || a.User == "" {
+// review asks the worker what Kueue of the manager cluster may do there, in the namespaces.
+func (w *Worker) review(ctx context.Context, at *cluster.Worker, namespaces []string) {
+	if w.Access == nil || w.Access.User == "" {
 		return
 	}
 	c, err := at.Client()
 	if err == nil {
-		w.Lacks, err = lacking(ctx, c, a, manager.namespacesOf(w.Name))
+		w.Lacks, err = w.Access.lacks(ctx, c, namespaces)
 	}
 	if err != nil {
 		w.Unread[accessReviews] = err
@@ -216,15 +219,4 @@ func (r runtimeRef) resource() string {
 		return "-n " + r.namespace + " " + name
 	}
 	return name
-}
-
-// runtimeSpec returns nil where there is no such runtime.
-func (f *Facts) runtimeSpec(ref runtimeRef) *trainer.TrainingRuntimeSpec {
-	if rt := inventory.Find(f.ClusterRuntimes, ref.namespace, ref.name); rt != nil {
-		return &rt.Spec
-	}
-	if rt := inventory.Find(f.Runtimes, ref.namespace, ref.name); rt != nil {
-		return &rt.Spec
-	}
-	return nil
 }

@@ -30,11 +30,10 @@ const externalConfig = "integrations:\n  frameworks: [batch/job]\n  externalFram
 // may go to west, which has all that it takes; nothing leads to east.
 func inTheFleet(f *Facts) {
 	f.kueueConfig(externalConfig + "multiKueue:\n  externalFrameworks:\n  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n")
-	f.Access = map[string]*Access{}
 	for _, name := range []string{"east", "west"} {
-		f.Access[name] = &Access{
+		f.Workers = append(f.Workers, Worker{Name: name, Access: &Access{
 			Secret: name + "-access", Entry: "kueue", Credential: token, Until: now.Add(30 * 24 * time.Hour), User: "system:serviceaccount:kueue-system:multikueue",
-		}
+		}})
 		f.MultiKueueClusters = append(f.MultiKueueClusters, kueue.MultiKueueCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       kueue.MultiKueueClusterSpec{ClusterSource: kueue.ClusterSource{KubeConfig: &kueue.KubeConfig{LocationType: kueue.SecretLocationType, Location: name + "-access"}}},
@@ -52,15 +51,16 @@ func inTheFleet(f *Facts) {
 	// Nothing runs here, so that there are no nodes.
 	f.Nodes, f.Flavors[0].Spec.NodeLabels = nil, nil
 	f.TrainJobs = []trainjob.TrainJob{dispatchedJob("llm")}
-	f.ClusterRuntimes = []trainer.ClusterTrainingRuntime{torch(1)}
+	f.Runtimes = []trainer.TrainingRuntime{torch(1)}
 	f.Namespaces = append(f.Namespaces, namespace("jobs", "manager-jobs"), namespace(metav1.NamespaceSystem, "manager"))
 	there := &Facts{
 		Now: now, Unread: map[Kind]error{}, Inventory: &inventory.Inventory{LocalQueues: f.LocalQueues, ClusterQueues: f.ClusterQueues},
 		CRDs: f.CRDs, Deployments: f.Deployments, ConfigMaps: f.ConfigMaps,
-		Namespaces:      []corev1.Namespace{namespace("jobs", "west-jobs"), namespace(metav1.NamespaceSystem, "west")},
-		ClusterRuntimes: f.ClusterRuntimes,
+		Namespaces: []corev1.Namespace{namespace("jobs", "west-jobs"), namespace(metav1.NamespaceSystem, "west")},
+		Runtimes:   f.Runtimes,
 	}
-	f.Workers = []Worker{{Name: "east", NoContext: true, Untold: errors.New("no context")}, {Name: "west", Context: "west", Facts: there}}
+	f.Workers[0].NoContext, f.Workers[0].Untold = true, errors.New("no context")
+	f.Workers[1].Context, f.Workers[1].Facts = "west", there
 }
 
 func dispatchedJob(name string) trainjob.TrainJob {
@@ -71,8 +71,8 @@ func dispatchedJob(name string) trainjob.TrainJob {
 	return job
 }
 
-func torch(nodes int32) trainer.ClusterTrainingRuntime {
-	rt := trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
+func torch(nodes int32) trainer.TrainingRuntime {
+	rt := trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
 	rt.Spec.MLPolicy = &trainer.MLPolicy{NumNodes: &nodes}
 	return rt
 }
@@ -123,22 +123,22 @@ func TestFleet(t *testing.T) {
 		"an older Trainer, with another field": on(func(f *Facts) { west(f).CRDs = older }).fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
 		"a newer Trainer, with another field": on(func(f *Facts) { f.CRDs = append(older, f.CRDs[:2]...) }).
 			fails("WorkerTrainer", "Trainer"+inWest, installTrainer),
-		"a runtime that is missing, of two TrainJobs": on(func(f *Facts) { west(f).ClusterRuntimes, f.TrainJobs = nil, append(f.TrainJobs, dispatchedJob("vit")) }).
+		"a runtime that is missing, of two TrainJobs": on(func(f *Facts) { west(f).Runtimes, f.TrainJobs = nil, append(f.TrainJobs, dispatchedJob("vit")) }).
 			fails("WorkerRuntimeMissing", "ClusterTrainingRuntime torch"+inWest, copyRuntime),
 		"a runtime of a namespace that is missing": on(func(f *Facts) {
 			f.TrainJobs[0].Spec.RuntimeRef.Kind = new(trainer.TrainingRuntimeKind)
 			f.Runtimes = []trainer.TrainingRuntime{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "torch"}}}
 		}).fails("WorkerRuntimeMissing", "TrainingRuntime jobs/torch"+inWest,
 			strings.Replace(copyRuntime, "clustertrainingruntime torch", "-n jobs trainingruntime torch", 1)),
-		"a runtime that differs": on(func(f *Facts) { west(f).ClusterRuntimes = []trainer.ClusterTrainingRuntime{torch(2)} }).
+		"a runtime that differs": on(func(f *Facts) { west(f).Runtimes = []trainer.TrainingRuntime{torch(2)} }).
 			warns("WorkerRuntimeDiffers", "ClusterTrainingRuntime torch"+inWest,
 				"diff <(kubectl get clustertrainingruntime torch -o jsonpath={.spec}) <(kubectl --context west get clustertrainingruntime torch -o jsonpath={.spec}) || true",
 				copyRuntime),
 		"a runtime that no TrainJob has any more": on(func(f *Facts) {
-			west(f).ClusterRuntimes = nil
+			west(f).Runtimes = nil
 			f.TrainJobs[0].Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
 		}),
-		"a runtime of a TrainJob that goes to another worker": on(func(f *Facts) { west(f).ClusterRuntimes, f.MultiKueueConfigs[0].Spec.Clusters = nil, []string{"east"} }),
+		"a runtime of a TrainJob that goes to another worker": on(func(f *Facts) { west(f).Runtimes, f.MultiKueueConfigs[0].Spec.Clusters = nil, []string{"east"} }),
 		"a namespace that is missing": on(func(f *Facts) { west(f).Namespaces = west(f).Namespaces[1:] }).
 			fails("WorkerNamespaceMissing", "Namespace jobs"+inWest, "kubectl --context west create namespace jobs"),
 		"a LocalQueue that is missing, for a ClusterQueue of the same name": on(func(f *Facts) { west(f).LocalQueues = nil }).
@@ -159,24 +159,24 @@ func TestFleet(t *testing.T) {
 		"rights that Kueue has not": on(func(f *Facts) { f.Workers[1].Lacks = deleteTrainJobs }).
 			fails("WorkerRights", "ServiceAccount kueue-system/multikueue"+inWest, "kubectl --context west apply -k config/multikueue"),
 		"rights that another ServiceAccount has not": on(func(f *Facts) {
-			f.Workers[1].Lacks, f.Access["west"].User = deleteTrainJobs, "system:serviceaccount:kueue-system:multikueue-sa"
+			f.Workers[1].Lacks, f.Workers[1].Access.User = deleteTrainJobs, "system:serviceaccount:kueue-system:multikueue-sa"
 		}).fails("WorkerRights", "ServiceAccount kueue-system/multikueue-sa"+inWest,
 			"kubectl --context west apply -k config/multikueue",
 			"kubectl --context west create clusterrolebinding kueue-trainer-multikueue-multikueue-sa --clusterrole=kueue-trainer-multikueue --serviceaccount=kueue-system:multikueue-sa"),
-		"rights that a user has not": on(func(f *Facts) { f.Workers[1].Lacks, f.Access["west"].User = deleteTrainJobs, "kueue" }).
+		"rights that a user has not": on(func(f *Facts) { f.Workers[1].Lacks, f.Workers[1].Access.User = deleteTrainJobs, "kueue" }).
 			fails("WorkerRights", "User kueue"+inWest,
 				"kubectl --context west apply -k config/multikueue",
 				"kubectl --context west create clusterrolebinding kueue-trainer-multikueue-kueue --clusterrole=kueue-trainer-multikueue --user=kueue"),
-		"a token that ends in a week": on(func(f *Facts) { f.Access["west"].Until = now.Add(7 * 24 * time.Hour) }),
-		"a token that ends before":    on(func(f *Facts) { f.Access["west"].Until = now.Add(7*24*time.Hour - time.Second) }).finds(ends(Warning)),
-		"a token that has ended":      on(func(f *Facts) { f.Access["west"].Until = now }).finds(ends(Error)),
-		"a token that never ends":     on(func(f *Facts) { f.Access["west"].Until = time.Time{} }),
-		"a token that ends, of a worker without a context": on(func(f *Facts) { f.Access["east"].Until = now.Add(time.Hour) }).
+		"a token that ends in a week": on(func(f *Facts) { f.Workers[1].Access.Until = now.Add(7 * 24 * time.Hour) }),
+		"a token that ends before":    on(func(f *Facts) { f.Workers[1].Access.Until = now.Add(7*24*time.Hour - time.Second) }).finds(ends(Warning)),
+		"a token that has ended":      on(func(f *Facts) { f.Workers[1].Access.Until = now }).finds(ends(Error)),
+		"a token that never ends":     on(func(f *Facts) { f.Workers[1].Access.Until = time.Time{} }),
+		"a token that ends, of a worker without a context": on(func(f *Facts) { f.Workers[0].Access.Until = now.Add(time.Hour) }).
 			warns("WorkerTokenExpires", "Secret kueue-system/east-access", "kubectl config get-contexts"),
-		"a token of somebody that ends": on(func(f *Facts) { f.Access["west"].Until, f.Access["west"].User = now.Add(time.Hour), "" }).
+		"a token of somebody that ends": on(func(f *Facts) { f.Workers[1].Access.Until, f.Workers[1].Access.User = now.Add(time.Hour), "" }).
 			warns("WorkerTokenExpires", "Secret kueue-system/west-access", "kubectl -n kueue-system get secret west-access"),
 		"a client certificate that ends": on(func(f *Facts) {
-			f.Access["west"].Until, f.Access["west"].Credential, f.Access["west"].User = now.Add(time.Hour), certificate, "kueue"
+			f.Workers[1].Access.Until, f.Workers[1].Access.Credential, f.Workers[1].Access.User = now.Add(time.Hour), certificate, "kueue"
 		}).warns("WorkerTokenExpires", "Secret kueue-system/west-access", "kubectl -n kueue-system get secret west-access"),
 		"a worker with Kueue's in-tree integration": on(func(f *Facts) { west(f).ConfigMaps, west(f).Deployments = nil, nil }),
 	}, inTheFleet)
@@ -212,7 +212,7 @@ func TestWorkersUnseen(t *testing.T) {
 		"in order": {change: func(*Facts, *Worker) {}, want: told{Passed: []string{lasts, may}}},
 		"one that does not answer": {change: func(_ *Facts, west *Worker) { west.Untold = noAnswer },
 			want: told{Unseen: []string{"worker cluster west: no answer"}, Passed: []string{lasts, may}}},
-		"one whose runtimes may not be listed": {change: func(_ *Facts, west *Worker) { west.Unread[clusterRuntimes], west.ClusterRuntimes = forbidden, nil },
+		"one whose runtimes may not be listed": {change: func(_ *Facts, west *Worker) { west.Unread[clusterRuntimes], west.Runtimes = forbidden, nil },
 			want: told{Unseen: []string{string(clusterRuntimes) + ofWest + "you may not list them"}, Passed: []string{lasts, may}}},
 		"one whose queues may not be listed": {change: func(_ *Facts, west *Worker) { west.Unread[localQueues], west.LocalQueues = forbidden, nil },
 			want: told{Unseen: []string{string(localQueues) + ofWest + "you may not list them"}, Passed: []string{lasts, may}}},
@@ -222,13 +222,17 @@ func TestWorkersUnseen(t *testing.T) {
 			want: told{[]string{mayNot + "no answer."}, []string{string(accessReviews) + ofWest + "no answer"}, []string{lasts}}},
 		"a kubeconfig that runs a command": {
 			change: func(f *Facts, _ *Worker) {
-				f.Access["west"] = &Access{Secret: "west-access", Unclear: "it runs a command"}
+				f.Workers[1].Access = &Access{Secret: "west-access", Unclear: "it runs a command"}
 			},
 			want: told{Remarks: []string{"Could not check how long Kueue gets into worker cluster west: it runs a command.", mayNot + "it runs a command."}},
 		},
-		"a token of somebody": {change: func(f *Facts, _ *Worker) { f.Access["west"].User, f.Access["west"].Unclear = "", "it is somebody's" },
+		"a token of somebody": {change: func(f *Facts, _ *Worker) {
+			f.Workers[1].Access.User, f.Workers[1].Access.Unclear = "", "it is somebody's"
+		},
 			want: told{Remarks: []string{mayNot + "it is somebody's."}, Passed: []string{lasts}}},
-		"Secrets that may not be read": {change: func(f *Facts, _ *Worker) { f.Unread[secrets], f.Access = notAllowedTo("get", "secrets"), nil },
+		"Secrets that may not be read": {change: func(f *Facts, _ *Worker) {
+			f.Unread[secrets], f.Workers[0].Access, f.Workers[1].Access = notAllowedTo("get", "secrets"), nil, nil
+		},
 			want: told{Unseen: []string{"secrets: you may not get them"}}},
 	}
 	for name, tc := range cases {

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +30,7 @@ const (
 	nodes           Kind = "nodes"
 	pods            Kind = "pods"
 	flavors         Kind = "resourceflavors.kueue.x-k8s.io"
+	topologies      Kind = "topologies.kueue.x-k8s.io"
 	clusterQueues   Kind = "clusterqueues.kueue.x-k8s.io"
 	cohorts         Kind = "cohorts.kueue.x-k8s.io"
 	localQueues     Kind = "localqueues.kueue.x-k8s.io"
@@ -99,11 +102,13 @@ func (l *loader) installation(ctx context.Context) {
 	f := l.facts
 	list(ctx, l, crds, &f.CRDs)
 	list(ctx, l, mutating, &f.Mutating)
-	list(ctx, l, validating, &f.Validating)
+	var onlyValidating []admissionregistrationv1.ValidatingWebhookConfiguration
+	list(ctx, l, validating, &onlyValidating)
+	for i := range onlyValidating {
+		f.Validating = append(f.Validating, asMutating(&onlyValidating[i]))
+	}
 	list(ctx, l, admissionPolicies, &f.Policies)
 	list(ctx, l, admissionPolicies, &f.PolicyBindings)
-	list(ctx, l, clusterRoles, &f.ClusterRoles)
-	list(ctx, l, clusterRoles, &f.ClusterRoleBindings)
 	// The manager first: its configuration says where Kueue is.
 	for _, p := range slices.Backward(parts) {
 		in := client.InNamespace(f.at(p).Namespace)
@@ -112,7 +117,22 @@ func (l *loader) installation(ctx context.Context) {
 		list(ctx, l, leases, &f.Leases, in)
 		l.deployed(ctx, p)
 	}
-	in := client.InNamespace(f.at(managerPart).Namespace)
+	l.roles(ctx, client.InNamespace(f.at(managerPart).Namespace))
+}
+
+// roles reads those of the cluster and of a namespace.
+func (l *loader) roles(ctx context.Context, in client.InNamespace) {
+	f := l.facts
+	var roles []rbacv1.ClusterRole
+	var bindings []rbacv1.ClusterRoleBinding
+	list(ctx, l, clusterRoles, &roles)
+	list(ctx, l, clusterRoles, &bindings)
+	for _, role := range roles {
+		f.Roles = append(f.Roles, rbacv1.Role{ObjectMeta: role.ObjectMeta, Rules: role.Rules})
+	}
+	for _, binding := range bindings {
+		f.RoleBindings = append(f.RoleBindings, rbacv1.RoleBinding{ObjectMeta: binding.ObjectMeta, Subjects: binding.Subjects, RoleRef: binding.RoleRef})
+	}
 	list(ctx, l, roleBindings, &f.Roles, in)
 	list(ctx, l, roleBindings, &f.RoleBindings, in)
 }
@@ -126,24 +146,22 @@ func (l *loader) deployed(ctx context.Context, p *part) {
 
 // inventory reads nodes, queues and Workloads. Without Kueue there is nothing to join.
 func (l *loader) inventory(ctx context.Context) {
-	if l.facts.Unread[crds] == nil && l.facts.crd(cluster.Kueue.CRD) == nil {
+	f := l.facts
+	if f.Unread[crds] == nil && f.crd(cluster.Kueue.CRD) == nil {
 		return
 	}
-	read, err := inventory.Load(ctx, l.client)
-	if read != nil {
-		l.facts.Inventory = read
-	}
-	for _, unseen := range l.facts.Unseen {
-		l.facts.Unread[Kind(unseen.Kind)] = unseen.Err
-	}
-	if err == nil {
-		if l.facts.Cluster, err = explain.NewCluster(ctx, l.facts.Inventory); err != nil {
-			l.facts.Unread[schedulerView] = err
-		}
-		return
-	}
-	for _, kind := range []Kind{nodes, pods, flavors, clusterQueues, cohorts, localQueues, admissionChecks, workloads, schedulerView} {
-		l.facts.Unread[kind] = err
+	list(ctx, l, nodes, &f.Nodes)
+	list(ctx, l, pods, &f.Pods)
+	list(ctx, l, flavors, &f.Flavors)
+	list(ctx, l, topologies, &f.Topologies)
+	list(ctx, l, clusterQueues, &f.ClusterQueues)
+	list(ctx, l, cohorts, &f.Cohorts)
+	list(ctx, l, localQueues, &f.LocalQueues)
+	list(ctx, l, admissionChecks, &f.AdmissionChecks)
+	list(ctx, l, workloads, &f.Workloads)
+	var err error
+	if f.Cluster, err = explain.NewCluster(ctx, f.Inventory); err != nil {
+		f.Unread[schedulerView] = err
 	}
 }
 
@@ -153,15 +171,27 @@ func (l *loader) trainJobs(ctx context.Context) {
 	list(ctx, l, events, &f.Events, client.MatchingFields{"type": corev1.EventTypeWarning})
 	list(ctx, l, events, &f.Events, client.MatchingFields{"involvedObject.kind": "Pod", "reason": explain.ImagePulled})
 	list(ctx, l, trainJobs, &f.TrainJobs)
+	l.processesByName(ctx)
+	list(ctx, l, classes, &f.PriorityClasses)
+	list(ctx, l, jobSets, &f.JobSets)
+	list(ctx, l, jobs, &f.Jobs, client.HasLabels{jobsetapi.JobSetNameKey})
+}
+
+// processesByName finds TrainJobs whose numProcPerNode is a text. Trainer 2.1 takes one, and the API server goes on giving it
+// out when the CRD has a number.
+func (l *loader) processesByName(ctx context.Context) {
 	stored := &unstructured.UnstructuredList{}
 	stored.SetGroupVersionKind(trainjob.GVK)
 	if err := l.client.List(ctx, stored); err != nil {
 		l.note(trainJobs, err)
 	}
-	f.ProcessesByName = processesByName(stored.Items)
-	list(ctx, l, classes, &f.PriorityClasses)
-	list(ctx, l, jobSets, &f.JobSets)
-	list(ctx, l, jobs, &f.Jobs, client.HasLabels{jobsetapi.JobSetNameKey})
+	l.facts.ProcessesByName = map[string][]string{}
+	for _, job := range stored.Items {
+		value, _, _ := unstructured.NestedFieldNoCopy(job.Object, "spec", "trainer", "numProcPerNode")
+		if _, isText := value.(string); isText {
+			l.facts.ProcessesByName[job.GetNamespace()] = append(l.facts.ProcessesByName[job.GetNamespace()], job.GetName())
+		}
+	}
 }
 
 // list reads objects of one kind, and adds them to those that are known.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -127,18 +126,6 @@ func relocated(finding Finding, names map[string]string) Finding {
 	return finding
 }
 
-// placed is a role of config/rbac as it is installed for parts that are elsewhere.
-func (f *Facts) placed(role rbacv1.Role) rbacv1.Role {
-	names := f.relocation()
-	role.Namespace = cmp.Or(names[role.Namespace], role.Namespace)
-	for _, rule := range role.Rules {
-		for n, name := range rule.ResourceNames {
-			rule.ResourceNames[n] = cmp.Or(names[name], name)
-		}
-	}
-	return role
-}
-
 // byManifests reports whether a part is that of its own manifests, which can be applied again: another
 // one of the same kinds, a Helm release for instance, would get a second one beside it.
 func (f *Facts) byManifests(p *part) bool {
@@ -164,7 +151,7 @@ const (
 // flags; empty where Helm did not install it. Where it did, kubectl apply -k would take fields away from it, have
 // another image and undo its values.
 func (f *Facts) upgrade(flags ...string) string {
-	for _, obj := range slices.Concat(inventory.Objects(f.Deployments), inventory.Objects(f.Mutating), inventory.Objects(f.Validating), inventory.Objects(f.ClusterRoles)) {
+	for _, obj := range slices.Concat(inventory.Objects(f.Deployments), inventory.Objects(f.Mutating), inventory.Objects(f.Validating), inventory.Objects(f.Roles)) {
 		version, ours := strings.CutPrefix(obj.GetLabels()["helm.sh/chart"], "kueue-trainer-")
 		name := obj.GetAnnotations()["meta.helm.sh/release-name"]
 		if !ours || name == "" {

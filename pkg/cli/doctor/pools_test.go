@@ -81,7 +81,7 @@ func TestPools(t *testing.T) {
 			f.Flavors = append(f.Flavors, flavor("any", ""), flavor("same", h100))
 			f.Flavors[1].Spec.NodeLabels = nil
 			f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "same", "4"), clusterQueue("any", "any", "2"))
-		}).finds(above(quota("clusterqueue", "gpus", "12"), quota("clusterqueue", "more", "2"))),
+		}).finds(above(quota("clusterqueue", "gpus", "12"), quota("clusterqueue", "any", "1"), quota("clusterqueue", "more", "3"))),
 		"a flavor that is in excess by itself comes first": on(func(f *Facts) {
 			f.Flavors = append(f.Flavors, flavor("same", h100))
 			f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "same", "20"))

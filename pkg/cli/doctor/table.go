@@ -5,7 +5,6 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -20,11 +19,11 @@ type check struct {
 	// wrong finds the cases of this row, unless they say otherwise.
 	wrong func(f *Facts, found func(hit))
 
-	// id is the Reason of its findings.
-	id       string
-	severity Severity
-	// when says in docs/doctor.md when something is wrong.
-	when string
+	// ID is the Reason of its findings.
+	ID       string
+	Severity Severity
+	// When says in docs/doctor.md when something is wrong; empty where a row above says it of the same ID.
+	When string
 	// object is the one that is concerned, where it is always the same.
 	object                  string
 	problem, effect, advice string
@@ -56,13 +55,13 @@ func (h hit) finding(rows []check) Finding {
 	}
 	r := rows[0]
 	for _, other := range rows {
-		if other.id == h.Reason && (r.id != h.Reason || other.severity == h.Severity) {
+		if other.ID == h.Reason && (r.ID != h.Reason || other.Severity == h.Severity) {
 			r = other
 		}
 	}
 	texts := replacer(h.values)
 	f := Finding{
-		Severity: cmp.Or(h.Severity, r.severity), Reason: r.id, Object: cmp.Or(h.Object, r.object),
+		Severity: cmp.Or(h.Severity, r.Severity), Reason: r.ID, Object: cmp.Or(h.Object, r.object),
 		Problem: cmp.Or(h.Problem, texts.Replace(r.problem)), Effect: cmp.Or(h.Effect, texts.Replace(r.effect)),
 		Advice: cmp.Or(h.Advice, texts.Replace(r.advice)), Commands: h.Commands,
 	}
@@ -85,10 +84,11 @@ func replacer(values []any) *strings.Replacer {
 // Section is a group of checks, in the order in which an installation is built.
 type Section struct {
 	Title  string
-	checks []check
+	Checks []check
 }
 
-var table = []Section{
+// Sections are all that doctor looks at; docs/doctor.md is made of them.
+var Sections = []Section{
 	{"Kueue, JobSet and Trainer", partChecks},
 	{"The manager", managerChecks},
 	{"Webhooks of all four", webhookChecks},
@@ -103,8 +103,8 @@ var table = []Section{
 // checks are all that doctor does, each with its rows.
 func checks() [][]check {
 	var all [][]check
-	for _, s := range table {
-		for _, c := range s.checks {
+	for _, s := range Sections {
+		for _, c := range s.Checks {
 			if c.wrong != nil {
 				all = append(all, nil)
 			}
@@ -112,26 +112,4 @@ func checks() [][]check {
 		}
 	}
 	return all
-}
-
-// Sections are the table, for docs/doctor.md.
-func Sections() []Section { return table }
-
-// Row is a kind of finding.
-type Row struct {
-	Reason   string
-	Severity Severity
-	// When it is found.
-	When string
-}
-
-// Rows are the kinds of findings of a section.
-func (s Section) Rows() []Row {
-	var rows []Row
-	for _, c := range s.checks {
-		if r := (Row{c.id, c.severity, c.when}); !slices.Contains(rows, r) {
-			rows = append(rows, r)
-		}
-	}
-	return rows
 }

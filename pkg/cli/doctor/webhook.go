@@ -21,74 +21,58 @@ const (
 	validatingKind = "ValidatingWebhookConfiguration"
 )
 
-// webhook is a webhook of a part. A mutating one has what it has in common with validating ones.
+// webhook is a webhook of a part, and where it stands.
 type webhook struct {
-	admissionregistrationv1.ValidatingWebhook
-	// reinvocation is of mutating ones.
-	reinvocation admissionregistrationv1.ReinvocationPolicyType
+	*admissionregistrationv1.MutatingWebhook
 
 	part *part
-	// kind and configuration name the object, index is the place in it.
-	kind, configuration string
-	index               int
-	// declared are the fields of the configuration that are values of the chart.
-	declared *fieldpath.Set
+	// kind and configuration are of the object, index is the place in it.
+	kind          string
+	configuration *admissionregistrationv1.MutatingWebhookConfiguration
+	index         int
 }
 
 // webhooks returns those of the parts, mutating first.
 func (f *Facts) webhooks() []webhook {
 	var all []webhook
-	for i := range f.Mutating {
-		var webhooks []webhook
-		for _, w := range f.Mutating[i].Webhooks {
-			webhooks = append(webhooks, webhook{
-				reinvocation: ptr.Deref(w.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy),
-				ValidatingWebhook: admissionregistrationv1.ValidatingWebhook{
-					Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
-					MatchConditions: w.MatchConditions, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
-				},
-			})
+	add := func(kind string, configurations []admissionregistrationv1.MutatingWebhookConfiguration) {
+		for i := range configurations {
+			c := &configurations[i]
+			p := f.owner(c)
+			for n := range c.Webhooks {
+				if p != nil {
+					all = append(all, webhook{MutatingWebhook: &c.Webhooks[n], part: p, kind: kind, configuration: c, index: n})
+				}
+			}
 		}
-		all = append(all, f.owned(mutatingKind, &f.Mutating[i].ObjectMeta, webhooks)...)
 	}
-	for i := range f.Validating {
-		var webhooks []webhook
-		for _, w := range f.Validating[i].Webhooks {
-			webhooks = append(webhooks, webhook{ValidatingWebhook: w})
-		}
-		all = append(all, f.owned(validatingKind, &f.Validating[i].ObjectMeta, webhooks)...)
-	}
+	add(mutatingKind, f.Mutating)
+	add(validatingKind, f.Validating)
 	return all
 }
 
-// owned completes the webhooks of a configuration; it returns none where that is of no part.
-func (f *Facts) owned(kind string, configuration *metav1.ObjectMeta, webhooks []webhook) []webhook {
-	var rules []admissionregistrationv1.RuleWithOperations
-	for _, w := range webhooks {
-		rules = append(rules, w.Rules...)
+// asMutating is a validating configuration with what doctor looks at in both kinds. Like mutating ones that are asked again,
+// its webhooks see what all others have made of an object.
+func asMutating(c *admissionregistrationv1.ValidatingWebhookConfiguration) admissionregistrationv1.MutatingWebhookConfiguration {
+	same := admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: c.ObjectMeta}
+	for _, w := range c.Webhooks {
+		same.Webhooks = append(same.Webhooks, admissionregistrationv1.MutatingWebhook{
+			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
+			MatchConditions: w.MatchConditions, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
+			ReinvocationPolicy: ptr.To(admissionregistrationv1.IfNeededReinvocationPolicy),
+		})
 	}
-	p := f.owner(configuration.Name, rules)
-	if p == nil {
-		return nil
-	}
-	for i := range webhooks {
-		w := &webhooks[i]
-		w.part, w.kind, w.configuration, w.index = p, kind, configuration.Name, i
-		w.declared = declaredFields(p, configuration.ManagedFields)
-	}
-	return webhooks
+	return same
 }
 
 // owner returns the part that a webhook configuration belongs to, or nil: by its name, or by what it is
 // asked about where the part has none of that name, as Helm releases name theirs after themselves.
-func (f *Facts) owner(configuration string, rules []admissionregistrationv1.RuleWithOperations) *part {
-	for _, p := range parts {
-		if configuration == p.mutating || configuration == p.validating {
-			return p
-		}
+func (f *Facts) owner(c *admissionregistrationv1.MutatingWebhookConfiguration) *part {
+	if p := slices.IndexFunc(parts, func(p *part) bool { return c.Name == p.mutating || c.Name == p.validating }); p >= 0 {
+		return parts[p]
 	}
 	for _, p := range parts {
-		if p.asked == (schema.GroupResource{}) || !installed.Asked(rules, p.asked) {
+		if p.asked == (schema.GroupResource{}) || !slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return installed.Asked(w.Rules, p.asked) }) {
 			continue
 		}
 		if inventory.Find(f.Mutating, "", p.mutating) != nil || inventory.Find(f.Validating, "", p.validating) != nil {
@@ -102,25 +86,16 @@ func (f *Facts) owner(configuration string, rules []admissionregistrationv1.Rule
 // deployers write fields that somebody has declared, values of the chart for instance.
 var deployers = []string{"helm", "helm-controller", "argocd-controller"}
 
-// declaredFields are those of a configuration that its deployer has set and nobody has since. Of the
-// manager's alone: nobody asks what narrows others'.
-func declaredFields(of *part, entries []metav1.ManagedFieldsEntry) *fieldpath.Set {
-	all := fieldpath.NewSet()
-	for _, e := range entries {
-		var fields fieldpath.Set
-		if of == managerPart && slices.Contains(deployers, e.Manager) && e.FieldsV1 != nil && fields.FromJSON(e.FieldsV1.GetRawReader()) == nil {
-			all = all.Union(&fields)
-		}
-	}
-	return all
-}
-
-// declares reports whether a field of the webhook is a value of the chart.
+// declares reports whether a field of the webhook is a value of the chart: its deployer has set it, and nobody has since.
 func (w webhook) declares(path ...any) bool {
-	return w.declared.Has(fieldpath.MakePathOrDie(append([]any{"webhooks", fieldpath.KeyByFields("name", w.Name)}, path...)...))
+	field := fieldpath.MakePathOrDie(append([]any{"webhooks", fieldpath.KeyByFields("name", w.Name)}, path...)...)
+	return slices.ContainsFunc(w.configuration.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+		var fields fieldpath.Set
+		return slices.Contains(deployers, e.Manager) && e.FieldsV1 != nil && fields.FromJSON(e.FieldsV1.GetRawReader()) == nil && fields.Has(field)
+	})
 }
 
-func (w webhook) object() string { return object(w.kind, "", w.configuration) }
+func (w webhook) object() string { return object(w.kind, "", w.configuration.Name) }
 
 // address is what the API server calls.
 func (w webhook) address() string {

@@ -134,7 +134,7 @@ func (r *reading) around(ctx context.Context) {
 	r.inventory = *i
 	if r.served, err = cluster.Generation(ctx, r.client); r.denied(err) {
 		r.served = trainjob.Trainer23 // The newest is the best guess.
-		r.inventory.Unseen = append(r.inventory.Unseen, inventory.Unseen{Kind: "customresourcedefinitions.apiextensions.k8s.io", Err: err})
+		r.inventory.Unseen = append(r.inventory.Unseen, inventory.Unseen{Kind: "customresourcedefinitions.apiextensions.k8s.io"})
 	}
 	r.Field = patch.Of(r.served)
 	r.Manager, err = cluster.ManagerConfiguration(ctx, r.client)

@@ -3,7 +3,6 @@
 package explain
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -195,7 +194,7 @@ func ended(kind, reason, message string) func(*scene) {
 
 func unseenKind(kind string) func(*scene) {
 	return func(s *scene) {
-		s.inventory.Unseen = append(s.inventory.Unseen, inventory.Unseen{Kind: kind, Err: errors.New("forbidden")})
+		s.inventory.Unseen = append(s.inventory.Unseen, inventory.Unseen{Kind: kind})
 	}
 }
 

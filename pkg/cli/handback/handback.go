@@ -81,7 +81,7 @@ func NewCommand(flags Flags, streams genericiooptions.IOStreams) *cobra.Command 
 
 // run frees what it can, unless the manager is active.
 func run(ctx context.Context, c client.Client, out io.Writer, namespace string) error {
-	h, err := load(ctx, c, Of{Namespace: namespace})
+	h, err := load(ctx, c, namespace, false)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func run(ctx context.Context, c client.Client, out io.Writer, namespace string) 
 
 // foretell reports what the in-tree integration could neither start nor stop, and writes nothing.
 func foretell(ctx context.Context, c client.Client, out io.Writer, namespace string) error {
-	h, err := load(ctx, c, Of{Namespace: namespace})
+	h, err := load(ctx, c, namespace, false)
 	if err != nil {
 		return err
 	}
@@ -117,19 +117,11 @@ func foretell(ctx context.Context, c client.Client, out io.Writer, namespace str
 	return failures
 }
 
-// Of says which TrainJobs are freed.
-type Of struct {
-	// Namespace of the TrainJobs; empty: all.
-	Namespace string
-	// Placed has those freed as well that wait with the placement of their last admission, where
-	// nobody will write another one.
-	Placed bool
-}
-
-// Free takes the gate off waiting TrainJobs, and tells out which these are. It reports
-// everything that it could not free. A manager that is active would put the gate back.
-func Free(ctx context.Context, c client.Client, out io.Writer, of Of) error {
-	h, err := load(ctx, c, of)
+// Free takes the gate off all waiting TrainJobs, and tells out which these are. It reports
+// everything that it could not free. A manager that is active would put the gate back. With placed, those are freed as well
+// that wait with the placement of their last admission, where nobody will write another one.
+func Free(ctx context.Context, c client.Client, out io.Writer, placed bool) error {
+	h, err := load(ctx, c, metav1.NamespaceAll, placed)
 	if err != nil {
 		return err
 	}
@@ -138,8 +130,8 @@ func Free(ctx context.Context, c client.Client, out io.Writer, of Of) error {
 
 // Try asks the API server whether it takes a change of the TrainJobs that Free would write, and writes nothing. It
 // reports the first that it does not take.
-func Try(ctx context.Context, c client.Client, of Of) error {
-	h, err := load(ctx, client.NewDryRunClient(c), of)
+func Try(ctx context.Context, c client.Client, placed bool) error {
+	h, err := load(ctx, client.NewDryRunClient(c), metav1.NamespaceAll, placed)
 	if err != nil {
 		return err
 	}
@@ -163,26 +155,26 @@ type handBack struct {
 	// served is the generation of Trainer that the cluster serves, field is its field.
 	served trainjob.TrainerVersion
 	field  patch.Field
-	// placed is Of.Placed.
+	// placed has those freed that have a placement, see Free.
 	placed bool
 	// respelt are the TrainJobs that have to be created again, with the field why. They lose their entry, or the in-tree
 	// integration adds another to their manifest, and the API server refuses that.
 	respelt map[types.UID]string
 }
 
-func load(ctx context.Context, c client.Client, of Of) (*handBack, error) {
+func load(ctx context.Context, c client.Client, namespace string, placed bool) (*handBack, error) {
 	served, err := installed.Generation(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	var list trainjob.List
-	if err := c.List(ctx, &list, client.InNamespace(of.Namespace)); err != nil {
+	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing TrainJobs: %w", err)
 	}
 	jobs := slices.DeleteFunc(list.Items, func(job trainjob.TrainJob) bool { return !job.DeletionTimestamp.IsZero() || job.Finished() })
-	h := &handBack{client: c, jobs: jobs, served: served, field: patch.Of(served), placed: of.Placed}
-	if !of.Placed && served >= trainjob.Trainer22 {
-		h.respelt, err = respelt(ctx, c, of.Namespace)
+	h := &handBack{client: c, jobs: jobs, served: served, field: patch.Of(served), placed: placed}
+	if !placed && served >= trainjob.Trainer22 {
+		h.respelt, err = respelt(ctx, c, namespace)
 	}
 	return h, err
 }

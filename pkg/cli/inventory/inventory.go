@@ -44,7 +44,6 @@ type Inventory struct {
 type Unseen struct {
 	// Kind is the resource as RBAC names it: "nodes", "clusterqueues.kueue.x-k8s.io".
 	Kind string
-	Err  error
 }
 
 // String tells a user what is missing.

@@ -97,7 +97,7 @@ func read[T any, P interface {
 func (l *loader) note(kind string, err error) bool {
 	switch {
 	case apierrors.IsForbidden(err):
-		l.inventory.Unseen = append(l.inventory.Unseen, Unseen{Kind: kind, Err: err})
+		l.inventory.Unseen = append(l.inventory.Unseen, Unseen{Kind: kind})
 	case meta.IsNoMatchError(err):
 		l.err = fmt.Errorf("the cluster has no %s: install Kueue 0.19 or later (%w)", kind, err)
 	case err != nil:

@@ -16,10 +16,12 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
-// NodesOf returns the nodes that a flavor's nodeLabels pick. A flavor without nodeLabels
-// picks every one.
-func (i *Inventory) NodesOf(flavor *kueue.ResourceFlavor) []*corev1.Node {
-	return i.nodes(func(node *corev1.Node) bool { return Picks(flavor, node) })
+// NodesOf returns the nodes that the nodeLabels of a flavor, or of one of several, pick. A flavor
+// without nodeLabels picks every one.
+func (i *Inventory) NodesOf(flavors ...*kueue.ResourceFlavor) []*corev1.Node {
+	return i.nodes(func(node *corev1.Node) bool {
+		return slices.ContainsFunc(flavors, func(flavor *kueue.ResourceFlavor) bool { return Picks(flavor, node) })
+	})
 }
 
 // NodesOfNoFlavor returns the nodes that no flavor picks.

@@ -62,12 +62,12 @@ func (i *Inventory) Quotas(ctx context.Context) ([]Quota, error) {
 
 func quotaOf(cq *kueue.ClusterQueue, grant Grant, snapshot *scheduler.Snapshot) Quota {
 	flavor, spec := grant.Flavor, grant.Quota
-	reserved := usage(cq.Status.FlavorsReservation, flavor, spec.Name)
+	reserved := Usage(cq.Status.FlavorsReservation, flavor, spec.Name)
 	quota := Quota{
 		ClusterQueue: kueue.ClusterQueueReference(cq.Name), Cohort: cq.Spec.CohortName, Flavor: flavor, Resource: spec.Name,
 		Nominal: spec.NominalQuota, BorrowingLimit: spec.BorrowingLimit, LendingLimit: spec.LendingLimit,
 		Reserved: reserved.Total, Borrowed: reserved.Borrowed,
-		Used: usage(cq.Status.FlavorsUsage, flavor, spec.Name).Total,
+		Used: Usage(cq.Status.FlavorsUsage, flavor, spec.Name).Total,
 	}
 	if seen := snapshot.ClusterQueue(quota.ClusterQueue); seen != nil {
 		quota.Active = true
@@ -90,7 +90,8 @@ func lent(quota Quota) resource.Quantity {
 	return rest
 }
 
-func usage(of []kueue.FlavorUsage, flavor kueue.ResourceFlavorReference, name corev1.ResourceName) kueue.ResourceUsage {
+// Usage is what a ClusterQueue's status says of a resource in a flavor.
+func Usage(of []kueue.FlavorUsage, flavor kueue.ResourceFlavorReference, name corev1.ResourceName) kueue.ResourceUsage {
 	for _, f := range of {
 		for _, r := range f.Resources {
 			if f.Name == flavor && r.Name == name {

@@ -136,7 +136,7 @@ func (u *uninstall) free(ctx context.Context, inTree bool) error {
 	if !inTree {
 		err = u.freeWorkloads(ctx)
 	}
-	return errors.Join(released, err, handback.Free(ctx, u.client, u.out, handback.Of{Placed: !inTree}))
+	return errors.Join(released, err, handback.Free(ctx, u.client, u.out, !inTree))
 }
 
 // look reports whether Kueue's configuration has its in-tree integration on.
@@ -162,7 +162,7 @@ func (u *uninstall) look(ctx context.Context) (inTree bool, err error) {
 	if _, err := trainjob.DryRun(ctx, u.client, u.namespace, trainjob.ProbeQueue); err != nil && !errors.Is(err, trainjob.ErrNoRuntime) && !unanswered(err) {
 		return false, fmt.Errorf("asking the API server what becomes of a queued TrainJob: %w", err)
 	}
-	if err := handback.Try(ctx, u.impatient, handback.Of{Placed: !inTree}); err != nil && !unanswered(err) {
+	if err := handback.Try(ctx, u.impatient, !inTree); err != nil && !unanswered(err) {
 		return false, err
 	}
 	return inTree, nil

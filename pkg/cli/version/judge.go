@@ -79,27 +79,25 @@ var jobSets = map[string]string{
 // judge says of every part what it has to be, and whether it is.
 func judge(r *Report) {
 	generation := ""
-	for i := range r.Parts {
-		if r.Parts[i].Name == cluster.Trainer.Name {
-			generation = cmp.Or(r.Parts[i].Generation, minor(r.Parts[i].Version))
+	for _, p := range r.Parts {
+		if p.Name == cluster.Trainer.Name {
+			generation = cmp.Or(p.Generation, minor(p.Version))
 		}
 	}
-	known := true
+	// The release that a part has to be of; empty where any will do, or nobody knows.
+	wants := map[string]string{
+		cluster.Kueue.Name: cluster.KueueMinor, cluster.Trainer.Name: "2.1 to 2.3",
+		cluster.JobSet.Name: jobSets[generation], cluster.Manager.Name: minor(r.Plugin.Version),
+	}
+	r.Together = Yes
 	for i := range r.Parts {
 		p := &r.Parts[i]
-		p.Wants = wants(p.Name, generation, r.Plugin.Version)
-		known = known && p.known()
+		p.Wants = wants[p.Name]
 		if problem := problemOf(p); problem != nil {
-			r.Problems = append(r.Problems, *problem)
+			r.Together, r.Problems = No, append(r.Problems, *problem)
+		} else if r.Together == Yes && !p.known() {
+			r.Together = Unknown
 		}
-	}
-	switch {
-	case len(r.Problems) > 0:
-		r.Together = No
-	case known:
-		r.Together = Yes
-	default:
-		r.Together = Unknown
 	}
 }
 
@@ -109,21 +107,6 @@ func (p *Part) known() bool {
 		return p.Generation != "" || minor(p.Version) != ""
 	}
 	return !p.unseen && (minor(p.Version) != "" || p.Wants == "")
-}
-
-// wants is the release that a part has to be of; empty where any will do, or nobody knows.
-func wants(part, generation, plugin string) string {
-	switch part {
-	case cluster.Kueue.Name:
-		return cluster.KueueMinor
-	case cluster.Trainer.Name:
-		return "2.1 to 2.3"
-	case cluster.JobSet.Name:
-		return jobSets[generation]
-	case cluster.Manager.Name:
-		return minor(plugin)
-	}
-	return ""
 }
 
 // minor is the minor release of a version, 0.19 of v0.19.2 and 0.20 of v0.20.0-rc.1; empty for a build that is of none.

@@ -3,6 +3,7 @@
 package version
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,10 +19,12 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// loader reads the parts. What the user may not read is noted, once of each kind.
+// loader reads the parts. What the user may not read is noted, once of each kind; err is the first
+// other error.
 type loader struct {
 	client client.Client
 	unseen []string
+	err    error
 }
 
 // parts returns what can be told of them, in the order in which they are installed.
@@ -32,37 +35,28 @@ func (l *loader) parts(ctx context.Context) ([]Part, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := l.part(ctx, of)
-		if err != nil {
-			return nil, fmt.Errorf("looking for %s: %w", of.Name, err)
+		parts = append(parts, l.part(ctx, of))
+		if l.err != nil {
+			return nil, fmt.Errorf("looking for %s: %w", of.Name, l.err)
 		}
-		parts = append(parts, p)
 	}
 	return parts, nil
 }
 
-func (l *loader) part(ctx context.Context, of cluster.Part) (Part, error) {
+func (l *loader) part(ctx context.Context, of cluster.Part) Part {
 	var crd apiextensionsv1.CustomResourceDefinition
 	var deployment appsv1.Deployment
 	var configMaps corev1.ConfigMapList
-	deployed, err := l.get(ctx, "deployments.apps", client.ObjectKey{Namespace: of.Namespace, Name: of.Deployment}, &deployment)
-	if err != nil {
-		return Part{}, err
-	}
+	deployed := l.get(ctx, "deployments.apps", client.ObjectKey{Namespace: of.Namespace, Name: of.Deployment}, &deployment)
 	installed := deployed
 	switch {
 	case of.CRD != "":
-		installed, err = l.get(ctx, "customresourcedefinitions.apiextensions.k8s.io", client.ObjectKey{Name: of.CRD}, &crd)
+		installed = l.get(ctx, "customresourcedefinitions.apiextensions.k8s.io", client.ObjectKey{Name: of.CRD}, &crd)
 	case deployed != there: // It can also run elsewhere.
-		installed, err = l.get(ctx, "mutatingwebhookconfigurations.admissionregistration.k8s.io", client.ObjectKey{Name: of.Webhook}, &admissionregistrationv1.MutatingWebhookConfiguration{})
-	}
-	if err != nil {
-		return Part{}, err
+		installed = l.get(ctx, "mutatingwebhookconfigurations.admissionregistration.k8s.io", client.ObjectKey{Name: of.Webhook}, &admissionregistrationv1.MutatingWebhookConfiguration{})
 	}
 	if of.ConfigMap != "" {
-		if _, err := l.seen("configmaps", l.client.List(ctx, &configMaps, client.InNamespace(of.Namespace))); err != nil {
-			return Part{}, err
-		}
+		l.seen("configmaps", l.client.List(ctx, &configMaps, client.InNamespace(of.Namespace)))
 	}
 	p := Part{Name: of.Name, Missing: installed == missing && (of.CRD != "" || deployed == missing)}
 	p.unseen = !p.Missing && installed != there && deployed != there
@@ -72,7 +66,7 @@ func (l *loader) part(ctx context.Context, of cluster.Part) (Part, error) {
 		generation, _ := trainjob.TrainerVersionOf(&crd)
 		p.Generation = generation.String()
 	}
-	return p, nil
+	return p
 }
 
 // sight is what is known of an object.
@@ -84,19 +78,20 @@ const (
 	there
 )
 
-func (l *loader) get(ctx context.Context, kind string, key client.ObjectKey, obj client.Object) (sight, error) {
+func (l *loader) get(ctx context.Context, kind string, key client.ObjectKey, obj client.Object) sight {
 	return l.seen(kind, l.client.Get(ctx, key, obj))
 }
 
-// seen takes note of a kind that may not be read, and returns every other error.
-func (l *loader) seen(kind string, err error) (sight, error) {
+// seen says what an answer shows of an object of a kind.
+func (l *loader) seen(kind string, err error) sight {
 	switch {
 	case err == nil:
-		return there, nil
+		return there
 	case !apierrors.IsForbidden(err):
-		return missing, client.IgnoreNotFound(err)
+		l.err = cmp.Or(l.err, client.IgnoreNotFound(err))
+		return missing
 	case !slices.Contains(l.unseen, kind):
 		l.unseen = append(l.unseen, kind)
 	}
-	return hidden, nil
+	return hidden
 }

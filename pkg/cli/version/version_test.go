@@ -157,7 +157,8 @@ func TestManagerInstalled(t *testing.T) {
 				return nil
 			})).Build()
 			l := &loader{client: c}
-			got := expect.Must(l.part(t.Context(), cluster.Manager))(t)
+			got := l.part(t.Context(), cluster.Manager)
+			expect.NoError(t, l.err)
 			tc.want.Name = cluster.Manager.Name
 			expect.Same(t, "Unexpected part", tc.want, got, cmp.AllowUnexported(Part{}))
 			expect.Same(t, "Unexpected kinds", tc.unseen, l.unseen)
