@@ -214,10 +214,13 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 	l.mu.Lock()
 	l.book = nil
 	l.mu.Unlock()
-	saved, found, err := l.load(ctx)
-	var unreadable *unreadableError
-	if err != nil && !errors.As(err, &unreadable) {
+	saved, unreadable, err := l.load(ctx)
+	if err != nil {
 		return err
+	}
+	fresh := saved == nil
+	if fresh {
+		saved = &Saved{}
 	}
 	if err := l.seen(ctx, saved.Open); err != nil {
 		return err
@@ -226,9 +229,8 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 	defer l.mu.Unlock()
 	now := l.options.Clock.Now()
 	known, book := saved.Saved, saved.book(now)
-	fresh := !found || err != nil
 	if fresh {
-		l.tellBeginning(err)
+		l.tellBeginning(unreadable)
 		known, book = now, NewBook(now)
 		// This beginning has to be known to whoever leads next.
 		book.changes++
@@ -257,7 +259,7 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 }
 
 // load reads what is saved, and does not wait for it longer than for a save.
-func (l *Ledger) load(ctx context.Context) (Saved, bool, error) {
+func (l *Ledger) load(ctx context.Context) (saved *Saved, unreadable, err error) {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	return l.store.load(ctx)

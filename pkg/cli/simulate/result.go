@@ -211,12 +211,9 @@ func sizeOf(wl *kueue.Workload) string {
 // gpusOf are the GPUs that a Workload has of each flavor.
 func gpusOf(wl *kueue.Workload) map[string]int64 {
 	all := map[string]int64{}
-	if wl.Status.Admission == nil {
-		return all
-	}
-	for _, psa := range wl.Status.Admission.PodSetAssignments {
-		if flavor := psa.Flavors[gpu.Whole]; flavor != "" {
-			all[string(flavor)] += psa.ResourceUsage.Name(gpu.Whole, "").Value()
+	for of, amount := range kueuelib.Holds(wl) {
+		if of.Resource == gpu.Whole {
+			all[string(of.Flavor)] = amount.Int64()
 		}
 	}
 	return all
