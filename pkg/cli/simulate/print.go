@@ -158,12 +158,8 @@ func writeSVG(out io.Writer, c Comparison) error {
 		fmt.Fprintf(&text, `<text x="%d" y="%d">%s: share of %d GPUs used, over %s (before grey, after blue)</text>`+"\n", svgLeft, top-6, html.EscapeString(flavor.Flavor), flavor.GPUs, lasts(c))
 		fmt.Fprintf(&text, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#cccccc"/>`+"\n", svgLeft, top, svgWidth, svgHeight)
 		fmt.Fprintf(&text, `<text x="8" y="%d">100 %%</text><text x="8" y="%d">0 %%</text>`+"\n", top+10, top+svgHeight)
-		for name, play := range c.plays() {
-			for _, usage := range play.Used {
-				if usage.Flavor == flavor.Flavor {
-					fmt.Fprintf(&text, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", colours[name], points(usage.Shares, top))
-				}
-			}
+		for name, play := range c.plays() { // Of the same flavors: what changes are their amounts.
+			fmt.Fprintf(&text, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", colours[name], points(play.Used[row].Shares, top))
 		}
 	}
 	text.WriteString("</svg>\n")
