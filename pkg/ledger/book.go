@@ -147,17 +147,6 @@ func (b *Book) prune(now time.Time) {
 	})
 }
 
-// Leave takes note that a Workload is about to be gone, and reports whether that is news.
-func (b *Book) Leave(uid types.UID, now time.Time) bool {
-	h := b.open[uid]
-	if h == nil || !h.Leaving.IsZero() {
-		return false
-	}
-	h.Leaving = now
-	b.changes++
-	return true
-}
-
 // observeEnd is Observe, and reports whether something ended by that of which the Workload may soon tell no more: that
 // pods ran, or that quota was held for a run which is stopped now.
 func (b *Book) observeEnd(r Reading, now time.Time) bool {

@@ -186,7 +186,7 @@ func LoadSaved(ctx context.Context, c client.Reader, namespace string) (*Saved, 
 // Workloads read after the account.
 func (c *Saved) Totals(readings []Reading, there func(types.UID) bool, now time.Time) []Total {
 	b := c.book(now)
-	b.catchUp(readings, there, c.Saved, now)
+	b.catchUp(readings, there, nil, c.Saved, now)
 	return sorted(b.Totals(now))
 }
 
@@ -201,14 +201,14 @@ func Prove(readings []Reading, from, to time.Time) []Total {
 }
 
 // catchUp takes note of what Workloads tell since a time until which the book was kept, and ends what it has of those
-// that are gone since without a word: at least until then, what the book says was true.
-func (b *Book) catchUp(readings []Reading, there func(types.UID) bool, known, now time.Time) {
+// that are gone since without a word: at least until then, and until they left, what the book says was true.
+func (b *Book) catchUp(readings []Reading, there func(types.UID) bool, left map[types.UID]time.Time, known, now time.Time) {
 	for _, r := range readings {
 		b.Observe(r, now, known)
 	}
 	for uid, h := range b.open {
 		if !there(uid) {
-			b.Gone(uid, later(h.Leaving, later(known, h.last().At)), now)
+			b.Gone(uid, later(left[uid], later(known, h.last().At)), now)
 		}
 	}
 }

@@ -78,7 +78,7 @@ type Ledger struct {
 	failing time.Time
 	// noted is what the book was told last, by Workload: most looks at a job bring nothing new.
 	noted map[types.UID]noted
-	// left is when Workloads were about to be gone while there was no book; nil where there will be none.
+	// left is when Workloads were about to be gone that are not yet; nil where there will be no book.
 	left map[types.UID]time.Time
 	// kept is the count of the book's changes up to which all is saved.
 	kept uint64
@@ -246,11 +246,8 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 			readings = append(readings, Read(wl, l.options.Facts(ctx, wl)))
 		}
 	}
-	for uid, at := range l.left {
-		book.Leave(uid, at)
-	}
+	book.catchUp(readings, func(uid types.UID) bool { return workloads[uid] != nil }, l.left, known, now)
 	clear(l.left)
-	book.catchUp(readings, func(uid types.UID) bool { return workloads[uid] != nil }, known, now)
 	l.book, l.noted, l.failing = book, map[types.UID]noted{}, time.Time{}
 	if fresh || book.forgotten() {
 		l.want()
