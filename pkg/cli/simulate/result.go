@@ -127,16 +127,15 @@ func (c *counter) tell(e forecast.Event) {
 
 // stop counts what a job has used.
 func (c *counter) stop(job *counted, at time.Time) {
-	part := c.horizon / parts
+	part, since, until := c.horizon/parts, job.since.Sub(c.begin), at.Sub(c.begin)
 	for flavor, gpus := range job.gpus {
 		if c.used[flavor] == nil {
 			c.used[flavor] = make([]float64, parts)
 		}
-		for n := range parts {
-			from, to := c.begin.Add(time.Duration(n)*part), c.begin.Add(time.Duration(n+1)*part)
-			if overlap := min(to.Sub(job.since), at.Sub(job.since), part, at.Sub(from)); overlap > 0 && at.After(from) && to.After(job.since) {
-				c.used[flavor][n] += float64(gpus) * overlap.Hours() / part.Hours()
-			}
+		for n := range c.used[flavor] {
+			from := time.Duration(n) * part
+			held := max(0, min(until, from+part)-max(since, from))
+			c.used[flavor][n] += float64(gpus) * held.Hours() / part.Hours()
 		}
 	}
 	job.gpus = nil
