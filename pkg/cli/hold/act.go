@@ -4,17 +4,16 @@ package hold
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -130,19 +129,13 @@ func (a *actor) relabel(ctx context.Context, v *view, c change) error {
 	if err := a.unused(ctx, c.queue); err != nil {
 		return err
 	}
-	patch := map[string]any{"metadata": map[string]any{
-		// What was decided was decided of this version.
-		"resourceVersion": v.job.ResourceVersion, "labels": map[string]string{kueueconstants.QueueLabel: c.queue},
-	}}
+	job := v.job.DeepCopy()
+	job.Labels[kueueconstants.QueueLabel] = c.queue
 	if c.suspend {
-		patch["spec"] = map[string]any{"suspend": true}
+		job.Spec.Suspend = ptr.To(true)
 	}
-	data, err := json.Marshal(patch)
-	if err != nil {
-		return err
-	}
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: v.job.Namespace, Name: v.job.Name}}
-	err = a.client.Patch(ctx, job, client.RawPatch(types.MergePatchType, data), fieldOwner)
+	// What was decided was decided of this version.
+	err := a.client.Patch(ctx, job, client.MergeFromWithOptions(v.job, client.MergeFromWithOptimisticLock{}), fieldOwner)
 	if apierrors.IsForbidden(err) && !webhookRefused(err) {
 		return exit.With(exit.Unseen, fmt.Errorf("you may not change TrainJobs in namespace %s: ask an admin for ClusterRole kueue-trainer-user there (%w)", job.Namespace, err))
 	}
