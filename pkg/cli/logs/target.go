@@ -81,10 +81,7 @@ func (s selection) wants(pod *corev1.Pod) bool {
 
 // number is that of an index; pods without one, of Jobs that are not indexed, have 0.
 func number(text string) int {
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.Atoi(text)
 	return n
 }
 

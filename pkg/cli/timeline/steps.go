@@ -268,12 +268,7 @@ func workloadMade(e *corev1.Event, namespace string) (name string, made bool) {
 
 // firstTime is when an event was seen first, in whatever field its writer noted it.
 func firstTime(e *corev1.Event) time.Time {
-	for _, t := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time} {
-		if !t.IsZero() {
-			return t
-		}
-	}
-	return e.CreationTimestamp.Time
+	return cmp.Or(e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time)
 }
 
 func lastTime(e *corev1.Event) time.Time {
