@@ -57,7 +57,7 @@ func TestTable(t *testing.T) {
 				table.Row(row...)
 			}
 			var out strings.Builder
-			expect.NoError(t, table.Print(&out, tc.paint, ""))
+			expect.NoError(t, table.Print(&out, tc.paint))
 			expect.Same(t, "Unexpected table", tc.want, out.String())
 		})
 	}

@@ -78,7 +78,7 @@ func (o *options) tellNow(ctx context.Context, at *outlook.Outlook) error {
 		}
 	}
 	fmt.Fprintf(o.streams.Out, "%s would start now without these; nothing is changed by this command:\n\n", advice.Job)
-	return table.Print(o.streams.Out, show.Painter(o.streams.Out), "")
+	return table.Print(o.streams.Out, show.Painter(o.streams.Out))
 }
 
 // advise looks for sets of others without which a job starts at once.

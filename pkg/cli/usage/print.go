@@ -39,7 +39,7 @@ func printTable(out io.Writer, paint show.Paint, b Bill) error {
 			since += " until " + b.To.UTC().Format(time.RFC3339)
 		}
 		fmt.Fprintf(out, "%s since %s.\n", nothing, since)
-	} else if err := tableOf(b).Print(out, paint, ""); err != nil {
+	} else if err := tableOf(b).Print(out, paint); err != nil {
 		return err
 	}
 	for _, h := range b.Hints {

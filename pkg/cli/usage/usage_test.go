@@ -236,7 +236,7 @@ func TestCheck(t *testing.T) {
 			}
 			expect.That(t, from.Equal(tc.want[0]) && to.Equal(tc.want[1]), "check() = %s to %s, want %s", from, to, tc.want)
 			var out strings.Builder
-			expect.NoError(t, tableOf(Bill{By: tc.options.by}).Print(&out, show.Paint{}, ""))
+			expect.NoError(t, tableOf(Bill{By: tc.options.by}).Print(&out, show.Paint{}))
 			expect.That(t, strings.HasPrefix(out.String(), tc.columns+"   RESOURCE"), "Unexpected columns:\n%s", out.String())
 		})
 	}
