@@ -44,8 +44,8 @@ type followed struct {
 	read  bool
 	noted string
 
-	// key is that of the run that was seen last.
-	key string
+	// restarts are those of the run that was seen last.
+	restarts int32
 	// runs has something to read when there is another run, and is closed when nothing more will be written: ended.
 	runs  chan struct{}
 	ended bool
@@ -81,11 +81,11 @@ func update(logs map[string]*followed, s sight, first bool) []*followed {
 		f := logs[t.log()]
 		switch {
 		case f == nil && t.started:
-			f = &followed{target: t, key: t.key(), first: first, runs: make(chan struct{}, 1)}
+			f = &followed{target: t, restarts: t.restarts, first: first, runs: make(chan struct{}, 1)}
 			logs[t.log()] = f
 			begun = append(begun, f)
-		case f != nil && !f.ended && f.key != t.key():
-			f.key = t.key()
+		case f != nil && !f.ended && f.restarts != t.restarts:
+			f.restarts = t.restarts
 			select {
 			case f.runs <- struct{}{}:
 			default:

@@ -44,9 +44,6 @@ type target struct {
 	restarts int32
 }
 
-// key tells the runs of a container apart.
-func (t *target) key() string { return fmt.Sprintf("%s/%s/%d", t.pod.UID, t.container, t.restarts) }
-
 // log tells containers apart, whichever run of theirs.
 func (t *target) log() string { return fmt.Sprintf("%s/%s", t.pod.UID, t.container) }
 
