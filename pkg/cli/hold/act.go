@@ -59,10 +59,11 @@ func (a *actor) back(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		if done.dead {
-			return before.errByKueue()
-		}
-		if !done.await {
+		switch {
+		case done.await:
+		case before.byKueue():
+			return before.errByKueue() // It has its queue back, and Kueue does not look at it.
+		default:
 			a.say(name, toldBack(before, done))
 			return nil
 		}

@@ -69,7 +69,6 @@ type counted struct {
 	came        time.Time
 	waited      time.Duration
 	started     bool
-	since       time.Time
 	// ran is since when it has run, which may be before all that is counted.
 	ran  time.Time
 	gpus map[string]int64
@@ -85,7 +84,7 @@ func newCounter(begin time.Time, horizon time.Duration, quota map[string]int64, 
 			job.came = jobs[n].Arrives
 		}
 		if wl.Status.Admission != nil {
-			job.started, job.since, job.ran, job.gpus = true, begin, runsSince(wl, begin), gpusOf(wl)
+			job.started, job.ran, job.gpus = true, runsSince(wl, begin), gpusOf(wl)
 			job.queue = "" // Its wait is over, and not counted.
 		}
 		c.jobs[client.ObjectKeyFromObject(wl)] = job
@@ -110,7 +109,7 @@ func (c *counter) tell(e forecast.Event) {
 		if !job.started {
 			job.started, job.waited = true, e.At.Sub(job.came)
 		}
-		job.since, job.ran, job.gpus = e.At, e.At, gpusOf(e.Workload)
+		job.ran, job.gpus = e.At, gpusOf(e.Workload)
 	case forecast.Preempted:
 		c.result.Preemptions++
 		for _, gpus := range job.gpus {
@@ -127,7 +126,7 @@ func (c *counter) tell(e forecast.Event) {
 
 // stop counts what a job has used.
 func (c *counter) stop(job *counted, at time.Time) {
-	part, since, until := c.horizon/parts, job.since.Sub(c.begin), at.Sub(c.begin)
+	part, since, until := c.horizon/parts, max(0, job.ran.Sub(c.begin)), at.Sub(c.begin)
 	for flavor, gpus := range job.gpus {
 		if c.used[flavor] == nil {
 			c.used[flavor] = make([]float64, parts)
