@@ -40,27 +40,24 @@ type accountFacts struct {
 
 // of returns the facts about a Workload. What cannot be read is left out: the next look has it.
 func (f accountFacts) of(ctx context.Context, wl *kueue.Workload) ledger.Facts {
-	facts := ledger.Facts{WaitsForPods: f.deps.kueue.Settings().WaitForPodsReady != nil}
-	owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
-	if owner == nil {
-		facts.UserUnknown = true
-		return facts
-	}
-	var job trainjob.TrainJob
-	err := f.client.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: owner.Name}, &job)
-	if err != nil || job.UID != owner.UID {
-		facts.UserUnknown = true
-		return facts
-	}
-	facts.JobEnded, facts.Outcome = ledger.EndOf(&job)
-	if f.userLabel != "" {
-		facts.User = job.Labels[f.userLabel]
-	}
-	if !facts.WaitsForPods {
-		view, _ := state.Observe(ctx, f.client, client.ObjectKeyFromObject(&job))
-		facts.Started = ledger.StartOf(&job, wl, view.ChildJobsOf(&job))
+	job := f.jobOf(ctx, wl)
+	facts := ledger.FactsOf(job, f.userLabel)
+	facts.WaitsForPods = f.deps.kueue.Settings().WaitForPodsReady != nil
+	if job != nil && !facts.WaitsForPods {
+		view, _ := state.Observe(ctx, f.client, client.ObjectKeyFromObject(job))
+		facts.Started = ledger.StartOf(job, wl, view.ChildJobsOf(job))
 	}
 	return facts
+}
+
+// jobOf returns the TrainJob of a Workload; nil where there is none.
+func (f accountFacts) jobOf(ctx context.Context, wl *kueue.Workload) *trainjob.TrainJob {
+	var job trainjob.TrainJob
+	owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
+	if owner == nil || f.client.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: owner.Name}, &job) != nil || job.UID != owner.UID {
+		return nil
+	}
+	return &job
 }
 
 // leaves has the ledger know that no pod is left of a Workload that is about to be gone.

@@ -4,6 +4,7 @@ package kueuelib
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"time"
 
@@ -109,6 +110,13 @@ const (
 // TotalRequests returns what the PodSets of wl ask for, as Kueue's scheduler counts it.
 func TotalRequests(wl *kueue.Workload) []workload.PodSetResources {
 	return workload.NewInfo(wl).TotalRequests
+}
+
+// Holds returns what wl has of the flavors that are assigned to it, as Kueue counts it: without pods that it reclaimed.
+func Holds(wl *kueue.Workload) map[FlavorResource]Amount {
+	held := workload.NewInfo(wl).FlavorResourceUsage()
+	maps.DeleteFunc(held, func(of FlavorResource, _ Amount) bool { return of.Flavor == "" })
+	return held
 }
 
 // SetCondition writes a condition of wl as the controller of a job does, and changes wl.

@@ -147,29 +147,13 @@ func (b *Book) prune(now time.Time) {
 	})
 }
 
-// Leave takes note that a Workload is about to be gone, and reports whether that is news.
-func (b *Book) Leave(uid types.UID, now time.Time) bool {
-	h := b.open[uid]
-	if h == nil || !h.Leaving.IsZero() {
-		return false
-	}
-	h.Leaving = now
-	b.changes++
-	return true
-}
-
 // observeEnd is Observe, and reports whether something ended by that of which the Workload may soon tell no more: that
 // pods ran, or that quota was held for a run which is stopped now.
 func (b *Book) observeEnd(r Reading, now time.Time) bool {
 	before := b.phase(r.UID)
 	b.Observe(r, now, time.Time{})
-	switch after := b.phase(r.UID); before {
-	case metrics.PhaseRunning:
-		return after != before
-	case metrics.PhaseWaiting:
-		return after == metrics.PhaseStopping || after == ""
-	}
-	return false
+	after := b.phase(r.UID)
+	return after != before && (before == metrics.PhaseRunning || before == metrics.PhaseWaiting && after != metrics.PhaseRunning)
 }
 
 // phase is what a Workload does with the quota that it holds; empty: it holds none.
@@ -178,16 +162,6 @@ func (b *Book) phase(uid types.UID) string {
 		return h.last().Phase
 	}
 	return ""
-}
-
-// Vanished ends what the book has of Workloads that are gone without a word; at least until
-// known, what the book says was true.
-func (b *Book) Vanished(known, now time.Time, there func(*Holding) bool) {
-	for uid, h := range b.open {
-		if !there(h) {
-			b.Gone(uid, later(h.Leaving, later(known, h.last().At)), now)
-		}
-	}
 }
 
 // end books a holding.

@@ -185,18 +185,6 @@ func TestBookKnowsTheUserOfAJobThatIsGone(t *testing.T) {
 	expect.Same(t, "Unexpected GPU seconds by user after the label was edited", seconds{"ann": 20 * 16, "bob": 10 * 16}, users)
 }
 
-func TestBookOfWorkloadsThatVanished(t *testing.T) {
-	b := NewBook(noon)
-	for _, uid := range []types.UID{"left", "forced", "there"} {
-		b.Observe(Read(newObject(uid).reserve(10).admit(10).ready(10).Workload, Facts{}), at(11), time.Time{})
-	}
-	b.Leave("left", at(40))
-	b = reloaded(t, b, at(30))
-	b.Vanished(at(30), at(41), func(h *Holding) bool { return h.UID == "there" })
-	want := seconds{"running": 16 * (30 + 20 + 90), "deleted": 16 * (30 + 20)}
-	expect.Same(t, "Unexpected GPU seconds", want, sums(b, at(100)))
-}
-
 func TestObserveEnd(t *testing.T) {
 	waits := newObject("a").reserve(10).admit(10)
 	runs := waits.copy().ready(12)
@@ -336,7 +324,6 @@ func TestCheckpointIsACopy(t *testing.T) {
 	b.Observe(Read(newObject("a").reserve(10).admit(10).ready(15).Workload, Facts{}), at(16), time.Time{})
 	c := b.checkpoint("test", at(17))
 	before := expect.Must(compress(c))(t)
-	b.Leave("a", at(20))
 	b.Observe(Read(reclaimed(newObject("a").reserve(10).admit(10).ready(15)).evict(25).Workload, Facts{}), at(26), time.Time{})
 	expect.That(t, bytes.Equal(before, expect.Must(compress(c))(t)), "What is saved changes while it is encoded")
 }

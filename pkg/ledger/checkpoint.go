@@ -178,11 +178,7 @@ func LoadSaved(ctx context.Context, c client.Reader, namespace string) (*Saved, 
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ConfigMapName}, &cm); err != nil {
 		return nil, err
 	}
-	saved, err := decode(cm.BinaryData[configMapKey])
-	if err != nil {
-		return nil, fmt.Errorf("ConfigMap %s/%s: %w", namespace, ConfigMapName, err)
-	}
-	return &saved, nil
+	return savedIn(&cm)
 }
 
 // Totals returns what the account comes to now, by phase and by outcome, with what Workloads tell
@@ -190,7 +186,7 @@ func LoadSaved(ctx context.Context, c client.Reader, namespace string) (*Saved, 
 // Workloads read after the account.
 func (c *Saved) Totals(readings []Reading, there func(types.UID) bool, now time.Time) []Total {
 	b := c.book(now)
-	b.catchUp(readings, there, c.Saved, now)
+	b.catchUp(readings, there, nil, c.Saved, now)
 	return sorted(b.Totals(now))
 }
 
@@ -204,11 +200,15 @@ func Prove(readings []Reading, from, to time.Time) []Total {
 	return sorted(b.Totals(to))
 }
 
-// catchUp takes note of what Workloads tell since a time until which the book was kept, and of those
-// that are gone since.
-func (b *Book) catchUp(readings []Reading, there func(types.UID) bool, known, now time.Time) {
+// catchUp takes note of what Workloads tell since a time until which the book was kept, and ends what it has of those
+// that are gone since without a word: at least until then, and until they left, what the book says was true.
+func (b *Book) catchUp(readings []Reading, there func(types.UID) bool, left map[types.UID]time.Time, known, now time.Time) {
 	for _, r := range readings {
 		b.Observe(r, now, known)
 	}
-	b.Vanished(known, now, func(h *Holding) bool { return there(h.UID) })
+	for uid, h := range b.open {
+		if !there(uid) {
+			b.Gone(uid, later(left[uid], later(known, h.last().At)), now)
+		}
+	}
 }

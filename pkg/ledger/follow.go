@@ -99,19 +99,20 @@ func (l *Ledger) gone(uid types.UID) {
 		l.book.Gone(uid, now, now)
 	}
 	delete(l.noted, uid)
+	delete(l.left, uid)
 }
 
 // Leave takes note that no pod is left of a Workload that is about to be gone: then nothing tells any more when
-// its quota was given back.
+// its quota was given back, unless it is saved that it was there until now.
 func (l *Ledger) Leave(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.options.Clock.Now()
-	switch {
-	case l.book == nil && l.left == nil:
-	case l.book == nil:
-		l.left[uid] = now
-	case l.book.Leave(uid, now):
+	if l.left == nil || !l.left[uid].IsZero() {
+		return
+	}
+	l.left[uid] = l.options.Clock.Now()
+	if l.book != nil && l.book.open[uid] != nil {
+		l.book.changes++
 		l.want()
 	}
 }

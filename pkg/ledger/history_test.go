@@ -80,7 +80,7 @@ func (h *history) there(uid types.UID) bool { return h.jobs[uid] != nil }
 func (h *history) comesBack() {
 	c := expect.Must(decode(h.saved))(h.t)
 	h.book, h.up = c.book(at(h.now)), true
-	h.book.catchUp(h.readings(), h.there, c.Saved, at(h.now))
+	h.book.catchUp(h.readings(), h.there, nil, c.Saved, at(h.now))
 	if h.book.forgotten() {
 		h.save()
 	}
@@ -143,9 +143,7 @@ func (h *history) stops(uid types.UID, j *simulated) {
 		if h.book.open[uid].Outcome == metrics.OutcomeLost {
 			outcome = metrics.OutcomeLost
 		}
-		if h.book.Leave(uid, at(h.now)) {
-			h.save()
-		}
+		h.save()
 		h.perhapsDies()
 		delete(h.jobs, uid)
 		if h.up {

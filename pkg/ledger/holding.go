@@ -27,8 +27,6 @@ type Holding struct {
 	Accumulated int32     `json:"accumulated,omitempty"`
 	// Outcome is what the run comes to if it ends as it looks now.
 	Outcome string `json:"outcome,omitempty"`
-	// Leaving is when its Workload was about to be gone: nothing tells of the end after it.
-	Leaving time.Time `json:"leaving,omitzero"`
 }
 
 // maxSpans is how many spans are kept one by one, and from how many spans or past series on a holding stays with its user

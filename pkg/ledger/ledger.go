@@ -78,7 +78,7 @@ type Ledger struct {
 	failing time.Time
 	// noted is what the book was told last, by Workload: most looks at a job bring nothing new.
 	noted map[types.UID]noted
-	// left is when Workloads were about to be gone while there was no book; nil where there will be none.
+	// left is when Workloads were about to be gone that are not yet; nil where there will be no book.
 	left map[types.UID]time.Time
 	// kept is the count of the book's changes up to which all is saved.
 	kept uint64
@@ -214,10 +214,13 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 	l.mu.Lock()
 	l.book = nil
 	l.mu.Unlock()
-	saved, found, err := l.load(ctx)
-	var unreadable *unreadableError
-	if err != nil && !errors.As(err, &unreadable) {
+	saved, unreadable, err := l.load(ctx)
+	if err != nil {
 		return err
+	}
+	fresh := saved == nil
+	if fresh {
+		saved = &Saved{}
 	}
 	if err := l.seen(ctx, saved.Open); err != nil {
 		return err
@@ -226,9 +229,8 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 	defer l.mu.Unlock()
 	now := l.options.Clock.Now()
 	known, book := saved.Saved, saved.book(now)
-	fresh := !found || err != nil
 	if fresh {
-		l.tellBeginning(err)
+		l.tellBeginning(unreadable)
 		known, book = now, NewBook(now)
 		// This beginning has to be known to whoever leads next.
 		book.changes++
@@ -244,11 +246,8 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 			readings = append(readings, Read(wl, l.options.Facts(ctx, wl)))
 		}
 	}
-	for uid, at := range l.left {
-		book.Leave(uid, at)
-	}
+	book.catchUp(readings, func(uid types.UID) bool { return workloads[uid] != nil }, l.left, known, now)
 	clear(l.left)
-	book.catchUp(readings, func(uid types.UID) bool { return workloads[uid] != nil }, known, now)
 	l.book, l.noted, l.failing = book, map[types.UID]noted{}, time.Time{}
 	if fresh || book.forgotten() {
 		l.want()
@@ -257,7 +256,7 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 }
 
 // load reads what is saved, and does not wait for it longer than for a save.
-func (l *Ledger) load(ctx context.Context) (Saved, bool, error) {
+func (l *Ledger) load(ctx context.Context) (saved *Saved, unreadable, err error) {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	return l.store.load(ctx)

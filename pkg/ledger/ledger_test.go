@@ -222,18 +222,27 @@ func TestLedgerKnowsWhatLeftBeforeItWasRead(t *testing.T) {
 	})
 }
 
-// What a run used is forgotten by its objects, so that a single refusal must not lose it.
+// What a run used is forgotten by its objects, so that a refusal must not lose it. Meanwhile Prometheus is told of it.
 func TestLedgerSavesAgainWhatWasRefused(t *testing.T) {
 	leading(t, func(t *testing.T, s *stage, l *Ledger) {
+		tells := func(want time.Duration) {
+			t.Helper()
+			got, tries := l.unsaved()
+			expect.That(t, tries && got == want, "Nothing has been saved for %s, leading: %t; want %s", got, tries, want)
+		}
+		tells(0)
 		o := ofTrainJob("a").reserve(now())
 		l.look(t.Context(), versioned(o, "1").Workload)
 		s.refusing = errors.New("no")
 		l.look(t.Context(), versioned(o.copy().evict(now()), "2").Workload)
-		expect.Pass(soonest + time.Millisecond)
+		expect.Pass(soonest)
+		expect.Pass(10 * time.Minute)
+		tells(10 * time.Minute)
 		s.refusing = nil
 		expect.Pass(retryPeriod)
-		saved, _, err := l.store.load(t.Context())
-		expect.That(t, err == nil && len(saved.Open) == 1, "%d holdings are saved, %v", len(saved.Open), err)
+		tells(0)
+		saved := expect.Must(LoadSaved(t.Context(), s, "kueue-trainer-system"))(t)
+		expect.Same(t, "Unexpected number of holdings that are saved", 1, len(saved.Open))
 	})
 }
 
@@ -364,8 +373,7 @@ func TestLedgerOfAnotherLeaderIsNotOverwritten(t *testing.T) {
 		expect.Pass(2 * soonest)
 		stopFormer()
 
-		saved, found, err := latter.store.load(t.Context())
-		expect.Need(t, err == nil && found, "The latter leader's ledger is there: %t, %v", found, err)
+		saved := expect.Must(LoadSaved(t.Context(), s, "kueue-trainer-system"))(t)
 		expect.That(t, saved.Writer == latter.store.self && len(saved.Open) == 0,
 			"The latter leader's ledger was overwritten: written by it: %t, %d holdings", saved.Writer == latter.store.self, len(saved.Open))
 	})
@@ -381,9 +389,8 @@ func TestLedgerSurvivesAnEditedLabel(t *testing.T) {
 		expect.NoError(t, s.Update(t.Context(), &cm))
 		expect.Pass(2*savePeriod + time.Second)
 		stop()
-		saved, _, err := l.store.load(t.Context())
-		expect.That(t, err == nil && len(saved.Open) == 1,
-			"What was not saved before somebody edited a label is lost: %d holdings, %v", len(saved.Open), err)
+		saved := expect.Must(LoadSaved(t.Context(), s, "kueue-trainer-system"))(t)
+		expect.Same(t, "Unexpected number of holdings that are saved", 1, len(saved.Open))
 	})
 }
 
@@ -398,8 +405,7 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 		stop()
 		told := <-recorder.Events
 		expect.That(t, strings.Contains(told, "LedgerUnreadable"), "People are told %q", told)
-		_, _, err := l.store.load(t.Context())
-		expect.NoError(t, err)
+		expect.Must(LoadSaved(t.Context(), s, "kueue-trainer-system"))(t)
 		var kept corev1.ConfigMap
 		key := client.ObjectKey{Namespace: "kueue-trainer-system", Name: unreadableName}
 		expect.NoError(t, s.Get(t.Context(), key, &kept))
@@ -515,74 +521,43 @@ func TestCollectorTellsOnceWhatIsPutTogether(t *testing.T) {
 	})
 }
 
-func TestCollectorTellsForHowLongNothingIsSaved(t *testing.T) {
-	leading(t, func(t *testing.T, s *stage, l *Ledger) {
-		tells := func(want time.Duration) {
-			t.Helper()
-			got, tries := l.unsaved()
-			expect.That(t, tries && got == want, "Nothing has been saved for %s, leading: %t; want %s", got, tries, want)
-		}
-		tells(0)
-		s.refusing = errors.New("no")
-		l.look(t.Context(), ofTrainJob("a").reserve(now()).Workload)
-		expect.Pass(savePeriod)
-		expect.Pass(10 * time.Minute)
-		tells(10 * time.Minute)
-		s.refusing = nil
-		expect.Pass(savePeriod)
-		tells(0)
-	})
-}
-
-// Without labels of LocalQueues they are one series, also when they are put together.
+// Without labels of LocalQueues they are one series, also when they are put together. Of users that are put together, it goes on
+// as that of others, and what was told stays.
 func TestCollectorWithoutLocalQueues(t *testing.T) {
 	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
-		registry := prometheus.NewPedanticRegistry()
-		expect.NoError(t, registry.Register(NewCollector(l, false)))
-		for _, queue := range []string{"a", "b"} {
-			wl := ofTrainJob(types.UID(queue)).reserve(now())
-			wl.Spec.QueueName = kueue.LocalQueueName(queue)
+		l.options.Facts = func(_ context.Context, wl *kueue.Workload) Facts {
+			return Facts{WaitsForPods: true, User: map[types.UID]string{"a": "ann"}[wl.UID]}
+		}
+		for _, uid := range []types.UID{"a", "b", "c"} {
+			wl := ofTrainJob(uid).reserve(now())
+			wl.Spec.QueueName = kueue.LocalQueueName(uid)
 			l.look(t.Context(), wl.Workload)
 		}
-		told := func(seconds float64, when string) {
+		told := func(when string, want map[string]float64) {
 			t.Helper()
-			want := map[string]float64{"held_resources": 32, "quota_resource_seconds_total": seconds, "ended_resource_seconds_total": 0}
-			expect.Same(t, "Unexpected metrics "+when, want, gathered(t, registry))
-		}
-		expect.Pass(12 * time.Second)
-		told(320, "before")
-		l.together(func(s Series) Series {
-			if s = s.withoutQueue(); s.Namespace != "" {
-				s.Namespace = others
-			}
-			return s
-		})
-		told(320, "then")
-		expect.Pass(10 * time.Second)
-		told(640, "after")
-	})
-}
-
-// Of users that are put together, it goes on as that of others, and what was told stays.
-func TestCollectorWithoutLocalQueuesTellsOnceWhatUsersUsed(t *testing.T) {
-	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
-		l.options.Facts = func(context.Context, *kueue.Workload) Facts { return Facts{WaitsForPods: true, User: "ann"} }
-		l.look(t.Context(), ofTrainJob("a").reserve(now()).Workload)
-		told := func() map[string]float64 {
 			account, _ := l.tell(false)
-			byUser := map[string]float64{}
+			got := map[string]float64{}
 			for s, seconds := range account.totals {
 				if s.Resource == "nvidia.com/gpu" && s.is == metrics.PhaseWaiting {
-					byUser[s.User] = seconds
+					got[s.Namespace+s.LocalQueue+s.User] = seconds
 				}
 			}
-			return byUser
+			expect.Same(t, "Unexpected seconds by user "+when, want, got)
 		}
 		expect.Pass(12 * time.Second)
-		expect.Same(t, "Unexpected seconds before", map[string]float64{"ann": 160}, told())
-		l.together(func(s Series) Series { return s.withoutQueue() })
+		told("before", map[string]float64{"": 2 * 160, "ann": 160})
+		l.together(func(s Series) Series {
+			s = s.withoutQueue()
+			s.Namespace = others
+			return s
+		})
+		told("then", map[string]float64{"": 2 * 160, "ann": 160, others: 0})
 		expect.Pass(10 * time.Second)
-		expect.Same(t, "Unexpected seconds after", map[string]float64{"ann": 160, others: 160}, told())
+		told("after", map[string]float64{"": 2 * 320, "ann": 160, others: 160})
+		registry := prometheus.NewPedanticRegistry()
+		expect.NoError(t, registry.Register(NewCollector(l, false)))
+		want := map[string]float64{"held_resources": 3 * 16, "quota_resource_seconds_total": 3 * 320, "ended_resource_seconds_total": 0}
+		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
 	})
 }
 

@@ -3,13 +3,11 @@
 package ledger
 
 import (
-	"maps"
 	"slices"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -183,45 +181,37 @@ func until(marks []Mark, stopped time.Time) []Mark {
 
 // sharesOf returns what a Workload holds as Kueue counts it, without pods that it reclaimed.
 func sharesOf(wl *kueue.Workload, user string) []Share {
-	amounts := map[Series]float64{}
 	class := ""
 	if wl.Spec.PriorityClassRef != nil {
 		class = wl.Spec.PriorityClassRef.Name
 	}
-	for _, podSet := range kueuelib.TotalRequests(wl) {
-		for resource, flavor := range podSet.Flavors {
-			amounts[Series{
-				ClusterQueue: string(wl.Status.Admission.ClusterQueue), Namespace: wl.Namespace, LocalQueue: string(wl.Spec.QueueName),
-				Flavor: string(flavor), Resource: string(resource), PriorityClass: class, User: user,
-			}] += inBaseUnit(resource, podSet.Requests.ResourceValue(resource))
-		}
+	var shares []Share
+	for of, amount := range kueuelib.Holds(wl) {
+		shares = append(shares, Share{Amount: amount.AsApproximateFloat64(of.Resource), Series: Series{
+			ClusterQueue: string(wl.Status.Admission.ClusterQueue), Namespace: wl.Namespace, LocalQueue: string(wl.Spec.QueueName),
+			Flavor: string(of.Flavor), Resource: string(of.Resource), PriorityClass: class, User: user,
+		}})
 	}
-	shares := make([]Share, 0, len(amounts))
-	for _, series := range slices.SortedFunc(maps.Keys(amounts), Series.compare) {
-		shares = append(shares, Share{Series: series, Amount: amounts[series]})
-	}
+	slices.SortFunc(shares, func(a, b Share) int { return a.compare(b.Series) })
 	return shares
 }
 
-// inBaseUnit returns an amount as Kueue counts it, which is in thousandths for CPUs.
-func inBaseUnit(resource corev1.ResourceName, amount int64) float64 {
-	if resource == corev1.ResourceCPU {
-		return float64(amount) / 1000
+// FactsOf returns what a TrainJob tells: whether it ended by itself or was deleted, what that makes of its run, and whose it
+// is by a label, if one is named. nil is one that is gone.
+func FactsOf(job *trainjob.TrainJob, userLabel string) Facts {
+	if job == nil {
+		return Facts{UserUnknown: true}
 	}
-	return float64(amount)
-}
-
-// EndOf returns when a TrainJob ended by itself or was deleted, and what that makes of its run.
-func EndOf(job *trainjob.TrainJob) (at time.Time, outcome string) {
+	facts := Facts{User: job.Labels[userLabel]}
+	if job.DeletionTimestamp != nil {
+		facts.JobEnded, facts.Outcome = job.DeletionTimestamp.Time, metrics.OutcomeDeleted
+	}
 	for condition, outcome := range map[string]string{trainer.TrainJobComplete: metrics.OutcomeUseful, trainer.TrainJobFailed: metrics.OutcomeFailed} {
 		if c := apimeta.FindStatusCondition(job.Status.Conditions, condition); c != nil && c.Status == metav1.ConditionTrue {
-			return c.LastTransitionTime.Time, outcome
+			facts.JobEnded, facts.Outcome = c.LastTransitionTime.Time, outcome
 		}
 	}
-	if job.DeletionTimestamp != nil {
-		return job.DeletionTimestamp.Time, metrics.OutcomeDeleted
-	}
-	return time.Time{}, ""
+	return facts
 }
 
 // StartOf returns when pods of a TrainJob with this Workload began to run, zero where none has: with the

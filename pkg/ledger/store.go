@@ -37,31 +37,33 @@ type store struct {
 	version string
 }
 
-// load returns what is saved. found is false where nothing is; what cannot be read is an
-// unreadable error, and the next save replaces it. There is a copy of it then. What a newer
-// release has saved is errNewer.
-func (s *store) load(ctx context.Context) (saved Saved, found bool, err error) {
+// load returns what is saved; nil where nothing is, and where it cannot be read. Why says unreadable: the next save replaces it
+// then, and there is a copy of it. What a newer release has saved is errNewer.
+func (s *store) load(ctx context.Context) (saved *Saved, unreadable, err error) {
 	var cm corev1.ConfigMap
 	err = s.reader.Get(ctx, s.key, &cm)
 	if apierrors.IsNotFound(err) {
 		s.version = ""
-		return saved, false, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return saved, false, fmt.Errorf("reading ConfigMap %s: %w", s.key, err)
+		return nil, nil, fmt.Errorf("reading ConfigMap %s: %w", s.key, err)
 	}
 	s.version = cm.ResourceVersion
-	saved, err = decode(cm.BinaryData[configMapKey])
-	if errors.Is(err, errNewer) {
-		return saved, true, fmt.Errorf("ConfigMap %s: %w", s.key, err)
+	saved, err = savedIn(&cm)
+	if err != nil && !errors.Is(err, errNewer) {
+		return nil, err, s.copyUnreadable(ctx, &cm)
 	}
+	return saved, nil, err
+}
+
+// savedIn decodes what a ConfigMap has.
+func savedIn(cm *corev1.ConfigMap) (*Saved, error) {
+	saved, err := decode(cm.BinaryData[configMapKey])
 	if err != nil {
-		if err := s.copyUnreadable(ctx, &cm); err != nil {
-			return saved, true, err
-		}
-		return saved, true, &unreadableError{fmt.Errorf("ConfigMap %s: %w", s.key, err)}
+		return nil, fmt.Errorf("ConfigMap %s/%s: %w", cm.Namespace, cm.Name, err)
 	}
-	return saved, true, nil
+	return &saved, nil
 }
 
 // copyUnreadable keeps what cannot be read for people who can. The first copy stays.
@@ -77,9 +79,6 @@ func (s *store) copyUnreadable(ctx context.Context, cm *corev1.ConfigMap) error 
 }
 
 func labels() map[string]string { return map[string]string{"app.kubernetes.io/name": "kueue-trainer"} }
-
-// unreadableError is why a checkpoint that is there is of no use.
-type unreadableError struct{ error }
 
 // save replaces what this process has loaded or saved last. It returns errOvertaken where another
 // process was faster.
@@ -114,12 +113,11 @@ func (s *store) save(ctx context.Context, data []byte) error {
 // overtaken tells another process's save from a change that leaves the ledger as this one has
 // saved it, such as a label: the next save replaces that.
 func (s *store) overtaken(ctx context.Context) error {
-	saved, found, err := s.load(ctx)
-	if err == nil && found && saved.Writer != s.self || errors.Is(err, errNewer) {
+	saved, _, err := s.load(ctx)
+	switch {
+	case errors.Is(err, errNewer), saved != nil && saved.Writer != s.self:
 		return errOvertaken
-	}
-	var unreadable *unreadableError
-	if err != nil && !errors.As(err, &unreadable) {
+	case err != nil:
 		return err
 	}
 	return fmt.Errorf("ConfigMap %s was changed by others; saving it again", s.key)

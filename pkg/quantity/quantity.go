@@ -106,5 +106,10 @@ func hugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
+// InBytes reports whether amounts of a resource are bytes.
+func InBytes(name corev1.ResourceName) bool {
+	return name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || hugePages(name)
+}
+
 // overcommitted reports whether pods may request less of a resource than they may use.
 func overcommitted(name corev1.ResourceName) bool { return !extended(name) && !hugePages(name) }

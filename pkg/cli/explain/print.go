@@ -28,7 +28,7 @@ type printer struct {
 
 func (p *printer) say(format string, args ...any) { fmt.Fprintf(p.out, format, args...) }
 
-func (p *printer) show(table *show.Table) { p.err = cmp.Or(p.err, table.Print(p.out, p.paint, "")) }
+func (p *printer) show(table *show.Table) { p.err = cmp.Or(p.err, table.Print(p.out, p.paint)) }
 
 // table writes a line for each of many TrainJobs, and what of them is not seen.
 func (p *printer) table(all []Explanation) error {

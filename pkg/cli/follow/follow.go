@@ -2,7 +2,7 @@
 
 // Package follow tells commands that something in the cluster has changed.
 //
-// Changes and Watch watch kinds, Each looks again after every change.
+// Watch watches kinds, Each looks again after every change.
 package follow
 
 import (
@@ -13,10 +13,15 @@ import (
 	"net/http"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 const (
@@ -32,73 +37,61 @@ type Kind struct {
 	Options []client.ListOption
 }
 
-// Changes returns a channel that has something to read after a change of one of the kinds, at
-// most once every calm, until ctx ends. What cannot be watched counts as changed now and then.
-func Changes(ctx context.Context, c client.WithWatch, calm time.Duration, kinds ...Kind) <-chan struct{} {
-	w := Watch(ctx, calm)
-	w.Add(c, kinds...)
-	return w.Changed
-}
-
-// Watching is Changes of kinds in several clusters, which may come later.
-type Watching struct {
-	// Changed has something to read after a change.
-	Changed <-chan struct{}
-
-	ctx    context.Context
-	events chan struct{}
-}
-
-// Watch begins without any kind.
-func Watch(ctx context.Context, calm time.Duration) *Watching {
-	events, changed := make(chan struct{}, 1), make(chan struct{})
-	go func() {
-		for ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-				return
-			case <-events:
-			}
-			select {
-			case <-ctx.Done():
-			case changed <- struct{}{}:
-				pause(ctx, calm)
-			}
-		}
-	}()
-	return &Watching{Changed: changed, ctx: ctx, events: events}
-}
-
-// Add watches kinds in one more cluster.
-func (w *Watching) Add(c client.WithWatch, kinds ...Kind) {
-	for _, kind := range kinds {
-		go watchKind(w.ctx, c, kind, w.events)
+// Job are those whose changes move a TrainJob on.
+func Job(key client.ObjectKey) []Kind {
+	in, named := client.InNamespace(key.Namespace), client.MatchingFields{metav1.ObjectNameField: key.Name}
+	return []Kind{
+		{List: &trainjob.List{}, Options: []client.ListOption{in, named}},
+		{List: &kueue.WorkloadList{}, Options: []client.ListOption{in}},
+		{List: &jobsetapi.JobSetList{}, Options: []client.ListOption{in, named}},
+		{List: &corev1.PodList{}, Options: []client.ListOption{in, client.MatchingLabels{jobsetapi.JobSetNameKey: key.Name}}},
 	}
 }
 
-// watchKind notes every event, and begins again when the API server ends the watch. Every
+// Watching is of kinds, in several clusters, which may come later.
+type Watching struct {
+	ctx  context.Context
+	calm time.Duration
+	// changes has something to read after a change: one that nobody has looked at yet is as good as two.
+	changes chan struct{}
+}
+
+// Watch begins without any kind, and ends with ctx. Whoever looks after changes leaves calm between two looks.
+func Watch(ctx context.Context, calm time.Duration) *Watching {
+	return &Watching{ctx: ctx, calm: calm, changes: make(chan struct{}, 1)}
+}
+
+// Add watches kinds in one more cluster. What cannot be watched counts as changed now and then.
+func (w *Watching) Add(c client.WithWatch, kinds ...Kind) *Watching {
+	for _, kind := range kinds {
+		go w.watch(c, kind)
+	}
+	return w
+}
+
+// watch notes every event, and begins again when the API server ends the watch. Every
 // beginning counts as a change: what was deleted before it, no event tells. So does every watch that
 // is refused: a look tells why.
-func watchKind(ctx context.Context, c client.WithWatch, kind Kind, events chan<- struct{}) {
-	for ctx.Err() == nil {
-		w, err := c.Watch(ctx, kind.List, kind.Options...)
-		note(events)
+func (w *Watching) watch(c client.WithWatch, kind Kind) {
+	for w.ctx.Err() == nil {
+		events, err := c.Watch(w.ctx, kind.List, kind.Options...)
+		w.Note()
 		if err != nil {
-			pause(ctx, unwatched)
+			pause(w.ctx, unwatched)
 			continue
 		}
-		for range w.ResultChan() {
-			note(events)
+		for range events.ResultChan() {
+			w.Note()
 		}
-		w.Stop()
-		pause(ctx, again)
+		events.Stop()
+		pause(w.ctx, again)
 	}
 }
 
-// note leaves one event: one that nobody has looked at yet is as good as two.
-func note(events chan<- struct{}) {
+// Note notes a change.
+func (w *Watching) Note() {
 	select {
-	case events <- struct{}{}:
+	case w.changes <- struct{}{}:
 	default:
 	}
 }
@@ -113,10 +106,10 @@ func pause(ctx context.Context, d time.Duration) {
 // unchanged is the longest time between two looks: some states only time brings.
 const unchanged = 30 * time.Second
 
-// Each looks now, after each change and now and then, and hands on what was seen, until use says that
+// Each looks now, after changes and now and then, and hands on what was seen, until use says that
 // it is over, or ctx ends. A look that fails for a reason that may pass, such as an API server that
 // starts again, is noted and repeated; every other error is returned, as those of use are.
-func Each[T any](ctx context.Context, changed <-chan struct{}, errOut io.Writer, look func(context.Context) (T, error), use func(T) (over bool, err error)) error {
+func Each[T any](ctx context.Context, w *Watching, errOut io.Writer, look func(context.Context) (T, error), use func(T) (over bool, err error)) error {
 	noted := ""
 	for {
 		seen, err := look(ctx)
@@ -130,6 +123,7 @@ func Each[T any](ctx context.Context, changed <-chan struct{}, errOut io.Writer,
 			if over, err := use(seen); over || err != nil {
 				return err
 			}
+			pause(ctx, w.calm)
 		case !Passes(err):
 			return err
 		default:
@@ -142,7 +136,7 @@ func Each[T any](ctx context.Context, changed <-chan struct{}, errOut io.Writer,
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-changed:
+		case <-w.changes:
 		case <-retry:
 		}
 	}

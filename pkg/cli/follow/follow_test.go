@@ -35,34 +35,29 @@ func watching(begin func() (watch.Interface, error)) client.WithWatch {
 	}).Build()
 }
 
-func TestChanges(t *testing.T) {
+func TestEachAfterChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
 		defer cancel()
 		pods := watch.NewFake()
-		c := watching(func() (watch.Interface, error) { return pods, nil })
-		changed := Changes(ctx, c, time.Minute, Kind{List: &corev1.PodList{}})
+		defer pods.Stop()
+		w := Watch(ctx, 10*time.Second).Add(watching(func() (watch.Interface, error) { return pods, nil }), Kind{List: &corev1.PodList{}})
+		time.AfterFunc(25*time.Second, func() {
+			for range 3 {
+				pods.Add(&corev1.Pod{})
+			}
+		})
 		begin := time.Now()
-		<-changed
-		expect.Same(t, "Unexpected wait for the beginning", time.Duration(0), time.Since(begin))
-		for range 3 {
-			pods.Add(&corev1.Pod{})
+		var looks []time.Duration
+		look := func(context.Context) (int, error) {
+			looks = append(looks, time.Since(begin))
+			return len(looks), nil
 		}
-		<-changed
-		expect.Same(t, "Unexpected wait for changes", time.Minute, time.Since(begin))
-		begin = time.Now()
-		pods.Add(&corev1.Pod{})
-		<-changed
-		expect.Same(t, "Unexpected wait for changes", time.Minute, time.Since(begin))
-		synctest.Wait()
-		select {
-		case <-changed:
-			t.Error("Told of a change that was not there")
-		case <-time.After(time.Hour):
-		}
-		cancel()
-		pods.Stop()
-		synctest.Wait()
+		expect.NoError(t, Each(ctx, w, io.Discard, look, func(seen int) (bool, error) { return seen == 5, nil }))
+		// At the beginning of the watch, at once after a change, of others after a while, and when nothing has changed for long.
+		want := []time.Duration{0, 10 * time.Second, 25 * time.Second, 35 * time.Second, 65 * time.Second}
+		expect.Same(t, "Unexpected times of looks", want, looks)
 	})
 }
 
@@ -76,10 +71,10 @@ func TestChangesOfRefusedWatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := watching(func() (watch.Interface, error) { return nil, refused })
-				changed := Changes(t.Context(), c, time.Millisecond, Kind{List: &corev1.PodList{}})
+				w := Watch(t.Context(), 0).Add(c, Kind{List: &corev1.PodList{}})
 				begin := time.Now()
 				for range 4 {
-					<-changed
+					<-w.changes
 				}
 				expect.Same(t, "Unexpected time of 4 changes", 3*unwatched, time.Since(begin))
 			})
@@ -96,10 +91,10 @@ func TestChangesOfManyWatches(t *testing.T) {
 			watches++
 			return watch.NewEmptyWatch(), nil
 		})
-		changed := Changes(t.Context(), c, time.Millisecond, Kind{List: &corev1.PodList{}})
+		w := Watch(t.Context(), 0).Add(c, Kind{List: &corev1.PodList{}})
 		begin := time.Now()
 		for range 5 {
-			<-changed
+			<-w.changes
 		}
 		expect.Same(t, "Unexpected time and number of watches", []any{4 * again, 5}, []any{time.Since(begin), watches})
 	})
@@ -131,15 +126,14 @@ func TestEach(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				begin, n := time.Now(), 0
-				changed := make(chan struct{}, len(tc.looks))
+				begin, n, w := time.Now(), 0, Watch(t.Context(), 0)
 				look := func(context.Context) (int, error) {
 					n++
 					return n, tc.looks[n-1]
 				}
 				var notes strings.Builder
-				err := Each(t.Context(), changed, &notes, look, func(seen int) (bool, error) {
-					changed <- struct{}{}
+				err := Each(t.Context(), w, &notes, look, func(seen int) (bool, error) {
+					w.Note()
 					return seen == len(tc.looks), tc.use
 				})
 				expect.That(t, (tc.want != nil || err == nil) && (tc.want == nil || strings.Contains(fmt.Sprint(err), tc.want.Error())),
@@ -149,18 +143,4 @@ func TestEach(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestEachWithoutChanges is about what only time changes.
-func TestEachWithoutChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begin, looks := time.Now(), 0
-		look := func(context.Context) (int, error) {
-			looks++
-			return looks, nil
-		}
-		err := Each(t.Context(), nil, io.Discard, look, func(seen int) (bool, error) { return seen == 3, nil })
-		took := time.Since(begin)
-		expect.That(t, err == nil && took == 2*unchanged, "3 looks in %s, want %s: %v", took, 2*unchanged, err)
-	})
 }

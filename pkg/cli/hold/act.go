@@ -4,16 +4,16 @@ package hold
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -31,7 +31,7 @@ const fieldOwner = client.FieldOwner(hold.FieldOwner)
 
 // actor does what a verb says.
 type actor struct {
-	client    client.WithWatch
+	client    client.Client
 	verb      verb
 	namespace string
 	out       io.Writer
@@ -59,10 +59,11 @@ func (a *actor) back(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		if done.dead {
-			return before.errByKueue()
-		}
-		if !done.await {
+		switch {
+		case done.await:
+		case before.byKueue():
+			return before.errByKueue() // It has its queue back, and Kueue does not look at it.
+		default:
 			a.say(name, toldBack(before, done))
 			return nil
 		}
@@ -101,21 +102,15 @@ func (a *actor) look(ctx context.Context, name string) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	wl, err := a.workload(ctx, job)
+	wl, err := cluster.WorkloadOf(ctx, a.client, job)
+	if wl != nil && kueuelib.IsFinished(wl) {
+		wl = nil
+	}
 	unseen := exit.Code(err) == exit.Unseen
 	if unseen {
 		err = nil
 	}
 	return &view{job: job, workload: wl, unseen: unseen}, err
-}
-
-// workload returns the unfinished Workload of a job, or nil.
-func (a *actor) workload(ctx context.Context, job *trainjob.TrainJob) (*kueue.Workload, error) {
-	wl, err := cluster.WorkloadOf(ctx, a.client, job)
-	if err != nil || wl == nil || kueuelib.IsFinished(wl) {
-		return nil, err
-	}
-	return wl, nil
 }
 
 // apply writes the label first: a job that its user may not activate is deactivated, and not held by its user besides.
@@ -135,19 +130,13 @@ func (a *actor) relabel(ctx context.Context, v *view, c change) error {
 	if err := a.unused(ctx, c.queue); err != nil {
 		return err
 	}
-	patch := map[string]any{"metadata": map[string]any{
-		// What was decided was decided of this version.
-		"resourceVersion": v.job.ResourceVersion, "labels": map[string]string{kueueconstants.QueueLabel: c.queue},
-	}}
+	job := v.job.DeepCopy()
+	job.Labels[kueueconstants.QueueLabel] = c.queue
 	if c.suspend {
-		patch["spec"] = map[string]any{"suspend": true}
+		job.Spec.Suspend = ptr.To(true)
 	}
-	data, err := json.Marshal(patch)
-	if err != nil {
-		return err
-	}
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: v.job.Namespace, Name: v.job.Name}}
-	err = a.client.Patch(ctx, job, client.RawPatch(types.MergePatchType, data), fieldOwner)
+	// What was decided was decided of this version.
+	err := a.client.Patch(ctx, job, client.MergeFromWithOptions(v.job, client.MergeFromWithOptimisticLock{}), fieldOwner)
 	if apierrors.IsForbidden(err) && !webhookRefused(err) {
 		return exit.With(exit.Unseen, fmt.Errorf("you may not change TrainJobs in namespace %s: ask an admin for ClusterRole kueue-trainer-user there (%w)", job.Namespace, err))
 	}
@@ -189,32 +178,30 @@ const settle = 2 * time.Second
 
 // awaitQuota waits until the quota that a job had is given back, and those that wait were looked at.
 func (a *actor) awaitQuota(ctx context.Context, before *view) error {
-	waiting, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
 	const holds = "it still has its quota"
-	why, free := holds, false
-	look := func(ctx context.Context) (*kueue.Workload, error) {
-		wl, err := a.workload(ctx, before.job)
+	why := holds
+	err := wait.PollUntilContextTimeout(ctx, time.Second, a.timeout, true, func(ctx context.Context) (bool, error) {
+		var wl kueue.Workload
+		err := a.client.Get(ctx, client.ObjectKeyFromObject(before.workload), &wl)
 		switch {
+		case apierrors.IsNotFound(err):
+			return true, nil
+		case err != nil && !follow.Passes(err):
+			return false, cluster.Unread("get", "Workloads", a.namespace, err)
+		case err != nil && ctx.Err() == nil:
+			why = fmt.Sprintf("whether %s is not known: %s", holds, err)
 		case err == nil:
 			why = holds
-		case ctx.Err() == nil:
-			why = fmt.Sprintf("whether %s is not known: %s", holds, err)
 		}
-		return wl, err
-	}
-	changed := follow.Changes(waiting, a.client, 100*time.Millisecond,
-		follow.Kind{List: &kueue.WorkloadList{}, Options: []client.ListOption{client.InNamespace(a.namespace)}})
-	// What is noted of a look that fails, the error says in the end.
-	err := follow.Each(waiting, changed, io.Discard, look, func(wl *kueue.Workload) (bool, error) {
-		free = wl == nil || wl.UID != before.workload.UID || !kueuelib.HasQuotaReservation(wl)
-		return free, nil
+		return err == nil && (wl.UID != before.workload.UID || kueuelib.IsFinished(&wl) || !kueuelib.HasQuotaReservation(&wl)), nil
 	})
-	switch {
+	switch cause := context.Cause(ctx); {
+	case cause != nil:
+		return fmt.Errorf("%s: %w", why, cause)
+	case wait.Interrupted(err):
+		return fmt.Errorf("%s: %w", why, err)
 	case err != nil:
 		return err
-	case !free:
-		return fmt.Errorf("%s: %w", why, context.Cause(waiting))
 	}
 	select {
 	case <-ctx.Done():

@@ -3,7 +3,7 @@
 package hold
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"io"
 	"slices"
@@ -16,10 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -31,7 +29,7 @@ import (
 // TestAwaitQuota has its answers one after the other, the last one again and again.
 func TestAwaitQuota(t *testing.T) {
 	workloads := schema.GroupResource{Resource: "workloads"}
-	away := apierrors.NewServerTimeout(workloads, "list", 1)
+	away := apierrors.NewServerTimeout(workloads, "get", 1)
 	forbidden := apierrors.NewForbidden(workloads, "", nil)
 	holds := errors.New("holds its quota")
 	cases := map[string]struct {
@@ -43,42 +41,33 @@ func TestAwaitQuota(t *testing.T) {
 		"given back":                          {answers: []error{nil}, settled: true},
 		"given back later":                    {answers: []error{holds, holds, nil}, settled: true},
 		"an API server that is away for once": {answers: []error{holds, away, nil}, settled: true},
-		"rights that are gone":                {answers: []error{holds, forbidden}, says: "you may not list Workloads in namespace team"},
+		"rights that are gone":                {answers: []error{holds, forbidden}, says: "you may not get Workloads in namespace team"},
 		"never given back":                    {answers: []error{holds}, says: "it still has its quota: context deadline exceeded"},
-		"an API server that stays away":       {answers: []error{holds, away}, says: "whether it still has its quota is not known: reading Workloads"},
+		"an API server that stays away":       {answers: []error{holds, away}, says: "whether it still has its quota is not known: The get operation"},
 		"given back at the very end":          {answers: append(slices.Repeat([]error{holds}, 3), nil), settled: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				before := waits("gpus", runs)
-				before.job.UID = "job"
-				before.workload = &kueue.Workload{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "wl", UID: "wl", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(before.job, trainjob.GVK)}},
-					Status:     before.workload.Status,
-				}
+				before.workload.Namespace, before.workload.Name, before.workload.UID = "team", "wl", "wl"
 				asked, answered := 0, time.Time{}
-				c := kit.Fake(kit.Scheme(trainjob.AddToScheme)).WithInterceptorFuncs(interceptor.Funcs{
-					Watch: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
-						w := watch.NewFake()
-						context.AfterFunc(ctx, w.Stop)
-						return w, nil
-					},
-					List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
-						answer := tc.answers[min(asked, len(tc.answers)-1)]
-						asked, answered = asked+1, time.Now()
-						if errors.Is(answer, holds) {
-							list.(*kueue.WorkloadList).Items = []kueue.Workload{*before.workload}
-							return nil
-						}
-						return answer
-					},
-				}).Build()
+				c := kit.Fake(kit.Scheme(trainjob.AddToScheme)).WithInterceptorFuncs(kit.RefusingGet(func(obj client.Object, _ client.ObjectKey) error {
+					answer := tc.answers[min(asked, len(tc.answers)-1)]
+					asked, answered = asked+1, time.Now()
+					switch {
+					case errors.Is(answer, holds):
+						before.workload.DeepCopyInto(obj.(*kueue.Workload))
+						return kit.ErrAnswered
+					case answer == nil:
+						return apierrors.NewNotFound(workloads, "wl")
+					}
+					return answer
+				})).Build()
 				a := &actor{client: c, namespace: "team", timeout: 61 * time.Second}
 				err := a.awaitQuota(t.Context(), before)
 				expect.Says(t, err, tc.says)
 				expect.Same(t, "Unexpected time after the last answer", tc.settled, time.Since(answered) == settle)
-				synctest.Wait()
 			})
 		})
 	}
@@ -101,19 +90,18 @@ func TestDeactivatedMeanwhile(t *testing.T) {
 			v, stop := waits("gpus", runs), sync.Once{}
 			v.job.UID = "job"
 			v.workload.ObjectMeta = metav1.ObjectMeta{Namespace: "team", Name: "wl", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(v.job, trainjob.GVK)}}
-			c := kit.Fake(kit.Scheme(trainjob.AddToScheme), v.job, v.workload).WithInterceptorFuncs(interceptor.Funcs{
-				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, options ...client.PatchOption) error {
-					if _, is := obj.(*kueue.Workload); is {
-						return kit.Forbidden("workloads")
-					}
-					stop.Do(func() {
-						v.workload.Status.Conditions = nil
-						tc.meanwhile(v)
-						expect.NoError(t, c.Update(ctx, v.workload))
-					})
-					return c.Patch(ctx, obj, patch, options...)
-				},
-			}).Build()
+			stored := kit.Fake(kit.Scheme(trainjob.AddToScheme), v.job, v.workload).Build()
+			c := kit.Writes(stored, func(w kit.Write) error {
+				if _, is := w.Object.(*kueue.Workload); is {
+					return kit.Forbidden("workloads")
+				}
+				stop.Do(func() {
+					v.workload.Status.Conditions = nil
+					tc.meanwhile(v)
+					expect.NoError(t, stored.Update(t.Context(), v.workload))
+				})
+				return nil
+			})
 			a := &actor{client: c, namespace: "team", verb: verbs[3], out: io.Discard}
 			err := a.act(t.Context(), "llm")
 			expect.Says(t, err, tc.says)
@@ -142,17 +130,13 @@ func TestExitCodes(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := kit.Fake(kit.Scheme(trainjob.AddToScheme), waits("gpus").job).WithInterceptorFuncs(interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
-					if _, is := obj.(*trainjob.TrainJob); is && tc.read != nil {
-						return tc.read
-					}
-					return c.Get(ctx, key, obj)
-				},
-				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-					return tc.write
-				},
-			}).Build()
+			c := kit.Gets(kit.Fake(kit.Scheme(trainjob.AddToScheme), waits("gpus").job).Build(), func(obj client.Object, _ client.ObjectKey) error {
+				if _, is := obj.(*trainjob.TrainJob); is {
+					return tc.read
+				}
+				return nil
+			})
+			c = kit.Writes(c, func(kit.Write) error { return tc.write })
 			a := &actor{client: c, namespace: "team", verb: verbs[0], out: io.Discard}
 			expect.Same(t, "Unexpected exit code", tc.want, exit.Code(a.all(t.Context(), tc.names)))
 		})
@@ -173,12 +157,10 @@ func TestManaged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			torch := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
-			c := kit.Fake(kit.Scheme(trainjob.AddToScheme), torch).WithInterceptorFuncs(interceptor.Funcs{
-				Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
-					obj.(*trainjob.TrainJob).Spec.Suspend = ptr.To(tc.suspends)
-					return tc.fails
-				},
-			}).Build()
+			c := kit.Writes(kit.Fake(kit.Scheme(trainjob.AddToScheme), torch).Build(), func(w kit.Write) error {
+				w.Object.(*trainjob.TrainJob).Spec.Suspend = ptr.To(tc.suspends)
+				return cmp.Or(tc.fails, kit.ErrAnswered)
+			})
 			expect.Says(t, managed(t.Context(), c, "team", !tc.resumes), tc.want)
 		})
 	}

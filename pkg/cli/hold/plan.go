@@ -33,8 +33,6 @@ type change struct {
 	suspend bool
 	// activate sets spec.active of the Workload.
 	activate bool
-	// dead is for a job that Kueue deactivated, and does not queue again.
-	dead bool
 	// await is for a job that has to give back its quota before anything is written.
 	await bool
 }
@@ -143,10 +141,8 @@ func (v *view) resume() (change, error) {
 		// Its label back while its pods end, it would start again on this quota, before
 		// those that wait.
 		return change{await: true}, nil
-	case is && v.byKueue():
-		return change{queue: queue, dead: true}, nil
 	case is:
-		return change{queue: queue, activate: v.inactive()}, nil
+		return change{queue: queue, activate: v.inactive() && !v.byKueue()}, nil
 	case v.inactive():
 		return change{activate: true}, nil
 	case v.started():

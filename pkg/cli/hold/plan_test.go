@@ -83,7 +83,7 @@ func TestPlans(t *testing.T) {
 		"resume one that is to be":          {plan: (*view).resume, view: waits("gpus", runs, toBeDeactivated), want: change{await: true}},
 		"resume one that Kueue is to take":  {plan: (*view).resume, view: waits("gpus", runs, toBeDeactivatedByKueue), err: "delete workload"},
 		"resume one that Kueue took out":    {plan: (*view).resume, view: waits("gpus", deactivatedByKueue), err: "delete workload wl"},
-		"resume a held one that Kueue took": {plan: (*view).resume, view: waits("gpus.held", deactivatedByKueue), want: change{queue: "gpus", dead: true}},
+		"resume a held one that Kueue took": {plan: (*view).resume, view: waits("gpus.held", deactivatedByKueue), want: change{queue: "gpus"}},
 		"resume a held one that it stops":   {plan: (*view).resume, view: waits("gpus.held", hasQuota, toBeDeactivatedByKueue), want: change{await: true}},
 		"resume one that waits":             {plan: (*view).resume, view: waits("gpus"), err: "it waits"},
 		"resume one that runs":              {plan: (*view).resume, view: waits("gpus", runs), err: "it has its quota"},

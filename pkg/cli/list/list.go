@@ -199,7 +199,7 @@ func (o *options) print(l List) error {
 func (o *options) follow(ctx context.Context, last List) error {
 	o.watching = follow.Watch(ctx, calm)
 	o.watching.Add(o.client, o.kinds()...)
-	return follow.Each(ctx, o.watching.Changed, o.streams.ErrOut, o.list, func(now List) (over bool, err error) {
+	return follow.Each(ctx, o.watching, o.streams.ErrOut, o.list, func(now List) (over bool, err error) {
 		news := news(last, now)
 		last = now
 		if len(news.TrainJobs) == 0 {

@@ -46,7 +46,7 @@ func (t table) print(out io.Writer, jobs []TrainJob, now time.Time) error {
 	for i := range jobs {
 		rows.Row(t.row(&jobs[i], now)...)
 	}
-	return rows.Print(out, t.paint, "")
+	return rows.Print(out, t.paint)
 }
 
 func (t table) row(job *TrainJob, now time.Time) []any {

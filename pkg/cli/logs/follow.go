@@ -25,6 +25,8 @@ var pauses = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 5, Cap: 30 * 
 // sight is what there is to follow.
 type sight struct {
 	targets []target
+	// nothing is why there is no log to print, where there are no targets.
+	nothing error
 	// over is set when nothing more will come.
 	over bool
 }
@@ -42,25 +44,25 @@ type followed struct {
 	read  bool
 	noted string
 
-	// key is that of the run that was seen last.
-	key string
-	// again has something to read when there is another run.
-	again chan struct{}
-	// done is closed when nothing more will be written.
-	done chan struct{}
+	// restarts are those of the run that was seen last.
+	restarts int32
+	// runs has something to read when there is another run, and is closed when nothing more will be written: ended.
+	runs  chan struct{}
+	ended bool
 }
 
 // follow prints the logs of all containers, also of pods that come later and of containers that
 // are started again, until nothing more comes. look is asked again after each change.
-func (r *reader) follow(ctx context.Context, changed <-chan struct{}, look func(context.Context) (sight, error)) error {
+func (r *reader) follow(ctx context.Context, changes *follow.Watching, look func(context.Context) (sight, error)) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	logs, first := map[string]*followed{}, true
-	return follow.Each(ctx, changed, r.errOut, look, func(s sight) (bool, error) {
+	return follow.Each(ctx, changes, r.errOut, look, func(s sight) (bool, error) {
 		for _, f := range update(logs, s, first) {
-			group.Go(func() { r.followOne(ctx, f) })
+			over := f.ended
+			group.Go(func() { r.followOne(ctx, f, over) })
 		}
 		first = false
 		if s.over {
@@ -79,42 +81,34 @@ func update(logs map[string]*followed, s sight, first bool) []*followed {
 		f := logs[t.log()]
 		switch {
 		case f == nil && t.started:
-			f = &followed{target: t, key: t.key(), first: first, again: make(chan struct{}, 1), done: make(chan struct{})}
+			f = &followed{target: t, restarts: t.restarts, first: first, runs: make(chan struct{}, 1)}
 			logs[t.log()] = f
 			begun = append(begun, f)
-		case f != nil && f.key != t.key():
-			f.key = t.key()
+		case f != nil && !f.ended && f.restarts != t.restarts:
+			f.restarts = t.restarts
 			select {
-			case f.again <- struct{}{}:
+			case f.runs <- struct{}{}:
 			default:
 			}
 		}
 		there[t.log()] = !t.ended
 	}
 	for log, f := range logs {
-		if (s.over || !there[log]) && !f.over() {
-			close(f.done)
+		if (s.over || !there[log]) && !f.ended {
+			f.ended = true
+			close(f.runs)
 		}
 	}
 	return begun
 }
 
-func (f *followed) over() bool {
-	select {
-	case <-f.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // followOne prints the log of a container. A stream can end because the container has, or
 // because the connection has: the log is opened again, where it was left, until it was read to
-// its end after the container's.
-func (r *reader) followOne(ctx context.Context, f *followed) {
+// its end after the container's, which over says of one that has ended already.
+func (r *reader) followOne(ctx context.Context, f *followed, over bool) {
 	backoff := pauses
 	for {
-		over, read := f.over(), f.last
+		read := f.last
 		r.note(f, r.read(ctx, f.target, f.options(r.options), f.printer(r)))
 		if over || ctx.Err() != nil {
 			return
@@ -125,9 +119,10 @@ func (r *reader) followOne(ctx context.Context, f *followed) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.done:
-		case <-f.again:
-			f.first, backoff = false, pauses
+		case _, again := <-f.runs:
+			if over = !again; again {
+				f.first, backoff = false, pauses
+			}
 		case <-time.After(backoff.Step()):
 		}
 	}

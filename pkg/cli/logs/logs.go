@@ -123,7 +123,7 @@ func (o *options) run(ctx context.Context, name string, prefixGiven bool) error 
 	case o.follow:
 		return r.follow(ctx, l.watch(ctx), l.look)
 	case len(now.targets) == 0:
-		return l.nothing()
+		return now.nothing
 	}
 	return r.readAll(ctx, now.targets)
 }

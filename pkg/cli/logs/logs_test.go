@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -157,7 +158,7 @@ func TestFollow(t *testing.T) {
 		again.Status.ContainerStatuses[0].RestartCount = 1
 		c := &kubelets{logs: map[string]string{first.Name + "/node": line(0, "a"), later.Name + "/node": line(0, "b")}}
 		r, out, errOut := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](1)})
-		changed := make(chan struct{})
+		changes := follow.Watch(t.Context(), 0)
 		looks := [][]corev1.Pod{nil, {first}, {first, later}, {again, later}}
 		n := 0
 		look := func(context.Context) (sight, error) {
@@ -166,13 +167,13 @@ func TestFollow(t *testing.T) {
 			return s, nil
 		}
 		ended := make(chan error)
-		go func() { ended <- r.follow(t.Context(), changed, look) }()
+		go func() { ended <- r.follow(t.Context(), changes, look) }()
 		for range looks {
-			synctest.Wait()
+			expect.Pass(time.Millisecond)
 			if n == len(looks)-1 {
 				c.write(first.Name+"/node", line(1, "of the second run"))
 			}
-			changed <- struct{}{}
+			changes.Note()
 		}
 		expect.NoError(t, <-ended)
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -196,20 +197,20 @@ func TestFollowBroken(t *testing.T) {
 		c.write(log, line(0, "a")+line(0, "at once")+"2030-01-01T12:00:01Z cut o")
 		c.broken = errors.New("connection lost")
 		r, out, errOut := c.reader(false, corev1.PodLogOptions{})
-		changed := make(chan struct{})
+		changes := follow.Watch(t.Context(), 0)
 		now := runs
 		look := func(context.Context) (sight, error) {
 			return sight{targets: selection{index: -1}.targets([]corev1.Pod{now}, c.open), over: now.Status.Phase == corev1.PodSucceeded}, nil
 		}
 		done := make(chan error)
-		go func() { done <- r.follow(t.Context(), changed, look) }()
+		go func() { done <- r.follow(t.Context(), changes, look) }()
 		synctest.Wait()
 		c.write(log, "ff\n"+line(2, "b"))
 		// By the clock of the bubble: longer than the longest pause before the stream is opened again.
 		time.Sleep(50 * time.Second)
 		c.write(log, line(3, "the last"))
 		now = ended
-		changed <- struct{}{}
+		changes.Note()
 		expect.NoError(t, <-done)
 		expect.Same(t, "Unexpected lines", "a\nat once\ncut o\ncut off\nb\nthe last\n", out.String())
 		expect.Same(t, "Unexpected notes", "note: node-0-0 (pod llm-node-0-0-xyz): connection lost\n", errOut.String())
@@ -226,6 +227,6 @@ func TestFollowFirst(t *testing.T) {
 	look := func(context.Context) (sight, error) {
 		return sight{targets: selection{index: -1}.targets([]corev1.Pod{first}, c.open), over: true}, nil
 	}
-	expect.NoError(t, r.follow(t.Context(), nil, look))
+	expect.NoError(t, r.follow(t.Context(), follow.Watch(t.Context(), 0), look))
 	expect.That(t, len(c.asked) == 1 && c.asked[0].TailLines != nil, "Unexpected options %+v: what was there is cut by --tail", c.asked)
 }

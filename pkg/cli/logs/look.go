@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -66,10 +65,6 @@ type looker struct {
 	selection selection
 	// there is the worker that has the job; nil for a job of this cluster, and while none has it.
 	there *place
-	// nowhere is why there are no pods, where another cluster would have them.
-	nowhere error
-	// pods counts those that were there before some were picked.
-	pods int
 	// uid is that of the job which was there first.
 	uid string
 	// watching is nil unless the logs are followed.
@@ -85,49 +80,49 @@ func (l *looker) look(ctx context.Context) (sight, error) {
 		return sight{}, err
 	}
 	l.uid = string(job.UID)
-	at, made := l.here, job
+	at, made, now := l.here, job, sight{over: job.Finished()}
 	if cluster.ForMultiKueue(job) {
-		if made, err = l.copyOf(ctx, job); made == nil || err != nil {
-			l.pods = 0
-			return sight{over: job.Finished()}, err
+		if made, now.nothing, err = l.copyOf(ctx, job); made == nil || err != nil {
+			return now, err
 		}
 		at = l.there
 	}
 	pods, err := l.podsOf(ctx, at, made)
 	if err != nil {
-		return sight{}, err
+		return now, err
 	}
-	l.pods = len(pods)
-	return sight{targets: l.selection.targets(pods, at.open), over: job.Finished()}, nil
+	now.targets = l.selection.targets(pods, at.open)
+	now.nothing = fmt.Errorf("TrainJob %s has no pods: kubectl trainjob explain -n %s %s tells why, and --follow waits for them", job.Name, job.Namespace, job.Name)
+	if len(pods) > 0 {
+		now.nothing = fmt.Errorf("TrainJob %s has pods, but none of those that --job, --index and --container name", job.Name)
+	}
+	return now, nil
 }
 
-// copyOf finds the copy of a job that MultiKueue runs in another cluster; nil where there is none.
-func (l *looker) copyOf(ctx context.Context, job *trainjob.TrainJob) (*trainjob.TrainJob, error) {
+// copyOf finds the copy of a job that MultiKueue runs in another cluster, or says why there is none.
+func (l *looker) copyOf(ctx context.Context, job *trainjob.TrainJob) (made *trainjob.TrainJob, none, err error) {
 	wl, err := cluster.WorkloadOf(ctx, l.here.client, job)
 	name := cluster.Assigned(wl)
 	if err != nil || name == "" {
-		l.nowhere = fmt.Errorf("TrainJob %s is in no worker cluster: kubectl trainjob explain -n %s %s tells why, and --follow waits for one", job.Name, job.Namespace, job.Name)
-		return nil, err
+		return nil, fmt.Errorf("TrainJob %s is in no worker cluster: kubectl trainjob explain -n %s %s tells why, and --follow waits for one", job.Name, job.Namespace, job.Name), err
 	}
 	gone := fmt.Errorf("TrainJob %s is over, and its pods are gone: MultiKueue deletes its copy in worker cluster %s when it has ended", job.Name, name)
 	if err := l.enter(name); err != nil {
 		if job.Finished() {
 			err = gone
 		}
-		return nil, follow.Lasting(fmt.Errorf("the pods of TrainJob %s are in worker cluster %s: %w", job.Name, name, err))
+		return nil, nil, follow.Lasting(fmt.Errorf("the pods of TrainJob %s are in worker cluster %s: %w", job.Name, name, err))
 	}
-	made, err := l.there.worker.Copy(ctx, l.there.client, job.Namespace, job.Name, wl.Name)
+	made, err = l.there.worker.Copy(ctx, l.there.client, job.Namespace, job.Name, wl.Name)
 	switch {
+	case errors.Is(err, cluster.ErrNoCopy) && job.Finished():
+		return nil, gone, nil
 	case errors.Is(err, cluster.ErrNoCopy):
-		l.nowhere = err
-		if job.Finished() {
-			l.nowhere = gone
-		}
-		return nil, nil
+		return nil, err, nil
 	case errors.Is(err, cluster.ErrNotTheCopy):
-		return nil, follow.Lasting(err)
+		err = follow.Lasting(err)
 	}
-	return made, err
+	return made, nil, err
 }
 
 // enter connects to a worker, and has its pods watched.
@@ -146,7 +141,7 @@ func (l *looker) enter(name string) error {
 	at.worker = worker
 	l.there = at
 	if l.watching != nil {
-		l.watching.Add(at.client, l.kinds()...)
+		l.watching.Add(at.client, follow.Job(l.key)...)
 	}
 	return nil
 }
@@ -177,31 +172,11 @@ func (l *looker) podsOf(ctx context.Context, at *place, job *trainjob.TrainJob) 
 	return pods.Items, err
 }
 
-// nothing says why there is no log to print.
-func (l *looker) nothing() error {
-	switch {
-	case l.pods > 0:
-		return fmt.Errorf("TrainJob %s has pods, but none of those that --job, --index and --container name", l.key.Name)
-	case l.nowhere != nil:
-		return l.nowhere
-	}
-	return fmt.Errorf("TrainJob %s has no pods: kubectl trainjob explain -n %s %s tells why, and --follow waits for them", l.key.Name, l.key.Namespace, l.key.Name)
-}
-
 // watch tells of changes of the job and its pods, wherever they are.
-func (l *looker) watch(ctx context.Context) <-chan struct{} {
-	l.watching = follow.Watch(ctx, calm)
-	l.watching.Add(l.here.client, append(l.kinds(), follow.Kind{List: &kueue.WorkloadList{}, Options: []client.ListOption{client.InNamespace(l.key.Namespace)}})...)
+func (l *looker) watch(ctx context.Context) *follow.Watching {
+	l.watching = follow.Watch(ctx, calm).Add(l.here.client, follow.Job(l.key)...)
 	if l.there != nil {
-		l.watching.Add(l.there.client, l.kinds()...)
+		l.watching.Add(l.there.client, follow.Job(l.key)...)
 	}
-	return l.watching.Changed
-}
-
-func (l *looker) kinds() []follow.Kind {
-	in := client.InNamespace(l.key.Namespace)
-	return []follow.Kind{
-		{List: &trainjob.List{}, Options: []client.ListOption{in, client.MatchingFields{metav1.ObjectNameField: l.key.Name}}},
-		{List: &corev1.PodList{}, Options: []client.ListOption{in, client.MatchingLabels{jobsetapi.JobSetNameKey: l.key.Name}}},
-	}
+	return l.watching
 }

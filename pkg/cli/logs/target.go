@@ -44,9 +44,6 @@ type target struct {
 	restarts int32
 }
 
-// key tells the runs of a container apart.
-func (t *target) key() string { return fmt.Sprintf("%s/%s/%d", t.pod.UID, t.container, t.restarts) }
-
 // log tells containers apart, whichever run of theirs.
 func (t *target) log() string { return fmt.Sprintf("%s/%s", t.pod.UID, t.container) }
 
@@ -81,10 +78,7 @@ func (s selection) wants(pod *corev1.Pod) bool {
 
 // number is that of an index; pods without one, of Jobs that are not indexed, have 0.
 func number(text string) int {
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.Atoi(text)
 	return n
 }
 

@@ -56,24 +56,18 @@ func newPlan(i *inventory.Inventory, teams []team, o options) (*plan, error) {
 			"is the GPU operator, or the device plugin with GPU Feature Discovery, running? Where an autoscaler makes such nodes, have it make one: " + autoscalerPage}, remarks...), "; "))
 	}
 	p := &plan{remarks: append(remarks, aboutScaling(pools)...)}
-	var topologies map[string]*kueue.Topology
+	onlyTainted := !slices.ContainsFunc(pools, takesAny)
+	var flavors []*kueue.ResourceFlavor
+	for n := range pools {
+		flavors = append(flavors, flavorOf(&pools[n], onlyTainted))
+	}
 	if o.topology {
-		var err error
-		if topologies, err = topologiesOf(pools); err != nil {
+		if err := p.addTopologies(pools, flavors); err != nil {
 			return nil, err
 		}
-		p.remarks = append(p.remarks, aboutTopology)
 	}
-	byName := map[string]*kueue.Topology{}
-	for _, topology := range topologies {
-		byName[topology.Name] = topology
-	}
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		p.add("", byName[name])
-	}
-	onlyTainted := !slices.ContainsFunc(pools, takesAny)
 	for n := range pools {
-		p.add(describe(&pools[n]), flavorOf(&pools[n], topologies[pools[n].Name], onlyTainted))
+		p.add(describe(&pools[n]), flavors[n])
 	}
 	quotas := newQuotas(i, pools, teams, o.unit)
 	for n, t := range teams {
@@ -106,23 +100,28 @@ func sum(teams []team) int64 {
 	return sum
 }
 
-// topologiesOf returns the topology of each pool, by the pool's name. A ClusterQueue whose
+// addTopologies adds those of the pools, and has their flavors name them. A ClusterQueue whose
 // flavors do not all have a topology admits jobs that ask for none to those without one
 // only, so it is all pools or nothing.
-func topologiesOf(pools []gpu.Pool) (map[string]*kueue.Topology, error) {
+func (p *plan) addTopologies(pools []gpu.Pool, flavors []*kueue.ResourceFlavor) error {
 	topologies := map[string]*kueue.Topology{}
-	for _, pool := range pools {
+	for n, pool := range pools {
 		levels := gpu.Levels(pool.Nodes)
 		if !slices.Contains(levels, corev1.LabelHostname) {
-			return nil, fmt.Errorf("--topology: nodes of pool %s have no label %s, which a topology ends with: label them, or leave the flag out", pool.Name, corev1.LabelHostname)
+			return fmt.Errorf("--topology: nodes of pool %s have no label %s, which a topology ends with: label them, or leave the flag out", pool.Name, corev1.LabelHostname)
 		}
 		topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: topologyName(levels)}}
 		for _, level := range levels {
 			topology.Spec.Levels = append(topology.Spec.Levels, kueue.TopologyLevel{NodeLabel: level})
 		}
-		topologies[pool.Name] = topology
+		topologies[topology.Name] = topology
+		flavors[n].Spec.TopologyName = ptr.To(kueue.TopologyReference(topology.Name))
 	}
-	return topologies, nil
+	for _, name := range slices.Sorted(maps.Keys(topologies)) {
+		p.add("", topologies[name])
+	}
+	p.remarks = append(p.remarks, aboutTopology)
+	return nil
 }
 
 // topologyName follows from the levels, which cannot be changed: zone-clique-hostname.
@@ -142,7 +141,7 @@ func topologyName(levels []string) string {
 // nodeTaints: there they keep pods without GPUs away, which would not get onto the nodes.
 // All others the flavor has to tolerate; where all pools are tainted, these too, since pods
 // without GPUs can go nowhere else.
-func flavorOf(pool *gpu.Pool, topology *kueue.Topology, onlyTainted bool) *kueue.ResourceFlavor {
+func flavorOf(pool *gpu.Pool, onlyTainted bool) *kueue.ResourceFlavor {
 	flavor := &kueue.ResourceFlavor{
 		ObjectMeta: metav1.ObjectMeta{Name: pool.Name},
 		Spec:       kueue.ResourceFlavorSpec{NodeLabels: pool.NodeLabels},
@@ -153,9 +152,6 @@ func flavorOf(pool *gpu.Pool, topology *kueue.Topology, onlyTainted bool) *kueue
 		} else {
 			flavor.Spec.NodeTaints = append(flavor.Spec.NodeTaints, taint)
 		}
-	}
-	if topology != nil {
-		flavor.Spec.TopologyName = ptr.To(kueue.TopologyReference(topology.Name))
 	}
 	return flavor
 }

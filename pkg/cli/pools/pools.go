@@ -9,6 +9,7 @@ package pools
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -82,20 +83,42 @@ func (p *pools) run(ctx context.Context) error {
 	for _, unseen := range i.Unseen {
 		fmt.Fprintln(p.streams.ErrOut, "not seen:", unseen)
 	}
-	screen := &screen{out: p.streams.Out, format: p.format}
-	if p.format != "" {
-		screen.users = func(ctx context.Context) (map[types.UID]string, error) { return readUsers(ctx, c) }
-	}
-	if err := screen.show(ctx, i); err != nil {
+	screen := &screen{out: p.streams.Out}
+	text, err := p.text(ctx, c, i)
+	if err != nil {
 		return err
 	}
-	if !p.watch || !i.Saw(flavorKind) {
-		return notAll(i)
+	if err := screen.show(text); err != nil || !p.watch || !i.Saw(flavorKind) {
+		return cmp.Or(err, notAll(i))
 	}
-	look := func(ctx context.Context) (*inventory.Inventory, error) { return inventory.Load(ctx, c) }
-	return follow.Each(ctx, follow.Changes(ctx, c, calm, kinds(i)...), p.streams.ErrOut, look, func(i *inventory.Inventory) (over bool, err error) {
-		return false, screen.show(ctx, i)
+	look := func(ctx context.Context) ([]byte, error) {
+		i, err := inventory.Load(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return p.text(ctx, c, i)
+	}
+	return follow.Each(ctx, follow.Watch(ctx, calm).Add(c, kinds(i)...), p.streams.ErrOut, look, func(text []byte) (over bool, err error) {
+		return false, screen.show(text)
 	})
+}
+
+// text is what is shown of an inventory: whose the TrainJobs are, the table alone does not tell.
+func (p *pools) text(ctx context.Context, c client.Client, i *inventory.Inventory) ([]byte, error) {
+	var users map[types.UID]string
+	var err error
+	if p.format != "" {
+		if users, err = readUsers(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	view, err := newView(ctx, i, users)
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	err = write(&text, p.format, view, show.Painter(p.streams.Out))
+	return text.Bytes(), err
 }
 
 const flavorKind = "resourceflavors.kueue.x-k8s.io"
@@ -132,45 +155,25 @@ func notAll(i *inventory.Inventory) error {
 	return exit.With(exit.Unseen, fmt.Errorf("you may not see %s: ask an admin for ClusterRoles kueue-batch-admin-role and kueue-trainer-queues-viewer, and to list pods", what))
 }
 
-// screen shows one table after the other: on a terminal in its place, elsewhere below it.
+// screen shows one text after the other: on a terminal in its place, elsewhere below it.
 type screen struct {
-	out    io.Writer
-	format string
-	// users reads whose the TrainJobs are; nil for a format that does not show them.
-	users func(context.Context) (map[types.UID]string, error)
-	last  []byte
+	out  io.Writer
+	last []byte
 }
 
-// show prints an inventory unless it looks like the last one.
-func (s *screen) show(ctx context.Context, i *inventory.Inventory) error {
-	var users map[types.UID]string
-	if s.users != nil {
-		var err error
-		if users, err = s.users(ctx); err != nil {
-			return err
-		}
-	}
-	view, err := newView(ctx, i, users)
-	if err != nil {
-		return err
-	}
-	var text bytes.Buffer
-	if err := write(&text, s.format, view, show.Painter(s.out)); err != nil {
-		return err
-	}
-	first := s.last == nil
-	if bytes.Equal(text.Bytes(), s.last) {
-		return nil
-	}
-	s.last = text.Bytes()
+// show prints a text unless it looks like the last one.
+func (s *screen) show(text []byte) error {
 	switch {
-	case first:
+	case bytes.Equal(text, s.last):
+		return nil
+	case s.last == nil:
 	case show.Terminal(s.out):
 		// To the upper left, and away with what was there.
 		fmt.Fprint(show.Cursor(s.out), "\x1b[H\x1b[2J")
 	default:
 		fmt.Fprintln(s.out)
 	}
-	_, err = s.out.Write(s.last)
+	s.last = text
+	_, err := s.out.Write(text)
 	return err
 }

@@ -38,7 +38,7 @@ func printTable(out io.Writer, view *View, paint show.Paint, wide bool) error {
 		_, err := fmt.Fprintln(out, "No pools: no ResourceFlavor and no node. \"kubectl trainjob pools generate\" makes flavors from nodes.")
 		return err
 	}
-	if err := table.Print(out, paint, ""); err != nil || !wide {
+	if err := table.Print(out, paint); err != nil || !wide {
 		return err
 	}
 	return printQueues(out, view, paint)
@@ -94,7 +94,7 @@ func printQueues(out io.Writer, view *View, paint show.Paint) error {
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err
 	}
-	return table.Print(out, paint, "")
+	return table.Print(out, paint)
 }
 
 // amount is a quantity, "?" where it could not be seen.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/quantity"
 )
 
 // quotas are what the teams have of the pools.
@@ -165,16 +166,16 @@ func divided(amounts corev1.ResourceList, teams []team) []corev1.ResourceList {
 		parts[n] = corev1.ResourceList{}
 	}
 	for name, total := range amounts {
-		units, quantity := roundUnits(name, total)
+		units, amount := roundUnits(name, total)
 		for n, part := range split(units, teams) {
-			parts[n][name] = quantity(part)
+			parts[n][name] = amount(part)
 		}
 	}
 	return parts
 }
 
 // roundUnits are how many units of a round figure an amount has, and what so many of them are as a quantity.
-func roundUnits(name corev1.ResourceName, total resource.Quantity) (units int64, quantity func(int64) resource.Quantity) {
+func roundUnits(name corev1.ResourceName, total resource.Quantity) (units int64, amount func(int64) resource.Quantity) {
 	of := func(unit int64, format resource.Format) func(int64) resource.Quantity {
 		return func(units int64) resource.Quantity { return *resource.NewQuantity(units*unit, format) }
 	}
@@ -185,17 +186,12 @@ func roundUnits(name corev1.ResourceName, total resource.Quantity) (units int64,
 	case name == corev1.ResourceCPU:
 		// Value would round up.
 		return total.MilliValue() / 1000, of(1, resource.DecimalSI)
-	case !inBytes(name):
+	case !quantity.InBytes(name):
 		return total.Value(), of(1, resource.DecimalSI)
 	case total.Value() < 10*gib:
 		return total.Value() / mib, of(mib, resource.BinarySI)
 	}
 	return total.Value() / gib, of(gib, resource.BinarySI)
-}
-
-func inBytes(name corev1.ResourceName) bool {
-	return name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage ||
-		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
 // split divides a number of units by the teams' shares; what is left over goes to those

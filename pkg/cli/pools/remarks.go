@@ -75,6 +75,7 @@ const aboutTopology = "with a topology Kueue admits no TrainJob with a replicate
 // rounding tells where the teams' parts are not their shares, or no whole nodes.
 func (q *quotas) rounding() []string {
 	var remarks []string
+	shares := sum(q.teams)
 	for n, t := range q.teams {
 		var have, all int64
 		var where, uneven []string
@@ -85,27 +86,23 @@ func (q *quotas) rounding() []string {
 				gpus += part.gpus
 			}
 			part := q.parts[p][n]
-			if part.gpus*sum(q.teams) != gpus*t.share {
+			if have += part.nodes; part.nodes > 0 {
+				where = append(where, fmt.Sprintf("%d of %s", part.nodes, q.pools[p].Name))
+			}
+			if part.gpus*shares != gpus*t.share {
 				uneven = append(uneven, fmt.Sprintf("%d of %d GPUs of %s", part.gpus, gpus, q.pools[p].Name))
 			}
-			if part.nodes > 0 {
-				where = append(where, fmt.Sprintf("%d of %s", part.nodes, q.pools[p].Name))
-				have += part.nodes
-			}
 		}
-		if len(uneven) == 0 {
-			continue
-		}
-		if have*sum(q.teams) == all*t.share {
-			remarks = append(remarks, fmt.Sprintf("%s has %s, where its share is %d in %d: shares are whole nodes", t.namespace, strings.Join(uneven, ", "), t.share, sum(q.teams)))
-			continue
-		}
-		due := fmt.Sprintf("where its share of %d in %d would be %.1f", t.share, sum(q.teams), float64(all)*float64(t.share)/float64(sum(q.teams)))
-		if have == 0 {
+		due := fmt.Sprintf("where its share of %d in %d would be %.1f", t.share, shares, float64(all)*float64(t.share)/float64(shares))
+		switch {
+		case len(uneven) == 0:
+		case have*shares == all*t.share:
+			remarks = append(remarks, fmt.Sprintf("%s has %s, where its share is %d in %d: shares are whole nodes", t.namespace, strings.Join(uneven, ", "), t.share, shares))
+		case have == 0:
 			remarks = append(remarks, fmt.Sprintf("%s has no node of %d, %s, and only borrows GPUs: give it a larger share, or divide by --share-unit=%s", t.namespace, all, due, singleGPUs))
-			continue
+		default:
+			remarks = append(remarks, fmt.Sprintf("%s has %d of %s (%s), %s: shares are whole nodes", t.namespace, have, show.Count(int(all), "node"), strings.Join(where, ", "), due))
 		}
-		remarks = append(remarks, fmt.Sprintf("%s has %d of %s (%s), %s: shares are whole nodes", t.namespace, have, show.Count(int(all), "node"), strings.Join(where, ", "), due))
 	}
 	return append(remarks, q.broken()...)
 }

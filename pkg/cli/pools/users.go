@@ -9,13 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -64,13 +62,13 @@ func usersOf(i *inventory.Inventory, quota inventory.Quota, users map[types.UID]
 		return nil
 	}
 	type holder struct{ namespace, name string }
-	sums := map[holder]int64{}
+	sums, of := map[holder]int64{}, kueuelib.FlavorResource{Flavor: quota.Flavor, Resource: quota.Resource}
 	for n := range i.Workloads {
 		wl := &i.Workloads[n]
 		if wl.Status.Admission == nil || wl.Status.Admission.ClusterQueue != quota.ClusterQueue || !kueuelib.HasQuotaReservation(wl) || kueuelib.IsFinished(wl) {
 			continue
 		}
-		if amount := reservedBy(wl, quota.Flavor, quota.Resource); amount > 0 {
+		if amount := kueuelib.Holds(wl)[of].Int64(); amount > 0 {
 			h := holder{namespace: wl.Namespace}
 			if owner := metav1.GetControllerOfNoCopy(wl); owner != nil {
 				h.name = users[owner.UID]
@@ -87,15 +85,6 @@ func usersOf(i *inventory.Inventory, quota inventory.Quota, users map[types.UID]
 		return cmp.Or(b.Reserved.Cmp(a.Reserved), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return all
-}
-
-func reservedBy(wl *kueue.Workload, flavor kueue.ResourceFlavorReference, name corev1.ResourceName) (sum int64) {
-	for _, podSet := range kueuelib.TotalRequests(wl) {
-		if podSet.Flavors[name] == flavor {
-			sum += podSet.Requests.ResourceValue(name)
-		}
-	}
-	return sum
 }
 
 func usersText(users []User) string {

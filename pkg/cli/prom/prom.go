@@ -8,11 +8,9 @@ package prom
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -100,14 +98,14 @@ func (f *Flags) client(patience time.Duration) (*Client, error) {
 
 // selector selects series by the values of labels; empty where there are none.
 func selector(match map[string]string) string {
-	if len(match) == 0 {
+	labels := model.LabelSet{}
+	for name, value := range match {
+		labels[model.LabelName(name)] = model.LabelValue(value)
+	}
+	if len(labels) == 0 {
 		return ""
 	}
-	var matchers []string
-	for _, label := range slices.Sorted(maps.Keys(match)) {
-		matchers = append(matchers, fmt.Sprintf("%s=%q", label, match[label]))
-	}
-	return "{" + strings.Join(matchers, ", ") + "}"
+	return labels.String()
 }
 
 // Aggregated is the query for what a function tells of the series of a metric within a time, aggregated by labels.

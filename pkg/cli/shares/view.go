@@ -204,7 +204,7 @@ func (v *View) print(out io.Writer, paint show.Paint) error {
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		if err := table.Print(out, paint, ""); err != nil {
+		if err := table.Print(out, paint); err != nil {
 			return err
 		}
 	}

@@ -29,19 +29,24 @@ func ForMachines(format string) bool {
 	return format == JSON || format == YAML || strings.HasPrefix(format, JSONPath)
 }
 
-// KnownFormat refuses a value of -o that is neither empty nor one of those known.
-func KnownFormat(format string, known ...string) error {
-	if format == "" || slices.Contains(known, format) {
+// checkFormat refuses a value of -o that is neither empty nor one of those known.
+func checkFormat(format string, known []string) error {
+	switch {
+	case format == "" || slices.Contains(known, format):
 		return nil
+	case strings.HasPrefix(format, JSONPath) && slices.Contains(known, JSON):
+		_, err := parseJSONPath(format)
+		return err
 	}
+	return fmt.Errorf("--output %s: there is no such format: use %s", format, formats(known))
+}
+
+// formats names those that are known, with that of a template, which goes with JSON.
+func formats(known []string) string {
 	if slices.Contains(known, JSON) {
-		if strings.HasPrefix(format, JSONPath) {
-			_, err := parseJSONPath(format)
-			return err
-		}
 		known = append(slices.Clone(known), JSONPath+"TEMPLATE")
 	}
-	return fmt.Errorf("--output %s: there is no such format: use %s", format, either(known))
+	return either(known)
 }
 
 func parseJSONPath(format string) (*jsonpath.JSONPath, error) {
@@ -94,12 +99,8 @@ func Encode(out io.Writer, format string, value any) error {
 
 // OutputFlag adds -o, which takes the formats that a command knows beside its text.
 func OutputFlag(cmd *cobra.Command, format *string, known ...string) {
-	names := known
-	if slices.Contains(known, JSON) {
-		names = append(slices.Clone(known), JSONPath+"TEMPLATE")
-	}
-	check := func(text string) error { return KnownFormat(text, known...) }
-	cmd.Flags().VarP(&word{format, check}, "output", "o", either(names))
+	check := func(text string) error { return checkFormat(text, known) }
+	cmd.Flags().VarP(&word{format, check}, "output", "o", formats(known))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp))
 }
 

@@ -57,7 +57,7 @@ func TestTable(t *testing.T) {
 				table.Row(row...)
 			}
 			var out strings.Builder
-			expect.NoError(t, table.Print(&out, tc.paint, ""))
+			expect.NoError(t, table.Print(&out, tc.paint))
 			expect.Same(t, "Unexpected table", tc.want, out.String())
 		})
 	}
@@ -99,7 +99,7 @@ func TestEncode(t *testing.T) {
 	expect.Same(t, "Unexpected field of what stands in a list", "<b>", out.String())
 }
 
-func TestKnownFormat(t *testing.T) {
+func TestCheckFormat(t *testing.T) {
 	cases := map[string]struct {
 		format string
 		known  []string
@@ -116,7 +116,7 @@ func TestKnownFormat(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected error", tc.want, expect.Text(KnownFormat(tc.format, tc.known...)))
+			expect.Same(t, "Unexpected error", tc.want, expect.Text(checkFormat(tc.format, tc.known)))
 		})
 	}
 }

@@ -40,12 +40,11 @@ func (t *Table) Row(cells ...any) {
 // Empty reports whether there is nothing but the heading.
 func (t *Table) Empty() bool { return len(t.rows) == 1 }
 
-// Print writes the table, every line after indent.
-func (t *Table) Print(out io.Writer, paint Paint, indent string) error {
+// Print writes the table.
+func (t *Table) Print(out io.Writer, paint Paint) error {
 	widths := t.widths()
 	for i, row := range t.rows {
 		var line strings.Builder
-		line.WriteString(indent)
 		for column, cell := range row {
 			if i == 0 {
 				cell = paint.Bold(cell)

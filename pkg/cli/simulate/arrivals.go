@@ -39,53 +39,64 @@ const mostErrors = 10
 // readArrivals reads jobs that come: when, as a time after the begin such as 90m, or as an RFC 3339 time, of
 // which the earliest is the begin; to which LocalQueue, as namespace/name; with how many GPUs; and for how long.
 func readArrivals(data []byte, path string, at *outlook.Outlook) ([]forecast.Job, error) {
-	data = bytes.TrimPrefix(data, []byte("\ufeff")) // Some spreadsheets begin a file with it.
-	reader := reading(data)
-	a := &arrivals{path: path, at: at, first: earliest(data)}
+	rows, err := rowsOf(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(rows) > 0 && rows[0].line == 1 && slices.Contains(rows[0].fields, fields[0]) {
+		if columns := rows[0].fields; len(columns) > len(fields) || !slices.Equal(columns, fields[:len(columns)]) {
+			return nil, fmt.Errorf("%s:1: the columns are %s, and not %s", path, strings.Join(columns, ","), strings.Join(fields, ","))
+		}
+		rows = rows[1:]
+	}
+	a := &arrivals{path: path, at: at, first: earliest(rows)}
 	var jobs []forecast.Job
 	var all []error
-	for len(all) < mostErrors {
-		record, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return jobs, errors.Join(all...)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		if a.line, _ = reader.FieldPos(0); a.line == 1 && slices.Contains(record, fields[0]) {
-			if len(record) > len(fields) || !slices.Equal(record, fields[:len(record)]) {
-				return nil, fmt.Errorf("%s:1: the columns are %s, and not %s", path, strings.Join(record, ","), strings.Join(fields, ","))
-			}
+	for _, r := range rows {
+		a.line = r.line
+		job, err := a.job(r.fields, len(jobs))
+		if err == nil {
+			jobs = append(jobs, job)
 			continue
 		}
-		job, err := a.job(record, len(jobs))
-		if err != nil {
-			all = append(all, err)
-			continue
+		if all = append(all, err); len(all) == mostErrors {
+			all = append(all, fmt.Errorf("%s: what comes after these %d is not looked at", path, mostErrors))
+			break
 		}
-		jobs = append(jobs, job)
 	}
-	return nil, errors.Join(append(all, fmt.Errorf("%s: what comes after these %d is not looked at", path, mostErrors))...)
+	return jobs, errors.Join(all...)
 }
 
-func reading(data []byte) *csv.Reader {
-	reader := csv.NewReader(bytes.NewReader(data))
+// row is one of a CSV.
+type row struct {
+	line   int
+	fields []string
+}
+
+func rowsOf(data []byte) (rows []row, err error) {
+	reader := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff")))) // Some spreadsheets begin a file with it.
 	reader.FieldsPerRecord, reader.TrimLeadingSpace = -1, true
-	return reader
+	for {
+		record, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return rows, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		line, _ := reader.FieldPos(0)
+		rows = append(rows, row{line, record})
+	}
 }
 
 // earliest is the first RFC 3339 time, wherever it stands: exports often begin with the newest.
-func earliest(data []byte) (first time.Time) {
-	reader := reading(data)
-	for {
-		record, err := reader.Read()
-		if err != nil {
-			return first // What is wrong is told by who reads all.
-		}
-		if at, err := time.Parse(time.RFC3339, record[0]); err == nil && (first.IsZero() || at.Before(first)) {
+func earliest(rows []row) (first time.Time) {
+	for _, r := range rows {
+		if at, err := time.Parse(time.RFC3339, r.fields[0]); err == nil && (first.IsZero() || at.Before(first)) {
 			first = at
 		}
 	}
+	return first
 }
 
 type arrivals struct {

@@ -78,7 +78,7 @@ func (o *options) tellNow(ctx context.Context, at *outlook.Outlook) error {
 		}
 	}
 	fmt.Fprintf(o.streams.Out, "%s would start now without these; nothing is changed by this command:\n\n", advice.Job)
-	return table.Print(o.streams.Out, show.Painter(o.streams.Out), "")
+	return table.Print(o.streams.Out, show.Painter(o.streams.Out))
 }
 
 // advise looks for sets of others without which a job starts at once.
@@ -103,14 +103,12 @@ func advise(ctx context.Context, at *outlook.Outlook, job string) (Advice, error
 		return advice, err
 	}
 	// By what they lose, by how much they free for it, and the latest first: the sets differ.
-	for _, order := range []func(a, b candidate) int{
-		func(a, b candidate) int { return cmp.Compare(a.GPUHours, b.GPUHours) },
-		func(a, b candidate) int {
-			return cmp.Compare(a.GPUHours/float64(max(1, a.gpus)), b.GPUHours/float64(max(1, b.gpus)))
-		},
-		func(a, b candidate) int { return cmp.Compare(b.gpus, a.gpus) },
+	for _, cost := range []func(candidate) float64{
+		func(c candidate) float64 { return c.GPUHours },
+		func(c candidate) float64 { return c.GPUHours / float64(max(1, c.gpus)) },
+		func(c candidate) float64 { return -float64(c.gpus) },
 	} {
-		way, err := s.way(ctx, order)
+		way, err := s.way(ctx, cost)
 		if err != nil {
 			return advice, err
 		}
@@ -191,10 +189,10 @@ func (s *search) alone(ctx context.Context, advice *Advice) error {
 	return nil
 }
 
-// way takes as many as it needs in an order, and puts back whom it does not need; nil where all are too few.
-func (s *search) way(ctx context.Context, order func(a, b candidate) int) (*Way, error) {
+// way takes as many as it needs, the cheapest first, and puts back whom it does not need; nil where all are too few.
+func (s *search) way(ctx context.Context, cost func(candidate) float64) (*Way, error) {
 	all := s.candidates()
-	slices.SortStableFunc(all, order)
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(cost(a), cost(b)) })
 	var failed error
 	enough := sort.Search(len(all)+1, func(n int) bool {
 		starts, err := s.starts(ctx, all[:n])

@@ -39,17 +39,17 @@ func (o *options) compare(ctx context.Context, before *outlook.Outlook) (Compari
 	if err != nil {
 		return c, err
 	}
-	jobs, err := o.comingJobs(after)
+	jobs, err := o.comingJobs(after.Outlook)
 	if err != nil {
 		return c, err
 	}
-	for _, remark := range o.scenario.remarks(before) {
+	for _, remark := range after.remarks() {
 		o.warn("%s", remark)
 	}
 	if c.Before, err = o.play(ctx, before, nil); err != nil || o.scenario.none() {
 		return c, err
 	}
-	result, err := o.play(ctx, after, jobs)
+	result, err := o.play(ctx, after.Outlook, jobs)
 	c.After = &result
 	return c, err
 }
@@ -66,13 +66,12 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 		return Result{}, err
 	}
 	o.keepComing(q)
-	jobs := append(q.Jobs(0), more...)
+	drawn := q.Jobs(0)
 	come, err := readArrivals(o.csv, o.arrivals, at)
 	if err != nil {
 		return Result{}, err
 	}
-	jobs = append(jobs, come...)
-	known := names(q.Entrants, slices.Concat(more, come))
+	jobs, known := slices.Concat(drawn, more, come), namesOf(slices.Concat(drawn[:len(q.Entrants)], more, come))
 	o.tellUnknown(jobs, known)
 	counter := newCounter(q.Begin, q.Horizon, quotaOf(at.Inventory), jobs)
 	bar := show.NewProgress(o.streams.ErrOut, "simulating")
@@ -82,7 +81,7 @@ func (o *options) play(ctx context.Context, at *outlook.Outlook, more []forecast
 	})
 	bar.Done()
 	if len(counter.leftOut) > 0 {
-		o.warn("%s%s", outlook.LeftOut(len(counter.leftOut)), among(counter.leftOut, known))
+		o.warn("%s%s", outlook.LeftOut(len(counter.leftOut)), known.among(counter.leftOut))
 	}
 	if err != nil {
 		return Result{}, err
@@ -138,33 +137,32 @@ func refuseUnknown(came []forecast.Entrant) error {
 }
 
 // names are of the jobs that somebody knows: those that are there, those of --job, and the lines of a CSV. Others are of the play alone.
-func names(there []forecast.Entrant, come []forecast.Job) map[client.ObjectKey]string {
-	all := map[client.ObjectKey]string{}
-	for _, e := range there {
-		all[client.ObjectKeyFromObject(e.Workload)] = inventory.JobName(e.Workload)
-	}
-	for _, job := range come {
+type names map[client.ObjectKey]string
+
+func namesOf(jobs []forecast.Job) names {
+	all := names{}
+	for _, job := range jobs {
 		all[client.ObjectKeyFromObject(job.Workload)] = inventory.JobName(job.Workload)
 	}
 	return all
 }
 
 // among names one of some jobs, where somebody knows one.
-func among(some sets.Set[client.ObjectKey], known map[client.ObjectKey]string) string {
-	first := ""
+func (n names) among(some sets.Set[client.ObjectKey]) string {
+	var known []string
 	for key := range some {
-		if name := known[key]; name != "" && (first == "" || name < first) {
-			first = name
+		if name := n[key]; name != "" {
+			known = append(known, name)
 		}
 	}
-	if first == "" {
+	if len(known) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %s among them", first)
+	return fmt.Sprintf(", %s among them", slices.Min(known))
 }
 
 // tellNever warns of jobs that wait at the end, and would if nobody else was there.
-func (o *options) tellNever(ctx context.Context, q *forecast.Question, jobs []forecast.Job, waiting sets.Set[client.ObjectKey], known map[client.ObjectKey]string) error {
+func (o *options) tellNever(ctx context.Context, q *forecast.Question, jobs []forecast.Job, waiting sets.Set[client.ObjectKey], known names) error {
 	alone := *q
 	alone.Entrants, alone.Time, alone.Checks = nil, 0, 0
 	alike := map[string][]client.ObjectKey{} // Of those that ask alike, the first is tried.
@@ -191,7 +189,7 @@ func (o *options) tellNever(ctx context.Context, q *forecast.Question, jobs []fo
 		}
 	}
 	if len(never) > 0 {
-		o.warn("%s would not start even if nobody else was there%s", show.Count(len(never), "job"), among(never, known))
+		o.warn("%s would not start even if nobody else was there%s", show.Count(len(never), "job"), known.among(never))
 	}
 	return nil
 }
@@ -207,7 +205,7 @@ func (o *options) keepComing(q *forecast.Question) {
 }
 
 // tellUnknown warns of jobs that run to the end because nothing is known of them.
-func (o *options) tellUnknown(jobs []forecast.Job, known map[client.ObjectKey]string) {
+func (o *options) tellUnknown(jobs []forecast.Job, known names) {
 	unknown := sets.New[client.ObjectKey]()
 	for _, job := range jobs {
 		if job.Runs == 0 {
@@ -215,7 +213,7 @@ func (o *options) tellUnknown(jobs []forecast.Job, known map[client.ObjectKey]st
 		}
 	}
 	if len(unknown) > 0 {
-		o.warn("nothing is known of how long %s run%s: they run to the end; --assume 4h takes a time for them", show.Count(len(unknown), "job"), among(unknown, known))
+		o.warn("nothing is known of how long %s run%s: they run to the end; --assume 4h takes a time for them", show.Count(len(unknown), "job"), known.among(unknown))
 	}
 }
 
@@ -235,13 +233,7 @@ func (o *options) comingJobs(at *outlook.Outlook) ([]forecast.Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		come := &inventory.Inventory{}
-		for _, file := range files {
-			err = errors.Join(err, file.Err())
-			for n := range file.Documents {
-				err = errors.Join(err, add(&file.Documents[n], "Workload", &come.Workloads, namespace))
-			}
-		}
+		come, err := readFiles(files, namespace)
 		if err != nil {
 			return nil, err
 		}

@@ -55,14 +55,14 @@ func printTables(out io.Writer, paint show.Paint, c Comparison) error {
 		waits.Row(cmp.Or(group[0], "all"), cmp.Or(group[1], "-"), c.both(was.Jobs, is.Jobs), c.both(was.Waiting, is.Waiting),
 			c.both(outlook.Roughly(&was.MedianSeconds), outlook.Roughly(&is.MedianSeconds)), c.both(outlook.Roughly(&was.P90Seconds), outlook.Roughly(&is.P90Seconds)))
 	}
-	if err := waits.Print(out, paint, ""); err != nil {
+	if err := waits.Print(out, paint); err != nil {
 		return err
 	}
 	fmt.Fprintln(out)
 	totals := show.NewTable("STARTS", "PREEMPTIONS", "GPU-HOURS LOST TO THEM")
 	totals.Row(c.both(c.Before.Starts, last.Starts), c.both(c.Before.Preemptions, last.Preemptions),
 		c.both(fmt.Sprintf("%.0f", c.Before.LostGPUHours), fmt.Sprintf("%.0f", last.LostGPUHours)))
-	return totals.Print(out, paint, "")
+	return totals.Print(out, paint)
 }
 
 // both is a value before the changes, and after them.
@@ -113,7 +113,7 @@ func printCharts(out io.Writer, c Comparison) error {
 		return nil
 	}
 	fmt.Fprintln(out)
-	return table.Print(out, show.Paint{}, "")
+	return table.Print(out, show.Paint{})
 }
 
 func lasts(c Comparison) string {
@@ -158,12 +158,8 @@ func writeSVG(out io.Writer, c Comparison) error {
 		fmt.Fprintf(&text, `<text x="%d" y="%d">%s: share of %d GPUs used, over %s (before grey, after blue)</text>`+"\n", svgLeft, top-6, html.EscapeString(flavor.Flavor), flavor.GPUs, lasts(c))
 		fmt.Fprintf(&text, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#cccccc"/>`+"\n", svgLeft, top, svgWidth, svgHeight)
 		fmt.Fprintf(&text, `<text x="8" y="%d">100 %%</text><text x="8" y="%d">0 %%</text>`+"\n", top+10, top+svgHeight)
-		for name, play := range c.plays() {
-			for _, usage := range play.Used {
-				if usage.Flavor == flavor.Flavor {
-					fmt.Fprintf(&text, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", colours[name], points(usage.Shares, top))
-				}
-			}
+		for name, play := range c.plays() { // Of the same flavors: what changes are their amounts.
+			fmt.Fprintf(&text, `<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>`+"\n", colours[name], points(play.Used[row].Shares, top))
 		}
 	}
 	text.WriteString("</svg>\n")

@@ -69,7 +69,6 @@ type counted struct {
 	came        time.Time
 	waited      time.Duration
 	started     bool
-	since       time.Time
 	// ran is since when it has run, which may be before all that is counted.
 	ran  time.Time
 	gpus map[string]int64
@@ -85,7 +84,7 @@ func newCounter(begin time.Time, horizon time.Duration, quota map[string]int64, 
 			job.came = jobs[n].Arrives
 		}
 		if wl.Status.Admission != nil {
-			job.started, job.since, job.ran, job.gpus = true, begin, runsSince(wl, begin), gpusOf(wl)
+			job.started, job.ran, job.gpus = true, runsSince(wl, begin), gpusOf(wl)
 			job.queue = "" // Its wait is over, and not counted.
 		}
 		c.jobs[client.ObjectKeyFromObject(wl)] = job
@@ -110,7 +109,7 @@ func (c *counter) tell(e forecast.Event) {
 		if !job.started {
 			job.started, job.waited = true, e.At.Sub(job.came)
 		}
-		job.since, job.ran, job.gpus = e.At, e.At, gpusOf(e.Workload)
+		job.ran, job.gpus = e.At, gpusOf(e.Workload)
 	case forecast.Preempted:
 		c.result.Preemptions++
 		for _, gpus := range job.gpus {
@@ -127,16 +126,15 @@ func (c *counter) tell(e forecast.Event) {
 
 // stop counts what a job has used.
 func (c *counter) stop(job *counted, at time.Time) {
-	part := c.horizon / parts
+	part, since, until := c.horizon/parts, max(0, job.ran.Sub(c.begin)), at.Sub(c.begin)
 	for flavor, gpus := range job.gpus {
 		if c.used[flavor] == nil {
 			c.used[flavor] = make([]float64, parts)
 		}
-		for n := range parts {
-			from, to := c.begin.Add(time.Duration(n)*part), c.begin.Add(time.Duration(n+1)*part)
-			if overlap := min(to.Sub(job.since), at.Sub(job.since), part, at.Sub(from)); overlap > 0 && at.After(from) && to.After(job.since) {
-				c.used[flavor][n] += float64(gpus) * overlap.Hours() / part.Hours()
-			}
+		for n := range c.used[flavor] {
+			from := time.Duration(n) * part
+			held := max(0, min(until, from+part)-max(since, from))
+			c.used[flavor][n] += float64(gpus) * held.Hours() / part.Hours()
 		}
 	}
 	job.gpus = nil
@@ -211,12 +209,9 @@ func sizeOf(wl *kueue.Workload) string {
 // gpusOf are the GPUs that a Workload has of each flavor.
 func gpusOf(wl *kueue.Workload) map[string]int64 {
 	all := map[string]int64{}
-	if wl.Status.Admission == nil {
-		return all
-	}
-	for _, psa := range wl.Status.Admission.PodSetAssignments {
-		if flavor := psa.Flavors[gpu.Whole]; flavor != "" {
-			all[string(flavor)] += psa.ResourceUsage.Name(gpu.Whole, "").Value()
+	for of, amount := range kueuelib.Holds(wl) {
+		if of.Resource == gpu.Whole {
+			all[string(of.Flavor)] = amount.Int64()
 		}
 	}
 	return all

@@ -96,22 +96,58 @@ func oneOf[T ~string](field string, value T, enum ...T) error {
 	return fmt.Errorf("%s: %q is none of %v", field, value, enum)
 }
 
+// list is one of a scenario's lists of texts, which a flag adds to.
+type list struct {
+	field, flag, usage string
+	texts              *[]string
+	// apply is what a text of it changes.
+	apply func(*changed, string) error
+}
+
+func (s *Scenario) lists() []list {
+	return []list{
+		{"setQuota", "set-quota", "CLUSTERQUEUE/FLAVOR/RESOURCE=QUANTITY", &s.SetQuota, pair(setQuota)},
+		{"setBorrowingLimit", "set-borrowing-limit", "CLUSTERQUEUE/FLAVOR/RESOURCE=QUANTITY, or =none", &s.SetBorrowingLimit, pair(setBorrowingLimit)},
+		{"addNodes", "add-nodes", "FLAVOR=COUNT more nodes below its topology; quota is not changed by that", &s.AddNodes, pair(addNodes)},
+		{"priorities", "priority", "NAMESPACE/JOB=PRIORITY", &s.Priorities, pair(setPriority)},
+		{"drain", "drain", "a node that goes", &s.Drain, drain},
+		{"jobs", "job", "FILE@+2h: Workloads that come after a time", &s.Jobs, func(*changed, string) error { return nil }},
+	}
+}
+
+// pair reads WHAT=VALUE.
+func pair(apply func(c *changed, what, value string) error) func(*changed, string) error {
+	return func(c *changed, text string) error {
+		what, value, found := strings.Cut(text, "=")
+		if !found {
+			return errors.New("there is no = in it")
+		}
+		return apply(c, what, value)
+	}
+}
+
 // none reports whether nothing is different.
 func (s *Scenario) none() bool {
-	return len(s.SetQuota)+len(s.SetBorrowingLimit)+len(s.AddNodes)+len(s.Drain)+len(s.Priorities)+len(s.Preemption)+len(s.Jobs) == 0 && s.FairSharing == nil
+	listed := slices.ContainsFunc(s.lists(), func(l list) bool { return len(*l.texts) > 0 })
+	return !listed && len(s.Preemption) == 0 && s.FairSharing == nil
+}
+
+// changed is a cluster with its changes.
+type changed struct {
+	*outlook.Outlook
+	// stops are the jobs on nodes that go, idle what changes nothing.
+	stops sets.Set[string]
+	idle  []string
 }
 
 // apply changes a copy of what a cluster has.
-func (s *Scenario) apply(before *outlook.Outlook) (*outlook.Outlook, error) {
+func (s *Scenario) apply(before *outlook.Outlook) (*changed, error) {
 	after, i := *before, *before.Inventory
 	after.Inventory = &i
 	i.Nodes, i.Workloads = slices.Clone(i.Nodes), slices.Clone(i.Workloads)
 	i.ClusterQueues = make([]kueue.ClusterQueue, len(before.ClusterQueues))
 	for n := range before.ClusterQueues {
 		before.ClusterQueues[n].DeepCopyInto(&i.ClusterQueues[n])
-	}
-	if err := errors.Join(s.applyTexts(&i), drain(&i, s.Drain), preempt(&i, s.Preemption)); err != nil {
-		return nil, err
 	}
 	if s.FairSharing != nil {
 		kueueConfig := configapi.Configuration{}
@@ -121,79 +157,52 @@ func (s *Scenario) apply(before *outlook.Outlook) (*outlook.Outlook, error) {
 		kueueConfig.FairSharing = s.FairSharing
 		after.Kueue = &kueueConfig
 	}
-	return &after, nil
+	c := &changed{Outlook: &after, stops: sets.New[string]()}
+	return c, errors.Join(s.applyLists(c), preempt(&i, s.Preemption))
 }
 
-// applyTexts applies what is written as WHAT=VALUE.
-func (s *Scenario) applyTexts(i *inventory.Inventory) error {
-	for _, change := range []struct {
-		field  string
-		values []string
-		apply  func(*inventory.Inventory, string, string) error
-	}{
-		{"setQuota", s.SetQuota, setQuota}, {"setBorrowingLimit", s.SetBorrowingLimit, setBorrowingLimit},
-		{"addNodes", s.AddNodes, addNodes}, {"priorities", s.Priorities, setPriority},
-	} {
-		for n, text := range change.values {
-			what, value, found := strings.Cut(text, "=")
-			if !found {
-				return fmt.Errorf("%s[%d] %q: there is no = in it", change.field, n, text)
-			}
-			if err := change.apply(i, what, value); err != nil {
-				return fmt.Errorf("%s[%d] %q: %w", change.field, n, text, err)
+func (s *Scenario) applyLists(c *changed) error {
+	for _, l := range s.lists() {
+		for n, text := range *l.texts {
+			if err := l.apply(c, text); err != nil {
+				return fmt.Errorf("%s[%d] %q: %w", l.field, n, text, err)
 			}
 		}
 	}
 	return nil
 }
 
-// drain takes nodes away, and evicts who has a place on one.
-func drain(i *inventory.Inventory, nodes []string) error {
-	for n, name := range nodes {
-		at := slices.IndexFunc(i.Nodes, func(node corev1.Node) bool { return node.Name == name })
-		if at < 0 {
-			return fmt.Errorf("drain[%d] %q: there is no such node", n, name)
-		}
-		i.Nodes = slices.Delete(i.Nodes, at, at+1)
-		for w := range i.Workloads {
-			if scheduler.PlacedOn(&i.Workloads[w], name) {
-				i.Workloads[w] = *i.Workloads[w].DeepCopy()
-				apimeta.SetStatusCondition(&i.Workloads[w].Status.Conditions, metav1.Condition{
-					Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: "Its node is drained",
-				})
-			}
+// drain takes a node away, and evicts who has a place on it.
+func drain(c *changed, name string) error {
+	at := slices.IndexFunc(c.Nodes, func(node corev1.Node) bool { return node.Name == name })
+	if at < 0 {
+		return errors.New("there is no such node")
+	}
+	if !slices.ContainsFunc(c.Flavors, func(f kueue.ResourceFlavor) bool {
+		return f.Spec.TopologyName != nil && inventory.Picks(&f, &c.Nodes[at])
+	}) {
+		c.idle = append(c.idle, "node "+name)
+	}
+	c.Nodes = slices.Delete(c.Nodes, at, at+1)
+	for n := range c.Workloads {
+		if wl := &c.Workloads[n]; scheduler.PlacedOn(wl, name) {
+			c.stops.Insert(inventory.JobName(wl))
+			*wl = *wl.DeepCopy()
+			apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{
+				Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: "Its node is drained",
+			})
 		}
 	}
 	return nil
 }
 
 // remarks are what nodes that go or come do beside making room, or do not do.
-func (s *Scenario) remarks(before *outlook.Outlook) (all []string) {
-	stops := sets.New[string]()
-	var idle []string
-	for _, name := range s.Drain {
-		for n := range before.Workloads {
-			if wl := &before.Workloads[n]; scheduler.PlacedOn(wl, name) {
-				stops.Insert(inventory.JobName(wl))
-			}
-		}
-		if node := inventory.Find(before.Nodes, "", name); node != nil && !slices.ContainsFunc(before.Flavors, func(f kueue.ResourceFlavor) bool {
-			return f.Spec.TopologyName != nil && inventory.Picks(&f, node)
-		}) {
-			idle = append(idle, "node "+name)
-		}
+func (c *changed) remarks() (all []string) {
+	if len(c.stops) > 0 {
+		all = append(all, fmt.Sprintf("drained nodes have %s start over, %s among them", show.Count(len(c.stops), "job"), sets.List(c.stops)[0]))
 	}
-	for _, text := range s.AddNodes {
-		name, _, _ := strings.Cut(text, "=")
-		if flavor := before.Flavor(kueue.ResourceFlavorReference(name)); flavor != nil && flavor.Spec.TopologyName == nil {
-			idle = append(idle, "more nodes of flavor "+name)
-		}
-	}
-	if len(stops) > 0 {
-		all = append(all, fmt.Sprintf("drained nodes have %s start over, %s among them", show.Count(len(stops), "job"), sets.List(stops)[0]))
-	}
-	if len(idle) > 0 {
-		all = append(all, fmt.Sprintf("nothing changes by %s: nodes are room below a topology alone, and there is none", strings.Join(idle, " and ")))
+	if len(c.idle) > 0 {
+		all = append(all, fmt.Sprintf("nothing changes by %s: nodes are room below a topology alone, and there is none", strings.Join(c.idle, " and ")))
 	}
 	return all
 }
@@ -209,18 +218,18 @@ func preempt(i *inventory.Inventory, policies map[string]kueue.ClusterQueuePreem
 	return nil
 }
 
-func setQuota(i *inventory.Inventory, what, value string) error {
-	return changeQuota(i, what, value, func(quota *kueue.ResourceQuota, q *resource.Quantity) { quota.NominalQuota = *q })
+func setQuota(c *changed, what, value string) error {
+	return changeQuota(c, what, value, func(quota *kueue.ResourceQuota, q *resource.Quantity) { quota.NominalQuota = *q })
 }
 
-func setBorrowingLimit(i *inventory.Inventory, what, value string) error {
+func setBorrowingLimit(c *changed, what, value string) error {
 	if value == "none" {
-		return changeQuota(i, what, "0", func(quota *kueue.ResourceQuota, _ *resource.Quantity) { quota.BorrowingLimit = nil })
+		return changeQuota(c, what, "0", func(quota *kueue.ResourceQuota, _ *resource.Quantity) { quota.BorrowingLimit = nil })
 	}
-	return changeQuota(i, what, value, func(quota *kueue.ResourceQuota, q *resource.Quantity) { quota.BorrowingLimit = q })
+	return changeQuota(c, what, value, func(quota *kueue.ResourceQuota, q *resource.Quantity) { quota.BorrowingLimit = q })
 }
 
-func changeQuota(i *inventory.Inventory, what, value string, change func(*kueue.ResourceQuota, *resource.Quantity)) error {
+func changeQuota(c *changed, what, value string, change func(*kueue.ResourceQuota, *resource.Quantity)) error {
 	parts := strings.SplitN(what, "/", 3)
 	if len(parts) != 3 {
 		return errors.New("name CLUSTERQUEUE/FLAVOR/RESOURCE, such as team-a/h100/nvidia.com/gpu")
@@ -232,7 +241,7 @@ func changeQuota(i *inventory.Inventory, what, value string, change func(*kueue.
 	if quantity.Sign() < 0 {
 		return fmt.Errorf("%q is negative", value)
 	}
-	cq := i.ClusterQueue(kueue.ClusterQueueReference(parts[0]))
+	cq := c.ClusterQueue(kueue.ClusterQueueReference(parts[0]))
 	if cq == nil {
 		return fmt.Errorf("there is no ClusterQueue %s", parts[0])
 	}
@@ -245,16 +254,16 @@ func changeQuota(i *inventory.Inventory, what, value string, change func(*kueue.
 	return fmt.Errorf("ClusterQueue %s has no quota of %s in flavor %s", parts[0], parts[2], parts[1])
 }
 
-func addNodes(i *inventory.Inventory, what, value string) error {
+func addNodes(c *changed, what, value string) error {
 	count, err := strconv.Atoi(value)
 	if err != nil || count < 1 {
 		return fmt.Errorf("%q is no number of nodes", value)
 	}
-	flavor := i.Flavor(kueue.ResourceFlavorReference(what))
+	flavor := c.Flavor(kueue.ResourceFlavorReference(what))
 	if flavor == nil {
 		return fmt.Errorf("there is no ResourceFlavor %s", what)
 	}
-	nodes := i.NodesOf(flavor)
+	nodes := c.NodesOf(flavor)
 	if len(nodes) == 0 {
 		return fmt.Errorf("flavor %s has no node that more could be like", what)
 	}
@@ -262,28 +271,31 @@ func addNodes(i *inventory.Inventory, what, value string) error {
 	if ready < 0 {
 		return fmt.Errorf("flavor %s has no node that is ready and not cordoned, for more to be like it", what)
 	}
+	if flavor.Spec.TopologyName == nil {
+		c.idle = append(c.idle, "more nodes of flavor "+what)
+	}
 	like := nodes[ready].DeepCopy()
 	for n := 0; count > 0; n++ {
 		name := fmt.Sprintf("added-%s-%d", what, n)
-		if inventory.Find(i.Nodes, "", name) != nil {
+		if inventory.Find(c.Nodes, "", name) != nil {
 			continue // Of an earlier --add-nodes.
 		}
 		node := like.DeepCopy()
 		node.Name = name
 		metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelHostname, name)
-		i.Nodes = append(i.Nodes, *node)
+		c.Nodes = append(c.Nodes, *node)
 		count--
 	}
 	return nil
 }
 
-func setPriority(i *inventory.Inventory, what, value string) error {
+func setPriority(c *changed, what, value string) error {
 	priority, err := strconv.ParseInt(value, 10, 32)
 	if err != nil {
 		return fmt.Errorf("%q is no priority", value)
 	}
-	for n := range i.Workloads {
-		if wl := &i.Workloads[n]; inventory.JobName(wl) == what && !kueuelib.IsFinished(wl) {
+	for n := range c.Workloads {
+		if wl := &c.Workloads[n]; inventory.JobName(wl) == what && !kueuelib.IsFinished(wl) {
 			wl.Spec.Priority = ptr.To(int32(priority))
 			return nil
 		}

@@ -62,35 +62,31 @@ func kueueRelease(ctx context.Context, c client.Client) string {
 
 // readFiles reads what files have of a cluster: Kueue's objects, in a namespace where they name none, and nodes.
 func readFiles(files []manifest.File, namespace string) (*inventory.Inventory, error) {
+	group := kueue.SchemeGroupVersion.Group
 	i := &inventory.Inventory{}
 	var all error
 	for _, file := range files {
 		all = errors.Join(all, file.Err())
 		for n := range file.Documents {
 			doc := &file.Documents[n]
+			if doc.Err != nil {
+				continue // Its file says it.
+			}
 			all = errors.Join(all,
-				add(doc, "Node", &i.Nodes, "", corev1.GroupName), add(doc, "ResourceFlavor", &i.Flavors, ""), add(doc, "Topology", &i.Topologies, ""),
-				add(doc, "ClusterQueue", &i.ClusterQueues, ""), add(doc, "Cohort", &i.Cohorts, ""), add(doc, "LocalQueue", &i.LocalQueues, namespace),
-				add(doc, "AdmissionCheck", &i.AdmissionChecks, ""), add(doc, "Workload", &i.Workloads, namespace))
+				add(doc, corev1.GroupName, "Node", &i.Nodes, ""), add(doc, group, "ResourceFlavor", &i.Flavors, ""), add(doc, group, "Topology", &i.Topologies, ""),
+				add(doc, group, "ClusterQueue", &i.ClusterQueues, ""), add(doc, group, "Cohort", &i.Cohorts, ""), add(doc, group, "LocalQueue", &i.LocalQueues, namespace),
+				add(doc, group, "AdmissionCheck", &i.AdmissionChecks, ""), add(doc, group, "Workload", &i.Workloads, namespace))
 		}
 	}
 	return i, all
 }
 
-// add takes the objects of a kind, of Kueue's group unless another is named, out of a document. Those that name no
-// namespace are in the one given.
+// add takes the objects of a kind out of a document. Those that name no namespace are in the one given.
 func add[T any, P interface {
 	*T
 	client.Object
-}](doc *manifest.Document, kind string, to *[]T, namespace string, group ...string) error {
-	of := kueue.SchemeGroupVersion.Group
-	if len(group) > 0 {
-		of = group[0]
-	}
-	if doc.Err != nil {
-		return nil // Its file says it.
-	}
-	objects, err := doc.Objects(of, kind)
+}](doc *manifest.Document, group, kind string, to *[]T, namespace string) error {
+	objects, err := doc.Objects(group, kind)
 	if err != nil {
 		return err
 	}

@@ -96,12 +96,9 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	o.files.AddTo(cmd, ", with a cluster's queues, flavors, nodes and Workloads instead of the cluster")
 	f := cmd.Flags()
 	f.StringVar(&o.scenarioFile, "scenario", "", "a file with changes: setQuota, setBorrowingLimit, addNodes, drain, priorities, preemption, fairSharing, jobs")
-	f.StringArrayVar(&o.scenario.SetQuota, "set-quota", nil, "CLUSTERQUEUE/FLAVOR/RESOURCE=QUANTITY; repeat it for more")
-	f.StringArrayVar(&o.scenario.SetBorrowingLimit, "set-borrowing-limit", nil, "CLUSTERQUEUE/FLAVOR/RESOURCE=QUANTITY, or =none; repeat it for more")
-	f.StringArrayVar(&o.scenario.AddNodes, "add-nodes", nil, "FLAVOR=COUNT more nodes below its topology; quota is not changed by that; repeat it for more")
-	f.StringArrayVar(&o.scenario.Drain, "drain", nil, "a node that goes; repeat it for more")
-	f.StringArrayVar(&o.scenario.Priorities, "priority", nil, "NAMESPACE/JOB=PRIORITY; repeat it for more")
-	f.StringArrayVar(&o.scenario.Jobs, "job", nil, "FILE@+2h: Workloads that come after a time; repeat it for more")
+	for _, l := range o.scenario.lists() {
+		f.StringArrayVar(l.texts, l.flag, nil, l.usage+"; repeat it for more")
+	}
 	f.StringVar(&o.arrivals, "arrivals", "", "who comes: a CSV, or none (default as many as came in the last three days)")
 	f.DurationVar(&o.horizon, "horizon", outlook.Horizon, "how long is played")
 	o.running.AddTo(cmd, "")
@@ -154,10 +151,10 @@ func (o *options) completeScenario() error {
 	if err != nil {
 		return err
 	}
-	flags := o.scenario
-	s.SetQuota, s.SetBorrowingLimit = append(s.SetQuota, flags.SetQuota...), append(s.SetBorrowingLimit, flags.SetBorrowingLimit...)
-	s.AddNodes, s.Drain = append(s.AddNodes, flags.AddNodes...), append(s.Drain, flags.Drain...)
-	s.Priorities, s.Jobs = append(s.Priorities, flags.Priorities...), append(s.Jobs, flags.Jobs...)
+	flags := o.scenario.lists()
+	for n, l := range s.lists() {
+		*l.texts = append(*l.texts, *flags[n].texts...)
+	}
 	o.scenario = s
 	return nil
 }

@@ -4,7 +4,6 @@ package simulate
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -63,22 +62,14 @@ const arriving = `time,queue,gpus,duration
 2h,team-a/main,8,4h,10
 `
 
-// command runs the command on files of these contents, beside what flags say.
-func command(t *testing.T, files map[string]string, args ...string) (string, error) {
-	t.Helper()
-	out, _, err := told(t, files, args...)
-	return out, err
-}
-
-// told is the same with what is said on standard error.
+// told runs the command on files of these contents, of which - is standard input, and returns what is said on standard error, too.
 func told(t *testing.T, files map[string]string, args ...string) (out, errOut string, err error) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
-		if name == "-" { // Standard input.
-			continue
+		if name != "-" {
+			expect.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 		}
-		expect.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	t.Chdir(dir)
 	streams, in, stdout, stderr := genericiooptions.NewTestIOStreams()
@@ -92,91 +83,22 @@ func told(t *testing.T, files map[string]string, args ...string) (out, errOut st
 	return stdout.String(), stderr.String(), err
 }
 
-func TestCommand(t *testing.T) {
-	cases := map[string]struct {
-		args []string
-		want string
-	}{
-		"as things are": {
-			args: []string{"--arrivals", "jobs.csv"},
-			want: `QUEUE         SIZE       JOBS   WAITING AT END   MEDIAN WAIT   P90 WAIT
-all           -          3      0                0 min         9 h
-team-a/main   -          3      0                0 min         9 h
-team-a/main   2-8 GPUs   3      0                0 min         9 h
-
-STARTS   PREEMPTIONS   GPU-HOURS LOST TO THEM
-4        1             16
-
-FLAVOR   GPUS      USED, OVER 24 H                                                MEAN
-h100     8         ███████████████████████████████████                            58 %
-`,
-		},
-		"with another quota": {
-			args: []string{"--arrivals", "jobs.csv", "--set-quota", "team-a/h100/nvidia.com/gpu=16"},
-			want: `QUEUE         SIZE       JOBS    WAITING AT END   MEDIAN WAIT     P90 WAIT
-all           -          3 → 3   0 → 0            0 min → 0 min   9 h → 0 min
-team-a/main   -          3 → 3   0 → 0            0 min → 0 min   9 h → 0 min
-team-a/main   2-8 GPUs   3 → 3   0 → 0            0 min → 0 min   9 h → 0 min
-
-STARTS   PREEMPTIONS   GPU-HOURS LOST TO THEM
-4 → 4    1 → 1         16 → 8
-
-FLAVOR   GPUS            USED, OVER 24 H                                                MEAN
-h100     8      before   ███████████████████████████████████                            58 %
-h100     16     after    ▄▄▆████████████▄▄▄▄▄                                           27 %
-`,
-		},
+// plays plays a day of the queues, to which jobs come, or nobody.
+func plays(t *testing.T, files map[string]string, jobs string, args ...string) (out, errOut string, err error) {
+	t.Helper()
+	arrivals := "none"
+	if jobs != "" {
+		arrivals, files["-"] = "-", jobs
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got, err := command(t, map[string]string{"queues.yaml": queues, "jobs.csv": arriving}, append([]string{"-f", "queues.yaml", "--horizon", "24h"}, tc.args...)...)
-			expect.NoError(t, err)
-			expect.Same(t, "Unexpected output", tc.want, got)
-		})
-	}
-}
-
-// What comes after the end does not count, and who waits at the end has waited since it came.
-func TestEnd(t *testing.T) {
-	got, err := command(t, map[string]string{"queues.yaml": queues, "-": "0s,team-a/main,8,40h\n20h,team-a/main,8,4h\n25h,team-a/main,8,4h\n"},
-		"-f", "queues.yaml", "--arrivals", "-", "--horizon", "24h", "-o", "csv", "--set-quota", "team-a/h100/nvidia.com/gpu=16")
-	expect.NoError(t, err)
-	expect.Same(t, "Unexpected waits", `scenario,queue,size,jobs,waiting,medianSeconds,p90Seconds
-before,,,2,1,14400,14400
-before,team-a/main,,2,1,14400,14400
-before,team-a/main,2-8 GPUs,2,1,14400,14400
-after,,,2,0,0,0
-after,team-a/main,,2,0,0,0
-after,team-a/main,2-8 GPUs,2,0,0,0
-`, got)
-}
-
-// What only the changes bring has a row.
-func TestChangesBringRows(t *testing.T) {
-	files := map[string]string{"queues.yaml": queues, "one.yaml": of(workloads, "one", time.Minute, "1")}
-	got, err := command(t, files, "-f", "queues.yaml", "--arrivals", "none", "--assume", "1h", "--job", "one.yaml@+2h")
-	expect.NoError(t, err)
-	expect.That(t, strings.Contains(got, "\nteam-a/main   1 GPU   0 → 1   0 → 0            0 min → 0 min   0 min → 0 min\n"), "there is no row for it:\n%s", got)
-}
-
-// A Workload that is there, or twice in files, can come, and one that is deactivated.
-func TestJobsThatAreThereComeAgain(t *testing.T) {
-	one := of(workloads, "one", time.Minute, "1")
-	files := map[string]string{"queues.yaml": queues + one, "one.yaml": strings.ReplaceAll(one, "active: true", "active: false")}
-	got, err := command(t, files, "-f", "queues.yaml", "--arrivals", "none", "--assume", "1h", "--job", "one.yaml@+2h", "--job", "one.yaml@+3h")
-	expect.NoError(t, err)
-	expect.That(t, strings.Contains(got, "\n1 → 3    0 → 0         0 → 0\n"), "not all start:\n%s", got)
+	return told(t, files, slices.Concat([]string{"-f", "queues.yaml", "--horizon", "24h", "--arrivals", arrivals}, args)...)
 }
 
 // A job that ran before the play began loses that as well.
 func TestLostHours(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "runs"}}
-	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(begin.Add(-40 * time.Hour))}}
-	wl.Status.Admission = &kueue.Admission{PodSetAssignments: []kueue.PodSetAssignment{{
-		Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": "h100"},
-		ResourceUsage: kit.Amounts("nvidia.com/gpu", "8"),
-	}}}
+	wl.Spec.PodSets = []kueue.PodSet{kit.PodSet("node", 1, "nvidia.com/gpu", "8")}
+	kit.With(wl, kit.Is(kueue.WorkloadAdmitted, ""), kit.Since(begin.Add(-40*time.Hour)), kit.Assigned("gpus", "h100"))
 	c := newCounter(begin, 24*time.Hour, nil, []forecast.Job{{Workload: wl}})
 	c.tell(forecast.Event{Kind: forecast.Preempted, Job: client.ObjectKeyFromObject(wl), At: begin.Add(time.Hour), Workload: wl})
 	expect.Same(t, "GPU-hours", 8*41.0, c.result.LostGPUHours)
@@ -189,25 +111,6 @@ func TestPodsOfArrivals(t *testing.T) {
 			pods = append(pods, fmt.Sprintf("%d of %d", ps.Count, ps.Template.Spec.Containers[0].Resources.Requests.Name(gpu.Whole, "").Value()))
 		}
 		expect.Same(t, "Unexpected pods, and GPUs of each", want, strings.Join(pods, ", "))
-	}
-}
-
-// Arrivals tolerate what the pods of TrainJobs do; who tolerates too little is told of, and waits for none of the others.
-func TestArrivalsOnTaintedNodes(t *testing.T) {
-	const warning = "warning: 2 jobs would not start even if nobody else was there, team-a/line-000001 among them\n"
-	for name, tc := range map[string]struct{ key, want string }{
-		"the taint of GPU nodes": {key: "nvidia.com/gpu"},
-		"a taint of the site":    {key: "example.com/reserved", want: warning},
-	} {
-		t.Run(name, func(t *testing.T) {
-			flavor := "metadata: {name: h100}\nspec: {nodeTaints: [{key: " + tc.key + ", value: present, effect: NoSchedule}]}"
-			files := map[string]string{
-				"queues.yaml": strings.Replace(queues, "metadata: {name: h100}", flavor, 1), "jobs.csv": "0s,team-a/main,8,1h\n1h,team-a/main,8,1h\n",
-			}
-			_, got, err := told(t, files, "-f", "queues.yaml", "--arrivals", "jobs.csv", "--horizon", "24h")
-			expect.NoError(t, err)
-			expect.Same(t, "Unexpected warnings", tc.want, got)
-		})
 	}
 }
 
@@ -262,25 +165,6 @@ items:
 // racked are the queues with 16 GPUs on these.
 var racked = strings.NewReplacer("metadata: {name: h100}", "metadata: {name: h100}\nspec: {nodeLabels: {pool: h100}, topologyName: racks}", "nominalQuota: 8", "nominalQuota: 16").Replace(queues) + nodes
 
-// Files have nodes, which are room below a topology.
-func TestNodesOfFiles(t *testing.T) {
-	files := map[string]string{"queues.yaml": racked, "jobs.csv": "0s,team-a/main,8,100h\n0s,team-a/main,8,100h\n"}
-	for name, tc := range map[string]struct {
-		args []string
-		want string
-	}{
-		"all of them": {args: nil, want: "before,,,2,0,"},
-		"one goes":    {args: []string{"--drain", "n1"}, want: "after,,,2,1,"},
-		"one comes":   {args: []string{"--drain", "n1", "--add-nodes", "h100=1"}, want: "after,,,2,0,"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := command(t, files, append(tc.args, "-f", "queues.yaml", "--arrivals", "jobs.csv", "--horizon", "24h", "-o", "csv")...)
-			expect.NoError(t, err)
-			expect.That(t, strings.Contains(got, "\n"+tc.want), "there is no %q:\n%s", tc.want, got)
-		})
-	}
-}
-
 // Who has a place on a node that goes starts over on another.
 func TestDrainEvicts(t *testing.T) {
 	placed := strings.Replace(of(workloads+runs, "mine", time.Hour, "8"), "resourceUsage:",
@@ -298,8 +182,7 @@ func TestDrainEvicts(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			args := append(slices.Clone(tc.args), "-f", "queues.yaml", "--arrivals", "none", "--assume", "4h", "--horizon", "24h", "-o", "json")
-			out, warned, err := told(t, map[string]string{"queues.yaml": racked + placed}, args...)
+			out, warned, err := plays(t, map[string]string{"queues.yaml": racked + placed}, "", append(tc.args, "--assume", "4h", "-o", "json")...)
 			expect.NoError(t, err)
 			after := expect.FromJSON[Comparison](t, out).After
 			expect.Same(t, "Unexpected starts", tc.starts, after.Starts)
@@ -309,37 +192,16 @@ func TestDrainEvicts(t *testing.T) {
 	}
 }
 
-// Without a topology, nodes are no room for a play.
-func TestNodesThatChangeNothing(t *testing.T) {
-	flat := strings.Replace(racked, ", topologyName: racks", "", 1)
-	for name, tc := range map[string]struct {
-		queues string
-		args   []string
-		want   string
-	}{
-		"no topology": {
-			queues: flat, args: []string{"--drain", "n1", "--add-nodes", "h100=1"},
-			want: "warning: nothing changes by node n1 and more nodes of flavor h100: nodes are room below a topology alone, and there is none\n",
-		},
-		"a topology": {queues: racked, args: []string{"--drain", "n1", "--add-nodes", "h100=1"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, warned, err := told(t, map[string]string{"queues.yaml": tc.queues}, append(tc.args, "-f", "queues.yaml", "--arrivals", "none")...)
-			expect.NoError(t, err)
-			expect.Same(t, "Unexpected warnings", tc.want, warned)
-		})
-	}
-}
-
 func TestAddNodes(t *testing.T) {
 	cordoned := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cordoned"}, Spec: corev1.NodeSpec{Unschedulable: true}}
 	i := &inventory.Inventory{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}, Nodes: []corev1.Node{cordoned}}
-	expect.Says(t, addNodes(i, "h100", "1"), "flavor h100 has no node that is ready and not cordoned")
+	c := &changed{Outlook: &outlook.Outlook{Inventory: i}}
+	expect.Says(t, addNodes(c, "h100", "1"), "flavor h100 has no node that is ready and not cordoned")
 	i.Nodes = append(i.Nodes, corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "one"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 	})
-	expect.NoError(t, addNodes(i, "h100", "2"))
-	expect.NoError(t, addNodes(i, "h100", "1"))
+	expect.NoError(t, addNodes(c, "h100", "2"))
+	expect.NoError(t, addNodes(c, "h100", "1"))
 	var names []string
 	for n := range i.Nodes {
 		if inventory.Ready(&i.Nodes[n]) {
@@ -350,82 +212,54 @@ func TestAddNodes(t *testing.T) {
 }
 
 func TestWrongInput(t *testing.T) {
+	const gpus = "team-a/h100/nvidia.com/gpu"
 	cases := map[string]struct {
-		files map[string]string
-		args  []string
-		want  string
+		// jobs come, or nobody.
+		jobs, scenario string
+		args           []string
+		want           string
 	}{
-		"a time that is none": {
-			files: map[string]string{"jobs.csv": "noon,team-a/main,8,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
-			want: `jobs.csv:1: time: "noon" is neither a time after the begin, such as 90m, nor one like 2026-01-31T12:00:00Z`,
-		},
-		"a time before the begin": {
-			files: map[string]string{"jobs.csv": "-90m,team-a/main,8,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
-			want: `jobs.csv:1: time: "-90m" is before the begin`,
-		},
-		"a job that comes before the begin": {args: []string{"--arrivals", "none", "--job", "one.yaml@+-2h"}, want: `"-2h" is no time like 2h`},
-		"columns in another order": {
-			files: map[string]string{"jobs.csv": "queue,time,gpus,duration\nteam-a/main,1h,8,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
-			want: `jobs.csv:1: the columns are queue,time,gpus,duration, and not time,queue,gpus,duration,priority`,
-		},
-		"a queue that is not there": {
-			files: map[string]string{"jobs.csv": "time,queue,gpus,duration\n1h,team-b/main,8,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
-			want: `jobs.csv:2: queue: there is no LocalQueue "team-b/main": write it as namespace/name`,
-		},
-		"GPUs that are none": {
-			files: map[string]string{"jobs.csv": "1h,team-a/main,many,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
-			want: `jobs.csv:1: gpus: "many" is no number of GPUs`,
-		},
-		"GPUs beyond all bounds": {
-			files: map[string]string{"jobs.csv": "1h,team-a/main,99999999999,4h\n"}, args: []string{"--arrivals", "jobs.csv"},
-			want: `jobs.csv:1: gpus: "99999999999" is no number of GPUs`,
-		},
-		"a negative quota": {
-			args: []string{"--arrivals", "none", "--set-quota", "team-a/h100/nvidia.com/gpu=-8"},
-			want: `setQuota[0] "team-a/h100/nvidia.com/gpu=-8": "-8" is negative`,
-		},
-		"a negative limit": {
-			args: []string{"--arrivals", "none", "--set-borrowing-limit", "team-a/h100/nvidia.com/gpu=-1"},
-			want: `setBorrowingLimit[0] "team-a/h100/nvidia.com/gpu=-1": "-1" is negative`,
-		},
-		"advice for what is changed": {
-			args: []string{"--for", "team-a/mine", "--now", "--set-quota", "team-a/h100/nvidia.com/gpu=16"},
-			want: "--now tells of things as they are: leave the changes out",
-		},
-		"a negative time": {args: []string{"--assume", "-4h"}, want: "--assume: -4h0m0s is no time that a job runs"},
-		"a row that is too short": {
-			files: map[string]string{"jobs.csv": "1h,team-a/main\n"}, args: []string{"--arrivals", "jobs.csv"},
-			want: `jobs.csv:1: there are 2 fields, and not time,queue,gpus,duration`,
-		},
+		"a time that is none":       {jobs: "noon,team-a/main,8,4h\n", want: `-:1: time: "noon" is neither a time after the begin, such as 90m, nor one like 2026-01-31T12:00:00Z`},
+		"a time before the begin":   {jobs: "-90m,team-a/main,8,4h\n", want: `-:1: time: "-90m" is before the begin`},
+		"columns in another order":  {jobs: "queue,time,gpus,duration\nteam-a/main,1h,8,4h\n", want: "-:1: the columns are queue,time,gpus,duration, and not time,queue,gpus,duration,priority"},
+		"a queue that is not there": {jobs: "time,queue,gpus,duration\n1h,team-b/main,8,4h\n", want: `-:2: queue: there is no LocalQueue "team-b/main": write it as namespace/name`},
+		"GPUs that are none":        {jobs: "1h,team-a/main,many,4h\n", want: `-:1: gpus: "many" is no number of GPUs`},
+		"GPUs beyond all bounds":    {jobs: "1h,team-a/main,99999999999,4h\n", want: `-:1: gpus: "99999999999" is no number of GPUs`},
+		"a row that is too short":   {jobs: "1h,team-a/main\n", want: "-:1: there are 2 fields, and not time,queue,gpus,duration"},
+
+		"a job that comes before the begin": {args: []string{"--job", "one.yaml@+-2h"}, want: `"-2h" is no time like 2h`},
+		"a negative quota":                  {args: []string{"--set-quota", gpus + "=-8"}, want: `setQuota[0] "team-a/h100/nvidia.com/gpu=-8": "-8" is negative`},
+		"a negative limit":                  {args: []string{"--set-borrowing-limit", gpus + "=-1"}, want: `setBorrowingLimit[0] "team-a/h100/nvidia.com/gpu=-1": "-1" is negative`},
 		"an unknown flavor": {
-			args: []string{"--arrivals", "none", "--set-quota", "team-a/a100/nvidia.com/gpu=8"},
+			args: []string{"--set-quota", "team-a/a100/nvidia.com/gpu=8"},
 			want: `setQuota[0] "team-a/a100/nvidia.com/gpu=8": ClusterQueue team-a has no quota of nvidia.com/gpu in flavor a100`,
 		},
-		"a field that a scenario does not have": {
-			files: map[string]string{"s.yaml": "setQuotas: []\n"}, args: []string{"--scenario", "s.yaml"},
-			want: `unknown field "setQuotas"`,
-		},
+		"half a change":              {args: []string{"--add-nodes", "h100"}, want: `addNodes[0] "h100": there is no = in it`},
+		"a node that there is not":   {args: []string{"--drain", "n9"}, want: `drain[0] "n9": there is no such node`},
+		"advice for what is changed": {args: []string{"--for", "team-a/mine", "--now", "--set-quota", gpus + "=16"}, want: "--now tells of things as they are: leave the changes out"},
+		"a negative time":            {args: []string{"--assume", "-4h"}, want: "--assume: -4h0m0s is no time that a job runs"},
+
+		"a field that a scenario does not have": {scenario: "setQuotas: []\n", want: `unknown field "setQuotas"`},
+		"two scenarios in a file":               {scenario: "drain: [a]\n---\ndrain: [b]\n", want: "s.yaml:3: a scenario is one document, and here another begins"},
 		"a preemption policy that there is not": {
-			files: map[string]string{"s.yaml": "preemption: {team-a: {withinClusterQueue: Any, reclaimWithinCohort: Sometimes, borrowWithinCohort: {policy: Any}}}\n"}, args: []string{"--scenario", "s.yaml"},
+			scenario: "preemption: {team-a: {withinClusterQueue: Any, reclaimWithinCohort: Sometimes, borrowWithinCohort: {policy: Any}}}\n",
 			want: "s.yaml: preemption[team-a].withinClusterQueue: \"Any\" is none of [Never LowerPriority LowerOrNewerEqualPriority]\n" +
 				"preemption[team-a].reclaimWithinCohort: \"Sometimes\" is none of [Never LowerPriority Any]\npreemption[team-a].borrowWithinCohort.policy: \"Any\" is none of [Never LowerPriority]",
 		},
 		"a strategy that there is not": {
-			files: map[string]string{"s.yaml": "fairSharing: {preemptionStrategies: [LessThanInitialShare, Nonsense]}\n"}, args: []string{"--scenario", "s.yaml"},
-			want: `s.yaml: fairSharing.preemptionStrategies[1]: "Nonsense" is none of [LessThanOrEqualToFinalShare LessThanInitialShare]`,
-		},
-		"two scenarios in a file": {
-			files: map[string]string{"s.yaml": "drain: [a]\n---\ndrain: [b]\n"}, args: []string{"--scenario", "s.yaml"},
-			want: "s.yaml:3: a scenario is one document, and here another begins",
+			scenario: "fairSharing: {preemptionStrategies: [LessThanInitialShare, Nonsense]}\n",
+			want:     `s.yaml: fairSharing.preemptionStrategies[1]: "Nonsense" is none of [LessThanOrEqualToFinalShare LessThanInitialShare]`,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			files := map[string]string{"queues.yaml": queues}
-			maps.Copy(files, tc.files)
-			_, err := command(t, files, append([]string{"-f", "queues.yaml"}, tc.args...)...)
+			args := tc.args
+			if tc.scenario != "" {
+				args = append(args, "--scenario", "s.yaml")
+			}
+			_, _, err := plays(t, map[string]string{"queues.yaml": queues, "s.yaml": tc.scenario}, tc.jobs, args...)
 			expect.Need(t, err != nil, "there is no error")
-			expect.That(t, strings.Contains(err.Error(), tc.want), "the error is %q, and not %q", err, tc.want)
+			expect.Says(t, err, tc.want)
 		})
 	}
 }
@@ -453,32 +287,6 @@ func of(text, name string, age time.Duration, gpus string) string {
 	return strings.NewReplacer("%[1]s", name, "%[2]s", time.Now().Add(-age).UTC().Format(time.RFC3339), "%[3]s", gpus).Replace(text)
 }
 
-func TestNow(t *testing.T) {
-	all := queues + of(workloads+runs, "old", 10*time.Hour, "4") + of(workloads+runs, "young", time.Hour, "2") + of(workloads+runs, "middle", 3*time.Hour, "2") +
-		of(workloads, "mine", time.Minute, "4")
-	got, err := command(t, map[string]string{"queues.yaml": all}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
-	expect.NoError(t, err)
-	expect.Same(t, "Unexpected advice", `team-a/mine would start now without these; nothing is changed by this command:
-
-WAY   WITHOUT         LOSES                            IN ALL
-1     team-a/middle   6.0 GPU-hours since its start    8.0 GPU-hours
-1     team-a/young    2.0 GPU-hours since its start
-2     team-a/old      40.0 GPU-hours since its start   40.0 GPU-hours
-`, got)
-	held := queues + strings.ReplaceAll(of(workloads, "mine", time.Minute, "4"), "queueName: main", "queueName: main.held")
-	_, err = command(t, map[string]string{"queues.yaml": held}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
-	expect.Says(t, err, "team-a/mine is held out of queue main: resume it first")
-}
-
-// One alone may be cheaper than any set that is grown: of 36 GPUs all are used, and 8 are asked for.
-func TestNowWithoutOneAlone(t *testing.T) {
-	all := strings.ReplaceAll(queues, "nominalQuota: 8", "nominalQuota: 36") + of(workloads+runs, "one", time.Hour, "6") + of(workloads+runs, "two", 63*time.Minute, "6") +
-		of(workloads+runs, "alone", 66*time.Minute, "8") + of(workloads+runs, "large", 5*time.Hour, "16") + of(workloads, "mine", time.Minute, "8")
-	got, err := command(t, map[string]string{"queues.yaml": all}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
-	expect.NoError(t, err)
-	expect.That(t, strings.Contains(got, "\n1     team-a/alone   8.8 GPU-hours since its start    8.8 GPU-hours\n"), "one alone is not the first way:\n%s", got)
-}
-
 // Whatever they are ordered by, the same jobs are one way.
 func TestNowTellsASetOnce(t *testing.T) {
 	all := queues + of(workloads+runs, "small", 6*time.Hour, "2") + of(workloads+runs, "large", 2*time.Hour, "6") + of(workloads, "mine", time.Minute, "8")
@@ -504,34 +312,25 @@ func TestNowTellsASetOnce(t *testing.T) {
 func TestRunsSince(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
-		status metav1.ConditionStatus
-		ago    time.Duration
-		want   time.Duration
+		admitted  func(*kueue.Workload)
+		ago, want time.Duration
 	}{
-		"it runs":                 {status: metav1.ConditionTrue, ago: time.Hour, want: time.Hour},
-		"it was stopped":          {status: metav1.ConditionFalse, ago: time.Hour},
-		"it starts in the future": {status: metav1.ConditionTrue, ago: -time.Hour},
+		"it runs":                 {admitted: kit.Is(kueue.WorkloadAdmitted, ""), ago: time.Hour, want: time.Hour},
+		"it was stopped":          {admitted: kit.Isnt(kueue.WorkloadAdmitted, ""), ago: time.Hour},
+		"it starts in the future": {admitted: kit.Is(kueue.WorkloadAdmitted, ""), ago: -time.Hour},
 	} {
-		wl := &kueue.Workload{}
-		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: tc.status, LastTransitionTime: metav1.NewTime(now.Add(-tc.ago))}}
+		wl := kit.With(&kueue.Workload{}, tc.admitted, kit.Since(now.Add(-tc.ago)))
 		expect.Same(t, name, tc.want, now.Sub(runsSince(wl, now)))
 	}
-}
-
-// One that Kueue tries again later does not start now, and that says nothing of the others.
-func TestNowIsTooEarly(t *testing.T) {
-	later := "status: {requeueState: {count: 1, requeueAt: \"" + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + "\"}}\n"
-	_, err := command(t, map[string]string{"queues.yaml": queues + of(workloads+later, "mine", time.Minute, "4")}, "-f", "queues.yaml", "--for", "team-a/mine", "--now")
-	expect.Says(t, err, "team-a/mine is to be tried again in ")
 }
 
 // A job that was created again has a Workload that has ended, whose priority matters no more.
 func TestPriorityOfEnded(t *testing.T) {
 	done := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "llm"}}
-	done.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
+	kit.Is(kueue.WorkloadFinished, "")(&done)
 	waits := kueue.Workload{ObjectMeta: done.ObjectMeta}
 	i := &inventory.Inventory{Workloads: []kueue.Workload{done, waits}}
-	expect.NoError(t, setPriority(i, inventory.JobName(&waits), "7"))
+	expect.NoError(t, setPriority(&changed{Outlook: &outlook.Outlook{Inventory: i}}, inventory.JobName(&waits), "7"))
 	expect.That(t, i.Workloads[0].Spec.Priority == nil && i.Workloads[1].Spec.Priority != nil, "the one that has ended is changed")
 }
 
@@ -545,24 +344,11 @@ func TestPriorityOfArrivals(t *testing.T) {
 	scenario := Scenario{Priorities: []string{inventory.JobName(&before.Workloads[0]) + "=7"}}
 	after := expect.Must(scenario.apply(&before))(t)
 	o := &options{}
-	for _, at := range []*outlook.Outlook{&before, after} {
+	for _, at := range []*outlook.Outlook{&before, after.Outlook} {
 		q, _ := at.Question()
 		o.keepComing(q)
 		expect.That(t, len(q.Arrivals.Of) == 1 && q.Arrivals.Of[0].Workload.Spec.Priority == nil, "others come with %v", q.Arrivals.Of)
 	}
-}
-
-// Two plays have one warning, which names no job that only the simulation knows.
-func TestWarnings(t *testing.T) {
-	args := []string{"-f", "queues.yaml", "--arrivals", "none", "--horizon", "24h", "--set-quota", "team-a/h100/nvidia.com/gpu=16"}
-	coming := queues + of(workloads, "mine", time.Minute, "4")
-	_, got, err := told(t, map[string]string{"queues.yaml": coming}, args...)
-	expect.NoError(t, err)
-	expect.That(t, strings.Count(got, "warning: nothing is known of how long") == 1 && strings.Contains(got, ", team-a/mine among them:"), "unexpected warnings:\n%s", got)
-	running := queues + of(workloads+runs, "mine", time.Hour, "4")
-	_, got, err = told(t, map[string]string{"queues.yaml": strings.ReplaceAll(running, "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200")}, args...)
-	expect.NoError(t, err)
-	expect.Same(t, "Unexpected warnings", "", got)
 }
 
 // Who comes is drawn from a day at least, and only from jobs whose running times are known.
@@ -601,47 +387,6 @@ func TestWhoComes(t *testing.T) {
 	}
 }
 
-// A ClusterQueue that admits nobody is told of where somebody waits.
-func TestInactiveQueues(t *testing.T) {
-	for name, tc := range map[string]struct{ from, to, jobs, want string }{
-		"all is there":        {jobs: "0s,team-a/main,8,1h\n"},
-		"a flavor is missing": {from: "metadata: {name: h100}", to: "metadata: {name: other}", jobs: "0s,team-a/main,8,1h\n", want: "references missing ResourceFlavor(s): h100"},
-		"a check is missing":  {from: "spec:\n", to: "spec:\n  admissionChecksStrategy: {admissionChecks: [{name: capacity}]}\n", jobs: "0s,team-a/main,8,1h\n", want: "references missing AdmissionCheck(s): capacity"},
-		"it is stopped":       {from: "spec:\n", to: "spec:\n  stopPolicy: Hold\n", jobs: "0s,team-a/main,8,1h\n", want: "is stopped"},
-		"and nobody is there": {from: "spec:\n", to: "spec:\n  stopPolicy: Hold\n", jobs: "25h,team-a/main,8,1h\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			files := map[string]string{"queues.yaml": strings.Replace(queues, tc.from, tc.to, 1), "jobs.csv": tc.jobs}
-			_, warned, err := told(t, files, "-f", "queues.yaml", "--arrivals", "jobs.csv", "--horizon", "24h")
-			expect.NoError(t, err)
-			want := ""
-			if tc.want != "" {
-				want = "warning: ClusterQueue team-a is not active: Can't admit new workloads: " + tc.want + ".\n" +
-					"warning: 1 job would not start even if nobody else was there, team-a/line-000001 among them\n"
-			}
-			expect.Same(t, "Unexpected warnings", want, warned)
-		})
-	}
-}
-
-// What names no namespace is in that of -n, and who is left out is named.
-func TestNamespaceOfFiles(t *testing.T) {
-	without := strings.ReplaceAll(of(workloads, "one", time.Minute, "1"), ", namespace: team-a", "")
-	files := map[string]string{"queues.yaml": strings.ReplaceAll(queues, ", namespace: team-a", "") + without, "one.yaml": without}
-	for namespace, tc := range map[string]struct{ queues, want string }{
-		"team-a": {queues: files["queues.yaml"]},
-		"team-b": {queues: queues, want: "warning: 1 Workload left out, whose queues are not there or have no quota for them, team-b/one among them\n"},
-	} {
-		t.Run(namespace, func(t *testing.T) {
-			files["queues.yaml"] = tc.queues
-			out, warned, err := told(t, files, "-n", namespace, "-f", "queues.yaml", "--arrivals", "none", "--assume", "1h", "--job", "one.yaml@+2h", "-o", "csv")
-			expect.NoError(t, err)
-			expect.Same(t, "Unexpected warnings", tc.want, warned)
-			expect.Same(t, "All start", tc.want == "", strings.Contains(out, "\nbefore,team-a/main,,1,0,") && strings.Contains(out, "\nafter,team-a/main,,2,0,"))
-		})
-	}
-}
-
 func TestPrometheus(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := `"vector","result":[{"metric":{"namespace":"team-a","local_queue":"main","le":"3600"},"value":[0,"20"]}]`
@@ -652,11 +397,11 @@ func TestPrometheus(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	coming := map[string]string{"queues.yaml": queues + of(workloads, "mine", time.Minute, "4")}
-	_, got, err := told(t, coming, "-f", "queues.yaml", "--arrivals", "none", "--prometheus", server.URL)
+	_, got, err := plays(t, coming, "", "--prometheus", server.URL)
 	expect.NoError(t, err)
 	expect.Same(t, "Unexpected warnings", "", got)
 	server.Close()
-	_, err = command(t, coming, "-f", "queues.yaml", "--prometheus", server.URL)
+	_, _, err = told(t, coming, "-f", "queues.yaml", "--prometheus", server.URL)
 	expect.Says(t, err, "asking Prometheus: ")
 }
 
@@ -664,17 +409,143 @@ func TestPrometheus(t *testing.T) {
 func TestSamplesOfThePage(t *testing.T) {
 	samples := expect.Must(filepath.Abs("../../../docs/samples"))(t)
 	page := string(expect.Must(os.ReadFile(filepath.Join(samples, "..", "forecast.md")))(t))
-	got, err := command(t, nil, "-f", filepath.Join(samples, "forecast-queues.yaml"), "--arrivals", filepath.Join(samples, "forecast-jobs.csv"),
+	got, _, err := told(t, nil, "-f", filepath.Join(samples, "forecast-queues.yaml"), "--arrivals", filepath.Join(samples, "forecast-jobs.csv"),
 		"--horizon", "24h", "--set-quota", "team-a/h100/nvidia.com/gpu=16")
 	expect.NoError(t, err)
 	expect.That(t, strings.Contains(page, "\n"+got+"```"), "the page does not show:\n%s", got)
 }
 
-func TestCharts(t *testing.T) {
-	for _, format := range []string{"svg", "csv", "json"} {
-		got, err := command(t, map[string]string{"queues.yaml": queues, "jobs.csv": arriving}, "-f", "queues.yaml", "--arrivals", "jobs.csv", "--horizon", "24h", "-o", format)
-		expect.NoError(t, err)
-		want := map[string]string{"svg": `<polyline fill="none" stroke="#888888"`, "csv": "before,team-a/main,2-8 GPUs,3,0,", "json": `"preemptions": 1`}[format]
-		expect.That(t, strings.Contains(got, want), "-o %s has no %q:\n%s", format, want, got)
+// TestCommand has the command say all of this.
+func TestCommand(t *testing.T) {
+	const (
+		taint   = "metadata: {name: h100}\nspec: {nodeTaints: [{key: %s, value: present, effect: NoSchedule}]}"
+		never   = "warning: 1 job would not start even if nobody else was there, team-a/line-000001 among them\n"
+		stopped = "warning: ClusterQueue team-a is not active: Can't admit new workloads: is stopped.\n" + never
+		missing = "warning: ClusterQueue team-a is not active: Can't admit new workloads: references missing %s.\n" + never
+		hour    = "0s,team-a/main,8,1h\n"
+		large   = "team-a/h100/nvidia.com/gpu=16"
+	)
+	one, mine := of(workloads, "one", time.Minute, "1"), of(workloads, "mine", time.Minute, "4")
+	in := func(from, to string) string { return strings.Replace(queues, from, to, 1) }
+	full := of(workloads+runs, "old", 10*time.Hour, "4") + of(workloads+runs, "young", time.Hour, "2") + of(workloads+runs, "middle", 3*time.Hour, "2")
+	// Of 36 GPUs all are used, and 8 are asked for.
+	alone := of(workloads+runs, "one", time.Hour, "6") + of(workloads+runs, "two", 63*time.Minute, "6") + of(workloads+runs, "alone", 66*time.Minute, "8") +
+		of(workloads+runs, "large", 5*time.Hour, "16") + of(workloads, "mine", time.Minute, "8")
+	later := "status: {requeueState: {count: 1, requeueAt: \"" + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + "\"}}\n"
+	without := strings.ReplaceAll(one, ", namespace: team-a", "")
+	two := "0s,team-a/main,8,100h\n0s,team-a/main,8,100h\n"
+	now := []string{"--for", "team-a/mine", "--now"}
+	cases := map[string]struct {
+		queues string
+		// jobs come, or nobody.
+		jobs string
+		// one is a file with a Workload.
+		one  string
+		args []string
+		// want are parts of what is said.
+		want        []string
+		warned, err string
+	}{
+		"as things are": {queues: queues, jobs: arriving, want: []string{`QUEUE         SIZE       JOBS   WAITING AT END   MEDIAN WAIT   P90 WAIT
+all           -          3      0                0 min         9 h
+team-a/main   -          3      0                0 min         9 h
+team-a/main   2-8 GPUs   3      0                0 min         9 h
+
+STARTS   PREEMPTIONS   GPU-HOURS LOST TO THEM
+4        1             16
+
+FLAVOR   GPUS      USED, OVER 24 H                                                MEAN
+h100     8         ███████████████████████████████████                            58 %
+`}},
+		"with another quota": {queues: queues, jobs: arriving, args: []string{"--set-quota", large}, want: []string{`QUEUE         SIZE       JOBS    WAITING AT END   MEDIAN WAIT     P90 WAIT
+all           -          3 → 3   0 → 0            0 min → 0 min   9 h → 0 min
+team-a/main   -          3 → 3   0 → 0            0 min → 0 min   9 h → 0 min
+team-a/main   2-8 GPUs   3 → 3   0 → 0            0 min → 0 min   9 h → 0 min
+
+STARTS   PREEMPTIONS   GPU-HOURS LOST TO THEM
+4 → 4    1 → 1         16 → 8
+
+FLAVOR   GPUS            USED, OVER 24 H                                                MEAN
+h100     8      before   ███████████████████████████████████                            58 %
+h100     16     after    ▄▄▆████████████▄▄▄▄▄                                           27 %
+`}},
+		"what comes after the end does not count, and who waits at the end has waited since it came": {
+			queues: queues, jobs: "0s,team-a/main,8,40h\n20h,team-a/main,8,4h\n25h,team-a/main,8,4h\n", args: []string{"-o", "csv", "--set-quota", large},
+			want: []string{`scenario,queue,size,jobs,waiting,medianSeconds,p90Seconds
+before,,,2,1,14400,14400
+before,team-a/main,,2,1,14400,14400
+before,team-a/main,2-8 GPUs,2,1,14400,14400
+after,,,2,0,0,0
+after,team-a/main,,2,0,0,0
+after,team-a/main,2-8 GPUs,2,0,0,0
+`}},
+		"a chart":           {queues: queues, jobs: arriving, args: []string{"-o", "svg"}, want: []string{`<polyline fill="none" stroke="#888888"`}},
+		"for a spreadsheet": {queues: queues, jobs: arriving, args: []string{"-o", "csv"}, want: []string{"before,team-a/main,2-8 GPUs,3,0,"}},
+		"for scripts":       {queues: queues, jobs: arriving, args: []string{"-o", "json"}, want: []string{`"preemptions": 1`}},
+		"what changes bring has a row": {
+			queues: queues, one: one, args: []string{"--assume", "1h", "--job", "one.yaml@+2h"},
+			want: []string{"\nteam-a/main   1 GPU   0 → 1   0 → 0            0 min → 0 min   0 min → 0 min\n"},
+		},
+		"a Workload that is there comes twice more, from a file where it is deactivated": {
+			queues: queues + one, one: strings.ReplaceAll(one, "active: true", "active: false"), args: []string{"--assume", "1h", "--job", "one.yaml@+2h", "--job", "one.yaml@+3h"},
+			want: []string{"\n1 → 3    0 → 0         0 → 0\n"},
+		},
+		"the taint of GPU nodes, which arrivals tolerate": {queues: in("metadata: {name: h100}", fmt.Sprintf(taint, "nvidia.com/gpu")), jobs: hour},
+		"a taint of the site, for which arrivals wait, and none of the others": {
+			queues: in("metadata: {name: h100}", fmt.Sprintf(taint, "example.com/reserved")), jobs: hour + "1h,team-a/main,8,1h\n",
+			warned: "warning: 2 jobs would not start even if nobody else was there, team-a/line-000001 among them\n",
+		},
+		"nodes are room below a topology":  {queues: racked, jobs: two, args: []string{"-o", "csv"}, want: []string{"\nbefore,,,2,0,"}},
+		"of which one goes":                {queues: racked, jobs: two, args: []string{"-o", "csv", "--drain", "n1"}, want: []string{"\nafter,,,2,1,"}},
+		"of which one goes, and one comes": {queues: racked, jobs: two, args: []string{"-o", "csv", "--drain", "n1", "--add-nodes", "h100=1"}, want: []string{"\nafter,,,2,0,"}},
+		"nodes without a topology, which are no room": {
+			queues: strings.Replace(racked, ", topologyName: racks", "", 1), args: []string{"--drain", "n1", "--add-nodes", "h100=1"},
+			warned: "warning: nothing changes by more nodes of flavor h100 and node n1: nodes are room below a topology alone, and there is none\n",
+		},
+		"a job of which nothing is known, in both plays": {
+			queues: queues + mine, args: []string{"--set-quota", large},
+			warned: "warning: nothing is known of how long 1 job run, team-a/mine among them: they run to the end; --assume 4h takes a time for them\n",
+		},
+		"a job with a time limit": {
+			queues: queues + strings.ReplaceAll(of(workloads+runs, "mine", time.Hour, "4"), "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200"),
+		},
+		"a flavor that is missing":              {queues: in("metadata: {name: h100}", "metadata: {name: other}"), jobs: hour, warned: fmt.Sprintf(missing, "ResourceFlavor(s): h100")},
+		"a check that is missing":               {queues: in("spec:\n", "spec:\n  admissionChecksStrategy: {admissionChecks: [{name: capacity}]}\n"), jobs: hour, warned: fmt.Sprintf(missing, "AdmissionCheck(s): capacity")},
+		"a queue that is stopped":               {queues: in("spec:\n", "spec:\n  stopPolicy: Hold\n"), jobs: hour, warned: stopped},
+		"a queue that is stopped, and is empty": {queues: in("spec:\n", "spec:\n  stopPolicy: Hold\n"), jobs: "25h,team-a/main,8,1h\n"},
+		"what names no namespace is in that of -n": {
+			queues: strings.ReplaceAll(queues, ", namespace: team-a", "") + without, one: without,
+			args: []string{"-n", "team-a", "--assume", "1h", "--job", "one.yaml@+2h", "-o", "csv"}, want: []string{"\nbefore,team-a/main,,1,0,", "\nafter,team-a/main,,2,0,"},
+		},
+		"who is left out there": {
+			queues: queues, one: without, args: []string{"-n", "team-b", "--assume", "1h", "--job", "one.yaml@+2h"},
+			warned: "warning: 1 Workload left out, whose queues are not there or have no quota for them, team-b/one among them\n",
+		},
+		"without whom a job would start": {queues: queues + full + mine, args: now, want: []string{`team-a/mine would start now without these; nothing is changed by this command:
+
+WAY   WITHOUT         LOSES                            IN ALL
+1     team-a/middle   6.0 GPU-hours since its start    8.0 GPU-hours
+1     team-a/young    2.0 GPU-hours since its start
+2     team-a/old      40.0 GPU-hours since its start   40.0 GPU-hours
+`}},
+		"one alone, which is cheaper than any set that is grown": {
+			queues: strings.ReplaceAll(queues, "nominalQuota: 8", "nominalQuota: 36") + alone, args: now,
+			want: []string{"\n1     team-a/alone   8.8 GPU-hours since its start    8.8 GPU-hours\n"},
+		},
+		"one that is held": {
+			queues: queues + strings.ReplaceAll(mine, "queueName: main", "queueName: main.held"), args: now,
+			err: "team-a/mine is held out of queue main: resume it first",
+		},
+		"one that Kueue tries again later": {queues: queues + of(workloads+later, "mine", time.Minute, "4"), args: now, err: "team-a/mine is to be tried again in "},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			out, warned, err := plays(t, map[string]string{"queues.yaml": tc.queues, "one.yaml": tc.one}, tc.jobs, tc.args...)
+			expect.Says(t, err, tc.err)
+			expect.Same(t, "Unexpected warnings", tc.warned, warned)
+			for _, part := range tc.want {
+				expect.That(t, strings.Contains(out, part), "There is no %q:\n%s", part, out)
+			}
+		})
 	}
 }

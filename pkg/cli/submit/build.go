@@ -6,18 +6,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/kubeflow/trainer/v2/pkg/constants"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 	"sigs.k8s.io/yaml"
@@ -198,9 +201,41 @@ func (r *request) givenPatch() (map[string]any, error) {
 	return given, nil
 }
 
-// manifest returns the TrainJob as the generation has it. What a rule refuses has an exit
-// code of its own.
-func manifest(job *trainjob.TrainJob, generation trainjob.TrainerVersion) (*unstructured.Unstructured, error) {
+// addTopology asks for the topology in the pods of the trainer's replicated job, which is
+// node in every runtime that Trainer ships.
+func (r *request) addTopology(entry map[string]any) error {
+	if r.topology == "" {
+		return nil
+	}
+	kind, level, _ := strings.Cut(r.topology, "=")
+	key, ok := map[string]string{
+		"required": kueue.PodSetRequiredTopologyAnnotation, "preferred": kueue.PodSetPreferredTopologyAnnotation,
+	}[kind]
+	if !ok || level == "" {
+		return fmt.Errorf("--topology %s: write required=LEVEL or preferred=LEVEL, such as required=cloud.provider.com/rack", r.topology)
+	}
+	list, annotation := []string{"trainingRuntimeSpec", "template", "spec", "replicatedJobs"}, []string{"template", "spec", "template", "metadata", "annotations", key}
+	jobs, _, err := unstructured.NestedSlice(entry, list...)
+	at := slices.IndexFunc(jobs, func(job any) bool {
+		fields, _ := job.(map[string]any)
+		return fields["name"] == constants.Node
+	})
+	if at < 0 {
+		at, jobs = len(jobs), append(jobs, map[string]any{"name": constants.Node})
+	}
+	job := jobs[at].(map[string]any)
+	if _, set, _ := unstructured.NestedFieldNoCopy(job, annotation...); set {
+		return fmt.Errorf("--topology and --runtime-patch both set %s: leave one of them out", key)
+	}
+	if err := errors.Join(err, unstructured.SetNestedField(job, level, annotation...), unstructured.SetNestedSlice(entry, jobs, list...)); err != nil {
+		return fmt.Errorf("--runtime-patch is not as in the API where --topology adds to it: %w", err)
+	}
+	return nil
+}
+
+// manifest returns the TrainJob as the generation has it, and notes what its rules doubt. What they refuse has an exit code of
+// its own. The spec of the runtime is nil if the user may not see it.
+func manifest(job *trainjob.TrainJob, generation trainjob.TrainerVersion, spec *trainer.TrainingRuntimeSpec, notes io.Writer) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(job)
 	if err != nil {
 		return nil, err
@@ -221,16 +256,16 @@ func manifest(job *trainjob.TrainJob, generation trainjob.TrainerVersion) (*unst
 	if data, err = u.MarshalJSON(); err != nil {
 		return nil, err
 	}
-	errs := slices.Concat(rules.Fields(generation, data), rules.Pods(generation, data), jobframework.ValidateQueueName(job))
-	return u, exit.With(exit.Findings, errs.ToAggregate())
-}
-
-// typed reads what manifest made.
-func typed(u *unstructured.Unstructured) (*trainjob.TrainJob, error) {
-	data, err := u.MarshalJSON()
-	if err != nil {
+	if errs := slices.Concat(rules.Fields(generation, data), rules.Pods(generation, data), jobframework.ValidateQueueName(job)); len(errs) > 0 {
+		return nil, exit.With(exit.Findings, errs.ToAggregate())
+	}
+	var made trainjob.TrainJob
+	if err := json.Unmarshal(data, &made); err != nil {
 		return nil, err
 	}
-	job := &trainjob.TrainJob{}
-	return job, json.Unmarshal(data, job)
+	verdict := rules.Create(generation, spec, &made.Spec)
+	for _, doubt := range verdict.Warnings {
+		fmt.Fprintln(notes, "warning:", doubt)
+	}
+	return u, exit.With(exit.Findings, append(verdict.Errors, verdict.Unmade...).ToAggregate())
 }

@@ -3,6 +3,7 @@
 package submit
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,7 +83,7 @@ podTemplateOverrides:
 			if tc.generation == 0 {
 				tc.generation = trainjob.Trainer23
 			}
-			got := expect.Must(manifest(job, tc.generation))(t)
+			got := expect.Must(manifest(job, tc.generation, nil, io.Discard))(t)
 			metadata := object(t, tc.metadata)
 			metadata["namespace"] = "ns"
 			want := map[string]any{"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": object(t, tc.spec)}
@@ -150,7 +151,7 @@ func TestRefusals(t *testing.T) {
 			}
 			job, err := tc.request.trainJob(tc.builtin)
 			if err == nil {
-				_, err = manifest(job, max(tc.generation, trainjob.Trainer21))
+				_, err = manifest(job, max(tc.generation, trainjob.Trainer21), nil, io.Discard)
 			}
 			expect.Says(t, err, tc.says)
 			expect.Same(t, "Unexpected exit code of error "+expect.Text(err), max(tc.code, exit.Failed), exit.Code(err))

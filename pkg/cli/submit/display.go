@@ -27,11 +27,9 @@ type display struct {
 
 	// drawn is how many lines stand on the terminal.
 	drawn int
-	// reached is how many steps were done when progress was shown last.
-	reached int
 	// reason is what held the next step up when progress was shown last.
 	reason string
-	// times are when the steps were done first.
+	// times are when the steps that are done were done first.
 	times []time.Duration
 }
 
@@ -47,9 +45,9 @@ func newDisplay(out io.Writer, now time.Time) *display {
 
 // show brings the display to what there is now.
 func (d *display) show(p progress, now time.Time) {
-	reached := p.reached
+	before, reached := len(d.times), p.reached
 	if p.failure != "" {
-		reached = min(d.reached, len(p.steps)-1)
+		reached = min(before, len(p.steps)-1)
 	}
 	since := now.Sub(d.start)
 	d.times = d.times[:min(len(d.times), reached)]
@@ -59,9 +57,8 @@ func (d *display) show(p progress, now time.Time) {
 	if d.width > 0 {
 		d.redraw(p, reached)
 	} else {
-		d.append(p, reached, since)
+		d.append(p, before, reached, since)
 	}
-	d.reached = reached
 }
 
 // redraw writes over the lines that stand there.
@@ -116,13 +113,13 @@ func wrapped(head, text string, width int) []string {
 
 // append writes the steps that are reached now, that some are lost again, and what the next
 // one waits for.
-func (d *display) append(p progress, reached int, since time.Duration) {
-	if reached < d.reached {
+func (d *display) append(p progress, before, reached int, since time.Duration) {
+	if reached < before {
 		d.reason = p.reason
 		fmt.Fprintf(d.out, "%7s  back to %s: %s\n", seconds(since), p.steps[reached-1].name, show.Line(p.holds))
 		return
 	}
-	for _, s := range p.steps[d.reached:reached] {
+	for _, s := range p.steps[before:reached] {
 		fmt.Fprintln(d.out, strings.TrimRight(fmt.Sprintf("%7s  %-14s  %s", seconds(since), s.name, show.Line(s.detail)), " "))
 	}
 	if reached < len(p.steps) && p.waits && p.reason != d.reason {

@@ -14,15 +14,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -65,19 +62,6 @@ func (p *preflight) runtime(ctx context.Context, ref trainer.RuntimeRef, namespa
 		return nil, false, err
 	}
 	return &rt.Spec, rt.Labels[frameworkLabel] == torchtune, err
-}
-
-// patches checks those of the TrainJob by the rules of the generation.
-func (p *preflight) patches(u *unstructured.Unstructured, generation trainjob.TrainerVersion, spec *trainer.TrainingRuntimeSpec) error {
-	job, err := typed(u)
-	if err != nil {
-		return err
-	}
-	verdict := rules.Create(generation, spec, &job.Spec)
-	for _, doubt := range verdict.Warnings {
-		fmt.Fprintln(p.notes, "warning:", doubt)
-	}
-	return exit.With(exit.Findings, append(verdict.Errors, verdict.Unmade...).ToAggregate())
 }
 
 // queue looks for the LocalQueue, the priority class and the level of a topology, where they are asked for.

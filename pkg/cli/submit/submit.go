@@ -3,9 +3,8 @@
 // Package submit is the command that makes a TrainJob of flags, creates it, and watches it until
 // it runs.
 //
-// submit.go is the command, build.go and topology.go make the TrainJob, preflight.go looks at
-// what it refers to. With --watch, follow.go watches, progress.go
-// tells how far the job is, display.go shows it.
+// submit.go is the command, build.go makes the TrainJob, preflight.go looks at
+// what it refers to. With --watch, follow.go tells how far the job is, and display.go shows it.
 package submit
 
 import (
@@ -21,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -211,11 +211,8 @@ func (c *command) printUnasked() error {
 	if err != nil {
 		return err
 	}
-	u, err := manifest(job, trainjob.Trainer23)
+	u, err := manifest(job, trainjob.Trainer23, nil, c.streams.ErrOut)
 	if err != nil {
-		return err
-	}
-	if err := (&preflight{notes: c.streams.ErrOut}).patches(u, trainjob.Trainer23, nil); err != nil {
 		return err
 	}
 	return c.print(u, " (dry run)")
@@ -259,11 +256,7 @@ func (c *command) prepare(ctx context.Context, before *preflight) (*unstructured
 	if err != nil {
 		return nil, err
 	}
-	u, err := manifest(job, generation)
-	if err != nil {
-		return nil, err
-	}
-	return u, before.patches(u, generation, spec)
+	return manifest(job, generation, spec, before.notes)
 }
 
 // foresee says when the TrainJob starts, where that is asked for. The TrainJob is there already: what
@@ -272,17 +265,17 @@ func (c *command) foresee(ctx context.Context, api client.Client, u *unstructure
 	if !c.forecast {
 		return
 	}
-	job, err := typed(u)
+	var job trainjob.TrainJob
 	var start *outlook.Start
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &job)
 	if err == nil {
-		start, err = explain.StartOf(ctx, api, job, c.running.Told)
+		start, err = explain.StartOf(ctx, api, &job, c.running.Told)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		fmt.Fprintln(c.streams.ErrOut, "note: there is no forecast:", err)
-	default:
-		fmt.Fprintln(c.streams.ErrOut, "forecast:", start)
+		return
 	}
+	fmt.Fprintln(c.streams.ErrOut, "forecast:", start)
 }
 
 // refusal returns what the API server, or a webhook, finds wrong with the TrainJob an exit

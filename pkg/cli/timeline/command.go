@@ -126,7 +126,7 @@ func (o *options) print(t *Timeline) error {
 		}
 		steps.Row(row...)
 	}
-	if err := steps.Print(o.streams.Out, paint, ""); err != nil {
+	if err := steps.Print(o.streams.Out, paint); err != nil {
 		return err
 	}
 	fmt.Fprintln(o.streams.Out)
@@ -134,7 +134,7 @@ func (o *options) print(t *Timeline) error {
 	for _, s := range t.Spans {
 		spans.Row(s.Phase, length(s.Seconds), fmt.Sprintf("%.0f%%", s.Share*100))
 	}
-	return spans.Print(o.streams.Out, paint, "")
+	return spans.Print(o.streams.Out, paint)
 }
 
 // after is to the millisecond where that is known. The clock of another machine may be behind.

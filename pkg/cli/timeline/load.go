@@ -68,14 +68,13 @@ func (f *Facts) pickEvents(all []corev1.Event, begun time.Time, copied *kueue.Wo
 	for i := range f.Jobs {
 		names["Job/"+f.Jobs[i].Name] = true
 	}
-	for i := range all {
-		e := &all[i]
-		if workload, made := workloadMade(e, f.Job.Namespace); made && e.InvolvedObject.UID == f.Job.UID {
-			names["Workload/"+workload] = true
-		}
-	}
 	for i := range f.Workloads {
 		names["Workload/"+f.Workloads[i].Name] = true
+	}
+	for i := range all {
+		if workload, made := workloadMade(&all[i], f.Job.Namespace); made && all[i].InvolvedObject.UID == f.Job.UID {
+			names["Workload/"+workload] = true
+		}
 	}
 	for i := range all {
 		e := &all[i]
@@ -143,25 +142,23 @@ func loadCopy(ctx context.Context, workers *cluster.Workers, of *Facts, wl *kueu
 	if err != nil {
 		return nil, worker.Problem(err)
 	}
-	job, err := worker.Copy(ctx, c, of.Job.Namespace, of.Job.Name, wl.Name)
-	errGone, gone := err, errors.Is(err, cluster.ErrNoCopy)
-	if err != nil && !gone {
-		return nil, err
-	}
-	if gone {
-		job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: of.Job.Namespace, Name: of.Job.Name}}
+	job, errCopy := worker.Copy(ctx, c, of.Job.Namespace, of.Job.Name, wl.Name)
+	gone := errors.Is(errCopy, cluster.ErrNoCopy)
+	if errCopy != nil && !gone {
+		return nil, errCopy
 	}
 	s, err := explain.ReadMade(ctx, c, of.Job.Namespace, of.Job.Name)
 	if err != nil {
 		return nil, worker.Problem(err)
 	}
 	if gone {
+		job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: of.Job.Namespace, Name: of.Job.Name}}
 		s.Jobs, s.Pods = nil, nil // of another one
 	}
 	f := factsOf(s, job, of.Job.CreationTimestamp.Time, wl)
 	if gone && !slices.ContainsFunc(f.Events, func(e corev1.Event) bool { return e.InvolvedObject.Name == wl.Name }) {
 		// The name of a Workload is that of one TrainJob: others may have had the same here.
-		return nil, errGone
+		return nil, errCopy
 	}
 	return f, nil
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
 
-// podTimes are what is known of a pod, which may be gone.
+// podTimes are what is known of a pod, which may be gone: when it came to which milestone.
 type podTimes struct {
-	name, job                 string
-	made, bound, began, ended time.Time
+	name, job string
+	at        map[milestone]time.Time
 }
 
 // podSteps tells of the pods of each Job and run together: there may be a thousand.
@@ -27,7 +27,7 @@ func podSteps(f *Facts) []Step {
 	groups := map[string][]podTimes{}
 	var order []string
 	for _, pod := range podsOf(f) {
-		key := fmt.Sprintf("%s %d", pod.job, run(f, pod.made))
+		key := fmt.Sprintf("%s %d", pod.job, run(f, pod.at[podsMade]))
 		if groups[key] == nil {
 			order = append(order, key)
 		}
@@ -58,16 +58,12 @@ func groupSteps(pods []podTimes) []Step {
 		actor     Actor
 		milestone milestone
 		what      string
-		time      func(podTimes) time.Time
 	}{
-		{JobController, podsMade, "made", func(p podTimes) time.Time { return p.made }},
-		{Scheduler, podsBound, "bound", func(p podTimes) time.Time { return p.bound }},
-		{Kubelet, podsRun, "started", func(p podTimes) time.Time { return p.began }},
-		{Kubelet, podsEnded, "ended", func(p podTimes) time.Time { return p.ended }},
+		{JobController, podsMade, "made"}, {Scheduler, podsBound, "bound"}, {Kubelet, podsRun, "started"}, {Kubelet, podsEnded, "ended"},
 	} {
 		var times []time.Time
 		for _, pod := range pods {
-			if t := of.time(pod); !t.IsZero() {
+			if t := pod.at[of.milestone]; !t.IsZero() {
 				times = append(times, t)
 			}
 		}
@@ -91,34 +87,29 @@ func groupSteps(pods []podTimes) []Step {
 	return steps
 }
 
+// podMilestones are what events of pods tell of, by their reasons.
+var podMilestones = map[string]milestone{"Scheduled": podsBound, "Started": podsRun, "Killing": podsEnded}
+
 // podsOf joins what pods tell with what events tell of those that are gone, by name.
 func podsOf(f *Facts) []podTimes {
 	known := map[string]*podTimes{}
-	at := func(name string) *podTimes {
+	of := func(name string) *podTimes {
 		if known[name] == nil {
-			known[name] = &podTimes{name: name, job: jobOf(f, name)}
+			known[name] = &podTimes{name: name, job: jobOf(f, name), at: map[milestone]time.Time{}}
 		}
 		return known[name]
 	}
 	for i := range f.Pods {
-		read(at(f.Pods[i].Name), &f.Pods[i])
+		of(f.Pods[i].Name).read(&f.Pods[i])
 	}
 	for i := range f.Events {
 		e := &f.Events[i]
 		if name, made := strings.CutPrefix(e.Message, "Created pod: "); made && e.InvolvedObject.Kind == "Job" {
-			p := at(name)
-			p.job, p.made = e.InvolvedObject.Name, orEvent(p.made, e)
+			of(name).job = e.InvolvedObject.Name
+			of(name).note(podsMade, e)
 		}
-		if e.InvolvedObject.Kind != "Pod" {
-			continue
-		}
-		switch p := at(e.InvolvedObject.Name); e.Reason {
-		case "Scheduled":
-			p.bound = orEvent(p.bound, e)
-		case "Started":
-			p.began = orEvent(p.began, e)
-		case "Killing":
-			p.ended = orEvent(p.ended, e)
+		if m, tells := podMilestones[e.Reason]; tells && e.InvolvedObject.Kind == "Pod" {
+			of(e.InvolvedObject.Name).note(m, e)
 		}
 	}
 	var pods []podTimes
@@ -127,17 +118,19 @@ func podsOf(f *Facts) []podTimes {
 			pods = append(pods, *p)
 		}
 	}
-	slices.SortFunc(pods, func(a, b podTimes) int { return cmp.Or(a.made.Compare(b.made), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(pods, func(a, b podTimes) int {
+		return cmp.Or(a.at[podsMade].Compare(b.at[podsMade]), cmp.Compare(a.name, b.name))
+	})
 	return pods
 }
 
-// orEvent is the time of an event where the pod does not tell as much: to the second, and an
+// note takes the time of an event where the pod does not tell as much: to the second, and an
 // event of that second is better.
-func orEvent(t time.Time, e *corev1.Event) time.Time {
-	if told := firstTime(e); t.IsZero() || exact(told) && told.Truncate(time.Second).Equal(t) {
-		return told
+func (p *podTimes) note(m milestone, e *corev1.Event) {
+	told := firstTime(e)
+	if at := p.at[m]; at.IsZero() || exact(told) && told.Truncate(time.Second).Equal(at) {
+		p.at[m] = told
 	}
-	return t
 }
 
 // ofJob is what the Job controller puts behind a Job's name: index and five random characters.
@@ -159,19 +152,19 @@ func jobOf(f *Facts, name string) string {
 	return ""
 }
 
-func read(p *podTimes, pod *corev1.Pod) {
-	p.made = pod.CreationTimestamp.Time
+func (p *podTimes) read(pod *corev1.Pod) {
+	p.at[podsMade] = pod.CreationTimestamp.Time
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
-			p.bound = c.LastTransitionTime.Time
+			p.at[podsBound] = c.LastTransitionTime.Time
 		}
 	}
 	for _, status := range pod.Status.ContainerStatuses {
 		if s := status.State.Running; s != nil {
-			p.began = later(p.began, s.StartedAt.Time)
+			p.at[podsRun] = later(p.at[podsRun], s.StartedAt.Time)
 		}
 		if s := status.State.Terminated; s != nil {
-			p.began, p.ended = later(p.began, s.StartedAt.Time), later(p.ended, s.FinishedAt.Time)
+			p.at[podsRun], p.at[podsEnded] = later(p.at[podsRun], s.StartedAt.Time), later(p.at[podsEnded], s.FinishedAt.Time)
 		}
 	}
 }

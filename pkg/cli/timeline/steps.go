@@ -3,6 +3,7 @@
 package timeline
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -80,15 +81,21 @@ func stepsIn(f *Facts) []Step {
 func jobSteps(f *Facts) []Step {
 	object := "TrainJob " + f.Job.Name
 	begun := f.Job.CreationTimestamp.Time
-	steps := []Step{{Time: begun, Actor: User, Object: object, Step: "created it" + by(f.Job, begun), milestone: created}}
+	steps := []Step{{Time: begun, Actor: User, Object: object, Step: "created it", milestone: created}}
 	if f.Gated {
 		steps = append(steps, Step{Time: begun, Actor: Webhook, Object: object, Step: "suspended it and put it behind the admission gate", milestone: gated})
 	}
+	creator := ""
 	for _, entry := range f.Job.ManagedFields {
-		if entry.Subresource == "" && entry.Time != nil && !entry.Time.Time.Equal(begun) && !controller(entry.Manager) {
+		switch {
+		case entry.Subresource != "" || entry.Time == nil || controller(entry.Manager):
+		case entry.Time.Time.Equal(begun):
+			creator = cmp.Or(creator, fmt.Sprintf(" (%s)", entry.Manager))
+		default:
 			steps = append(steps, changeStep(f.Job, object, entry))
 		}
 	}
+	steps[0].Step += creator
 	for _, c := range f.Job.Status.Conditions {
 		s := Step{Time: c.LastTransitionTime.Time, Actor: Trainer, Object: object}
 		switch {
@@ -120,16 +127,6 @@ func changeStep(job *trainjob.TrainJob, object string, entry metav1.ManagedField
 // controller reports whether a manager of fields is none that people work with.
 func controller(manager string) bool {
 	return strings.HasPrefix(manager, "kueue") || strings.HasPrefix(manager, "trainer") || manager == "manager"
-}
-
-// by names the client that wrote the job when it was created.
-func by(job *trainjob.TrainJob, at time.Time) string {
-	for _, entry := range job.ManagedFields {
-		if entry.Subresource == "" && entry.Time != nil && entry.Time.Time.Equal(at) && !controller(entry.Manager) {
-			return fmt.Sprintf(" (%s)", entry.Manager)
-		}
-	}
-	return ""
 }
 
 // conditionSteps are what conditions of Workloads tell when they are true.
@@ -271,12 +268,7 @@ func workloadMade(e *corev1.Event, namespace string) (name string, made bool) {
 
 // firstTime is when an event was seen first, in whatever field its writer noted it.
 func firstTime(e *corev1.Event) time.Time {
-	for _, t := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time} {
-		if !t.IsZero() {
-			return t
-		}
-	}
-	return e.CreationTimestamp.Time
+	return cmp.Or(e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time)
 }
 
 func lastTime(e *corev1.Event) time.Time {

@@ -3,7 +3,6 @@
 package usage
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/quantity"
 )
 
 // Bill is what was used in a time. Amounts are resource hours: GPU-hours, core-hours, GiB-hours.
@@ -122,11 +122,12 @@ func (l *Line) amounts() []float64 {
 
 var amountNames = []string{"HELD", "WAITING", "RUNNING", "STOPPING", "USEFUL", "LOST", "FAILED", "DELETED"}
 
-func compareLines(a, b *Line) int {
-	return cmp.Or(strings.Compare(a.ClusterQueue, b.ClusterQueue), strings.Compare(a.Namespace, b.Namespace),
-		strings.Compare(a.LocalQueue, b.LocalQueue), strings.Compare(a.User, b.User), strings.Compare(a.Flavor, b.Flavor),
-		strings.Compare(a.Resource, b.Resource))
+// labels tell a line from others, in the order of the columns.
+func (l *Line) labels() []string {
+	return []string{l.ClusterQueue, l.Namespace, l.LocalQueue, l.User, l.Flavor, l.Resource}
 }
+
+func compareLines(a, b *Line) int { return slices.Compare(a.labels(), b.labels()) }
 
 // unit is what an amount of a resource is told in.
 func unit(resource string) string {
@@ -137,7 +138,7 @@ func unit(resource string) string {
 		return "device-hours"
 	case resource == string(corev1.ResourceCPU):
 		return "core-hours"
-	case inBytes(resource):
+	case quantity.InBytes(corev1.ResourceName(resource)):
 		return "GiB-hours"
 	}
 	return "hours"
@@ -145,13 +146,8 @@ func unit(resource string) string {
 
 // secondsOf is how many of a series' seconds the unit has.
 func secondsOf(resource string) float64 {
-	if inBytes(resource) {
+	if quantity.InBytes(corev1.ResourceName(resource)) {
 		return 3600 * (1 << 30)
 	}
 	return 3600
-}
-
-func inBytes(resource string) bool {
-	return resource == string(corev1.ResourceMemory) || resource == string(corev1.ResourceEphemeralStorage) ||
-		strings.HasPrefix(resource, corev1.ResourceHugePagesPrefix)
 }

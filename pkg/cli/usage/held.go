@@ -50,10 +50,11 @@ func readView(ctx context.Context, c client.Reader, namespace string) (*view, er
 	if err := c.List(ctx, &workloads, client.InNamespace(namespace)); err != nil {
 		return nil, cluster.Unread("list", "Workloads", namespace, err)
 	}
-	for i := range workloads.Items {
-		v.there[workloads.Items[i].UID] = true
+	for _, wl := range workloads.Items {
+		if v.there[wl.UID] = true; ledger.OfTrainJob(&wl) {
+			v.workloads = append(v.workloads, wl)
+		}
 	}
-	v.workloads = slices.DeleteFunc(workloads.Items, func(wl kueue.Workload) bool { return !ledger.OfTrainJob(&wl) })
 	var children batchv1.JobList
 	if err := c.List(ctx, &children, client.InNamespace(namespace), client.HasLabels{jobsetapi.JobSetNameKey}); err != nil {
 		return nil, cluster.Unread("list", "Jobs", namespace, err)
@@ -96,16 +97,11 @@ func (v *view) readings() []ledger.Reading {
 }
 
 func (v *view) facts(wl *kueue.Workload) ledger.Facts {
-	facts := ledger.Facts{WaitsForPods: v.waitsForPods, UserUnknown: v.userUnknown}
 	job := v.jobs[metav1.GetControllerOfNoCopy(wl).UID]
-	if job == nil {
-		facts.UserUnknown = true
-		return facts
+	facts := ledger.FactsOf(job, v.userLabel)
+	facts.WaitsForPods, facts.UserUnknown = v.waitsForPods, facts.UserUnknown || v.userUnknown
+	if job != nil {
+		facts.Started = ledger.StartOf(job, wl, v.children[client.ObjectKeyFromObject(job)])
 	}
-	facts.JobEnded, facts.Outcome = ledger.EndOf(job)
-	if v.userLabel != "" {
-		facts.User = job.Labels[v.userLabel]
-	}
-	facts.Started = ledger.StartOf(job, wl, v.children[client.ObjectKeyFromObject(job)])
 	return facts
 }

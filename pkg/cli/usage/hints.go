@@ -5,7 +5,6 @@ package usage
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -36,12 +35,15 @@ type Hint struct {
 
 // String is the hint in a sentence.
 func (h Hint) String() string {
-	lost := "lost about"
+	lost, times := "lost about", show.Count(h.Evictions, "time")
 	if h.AtMost {
 		lost = "lost up to"
 	}
+	if h.Evictions == 1 {
+		times = "once"
+	}
 	return fmt.Sprintf("TrainJob %s/%s was evicted %s and %s %s of its running time; its pods have a grace period of %s: write a checkpoint on TERM and give it time (docs/use.md#checkpoints-and-preemption)",
-		h.Namespace, h.Name, strings.Replace(show.Count(h.Evictions, "time"), "1 time", "once", 1), lost,
+		h.Namespace, h.Name, times, lost,
 		duration.HumanDuration(time.Duration(h.LostSeconds)*time.Second), time.Duration(h.GraceSeconds)*time.Second)
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,7 +39,7 @@ func printTable(out io.Writer, paint show.Paint, b Bill) error {
 			since += " until " + b.To.UTC().Format(time.RFC3339)
 		}
 		fmt.Fprintf(out, "%s since %s.\n", nothing, since)
-	} else if err := tableOf(b).Print(out, paint, ""); err != nil {
+	} else if err := tableOf(b).Print(out, paint); err != nil {
 		return err
 	}
 	for _, h := range b.Hints {
@@ -96,10 +97,7 @@ func printCSV(out io.Writer, b Bill) error {
 	heading := []string{"FROM", "TO", "CLUSTERQUEUE", "NAMESPACE", "QUEUE", "USER", "FLAVOR", "RESOURCE", "UNIT"}
 	rows := [][]string{append(heading, amountNames...)}
 	for _, l := range b.Lines {
-		row := []string{
-			b.From.UTC().Format(time.RFC3339), b.To.UTC().Format(time.RFC3339),
-			l.ClusterQueue, l.Namespace, l.LocalQueue, l.User, l.Flavor, l.Resource, l.Unit,
-		}
+		row := slices.Concat([]string{b.From.UTC().Format(time.RFC3339), b.To.UTC().Format(time.RFC3339)}, l.labels(), []string{l.Unit})
 		for _, amount := range l.amounts() {
 			row = append(row, b.inFull(amount))
 		}

@@ -112,7 +112,7 @@ func (r *Report) print(out io.Writer, format string) error {
 		p := &r.Parts[i]
 		table.Row(p.Name, p.text(), cmp.Or(p.Wants, "-"))
 	}
-	if err := table.Print(out, paint, ""); err != nil {
+	if err := table.Print(out, paint); err != nil {
 		return err
 	}
 	switch r.Together {
