@@ -54,7 +54,7 @@ func (s *site) alone(ctx context.Context, idle time.Duration) {
 func (s *site) evict(ctx context.Context) {
 	s.seen.forget()
 	stop := s.count(ctx, func() {
-		s.stopQueue(ctx, kueue.HoldAndDrain)
+		s.StopQueue(ctx, kueue.HoldAndDrain)
 		s.all(ctx, loneJobs, gone)
 		s.all(ctx, loneJobs, released)
 	})
@@ -62,7 +62,7 @@ func (s *site) evict(ctx context.Context) {
 	section.times("evicted to last pod gone", s.seen.between(evicted, gone))
 	section.times("evicted to quota free", s.seen.between(evicted, released))
 	s.seen.forget()
-	again := s.count(ctx, func() { s.stopQueue(ctx, kueue.None); s.all(ctx, loneJobs, bound) })
+	again := s.count(ctx, func() { s.StopQueue(ctx, kueue.None); s.all(ctx, loneJobs, bound) })
 	section.times("admitted again to TrainJob resumed", s.seen.between(admitted, started))
 	section.add("writes each, to stop and start again", (stop.asked(stored)+again.asked(stored))/loneJobs)
 	section.add("dry runs each", (stop.asked(dryRun)+again.asked(dryRun))/loneJobs)
@@ -105,7 +105,7 @@ func (s *site) undisturbed(windows ...*window) {
 func (s *site) burst(ctx context.Context, n int) {
 	s.hold(ctx)
 	create := s.count(ctx, func() { s.create(ctx, n, creators); s.suspended(ctx, n) })
-	start := s.count(ctx, func() { s.stopQueue(ctx, kueue.None); s.all(ctx, n, bound) })
+	start := s.count(ctx, func() { s.StopQueue(ctx, kueue.None); s.all(ctx, n, bound) })
 	end := s.count(ctx, func() { s.finish(ctx); s.all(ctx, n, finished) })
 
 	burst := s.section("A queue of %d, released", n)
@@ -125,7 +125,7 @@ func (s *site) burst(ctx context.Context, n int) {
 	cpu.add(rowWhole, (create.cpu("kueue", "kueue-trainer")+start.cpu("kueue", "kueue-trainer")+end.cpu("kueue", "kueue-trainer"))/float64(n))
 	memory := s.section("Memory without program pages after %d, MiB", n)
 	for _, component := range []string{"kueue", "kueue-trainer"} {
-		memory.add(component, s.used()[component].AnonMiB)
+		memory.add(component, s.used()[component].anonMiB)
 	}
 }
 
