@@ -160,14 +160,14 @@ func TestRulesGiveTheVerdictOfTrainer(t *testing.T) {
 		"on a security context in an override": {until: trainjob.Trainer21, asks: inPods("node", `{securityContext: {}}`),
 			want: refusedFor("securityContext", "securityContext")},
 	}
-	for served, module := range modules {
-		schema := newCRD(t, module)
+	for served := range modules {
+		schema := newCRD(t, served)
 		for name, tc := range cases {
 			if served < tc.since || served > cmp.Or(tc.until, trainjob.Trainer23) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s %s", served, name), func(t *testing.T) {
-				verdict, refusal := tc.asks.judged(t, schema, served, module)
+				verdict, refusal := tc.asks.judged(t, schema, served)
 				findings := slices.Concat(verdict.Warnings, verdict.Unmade)
 				if tc.want.refused {
 					findings = verdict.Errors
@@ -182,25 +182,14 @@ func TestRulesGiveTheVerdictOfTrainer(t *testing.T) {
 	}
 }
 
-func fieldOf(served trainjob.TrainerVersion) string {
-	if served == trainjob.Trainer21 {
-		return "podTemplateOverrides"
-	}
-	return "runtimePatches"
-}
-
 // judged returns the verdict of the rules on a new TrainJob with these patches, and what the CRD and the webhook of
 // a release refuse it for, which is empty where they take it.
-func (patches list) judged(t *testing.T, schema *crd, served trainjob.TrainerVersion, module string) (rules.Verdict, string) {
+func (patches list) judged(t *testing.T, schema crd, served trainjob.TrainerVersion) (rules.Verdict, string) {
 	t.Helper()
 	runtime := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, ruledRuntime)
 	spec := random.Object{fieldOf(served): expect.FromYAML[any](t, patches(served))}
 	q := question{Runtime: runtime, Job: random.New(0).Bare(spec), Validate: true}
 	verdict := rules.Create(served, runtime, ruled(t, spec))
-	webhook := ask(t, module, []question{q})[0]
-	refusals := append(schema.check(t, q.Job), webhook.Errors...)
-	if webhook.Failure != "" {
-		refusals = append(refusals, webhook.Failure)
-	}
-	return verdict, strings.Join(refusals, "; ")
+	webhook := ask(t, served, []question{q})[0]
+	return verdict, strings.Join(append(schema.refusals(t, q.Job), webhook.refusals()...), "; ")
 }
