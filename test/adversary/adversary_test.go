@@ -125,7 +125,7 @@ func (h *harness) walk(ctx context.Context, t *testing.T, take func(*walk) []act
 	w := newWalk(ctx, gomega.NewWithT(t), h.cluster, &log)
 	defer w.close(ctx)
 	made := time.Now()
-	expect.NoError(t, within(ctx, 5*holding, func(ctx context.Context) error { return w.starts(ctx, "bystander") }))
+	expect.NoError(t, within(ctx, 5*holding, w.starts("bystander")))
 	w.unhindered = time.Since(made)
 	actions := take(w)
 	found, err := w.judge(ctx)
