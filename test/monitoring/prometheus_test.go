@@ -45,7 +45,7 @@ func startPrometheus(ctx context.Context, w *world.World) *server {
 	}
 	write("rules.yaml", soon(rulesOf(filepath.Join(root, "config", "monitoring", "rules.yaml"))))
 	Expect(os.WriteFile(filepath.Join(dir, "token"), []byte(w.Token(ctx, "kueue-trainer-metrics-reader")), 0o600)).To(Succeed())
-	write("prometheus.yaml", scrapes(ctx))
+	write("prometheus.yaml", scrapes())
 
 	address := fmt.Sprintf("127.0.0.1:%d", world.FreePort())
 	log := must(os.Create(filepath.Join(cluster.LocalDir(), "logs", "prometheus.log")))
@@ -71,7 +71,7 @@ func startPrometheus(ctx context.Context, w *world.World) *server {
 
 // scrapes is a configuration of Prometheus that reads what a monitor of the chart would have it
 // read: with the target's namespace, and the labels of metrics where both have one.
-func scrapes(ctx context.Context) map[string]any {
+func scrapes() map[string]any {
 	job := func(name, namespace, address string, interval time.Duration) map[string]any {
 		return map[string]any{
 			"job_name": name, "scheme": "https", "honor_labels": true,
@@ -81,10 +81,7 @@ func scrapes(ctx context.Context) map[string]any {
 			"static_configs": []any{map[string]any{"targets": []any{address}, "labels": map[string]any{"namespace": namespace}}},
 		}
 	}
-	address := func(component string) string {
-		address := must(cluster.Address(component, "metrics"))
-		return address
-	}
+	address := func(component string) string { return must(cluster.Address(component, "metrics")) }
 	apiServer := must(url.Parse(cluster.Config.Host))
 	return map[string]any{
 		"global":     map[string]any{"evaluation_interval": scrapeInterval.String()},
