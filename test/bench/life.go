@@ -47,7 +47,7 @@ func (s *site) alone(ctx context.Context, idle time.Duration) {
 
 	s.evict(ctx)
 	end := s.count(ctx, func() { s.finish(ctx); s.all(ctx, loneJobs, finished) })
-	s.undisturbed(start, end)
+	s.undisturbed(start.and(end))
 }
 
 // evict stops all TrainJobs through their queue, and lets them start again.
@@ -64,39 +64,28 @@ func (s *site) evict(ctx context.Context) {
 	s.seen.forget()
 	again := s.count(ctx, func() { s.StopQueue(ctx, kueue.None); s.all(ctx, loneJobs, bound) })
 	section.times("admitted again to TrainJob resumed", s.seen.between(admitted, started))
-	section.add("writes each, to stop and start again", (stop.asked(stored)+again.asked(stored))/loneJobs)
-	section.add("dry runs each", (stop.asked(dryRun)+again.asked(dryRun))/loneJobs)
+	both := stop.and(again)
+	section.add("writes each, to stop and start again", both.asked(stored)/loneJobs)
+	section.add("dry runs each", both.asked(dryRun)/loneJobs)
 }
 
 // undisturbed tells what the whole life of a TrainJob costs in requests, from start to end.
-func (s *site) undisturbed(windows ...*window) {
+func (s *site) undisturbed(whole *window) {
 	sums, kinds := s.section("Requests of Kueue and manager for a whole life"), s.section("The same, one by one")
-	each := func(is func(logs.Request) bool) float64 {
-		sum := 0.0
-		for _, w := range windows {
-			sum += w.asked(is)
-		}
-		return sum / loneJobs
-	}
+	each := func(is func(logs.Request) bool) float64 { return whole.asked(is) / loneJobs }
 	sums.add("writes", each(stored))
 	sums.add("of these in vain", each(wasted))
 	sums.add("dry runs", each(dryRun))
 	sums.add("reads", each(read))
 	if s.manager == ours.manager {
-		looks := 0.0
-		for _, w := range windows {
-			looks += w.looks / loneJobs
-		}
 		sums.add(rowRequests, each(managers))
-		sums.add(rowLooks, looks)
+		sums.add(rowLooks, whole.looks/loneJobs)
 	}
 	named := map[string]bool{}
-	for _, w := range windows {
-		for request := range w.requests {
-			if what := name(request); integrates(request.User) && request.Resource != "events" && !named[what] {
-				named[what] = true
-				kinds.add(what, each(func(r logs.Request) bool { return name(r) == what }))
-			}
+	for request := range whole.requests {
+		if what := name(request); integrates(request.User) && request.Resource != "events" && !named[what] {
+			named[what] = true
+			kinds.add(what, each(func(r logs.Request) bool { return name(r) == what }))
 		}
 	}
 }

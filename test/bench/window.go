@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -42,6 +43,15 @@ func (s *site) count(ctx context.Context, do func()) *window {
 	}
 	w.requests = attempt.Must(s.Log.Count(s.Namespace))
 	return w
+}
+
+// and is this window with the reconciles and requests of another.
+func (w *window) and(other *window) *window {
+	both := &window{looks: w.looks + other.looks, requests: maps.Clone(w.requests)}
+	for request, count := range other.requests {
+		both.requests[request] += count
+	}
+	return both
 }
 
 // cpu adds up the milliseconds of components.
