@@ -67,9 +67,7 @@ func newWalk(ctx context.Context, g gomega.Gomega, cluster *world.Cluster, log i
 		kit.Priority(w.Name("high"), 10), kit.Priority(w.Name("highest"), 1000),
 		w.neighbour.Job("bystander").Queue("own").GPUs(quota).Obj(), limits(w.Namespace))
 	w.AllowTenant(ctx, w.tenant)
-	var shipped trainer.ClusterTrainingRuntime
-	w.Read(ctx, &shipped, "torch-distributed")
-	w.Make(ctx, ofTwo(&shipped, w.Namespace))
+	w.Make(ctx, ofTwo(w.CopyRuntime(ctx, "torch-distributed"), w.Namespace))
 
 	config := rest.CopyConfig(cluster.Config)
 	config.WarningHandler = rest.NoWarnings{}
@@ -108,8 +106,8 @@ func limits(namespace string) client.Object {
 }
 
 // ofTwo is a runtime of two replicated jobs, whose quota can be reclaimed one by one.
-func ofTwo(shipped *trainer.ClusterTrainingRuntime, namespace string) client.Object {
-	own := &trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "two", Labels: shipped.Labels}, Spec: *shipped.Spec.DeepCopy()}
+func ofTwo(copied *trainer.ClusterTrainingRuntime, namespace string) client.Object {
+	own := &trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "two", Labels: copied.Labels}, Spec: copied.Spec}
 	jobs := &own.Spec.Template.Spec.ReplicatedJobs
 	side := (*jobs)[0].DeepCopy()
 	side.Name, side.Template.Labels = "b-node", nil
