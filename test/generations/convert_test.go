@@ -240,6 +240,7 @@ func proposed(t *testing.T, data []byte) random.Object {
 	spec := job["spec"].(random.Object)
 	overrides, _ := spec["podTemplateOverrides"].([]any)
 	entries := []any{}
+	var last random.Object
 	for i, o := range overrides {
 		o := o.(random.Object)
 		o["time"] = fmt.Sprintf("2026-02-17T10:00:%02dZ", i)
@@ -249,10 +250,10 @@ func proposed(t *testing.T, data []byte) random.Object {
 			entries = append(entries, o)
 			continue
 		}
-		if last, ok := lastOf(entries); !ok || last["manager"] != manager {
-			entries = append(entries, random.Object{"manager": manager, "pod": []any{}})
+		if last == nil || last["manager"] != manager {
+			last = random.Object{"manager": manager, "pod": []any{}}
+			entries = append(entries, last)
 		}
-		last, _ := lastOf(entries)
 		last["pod"] = append(last["pod"].([]any), o)
 	}
 	delete(spec, "podTemplateOverrides")
@@ -262,14 +263,6 @@ func proposed(t *testing.T, data []byte) random.Object {
 		spec["podTemplateOverrides"] = entries
 	}
 	return job
-}
-
-// lastOf returns the last of the entries.
-func lastOf(entries []any) (random.Object, bool) {
-	if len(entries) == 0 {
-		return nil, false
-	}
-	return entries[len(entries)-1].(random.Object), true
 }
 
 func TestPatchesToOverrides(t *testing.T) {
