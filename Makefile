@@ -298,7 +298,7 @@ SAMPLE ?= 1000
 
 .PHONY: forecast-trace
 forecast-trace: ## Replay TRACE, forecast SAMPLE starts in it, and write into docs/forecast.md how many were right; goes on where it was stopped. SAMPLE=1000 takes some two hours of two cores.
-	nice go run ./test/forecast -jobs $(TRACE) -clusters $(TRACE_CLUSTERS) -kept .tests/forecast-trace.jsonl -sample $(SAMPLE) $(FORECAST_FLAGS)
+	nice go run ./test/forecast -jobs $(TRACE) -clusters $(TRACE_CLUSTERS) -kept .tests/forecast-trace.json -sample $(SAMPLE) $(FORECAST_FLAGS)
 
 .PHONY: fmt
 fmt: ## Format all Go code.

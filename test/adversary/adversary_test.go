@@ -14,12 +14,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -93,53 +93,35 @@ func (h *harness) tries(ctx context.Context, t *testing.T, tenant int, until tim
 	}
 }
 
-// journal is what a walk logs, from several goroutines.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
 // outcome is what a walk did, and what was found.
 type outcome struct {
 	actions []action
 	found   []finding
-	log     string
+	log     []byte
 }
 
 // walk makes a world, takes the steps in it, which are returned, and judges.
 func (h *harness) walk(ctx context.Context, t *testing.T, take func(*walk) []action) outcome {
 	t.Helper()
-	var log journal
-	w := newWalk(ctx, gomega.NewWithT(t), h.cluster, &log)
+	log := gbytes.NewBuffer() // Of several goroutines.
+	w := newWalk(ctx, gomega.NewWithT(t), h.cluster, log)
 	defer w.close(ctx)
 	made := time.Now()
-	expect.NoError(t, within(ctx, 5*holding, func(ctx context.Context) error { return w.starts(ctx, "bystander") }))
+	expect.NoError(t, within(ctx, 5*holding, w.starts("bystander")))
 	w.unhindered = time.Since(made)
 	actions := take(w)
 	found, err := w.judge(ctx)
 	h.requests.Add(w.sent.Load())
 	if *saved != "" {
 		expect.NoError(t, os.MkdirAll(*saved, 0o755))
-		expect.NoError(t, os.WriteFile(filepath.Join(*saved, w.Namespace+".log"), []byte(log.String()), 0o644))
+		expect.NoError(t, os.WriteFile(filepath.Join(*saved, w.Namespace+".log"), log.Contents(), 0o644))
 	}
 	expect.NoError(t, err)
 	pids := expect.Must(h.cluster.PIDs())(t)
 	if _, err := os.Stat("/proc/" + strconv.Itoa(h.pid)); err != nil || pids[h.cluster.Manager()] != h.pid {
 		found = append(found, finding{"the manager has ended", strconv.Itoa(h.pid)})
 	}
-	return outcome{actions, found, log.String()}
+	return outcome{actions, found, log.Contents()}
 }
 
 // repeating takes the steps of another walk.
@@ -178,7 +160,7 @@ func (h *harness) report(t *testing.T, o outcome) {
 	if *saved != "" {
 		expect.NoError(t, os.MkdirAll(*saved, 0o755))
 		expect.NoError(t, os.WriteFile(filepath.Join(*saved, name+".json"), expect.Must(json.MarshalIndent(o.actions, "", " "))(t), 0o644))
-		expect.NoError(t, os.WriteFile(filepath.Join(*saved, name+".log"), []byte(o.log), 0o644))
+		expect.NoError(t, os.WriteFile(filepath.Join(*saved, name+".log"), o.log, 0o644))
 	}
 	var what strings.Builder
 	for _, f := range o.found {

@@ -12,16 +12,19 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/workload"
+	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 	"github.com/kueue-trainer/kueue-trainer/test/ledger"
 )
 
@@ -68,11 +71,11 @@ func (w *walk) judge(ctx context.Context) ([]finding, error) {
 	}
 	add(heldByNothing, within(ctx, w.patient(holding), w.noneHeld))
 	add(doesNotYield, w.yields(ctx))
-	add(touched, w.untouched(ctx))
+	add(touched, attempt.To(func() { w.untouched(ctx, attempt.Gomega()) }))
 	add(repeats, w.repeats())
 	w.calm()
 	add(notFreed, w.leaves(ctx))
-	if err := within(ctx, 30*time.Second, w.ledger.CaughtUp); err != nil {
+	if err := within(ctx, 30*time.Second, func(ctx context.Context, g gomega.Gomega) { g.Expect(w.ledger.CaughtUp(ctx)).To(gomega.Succeed()) }); err != nil {
 		return found, err
 	}
 	result, err := w.ledger.Check(ledger.Expectation{})
@@ -86,95 +89,83 @@ func (w *walk) judge(ctx context.Context) ([]finding, error) {
 // after another, and what ends one and starts another not more than ten times as many.
 func (w *walk) patient(limit time.Duration) time.Duration { return max(limit, limit/2+10*w.unhindered) }
 
-// dropPlanted deletes the Workloads that are no TrainJob's. Whoever may make Workloads holds quota with one of
-// nobody's for as long as he likes, by Kueue's rules, see docs/dev/invariants.md.
-func (w *walk) dropPlanted(ctx context.Context) error {
-	var workloads kueue.WorkloadList
-	if err := w.List(ctx, &workloads, client.InNamespace(w.Namespace)); err != nil {
-		return err
-	}
-	var errs []error
-	for i := range workloads.Items {
-		wl := &workloads.Items[i]
-		if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && owner.Kind == "TrainJob" {
-			continue
-		}
-		before := wl.DeepCopy()
-		wl.Finalizers = nil
-		errs = append(errs, client.IgnoreNotFound(w.Patch(ctx, wl, client.MergeFrom(before))), client.IgnoreNotFound(w.Delete(ctx, wl)))
-	}
-	return errors.Join(errs...)
-}
-
 // within waits until something holds, and returns why it does not.
-func within(ctx context.Context, limit time.Duration, holds func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, limit, true, func(context.Context) (bool, error) {
+func within(ctx context.Context, limit time.Duration, holds func(context.Context, gomega.Gomega)) error {
+	return attempt.To(func() {
 		// A request that is under way at the end of the time still says what is wrong.
-		last = holds(ctx)
-		return last == nil, nil
+		attempt.Gomega().Eventually(func(g gomega.Gomega) { holds(ctx, g) }).WithTimeout(limit).WithPolling(200 * time.Millisecond).Should(gomega.Succeed())
 	})
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("after %s: %w", limit, last)
 }
 
-// noneHeld reports, by an error, quota of the tenant's jobs without a pod that could run on it.
-func (w *walk) noneHeld(ctx context.Context) error {
-	var workloads kueue.WorkloadList
-	var pods corev1.PodList
-	if err := errors.Join(w.List(ctx, &workloads, client.InNamespace(w.Namespace)), w.List(ctx, &pods, client.InNamespace(w.Namespace))); err != nil {
-		return err
-	}
-	for _, wl := range workloads.Items {
-		owner := metav1.GetControllerOfNoCopy(&wl)
-		if owner == nil || owner.Kind != "TrainJob" || !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved) ||
-			apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished) {
-			continue
-		}
-		could := slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
-			return pod.Labels[jobsetapi.JobSetNameKey] == owner.Name && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
-		})
-		// Beyond the walk's own limits no pods are made.
-		if !could && len(pods.Items) < 40 {
-			return fmt.Errorf("Workload %s of TrainJob %s has no pod", wl.Name, owner.Name)
-		}
+// trainJobOf returns the TrainJob of a Workload, or nil.
+func trainJobOf(wl *kueue.Workload) *metav1.OwnerReference {
+	if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && owner.Kind == "TrainJob" {
+		return owner
 	}
 	return nil
+}
+
+// dropPlanted deletes the Workloads that are no TrainJob's. Whoever may make Workloads holds quota with one of
+// nobody's for as long as he likes, by Kueue's rules, see docs/dev/invariants.md.
+func (w *walk) dropPlanted(ctx context.Context, g gomega.Gomega) {
+	workloads := world.All(ctx, g, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
+	for i := range workloads.Items {
+		wl := &workloads.Items[i]
+		if trainJobOf(wl) == nil {
+			before := wl.DeepCopy()
+			wl.Finalizers = nil
+			g.Expect(client.IgnoreNotFound(w.Patch(ctx, wl, client.MergeFrom(before)))).To(gomega.Succeed())
+			g.Expect(client.IgnoreNotFound(w.Delete(ctx, wl))).To(gomega.Succeed())
+		}
+	}
+}
+
+// noneHeld expects no quota of the tenant's jobs without a pod that could run on it.
+func (w *walk) noneHeld(ctx context.Context, g gomega.Gomega) {
+	pods := world.All(ctx, g, w, &corev1.PodList{}, client.InNamespace(w.Namespace)).Items
+	if len(pods) >= mostPods {
+		return
+	}
+	for _, wl := range world.All(ctx, g, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace)).Items {
+		job := trainJobOf(&wl)
+		if job == nil || !workload.HasQuotaReservation(&wl) || workloadfinish.IsFinished(&wl) {
+			continue
+		}
+		could := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
+			return pod.Labels[jobsetapi.JobSetNameKey] == job.Name && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+		})
+		g.Expect(could).To(gomega.BeTrue(), "Workload %s of TrainJob %s has no pod", wl.Name, job.Name)
+	}
 }
 
 // yields has the neighbour start a job that is more important than all, and reports, by an error, that
 // nobody makes room.
 func (w *walk) yields(ctx context.Context) error {
-	probe := kit.TrainJob(w.neighbours, "probe").Queue("queue").Priority(w.Name("highest")).GPUs(quota).Obj()
+	probe := w.neighbour.Job("probe").Priority(w.Name("highest")).GPUs(quota).Obj()
 	if err := w.Create(ctx, probe); err != nil {
 		return err
 	}
-	err := within(ctx, w.patient(yielding), func(ctx context.Context) error { return w.starts(ctx, "probe") })
-	return errors.Join(err, w.Delete(ctx, probe))
+	return errors.Join(within(ctx, w.patient(yielding), w.starts("probe")), w.Delete(ctx, probe))
 }
 
-// starts reports, by an error, that a job of the neighbour's has no pods that may run.
-func (w *walk) starts(ctx context.Context, job string) error {
-	var pods corev1.PodList
-	if err := w.List(ctx, &pods, client.InNamespace(w.neighbours), client.MatchingLabels{jobsetapi.JobSetNameKey: job}); err != nil {
-		return err
+// podsOf returns the pods of a job of the neighbour's.
+func (w *walk) podsOf(ctx context.Context, g gomega.Gomega, job string) []corev1.Pod {
+	return world.All(ctx, g, w, &corev1.PodList{}, client.InNamespace(w.neighbour.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job}).Items
+}
+
+// starts expects that a job of the neighbour's has a pod that may run.
+func (w *walk) starts(job string) func(context.Context, gomega.Gomega) {
+	return func(ctx context.Context, g gomega.Gomega) {
+		mayRun := gomega.HaveField("Spec.SchedulingGates", gomega.BeEmpty())
+		g.Expect(w.podsOf(ctx, g, job)).To(gomega.ContainElement(mayRun), func() string {
+			return fmt.Sprintf("TrainJob %s of the neighbour has no pod that may run; quota is with %s", job, strings.Join(w.holders(ctx, g), ", "))
+		})
 	}
-	if !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return len(pod.Spec.SchedulingGates) == 0 }) {
-		return fmt.Errorf("TrainJob %s of the neighbour has no pod that may run; %s", job, w.holders(ctx))
-	}
-	return nil
 }
 
 // holders says who holds quota, for those who ask why somebody waits.
-func (w *walk) holders(ctx context.Context) string {
-	var workloads kueue.WorkloadList
-	if err := w.List(ctx, &workloads); err != nil {
-		return err.Error()
-	}
-	var out []string
-	for _, wl := range workloads.Items {
+func (w *walk) holders(ctx context.Context, g gomega.Gomega) (out []string) {
+	for _, wl := range world.All(ctx, g, w, &kueue.WorkloadList{}).Items {
 		if wl.Status.Admission == nil || wl.Status.Admission.ClusterQueue != kueue.ClusterQueueReference(w.Name("gpus")) {
 			continue
 		}
@@ -186,27 +177,16 @@ func (w *walk) holders(ctx context.Context) string {
 		}
 		out = append(out, fmt.Sprintf("%s/%s %v", wl.Namespace, wl.Name, holds))
 	}
-	return "quota is with " + strings.Join(out, ", ")
+	return out
 }
 
-// untouched reports, by an error, that the bystander does not run as it did.
-func (w *walk) untouched(ctx context.Context) error {
-	var pods corev1.PodList
-	if err := w.List(ctx, &pods, client.InNamespace(w.neighbours), client.MatchingLabels{jobsetapi.JobSetNameKey: "bystander"}); err != nil {
-		return err
-	}
-	if len(pods.Items) != 1 || len(pods.Items[0].Spec.SchedulingGates) > 0 || pods.Items[0].DeletionTimestamp != nil {
-		return fmt.Errorf("the bystander has %d pods", len(pods.Items))
-	}
-	var job trainer.TrainJob
-	if err := w.Get(ctx, client.ObjectKey{Namespace: w.neighbours, Name: "bystander"}, &job); err != nil {
-		return err
-	}
-	// It is created, and starts once: the manager's entry and the resume are writes of their own.
-	if job.Generation > 3 {
-		return fmt.Errorf("the bystander has generation %d", job.Generation)
-	}
-	return nil
+// untouched expects that the bystander runs as it did. It is created, and starts once: the manager's entry and
+// the resume are writes of their own.
+func (w *walk) untouched(ctx context.Context, g gomega.Gomega) {
+	g.Expect(w.podsOf(ctx, g, "bystander")).To(gomega.ConsistOf(gomega.And(
+		gomega.HaveField("Spec.SchedulingGates", gomega.BeEmpty()), gomega.HaveField("DeletionTimestamp", gomega.BeNil()))), "pods of the bystander")
+	job := world.Found(ctx, g, w, &trainer.TrainJob{}, client.ObjectKey{Namespace: w.neighbour.Namespace, Name: "bystander"})
+	g.Expect(job.Generation).To(gomega.BeNumerically("<=", 3), "generation of the bystander")
 }
 
 // repeats reports, by an error, what the manager has logged again and again as an error about the walk.
@@ -232,37 +212,36 @@ func (w *walk) repeats() error {
 // leaves deletes the tenant's namespace, and reports, by an error, that its quota stays. What waits for that
 // quota is woken: Kueue does not, for it looks for the LocalQueue that is gone.
 func (w *walk) leaves(ctx context.Context) error {
-	toggled := kit.TrainJob(w.neighbours, "toggled").Obj()
-	if err := client.IgnoreNotFound(w.Delete(ctx, toggled)); err != nil {
+	if err := client.IgnoreNotFound(w.Delete(ctx, w.neighbour.Job("toggled").Obj())); err != nil {
 		return err
 	}
-	waits := kit.TrainJob(w.neighbours, "waits").Queue("queue").GPUs(quota).Obj()
+	waits := w.neighbour.Job("waits").GPUs(quota).Obj()
 	if err := errors.Join(w.Create(ctx, waits), w.Delete(ctx, kit.Namespace(w.Namespace))); err != nil {
 		return err
 	}
-	return within(ctx, w.patient(holding), func(ctx context.Context) error {
+	return within(ctx, w.patient(holding), func(ctx context.Context, g gomega.Gomega) {
 		// Trainer refuses even to let go of what has no runtime any more; that holds no quota by itself.
 		stripped := w.strip(ctx)
-		if !strings.Contains(w.holders(ctx), "/") {
+		if len(w.holders(ctx, g)) == 0 {
 			for _, gpus := range []string{"9", quota} {
 				w.SetQuota(ctx, w.Name("gpus"), gpus)
 			}
 		}
-		if err := w.starts(ctx, "waits"); err != nil {
-			return errors.Join(err, stripped)
+		if err := attempt.To(func() { w.starts("waits")(ctx, attempt.Gomega()) }); err != nil {
+			g.Expect(errors.Join(err, stripped)).To(gomega.Succeed())
 		}
-		return nil
 	})
 }
 
 // strip takes the tenant's own finalizers away, as an admin who wants the namespace gone.
 func (w *walk) strip(ctx context.Context) error {
+	own := func(finalizer string) bool { return finalizer == "example.com/mine" || finalizer == "orphan" }
 	for _, obj := range w.seen() {
-		if !slices.ContainsFunc(obj.GetFinalizers(), func(f string) bool { return slices.Contains([]string{"example.com/mine", "orphan"}, f) }) {
+		if !slices.ContainsFunc(obj.GetFinalizers(), own) {
 			continue
 		}
 		obj = obj.DeepCopy()
-		obj.SetFinalizers(slices.DeleteFunc(obj.GetFinalizers(), func(f string) bool { return f == "example.com/mine" || f == "orphan" }))
+		obj.SetFinalizers(slices.DeleteFunc(obj.GetFinalizers(), own))
 		if err := w.Update(ctx, obj); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return err
 		}

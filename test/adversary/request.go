@@ -5,20 +5,17 @@ package adversary
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	mergepatch "gopkg.in/evanphx/json-patch.v4"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // do carries an action out. That the API server refuses it is an answer like another.
@@ -79,7 +76,7 @@ func (w *walk) request(ctx context.Context, a action) error {
 	}
 	switch a.Verb {
 	case finish:
-		return w.end(ctx, w.Namespace, a.Name, a.Body)
+		return w.end(ctx, a.Name, a.Body)
 	case neighbour:
 		return w.toggle(ctx, a.Name)
 	case create:
@@ -127,23 +124,18 @@ func (w *walk) update(ctx context.Context, on dynamic.ResourceInterface, a actio
 }
 
 // end ends the pods of a TrainJob.
-func (w *walk) end(ctx context.Context, namespace, job, how string) error {
-	var pods corev1.PodList
-	if err := w.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job}); err != nil {
-		return err
-	}
-	for i := range pods.Items {
+func (w *walk) end(ctx context.Context, job, how string) error {
+	var errs []error
+	for _, pod := range w.Pods(ctx, job) {
 		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"localcluster/finish":%q}}}`, how))
-		if err := w.Patch(ctx, &pods.Items[i], patch); client.IgnoreNotFound(err) != nil {
-			return err
-		}
+		errs = append(errs, client.IgnoreNotFound(w.Patch(ctx, &pod, patch)))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // toggle starts the neighbour's TrainJob, or deletes the one that is there.
 func (w *walk) toggle(ctx context.Context, priority string) error {
-	job := kit.TrainJob(w.neighbours, "toggled").Queue("queue").GPUs(quota)
+	job := w.neighbour.Job("toggled").GPUs(quota)
 	if priority != "" {
 		job.Priority(priority)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -28,17 +29,18 @@ import (
 // quota is the GPUs of the ClusterQueue that tenant and neighbour share, and of each job.
 const quota = "8"
 
+// mostPods is the limit of a walk's pods, beyond which none are made.
+const mostPods = 40
+
 // walk is a tenant in a namespace of his own, who shares a ClusterQueue with a neighbour.
 type walk struct {
 	*world.World
 	symbols
-	// neighbours is the neighbour's namespace.
-	neighbours string
-	admin      dynamic.Interface
-	asTenant   dynamic.Interface
-	resources  []resource
-	ledger     *ledger.Ledger
-	log        io.Writer
+	neighbour *world.World
+	asTenant  dynamic.Interface
+	resources []resource
+	ledger    *ledger.Ledger
+	log       io.Writer
 	// unhindered is how long a job takes to start that waits for nobody: a slow machine is slow for all.
 	unhindered time.Duration
 	// written are the objects that the tenant can write.
@@ -58,48 +60,54 @@ type walk struct {
 func newWalk(ctx context.Context, g gomega.Gomega, cluster *world.Cluster, log io.Writer) *walk {
 	w := &walk{World: world.New(ctx, g, log, cluster, "adversary", world.NewSuffix()), log: log}
 	w.symbols = symbols{namespace: w.Namespace, suffix: w.Suffix, tenant: "tenant-" + w.Suffix}
-	w.neighbours = w.Namespace + "-neighbour"
 	w.Pool(ctx, w.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}), quota)
-	w.Make(ctx, kit.Namespace(w.neighbours), kit.LocalQueue(w.neighbours, "queue", w.Name("gpus")),
-		kit.ClusterQueue(w.Name("own"), kit.Quota{Flavor: w.Name("h100"), GPUs: quota}), kit.LocalQueue(w.neighbours, "own", w.Name("own")),
+	w.neighbour = world.New(ctx, g, log, cluster, w.Namespace, "neighbour")
+	w.Make(ctx, kit.LocalQueue(w.neighbour.Namespace, "queue", w.Name("gpus")),
+		kit.ClusterQueue(w.Name("own"), kit.Quota{Flavor: w.Name("h100"), GPUs: quota}), kit.LocalQueue(w.neighbour.Namespace, "own", w.Name("own")),
 		kit.Priority(w.Name("high"), 10), kit.Priority(w.Name("highest"), 1000),
-		kit.TrainJob(w.neighbours, "bystander").Queue("own").GPUs(quota).Obj(), limits(w.Namespace))
+		w.neighbour.Job("bystander").Queue("own").GPUs(quota).Obj(), limits(w.Namespace))
 	w.AllowTenant(ctx, w.tenant)
-	var shipped trainer.ClusterTrainingRuntime
-	w.Read(ctx, &shipped, "torch-distributed")
-	w.Make(ctx, ofTwo(&shipped, w.Namespace))
+	w.Make(ctx, ofTwo(w.CopyRuntime(ctx, "torch-distributed"), w.Namespace))
 
 	config := rest.CopyConfig(cluster.Config)
 	config.WarningHandler = rest.NoWarnings{}
 	// A tenant's clients have the limits that he gives them.
 	config.QPS = -1
 	config.Impersonate = rest.ImpersonationConfig{UserName: w.tenant, Groups: []string{"system:authenticated"}}
-	var err error
-	w.asTenant, err = dynamic.NewForConfig(config)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	w.admin, err = dynamic.NewForConfig(cluster.Config)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Eventually(ctx, func() (err error) { w.resources, err = resourcesOf(ctx, config, w.Namespace); return err }).Should(gomega.Succeed())
-	ctx, w.stop = context.WithCancel(ctx)
-	w.ledger, err = ledger.Watch(ctx, w.admin, w.Namespace, w.neighbours)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	w.written, err = record.Start(ctx, w.admin, watched(w.resources, w.Namespace), func(record.Version) {})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	w.repeated, w.calm = context.WithCancel(ctx)
+	g.Expect(w.watch(ctx, config)).To(gomega.Succeed())
 	return w
+}
+
+// watch has everything recorded that the tenant brings about.
+func (w *walk) watch(ctx context.Context, asTenant *rest.Config) (err error) {
+	if w.asTenant, err = dynamic.NewForConfig(asTenant); err != nil {
+		return err
+	}
+	admin, err := dynamic.NewForConfig(w.Cluster.Config)
+	if err != nil {
+		return err
+	}
+	ctx, w.stop = context.WithCancel(ctx)
+	w.repeated, w.calm = context.WithCancel(ctx)
+	if w.ledger, err = ledger.Watch(ctx, admin, w.Namespace, w.neighbour.Namespace); err != nil {
+		return err
+	}
+	w.written, err = record.Start(ctx, admin, watched(w.resources, w.Namespace), func(record.Version) {})
+	return err
 }
 
 // limits keep a tenant from filling the machine that this runs on.
 func limits(namespace string) client.Object {
 	return &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "limits"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: kit.Amounts("pods", "40", "count/jobs.batch", "40", "count/jobsets.jobset.x-k8s.io", "20")},
+		Spec:       corev1.ResourceQuotaSpec{Hard: kit.Amounts("pods", strconv.Itoa(mostPods), "count/jobs.batch", "40", "count/jobsets.jobset.x-k8s.io", "20")},
 	}
 }
 
 // ofTwo is a runtime of two replicated jobs, whose quota can be reclaimed one by one.
-func ofTwo(shipped *trainer.ClusterTrainingRuntime, namespace string) client.Object {
-	own := &trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "two", Labels: shipped.Labels}, Spec: *shipped.Spec.DeepCopy()}
+func ofTwo(copied *trainer.ClusterTrainingRuntime, namespace string) client.Object {
+	own := &trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "two", Labels: copied.Labels}, Spec: copied.Spec}
 	jobs := &own.Spec.Template.Spec.ReplicatedJobs
 	side := (*jobs)[0].DeepCopy()
 	side.Name, side.Template.Labels = "b-node", nil

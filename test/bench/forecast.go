@@ -5,22 +5,20 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 )
 
 // Forecast is what it takes to tell when the last job of a queue starts. No cluster is asked.
@@ -46,15 +44,17 @@ func (f *Forecast) seconds(futures int) string {
 	return fmt.Sprintf("%.2f", drawFor.Seconds()*float64(futures)/float64(f.Futures))
 }
 
-func forecastTable(out io.Writer, forecasts []*Forecast) {
+func forecastTable(forecasts []*Forecast) string {
 	if len(forecasts) == 0 {
-		return
+		return ""
 	}
-	fmt.Fprintf(out, "\n| forecast of one job in | Workloads | futures in %.0f s | one future, s | %d futures, s |\n|---|---|---|---|---|\n",
-		drawFor.Seconds(), fewFutures)
+	rows := [][]string{{
+		"forecast of one job in", "Workloads", fmt.Sprintf("futures in %.0f s", drawFor.Seconds()), "one future, s", fmt.Sprintf("%d futures, s", fewFutures),
+	}}
 	for _, f := range forecasts {
-		fmt.Fprintf(out, "| %s | %d | %d | %s | %s |\n", f.where(), f.Workloads, f.Futures, f.seconds(1), f.seconds(fewFutures))
+		rows = append(rows, []string{f.where(), strconv.Itoa(f.Workloads), strconv.Itoa(f.Futures), f.seconds(1), f.seconds(fewFutures)})
 	}
+	return "\n" + pages.Table(rows...)
 }
 
 func (f *Forecast) where() string {
@@ -107,7 +107,7 @@ func crowded(teams, workloads int) *forecast.Question {
 		wl := waiting(fmt.Sprintf("job-%05d", n), team, random.Int32N(3), begin.Add(time.Duration(n-workloads)*time.Minute))
 		subject := forecast.Subject{Traits: forecast.Traits{Queue: "all"}}
 		if n < workloads/2 {
-			admit(wl, team, begin.Add(-time.Hour))
+			kit.With(wl, kit.Admitted, kit.Assigned(team, "h100"), kit.Since(begin.Add(-time.Hour)))
 			subject.Running = time.Hour
 		}
 		q.Entrants = append(q.Entrants, forecast.Entrant{Workload: wl, Running: runtimes.Of(subject)})
@@ -130,15 +130,5 @@ func waiting(name, queue string, priority int32, created time.Time) *kueue.Workl
 		Spec: kueue.WorkloadSpec{
 			QueueName: kueue.LocalQueueName(queue), Priority: &priority, PodSets: []kueue.PodSet{kit.PodSet("node", 1, string(kit.GPU), "1")},
 		},
-	}
-}
-
-func admit(wl *kueue.Workload, queue string, since time.Time) {
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(queue), PodSetAssignments: []kueue.PodSetAssignment{{
-		Name: "node", Count: ptr.To[int32](1), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: "h100"},
-		ResourceUsage: corev1.ResourceList{kit.GPU: resource.MustParse("1")},
-	}}}
-	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(since)})
 	}
 }

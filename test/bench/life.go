@@ -47,14 +47,14 @@ func (s *site) alone(ctx context.Context, idle time.Duration) {
 
 	s.evict(ctx)
 	end := s.count(ctx, func() { s.finish(ctx); s.all(ctx, loneJobs, finished) })
-	s.undisturbed(start, end)
+	s.undisturbed(start.and(end))
 }
 
 // evict stops all TrainJobs through their queue, and lets them start again.
 func (s *site) evict(ctx context.Context) {
 	s.seen.forget()
 	stop := s.count(ctx, func() {
-		s.stopQueue(ctx, kueue.HoldAndDrain)
+		s.StopQueue(ctx, kueue.HoldAndDrain)
 		s.all(ctx, loneJobs, gone)
 		s.all(ctx, loneJobs, released)
 	})
@@ -62,41 +62,30 @@ func (s *site) evict(ctx context.Context) {
 	section.times("evicted to last pod gone", s.seen.between(evicted, gone))
 	section.times("evicted to quota free", s.seen.between(evicted, released))
 	s.seen.forget()
-	again := s.count(ctx, func() { s.stopQueue(ctx, kueue.None); s.all(ctx, loneJobs, bound) })
+	again := s.count(ctx, func() { s.StopQueue(ctx, kueue.None); s.all(ctx, loneJobs, bound) })
 	section.times("admitted again to TrainJob resumed", s.seen.between(admitted, started))
-	section.add("writes each, to stop and start again", (stop.asked(stored)+again.asked(stored))/loneJobs)
-	section.add("dry runs each", (stop.asked(dryRun)+again.asked(dryRun))/loneJobs)
+	both := stop.and(again)
+	section.add("writes each, to stop and start again", both.asked(stored)/loneJobs)
+	section.add("dry runs each", both.asked(dryRun)/loneJobs)
 }
 
 // undisturbed tells what the whole life of a TrainJob costs in requests, from start to end.
-func (s *site) undisturbed(windows ...*window) {
+func (s *site) undisturbed(whole *window) {
 	sums, kinds := s.section("Requests of Kueue and manager for a whole life"), s.section("The same, one by one")
-	each := func(is func(logs.Request) bool) float64 {
-		sum := 0.0
-		for _, w := range windows {
-			sum += w.asked(is)
-		}
-		return sum / loneJobs
-	}
+	each := func(is func(logs.Request) bool) float64 { return whole.asked(is) / loneJobs }
 	sums.add("writes", each(stored))
 	sums.add("of these in vain", each(wasted))
 	sums.add("dry runs", each(dryRun))
 	sums.add("reads", each(read))
 	if s.manager == ours.manager {
-		looks := 0.0
-		for _, w := range windows {
-			looks += w.looks / loneJobs
-		}
 		sums.add(rowRequests, each(managers))
-		sums.add(rowLooks, looks)
+		sums.add(rowLooks, whole.looks/loneJobs)
 	}
 	named := map[string]bool{}
-	for _, w := range windows {
-		for request := range w.requests {
-			if what := name(request); integrates(request.User) && request.Resource != "events" && !named[what] {
-				named[what] = true
-				kinds.add(what, each(func(r logs.Request) bool { return name(r) == what }))
-			}
+	for request := range whole.requests {
+		if what := name(request); integrates(request.User) && request.Resource != "events" && !named[what] {
+			named[what] = true
+			kinds.add(what, each(func(r logs.Request) bool { return name(r) == what }))
 		}
 	}
 }
@@ -105,7 +94,7 @@ func (s *site) undisturbed(windows ...*window) {
 func (s *site) burst(ctx context.Context, n int) {
 	s.hold(ctx)
 	create := s.count(ctx, func() { s.create(ctx, n, creators); s.suspended(ctx, n) })
-	start := s.count(ctx, func() { s.stopQueue(ctx, kueue.None); s.all(ctx, n, bound) })
+	start := s.count(ctx, func() { s.StopQueue(ctx, kueue.None); s.all(ctx, n, bound) })
 	end := s.count(ctx, func() { s.finish(ctx); s.all(ctx, n, finished) })
 
 	burst := s.section("A queue of %d, released", n)
@@ -125,7 +114,7 @@ func (s *site) burst(ctx context.Context, n int) {
 	cpu.add(rowWhole, (create.cpu("kueue", "kueue-trainer")+start.cpu("kueue", "kueue-trainer")+end.cpu("kueue", "kueue-trainer"))/float64(n))
 	memory := s.section("Memory without program pages after %d, MiB", n)
 	for _, component := range []string{"kueue", "kueue-trainer"} {
-		memory.add(component, s.used()[component].AnonMiB)
+		memory.add(component, s.used()[component].anonMiB)
 	}
 }
 

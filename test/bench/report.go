@@ -13,6 +13,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 )
 
 // The generated part of performance.md stands between these.
@@ -31,57 +33,48 @@ const (
 
 func cpuRow(phase, component string) string { return phase + ": " + component }
 
-// goal is a limit for what was measured: the value of a row, or the quotient of two.
-type goal struct {
-	what  string
-	limit float64
-	value func(*Results) (float64, bool)
+// cell is a row of a column.
+type cell struct {
+	row string
+	column
 }
 
-func allGoals() []goal {
-	of := func(name string) func(*Results) (float64, bool) {
-		return func(r *Results) (float64, bool) { return r.median(name, ours) }
-	}
-	beside := func(phase string) func(*Results) (float64, bool) {
-		return func(r *Results) (float64, bool) {
-			manager, measured := r.median(cpuRow(phase, "kueue-trainer"), ours)
-			jobset, too := r.median(cpuRow(phase, "jobset"), ours)
-			return manager / jobset, measured && too
-		}
-	}
-	return []goal{
-		{"CPU of the manager, per TrainJob that is created, to JobSet's controller", 1, beside("create")},
-		{"CPU of the manager, per TrainJob that starts, to JobSet's controller", 1, beside("start")},
-		{"CPU of Kueue and manager for a whole life, to in-tree", 1, func(r *Results) (float64, bool) {
-			here, measured := r.median(rowWhole, ours)
-			there, too := r.median(rowWhole, inTree)
-			return here / there, measured && too
-		}},
-		{"requests of the manager for a whole life", 10, of(rowRequests)},
-		{"reconciles for a whole life", 12, of(rowLooks)},
-		{"admitted to the Job of its first pod running, alone, p50, ms", 30, of("admitted to the Job of its first pod running, p50, ms")},
-		{"memory of the large cluster, MiB", 384, of(rowMemory)},
-	}
+// goals are limits of what was measured: of the value of a row, or of the quotient of two.
+var goals = []struct {
+	what   string
+	limit  float64
+	of, to cell
+}{
+	{"CPU of the manager, per TrainJob that is created, to JobSet's controller", 1, cell{cpuRow("create", "kueue-trainer"), ours}, cell{cpuRow("create", "jobset"), ours}},
+	{"CPU of the manager, per TrainJob that starts, to JobSet's controller", 1, cell{cpuRow("start", "kueue-trainer"), ours}, cell{cpuRow("start", "jobset"), ours}},
+	{"CPU of Kueue and manager for a whole life, to in-tree", 1, cell{rowWhole, ours}, cell{rowWhole, inTree}},
+	{"requests of the manager for a whole life", 10, cell{rowRequests, ours}, cell{}},
+	{"reconciles for a whole life", 12, cell{rowLooks, ours}, cell{}},
+	{"admitted to the Job of its first pod running, alone, p50, ms", 30, cell{"admitted to the Job of its first pod running, p50, ms", ours}, cell{}},
+	{"memory of the large cluster, MiB", 384, cell{rowMemory, ours}, cell{}},
 }
 
 // goals lists what is aimed at; what was not measured is left out.
 func (r *Results) goals() string {
-	var out strings.Builder
-	for _, g := range allGoals() {
-		value, measured := g.value(r)
-		if !measured {
-			continue
+	rows := [][]string{{"goal", "at most", "measured", "met"}}
+	for _, g := range goals {
+		value, measured := r.median(g.of)
+		if g.to != (cell{}) {
+			to, too := r.median(g.to)
+			value, measured = value/to, measured && too
 		}
-		answer := "**no**"
+		met := "**no**"
 		if value <= g.limit {
-			answer = "yes"
+			met = "yes"
 		}
-		fmt.Fprintf(&out, "| %s | %g | %s | %s |\n", g.what, g.limit, number(value), answer)
+		if measured {
+			rows = append(rows, []string{g.what, fmt.Sprintf("%g", g.limit), number(value), met})
+		}
 	}
-	if out.Len() == 0 {
+	if len(rows) == 1 {
 		return ""
 	}
-	return "\n| goal | at most | measured | met |\n|---|---|---|---|\n" + out.String()
+	return "\n" + pages.Table(rows...)
 }
 
 // report is all that was measured, in Markdown.
@@ -91,8 +84,7 @@ func (r *Results) report() string {
 	for _, s := range r.Sections {
 		out.WriteString(s.table())
 	}
-	forecastTable(&out, r.Forecasts)
-	return out.String()
+	return out.String() + forecastTable(r.Forecasts)
 }
 
 // table has a column for each integration that was measured and, where there are two, their quotient.
@@ -103,26 +95,24 @@ func (s *Section) table() string {
 			measured = append(measured, c)
 		}
 	}
-	var out strings.Builder
-	fmt.Fprintf(&out, "\n| %s |", s.Title)
+	rows := [][]string{{s.Title}}
 	for _, c := range measured {
-		fmt.Fprintf(&out, " %s |", c.title)
+		rows[0] = append(rows[0], c.title)
+	}
+	for _, row := range s.Rows {
+		cells := []string{row.Name}
+		for _, c := range measured {
+			cells = append(cells, spread(row.Values[c.title]))
+		}
+		rows = append(rows, cells)
 	}
 	if len(measured) > 1 {
-		out.WriteString(" to in-tree |")
-	}
-	fmt.Fprintf(&out, "\n|%s\n", strings.Repeat("---|", 1+2*len(measured)-min(1, len(measured))-max(0, len(measured)-2)))
-	for _, row := range s.Rows {
-		fmt.Fprintf(&out, "| %s |", row.Name)
-		for _, c := range measured {
-			fmt.Fprintf(&out, " %s |", spread(row.Values[c.title]))
+		rows[0] = append(rows[0], "to in-tree")
+		for n, row := range s.Rows {
+			rows[n+1] = append(rows[n+1], row.ratio())
 		}
-		if len(measured) > 1 {
-			fmt.Fprintf(&out, " %s |", row.ratio())
-		}
-		out.WriteString("\n")
 	}
-	return out.String()
+	return "\n" + pages.Table(rows...)
 }
 
 // ratio is ours divided by in-tree, where both did something.
@@ -172,13 +162,16 @@ func (r *Results) commits() string {
 	return strings.Join(all, " and ")
 }
 
-// writeReport writes the raw numbers to performance/ below dir, and the tables into performance.md there.
+// writeReport writes the raw numbers to performance/ below dir, and the tables into performance.md there, where people
+// write around them. Where there is no such page yet, it has the tables alone.
 func writeReport(dir string, results *Results) error {
-	details := filepath.Join(dir, "performance")
+	details, page := filepath.Join(dir, "performance"), filepath.Join(dir, "performance.md")
 	raw, err := json.MarshalIndent(results, "", "  ")
-	return errors.Join(err, os.MkdirAll(details, 0o755),
-		os.WriteFile(filepath.Join(details, "results.json"), append(raw, '\n'), 0o644),
-		replaceGenerated(filepath.Join(dir, "performance.md"), results.report()))
+	err = errors.Join(err, os.MkdirAll(details, 0o755), os.WriteFile(filepath.Join(details, "results.json"), append(raw, '\n'), 0o644))
+	if _, missing := os.Stat(page); errors.Is(missing, fs.ErrNotExist) {
+		err = errors.Join(err, os.WriteFile(page, []byte(beginMark+endMark), 0o644))
+	}
+	return errors.Join(err, pages.Fill(page, beginMark, endMark, results.report()))
 }
 
 // earlier returns what the report has, or nothing where all of it is measured now.
@@ -206,19 +199,4 @@ func (p *plan) earlier(root string) (*Results, error) {
 		return nil, fmt.Errorf("the report in %s was measured on another machine: measure all of it, or choose another -out", p.out)
 	}
 	return results, nil
-}
-
-// replaceGenerated leaves what people wrote around the marks as it is. Where there is no file yet, it gets the
-// generated part alone.
-func replaceGenerated(path, generated string) error {
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	before, rest, marked := strings.Cut(string(text), beginMark)
-	_, after, ended := strings.Cut(rest, endMark)
-	if len(text) > 0 && (!marked || !ended) {
-		return fmt.Errorf("%s has no lines %q and %q for the tables to stand between", path, beginMark, endMark)
-	}
-	return os.WriteFile(path, []byte(before+beginMark+generated+endMark+after), 0o644)
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -83,25 +84,24 @@ func TestParsePlan(t *testing.T) {
 	}
 }
 
-func TestReplaceGenerated(t *testing.T) {
-	tests := map[string]struct {
-		before, want string
-		wantErr      bool
-	}{
-		"what people wrote stays":            {before: "intro\n" + beginMark + "old\n" + endMark + "estimate\n", want: "intro\n" + beginMark + "new\n" + endMark + "estimate\n"},
-		"a file without marks is left alone": {before: "other\n", want: "other\n", wantErr: true},
-		"no file":                            {want: beginMark + "new\n" + endMark},
+func TestUsageOf(t *testing.T) {
+	got, err := usageOf(os.Getpid())
+	expect.That(t, err == nil && got.anonMiB >= 1 && got.anonMiB <= 10_000 && got.cpuSeconds <= 1000, "this process: %+v, %v", got, err)
+	zombie := exec.Command("/bin/true")
+	expect.NoError(t, zombie.Start())
+	t.Cleanup(func() { _ = zombie.Wait() })
+	for end := time.Now().Add(30 * time.Second); err == nil && time.Now().Before(end); {
+		_, err = usageOf(zombie.Process.Pid)
 	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "performance.md")
-			if tc.before != "" {
-				expect.NoError(t, os.WriteFile(path, []byte(tc.before), 0o600))
-			}
-			expect.Same(t, "It is refused", tc.wantErr, replaceGenerated(path, "new\n") != nil)
-			expect.Same(t, "Unexpected report", tc.want, string(expect.Must(os.ReadFile(path))(t)))
-		})
-	}
+	expect.That(t, err != nil, "a process that has ended is read")
+}
+
+func TestReportLeavesWhatPeopleWrote(t *testing.T) {
+	dir := t.TempDir()
+	page := filepath.Join(dir, "performance.md")
+	expect.NoError(t, os.WriteFile(page, []byte("intro\n"+beginMark+"old\n"+endMark+"estimate\n"), 0o600))
+	expect.NoError(t, writeReport(dir, measured()))
+	expect.Same(t, "Unexpected report", "intro\n"+beginMark+measured().report()+endMark+"estimate\n", string(expect.Must(os.ReadFile(page))(t)))
 }
 
 func TestMeasuringAPartAgainKeepsTheOthers(t *testing.T) {

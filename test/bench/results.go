@@ -88,10 +88,10 @@ func (s *Section) row(name string) *Row {
 	return nil
 }
 
-// median returns the middle value of a row's column, the lesser of two; false where it was not measured.
-func (r *Results) median(name string, c column) (float64, bool) {
+// median returns the middle value of a cell, the lesser of two; false where it was not measured.
+func (r *Results) median(c cell) (float64, bool) {
 	for _, s := range r.Sections {
-		if row := s.row(name); row != nil && len(row.Values[c.title]) > 0 {
+		if row := s.row(c.row); row != nil && len(row.Values[c.title]) > 0 {
 			return middle(row.Values[c.title]), true
 		}
 	}

@@ -5,27 +5,22 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"time"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
-	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/usage"
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/work"
-	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const (
-	// namespace is the one whose requests the API server logs with their bodies.
-	namespace = "audited"
+	// audited begins the name of the namespace whose requests the API server logs with their bodies.
+	audited = "audited"
 	// creators is how many TrainJobs are being created at a time.
 	creators = 10
 	// patience ends a wait for what does not come; 12,000 TrainJobs take two busy cores half an hour.
@@ -36,10 +31,9 @@ const (
 
 // site is a cluster with a queue that has room for every job. What fails ends the measurement.
 type site struct {
-	*world.Cluster
+	*work.Site
 	column
 	results *Results
-	log     *logs.Audit
 	seen    *sightings
 	pids    map[string]int
 	token   string
@@ -48,18 +42,9 @@ type site struct {
 }
 
 func newSite(ctx context.Context, cluster *world.Cluster, c column, results *Results) *site {
-	work.MakeQueue(ctx, cluster, namespace)
-	return &site{
-		Cluster: cluster, column: c, results: results, pids: attempt.Must(cluster.PIDs()),
-		log:   attempt.Must(logs.OpenAudit(filepath.Join(cluster.LocalDir(), "logs", "audit.log"))),
-		seen:  attempt.Must(sight(ctx, cluster, namespace)),
-		token: metricsToken(ctx, cluster.Client),
-	}
-}
-
-// stopQueue sets whether the queue admits, holds, or holds and evicts.
-func (s *site) stopQueue(ctx context.Context, policy kueue.StopPolicy) {
-	work.StopQueue(ctx, s.Client, policy)
+	s := &site{Site: work.Open(ctx, cluster, audited), column: c, results: results, pids: attempt.Must(cluster.PIDs())}
+	s.seen, s.token = attempt.Must(sight(ctx, cluster, s.Namespace)), s.Token(ctx, "kueue-trainer-metrics-reader")
+	return s
 }
 
 // create makes n TrainJobs of one pod, some at a time, as fast as the API server takes them.
@@ -67,9 +52,9 @@ func (s *site) create(ctx context.Context, n, atATime int) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atATime)
 	for range n {
-		job := work.Job(namespace, s.made, "1")
+		job := s.OnePod(s.made, "1")
 		s.made++
-		group.Go(func() error { return s.Client.Create(ctx, job) })
+		group.Go(func() error { return s.Create(ctx, job) })
 	}
 	attempt.Succeed(group.Wait())
 }
@@ -77,12 +62,12 @@ func (s *site) create(ctx context.Context, n, atATime int) {
 // finish lets the pods of the TrainJobs succeed, all or some.
 func (s *site) finish(ctx context.Context, some ...client.ListOption) {
 	var pods corev1.PodList
-	attempt.Succeed(s.Client.List(ctx, &pods, append(some, client.InNamespace(namespace))...))
+	attempt.Succeed(s.List(ctx, &pods, append(some, client.InNamespace(s.Namespace))...))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(creators)
 	for i := range pods.Items {
 		group.Go(func() error {
-			return s.Client.Patch(ctx, &pods.Items[i], client.RawPatch("application/merge-patch+json",
+			return s.Patch(ctx, &pods.Items[i], client.RawPatch("application/merge-patch+json",
 				[]byte(`{"metadata":{"annotations":{"localcluster/finish":"succeeded"}}}`)))
 		})
 	}
@@ -91,25 +76,19 @@ func (s *site) finish(ctx context.Context, some ...client.ListOption) {
 
 // clear deletes all TrainJobs, and forgets what was seen of them.
 func (s *site) clear(ctx context.Context) {
-	attempt.Succeed(s.Client.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(namespace)))
-	s.until(ctx, "TrainJobs and pods are gone", func() (bool, error) {
-		var pods corev1.PodList
-		var jobs trainer.TrainJobList
-		if err := s.Client.List(ctx, &pods, client.InNamespace(namespace), client.Limit(1)); err != nil {
-			return false, err
-		}
-		err := s.Client.List(ctx, &jobs, client.InNamespace(namespace), client.Limit(1))
-		return len(pods.Items)+len(jobs.Items) == 0, err
-	})
+	patient, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s.DeleteJobs(patient)
+	s.EventuallyEmpty(patient)
 	s.settled(ctx)
 	s.seen.forget()
 }
 
 // used returns what every component has used so far.
-func (s *site) used() map[string]usage.Usage {
-	all := map[string]usage.Usage{}
+func (s *site) used() map[string]usage {
+	all := map[string]usage{}
 	for name, pid := range s.pids {
-		u, err := usage.Read(pid)
+		u, err := usageOf(pid)
 		attempt.Succeed(err, "%s", name)
 		all[name] = u
 	}
@@ -117,7 +96,7 @@ func (s *site) used() map[string]usage.Usage {
 }
 
 // until waits for a condition.
-func (s *site) until(ctx context.Context, what string, met func() (bool, error)) {
+func (s *site) until(ctx context.Context, what string, met func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	work.Until(ctx, 50*time.Millisecond, what, met)
@@ -125,12 +104,12 @@ func (s *site) until(ctx context.Context, what string, met func() (bool, error))
 
 // all waits until a moment has come for n jobs.
 func (s *site) all(ctx context.Context, n int, m moment) {
-	s.until(ctx, fmt.Sprintf("%d jobs %s", n, m), func() (bool, error) { return len(s.seen.times(m)) >= n, nil })
+	s.until(ctx, fmt.Sprintf("%d jobs %s", n, m), func() bool { return len(s.seen.times(m)) >= n })
 }
 
 // settled waits until nothing changes any more.
 func (s *site) settled(ctx context.Context) {
-	s.until(ctx, "a quiet cluster", func() (bool, error) { return time.Since(s.seen.last()) > quiet, nil })
+	s.until(ctx, "a quiet cluster", func() bool { return time.Since(s.seen.last()) > quiet })
 }
 
 // suspended waits until n jobs wait with all that Trainer and JobSet make for them.
@@ -141,11 +120,8 @@ func (s *site) suspended(ctx context.Context, n int) {
 
 // hold lets nothing be admitted, and returns once Kueue has taken note.
 func (s *site) hold(ctx context.Context) {
-	s.stopQueue(ctx, kueue.Hold)
-	s.until(ctx, "a ClusterQueue on hold", func() (bool, error) {
-		var cq kueue.ClusterQueue
-		err := s.Client.Get(ctx, client.ObjectKey{Name: work.Queue}, &cq)
-		active := apimeta.IsStatusConditionTrue(cq.Status.Conditions, kueue.ClusterQueueActive)
-		return ptr.Deref(cq.Spec.StopPolicy, kueue.None) == kueue.Hold && !active, err
-	})
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s.StopQueue(ctx, kueue.Hold)
+	s.EventuallyIs(ctx, &kueue.ClusterQueue{}, s.Name("gpus"), world.Condition(kueue.ClusterQueueActive, metav1.ConditionFalse))
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -12,13 +13,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
-	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/usage"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/logs"
 )
 
@@ -26,7 +22,7 @@ import (
 type window struct {
 	from     time.Time
 	seconds  float64
-	used     map[string]usage.Usage
+	used     map[string]usage
 	looks    float64
 	requests logs.Counts
 }
@@ -34,7 +30,7 @@ type window struct {
 // count does something, waits until nothing changes any more, and returns what was used and asked for meanwhile.
 func (s *site) count(ctx context.Context, do func()) *window {
 	// What was asked before does not count.
-	attempt.Must(s.log.Count(namespace))
+	attempt.Must(s.Log.Count(s.Namespace))
 	before, looks := s.used(), s.looks(ctx)
 	w := &window{from: time.Now()}
 	do()
@@ -42,17 +38,27 @@ func (s *site) count(ctx context.Context, do func()) *window {
 	s.settled(ctx)
 	w.used, w.looks = s.used(), s.looks(ctx)-looks
 	for name, u := range w.used {
-		w.used[name] = u.Since(before[name])
+		u.cpuSeconds -= before[name].cpuSeconds
+		w.used[name] = u
 	}
-	w.requests = attempt.Must(s.log.Count(namespace))
+	w.requests = attempt.Must(s.Log.Count(s.Namespace))
 	return w
+}
+
+// and is this window with the reconciles and requests of another.
+func (w *window) and(other *window) *window {
+	both := &window{looks: w.looks + other.looks, requests: maps.Clone(w.requests)}
+	for request, count := range other.requests {
+		both.requests[request] += count
+	}
+	return both
 }
 
 // cpu adds up the milliseconds of components.
 func (w *window) cpu(components ...string) float64 {
 	sum := 0.0
 	for _, name := range components {
-		sum += 1000 * w.used[name].CPUSeconds
+		sum += 1000 * w.used[name].cpuSeconds
 	}
 	return sum
 }
@@ -86,7 +92,7 @@ func (s *site) looks(ctx context.Context) float64 {
 	if s.manager != ours.manager {
 		return 0
 	}
-	status, page, err := s.AskManager(ctx, "metrics", "/metrics", s.token)
+	status, page, err := s.Cluster.AskManager(ctx, "metrics", "/metrics", s.token)
 	attempt.Succeed(err)
 	if status != http.StatusOK {
 		attempt.Fail("the metrics of %s: %d: %s", s.manager, status, page)
@@ -108,17 +114,6 @@ func reconciles(family *dto.MetricFamily) float64 {
 		}
 	}
 	return sum
-}
-
-// metricsToken is one of somebody who may read the metrics of kueue-trainer.
-func metricsToken(ctx context.Context, c client.Client) string {
-	account := &corev1.ServiceAccount{}
-	account.Namespace, account.Name = namespace, "bench"
-	attempt.Succeed(c.Create(ctx, account))
-	attempt.Succeed(c.Create(ctx, kit.ClusterRoleBinding("bench", "kueue-trainer-metrics-reader", kit.Account(namespace, account.Name))))
-	request := &authenticationv1.TokenRequest{}
-	attempt.Succeed(c.SubResource("token").Create(ctx, account, request), "asking for a token")
-	return request.Status.Token
 }
 
 // name says a kind of request as a row has it.

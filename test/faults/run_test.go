@@ -14,7 +14,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
@@ -72,6 +71,8 @@ type run struct {
 	// background are the faults that end by themselves.
 	background sync.WaitGroup
 	reached    atomic.Bool
+	// during is the step that is taken.
+	during string
 
 	mu       sync.Mutex
 	seen     map[writeKind]int
@@ -90,9 +91,12 @@ func (h *harness) carryOut(t *testing.T, p plan, results *report) *run {
 	}
 	r.reached.Store(p.clean == nil)
 	r.Gomega = NewGomega(func(message string, _ ...int) {
-		r.fail(converges, "%s", message)
+		r.fail(converges, "%s: %s", r.during, message)
 		t.Fatal(message)
 	})
+	r.SetDefaultEventuallyTimeout(settleTimeout)
+	r.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	r.EnforceDefaultTimeoutsWhenUsingContexts()
 	r.World = world.New(ctx, r, h.progress, h.cluster, "faults", world.NewSuffix())
 	defer results.add(r)
 	defer r.judge(ctx)
@@ -104,11 +108,6 @@ func (r *run) fail(oracle history.Invariant, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.problems = append(r.problems, problem{oracle, fmt.Sprintf(format, args...)})
-}
-
-// eventually waits until all that check expects is so.
-func (r *run) eventually(ctx context.Context, check func(Gomega), description ...any) {
-	r.Eventually(check).WithContext(ctx).WithTimeout(settleTimeout).WithPolling(50*time.Millisecond).Should(Succeed(), description...)
 }
 
 // play goes through the scenario with the plan's faults.
@@ -142,14 +141,14 @@ func (r *run) take(ctx context.Context, n int) {
 		f = r.plan.around
 	}
 	began := time.Now()
+	r.during = s.name
 	r.hook(ctx, f.before)
 	s.do(r, ctx)
 	r.hook(ctx, f.during)
-	settled := func(g Gomega) { s.settled(r, ctx, g) }
-	r.eventually(ctx, settled, s.name)
+	s.settled(r, ctx)
 	if f.after != nil {
 		r.hook(ctx, f.after)
-		r.eventually(ctx, settled, "%s, still", s.name)
+		s.settled(r, ctx)
 	}
 	took := time.Since(began)
 	if s.rests {
@@ -173,13 +172,13 @@ func (r *run) steady(ctx context.Context, when string) {
 		written = len(refs(r.writes()))
 		r.background.Wait()
 		r.Expect(r.child.serves(ctx)).To(Succeed())
-		r.eventually(ctx, func(g Gomega) { r.allAreCounted(ctx, g) }, "Trainer has heard of the pods that run")
+		r.eventuallyCounted(ctx)
 	}
 	before := -1
 	err := wait.PollUntilContextTimeout(ctx, quiet, settleTimeout/2, true, func(context.Context) (bool, error) {
 		r.background.Wait()
 		// What runs by now may not have run a moment ago.
-		r.eventually(ctx, func(g Gomega) { r.allAreCounted(ctx, g) }, "Trainer has heard of the pods that run")
+		r.eventuallyCounted(ctx)
 		last := before
 		before = len(refs(r.writes()))
 		return before == last && r.child.ready(ctx) == nil, nil
@@ -196,26 +195,28 @@ func (r *run) steady(ctx context.Context, when string) {
 	}
 }
 
-// allAreCounted: what a TrainJob says of its Jobs is what its pods are, and its Workload
+// eventuallyCounted waits until what a TrainJob says of its Jobs is what its pods are, and its Workload
 // says that they are ready. Job controller, JobSet and Trainer take seconds to pass that on,
 // a manager that was killed as long to lead again, and it makes the integration write.
-func (r *run) allAreCounted(ctx context.Context, g Gomega) {
-	jobs := world.All(ctx, g, r, &trainer.TrainJobList{}, client.InNamespace(r.Namespace))
-	for _, job := range jobs.Items {
-		running, ready := 0, 0
-		for _, pod := range r.Pods(ctx, job.Name) {
-			if pod.Status.Phase == corev1.PodRunning {
-				running++
+func (r *run) eventuallyCounted(ctx context.Context) {
+	r.Eventually(ctx, func(g Gomega) {
+		jobs := world.All(ctx, g, r, &trainer.TrainJobList{}, client.InNamespace(r.Namespace))
+		for _, job := range jobs.Items {
+			running, ready := 0, 0
+			for _, pod := range r.Pods(ctx, job.Name) {
+				if pod.Status.Phase == corev1.PodRunning {
+					running++
+				}
+			}
+			for _, status := range job.Status.JobsStatus {
+				ready += int(ptr.Deref(status.Ready, 0))
+			}
+			g.Expect(ready).To(Equal(running), "ready Jobs of %s, which have one pod each", job.Name)
+			if wl := r.Workload(ctx, job.Name); running > 0 && wl != nil && !workloadevict.IsEvicted(wl) {
+				g.Expect(wl).To(world.True(kueue.WorkloadPodsReady), "the pods of %s are reported ready", job.Name)
 			}
 		}
-		for _, status := range job.Status.JobsStatus {
-			ready += int(ptr.Deref(status.Ready, 0))
-		}
-		g.Expect(ready).To(Equal(running), "ready Jobs of %s, which have one pod each", job.Name)
-		if wl := r.Workload(ctx, job.Name); running > 0 && wl != nil && !workloadevict.IsEvicted(wl) {
-			g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady)).To(BeTrue(), "the pods of %s are reported ready", job.Name)
-		}
-	}
+	}).Should(Succeed(), "Trainer has heard of the pods that run")
 }
 
 // writes returns those of all managers in this run.

@@ -10,12 +10,10 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -35,7 +33,7 @@ type scenario struct {
 type step struct {
 	name    string
 	do      func(*run, context.Context)
-	settled func(*run, context.Context, Gomega)
+	settled func(*run, context.Context)
 	// rests: nothing is left to do until the next step.
 	rests bool
 }
@@ -108,9 +106,7 @@ func (r *run) job(name, priority string, replicatedJobs ...string) *kit.TrainJob
 
 // submit creates a TrainJob, again while a webhook is away.
 func (r *run) submit(ctx context.Context, job *kit.TrainJobBuilder) {
-	r.eventually(ctx, func(g Gomega) {
-		g.Expect(client.IgnoreAlreadyExists(r.Create(ctx, job.Obj()))).To(Succeed())
-	}, "creating TrainJob %s", job.Name)
+	r.Eventually(ctx, func() error { return client.IgnoreAlreadyExists(r.Create(ctx, job.Obj())) }).Should(Succeed(), "creating TrainJob %s", job.Name)
 }
 
 func (r *run) submitLow(ctx context.Context) { r.submit(ctx, r.job(low, low, training)) }
@@ -129,43 +125,42 @@ func (r *run) submitStaged(ctx context.Context) {
 	r.submit(ctx, job)
 }
 
-func stagedRuns(replicatedJobs ...string) func(*run, context.Context, Gomega) {
-	return func(r *run, ctx context.Context, g Gomega) {
-		r.has(ctx, g, staged, kueue.WorkloadAdmitted)
-		r.podsIn(ctx, g, corev1.PodRunning, replicatedJobs...)
+func stagedRuns(replicatedJobs ...string) func(*run, context.Context) {
+	return func(r *run, ctx context.Context) {
+		r.EventuallyCondition(ctx, staged, kueue.WorkloadAdmitted)
+		r.Eventually(ctx, func(g Gomega) { r.podsIn(ctx, g, corev1.PodRunning, replicatedJobs...) }).Should(Succeed())
 	}
 }
 
 func (r *run) finishDownloads(ctx context.Context) {
-	r.eventually(ctx, func(g Gomega) {
+	r.Eventually(ctx, func(g Gomega) {
 		r.Finish(ctx, staged, "succeeded")
 		r.podsIn(ctx, g, corev1.PodSucceeded, downloads...)
-	}, "the downloads end")
+	}).Should(Succeed())
 }
 
 // podsIn: there is one pod of each replicated job of staged, in that phase.
 func (r *run) podsIn(ctx context.Context, g Gomega, phase corev1.PodPhase, replicatedJobs ...string) {
-	phases := map[string][]corev1.PodPhase{}
-	for _, pod := range r.Pods(ctx, staged) {
-		rj := pod.Labels[jobsetapi.ReplicatedJobNameKey]
-		phases[rj] = append(phases[rj], pod.Status.Phase)
-	}
 	for _, rj := range replicatedJobs {
-		g.Expect(phases[rj]).To(Equal([]corev1.PodPhase{phase}), "pods of %s", rj)
+		g.Expect(world.OfReplicatedJob(r.Pods(ctx, staged), rj)).To(ConsistOf(HaveField("Status.Phase", phase)), "pods of %s", rj)
 	}
 }
 
-func allRun(jobs ...string) func(*run, context.Context, Gomega) {
-	return func(r *run, ctx context.Context, g Gomega) {
+// allRun: each has exactly one pod, bound and running, and quota.
+func allRun(jobs ...string) func(*run, context.Context) {
+	return func(r *run, ctx context.Context) {
 		for _, job := range jobs {
-			r.runs(ctx, g, job)
+			r.EventuallyRuns(ctx, job, 1, nil)
+			r.EventuallyCondition(ctx, job, kueue.WorkloadAdmitted)
 		}
 	}
 }
 
-func (r *run) highRunsLowWaits(ctx context.Context, g Gomega) {
-	r.runs(ctx, g, high)
-	r.waits(ctx, g, low)
+func (r *run) highRunsLowWaits(ctx context.Context) {
+	allRun(high)(r, ctx)
+	r.EventuallyWorkload(ctx, low, HaveField("Status.Admission", BeNil()))
+	r.EventuallyPods(ctx, low, 0)
+	r.EventuallyIs(ctx, &trainer.TrainJob{}, low, HaveField("Spec.Suspend", HaveValue(BeTrue())))
 }
 
 // openB makes room on flavor B for one job.
@@ -176,52 +171,23 @@ func (r *run) openB(ctx context.Context) {
 }
 
 // allIsOver ends the pods that are there, since a fault may have brought new ones.
-func (r *run) allIsOver(ctx context.Context, g Gomega) {
-	for _, name := range r.plan.scenario.jobs {
-		r.Finish(ctx, name, "succeeded")
-	}
-	for _, name := range r.plan.scenario.jobs {
-		wl := r.has(ctx, g, name, kueue.WorkloadFinished)
-		g.Expect(wl.Finalizers).To(BeEmpty(), "finalizers of the Workload of %s", name)
-	}
-	var cq kueue.ClusterQueue
-	r.Read(ctx, &cq, r.Name("gpus"))
-	g.Expect(cq.Status.ReservingWorkloads).To(BeZero(), "Workloads that hold quota")
-}
-
-// runs: exactly one pod, bound and running, and the job says so.
-func (r *run) runs(ctx context.Context, g Gomega, name string) {
-	pods := r.Pods(ctx, name)
-	g.Expect(pods).To(HaveLen(1), "pods of %s", name)
-	g.Expect(pods[0].DeletionTimestamp).To(BeNil(), "pod of %s is going", name)
-	g.Expect(pods[0].Status.Phase).To(Equal(corev1.PodRunning), "pod of %s", name)
-	r.has(ctx, g, name, kueue.WorkloadAdmitted)
-}
-
-// has: the Workload of a job has a condition.
-func (r *run) has(ctx context.Context, g Gomega, name, condition string) *kueue.Workload {
-	wl := r.Workload(ctx, name)
-	g.Expect(wl).NotTo(BeNil(), "the Workload of %s", name)
-	g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, condition)).To(BeTrue(), "the Workload of %s is %s", name, condition)
-	return wl
-}
-
-// waits: suspended, without quota and without pods.
-func (r *run) waits(ctx context.Context, g Gomega, name string) {
-	wl := r.Workload(ctx, name)
-	g.Expect(wl).NotTo(BeNil(), "the Workload of %s", name)
-	g.Expect(wl.Status.Admission).To(BeNil(), "quota of %s", name)
-	g.Expect(r.Pods(ctx, name)).To(BeEmpty(), "pods of %s", name)
-	var job trainer.TrainJob
-	r.Read(ctx, &job, name)
-	g.Expect(job.Spec.Suspend).To(HaveValue(BeTrue()), "%s is suspended", name)
+func (r *run) allIsOver(ctx context.Context) {
+	r.Eventually(ctx, func(g Gomega) {
+		for _, name := range r.plan.scenario.jobs {
+			r.Finish(ctx, name, "succeeded")
+		}
+		for _, name := range r.plan.scenario.jobs {
+			g.Expect(r.Workload(ctx, name)).To(And(world.True(kueue.WorkloadFinished), HaveField("Finalizers", BeEmpty())), "the Workload of %s", name)
+		}
+	}).Should(Succeed())
+	r.EventuallyIs(ctx, &kueue.ClusterQueue{}, r.Name("gpus"), HaveField("Status.ReservingWorkloads", BeZero()))
 }
 
 // touch makes an event on every TrainJob that changes nothing.
 func (r *run) touch(ctx context.Context) {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":%q}}}`, time.Now().Format(time.StampMilli))
 	for _, name := range r.plan.scenario.jobs {
-		r.eventually(ctx, func(g Gomega) { g.Expect(r.merge(ctx, r.Job(name).Obj(), patch)).To(Succeed()) }, "touching %s", name)
+		r.Eventually(ctx, func() error { return r.merge(ctx, r.Job(name).Obj(), patch) }).Should(Succeed(), "touching %s", name)
 	}
 }
 

@@ -4,6 +4,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -15,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // userEdits are what a user does to TrainJob low at the wrong time, and what that rightly changes.
@@ -88,24 +89,19 @@ func setQueue(queue string) hook { return set(queue, "metadata", "labels", kit.Q
 
 // edit changes TrainJob low as its user, without Go types that could lose a field.
 func (r *run) edit(ctx context.Context, change func(*unstructured.Unstructured) error) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		job := &unstructured.Unstructured{}
-		job.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
-		if err := r.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: low}, job); err != nil {
-			return err
-		}
-		if err := change(job); err != nil {
-			return err
-		}
-		if err := r.Update(ctx, job); err != nil {
-			return err
-		}
-		rv, err := strconv.ParseUint(job.GetResourceVersion(), 10, 64)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.userWrites[rv] = true
-		return err
-	})
+	job := &unstructured.Unstructured{}
+	job.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
+	job.SetNamespace(r.Namespace)
+	job.SetName(low)
+	var wrong error
+	if err := world.TryChange(ctx, r, job, func() { wrong = change(job) }); err != nil || wrong != nil {
+		return errors.Join(err, wrong)
+	}
+	rv, err := strconv.ParseUint(job.GetResourceVersion(), 10, 64)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.userWrites[rv] = true
+	return err
 }
 
 // recreate deletes TrainJob low and creates another one as soon as nothing of the first

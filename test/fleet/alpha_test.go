@@ -21,7 +21,9 @@ import (
 var _ = Describe("With alpha features of MultiKueue", Serial, Ordered, long, func() {
 	BeforeAll(func(ctx context.Context) {
 		for _, c := range append([]*world.Cluster{fleet.Manager}, fleet.Workers...) {
-			gates(ctx, c, "MultiKueueManagerQuotaAutomation", "MultiKueueOrchestratedPreemption")
+			restartKueueWith(ctx, c, map[string]any{"featureGates": map[string]any{
+				"MultiKueueManagerQuotaAutomation": true, "MultiKueueOrchestratedPreemption": true,
+			}})
 		}
 		for _, c := range fleet.Workers {
 			letReadQueues(ctx, c)
@@ -64,15 +66,6 @@ var _ = Describe("With alpha features of MultiKueue", Serial, Ordered, long, fun
 		Expect(left.EventNotes(ctx, "TrainJob", "low", "Stopped")).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 })
-
-// gates turns gates of a cluster's Kueue on until the specs are over.
-func gates(ctx context.Context, c *world.Cluster, names ...string) {
-	on := map[string]any{}
-	for _, name := range names {
-		on[name] = true
-	}
-	restartKueueWith(ctx, c, map[string]any{"featureGates": on})
-}
 
 // restartKueueWith sets fields of the configuration of a cluster's Kueue until the specs are over.
 func restartKueueWith(ctx context.Context, c *world.Cluster, set map[string]any) {

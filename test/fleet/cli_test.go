@@ -49,6 +49,11 @@ func unmarshal[T any](text string) T {
 	return into
 }
 
+// explained is what is said of TrainJob llm to who has all contexts.
+func (w *sites) explained(ctx context.Context) string {
+	return allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace)
+}
+
 var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", func() {
 	It("tells what its pods do there", core, func(ctx context.Context) {
 		w, _ := newRunning(ctx)
@@ -65,9 +70,7 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 	It("tells why its pods do not run there, and where to look", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.manager.Make(ctx, w.manager.unschedulable("llm").Obj())
-		Eventually(ctx, func() string {
-			return allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace)
-		}).Should(And(
+		Eventually(ctx, w.explained).WithArguments(ctx).Should(And(
 			MatchRegexp(`is in worker cluster worker1, where it was started .*1 pod of Job llm-node-0: Unschedulable`),
 			ContainSubstring("What helps: in cluster worker1 (--context worker1): "),
 			MatchRegexp(`(?m)^ +1 pod +Pending +Unschedulable: `)))
@@ -88,9 +91,7 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 	It("tells what each worker that is asked lacks for it", func(ctx context.Context) {
 		w := newWorld(ctx, "0", "4")
 		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		Eventually(ctx, func() string {
-			return allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace)
-		}).Should(And(
+		Eventually(ctx, w.explained).WithArguments(ctx).Should(And(
 			MatchRegexp(`waits for a worker cluster to admit it: .*in worker1 it waits in queue .*has no quota of it for`),
 			MatchRegexp(`in worker2 it waits in queue .*has 4 GPUs at the most`),
 			MatchRegexp(`(?m)^  Cluster worker1 +Nominated`), MatchRegexp(`(?m)^  Cluster worker2 +Nominated`)))
@@ -99,9 +100,7 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 	It("tells that the worker that admitted it lacks its runtime", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed")).Obj())
-		Eventually(ctx, func() string {
-			return allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace)
-		}).Should(And(
+		Eventually(ctx, w.explained).WithArguments(ctx).Should(And(
 			MatchRegexp(`in worker1 it is admitted .* and cannot be copied: .*`+w.manager.Name("torch-distributed")),
 			ContainSubstring("What helps: in cluster worker1 (--context worker1): create the runtime as it is in the manager cluster")))
 	}, SpecTimeout(specTimeout))

@@ -94,7 +94,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 
 	DescribeTable("leaves its worker's quota to nobody before its last pod there is gone, when it is deleted", func(ctx context.Context, strategy kueue.QueueingStrategy) {
 		w := newWorld(ctx, "8", "0")
-		w.worker1.changeQueue(ctx, func(cq *kueue.ClusterQueue) { cq.Spec.QueueingStrategy = strategy })
+		w.worker1.EditQueue(ctx, w.worker1.Name("gpus"), func(cq *kueue.ClusterQueue) { cq.Spec.QueueingStrategy = strategy })
 		w.makeRunning(ctx, w.worker1, w.lingering("llm"))
 		w.worker1.Make(ctx, w.worker1.job("next").Obj())
 		w.worker1.EventuallyPending(ctx, "next")
@@ -261,22 +261,14 @@ func (s *site) eventuallyOnly(ctx context.Context, job string) {
 }
 
 func (s *site) setStopPolicy(ctx context.Context, policy kueue.StopPolicy) {
-	s.changeQueue(ctx, func(cq *kueue.ClusterQueue) { cq.Spec.StopPolicy = ptr.To(policy) })
+	s.SetStopPolicy(ctx, kit.ClusterQueue(s.Name("gpus")), policy)
 	if policy != kueue.None {
 		s.EventuallyIs(ctx, &kueue.ClusterQueue{}, s.Name("gpus"), world.Condition(kueue.ClusterQueueActive, metav1.ConditionFalse))
 	}
 }
 
 // setQuota sets the GPUs of the spec's ClusterQueue.
-func (s *site) setQuota(ctx context.Context, gpus string) {
-	s.changeQueue(ctx, func(cq *kueue.ClusterQueue) {
-		cq.Spec.ResourceGroups = kit.ClusterQueue(cq.Name, kit.Quota{Flavor: s.Name("gpus"), GPUs: gpus}).Spec.ResourceGroups
-	})
-}
-
-func (s *site) changeQueue(ctx context.Context, change func(*kueue.ClusterQueue)) {
-	s.EditQueue(ctx, s.Name("gpus"), change)
-}
+func (s *site) setQuota(ctx context.Context, gpus string) { s.SetQuota(ctx, s.Name("gpus"), gpus) }
 
 // The fleet's Kueue takes a worker for lost after ten seconds.
 var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {

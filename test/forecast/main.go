@@ -11,10 +11,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 )
 
 func main() { attempt.Main("", run) }
@@ -65,7 +65,7 @@ func progress(of int, limits bool) func([]forecasted) {
 	began := time.Now()
 	return func(made []forecasted) {
 		if len(made)%often == 0 {
-			fmt.Fprintf(os.Stderr, "%d of %d after %s\n%s\n", len(made), of, time.Since(began).Round(time.Second), strings.Join(rowsOf(limits, made), "\n"))
+			fmt.Fprintf(os.Stderr, "%d of %d after %s\n%s", len(made), of, time.Since(began).Round(time.Second), pages.Table(rowsOf(limits, made)...))
 		}
 	}
 }

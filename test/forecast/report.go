@@ -3,9 +3,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
@@ -15,14 +16,14 @@ import (
 type report struct {
 	jobs, futures, longest int
 	replayed               time.Duration
-	rows                   []string
+	rows                   [][]string
 }
 
 // rowsOf tells of what was forecasted, with the time limits of users or without.
-func rowsOf(limits bool, made []forecasted) []string {
-	known := "without limits"
+func rowsOf(limits bool, made []forecasted) [][]string {
+	known, one := "without limits", "mean running times"
 	if limits {
-		known = "with limits"
+		known, one = "with limits", "limits as running times"
 	}
 	var p10, p50, p90, recent, single int
 	var width []float64
@@ -33,10 +34,7 @@ func rowsOf(limits bool, made []forecasted) []string {
 		p90 += before(f.Wait, f.Band.P90)
 		recent += before(f.Wait, &f.Recent)
 		single += before(f.Wait, &f.Single)
-		middle := f.Band.Horizon
-		if f.Band.P50 != nil {
-			middle = *f.Band.P50
-		}
+		middle := *cmp.Or(f.Band.P50, &f.Band.Horizon)
 		if f.Band.P90 != nil {
 			width = append(width, float64(*f.Band.P90)/float64(max(middle, time.Minute)))
 		}
@@ -45,11 +43,12 @@ func rowsOf(limits bool, made []forecasted) []string {
 		}
 	}
 	slices.Sort(width)
+	all := strconv.Itoa(len(made))
 	share := func(n int) string { return fmt.Sprintf("%.0f %%", 100*float64(n)/float64(max(1, len(made)))) }
-	return []string{
-		fmt.Sprintf("| ours, %s | %d | %s | %s | %s | %.1f | %s | %s |", known, len(made), share(p10), share(p50), share(p90), middleOf(width), median(errors[0]), mean(errors[0])),
-		fmt.Sprintf("| mean of the last hour's waits | %d | | %s | | | %s | %s |", len(made), share(recent), median(errors[1]), mean(errors[1])),
-		fmt.Sprintf("| one future, %s | %d | | %s | | | %s | %s |", map[bool]string{false: "mean running times", true: "limits as running times"}[limits], len(made), share(single), median(errors[2]), mean(errors[2])),
+	return [][]string{
+		{"ours, " + known, all, share(p10), share(p50), share(p90), fmt.Sprintf("%.1f", middleOf(width)), median(errors[0]), mean(errors[0])},
+		{"mean of the last hour's waits", all, "", share(recent), "", "", median(errors[1]), mean(errors[1])},
+		{"one future, " + one, all, "", share(single), "", "", median(errors[2]), mean(errors[2])},
 	}
 }
 
@@ -98,19 +97,15 @@ const (
 )
 
 func (r *report) text() string {
-	return strings.Join(append([]string{
-		fmt.Sprintf("%d jobs, replayed in %s. Of those that waited longer than a minute, after the first day and with at most %d in their queue, a sample; %d futures each.",
-			r.jobs, r.replayed.Round(time.Second), r.longest, r.futures),
-		"",
-		"| forecast | waits | started before P10 | before P50 | before P90 | median P90/P50 | median error | mean error |",
-		"|---|---|---|---|---|---|---|---|",
-	}, r.rows...), "\n")
+	head := []string{"forecast", "waits", "started before P10", "before P50", "before P90", "median P90/P50", "median error", "mean error"}
+	return fmt.Sprintf("%d jobs, replayed in %s. Of those that waited longer than a minute, after the first day and with at most %d in their queue, a sample; %d futures each.\n\n%s",
+		r.jobs, r.replayed.Round(time.Second), r.longest, r.futures, pages.Table(append([][]string{head}, r.rows...)...))
 }
 
 func (r *report) write(page string) error {
 	if page == "-" {
-		_, err := fmt.Println(r.text())
+		_, err := fmt.Print(r.text())
 		return err
 	}
-	return pages.Fill(page, opens, closes, "\n"+r.text()+"\n")
+	return pages.Fill(page, opens, closes, "\n"+r.text())
 }

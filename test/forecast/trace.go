@@ -9,16 +9,13 @@ import (
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // begin is when the trace begins.
@@ -54,13 +51,11 @@ func workloadOf(name, queue string, gpus int, at time.Time) *kueue.Workload {
 	if gpus > gpusPerNode {
 		pods, each = (gpus+gpusPerNode-1)/gpusPerNode, gpusPerNode
 	}
-	requests := corev1.ResourceList{gpu.Whole: *resource.NewQuantity(int64(each), resource.DecimalSI)}
 	return &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(at)},
-		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: ptr.To[int32](0), PodSets: []kueue.PodSet{{
-			Name: "node", Count: int32(pods),
-			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Resources: corev1.ResourceRequirements{Requests: requests}}}}},
-		}}},
+		Spec: kueue.WorkloadSpec{
+			QueueName: kueue.LocalQueueName(queue), Priority: new(int32), PodSets: []kueue.PodSet{kit.PodSet("node", int32(pods), string(kit.GPU), strconv.Itoa(each))},
+		},
 	}
 }
 
@@ -72,17 +67,11 @@ func readWorld(path string) (*scheduler.World, error) {
 	}
 	world := &scheduler.World{Flavors: []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: flavor}}}}
 	for _, row := range rows {
-		quota := resource.NewQuantity(int64(number(row[1])*gpusPerNode), resource.DecimalSI)
-		world.ClusterQueues = append(world.ClusterQueues, kueue.ClusterQueue{
-			ObjectMeta: metav1.ObjectMeta{Name: row[0]},
-			Spec: kueue.ClusterQueueSpec{QueueingStrategy: kueue.BestEffortFIFO, ResourceGroups: []kueue.ResourceGroup{{
-				CoveredResources: []corev1.ResourceName{gpu.Whole},
-				Flavors:          []kueue.FlavorQuotas{{Name: flavor, Resources: []kueue.ResourceQuota{{Name: gpu.Whole, NominalQuota: *quota}}}},
-			}}},
-		})
-		world.LocalQueues = append(world.LocalQueues, kueue.LocalQueue{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: row[0]}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(row[0])},
-		})
+		queue := kit.ClusterQueue(row[0], kit.Quota{Flavor: flavor, GPUs: strconv.Itoa(number(row[1]) * gpusPerNode)})
+		// Nobody is preempted in the trace.
+		queue.Spec.QueueingStrategy, queue.Spec.Preemption, queue.Spec.FlavorFungibility = kueue.BestEffortFIFO, nil, nil
+		world.ClusterQueues = append(world.ClusterQueues, *queue)
+		world.LocalQueues = append(world.LocalQueues, *kit.LocalQueue(namespace, row[0], row[0]))
 	}
 	return world, nil
 }
@@ -107,6 +96,6 @@ func number(field string) int {
 }
 
 func gpusOf(wl *kueue.Workload) int64 {
-	requests := wl.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests
-	return int64(wl.Spec.PodSets[0].Count) * requests.Name(gpu.Whole, resource.DecimalSI).Value()
+	each := wl.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests[kit.GPU]
+	return int64(wl.Spec.PodSets[0].Count) * each.Value()
 }

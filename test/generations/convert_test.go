@@ -112,8 +112,7 @@ type direction struct {
 	proposal bool
 	newJob   func(random.Source) random.Object
 	convert  conversion
-	from     string
-	to       string
+	from, to trainjob.TrainerVersion
 	count    int
 }
 
@@ -126,10 +125,10 @@ func (d direction) prove(t *testing.T) {
 	for start := 0; start < d.count; start += batch {
 		all := d.convertAll(t, s, min(batch, d.count-start))
 		for i, c := range all {
-			if refusals := from.check(t, c.original); len(refusals) > 0 && !d.proposal {
+			if refusals := from.refusals(t, c.original); len(refusals) > 0 && !d.proposal {
 				t.Fatalf("Manifest %d (-seed %d) is nothing for %s: %q\n%s", start+i, *seed, d.from, refusals, c)
 			}
-			if refusals := to.check(t, c.result); len(refusals) > 0 {
+			if refusals := to.refusals(t, c.result); len(refusals) > 0 {
 				t.Fatalf("Manifest %d (-seed %d) is refused by %s: %q\n%s", start+i, *seed, d.to, refusals, c)
 			}
 		}
@@ -213,12 +212,12 @@ func withoutOurs(t *testing.T, original json.RawMessage) json.RawMessage {
 }
 
 func TestOverridesToPatches(t *testing.T) {
-	direction{newJob: queuedJob, convert: toRuntimePatches, from: "trainer21", to: "trainer23", count: *manifests}.prove(t)
+	direction{newJob: queuedJob, convert: toRuntimePatches, from: trainjob.Trainer21, to: trainjob.Trainer23, count: *manifests}.prove(t)
 }
 
 // The merges of 2.2 and 2.3 differ in nothing that a patch can say.
 func TestOverridesToPatchesOf22(t *testing.T) {
-	direction{newJob: queuedJob, convert: toRuntimePatches, from: "trainer21", to: "trainer22", count: *manifests / 10}.prove(t)
+	direction{newJob: queuedJob, convert: toRuntimePatches, from: trainjob.Trainer21, to: trainjob.Trainer22, count: *manifests / 10}.prove(t)
 }
 
 // TestProposalToPatches converts what the overrides would be in the shapes of the
@@ -229,7 +228,7 @@ func TestProposalToPatches(t *testing.T) {
 		convert: func(data []byte) ([]byte, []string, field.ErrorList) {
 			return toRuntimePatches(encode(t, proposed(t, data)))
 		},
-		from: "trainer21", to: "trainer23", count: *manifests,
+		from: trainjob.Trainer21, to: trainjob.Trainer23, count: *manifests,
 	}.prove(t)
 }
 
@@ -241,6 +240,7 @@ func proposed(t *testing.T, data []byte) random.Object {
 	spec := job["spec"].(random.Object)
 	overrides, _ := spec["podTemplateOverrides"].([]any)
 	entries := []any{}
+	var last random.Object
 	for i, o := range overrides {
 		o := o.(random.Object)
 		o["time"] = fmt.Sprintf("2026-02-17T10:00:%02dZ", i)
@@ -250,10 +250,10 @@ func proposed(t *testing.T, data []byte) random.Object {
 			entries = append(entries, o)
 			continue
 		}
-		if last, ok := lastOf(entries); !ok || last["manager"] != manager {
-			entries = append(entries, random.Object{"manager": manager, "pod": []any{}})
+		if last == nil || last["manager"] != manager {
+			last = random.Object{"manager": manager, "pod": []any{}}
+			entries = append(entries, last)
 		}
-		last, _ := lastOf(entries)
 		last["pod"] = append(last["pod"].([]any), o)
 	}
 	delete(spec, "podTemplateOverrides")
@@ -265,20 +265,12 @@ func proposed(t *testing.T, data []byte) random.Object {
 	return job
 }
 
-// lastOf returns the last of the entries.
-func lastOf(entries []any) (random.Object, bool) {
-	if len(entries) == 0 {
-		return nil, false
-	}
-	return entries[len(entries)-1].(random.Object), true
-}
-
 func TestPatchesToOverrides(t *testing.T) {
 	direction{
 		newJob: func(s random.Source) random.Object {
 			return s.Job(random.Object{"runtimePatches": s.RuntimePatches(false)})
 		},
 		convert: convert.ManifestToPodTemplateOverrides,
-		from:    "trainer23", to: "trainer21", count: *manifests,
+		from:    trainjob.Trainer23, to: trainjob.Trainer21, count: *manifests,
 	}.prove(t)
 }

@@ -32,6 +32,14 @@ type answer struct {
 	Failure string          `json:"failure"`
 }
 
+// refusals are what the webhook refuses a TrainJob for.
+func (a answer) refusals() []string {
+	if a.Failure != "" {
+		return append(a.Errors, a.Failure)
+	}
+	return a.Errors
+}
+
 // modules are those that pin the releases.
 var modules = map[trainjob.TrainerVersion]string{
 	trainjob.Trainer21: "trainer21", trainjob.Trainer22: "trainer22", trainjob.Trainer23: "trainer23",
@@ -60,14 +68,14 @@ func TestMain(m *testing.M) {
 }
 
 // ask returns the answers of one release, in the order of the questions.
-func ask(t *testing.T, module string, questions []question) []answer {
+func ask(t *testing.T, generation trainjob.TrainerVersion, questions []question) []answer {
 	t.Helper()
 	answers := make([]answer, len(questions))
 	var group errgroup.Group
 	size := max(1, (len(questions)+runtime.NumCPU()-1)/runtime.NumCPU())
 	for start := 0; start < len(questions); start += size {
 		end := min(start+size, len(questions))
-		group.Go(func() error { return fill(answers[start:end], module, questions[start:end]) })
+		group.Go(func() error { return fill(answers[start:end], modules[generation], questions[start:end]) })
 	}
 	expect.NoError(t, group.Wait())
 	return answers

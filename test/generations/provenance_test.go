@@ -18,20 +18,20 @@ import (
 // TestProvenance takes each source away in turn, as the test of package provenance does
 // with Trainer's library of our own go.mod.
 func TestProvenance(t *testing.T) {
-	for _, module := range modules {
+	for generation, module := range modules {
 		t.Run(module, func(t *testing.T) {
 			s := random.New(*seed)
 			var removals [][]removal.Removal
 			var questions []question
 			for range *manifests / 100 {
-				in := newInput(t, s, module)
+				in := newInput(t, s, generation)
 				all := append([]removal.Removal{{Input: in}}, removal.All(in)...)
 				for _, r := range all {
 					questions = append(questions, asked(t, r.Input))
 				}
 				removals = append(removals, all)
 			}
-			answers := ask(t, module, questions)
+			answers := ask(t, generation, questions)
 			checked := 0
 			for i, all := range removals {
 				fields := explain(t, all[0].Input, answers[0])
@@ -48,19 +48,17 @@ func TestProvenance(t *testing.T) {
 	}
 }
 
-func newInput(t *testing.T, s random.Source, module string) provenance.Input {
+func newInput(t *testing.T, s random.Source, generation trainjob.TrainerVersion) provenance.Input {
 	t.Helper()
-	runtime := recoded[*trainer.TrainingRuntimeSpec](t, s.Runtime())
-	if module != "trainer21" {
-		return provenance.Input{Runtime: runtime, Job: recoded[*trainjob.TrainJob](t, s.Job(random.Object{"runtimePatches": s.RuntimePatches(true)}))}
+	in := provenance.Input{
+		Runtime: recoded[*trainer.TrainingRuntimeSpec](t, s.Runtime()),
+		Job:     recoded[*trainjob.TrainJob](t, s.Job(patchesOf(s, generation))),
 	}
-	metadata := s.Metadata()
-	return provenance.Input{
-		Runtime:     runtime,
-		Job:         recoded[*trainjob.TrainJob](t, s.Job(random.Object{"podTemplateOverrides": s.PodTemplateOverrides()})),
-		Labels:      recoded[map[string]string](t, metadata["labels"]),
-		Annotations: recoded[map[string]string](t, metadata["annotations"]),
+	if generation == trainjob.Trainer21 {
+		metadata := s.Metadata()
+		in.Labels, in.Annotations = recoded[map[string]string](t, metadata["labels"]), recoded[map[string]string](t, metadata["annotations"])
 	}
+	return in
 }
 
 // asked puts an input together again.

@@ -14,64 +14,50 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// attempt is a request and what the rules say of it.
-type attempt struct {
-	question
-	verdict rules.Verdict
-}
-
 // TestRules compares the verdicts on TrainJobs that have something wrong with them
 // more often than not with those of the CRD and the webhook of each release.
 func TestRules(t *testing.T) {
 	for generation, module := range modules {
 		t.Run(module, func(t *testing.T) {
-			schema, s := newCRD(t, module), random.New(*seed)
-			var attempts []attempt
+			schema, s := newCRD(t, generation), random.New(*seed)
+			var verdicts []rules.Verdict
 			var questions []question
 			for range *manifests / 4 {
-				a := newAttempt(t, s, generation)
-				attempts, questions = append(attempts, a), append(questions, a.question)
+				// Names and images of the TrainJob itself are not what the rules are about.
+				fields := patchesOf(s, generation)
+				s.Damage(fields[fieldOf(generation)])
+				q := question{Runtime: s.Runtime(), Job: s.Bare(fields), Validate: true}
+				verdicts = append(verdicts, rules.Create(generation, recoded[*trainer.TrainingRuntimeSpec](t, q.Runtime), ruled(t, fields)))
+				questions = append(questions, q)
 			}
 			refused := 0
-			for i, webhook := range ask(t, module, questions) {
-				a := attempts[i]
-				refusals := append(schema.check(t, a.Job), webhook.Errors...)
-				if webhook.Failure != "" {
-					refusals = append(refusals, webhook.Failure)
-				}
+			for i, webhook := range ask(t, generation, questions) {
+				refusals := append(schema.refusals(t, questions[i].Job), webhook.refusals()...)
 				if len(refusals) > 0 {
 					refused++
 				}
-				if (len(refusals) > 0) != (len(a.verdict.Errors) > 0) {
-					job := encode(t, a.question)
-					t.Fatalf("Attempt %d (-seed %d): Trainer finds %q, the rules find %v, in %s", i, *seed, refusals, a.verdict.Errors.ToAggregate(), job)
+				if errs := verdicts[i].Errors; (len(refusals) > 0) != (len(errs) > 0) {
+					t.Fatalf("Attempt %d (-seed %d): Trainer finds %q, the rules find %v, in %s", i, *seed, refusals, errs.ToAggregate(), encode(t, questions[i]))
 				}
 			}
-			t.Logf("%d attempts, %d of them refused (-seed %d)", len(attempts), refused, *seed)
+			t.Logf("%d attempts, %d of them refused (-seed %d)", len(questions), refused, *seed)
 		})
 	}
 }
 
-func newAttempt(t *testing.T, s random.Source, generation trainjob.TrainerVersion) attempt {
-	t.Helper()
-	name := "runtimePatches"
+// patchesOf is a spec with patches as a release has them.
+func patchesOf(s random.Source, generation trainjob.TrainerVersion) random.Object {
 	if generation == trainjob.Trainer21 {
-		name = "podTemplateOverrides"
+		return random.Object{fieldOf(generation): s.PodTemplateOverrides()}
 	}
-	patches := func() []any {
-		if generation == trainjob.Trainer21 {
-			return s.PodTemplateOverrides()
-		}
-		return s.RuntimePatches(true)
+	return random.Object{fieldOf(generation): s.RuntimePatches(true)}
+}
+
+func fieldOf(generation trainjob.TrainerVersion) string {
+	if generation == trainjob.Trainer21 {
+		return "podTemplateOverrides"
 	}
-	a := attempt{question: question{Runtime: s.Runtime(), Validate: true}}
-	spec := recoded[*trainer.TrainingRuntimeSpec](t, a.Runtime)
-	// Names and images of the TrainJob itself are not what the rules are about.
-	fields := random.Object{name: patches()}
-	s.Damage(fields[name])
-	a.Job = s.Bare(fields)
-	a.verdict = rules.Create(generation, spec, ruled(t, fields))
-	return a
+	return "runtimePatches"
 }
 
 // ruled is what the rules look at in a spec.

@@ -123,7 +123,7 @@ func check(entries []entry, want Expectation) Result {
 		}
 	}
 	for _, e := range entries {
-		c.apply(e)
+		e.apply(c.state)
 		if !c.unknown(e.rv) {
 			c.look(e)
 		}
@@ -225,18 +225,14 @@ func (c *checker) asked(now time.Time) (all, late map[page]int64) {
 func (c *checker) charged() map[page]int64 {
 	sums := map[page]int64{}
 	for _, wl := range c.workloads {
-		if wl.owner == nil || !wl.workload.reserved || !wl.workload.active {
+		if wl.job == "" || !wl.reserved || !wl.active {
 			continue
 		}
-		for of, amount := range wl.workload.usage {
-			sums[page{slotOf(wl.workload, of), wl.owner.UID}] += amount
+		for of, amount := range wl.usage {
+			sums[page{of, wl.job}] += amount
 		}
 	}
 	return sums
-}
-
-func slotOf(wl *charge, of resources.FlavorResource) slot {
-	return slot{wl.clusterQueue, string(of.Flavor), of.Resource}
 }
 
 // lowerCeilings follows the quotas. Where an admin lowers one, Kueue lets those go on that
@@ -332,16 +328,16 @@ func (c *checker) podsIn(p page) []string {
 func (c *checker) workloadsIn(p page) []string {
 	var out []string
 	for _, wl := range c.workloads {
-		if p.job != "" && (wl.owner == nil || wl.owner.UID != p.job) {
+		if p.job != "" && wl.job != p.job {
 			continue
 		}
 		amount := int64(0)
-		for of, used := range wl.workload.usage {
-			if slices.Contains(c.accounts(slotOf(wl.workload, of)), p.slot) {
+		for of, used := range wl.usage {
+			if slices.Contains(c.accounts(of), p.slot) {
 				amount = used
 			}
 		}
-		out = append(out, fmt.Sprintf("%s (%d, holds quota: %t, active: %t)", wl.name, amount, wl.workload.reserved, wl.workload.active))
+		out = append(out, fmt.Sprintf("%s (%d, holds quota: %t, active: %t)", wl.name, amount, wl.reserved, wl.active))
 	}
 	slices.Sort(out)
 	return out

@@ -5,6 +5,7 @@ package ledger
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,9 +64,9 @@ const (
 )
 
 // clusterQueue has quota of all flavors.
-func clusterQueue(name string, quota int, more string) string {
+func clusterQueue(name string, quota int) string {
 	of := func(flavor string) string {
-		return fmt.Sprintf(`{name: %s, resources: [{name: nvidia.com/gpu, nominalQuota: %d%s}]}`, flavor, quota, more)
+		return fmt.Sprintf(`{name: %s, resources: [{name: nvidia.com/gpu, nominalQuota: %d}]}`, flavor, quota)
 	}
 	return fmt.Sprintf(`{kind: ClusterQueue, metadata: {uid: %s, name: %s}, spec: {resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [%s, %s, %s]}]}}`,
 		name, name, of("a"), of("b"), of("any"))
@@ -105,8 +106,7 @@ func admitted(job, flavor string) string {
 }
 
 func inactive(job string) string {
-	return fmt.Sprintf(`{kind: Workload, metadata: {uid: w-%s, name: %s, ownerReferences: [{kind: TrainJob, uid: t-%s, controller: true}]},
-		spec: {active: false, podSets: [{name: node, count: 2}]}, status: {%s, conditions: [{type: QuotaReserved, status: "True"}]}}`, job, job, job, admission("a"))
+	return strings.Replace(admitted(job, "a"), "spec: {", "spec: {active: false, ", 1)
 }
 
 // jobOf is the Job of a JobSet.
@@ -261,10 +261,10 @@ func TestCheck(t *testing.T) {
 			story: then(is(admitted("one", "a"), admitted("two", "a")), pods("1", "2"), is(podOn("3", "two", "node-a"))),
 			want:  []over{{OverQuota, "cq", "a", "", 12, 8, false}},
 		},
-		"an admin lowers the quota of a running job": {story: then(is(admitted("one", "a")), pods("1"), is(clusterQueue("cq", 0, "")), pods("2"))},
+		"an admin lowers the quota of a running job": {story: then(is(admitted("one", "a")), pods("1"), is(clusterQueue("cq", 0)), pods("2"))},
 		"a lowered quota is not given to somebody else": {
 			story: then(
-				is(admitted("one", "a"), clusterQueue("cq", 0, "")), gone(admitted("one", "a")),
+				is(admitted("one", "a"), clusterQueue("cq", 0)), gone(admitted("one", "a")),
 				is(admitted("two", "a"), podOn("1", "two", "node-a")),
 			),
 			want: []over{{OverQuota, "cq", "a", "", 4, 0, false}},
@@ -303,7 +303,7 @@ func TestCheck(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			begin := then(is(nodeA, nodeB, flavorA, flavorB, anyNode, clusterQueue("cq", 8, ""), queue), is(job("one")...), is(job("two")...))
+			begin := then(is(nodeA, nodeB, flavorA, flavorB, anyNode, clusterQueue("cq", 8), queue), is(job("one")...), is(job("two")...))
 			begin = slices.DeleteFunc(begin, func(c change) bool { return c.manifest == tc.lacks })
 			got := expect.Must(Check(history(t, then(begin, tc.story)), Expectation{Gaps: []record.Gap{tc.gap}}))(t)
 			expect.Same(t, fmt.Sprintf("Unexpected violations %v", got.Violations), tc.want, overs(got.Violations))

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -27,25 +28,17 @@ import (
 type entry struct {
 	rv      uint64
 	at      time.Time
-	deleted bool
-	kind    string
 	uid     types.UID
-	name    string
-	// owner is the controller among its owners, or one that a job would have.
-	owner *metav1.OwnerReference
-
-	// One of these is set, depending on the kind.
-	pod        *pod
-	workload   *charge
-	queue      *kueue.ClusterQueueSpec
-	cohort     *kueue.CohortSpec
-	nodeLabels map[string]string
-	// localQueue is the queue of a TrainJob, clusterQueue that of a LocalQueue.
-	localQueue, clusterQueue string
+	deleted bool
+	// apply makes of the state what it is from this version on.
+	apply func(*state)
 }
 
 // pod is what a pod asks for, and where it is.
 type pod struct {
+	name string
+	// owner is its Job.
+	owner        types.UID
 	node         string
 	ended        bool
 	podSet       string
@@ -55,118 +48,117 @@ type pod struct {
 
 // charge is what Kueue counts for a Workload.
 type charge struct {
+	name string
+	// job is its TrainJob.
+	job          types.UID
 	clusterQueue string
 	// reserved is whether it holds quota, active whether Kueue counts it.
 	reserved, active bool
-	usage            map[resources.FlavorResource]int64
+	usage            map[slot]int64
 	// flavors are those assigned to the resources of each PodSet.
-	flavors map[string]map[corev1.ResourceName]string
+	flavors map[string]map[corev1.ResourceName]kueue.ResourceFlavorReference
 }
 
 // read returns the entry of a version.
 func read(v record.Version) (entry, error) {
-	obj := v.Object
-	e := entry{
-		rv: v.RV, at: v.At, deleted: v.Deleted,
-		kind: obj.GetKind(), uid: obj.GetUID(), name: obj.GetName(), owner: ownerOf(obj.GetKind(), obj.GetOwnerReferences()),
-	}
+	e := entry{rv: v.RV, at: v.At, uid: v.Object.GetUID(), deleted: v.Deleted}
+	var err error
+	e.apply, err = readChange(v)
+	return e, err
+}
+
+func readChange(v record.Version) (func(*state), error) {
+	obj, uid, name := v.Object, v.Object.GetUID(), v.Object.GetName()
+	kind, owner := obj.GetKind(), ownerOf(obj)
 	if v.Deleted {
-		return e, nil
+		return func(s *state) { s.remove(uid, kind == "JobSet") }, nil
 	}
-	switch e.kind {
+	switch kind {
 	case "Pod":
-		return e, readPod(obj.Object, &e)
+		p, err := as[corev1.Pod](obj)
+		read := readPod(&p, owner)
+		return func(s *state) { s.applyPod(uid, read) }, err
 	case "Workload":
-		return e, readWorkload(obj.Object, &e)
+		wl, err := as[kueue.Workload](obj)
+		read := readWorkload(&wl, owner)
+		return func(s *state) { s.workloads[uid] = read }, err
 	case "ClusterQueue":
-		cq, err := as[kueue.ClusterQueue](obj.Object)
-		e.queue = &cq.Spec
-		return e, err
+		cq, err := as[kueue.ClusterQueue](obj)
+		return func(s *state) { s.queues[name] = &cq.Spec }, err
 	case "Cohort":
-		cohort, err := as[kueue.Cohort](obj.Object)
-		e.cohort = &cohort.Spec
-		return e, err
+		cohort, err := as[kueue.Cohort](obj)
+		return func(s *state) { s.cohorts[kueue.CohortReference(name)] = &cohort.Spec }, err
 	case "ResourceFlavor":
-		flavor, err := as[kueue.ResourceFlavor](obj.Object)
-		e.nodeLabels = flavor.Spec.NodeLabels
-		return e, err
+		flavor, err := as[kueue.ResourceFlavor](obj)
+		return func(s *state) { s.flavors[name] = append(s.flavors[name], flavor.Spec.NodeLabels) }, err
 	case "LocalQueue":
-		queue, err := as[kueue.LocalQueue](obj.Object)
-		e.clusterQueue = string(queue.Spec.ClusterQueue)
-		return e, err
+		queue, err := as[kueue.LocalQueue](obj)
+		return func(s *state) { s.localQueues[name] = string(queue.Spec.ClusterQueue) }, err
 	case "Node":
-		e.nodeLabels = obj.GetLabels()
+		labels := obj.GetLabels()
+		return func(s *state) { s.nodes[name] = labels }, nil
 	case "TrainJob":
-		e.localQueue = obj.GetLabels()[constants.QueueLabel]
+		queue := obj.GetLabels()[constants.QueueLabel]
+		return func(s *state) { s.trainJobs[uid], s.names[uid] = queue, name }, nil
 	}
-	return e, nil
+	return func(s *state) { s.applyOwner(uid, owner) }, nil
 }
 
 // as converts an object to its type.
-func as[T any](obj map[string]any) (typed T, err error) {
-	err = runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &typed)
+func as[T any](obj *unstructured.Unstructured) (typed T, err error) {
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &typed)
 	return typed, err
 }
 
-func readPod(obj map[string]any, e *entry) error {
-	p, err := as[corev1.Pod](obj)
-	if err != nil {
-		return err
-	}
+func readPod(p *corev1.Pod, owner types.UID) *pod {
 	// Every pod asks for one pod, and many for nothing else.
 	requests := map[corev1.ResourceName]int64{corev1.ResourcePods: 1}
 	maps.Copy(requests, resources.ToMap(resources.NewRequestsFromPodSpec(&p.Spec)))
-	e.pod = &pod{
+	return &pod{
+		name:         p.Name,
+		owner:        owner,
 		node:         p.Spec.NodeName,
 		ended:        p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
 		podSet:       p.Labels[jobsetapi.ReplicatedJobNameKey],
 		clusterQueue: p.Labels[kueueconstants.ClusterQueueLabel],
 		requests:     requests,
 	}
-	return nil
 }
 
 // readWorkload counts with Kueue's own code.
-func readWorkload(obj map[string]any, e *entry) error {
-	wl, err := as[kueue.Workload](obj)
-	if err != nil {
-		return err
+func readWorkload(wl *kueue.Workload, owner types.UID) *charge {
+	c := &charge{name: wl.Name, job: owner, active: workload.IsActive(wl)}
+	admission := wl.Status.Admission
+	if admission == nil {
+		return c
 	}
-	active := workload.IsActive(&wl)
 	// What it would count for, were it active.
 	wl.Spec.Active = nil
-	e.workload = &charge{active: active, reserved: workload.HasActiveQuotaReservation(&wl) && wl.Status.Admission != nil}
-	if wl.Status.Admission == nil {
-		return nil
+	c.reserved, c.clusterQueue = workload.HasActiveQuotaReservation(wl), string(admission.ClusterQueue)
+	c.usage, c.flavors = map[slot]int64{}, map[string]map[corev1.ResourceName]kueue.ResourceFlavorReference{}
+	for of, amount := range workload.NewInfo(wl).FlavorResourceUsage() {
+		c.usage[slot{c.clusterQueue, string(of.Flavor), of.Resource}] = amount.Int64()
 	}
-	e.workload.clusterQueue = string(wl.Status.Admission.ClusterQueue)
-	e.workload.usage = map[resources.FlavorResource]int64{}
-	for slot, amount := range workload.NewInfo(&wl).FlavorResourceUsage() {
-		e.workload.usage[slot] = amount.Int64()
+	for _, assignment := range admission.PodSetAssignments {
+		c.flavors[string(assignment.Name)] = assignment.Flavors
 	}
-	e.workload.flavors = map[string]map[corev1.ResourceName]string{}
-	for _, assignment := range wl.Status.Admission.PodSetAssignments {
-		of := map[corev1.ResourceName]string{}
-		for resource, flavor := range assignment.Flavors {
-			of[resource] = string(flavor)
-		}
-		e.workload.flavors[string(assignment.Name)] = of
-	}
-	return nil
+	return c
 }
 
 // leadsTo are the kinds on the way from a pod to its TrainJob. Anything else that names a TrainJob as its owner, a
 // JobSet or a pod of somebody's making, is nobody's to charge.
 var leadsTo = map[string]string{"Pod": "Job", "Job": "JobSet", "JobSet": "TrainJob", "Workload": "TrainJob"}
 
-// ownerOf returns the owner that leads from a pod to its TrainJob: the controller, or what has no controller beside it.
-func ownerOf(kind string, owners []metav1.OwnerReference) *metav1.OwnerReference {
+// ownerOf returns the owner that leads from a pod to its TrainJob, if there is one: the controller, or what has no
+// controller beside it.
+func ownerOf(obj *unstructured.Unstructured) types.UID {
+	kind, owners := leadsTo[obj.GetKind()], obj.GetOwnerReferences()
 	at := slices.IndexFunc(owners, func(o metav1.OwnerReference) bool { return ptr.Deref(o.Controller, false) })
 	if at < 0 {
-		at = slices.IndexFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == leadsTo[kind] })
+		at = slices.IndexFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == kind })
 	}
-	if at < 0 || owners[at].Kind != leadsTo[kind] {
-		return nil
+	if at < 0 || owners[at].Kind != kind {
+		return ""
 	}
-	return &owners[at]
+	return owners[at].UID
 }

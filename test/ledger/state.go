@@ -3,6 +3,7 @@
 package ledger
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 type state struct {
 	// pods are those on a node that have not ended.
 	pods      map[types.UID]*boundPod
-	workloads map[types.UID]entry
+	workloads map[types.UID]*charge
 	queues    map[string]*kueue.ClusterQueueSpec
 	cohorts   map[kueue.CohortReference]*kueue.CohortSpec
 	nodes     map[string]map[string]string
@@ -41,7 +42,6 @@ type state struct {
 // boundPod is a pod on a node, and what it is counted for ever after.
 type boundPod struct {
 	*pod
-	name string
 	job  types.UID
 	asks map[slot]int64
 	// late is set where its Job was made of a JobSet that was gone.
@@ -63,7 +63,7 @@ type slot struct {
 func newState() *state {
 	return &state{
 		pods:      map[types.UID]*boundPod{},
-		workloads: map[types.UID]entry{},
+		workloads: map[types.UID]*charge{},
 		queues:    map[string]*kueue.ClusterQueueSpec{},
 		cohorts:   map[kueue.CohortReference]*kueue.CohortSpec{},
 		nodes:     map[string]map[string]string{},
@@ -79,54 +79,30 @@ func newState() *state {
 	}
 }
 
-// apply goes on to the next version.
-func (s *state) apply(e entry) {
-	if e.deleted {
-		delete(s.pods, e.uid)
-		delete(s.workloads, e.uid)
-		s.gone[e.uid] = e.kind == "JobSet"
-		return
-	}
-	switch e.kind {
-	case "Pod":
-		s.applyPod(e)
-	case "Workload":
-		s.workloads[e.uid] = e
-	case "ClusterQueue":
-		s.queues[e.name] = e.queue
-	case "Cohort":
-		s.cohorts[kueue.CohortReference(e.name)] = e.cohort
-	case "ResourceFlavor":
-		s.flavors[e.name] = append(s.flavors[e.name], e.nodeLabels)
-	case "Node":
-		s.nodes[e.name] = e.nodeLabels
-	case "LocalQueue":
-		s.localQueues[e.name] = e.clusterQueue
-	case "TrainJob":
-		s.trainJobs[e.uid], s.names[e.uid] = e.localQueue, e.name
-	case "JobSet", "Job":
-		// An orphan is still the pod's way to its TrainJob.
-		if e.owner != nil {
-			if _, known := s.owners[e.uid]; !known {
-				s.late[e.uid] = s.gone[e.owner.UID] && s.deleted[e.uid]
-			}
-			s.owners[e.uid] = e.owner.UID
-		}
-	}
+// remove forgets a deleted object.
+func (s *state) remove(uid types.UID, isJobSet bool) {
+	delete(s.pods, uid)
+	delete(s.workloads, uid)
+	s.gone[uid] = isJobSet
 }
 
-func (s *state) applyPod(e entry) {
-	known := s.pods[e.uid]
-	switch {
-	case e.pod.node == "" || e.pod.ended:
-		delete(s.pods, e.uid)
-	case known == nil:
-		p := &boundPod{pod: e.pod, name: e.name}
-		if e.owner != nil {
-			p.job, p.late = s.trainJobOf(e.owner.UID), s.late[e.owner.UID]
-		}
-		s.pods[e.uid] = p
-		s.count(p)
+// applyOwner notes whose a JobSet or a Job is. An orphan is still the pod's way to its TrainJob.
+func (s *state) applyOwner(uid, owner types.UID) {
+	if owner == "" {
+		return
+	}
+	if _, known := s.owners[uid]; !known {
+		s.late[uid] = s.gone[owner] && s.deleted[uid]
+	}
+	s.owners[uid] = owner
+}
+
+func (s *state) applyPod(uid types.UID, p *pod) {
+	if p.node == "" || p.ended {
+		delete(s.pods, uid)
+	} else if s.pods[uid] == nil {
+		s.pods[uid] = &boundPod{pod: p, job: s.trainJobOf(p.owner), late: s.late[p.owner]}
+		s.count(s.pods[uid])
 	}
 }
 
@@ -160,14 +136,9 @@ func (s *state) queueOf(job types.UID) (string, bool) {
 }
 
 // workloadsOf returns the Workloads of a TrainJob, by name.
-func (s *state) workloadsOf(job types.UID) []entry {
-	var out []entry
-	for _, wl := range s.workloads {
-		if wl.owner != nil && wl.owner.UID == job {
-			out = append(out, wl)
-		}
-	}
-	slices.SortFunc(out, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+func (s *state) workloadsOf(job types.UID) []*charge {
+	out := slices.DeleteFunc(slices.Collect(maps.Values(s.workloads)), func(wl *charge) bool { return wl.job != job })
+	slices.SortFunc(out, func(a, b *charge) int { return strings.Compare(a.name, b.name) })
 	return out
 }
 
@@ -201,8 +172,8 @@ func (s *state) asks(p *boundPod) map[slot]int64 {
 // that its pod or its queue names.
 func (s *state) clusterQueueOf(p *boundPod) string {
 	for _, wl := range s.workloadsOf(p.job) {
-		if wl.workload.reserved {
-			return wl.workload.clusterQueue
+		if wl.reserved {
+			return wl.clusterQueue
 		}
 	}
 	if s.queues[p.clusterQueue] != nil {
@@ -251,8 +222,8 @@ func (s *state) flavorOf(p *boundPod, resource corev1.ResourceName, flavors []st
 // assigned is the flavor that a Workload of the pod's job has for it.
 func (s *state) assigned(p *boundPod, resource corev1.ResourceName) string {
 	for _, wl := range s.workloadsOf(p.job) {
-		if flavor := wl.workload.flavors[p.podSet][resource]; flavor != "" {
-			return flavor
+		if flavor := wl.flavors[p.podSet][resource]; flavor != "" {
+			return string(flavor)
 		}
 	}
 	return ""

@@ -40,13 +40,10 @@ type server struct {
 // startPrometheus starts bin/prometheus until the specs are over.
 func startPrometheus(ctx context.Context, w *world.World) *server {
 	dir := GinkgoT().TempDir()
-	write := func(name string, content any) {
-		Expect(os.WriteFile(filepath.Join(dir, name), must(yaml.Marshal(content)), 0o600)).To(Succeed())
+	rules := must(yaml.Marshal(soon(rulesOf(filepath.Join(root, "config", "monitoring", "rules.yaml")))))
+	for name, content := range map[string]string{"rules.yaml": string(rules), "token": w.Token(ctx, "kueue-trainer-metrics-reader"), "prometheus.yaml": scrapes()} {
+		Expect(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600)).To(Succeed())
 	}
-	write("rules.yaml", soon(rulesOf(filepath.Join(root, "config", "monitoring", "rules.yaml"))))
-	Expect(os.WriteFile(filepath.Join(dir, "token"), []byte(w.Token(ctx, "kueue-trainer-metrics-reader")), 0o600)).To(Succeed())
-	write("prometheus.yaml", scrapes(ctx))
-
 	address := fmt.Sprintf("127.0.0.1:%d", world.FreePort())
 	log := must(os.Create(filepath.Join(cluster.LocalDir(), "logs", "prometheus.log")))
 	process := exec.Command(filepath.Join(root, "bin", "prometheus"), "--config.file=prometheus.yaml", "--storage.tsdb.path=data", "--web.listen-address="+address)
@@ -69,32 +66,19 @@ func startPrometheus(ctx context.Context, w *world.World) *server {
 	return s
 }
 
-// scrapes is a configuration of Prometheus that reads what a monitor of the chart would have it
-// read: with the target's namespace, and the labels of metrics where both have one.
-func scrapes(ctx context.Context) map[string]any {
-	job := func(name, namespace, address string, interval time.Duration) map[string]any {
-		return map[string]any{
-			"job_name": name, "scheme": "https", "honor_labels": true,
-			"scrape_interval": interval.String(), "scrape_timeout": interval.String(),
-			"authorization":  map[string]any{"credentials_file": "token"},
-			"tls_config":     map[string]any{"insecure_skip_verify": true},
-			"static_configs": []any{map[string]any{"targets": []any{address}, "labels": map[string]any{"namespace": namespace}}},
-		}
-	}
-	address := func(component string) string {
-		address := must(cluster.Address(component, "metrics"))
-		return address
-	}
+// scrapeJob has a Prometheus read what a monitor of the chart would have it read: with the target's
+// namespace, and the labels of metrics where both have one.
+const scrapeJob = `
+- {job_name: %s, scrape_interval: %s, scrape_timeout: %[2]s, static_configs: [{targets: ["%s"], labels: {namespace: %s}}],
+   scheme: https, honor_labels: true, authorization: {credentials_file: token}, tls_config: {insecure_skip_verify: true}}`
+
+// scrapes is the configuration of Prometheus.
+func scrapes() string {
 	apiServer := must(url.Parse(cluster.Config.Host))
-	return map[string]any{
-		"global":     map[string]any{"evaluation_interval": scrapeInterval.String()},
-		"rule_files": []any{"rules.yaml"},
-		"scrape_configs": []any{
-			job("kueue-trainer-metrics-service", "kueue-trainer-system", address("kueue-trainer"), scrapeInterval),
-			job("kueue-controller-manager-metrics-service", "kueue-system", address("kueue"), scrapeInterval),
-			job("apiserver", "default", apiServer.Host, apiServerInterval),
-		},
-	}
+	return fmt.Sprintf("global: {evaluation_interval: %s}\nrule_files: [rules.yaml]\nscrape_configs:", scrapeInterval) +
+		fmt.Sprintf(scrapeJob, "kueue-trainer-metrics-service", scrapeInterval, must(cluster.Address("kueue-trainer", "metrics")), "kueue-trainer-system") +
+		fmt.Sprintf(scrapeJob, "kueue-controller-manager-metrics-service", scrapeInterval, must(cluster.Address("kueue", "metrics")), "kueue-system") +
+		fmt.Sprintf(scrapeJob, "apiserver", apiServerInterval, apiServer.Host, "default")
 }
 
 // series returns what an expression gives over a time; warnings and errors fail the spec.

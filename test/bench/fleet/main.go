@@ -3,8 +3,6 @@
 // Command fleet measures how fast TrainJobs go from a manager cluster of MultiKueue to its two
 // workers, with Kueue's generic adapter, which kueue-trainer uses, and with the adapter of the
 // in-tree integration. It prints a table.
-//
-// site.go sets a cluster up and asks it.
 package main
 
 import (
@@ -14,13 +12,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/work"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/pages"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -51,27 +54,27 @@ func main() {
 }
 
 func run(ctx context.Context, jobs int) error {
-	var table strings.Builder
-	table.WriteString("| manager cluster | given to a worker, TrainJobs a second | pods run, TrainJobs a second | requests of Kueue to both workers per TrainJob |\n|---|---|---|---|\n")
+	rows := [][]string{{"manager cluster", "given to a worker, TrainJobs a second", "pods run, TrainJobs a second", "requests of Kueue to both workers per TrainJob"}}
 	for _, c := range columns {
 		r, err := c.measure(ctx, jobs)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.title, err)
 		}
-		fmt.Fprintf(&table, "| %s | %.1f | %.1f | %.1f |\n", c.title, r.rate(r.dispatched), r.rate(r.run), float64(r.requests)/float64(jobs))
+		row := []string{c.title}
+		for _, value := range []float64{float64(jobs) / r.dispatched.Seconds(), float64(jobs) / r.run.Seconds(), float64(r.requests) / float64(jobs)} {
+			row = append(row, fmt.Sprintf("%.1f", value))
+		}
+		rows = append(rows, row)
 	}
-	fmt.Print("\n", table.String())
+	fmt.Print("\n", pages.Table(rows...))
 	return nil
 }
 
 // result is what one column took, from the release of the queue.
 type result struct {
-	jobs            int
 	dispatched, run time.Duration
 	requests        int
 }
-
-func (r result) rate(d time.Duration) float64 { return float64(r.jobs) / d.Seconds() }
 
 // measure brings a fleet up, and takes it down again.
 func (c column) measure(ctx context.Context, jobs int) (r result, err error) {
@@ -109,32 +112,49 @@ func (c column) configure(ctx context.Context, fleet *world.Fleet) {
 }
 
 // dispatch has TrainJobs wait in the manager cluster, releases them, and waits until all run.
-func dispatch(ctx context.Context, fleet *world.Fleet, jobs int) result {
-	r := result{jobs: jobs}
-	workers := []*site{open(ctx, fleet.Workers[0]), open(ctx, fleet.Workers[1])}
-	manager := open(ctx, fleet.Manager, "workers")
-	work.StopQueue(ctx, manager.Client, kueue.Hold)
+func dispatch(ctx context.Context, fleet *world.Fleet, jobs int) (r result) {
+	workers := []*work.Site{work.Open(ctx, fleet.Workers[0], "fleet"), work.Open(ctx, fleet.Workers[1], "fleet")}
+	manager := work.Open(ctx, fleet.Manager, "fleet", "workers")
+	manager.StopQueue(ctx, kueue.Hold)
 	for i := range jobs {
-		attempt.Succeed(manager.Client.Create(ctx, work.Job(name, i, "10m")))
+		attempt.Succeed(manager.Create(ctx, manager.OnePod(i, "10m")))
 	}
-	work.Until(ctx, lookEvery, "Workloads", func() (bool, error) { n, _, err := manager.workloads(ctx); return n == jobs, err })
+	work.Until(ctx, lookEvery, "Workloads", func() bool { return len(workloads(ctx, manager)) == jobs })
 	start := time.Now()
-	work.StopQueue(ctx, manager.Client, kueue.None)
-	work.Until(ctx, lookEvery, "running pods", func() (bool, error) {
-		_, given, err := manager.workloads(ctx)
-		if given == jobs && r.dispatched == 0 {
-			r.dispatched = time.Since(start)
-		}
-		running := 0
-		for _, worker := range workers {
-			n, errPods := worker.running(ctx)
-			running, err = running+n, errors.Join(err, errPods)
-		}
-		r.run = time.Since(start)
-		return r.dispatched > 0 && running == jobs, err
+	manager.StopQueue(ctx, kueue.None)
+	work.Until(ctx, lookEvery, "Workloads in workers", func() bool {
+		return !slices.ContainsFunc(workloads(ctx, manager), func(wl kueue.Workload) bool { return wl.Status.ClusterName == nil })
 	})
+	r.dispatched = time.Since(start)
+	work.Until(ctx, lookEvery, "running pods", func() bool { return running(ctx, workers[0])+running(ctx, workers[1]) == jobs })
+	r.run = time.Since(start)
 	for _, worker := range workers {
-		r.requests += worker.requestsOfManager()
+		r.requests += requestsOfManager(worker)
 	}
 	return r
+}
+
+func workloads(ctx context.Context, s *work.Site) []kueue.Workload {
+	return world.All(ctx, attempt.Gomega(), s, &kueue.WorkloadList{}, client.InNamespace(s.Namespace)).Items
+}
+
+// running counts the pods that run.
+func running(ctx context.Context, s *work.Site) (n int) {
+	pods := world.All(ctx, attempt.Gomega(), s, &corev1.PodList{}, client.InNamespace(s.Namespace), client.HasLabels{jobsetapi.JobSetNameKey})
+	for i := range pods.Items {
+		if pods.Items[i].Status.Phase == corev1.PodRunning {
+			n++
+		}
+	}
+	return n
+}
+
+// requestsOfManager counts what Kueue's manager cluster has asked of a worker.
+func requestsOfManager(worker *work.Site) (n int) {
+	for request, times := range attempt.Must(worker.Log.Count(worker.Namespace)) {
+		if strings.HasSuffix(request.User, ":multikueue") {
+			n += times
+		}
+	}
+	return n
 }

@@ -54,6 +54,10 @@ func (s Source) damageList(object Object, key string) {
 		object[key] = items
 		return
 	}
+	if key == "imagePullSecrets" {
+		object[key] = append(items, Object{}) // Trainer panics at two lists with one without a name.
+		return
+	}
 	object[key] = append(items, items[s.IntN(len(items))])
 }
 

@@ -63,6 +63,18 @@ func Fill(file, begin, end, text string) error {
 	return os.WriteFile(file, []byte(before+begin+text+end+after), 0o644)
 }
 
+// Table is rows in Markdown, of which the first is the head.
+func Table(rows ...[]string) string {
+	var out strings.Builder
+	for n, row := range rows {
+		fmt.Fprintf(&out, "| %s |\n", strings.Join(row, " | "))
+		if n == 0 {
+			fmt.Fprintf(&out, "|%s\n", strings.Repeat("---|", len(row)))
+		}
+	}
+	return out.String()
+}
+
 func anchor(text string) string {
 	plain := link.ReplaceAllString(strings.ToLower(text), "")
 	return strings.ReplaceAll(punctuation.ReplaceAllString(plain, ""), " ", "-")

@@ -84,9 +84,8 @@ type checker struct {
 	entries map[types.UID]string
 	// starts counts the pods that had a node, by TrainJob and place in it.
 	starts map[started]int
-	// evictions are those of each Workload, jobs the TrainJobs of these.
-	evictions map[types.UID]int32
-	jobs      map[types.UID]types.UID
+	// evictions are those of each Workload.
+	evictions map[evicted]int32
 	// last is the latest version of each object.
 	last map[types.UID]record.Version
 }
@@ -96,6 +95,8 @@ type started struct {
 	place string
 }
 
+type evicted struct{ job, workload types.UID }
+
 // Check goes through versions in the order of their resource versions and gives
 // everything that should not have been.
 func Check(versions []record.Version, want Expectation) []Violation {
@@ -104,7 +105,7 @@ func Check(versions []record.Version, want Expectation) []Violation {
 		pods:        map[types.UID]*corev1.Pod{}, workloads: map[types.UID]*kueue.Workload{}, trainJobs: map[types.UID]*unstructured.Unstructured{},
 		flavors: map[string][]*kueue.ResourceFlavor{}, owners: map[types.UID]types.UID{}, last: map[types.UID]record.Version{},
 		freed: map[types.UID]uint64{}, stopped: map[types.UID]uint64{},
-		entries: map[types.UID]string{}, starts: map[started]int{}, evictions: map[types.UID]int32{}, jobs: map[types.UID]types.UID{},
+		entries: map[types.UID]string{}, starts: map[started]int{}, evictions: map[evicted]int32{},
 	}
 	for _, v := range record.InOrder(versions) {
 		c.last[v.Object.GetUID()] = v
@@ -185,15 +186,8 @@ func (c *checker) checkOrder(v record.Version, before *unstructured.Unstructured
 // replicated job.
 func (c *checker) ownIsLast(job *unstructured.Unstructured) bool {
 	_, entries := Entries(job)
-	seen := false
-	for _, entry := range entries {
-		own := c.owns(entry)
-		if seen && !own {
-			return false
-		}
-		seen = own
-	}
-	return true
+	first := slices.IndexFunc(entries, c.owns)
+	return first < 0 || !slices.ContainsFunc(entries[first:], func(entry any) bool { return !c.owns(entry) })
 }
 
 // Entries returns the field of spec that holds the patch entries of a TrainJob, which
@@ -398,15 +392,16 @@ func (c *checker) countEvictions(job types.UID, wl *kueue.Workload) {
 			total += eviction.Count
 		}
 	}
-	c.jobs[wl.UID], c.evictions[wl.UID] = job, max(total, c.evictions[wl.UID])
+	of := evicted{job, wl.UID}
+	c.evictions[of] = max(total, c.evictions[of])
 }
 
 // checkStarts: a job starts once, and once more after each eviction.
 func (c *checker) checkStarts() {
 	for at, starts := range c.starts {
 		evictions := 0
-		for wl, count := range c.evictions {
-			if c.jobs[wl] == at.job {
+		for of, count := range c.evictions {
+			if of.job == at.job {
 				evictions += int(count)
 			}
 		}
