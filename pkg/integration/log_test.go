@@ -94,6 +94,15 @@ func TestDecisionsAreLogged(t *testing.T) {
 		}, want: []said{{Msg: "Stopped TrainJob", Reason: "Stopped"}}},
 		{what: "it stops"},
 		{what: "its pods are gone", change: func() { follow(true) }, want: []said{{Msg: "Set the admission gate"}, {Msg: "Found no pod left and let the quota go", Reason: "Preempted"}}},
+		{what: "it is deactivated", change: func() {
+			changeWorkload(t, c, func(wl *kueue.Workload) {
+				wl.Status = kueue.WorkloadStatus{}
+				kit.Deactivated(wl)
+				kit.Isnt(kueue.WorkloadQuotaReserved, kueue.WorkloadDeactivated)(wl)
+			})
+		}, want: []said{{Msg: "Workload was deactivated", Reason: "WorkloadDeactivated"}}},
+		{what: "it is complete", change: func() { changeJob(t, r, ended(trainer.TrainJobComplete)) },
+			want: []said{{Msg: "Finished the Workload of TrainJob", Reason: "FinishedWorkload"}}},
 	}
 	var workload types.NamespacedName
 	for _, step := range steps {

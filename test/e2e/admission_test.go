@@ -58,14 +58,6 @@ var _ = Describe("Bad input", func() {
 		})).To(MatchError(SatisfyAll(
 			ContainSubstring("spec."+fieldOf[trainerOf(ctx)]), ContainSubstring("put your changes into"))))
 	}, SpecTimeout(specTimeout))
-
-	It("is refused where a user changes the queue of a running job, naming the way out", func(ctx context.Context) {
-		w, _ := newRunning(ctx, "runs")
-		Expect(w.TryEdit(ctx, "runs", func(t *trainer.TrainJob) {
-			t.Labels[kit.QueueLabel] = "other"
-		})).To(MatchError(SatisfyAll(
-			ContainSubstring("metadata.labels[kueue.x-k8s.io/queue-name]"), ContainSubstring("spec.suspend"))))
-	}, SpecTimeout(specTimeout))
 })
 
 var _ = Describe("The manager's entry", func() {

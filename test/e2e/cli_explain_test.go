@@ -4,11 +4,9 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -16,14 +14,9 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/controller/constants"
-	"sigs.k8s.io/yaml"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -53,31 +46,6 @@ func (w *site) eventuallyKueueSays(ctx context.Context, job, text string) {
 	}).Should(Succeed())
 }
 
-const trainJobHead = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\n"
-
-// forecast runs "explain -f" on a TrainJob and returns what it says.
-func (w *site) forecast(ctx context.Context, job *kit.TrainJobBuilder) explain.Explanation {
-	file := must(yaml.Marshal(job.Obj()))
-	stdout, stderr, code := pluginReading(ctx, trainJobHead+string(file), "explain", "-f", "-", "-o", "json")
-	Expect(code).To(BeZero(), stderr)
-	var all []explain.Explanation
-	Expect(json.Unmarshal([]byte(stdout), &all)).To(Succeed())
-	Expect(all).To(HaveLen(1))
-	return all[0]
-}
-
-// reasonOf returns the first reason of a verdict on a flavor.
-func reasonOf(e explain.Explanation, flavor string) explain.Reason {
-	for _, v := range e.Flavors {
-		if v.Flavor == flavor {
-			Expect(v.Reasons).NotTo(BeEmpty(), "the verdict on %s", flavor)
-			return v.Reasons[0]
-		}
-	}
-	Fail("there is no verdict on flavor " + flavor)
-	return explain.Reason{}
-}
-
 var _ = Describe("kubectl trainjob explain", func() {
 	It("tells what quota is missing, the position, and Kueue's own words", func(ctx context.Context) {
 		w := newPools(ctx, "16", "8")
@@ -92,27 +60,9 @@ var _ = Describe("kubectl trainjob explain", func() {
 		Eventually(ctx, func(g Gomega) *explain.Position { return w.explained(ctx, g, "waits").Queue.Position }).Should(HaveValue(Or(
 			Equal(explain.Position{Place: 2, Pending: 2, Ahead: []string{w.Namespace + "/ahead"}, Source: explain.Computed}),
 			Equal(explain.Position{Place: 2, Pending: 2, Source: explain.Visibility}))))
-		Expect(reasonOf(e, w.Name("a100")).Code).To(Equal(explain.TooMuch))
+		Expect(e.Flavors).To(ContainElement(And(HaveField("Flavor", w.Name("a100")), HaveField("Reasons", ContainElement(HaveField("Code", explain.TooMuch))))))
 		w.eventuallyKueueSays(ctx, "waits", "insufficient unused quota")
 		Expect(w.eventuallyExplained(ctx, "ahead", explain.Waiting, string(explain.TooMuch)).State.Stuck).To(BeTrue())
-	}, SpecTimeout(specTimeout))
-
-	It("tells of a container that crashes over and over, in its back-off and between, and how to read its last words", func(ctx context.Context) {
-		w, pods := newRunning(ctx, "llm")
-		crashed := corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "CUDA error", StartedAt: metav1.Now(), FinishedAt: metav1.Now()}
-		for what, now := range map[string]corev1.ContainerState{
-			"back-off": {Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
-			"a run":    {Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(10 * time.Second))}},
-		} {
-			By(what)
-			pod := get(ctx, w, &corev1.Pod{}, pods[0].Name)
-			status := &pod.Status.ContainerStatuses[0]
-			status.RestartCount, status.State, status.LastTerminationState = 4, now, corev1.ContainerState{Terminated: &crashed}
-			Expect(w.Status().Update(ctx, pod)).To(Succeed())
-			e := w.eventuallyExplained(ctx, "llm", explain.Starting, "CrashLoopBackOff")
-			Expect(e.State.Message).To(ContainSubstring("was started again 4 times; the last run ended with exit code 1: CUDA error"))
-			Expect(e.State.Remedy).To(Equal("kubectl trainjob logs -n " + w.Namespace + " llm --previous"))
-		}
 	}, SpecTimeout(specTimeout))
 
 	It("names a priority class that is not there, as doctor and the event do, until it is", func(ctx context.Context) {
@@ -166,85 +116,6 @@ var _ = Describe("kubectl trainjob explain", func() {
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("tells of a borrowing limit", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Make(ctx, w.Flavor("h100", onH100))
-		borrower := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
-		borrower.Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = quantity("4")
-		lender := kit.ClusterQueue(w.Name("lender"), kit.Quota{Flavor: w.Name("h100"), GPUs: "24"})
-		for _, cq := range []*kueue.ClusterQueue{borrower, lender} {
-			cq.Spec.CohortName = kueue.CohortReference(w.Name("cohort"))
-		}
-		w.Make(ctx, borrower, lender, kit.LocalQueue(w.Namespace, "queue", borrower.Name), w.Job("big").Nodes(2).GPUs("8").Obj())
-		e := w.eventuallyExplained(ctx, "big", explain.Waiting, string(explain.Borrowing))
-		Expect(e.State.Stuck).To(BeTrue())
-		Expect(reasonOf(e, w.Name("h100")).Remedy).To(ContainSubstring("raise the borrowingLimit of flavor %s in ClusterQueue %s", w.Name("h100"), borrower.Name))
-		w.eventuallyKueueSays(ctx, "big", "maximum capacity (12)")
-	}, SpecTimeout(specTimeout))
-
-	It("tells of a taint that nobody tolerates", func(ctx context.Context) {
-		w := newWorld(ctx)
-		tainted := w.Flavor("h100", onH100)
-		tainted.Spec.NodeTaints = append(tainted.Spec.NodeTaints, corev1.Taint{Key: "example.com/maintenance", Effect: corev1.TaintEffectNoSchedule})
-		w.Pool(ctx, tainted, "8")
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Taint))
-		Expect(reasonOf(e, tainted.Name).Message).To(ContainSubstring("taint example.com/maintenance:NoSchedule"))
-		w.eventuallyKueueSays(ctx, "waits", "untolerated taint")
-	}, SpecTimeout(specTimeout))
-
-	It("tells of a node selector that matches no flavor, and who set it", func(ctx context.Context) {
-		w := newPools(ctx, "8", "8")
-		w.Make(ctx, w.Job("waits").GPUs("8").NodeSelector(map[string]string{kit.ProductLabel: "NVIDIA-B200"}).Obj())
-		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Selector))
-		Expect(reasonOf(e, w.Name("h100")).Message).To(ContainSubstring("node selector %s=NVIDIA-B200 of %s", kit.ProductLabel, userPatch(ctx)))
-		w.eventuallyKueueSays(ctx, "waits", "doesn't match node affinity")
-	}, SpecTimeout(specTimeout))
-
-	It("tells of a topology that does not fit", func(ctx context.Context) {
-		w := newWorld(ctx)
-		hosts := w.Flavor("h100", onH100)
-		hosts.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.Name("hosts")))
-		w.Make(ctx, kit.Topology(w.Name("hosts"), corev1.LabelHostname))
-		w.Pool(ctx, hosts, "16")
-		w.Make(ctx, asking(w.Job("waits").Nodes(2).GPUs("8"), "node", required(corev1.LabelHostname)).Obj())
-		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Topology))
-		Expect(e.State.Stuck).To(BeTrue(), "two pods of 8 GPUs never fit on one node")
-		// How many nodes there are changes with other specs.
-		Eventually(ctx, func(g Gomega) {
-			now := w.explained(ctx, g, "waits")
-			g.Expect(now.Queue.KueueSays).To(ContainSubstring(reasonOf(now, hosts.Name).Message))
-		}).Should(Succeed())
-	}, SpecTimeout(specTimeout))
-
-	It("tells of stopped queues and of deactivation, with the command that fixes it", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.Hold)
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, "LocalQueueStopped")
-		shell(ctx, e.State.Remedy)
-
-		w.EventuallyRuns(ctx, "waits", 1, onH100)
-		w.Activate(ctx, "waits", false)
-		e = w.eventuallyExplained(ctx, "waits", explain.Deactivated, "Deactivated")
-		Expect(e.State.Stuck).To(BeTrue())
-		shell(ctx, e.State.Remedy)
-		w.eventuallyExplained(ctx, "waits", explain.Running, "Running")
-	}, SpecTimeout(specTimeout))
-
-	It("tells which admission check is open", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		check := w.MakeCheck(ctx)
-		w.DemandCheck(ctx, check.Name)
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, "ClusterQueueInactive")
-		Expect(reasonOf(e, w.Name("h100")).Code).To(Equal(explain.Check))
-
-		w.ActivateCheck(ctx, check)
-		e = w.eventuallyExplained(ctx, "waits", explain.Reserved, "AdmissionCheckPending")
-		Expect(e.State.Message).To(ContainSubstring("admission check %s is Pending", check.Name))
-	}, SpecTimeout(specTimeout))
-
 	It("tells who preempted a job, and who set what of a running one", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		tolerates := corev1.Toleration{Key: "example.com/spot", Operator: corev1.TolerationOpExists}
@@ -260,39 +131,6 @@ var _ = Describe("kubectl trainjob explain", func() {
 		))
 		Expect(said(ctx, Default, "explain", "urgent", "-n", w.Namespace)).
 			To(ContainSubstring("TrainJob %s/urgent runs with 1 pod in queue queue", w.Namespace))
-	}, SpecTimeout(specTimeout))
-
-	It("tells which flavors could take a manifest, whose runtime stands in the same file", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		file := fmt.Sprintf(manifestWithRuntime, kit.QueueLabel)
-		stdout, stderr, code := pluginReading(ctx, file, "explain", "-f", "-", "-n", w.Namespace)
-		Expect(code).To(BeZero(), stderr)
-		Expect(stdout).To(ContainSubstring("TrainJob %s/new asks for 8 GPUs and could have them now in queue queue (ClusterQueue %s): node on flavor %s", w.Namespace, w.Name("gpus"), w.Name("h100")))
-
-		w.MakeRunning(ctx, w.Job("holds").GPUs("8"), 1, onH100)
-		Eventually(ctx, func(g Gomega) {
-			stdout, _, _ := pluginReading(ctx, file, "explain", "-f", "-", "-n", w.Namespace)
-			g.Expect(stdout).To(ContainSubstring("would wait in queue queue (ClusterQueue %s): asks for 8 GPUs, flavor %s: 0 of 8 GPUs are free", w.Name("gpus"), w.Name("h100")))
-		}).Should(Succeed())
-	}, SpecTimeout(specTimeout))
-
-	It("tells a user who sees only a namespace what was not to be seen", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakePending(ctx, w.Job("too-big").Nodes(2).GPUs("8"))
-		w.letSee(ctx, "alice")
-		Eventually(ctx, func(g Gomega) {
-			e := w.explained(ctx, g, "too-big", "--as", "alice")
-			g.Expect(e.State.Message).To(ContainSubstring("Kueue says: couldn't assign flavors"))
-			g.Expect(e.Unseen).To(ContainElements("nodes", "clusterqueues.kueue.x-k8s.io", "workloads.kueue.x-k8s.io"))
-		}).Should(Succeed())
-	}, SpecTimeout(specTimeout))
-
-	It("forecasts that an urgent manifest preempts, and whom", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
-		e := w.forecast(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"))
-		Expect(e.State.Reason).To(Equal("Preempts"), e.State.Message)
-		Expect(e.Preempts).To(ConsistOf(explain.Preempted{Job: w.Namespace + "/patient", ClusterQueue: w.Name("gpus"), Reason: kueue.InClusterQueueReason}))
 	}, SpecTimeout(specTimeout))
 
 	DescribeTable("tells who cannot make what", func(ctx context.Context, limited string, phase explain.Phase, reason string) {
@@ -326,57 +164,6 @@ var _ = Describe("kubectl trainjob explain", func() {
 		w.EventuallyRuns(ctx, "early", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("tells of a volume claim that is missing", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.Make(ctx, w.Job("waits").GPUs("8").PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{Volumes: []corev1.Volume{{
-			Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "nowhere"}},
-		}}}}).Obj())
-		e := w.eventuallyExplained(ctx, "waits", explain.Starting, "VolumeClaimMissing")
-		Expect(e.State.Message).To(ContainSubstring(`persistentvolumeclaim "nowhere" not found`))
-	}, SpecTimeout(specTimeout))
-
-	It("tells of pods that are larger than any node, before they are made and after", func(ctx context.Context) {
-		w := newPools(ctx, "16", "0")
-		large := w.Job("large").GPUs("16")
-		Expect(w.forecast(ctx, large).State).To(And(HaveField("Reason", string(explain.TooLarge)), HaveField("Stuck", true)))
-		w.Make(ctx, large.Obj())
-		w.eventuallyExplained(ctx, "large", explain.Starting, string(explain.TooLarge))
-	}, SpecTimeout(specTimeout))
-
-	It("tells of a topology request in a queue that has none", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		job := asking(w.Job("waits").GPUs("8"), "node", required(corev1.LabelHostname))
-		Expect(w.forecast(ctx, job).State).To(And(HaveField("Reason", string(explain.Topology)), HaveField("Stuck", true)))
-		w.Make(ctx, job.Obj())
-		w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Topology))
-	}, SpecTimeout(specTimeout))
-
-	It("tells of a prebuilt Workload that is missing", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		job := w.Job("waits").GPUs("8")
-		metav1.SetMetaDataLabel(&job.ObjectMeta, constants.PrebuiltWorkloadLabel, "nowhere")
-		w.Make(ctx, job.Obj())
-		w.EventuallyTold(ctx, "waits", "PrebuiltWorkloadUnusable", "nowhere is not there")
-		e := w.eventuallyExplained(ctx, "waits", explain.Unqueued, "PrebuiltMissing")
-		Expect(e.State.Stuck).To(BeTrue(), e.State.Message)
-	}, SpecTimeout(specTimeout))
-
-	It("copes with the rights of Kueue's batch users", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.Make(ctx, kit.RoleBinding(w.Namespace, "kueue-batch-user-role", "alice"))
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
-		Eventually(ctx, func(g Gomega) {
-			e := w.explained(ctx, g, "runs", "--as", "alice")
-			g.Expect(e.State.Phase).To(Equal(explain.Running), e.State.Message)
-			g.Expect(e.Unseen).To(ContainElements("clusterqueues.kueue.x-k8s.io", "pods of namespace "+w.Namespace))
-		}).Should(Succeed())
-
-		file := must(yaml.Marshal(w.Job("new").GPUs("8").Obj()))
-		stdout, stderr, code := pluginReading(ctx, trainJobHead+string(file), "explain", "-f", "-", "--as", "alice")
-		Expect(code).To(Equal(exit.Unseen), stdout+stderr)
-		Expect(stdout).To(ContainSubstring("cannot be described, because you may not read its runtime"))
-	}, SpecTimeout(specTimeout))
-
 	It("does what its page in the docs says", Serial, docsPage, since("2.2"), func(ctx context.Context) {
 		blocks := docsCommands("docs/plugin.md#explain")
 		last := len(blocks) - 1
@@ -401,11 +188,6 @@ var _ = Describe("kubectl trainjob explain", func() {
 			}).Should(Succeed())
 		}
 	}, SpecTimeout(specTimeout))
-
-	It("refuses what it cannot explain, with the remedy", func(ctx context.Context) {
-		w := newWorld(ctx)
-		Expect(refused(ctx, 1, "explain", "nobody", "-n", w.Namespace)).To(ContainSubstring("there is no TrainJob nobody in namespace %s", w.Namespace))
-	}, SpecTimeout(specTimeout))
 })
 
 // userPatch is what the only patch of a user is called: entries of Trainer 2.1 have no owner.
@@ -414,41 +196,4 @@ func userPatch(ctx context.Context) string {
 		return "podTemplateOverrides[0]"
 	}
 	return "example.com/user"
-}
-
-const manifestWithRuntime = `
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata: {name: new, labels: {%s: queue}}
-spec:
-  runtimeRef: {name: mine, kind: TrainingRuntime}
-  trainer: {resourcesPerNode: {limits: {nvidia.com/gpu: 8}}}
----
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainingRuntime
-metadata: {name: mine}
-spec:
-  mlPolicy: {numNodes: 1, torch: {}}
-  template:
-    spec:
-      replicatedJobs:
-      - name: node
-        template:
-          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
-          spec:
-            template:
-              spec:
-                containers: [{name: node, image: torch}]
-`
-
-// letSee lets a user look at a namespace, and at nothing of the cluster around it.
-func (w *site) letSee(ctx context.Context, user string) {
-	w.Make(ctx,
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: user}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"trainer.kubeflow.org", "kueue.x-k8s.io", "jobset.x-k8s.io", "batch", ""}, Resources: []string{
-				"trainjobs", "trainingruntimes", "localqueues", "workloads", "jobsets", "jobs", "pods", "events", "configmaps",
-			}, Verbs: []string{"get", "list", "watch"}},
-		}},
-		kit.RoleBinding(w.Namespace, "Role/"+user, user),
-	)
 }

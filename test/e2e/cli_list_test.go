@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -45,25 +44,6 @@ var _ = Describe("kubectl trainjob list", func() {
 		w.Finish(ctx, "runs", "succeeded")
 		Eventually(ctx, watching.Out).Should(gbytes.Say(`waits +Running`))
 		Eventually(ctx, watching.Interrupt()).Should(gexec.Exit(0))
-	}, SpecTimeout(specTimeout))
-
-	It("picks TrainJobs by state, queue and user, and sorts them", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
-		w.MakePending(ctx, w.Job("first").GPUs("8"))
-		w.MakePending(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8"))
-		w.Make(ctx, w.Job("elsewhere").Queue("no-such").GPUs("8").Obj())
-		w.eventuallyListed(ctx, "elsewhere", explain.Waiting)
-
-		names := func(flags ...string) string {
-			return strings.ReplaceAll(said(ctx, Default, append([]string{"list", "-n", w.Namespace, "-o", "name"}, flags...)...), "trainjob.trainer.kubeflow.org/", "")
-		}
-		Expect(names("--state", "running")).To(Equal("runs\n"))
-		Expect(names("--state", "Waiting", "--queue", "queue", "--sort-by", "position")).To(Equal("urgent\nfirst\n"))
-		Expect(names("--queue", w.Name("gpus"), "--sort-by", "gpus")).To(Equal("urgent\nfirst\nruns\n"))
-		Expect(names("--queue", "no-such")).To(Equal("elsewhere\n"))
-		Expect(refused(ctx, 1, "list", "-n", w.Namespace, "--user", "jane")).To(ContainSubstring("set metrics.userLabel of kueue-trainer's configuration"))
-		Expect(refused(ctx, 1, "list", "-n", w.Namespace, "--state", "Pending")).To(ContainSubstring("there is no such state"))
 	}, SpecTimeout(specTimeout))
 
 	It("tells who is next across queues of a cohort", func(ctx context.Context) {
@@ -111,17 +91,6 @@ var _ = Describe("kubectl trainjob list", func() {
 			g.Expect(table).To(MatchRegexp(`waits +Waiting +queue +- +8 +0 +1 +\S+ +QuotaInUse\n`))
 			g.Expect(table).To(MatchRegexp(`waits-too +Waiting +queue +- +8 +0 +2 +\S+ +QuotaInUse\n`))
 		}).Should(Succeed())
-	}, SpecTimeout(specTimeout))
-
-	It("and its like tell in one line somebody who may not read TrainJobs", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Make(ctx, w.Job("theirs").Obj())
-		for _, args := range [][]string{{"list"}, {"explain", "theirs"}, {"timeline", "theirs"}, {"logs", "theirs"}} {
-			stdout, stderr, code := plugin(ctx, append(args, "-n", w.Namespace, "--as", "nobody")...)
-			Expect(stderr).To(MatchRegexp(`^error: you may not (list|get) TrainJobs in namespace %s: .*\n$`, w.Namespace), "%v", args)
-			Expect(stdout).To(BeEmpty())
-			Expect(code).To(Equal(exit.Unseen))
-		}
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {

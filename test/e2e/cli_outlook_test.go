@@ -54,17 +54,6 @@ var _ = Describe("Forecasts of kubectl trainjob", func() {
 			MatchRegexp(`(?s)PLACE.*\n\d+ +%[1]s/waits .*\n\d+ +%[1]s/last `, w.Namespace)))
 		Expect(refused(ctx, 1, "simulate", "--set-quota", w.Name("gpus")+"/no-such/nvidia.com/gpu=16")).To(ContainSubstring("has no quota of nvidia.com/gpu in flavor no-such"))
 	}, SpecTimeout(specTimeout))
-
-	It("tell a user of a namespace what he would have to see", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		user := w.user(ctx)
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
-		w.MakePending(ctx, w.Job("waits").GPUs("8"))
-		Eventually(ctx, func(g Gomega) {
-			stdout, stderr, _ := plugin(ctx, "explain", "waits", "-n", w.Namespace, "--as", user)
-			g.Expect(stdout).To(ContainSubstring("Forecast: unknown, because you may not list"), stderr)
-		}).Should(Succeed())
-	}, SpecTimeout(specTimeout))
 })
 
 // reportsRemaining has the trainer of a job say how long it will run.

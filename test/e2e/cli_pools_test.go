@@ -12,8 +12,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gbytes"
-	"github.com/onsi/gomega/gexec"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -24,8 +22,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -128,34 +124,6 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("counts what is reserved, runs, waits, is borrowed and is free, and follows changes", func(ctx context.Context) {
-		w := newWorld(ctx)
-		lender, borrower := kit.ClusterQueue(w.Name("lender"), kit.Quota{Flavor: w.Name("h100"), GPUs: "16"}), kit.ClusterQueue(w.Name("borrower"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
-		for _, queue := range []*kueue.ClusterQueue{lender, borrower} {
-			queue.Spec.CohortName = kueue.CohortReference(w.Name("cohort"))
-		}
-		w.Make(ctx, w.Flavor("h100", onH100), lender, borrower, kit.LocalQueue(w.Namespace, "queue", borrower.Name))
-		w.MakeRunning(ctx, w.Job("borrows").Nodes(2).GPUs("8"), 2, onH100)
-		w.MakePending(ctx, w.Job("waits").Nodes(2).GPUs("8"))
-
-		Eventually(ctx, func(g Gomega) {
-			pool := w.pool(ctx, g, "h100")
-			g.Expect(amounts(pool.Quota, pool.Reserved, pool.Running, pool.Pending, pool.Borrowed, pool.Free)).
-				To(Equal([]string{"24", "16", "16", "16", "8", "8"}))
-			g.Expect(pool.Nodes.Ready).To(Equal(pool.Nodes.Total))
-			g.Expect(pool.ClusterQueues).To(HaveLen(2))
-			g.Expect(pool.ClusterQueues[0].Users).To(ConsistOf(And(HaveField("Namespace", w.Namespace), HaveField("Reserved.String()", "16"))))
-			g.Expect(amounts(&pool.ClusterQueues[0].Borrowed, &pool.ClusterQueues[1].Lent, &pool.ClusterQueues[1].Free)).
-				To(Equal([]string{"8", "8", "8"}))
-		}).Should(Succeed())
-
-		watching := startPlugin(ctx, "pools", "--watch")
-		Eventually(ctx, watching.Out).Should(gbytes.Say(`%s +nvidia.com/gpu .* 16 +16 +16 +8 `, w.Name("h100")))
-		Expect(w.Delete(ctx, w.Job("waits").Obj())).To(Succeed())
-		Eventually(ctx, watching.Out).Should(gbytes.Say(`%s +nvidia.com/gpu .* 16 +16 +0 +8 `, w.Name("h100")))
-		Eventually(ctx, watching.Interrupt()).Should(gexec.Exit(0))
-	}, SpecTimeout(specTimeout))
-
 	It("does what its page in the docs says", docsPage, func(ctx context.Context) {
 		DeferCleanup(eventuallyNothingGenerated)
 		runsPage(ctx, "docs/pools.md", "")
@@ -163,21 +131,6 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 			table, _, _ := plugin(ctx, "pools")
 			return table
 		}).Should(MatchRegexp(`a100-sxm4-80gb +nvidia.com/gpu +4/4 +32 +32 +24 +24 +56 +8 +language, vision`))
-	}, SpecTimeout(specTimeout))
-
-	It("shows nodes of no flavor, and tells a user what may not be seen", func(ctx context.Context) {
-		table, _, code := plugin(ctx, "pools")
-		Expect(code).To(BeZero())
-		Expect(table).To(MatchRegexp(`<no flavor> +nvidia.com/gpu +\d+/\d+`))
-
-		w := newPools(ctx, "8", "8")
-		table, remarks, code := plugin(ctx, "pools", "--as", "system:serviceaccount:"+w.Namespace+":nobody")
-		Expect(code).To(Equal(exit.Unseen))
-		Expect(remarks).To(And(ContainSubstring("not seen: nodes: you may not list them in the whole cluster\n"), ContainSubstring("you may not see the pools")))
-		Expect(table).To(BeEmpty())
-		_, remarks, code = plugin(ctx, "pools", "generate", "--as", "system:serviceaccount:"+w.Namespace+":nobody")
-		Expect(code).To(Equal(exit.Unseen))
-		Expect(remarks).To(ContainSubstring("run this as somebody who may list them"))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -281,26 +234,6 @@ func (w *site) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFl
 		}
 	}
 	return job
-}
-
-// pool returns one of this spec's pools as the command shows it.
-func (w *site) pool(ctx context.Context, g Gomega, name string) pools.Pool {
-	view := printed[pools.View](ctx, g, "pools")
-	for _, pool := range view.Pools {
-		if pool.Flavor == w.Name(name) {
-			return pool
-		}
-	}
-	g.Expect(view.Pools).To(ContainElement(HaveField("Flavor", w.Name(name))))
-	return pools.Pool{}
-}
-
-func amounts(quantities ...*resource.Quantity) []string {
-	var texts []string
-	for _, q := range quantities {
-		texts = append(texts, q.String())
-	}
-	return texts
 }
 
 // eventuallyNothingGenerated waits until what generate made is gone: its names do not

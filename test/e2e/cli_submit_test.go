@@ -8,11 +8,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-
-	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("kubectl trainjob submit", func() {
@@ -35,34 +32,6 @@ var _ = Describe("kubectl trainjob submit", func() {
 		Expect(job.Labels).To(HaveKeyWithValue("team", "a"))
 		Expect(job.Annotations).To(HaveKeyWithValue("note", "b"))
 	})
-
-	It("asks for a topology in the pods of the trainer", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		stdout, _, code := plugin(ctx, "submit", "-n", w.Namespace, "--runtime", "torch-distributed", "--queue", "queue",
-			"--topology", "preferred=example.com/rack", "-o", "name")
-		Expect(code).To(BeZero())
-		Expect(stdout).To(MatchRegexp(`^trainjob.trainer.kubeflow.org/torch-distributed-`))
-		Eventually(ctx, func(g Gomega) {
-			list := world.All(ctx, g, w, &kueue.WorkloadList{})
-			var requests []string
-			for _, wl := range list.Items {
-				if wl.Namespace == w.Namespace && wl.Spec.PodSets[0].TopologyRequest != nil {
-					requests = append(requests, *wl.Spec.PodSets[0].TopologyRequest.Preferred)
-				}
-			}
-			g.Expect(requests).To(Equal([]string{"example.com/rack"}))
-		}).Should(Succeed())
-	})
-
-	DescribeTable("names what there is in place of what there is not", func(ctx context.Context, says string, flags ...string) {
-		w := newPools(ctx, "8", "0")
-		Expect(refused(ctx, 1, append([]string{"submit", "job", "-n", w.Namespace}, flags...)...)).To(MatchRegexp(says))
-		Expect(w.Names(ctx, &trainer.TrainJobList{})).To(BeEmpty())
-	},
-		Entry("of runtimes", `there is no ClusterTrainingRuntime torch; there are: .*torch-distributed`, "--runtime", "torch"),
-		Entry("of queues", `there is no LocalQueue q in namespace \S+; there are: queue`, "--runtime", "torch-distributed", "--queue", "q"),
-		Entry("of priorities", `there is no WorkloadPriorityClass no-such`, "--runtime", "torch-distributed", "--priority", "no-such"),
-	)
 
 	DescribeTable("refuses flags that say nothing", func(ctx context.Context, says string, flags ...string) {
 		w := newWorld(ctx)

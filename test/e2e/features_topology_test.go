@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
@@ -14,7 +13,6 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -56,31 +54,6 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 		w.EventuallyPending(ctx, "llm")
 		w.EventuallyAtTheGate(ctx, "llm")
 		Consistently(ctx, func() []corev1.Pod { return w.Pods(ctx, "llm") }).Should(BeEmpty())
-	}, SpecTimeout(specTimeout))
-
-	It("is told why it never starts: pods larger than any node, a label that no node has, a replicated job that asks for nothing", func(ctx context.Context) {
-		w.MakeNeeds(ctx, "torchtune-llama3.2-1b")
-		w.Make(ctx,
-			w.Job("large").GPUs("9").Obj(),
-			w.Job("elsewhere").GPUs("8").PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: map[string]string{"example.com/disk": "fast"}}}).Obj(),
-			w.Job("tune").Runtime("torchtune-llama3.2-1b").GPUs("2").Obj(),
-		)
-		for job, want := range map[string]explain.Code{"large": explain.TooLarge, "elsewhere": explain.Selector, "tune": explain.NoRequests} {
-			e := w.eventuallyExplained(ctx, job, explain.Waiting, string(want))
-			Expect(e.State.Stuck).To(BeTrue())
-			Expect(e.Flavors[0].Fits).To(BeFalse())
-		}
-		Expect(w.explained(ctx, Default, "large").State.Message).To(MatchRegexp(`the largest node of the flavor, %s, has 8`, w.Name("node-[0-7]")))
-	}, SpecTimeout(specTimeout))
-
-	It("is told to wait where the quota is in use, not to ask for something else", func(ctx context.Context) {
-		w.MakeRunning(ctx, w.Job("all").Nodes(8).GPUs("8"), 8, map[string]string{fabricLabel: w.Suffix})
-		w.Make(ctx, w.Job("llm").Nodes(2).GPUs("8").Obj())
-		e := w.eventuallyExplained(ctx, "llm", explain.Waiting, string(explain.InUse))
-		Expect(e.State.Stuck).To(BeFalse())
-		Expect(e.State.Message).To(ContainSubstring("0 of 64 GPUs are free"))
-		Expect(e.State.Remedy).To(And(HavePrefix("wait"), Not(ContainSubstring("annotation"))))
-		Expect(e.Flavors[0].Reasons).To(HaveLen(1))
 	}, SpecTimeout(specTimeout))
 
 	It("runs in one block where no rack is as large as it prefers", func(ctx context.Context) {

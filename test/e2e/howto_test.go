@@ -52,6 +52,11 @@ var _ = Describe("The how-to", func() {
 	)
 })
 
+// sdkTrainJob is what kubeflow.trainer's TrainerClient sends for the Python of
+// docs/use.md#from-python: a CustomTrainerContainer with options Name, Labels, Annotations,
+// TrainerCommand, TrainerArgs and RuntimePatch.
+const sdkTrainJob = "docs/samples/sdk-trainjob.json"
+
 // pythonOf returns the first Python block of a page.
 func pythonOf(page string) string {
 	_, from, found := strings.Cut(docsText(page), "```python\n")

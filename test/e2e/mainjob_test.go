@@ -40,13 +40,6 @@ var _ = Describe("A queued TrainJob", func() {
 		w.MakeRunning(ctx, w.Job("second").Nodes(2).GPUs("8"), 2, onA100)
 	}, SpecTimeout(specTimeout))
 
-	It("says in an event which queue and which flavors it was admitted to", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.Make(ctx, w.Job("told").GPUs("4").Obj())
-		w.EventuallyNotes(ctx, "told", "Started").Should(ConsistOf(
-			"Admitted from queue queue by ClusterQueue " + w.Name("gpus") + ": node 1 pod on flavor " + w.Name("h100") + " (4 nvidia.com/gpu)"))
-	}, SpecTimeout(specTimeout))
-
 	It("waits behind the gate while the quota is full, and runs when it frees", core, func(ctx context.Context) {
 		w, _ := newRunning(ctx, "running")
 
@@ -215,15 +208,6 @@ var _ = Describe("A TrainJob without a queue", func() {
 		Expect(w.Workload(ctx, "free")).To(BeNil())
 		w.Finish(ctx, "free", "succeeded")
 		Eventually(ctx, func() bool { return finished(w.TrainJob(ctx, "free")) }).Should(BeTrue())
-	}, SpecTimeout(specTimeout))
-
-	It("runs although its exported manifest carries an entry of a former queue", since(world.Trainer22), func(ctx context.Context) {
-		w := newWorld(ctx)
-		job := kit.TrainJob(w.Namespace, "exported").PodPatch("kueue.x-k8s.io/manager", "node", trainer.PodTemplatePatch{
-			Spec: &trainer.PodSpecPatch{NodeSelector: map[string]string{"no": "such-node"}},
-		}).Obj()
-		w.Make(ctx, job)
-		w.EventuallyRuns(ctx, "exported", 1, nil)
 	}, SpecTimeout(specTimeout))
 })
 

@@ -43,7 +43,7 @@ var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", 
 	DescribeTable("come from", func(ctx context.Context, without []string, loggers ...string) {
 		w := newWorld(ctx)
 		w.kueueWithout(ctx, without...)
-		log := openKueueLog()
+		log := must(logs.Open(logOf("kueue")))
 		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.Succeed(ctx, "runs")
 		Expect(w.workloadOwners(ctx)).To(ConsistOf("TrainJob"))
@@ -58,33 +58,23 @@ var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", 
 		w := newWorld(ctx)
 		w.runsOutside("Kueue and Trainer suspend and resume the JobSet in turn")
 		w.kueueWithout(ctx, externalTrainJobs)
-		log := openKueueLog()
+		log := must(logs.Open(logOf("kueue")))
 		w.Make(ctx, w.Job("twice").GPUs("8").Obj())
 		Eventually(ctx, func() []string { return w.workloadOwners(ctx) }).Should(ConsistOf("JobSet", "TrainJob"))
 		Expect(ownerErrors(log)).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
-
-	It("are fewer with the configuration that doctor prints", func(ctx context.Context) {
-		before := kueueIntegrations(ctx)
-		configureKueue(ctx, map[string]any{"integrations": withJobSets(ctx)})
-		stdout := said(ctx, Default, "doctor", "configmap", "kueue", "--without-jobsets")
-		var printed corev1.ConfigMap
-		Expect(yaml.UnmarshalStrict([]byte(stdout), &printed)).To(Succeed())
-		Expect(integrationsOf(&printed)).To(Equal(before))
-	}, SpecTimeout(specTimeout))
 })
-
-// withJobSets are Kueue's integrations where people queue JobSets, too.
-func withJobSets(ctx context.Context) map[string][]string {
-	integrations := kueueIntegrations(ctx)
-	integrations["frameworks"] = append(integrations["frameworks"], jobSetFramework)
-	return integrations
-}
 
 // kueueWithout restarts Kueue with JobSets among its integrations but for what is left out, and so that it gives all
 // that is made in the spec's namespace a queue; and makes the queues.
 func (w *site) kueueWithout(ctx context.Context, left ...string) {
-	integrations := withJobSets(ctx)
+	config := world.Found(ctx, Default, w, &corev1.ConfigMap{}, client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"})
+	var parsed struct {
+		Integrations map[string][]string `json:"integrations"`
+	}
+	Expect(yaml.Unmarshal([]byte(config.Data["controller_manager_config.yaml"]), &parsed)).To(Succeed())
+	integrations := parsed.Integrations
+	integrations["frameworks"] = append(integrations["frameworks"], jobSetFramework)
 	for list, names := range integrations {
 		integrations[list] = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(left, name) })
 	}
@@ -98,20 +88,6 @@ func (w *site) kueueWithout(ctx context.Context, left ...string) {
 	w.Make(ctx, kit.LocalQueue(w.Namespace, "default", w.Name("gpus")))
 }
 
-// kueueIntegrations returns the lists of Kueue's integrations by their names.
-func kueueIntegrations(ctx context.Context) map[string][]string {
-	config := world.Found(ctx, Default, cluster.Client, &corev1.ConfigMap{}, client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"})
-	return integrationsOf(config)
-}
-
-func integrationsOf(config *corev1.ConfigMap) map[string][]string {
-	var parsed struct {
-		Integrations map[string][]string `json:"integrations"`
-	}
-	Expect(yaml.Unmarshal([]byte(config.Data["controller_manager_config.yaml"]), &parsed)).To(Succeed())
-	return parsed.Integrations
-}
-
 // workloadOwners returns the kinds that the Workloads of the spec belong to.
 func (w *site) workloadOwners(ctx context.Context) []string {
 	list := world.All(ctx, Default, w, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
@@ -120,11 +96,6 @@ func (w *site) workloadOwners(ctx context.Context) []string {
 		kinds = append(kinds, metav1.GetControllerOf(&list.Items[i]).Kind)
 	}
 	return kinds
-}
-
-func openKueueLog() *logs.Log {
-	log := must(logs.Open(logOf("kueue")))
-	return log
 }
 
 // ownerErrors names the controllers of Kueue that missed the index of TrainJobs.

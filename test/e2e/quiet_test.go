@@ -9,7 +9,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -47,40 +46,6 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		Expect(slices.DeleteFunc(writes.all(), func(write string) bool { return strings.Contains(write, account) })).To(BeEmpty())
 		Expect(pods).To(HaveLen(1))
 		Expect(w.Workload(ctx, "runs").UID).To(Equal(wl.UID))
-	}, SpecTimeout(specTimeout))
-
-	It("the Workload of a TrainJob that is gone keeps its quota, and gives it back with the answer", core, long, func(ctx context.Context) {
-		w, _ := newRunning(ctx, "gone")
-		wl := w.Workload(ctx, "gone")
-		w.control(ctx, "stop", "kueue-trainer", "kueue")
-		Expect(w.Delete(ctx, w.TrainJob(ctx, "gone"))).To(Succeed())
-		w.EventuallyIs(ctx, wl, wl.Name, HaveField("DeletionTimestamp", Not(BeNil())))
-		w.control(ctx, "start", "kueue-trainer")
-		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"unknown\"} 1\n"))
-
-		w.control(ctx, "start", "kueue")
-		w.MakeRunning(ctx, w.Job("next").GPUs("8"), 1, onH100)
-	}, SpecTimeout(specTimeout))
-
-	It("people are told when that lasts, and the answer has every TrainJob looked at", core, long, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {
-		w, _ := newRunning(ctx, "runs")
-		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 0)
-
-		w.control(ctx, "stop", "kueue-trainer")
-		// Without Kueue's webhook no pod could be changed.
-		w.Finish(ctx, "runs", "succeeded")
-		Eventually(ctx, func() bool { return finished(w.TrainJob(ctx, "runs")) }).Should(BeTrue())
-		w.control(ctx, "stop", "kueue")
-		writes := openManagerWrites()
-		w.control(ctx, "start", "kueue-trainer")
-		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-known failed"))
-		w.EventuallyNotes(ctx, "waits", "InTreeUnknown").Should(ConsistOf(ContainSubstring("look at the Service and the pods behind webhook")))
-		Expect(writes.all()).To(BeEmpty())
-
-		w.control(ctx, "start", "kueue")
-		w.EventuallyCondition(ctx, "runs", kueue.WorkloadFinished)
-		w.EventuallyRuns(ctx, "waits", 1, onH100)
-		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[+]in-tree-integration-known ok"))
 	}, SpecTimeout(specTimeout))
 })
 

@@ -15,9 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -81,58 +79,6 @@ func (w *site) probeAs(ctx context.Context, user string) func(context.Context) e
 		return as.Patch(ctx, probe.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/probe":"asked"}}}`)), client.DryRunAll)
 	}
 }
-
-var _ = Describe("What cannot run", core, func() {
-	DescribeTable("gets no quota, because it is refused when it is created",
-		func(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {
-			w := newPools(ctx, "16", "0")
-			w.expectRefused(ctx, change, want...)
-		},
-		Entry("for a name that leaves JobSet no room for those of pods", func(j *kit.TrainJobBuilder) { j.Name = strings.Repeat("a", 60) },
-			"metadata.name", "at most 48 characters"),
-		Entry("for a part of a GPU", func(j *kit.TrainJobBuilder) { j.GPUs("0.5") },
-			"spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]", "whole number"),
-		Entry("for fewer nodes than none", func(j *kit.TrainJobBuilder) { j.Nodes(-1) }, "spec.trainer.numNodes", "at least 1"),
-		Entry("for the manager's gate in a patch", func(j *kit.TrainJobBuilder) {
-			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{
-				SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}})
-		}, "spec.runtimePatches[", "schedulingGates[0].name", "leave it out"),
-		Entry("for a gate of Kueue's in a patch", func(j *kit.TrainJobBuilder) {
-			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{
-				SchedulingGates: []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/topology"}}}})
-		}, "spec.runtimePatches[", "schedulingGates[0].name"),
-		Entry("for MultiKueue in a queue that leads to no other cluster", func(j *kit.TrainJobBuilder) {
-			j.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
-		}, "spec.managedBy", "MultiKueue"),
-		Entry("for more variables than the Workload should hold", func(j *kit.TrainJobBuilder) {
-			j.Spec.Trainer.Env = []corev1.EnvVar{{Name: "DATA", Value: strings.Repeat("x", 300_000)}}
-		}, "spec", "ConfigMap"),
-	)
-
-	It("is refused for its runtime, which the message names with GPUs that are requested without a limit", func(ctx context.Context) {
-		w := newPools(ctx, "16", "0")
-		runtime := w.CopyRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) {
-			kit.RuntimePod(spec).Containers[0].Resources.Requests = kit.Amounts("nvidia.com/gpu", "1")
-		})
-		w.Make(ctx, runtime)
-		Expect(w.Create(ctx, w.Job("bad").Runtime(runtime.Name).Obj())).To(MatchError(SatisfyAll(ContainSubstring("spec.runtimeRef"),
-			ContainSubstring(runtime.Name), ContainSubstring("container node"), ContainSubstring("requests[nvidia.com/gpu]"))))
-	}, SpecTimeout(specTimeout))
-
-	It("does not come into a queue that leads to other clusters, where it was made for this one", func(ctx context.Context) {
-		externalOnly("the in-tree integration lets it be rejected")
-		w := newPools(ctx, "16", "0")
-		check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: w.Name("elsewhere")}}
-		check.Spec.ControllerName = kueue.MultiKueueControllerName
-		far := kit.ClusterQueue(w.Name("far"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
-		far.Spec.AdmissionChecksStrategy = kit.Checks(check.Name)
-		w.Make(ctx, check, far, kit.LocalQueue(w.Namespace, "far", far.Name))
-		w.MakePending(ctx, w.Job("waits").Nodes(4).GPUs("8"))
-		job := w.TrainJob(ctx, "waits")
-		Expect(w.Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"far"}}}`)))).
-			To(MatchError(SatisfyAll(ContainSubstring("spec.managedBy"), ContainSubstring("create the TrainJob again"))))
-	}, SpecTimeout(specTimeout))
-})
 
 // expectRefused has the API server refuse a TrainJob as it was changed, with words that tell why.
 func (w *site) expectRefused(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {

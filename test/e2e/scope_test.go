@@ -5,14 +5,10 @@ package e2e
 import (
 	"context"
 	"slices"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -63,33 +59,6 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 		Expect(world.UIDs(w.EventuallyRuns(ctx, "unnamed", 1, nil))).NotTo(Equal(world.UIDs(former)), "it was stopped and admitted")
 	}, SpecTimeout(specTimeout))
 
-	It("is every TrainJob while Kueue manages jobs without a queue name", Label("control"), func(ctx context.Context) {
-		localOnly("the spec changes Kueue's configuration")
-		w := newWorld(ctx)
-		w.eventuallyInScope(ctx, matchconditions.Queued)
-		restore := configureKueue(ctx, map[string]any{"manageJobsWithoutQueueName": true})
-		w.eventuallyInScope(ctx, every)
-		restore(ctx)
-		w.eventuallyInScope(ctx, matchconditions.Queued)
-	}, SpecTimeout(specTimeout))
-
-	It("stays as it is until Kueue has started with another configuration", Label("control"), func(ctx context.Context) {
-		localOnly("no pod runs Kueue there")
-		w := newWorld(ctx)
-		w.eventuallyInScope(ctx, matchconditions.Queued)
-		pod := w.runsKueueSince(ctx, time.Now().Add(-time.Minute))
-		// The API server's times are whole seconds.
-		Eventually(ctx, func() bool { return time.Since(pod.CreationTimestamp.Time) > time.Second }).Should(BeTrue())
-		restore := configureKueue(ctx, map[string]any{"manageJobsWithoutQueueName": true})
-		Eventually(ctx, func() []string { return w.notesOf(ctx, "kueue-system", "KueueNotRestarted") }).Should(ContainElement(ContainSubstring("after pod " + pod.Name)))
-		Consistently(ctx, func() []string { return w.scope(ctx) }, 6*time.Second).Should(HaveEach(matchconditions.Queued))
-
-		Expect(w.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
-		w.eventuallyInScope(ctx, every)
-		restore(ctx)
-		w.eventuallyInScope(ctx, matchconditions.Queued)
-	}, SpecTimeout(specTimeout))
-
 	It("is restored when somebody takes it out, beside conditions of others", func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.eventuallyInScope(ctx, matchconditions.Queued)
@@ -122,34 +91,4 @@ func (w *site) scope(ctx context.Context) []string {
 		}
 	}
 	return scopes
-}
-
-// runsKueueSince makes a pod that says that it runs Kueue since a time. No node has it.
-func (w *site) runsKueueSince(ctx context.Context, started time.Time) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: w.Name("kueue")},
-		Spec: corev1.PodSpec{
-			SchedulerName: "nobody", Containers: []corev1.Container{{
-				Name: "manager", Image: "kueue", VolumeMounts: []corev1.VolumeMount{{Name: "config", MountPath: "/config"}}}},
-			Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-				LocalObjectReference: corev1.LocalObjectReference{Name: "kueue-manager-config"}}}}},
-		},
-	}
-	w.Make(ctx, pod)
-	w.ChangeStatus(ctx, pod, func() {
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: "manager", Image: "kueue", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}}}}
-	})
-	return pod
-}
-
-// notesOf returns what events of a namespace say for a reason.
-func (w *site) notesOf(ctx context.Context, namespace, reason string) (notes []string) {
-	list := world.All(ctx, Default, w, &eventsv1.EventList{}, client.InNamespace(namespace))
-	for i := range list.Items {
-		if list.Items[i].Reason == reason {
-			notes = append(notes, list.Items[i].Note)
-		}
-	}
-	return notes
 }

@@ -223,17 +223,6 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 		start(ctx)
 		w.exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))
 	}, SpecTimeout(specTimeout))
-
-	It("yet, because its pods wait for a node, keeps its quota", func(ctx context.Context) {
-		wl := w.MakeAdmitted(ctx, w.Job("refused").GPUs("8").NodeSelector(map[string]string{"example.com/nowhere": "true"}))
-		w.EventuallyPods(ctx, "refused", 1)
-		pods := w.Pods(ctx, "refused")
-		Consistently(ctx, func(g Gomega) {
-			g.Expect(w.Workload(ctx, "refused")).To(HaveField("UID", wl.UID))
-			g.Expect(world.UIDs(w.Pods(ctx, "refused"))).To(Equal(world.UIDs(pods)))
-		}).WithTimeout(25 * time.Second).Should(Succeed())
-		Expect(w.EventNotes(ctx, "TrainJob", "refused", "CannotStart")).To(BeEmpty())
-	}, SpecTimeout(specTimeout))
 })
 
 // editSnapshot changes what Trainer froze for a TrainJob, as everybody may who edits the namespace.

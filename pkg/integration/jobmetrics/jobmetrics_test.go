@@ -8,14 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -194,51 +190,4 @@ func TestTell(t *testing.T) {
 			expect.Same(t, "Unexpected gauges", tc.want, got)
 		})
 	}
-}
-
-// BenchmarkScrape counts 10,000 TrainJobs, half of which run, as a cache hands them out.
-func BenchmarkScrape(b *testing.B) {
-	const jobs = 10_000
-	cached := &lists{}
-	for i := range jobs {
-		job := jobOf(fmt.Sprintf("job-%d", i))
-		wl, js := workloadOf(job), jobSetOf(job, true)
-		if i%2 == 0 {
-			job.Spec.Suspend = new(false)
-			wl = workloadOf(job, kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted)
-			js = jobSetOf(job, false)
-			job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: new(int32(1))}}
-		}
-		cached.jobs, cached.workloads, cached.jobSets = append(cached.jobs, job), append(cached.workloads, wl), append(cached.jobSets, js)
-	}
-	leads := make(chan struct{})
-	close(leads)
-	c := &Counts{Cached: cached, Leads: leads, StuckReason: func(types.UID) string { return "" }, Labels: metrics.QueueLabels{LocalQueues: true}}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics.NewScraped(c.Tell, c.Metrics()...))
-	b.ReportAllocs()
-	for b.Loop() {
-		families, err := registry.Gather()
-		expect.Need(b, err == nil && len(families) == 2, "%d metrics, %v", len(families), err)
-	}
-	// At the shortest interval that is usual.
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(15*time.Second)*100, "%CPU")
-}
-
-// lists is a cache that copies as an informer's does when it is asked for no deep copies.
-type lists struct {
-	client.Reader
-	jobs, workloads, jobSets []runtime.Object
-}
-
-func (l *lists) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	switch list := into.(type) {
-	case *trainjob.List:
-		return apimeta.SetList(list, l.jobs)
-	case *kueue.WorkloadList:
-		return apimeta.SetList(list, l.workloads)
-	case *jobsetapi.JobSetList:
-		return apimeta.SetList(list, l.jobSets)
-	}
-	return nil
 }
