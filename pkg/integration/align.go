@@ -23,9 +23,9 @@ func alignWithWorkload(ctx context.Context, j *job) result {
 		return keepPriority(ctx, j)
 	}
 	const gate = kueueconstants.AdmissionGatedByAnnotation
-	delete(j.Annotations, gate)
-	if gatedBy := wl.Annotations[gate]; gatedBy != "" {
-		metav1.SetMetaDataAnnotation(&j.ObjectMeta, gate, gatedBy)
+	if j.Annotations[gate] != wl.Annotations[gate] {
+		// Not deleted: a start tests that there are annotations.
+		metav1.SetMetaDataAnnotation(&j.ObjectMeta, gate, wl.Annotations[gate])
 	}
 	if jobframework.QueueName(j) == "" && wl.Spec.QueueName != "" && !starts(j, wl) {
 		metav1.SetMetaDataLabel(&j.ObjectMeta, controllerconstants.QueueLabel, string(wl.Spec.QueueName))

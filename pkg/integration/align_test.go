@@ -97,7 +97,7 @@ func TestAdmissionGateIsNotBroughtBack(t *testing.T) {
 			r, _ := newReconciler(t, stored, js, wl)
 			j := jobOf(t, r, stored)
 			expect.NoError(t, alignWithWorkload(t.Context(), j).err)
-			expect.Same(t, "Unexpected gate", tc.want, j.Annotations[gate])
+			expect.Same(t, "Unexpected annotations", map[string]string{gate: tc.want}, j.Annotations)
 		})
 	}
 }

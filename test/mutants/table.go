@@ -28,7 +28,7 @@ var mutants = slices.Concat(
 		mutant{Breaks: "a finished job keeps its quota by a class that is missing", Test: "TestQuotaGoesBackWhateverTheLabelsSay",
 			Search: "return j.alive() && j.IsSuspended()", Replace: "return j.IsSuspended()"},
 		mutant{Breaks: "an admission gate that an admin took off is brought back", Test: "TestAdmissionGateIsNotBroughtBack",
-			Search: "delete(j.Annotations, gate)", Replace: "_ = gate"},
+			Search: "if j.Annotations[gate] != wl.Annotations[gate] {", Replace: "if false {"},
 	),
 	in("pkg/podset/podset.go",
 		mutant{Breaks: "several replicas are charged as one", Test: "TestFromJobSetCounts",
