@@ -11,7 +11,9 @@ import (
 	controllerconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // alignWithWorkload has this view of the job say what its Workload says, where jobframework would else end its look before it
@@ -23,14 +25,19 @@ func alignWithWorkload(ctx context.Context, j *job) result {
 		return keepPriority(ctx, j)
 	}
 	const gate = kueueconstants.AdmissionGatedByAnnotation
-	if j.Annotations[gate] != wl.Annotations[gate] {
-		// Not deleted: a start tests that there are annotations.
+	if len(j.Annotations) > 0 && j.Annotations[gate] != wl.Annotations[gate] {
+		// Not deleted: a start tests whether there are annotations.
 		metav1.SetMetaDataAnnotation(&j.ObjectMeta, gate, wl.Annotations[gate])
 	}
-	if jobframework.QueueName(j) == "" && wl.Spec.QueueName != "" && !starts(j, wl) {
+	if jobframework.QueueName(j) == "" && wl.Spec.QueueName != "" && !mayQueue(j, wl) {
 		metav1.SetMetaDataLabel(&j.ObjectMeta, controllerconstants.QueueLabel, string(wl.Spec.QueueName))
 	}
 	return keepPriority(ctx, j)
+}
+
+// mayQueue reports whether the job waits for what its Workload has yet to get: follow lets that go for its queue.
+func mayQueue(j *job, wl *kueue.Workload) bool {
+	return j.alive() && j.IsSuspended() && wl.DeletionTimestamp.IsZero() && kueuelib.IsActive(wl) && !deactivation.Pending(wl)
 }
 
 // starts reports whether the job may be started next, on the admission of this Workload: what the job says counts for that.

@@ -34,6 +34,8 @@ func TestQuotaGoesBackWhateverTheLabelsSay(t *testing.T) {
 		job       func(*trainjob.TrainJob)
 		wl        func(*kueue.Workload)
 		deleted   bool
+		// leaves is set where the Workload goes for it.
+		leaves bool
 		// want is the condition by which the quota goes; with deleted, the Workload goes.
 		want string
 	}{
@@ -41,7 +43,8 @@ func TestQuotaGoesBackWhateverTheLabelsSay(t *testing.T) {
 		"failed, of a class that is not there":                {suspended: true, job: kit.All(failed, ofClass("gone")), want: kueue.WorkloadFinished},
 		"failed, without its queue":                           {suspended: true, job: kit.All(failed, withoutQueue), want: kueue.WorkloadFinished},
 		"failed and preempted, without its queue":             {suspended: true, job: kit.All(failed, withoutQueue), wl: evicted, want: kueue.WorkloadFinished},
-		"preempted, without its queue":                        {suspended: true, job: withoutQueue, wl: evicted, want: kueue.WorkloadQuotaReserved},
+		"preempted, without its queue":                        {suspended: true, job: withoutQueue, wl: evicted, deleted: true},
+		"it waits for its checks, and its queue is gone":      {suspended: true, job: withoutQueue, wl: kit.Isnt(kueue.WorkloadAdmitted, ""), leaves: true},
 		"its Workload is deleted, its class is not there":     {suspended: true, job: ofClass("gone"), deleted: true},
 		"failed, its Workload is deleted, without its queue":  {suspended: true, job: kit.All(failed, withoutQueue), deleted: true},
 		"suspended, its Workload is deleted, without a queue": {suspended: true, job: withoutQueue, deleted: true},
@@ -68,7 +71,7 @@ func TestQuotaGoesBackWhateverTheLabelsSay(t *testing.T) {
 				// What came of a write is not seen before the next look.
 				_, _ = look(t, r, jobKey)
 			}
-			if tc.deleted {
+			if tc.deleted || tc.leaves {
 				expect.That(t, !inttest.Exists(t, plain, wl), "The Workload keeps its quota")
 				return
 			}

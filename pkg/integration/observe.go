@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
@@ -68,10 +67,6 @@ func (e *dependencies) observe(ctx context.Context, key types.NamespacedName) (*
 		j.TrainJob = trainjob.TrainJob{}
 	} else if err != nil {
 		return nil, err
-	}
-	if _, elastic := j.Annotations[kueueconstants.ElasticJobAnnotation]; elastic {
-		// The webhooks refuse it where they are asked. jobframework stops no such job, and Trainer knows no slices.
-		j.Annotations[kueueconstants.ElasticJobAnnotation] = ""
 	}
 	j.record = e.records.of(key, j.UID)
 	return j, nil

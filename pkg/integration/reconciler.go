@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
@@ -99,6 +100,10 @@ func decide(ctx context.Context, j *job) result {
 			// It would finish the Workload of a job with another limit, and the quota would go before the pods.
 			keepTimeLimit(j, wl)
 		}
+	}
+	if jobframework.WorkloadSliceEnabled(j) {
+		// The webhooks refuse it where they are asked. jobframework stops no elastic job, and Trainer knows no slices.
+		j.Annotations[kueueconstants.ElasticJobAnnotation] = ""
 	}
 	decided, err := j.deps.framework(j).ReconcileGenericJob(ctx, ctrl.Request{NamespacedName: j.key}, j)
 	j.decision.made, j.decision.err = true, err

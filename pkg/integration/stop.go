@@ -167,7 +167,7 @@ func changedPodSets(ctx context.Context, j *job, wl *kueue.Workload) bool {
 		return false
 	}
 	jobframework.SanitizePodSets(podSets)
-	return podset.Difference(podSets, wl.Spec.PodSets, nil) != ""
+	return podset.Difference(podSets, wl.Spec.PodSets, j.deps.TolerationRules) != ""
 }
 
 // awaitPodsOfDeleted waits for the pods that a deleted TrainJob still has: until they are gone, and

@@ -73,10 +73,10 @@ func Reclaimable(js *jobsetapi.JobSet, statuses []trainer.JobStatus, given []kue
 }
 
 // mayRestart reports whether JobSet may make Jobs again: some of its rules do so whatever
-// maxRestarts says (JobSet's pkg/controllers/failure_policy.go). Every rule but the one that fails counts as such.
+// maxRestarts says (JobSet's pkg/controllers/failure_policy.go).
 func mayRestart(policy *jobsetapi.FailurePolicy) bool {
 	return policy != nil && (policy.MaxRestarts > 0 || slices.ContainsFunc(policy.Rules, func(rule jobsetapi.FailurePolicyRule) bool {
-		return rule.Action != jobsetapi.FailJobSet && rule.Action != jobsetapi.RestartJobSet
+		return rule.Action == jobsetapi.RestartJobSetAndIgnoreMaxRestarts || rule.Action == jobsetapi.RestartJobAndIgnoreMaxRestarts
 	}))
 }
 

@@ -161,6 +161,12 @@ func (w *site) drawClusterQueue(random *rand.Rand, name string) *kueue.ClusterQu
 	quota := &cq.Spec.ResourceGroups[0].Flavors[0].Resources[0]
 	quota.BorrowingLimit = drawn(random, nil, ptr.To(resource.MustParse("4")))
 	quota.LendingLimit = drawn(random, nil, ptr.To(resource.MustParse("2")))
+	cq.Spec.FlavorFungibility.WhenCanBorrow = drawn(random, kueue.MayStopSearch, kueue.TryNextFlavor)
+	if cq.Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever {
+		cq.Spec.Preemption.BorrowWithinCohort = drawn(random, nil, &kueue.BorrowWithinCohort{
+			Policy: kueue.BorrowWithinCohortPolicyLowerPriority, MaxPriorityThreshold: drawn(random, nil, ptr.To[int32](0)),
+		})
+	}
 	return cq
 }
 

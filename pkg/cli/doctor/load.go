@@ -80,10 +80,12 @@ func (k Kind) verb() string {
 type loader struct {
 	client client.Client
 	facts  *Facts
+	// unserved says of which kinds the API server has no objects in the version that is read here.
+	unserved map[Kind]error
 }
 
 func newLoader(c client.Client, now time.Time) *loader {
-	return &loader{client: c, facts: &Facts{Now: now, Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}}
+	return &loader{client: c, facts: &Facts{Now: now, Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}, unserved: map[Kind]error{}}
 }
 
 // Load reads the whole installation. Dry runs are made in the namespace.
@@ -159,6 +161,12 @@ func (l *loader) inventory(ctx context.Context) {
 	list(ctx, l, localQueues, &f.LocalQueues)
 	list(ctx, l, admissionChecks, &f.AdmissionChecks)
 	list(ctx, l, workloads, &f.Workloads)
+	if err := l.unserved[workloads]; err != nil { // Its CRD is there, in versions that are not ours.
+		for _, kind := range []Kind{flavors, topologies, clusterQueues, cohorts, localQueues, admissionChecks, workloads, schedulerView} {
+			f.Unread[kind] = err
+		}
+		return
+	}
 	var err error
 	if f.Cluster, err = explain.NewCluster(ctx, f.Inventory); err != nil {
 		f.Unread[schedulerView] = err
@@ -229,9 +237,11 @@ func listOf(c client.Client, of client.Object) (client.ObjectList, error) {
 // note takes down why a kind could not be read. One that is not served has no objects: that its CRD is missing is a finding of
 // its own.
 func (l *loader) note(kind Kind, err error) {
-	if !apimeta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-		l.facts.Unread[kind] = err
+	if apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		l.unserved[kind] = err
+		return
 	}
+	l.facts.Unread[kind] = err
 }
 
 // probeName names objects that are never stored.

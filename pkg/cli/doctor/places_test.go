@@ -79,7 +79,7 @@ func TestWhatTheChartNarrows(t *testing.T) {
 func TestTheLoaderReadsWherePartsAre(t *testing.T) {
 	moved := with(t, moved)
 	objects := slices.Concat(inventory.Objects(moved.Mutating), inventory.Objects(moved.Deployments), inventory.Objects(moved.ConfigMaps), inventory.Objects(moved.Leases), inventory.Objects(moved.Roles[1:]))
-	l := &loader{client: kit.Fake(expect.Must(cluster.Scheme())(t), objects...).Build(), facts: &Facts{Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}}
+	l := &loader{client: kit.Fake(expect.Must(cluster.Scheme())(t), objects...).Build(), facts: &Facts{Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}, unserved: map[Kind]error{}}
 	l.installation(t.Context())
 	f := l.facts
 	expect.Same(t, "Kinds that could not be read", map[Kind]error{}, f.Unread)

@@ -123,7 +123,6 @@ func Each[T any](ctx context.Context, w *Watching, errOut io.Writer, look func(c
 			if over, err := use(seen); over || err != nil {
 				return err
 			}
-			pause(ctx, w.calm)
 		case !Passes(err):
 			return err
 		default:
@@ -133,6 +132,7 @@ func Each[T any](ctx context.Context, w *Watching, errOut io.Writer, look func(c
 				noted = text
 			}
 		}
+		pause(ctx, w.calm)
 		select {
 		case <-ctx.Done():
 			return nil
