@@ -34,8 +34,6 @@ func TestQuotaGoesBackWhateverTheLabelsSay(t *testing.T) {
 		job       func(*trainjob.TrainJob)
 		wl        func(*kueue.Workload)
 		deleted   bool
-		// leaves is set where the Workload goes for it.
-		leaves bool
 		// want is the condition by which the quota goes; with deleted, the Workload goes.
 		want string
 	}{
@@ -44,7 +42,6 @@ func TestQuotaGoesBackWhateverTheLabelsSay(t *testing.T) {
 		"failed, without its queue":                           {suspended: true, job: kit.All(failed, withoutQueue), want: kueue.WorkloadFinished},
 		"failed and preempted, without its queue":             {suspended: true, job: kit.All(failed, withoutQueue), wl: evicted, want: kueue.WorkloadFinished},
 		"preempted, without its queue":                        {suspended: true, job: withoutQueue, wl: evicted, deleted: true},
-		"it waits for its checks, and its queue is gone":      {suspended: true, job: withoutQueue, wl: kit.Isnt(kueue.WorkloadAdmitted, ""), leaves: true},
 		"its Workload is deleted, its class is not there":     {suspended: true, job: ofClass("gone"), deleted: true},
 		"failed, its Workload is deleted, without its queue":  {suspended: true, job: kit.All(failed, withoutQueue), deleted: true},
 		"suspended, its Workload is deleted, without a queue": {suspended: true, job: withoutQueue, deleted: true},
@@ -56,7 +53,10 @@ func TestQuotaGoesBackWhateverTheLabelsSay(t *testing.T) {
 			js.Status.TerminalState = trainer.TrainJobFailed
 			wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Held, tc.wl)
 			wl.Spec.QueueName = "q"
-			r, _ := newReconciler(t, stored, js, wl)
+			if stored.Labels[kit.PriorityLabel] != "" {
+				wl.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef("low")
+			}
+			r, _ := newReconciler(t, stored, js, wl, kit.Priority("low", 1))
 			if tc.deleted {
 				expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
 			}
@@ -71,11 +71,45 @@ func TestQuotaGoesBackWhateverTheLabelsSay(t *testing.T) {
 				// What came of a write is not seen before the next look.
 				_, _ = look(t, r, jobKey)
 			}
-			if tc.deleted || tc.leaves {
+			if tc.deleted {
 				expect.That(t, !inttest.Exists(t, plain, wl), "The Workload keeps its quota")
 				return
 			}
 			expect.That(t, slices.Contains(written, tc.want), "Written are conditions %v, want %s", written, tc.want)
+		})
+	}
+}
+
+// What waits for a queue goes by the one that it names now.
+func TestQueueOfWhatHoldsQuota(t *testing.T) {
+	evicted := kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)
+	for name, tc := range map[string]struct {
+		runs    bool
+		job     func(*trainjob.TrainJob)
+		wl      func(*kueue.Workload)
+		deleted bool
+		want    string
+	}{
+		"it runs":                         {runs: true, want: "q"},
+		"it has failed":                   {job: ended(trainer.TrainJobFailed), want: "q"},
+		"its Workload is deleted":         {deleted: true, want: "q"},
+		"its Workload is deactivated":     {wl: kit.Deactivated, want: "q"},
+		"it is about to start":            {},
+		"it waits for admission checks":   {wl: kit.Isnt(kueue.WorkloadAdmitted, "")},
+		"it was preempted and has queued": {wl: evicted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(!tc.runs, !tc.runs, !tc.runs, time.Now())
+			kit.With(stored, kit.All(withoutQueue, tc.job))
+			wl := inttest.WorkloadOf(stored, kit.Admitted, kit.Held, tc.wl)
+			wl.Spec.QueueName = "q"
+			r, _ := newReconciler(t, stored, js, wl)
+			if tc.deleted {
+				expect.NoError(t, r.deps.client.Delete(t.Context(), wl))
+			}
+			j := jobOf(t, r, stored)
+			expect.NoError(t, alignWithWorkload(t.Context(), j).err)
+			expect.Same(t, "Unexpected queue", tc.want, j.Labels[kit.QueueLabel])
 		})
 	}
 }
