@@ -140,7 +140,7 @@ var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
 func (w *site) followsPage(ctx context.Context, page string) {
 	steps := docsSteps(page)
 	last := len(steps) - 1
-	DeferCleanup(func(ctx context.Context) { shell(ctx, steps[last].commands) })
+	DeferCleanup(cleansUp, steps[last].commands)
 	for _, step := range steps[:last] {
 		w.followsStep(ctx, step)
 	}

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -95,10 +96,27 @@ func terminal() specs.Terminal { return specs.Terminal{Kubeconfig: cluster.Kubec
 func runsPage(ctx context.Context, page, user string) {
 	blocks := docsCommands(page)
 	last := len(blocks) - 1
-	DeferCleanup(func(ctx context.Context) { shell(ctx, blocks[last]) })
+	DeferCleanup(cleansUp, blocks[last])
 	for _, block := range blocks[:last] {
 		shell(ctx, asUser(user, block))
 	}
+}
+
+// cleansUp runs the last block of a page, and waits until the garbage collector has done its part: Trainer 2.3 fails a TrainJob
+// for which it finds the snapshot of a former one of its name.
+func cleansUp(ctx context.Context, block string) {
+	shell(ctx, block)
+	Eventually(ctx, func(g Gomega) []string {
+		var all corev1.ConfigMapList
+		g.Expect(cluster.Client.List(ctx, &all, client.InNamespace("jobs"))).To(Succeed())
+		var snapshots []string
+		for i := range all.Items {
+			if strings.HasSuffix(all.Items[i].Name, "-runtime-snapshot") {
+				snapshots = append(snapshots, all.Items[i].Name)
+			}
+		}
+		return snapshots
+	}).Should(BeEmpty())
 }
 
 // asUser has the plugin of a block act as a user, beside what kubectl does there as an admin.
