@@ -16,9 +16,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
-// alignWithWorkload has this view of the job say what its Workload says, where jobframework would else end its look before it
-// lets quota go: it ignores a job whose queue label is gone, and would bring an admission gate back that an admin took off the Workload,
-// which Kueue refuses. keepPriority does so with the priority class.
+// alignWithWorkload changes this view of the job, and nothing that is stored, to what its Workload says, where jobframework would
+// otherwise return before it releases quota: it ignores a job without a queue label, and it writes an admission gate back that an
+// admin removed from the Workload, which Kueue refuses. keepPriority does the same for the priority class.
 func alignWithWorkload(ctx context.Context, j *job) result {
 	wl := j.unfinishedWorkload()
 	if wl == nil || !state.HoldsQuota(*wl) && wl.DeletionTimestamp.IsZero() {
@@ -29,14 +29,15 @@ func alignWithWorkload(ctx context.Context, j *job) result {
 		// Not deleted: a start tests whether there are annotations.
 		metav1.SetMetaDataAnnotation(&j.ObjectMeta, gate, wl.Annotations[gate])
 	}
-	if jobframework.QueueName(j) == "" && wl.Spec.QueueName != "" && !mayQueue(j, wl) {
+	if jobframework.QueueName(j) == "" && wl.Spec.QueueName != "" && !releasedByFollow(j, wl) {
 		metav1.SetMetaDataLabel(&j.ObjectMeta, controllerconstants.QueueLabel, string(wl.Spec.QueueName))
 	}
 	return keepPriority(ctx, j)
 }
 
-// mayQueue reports whether the job waits for what its Workload has yet to get: follow lets that go for its queue.
-func mayQueue(j *job, wl *kueue.Workload) bool {
+// releasedByFollow reports whether follow releases the Workload of a job that left its queue: of one that is suspended, and whose
+// Workload neither ends nor is deactivated.
+func releasedByFollow(j *job, wl *kueue.Workload) bool {
 	return j.alive() && j.IsSuspended() && wl.DeletionTimestamp.IsZero() && kueuelib.IsActive(wl) && !deactivation.Pending(wl)
 }
 

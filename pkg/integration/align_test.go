@@ -17,12 +17,12 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
-// ofClass gives a TrainJob a priority class.
+// ofClass returns a change that sets the priority class of a TrainJob.
 func ofClass(name string) func(*trainjob.TrainJob) {
 	return func(job *trainjob.TrainJob) { job.Labels[kit.PriorityLabel] = name }
 }
 
-// withoutQueue takes a TrainJob's queue away.
+// withoutQueue removes the queue label of a TrainJob.
 func withoutQueue(job *trainjob.TrainJob) { job.Labels = nil }
 
 // A label that jobframework stumbles over must not keep it from letting quota go.

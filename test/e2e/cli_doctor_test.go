@@ -74,7 +74,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		Expect(stderr).To(ContainSubstring("run doctor as somebody who may list these kinds"))
 	}, SpecTimeout(specTimeout))
 
-	DescribeTable("finds what is broken, and its commands mend it", func(ctx context.Context, severity string, breaks func(context.Context) (object string)) {
+	DescribeTable("finds what is broken, and its commands fix it", func(ctx context.Context, severity string, breaks func(context.Context) (object string)) {
 		object := breaks(ctx)
 		w.fix(ctx, w.eventuallyFinds(ctx, severity, CurrentSpecReport().LeafNodeText, object))
 	},
@@ -128,7 +128,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 	)
 
 	// The first command of a finding may change the other configuration, and who starts next reads it. The restarts that
-	// follow have no Deployment here, and nothing to do: it was mended before anybody read it.
+	// follow have no Deployment here, and nothing to do: it was fixed before anybody read it.
 	DescribeTable("finds what is wrong in a configuration, and prints a better one", func(ctx context.Context, severity, object string, at client.ObjectKey, oldNew ...string) {
 		w.restoreLater(ctx, kueueConfig)
 		w.restoreLater(ctx, managerConfig)
