@@ -57,6 +57,7 @@ func TestCorrectDrift(t *testing.T) {
 		"all agree":                                              {job: true, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
 		"Trainer has not seen the stop":                          {job: true, said: false, jobSet: false, since: long, led: now, wantWait: true, wantJobSet: "runs"},
 		"Trainer never sees the stop":                            {job: true, said: false, jobSet: false, since: long, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
+		"Trainer never sees the stop of a deleted job":           {job: true, said: false, jobSet: false, since: long, change: deleted, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
 		"a stop that may be on its way":                          {job: true, said: true, jobSet: false, since: now, wantWait: true, wantJobSet: "runs"},
 		"a stop that Trainer could not do":                       {job: true, said: true, jobSet: false, since: long, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
 		"the same with Trainer 2.3, whose snapshot was edited":   {job: true, said: true, jobSet: false, since: long, served: trainjob.Trainer23, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
