@@ -173,7 +173,8 @@ func TestEntries(t *testing.T) {
 			overrides: `[{targetJobs: [{name: node}, {name: node}], spec: {imagePullSecrets: [{}]}}, {targetJobs: [{name: dataset-initializer}], spec: {imagePullSecrets: [{name: b}]}}]`,
 			warning:   []string{"[0].spec.imagePullSecrets[0].name: FieldValueRequired"}, says: "nobody else",
 		},
-		"a time that is none": {patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0].time: FieldValueTypeInvalid"}},
+		"a time that is none":   {patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0].time: FieldValueTypeInvalid"}},
+		"a time that is a list": {patches: `[{manager: a.io/x, time: []}]`, want: []string{"[0].time: FieldValueTypeInvalid"}},
 		"seventeen entries": {patches: `[` + strings.Repeat(`{manager: a.io/x}, `, 16) + `{manager: b.io/x}]`,
 			want: []string{": FieldValueTooMany", "[1].manager: FieldValueDuplicate"}},
 	}

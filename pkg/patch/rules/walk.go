@@ -69,6 +69,10 @@ func (v *Verdict) patches(generation trainjob.TrainerVersion, patches []trainjob
 		if manager := text(entry["manager"]); manager != "" {
 			v.refuse(validation.IsDomainPrefixedPath(path.Child("manager"), manager)...)
 		}
+		// Where the schema has a format, the API server takes a list for a string; Trainer's webhook cannot decode it.
+		if _, ok := entry["time"].([]any); ok {
+			v.refuse(field.TypeInvalid(path.Child("time"), field.OmitValueType{}, "it must be a string and is an array"))
+		}
 		template, at := child(entry, "trainingRuntimeSpec", "template"), path.Child("trainingRuntimeSpec", "template")
 		v.metadata(at.Child("metadata"), child(template, "metadata"))
 		v.jobs(generation, at.Child("spec", "replicatedJobs"), child(template, "spec"), known)
