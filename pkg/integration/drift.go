@@ -220,8 +220,7 @@ func suspendChildJob(ctx context.Context, c client.Client, child *batchv1.Job) e
 // why; or what there is to do where something is.
 func renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet, why string) error {
 	if lost := lostWith(js, j.childJobs()); lost != "" {
-		j.warn(jobevents.ReasonJobSetOutdated, jobevents.ActionStart,
-			"%s: undo the edit, or delete the JobSet with --cascade=foreground, and %s with it, and Trainer creates it again", why, lost)
+		j.warn(jobevents.ReasonJobSetOutdated, jobevents.ActionStart, "%s: %s", why, remedyFor(lost))
 		return nil
 	}
 	err := j.deps.client.Delete(ctx, js, client.Preconditions{UID: &js.UID, ResourceVersion: &js.ResourceVersion},
@@ -233,6 +232,12 @@ func renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet, why string) 
 	j.tell(jobevents.ReasonJobSetOutdated, jobevents.ActionStart,
 		"%s: it is made again", why)
 	return nil
+}
+
+// remedyFor says what people can do about a JobSet with which they would lose something. The policies let nobody delete it
+// whose Jobs are done in part.
+func remedyFor(lost string) string {
+	return fmt.Sprintf("undo the edit, or delete the TrainJob, and %s with it, and create it again", lost)
 }
 
 // lostWith names what people would lose with the JobSet; empty: nothing.

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
@@ -36,20 +37,16 @@ import (
 // ensureStarted releases the quota of a job that was admitted and cannot start, or not again after its
 // last pod: Trainer, JobSet or the Job controller were refused what they had to make, by a webhook, a
 // ResourceQuota or validation, or do not answer. They try again for ever, and say so by
-// events alone.
+// events alone. So do we where a start fails: whatever it fails by may never end.
 func ensureStarted(ctx context.Context, j *job) result {
 	if !j.decision.made || j.ManagedExternally() {
-		return result{}
-	}
-	refused := j.decision.err
-	if retryIn(refused) > 0 && !keepsComing(j, refused) {
 		return result{}
 	}
 	wl := j.holdingQuota()
 	if wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) {
 		return result{}
 	}
-	lack := lackNow(j, refused)
+	lack := lackNow(j)
 	if lack == nil {
 		j.record.start.lacksNothing(admissionOf(wl))
 		return result{}
@@ -75,17 +72,12 @@ func ensureStarted(ctx context.Context, j *job) result {
 	return judge(ctx, j, wl, lack, lacking, told)
 }
 
-// keepsComing reports whether an error that only time cures may come for ever: a job whose user changes it all the time
-// conflicts with each start.
-func keepsComing(j *job, err error) bool {
-	return classMissing(err) || apierrors.IsConflict(err) || lagsLong(j.deps.expectations, &j.TrainJob, err)
-}
-
 // lackNow returns what an admitted job lacks in our view of it.
-func lackNow(j *job, refused error) *lack {
-	if j.IsSuspended() {
+func lackNow(j *job) *lack {
+	if refused := j.decision.err; j.IsSuspended() {
 		l := &lack{what: "the TrainJob has not been resumed"}
-		if apierrors.IsInvalid(refused) || apierrors.IsForbidden(refused) || podsets.WithoutNames(refused) || classMissing(refused) {
+		if apierrors.IsInvalid(refused) || apierrors.IsForbidden(refused) || podsets.WithoutNames(refused) || classMissing(refused) ||
+			jobclient.BackoffOf(refused) > 0 {
 			l.quote = refused.Error()
 		}
 		return l

@@ -93,7 +93,9 @@ func TestEnsureStarted(t *testing.T) {
 		"Kueue takes it back already":         {lacking: time.Hour, change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.Spec.Active = new(bool) }, wantKept: true},
 		"the API server refuses its start":    {lacking: 3 * time.Minute, change: suspended, start: apierrors.NewForbidden(jobclient.Resource, "job", errors.New("not today")), wantTold: "not today"},
 		"its priority class is not there":     {lacking: 3 * time.Minute, change: suspended, start: apierrors.NewNotFound(schema.GroupResource{Resource: "WorkloadPriorityClass"}, "gone"), wantTold: `"gone" not found`},
-		"it could not be started by now":      {lacking: time.Hour, change: suspended, start: errOutdated, wantKept: true},
+		"it could not be started by now":      {lacking: 3 * time.Minute, change: suspended, start: errOutdated, wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"it can never be started":             {lacking: 11 * time.Minute, change: suspended, start: errOutdated, wantTold: "CannotStart gives its quota back"},
+		"somebody undoes each start":          {lacking: 3 * time.Minute, change: suspended, start: undoneStart(t), wantTold: "spec.suspend is not stored as kueue-trainer writes it"},
 		"each start is overtaken by a change": {lacking: 11 * time.Minute, change: suspended, start: apierrors.NewConflict(jobclient.Resource, "job", errors.New("changed")), wantTold: "CannotStart gives its quota back"},
 		"its start fails without a refusal":   {lacking: 3 * time.Minute, change: suspended, start: errors.New("timeout"), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s: the TrainJob has not been resumed"},
 	}
@@ -128,6 +130,23 @@ func TestEnsureStarted(t *testing.T) {
 			wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)
 		})
 	}
+}
+
+// undoneStart is what a start comes to that somebody's webhook undoes.
+func undoneStart(t *testing.T) error {
+	t.Helper()
+	stored, _ := suspendedJob()
+	r, _ := newReconciler(t, stored)
+	undoing := kit.Writes(r.deps.client, func(w kit.Write) error {
+		w.Object.(*trainjob.TrainJob).Spec.Suspend = new(true)
+		return kit.ErrAnswered
+	})
+	c := jobclient.New(undoing, undoing, r.deps.trainer, r.deps.expectations, r.deps.metrics)
+	job := storedJob(t, r)
+	return kueuelib.Patch(t.Context(), c, job, func() (bool, error) {
+		job.Spec.Suspend = new(false)
+		return true, nil
+	})
 }
 
 // A job that has run is not ours to stop as long as it has a pod, or will have one. That it ran is forgotten with a process,

@@ -188,11 +188,13 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 	tests := map[string]struct {
 		age                   time.Duration
+		change                func(*batchv1.Job)
 		wantJobSet, wantQuota bool
 		wantTold              string
 	}{
 		"an old JobSet is replaced":                 {age: time.Hour, wantQuota: true, wantTold: jobevents.ReasonJobSetOutdated},
 		"a new one has the job give its quota back": {age: time.Second, wantJobSet: true, wantTold: jobevents.ReasonCannotStart},
+		"so has one whose Jobs have done something": {age: time.Hour, change: kit.Completed, wantJobSet: true, wantTold: "delete the TrainJob, and what its Jobs have done with it"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +202,9 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 			js.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
 			js.Spec.ReplicatedJobs = kit.ReplicatedJobs("node", 2)
 			wl := inttest.WorkloadOf(stored, kit.Admitted)
-			r, recorder := newReconciler(t, js, wl)
+			child := kit.ChildJob(js, "node", tc.change)
+			child.Spec.Suspend = new(true)
+			r, recorder := newReconciler(t, js, child, wl)
 			r.deps.startTimeout = time.Minute
 			j := jobOf(t, r, stored)
 			j.decision.excess = "replicated job node has 2 pods instead of 1"
@@ -217,14 +221,17 @@ func TestAwaitReading(t *testing.T) {
 	cases := map[string]struct {
 		// made and written are when the JobSet was made and we wrote the job.
 		made, written time.Time
-		volumes       bool
-		wantJobSet    string
-		wantEvents    []string
+		// admitted is for how long the job is.
+		admitted   time.Duration
+		volumes    bool
+		wantJobSet string
+		wantEvents []string
 	}{
-		"a JobSet that was made just now":           {made: now, written: long, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
-		"a job that was written just now":           {made: long, written: now, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
-		"a JobSet that stays as it is":              {made: long, written: long, wantJobSet: "gone", wantEvents: []string{jobevents.ReasonTrainerBehind, jobevents.ReasonJobSetOutdated}},
-		"one that would take volume claims with it": {made: long, written: long, volumes: true, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind, jobevents.ReasonJobSetOutdated}},
+		"a JobSet that was made just now":                {made: now, written: long, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
+		"a job that was written just now":                {made: long, written: now, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
+		"a JobSet that stays as it is":                   {made: long, written: long, wantJobSet: "gone", wantEvents: []string{jobevents.ReasonTrainerBehind, jobevents.ReasonJobSetOutdated}},
+		"one that was made when the job waited for long": {made: long, written: long.Add(-time.Second), admitted: 3 * time.Minute, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
+		"one that would take volume claims with it":      {made: long, written: long, volumes: true, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind, jobevents.ReasonJobSetOutdated}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +240,7 @@ func TestAwaitReading(t *testing.T) {
 			if tc.volumes {
 				js.Spec.VolumeClaimPolicies = []jobsetapi.VolumeClaimPolicy{{}}
 			}
-			r, recorder := newReconciler(t, stored, js)
+			r, recorder := newReconciler(t, stored, js, inttest.WorkloadOf(stored, kit.Admitted, since(tc.admitted)))
 			r.deps.expectations, r.deps.trainer = testenv.LedSince(tc.written), testenv.Served(t, trainjob.Trainer22)
 			deps := r.deps.of(expect.Must(r.deps.trainer.Served())(t))
 			expect.NoError(t, awaitRollout(t.Context(), jobOf(t, &reconciler{deps: deps}, stored)))

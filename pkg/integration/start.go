@@ -203,14 +203,16 @@ func startable(ctx context.Context, j *job, wl *kueue.Workload) error {
 const renewEvery = time.Minute
 
 // renewExceeding replaces a JobSet that asks for more than Trainer would make of its TrainJob.
-// Where that was done already, the job gives its quota back, and waits longer each time.
+// Where that was done already, or something would be lost with it, the job gives its quota back, and waits longer each time.
 func renewExceeding(ctx context.Context, j *job) error {
 	js := j.jobSet()
 	if js == nil {
 		return nil
 	}
 	why := fmt.Sprintf("JobSet %s asks for more than its TrainJob: %s", js.Name, j.decision.excess)
-	if time.Since(js.CreationTimestamp.Time) > renewEvery {
+	if lost := lostWith(js, j.childJobs()); lost != "" {
+		why = fmt.Sprintf("%s: %s", why, remedyFor(lost))
+	} else if time.Since(js.CreationTimestamp.Time) > renewEvery {
 		return renewJobSet(ctx, j, js, why)
 	}
 	wl := j.holdingQuota()
@@ -234,11 +236,15 @@ func awaitRollout(ctx context.Context, j *job) error {
 	if js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
 		return nil
 	}
-	since := j.deps.expectations.WroteBy(&j.TrainJob)
-	if js.CreationTimestamp.After(since) {
-		since = js.CreationTimestamp.Time
+	since, patience := j.deps.expectations.WroteBy(&j.TrainJob), rolloutPatience
+	if made := js.CreationTimestamp; made.After(since) {
+		since = made.Time
+		if wl := j.holdingQuota(); wl != nil {
+			// The roll-out may never end: one that was made while it lasts stays twice as long as the last.
+			patience = max(patience, made.Sub(admittedAt(wl)))
+		}
 	}
-	if time.Since(since) < rolloutPatience {
+	if time.Since(since) < patience {
 		return nil
 	}
 	return renewJobSet(ctx, j, js, fmt.Sprintf("Trainer has not brought %s to JobSet %s, whose runtime may have been edited since it was made", field, js.Name))

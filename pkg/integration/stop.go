@@ -103,6 +103,7 @@ const (
 	releasedDeactivated = "Deactivated"
 	releasedQueue       = "QueueChanged"
 	releasedPodSets     = "PodSetsChanged"
+	releasedTimeLimit   = "TimeLimitChanged"
 	releasedGone        = "TrainJobDeleted"
 )
 
@@ -154,6 +155,8 @@ func releases(ctx context.Context, j *job) *release {
 		return because(releasedDeactivated)
 	case wl.Spec.QueueName != jobframework.QueueName(j):
 		return because(releasedQueue)
+	case !sameTimeLimit(wl, &j.TrainJob):
+		return because(releasedTimeLimit)
 	case j.IsSuspended() && changedPodSets(ctx, j, wl):
 		return because(releasedPodSets)
 	}
@@ -266,9 +269,10 @@ func managed(j *job) bool {
 // suspendDeleted suspends a job that is deleted and stays, for its dependents or for somebody's
 // finalizer. Trainer would make another JobSet as soon as the last one is gone, and run it on
 // quota that is given back, also of one that has ended, where it forgets that with the JobSet.
-// The policies keep anybody from resuming it.
+// The policies keep anybody from resuming it. In a namespace that is being deleted Trainer refuses it where the runtime goes
+// first, and nobody makes another JobSet.
 func suspendDeleted(ctx context.Context, j *job) result {
-	if j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() && comesBack(j) == nil || !managed(j) {
+	if j.IsSuspended() || j.ManagedExternally() || j.TrainJob.Finished() && comesBack(j) == nil || !managed(j) || j.pods().Closed() {
 		return result{}
 	}
 	if err := suspend(ctx, j, false); err != nil {

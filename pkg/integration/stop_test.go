@@ -208,9 +208,13 @@ func TestWhatComesBackIsSuspendedWhenItIsDeleted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		served trainjob.TrainerVersion
 		ended  string
+		// closed is for how long its namespace is being deleted, where Trainer may refuse to have it suspended.
+		closed time.Duration
 		want   bool
 	}{
 		"one that runs":                       {served: trainjob.Trainer23, want: true},
+		"one whose namespace goes, just now":  {served: trainjob.Trainer23, closed: time.Second, want: true},
+		"one whose namespace goes":            {served: trainjob.Trainer23, closed: time.Minute},
 		"one that failed":                     {served: trainjob.Trainer23, ended: trainer.TrainJobFailed, want: true},
 		"one that is complete":                {served: trainjob.Trainer23, ended: trainer.TrainJobComplete},
 		"one that is complete in Trainer 2.1": {served: trainjob.Trainer21, ended: trainer.TrainJobComplete, want: true},
@@ -224,7 +228,11 @@ func TestWhatComesBackIsSuspendedWhenItIsDeleted(t *testing.T) {
 			r, _ := newReconciler(t, stored, js)
 			r.deps.Describer = r.deps.For(tc.served)
 			expect.NoError(t, r.deps.client.Delete(t.Context(), stored))
-			expect.NoError(t, suspendDeleted(t.Context(), jobOf(t, r, storedJob(t, r))).err)
+			j := jobOf(t, r, storedJob(t, r))
+			if tc.closed > 0 {
+				j.view.NamespaceDeleted = time.Now().Add(-tc.closed)
+			}
+			expect.NoError(t, suspendDeleted(t.Context(), j).err)
 			expect.Same(t, "It is suspended", tc.want, storedJob(t, r).Suspended())
 		})
 	}
@@ -312,6 +320,7 @@ func TestReleases(t *testing.T) {
 		"one that was evicted":                    {wl: kit.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption), want: kueue.WorkloadEvictedByPreemption},
 		"one that was deactivated":                {wl: kit.Deactivated, want: releasedDeactivated},
 		"one that was sent elsewhere":             {wl: func(wl *kueue.Workload) { wl.Spec.QueueName = "former" }, want: releasedQueue},
+		"one that got another time limit":         {wl: func(wl *kueue.Workload) { wl.Spec.MaximumExecutionTimeSeconds = new(int32(60)) }, want: releasedTimeLimit},
 		"one whose Workload is deleted":           {deleted: true, want: releasedDeleted},
 		"one that has ended, and that is deleted": {job: ended(trainer.TrainJobComplete), deleted: true, want: releasedFinished},
 	}

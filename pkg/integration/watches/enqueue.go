@@ -23,6 +23,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/placeholder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -61,11 +62,12 @@ func DecidedFirst(h handler.EventHandler) handler.EventHandler {
 	}
 }
 
-// decided reports whether the job of a Workload may run since this event, or may not any more, or whether a copy that
-// MultiKueue made is deleted: MultiKueue takes an evicted one that stays in one worker cluster for an eviction in the next.
+// decided reports whether the job of a Workload may run since this event, or may not any more, as when it is to be deactivated,
+// or whether a copy that MultiKueue made is deleted: MultiKueue takes an evicted one that stays in one worker cluster for an
+// eviction in the next.
 func decided(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*kueue.Workload), e.ObjectNew.(*kueue.Workload)
-	return state.MayRun(before) != state.MayRun(after) ||
+	return state.MayRun(before) != state.MayRun(after) || !deactivation.Marked(before) && deactivation.Marked(after) ||
 		before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero() && placeholder.OfCopy(after)
 }
 

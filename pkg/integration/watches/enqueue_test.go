@@ -21,6 +21,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/deactivation"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -44,6 +45,7 @@ func TestDecidedFirst(t *testing.T) {
 		"an admission":      {before: workload(), after: workload(admitted), want: "llm"},
 		"an eviction":       {before: workload(admitted), after: workload(admitted, evicted), want: "llm"},
 		"a deactivation":    {before: workload(admitted), after: workload(admitted, kit.Deactivated), want: "llm"},
+		"one that is to be": {before: workload(admitted), after: workload(admitted, deactivation.Mark), want: "llm"},
 		"a copy's deletion": {before: workload(admitted, kit.Copied), after: workload(admitted, kit.Copied, deleted), want: "llm"},
 		"a user's deletion": {before: workload(admitted), after: workload(admitted, deleted), want: "earlier"},
 		"pods that are up":  {before: workload(admitted), after: workload(admitted, ready), want: "earlier"},
