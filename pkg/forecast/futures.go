@@ -78,11 +78,8 @@ func Draw(ctx context.Context, q *Question) (*Futures, error) {
 	var mu sync.Mutex
 	group, within := errgroup.WithContext(within)
 	group.SetLimit(min(runtime.GOMAXPROCS(0), most))
-	for n := range q.Futures {
+	for n := 0; n < q.Futures && within.Err() == nil; n++ {
 		group.Go(func() error {
-			if within.Err() != nil {
-				return within.Err()
-			}
 			starts, leftOut, err := q.play(within, uint64(n+1))
 			if err != nil {
 				return err
@@ -97,7 +94,7 @@ func Draw(ctx context.Context, q *Question) (*Futures, error) {
 			return nil
 		})
 	}
-	err := group.Wait()
+	err := cmp.Or(group.Wait(), ctx.Err())
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		err = nil // The time was over, and what is there is the answer.
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -112,7 +113,7 @@ func TestDrawEndsInTime(t *testing.T) {
 	s := crowd(3, 250)
 	s.settings.Until = []client.ObjectKey{{Namespace: "team", Name: "nobody"}}
 	known := forecast.NewRuntimes(nil, time.Hour).Of(forecast.Subject{})
-	q := &forecast.Question{World: s.World, Runtimes: forecast.NewRuntimes(nil, time.Hour), Settings: s.settings, Futures: 100, Time: time.Millisecond}
+	q := &forecast.Question{World: s.World, Runtimes: forecast.NewRuntimes(nil, time.Hour), Settings: s.settings, Futures: math.MaxInt32, Time: time.Millisecond}
 	for n := range s.jobs {
 		q.Entrants = append(q.Entrants, forecast.Entrant{Workload: s.jobs[n].Workload, Running: known})
 	}
