@@ -104,8 +104,7 @@ func podsOfJobs(replicatedJob string, jobs []batchv1.Job) (made, running int64) 
 	return made, running
 }
 
-// tooMuchPerPod compares what one pod requests, a limit standing for a request that is not
-// there, as the API server has it.
+// tooMuchPerPod compares what one pod requests.
 func tooMuchPerPod(has, admitted *corev1.PodSpec) string {
 	asks, quota := requestsOf(has), requestsOf(admitted)
 	for _, name := range slices.Sorted(maps.Keys(asks)) {
@@ -123,33 +122,7 @@ func tooMuchPerPod(has, admitted *corev1.PodSpec) string {
 }
 
 func requestsOf(spec *corev1.PodSpec) corev1.ResourceList {
-	pod := &corev1.Pod{Spec: corev1.PodSpec{
-		InitContainers: withLimitsAsRequests(spec.InitContainers),
-		Containers:     withLimitsAsRequests(spec.Containers),
-		// PodRequests adds to these in place, and they may be a cache's.
-		Resources: spec.Resources.DeepCopy(),
-		Overhead:  spec.Overhead,
-	}}
-	if pod.Spec.Resources != nil {
-		requestLimits(pod.Spec.Resources)
-	}
+	pod := &corev1.Pod{Spec: *spec.DeepCopy()}
+	defaultRequests(&pod.Spec)
 	return resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})
-}
-
-func withLimitsAsRequests(containers []corev1.Container) []corev1.Container {
-	out := slices.Clone(containers)
-	for i := range out {
-		requestLimits(&out[i].Resources)
-	}
-	return out
-}
-
-// requestLimits replaces the requests of r by a copy in which a limit stands for a request that is not there.
-func requestLimits(r *corev1.ResourceRequirements) {
-	requests := maps.Clone(r.Limits)
-	if requests == nil {
-		requests = corev1.ResourceList{}
-	}
-	maps.Copy(requests, r.Requests)
-	r.Requests = requests
 }

@@ -57,6 +57,7 @@ func fromReplicatedJob(rj *jobsetapi.ReplicatedJob) (kueue.PodSet, error) {
 		Count:    rj.Replicas * PodsPerReplica(rj),
 	}
 	pod := &ps.Template.Spec
+	defaultRequests(pod)
 	pod.Tolerations = union(pod.Tolerations, gpu.Tolerations(pod))
 	if !kueuelib.TopologyAwareSchedulingEnabled() {
 		return ps, nil
