@@ -135,7 +135,7 @@ func TestRenderCounts(t *testing.T) {
 	mpi := func(nodes, launchers int32) []counts {
 		return []counts{each("node", 1, nodes), each("launcher", 1, launchers)}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		runtime string
 		trainer *trainer.Trainer
 		patches []RuntimePatch
@@ -154,8 +154,7 @@ func TestRenderCounts(t *testing.T) {
 		// job that carries the trainer's label, which is the launcher.
 		"MPI with several nodes in the runtime has as many launchers": {runtime: strings.Replace(mpiRuntime, "numNodes: 1", "numNodes: 4", 1), want: mpi(1, 4)},
 		"MPI as the runtime says":                                     {runtime: mpiRuntime, want: mpi(1, 1)},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected counts", tc.want, countsOf(render(t, jobWithTrainer(tc.trainer), tc.runtime, tc.patches...)))
 		})
@@ -179,19 +178,16 @@ func TestRenderMergesPatchesInOrder(t *testing.T) {
 			ServiceAccountName: "sa",
 		}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		patches []RuntimePatch
 		want    corev1.PodSpec
 	}{
 		"none":                      {want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}}},
 		"the later one wins":        {patches: []RuntimePatch{first, second}, want: both("b")},
 		"and so in the other order": {patches: []RuntimePatch{second, first}, want: both("a")},
-		"entries without a spec change nothing": {
-			patches: []RuntimePatch{expect.FromYAML[RuntimePatch](t, "{manager: a.io/x}"), expect.FromYAML[RuntimePatch](t, "{manager: b.io/x, trainingRuntimeSpec: {template: {}}}")},
-			want:    corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}},
-		},
-	}
-	for name, tc := range cases {
+		"entries without a spec change nothing": {patches: []RuntimePatch{expect.FromYAML[RuntimePatch](t, "{manager: a.io/x}"), expect.FromYAML[RuntimePatch](t, "{manager: b.io/x, trainingRuntimeSpec: {template: {}}}")},
+			want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			js := render(t, job, torchRuntime, tc.patches...)
 			got := replicatedJob(t, js, "node").Template.Spec.Template.Spec
@@ -217,21 +213,16 @@ func TestRenderFailsWithoutPanicOnARuntimeWithoutJobs(t *testing.T) {
 func TestRenderIsPure(t *testing.T) {
 	torchtune := strings.Replace(torchRuntime, "image: torch\n", "image: torch\n                command: [tune, run]\n", 1)
 	eightGPUs := &corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		runtime string
 		trainer *trainer.Trainer
 	}{
-		"torch": {
-			runtime: torchRuntime,
-			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](3), Env: []corev1.EnvVar{{Name: "E", Value: "v"}}, ResourcesPerNode: eightGPUs},
-		},
-		"torchtune, whose command Trainer completes": {
-			runtime: torchtune,
-			trainer: &trainer.Trainer{Command: []string{"tune", "run"}, NumNodes: ptr.To[int32](1), ResourcesPerNode: eightGPUs},
-		},
+		"torch": {runtime: torchRuntime,
+			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](3), Env: []corev1.EnvVar{{Name: "E", Value: "v"}}, ResourcesPerNode: eightGPUs}},
+		"torchtune, whose command Trainer completes": {runtime: torchtune,
+			trainer: &trainer.Trainer{Command: []string{"tune", "run"}, NumNodes: ptr.To[int32](1), ResourcesPerNode: eightGPUs}},
 		"MPI, whose policy Trainer completes": {runtime: mpiRuntime, trainer: &trainer.Trainer{NumNodes: ptr.To[int32](3), ResourcesPerNode: eightGPUs}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			renderer := testRenderer(t)
 			job := jobWithTrainer(tc.trainer.DeepCopy())
@@ -337,7 +328,7 @@ func TestRenderDoesWhatTrainerDoesWithTheRuntimesItShips(t *testing.T) {
 					Dataset: &trainer.DatasetInitializer{StorageUri: ptr.To("hf://data")}, Model: &trainer.ModelInitializer{StorageUri: ptr.To("hf://model")},
 				}
 				got := expect.Must(testRenderer(t).Render(t.Context(), job, &rt.Spec, patches))(t)
-				typed := expect.Must(job.Typed(patches))(t)
+				typed := expect.Must(job.typed(patches))(t)
 				want := renderedByTrainer(t, rt, typed.DeepCopy())
 				// Trainer runs its plugins in the order of a Go map, another one in every
 				// process, and for XGBoost two of them add variables.
