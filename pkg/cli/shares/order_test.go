@@ -28,7 +28,7 @@ import (
 // jobs that run end one after the other, the others start in theirs, within the queues in which it is said to hold.
 func TestOrderIsThatOfAdmissions(t *testing.T) {
 	half := metav1.Duration{Duration: time.Hour}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		kueue configapi.Configuration
 		// within names the queue in which the order of those who wait holds.
 		within func(*kueue.Workload, *outlook.Outlook) string
@@ -41,8 +41,7 @@ func TestOrderIsThatOfAdmissions(t *testing.T) {
 			}},
 			within: func(wl *kueue.Workload, _ *outlook.Outlook) string { return string(wl.Spec.QueueName) },
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(50) {
 				at := drawTown(rand.New(rand.NewPCG(seed, 0)))
