@@ -4,7 +4,6 @@ package explain
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -97,20 +96,10 @@ Queue: LocalQueue gpus, ClusterQueue gpus, BestEffortFIFO, priority 0
 REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
 node             h100     32 GPUs   0      32      32    assigned
 `
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		scene changes
 		want  string
 	}{
-		"of no known context": {
-			scene: changes{inWest, unknown("west", errors.New("no context"))},
-			want: `TrainJob team/llm is in worker cluster west; no context.
-
-OBJECT                    STATE      WAITS FOR
-TrainJob llm              Resumed
-  Workload trainjob-llm   Admitted
-  Cluster west            Assigned
-` + here,
-		},
 		"with flavors there alone": {
 			scene: changes{inWest, there(t, "west", true, admitted, withPods(4, runningPod), unseenKind(nodes))},
 			want: `TrainJob team/llm is in worker cluster west, where it runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100.
@@ -159,8 +148,7 @@ What helps with a flavor:
   a100: create the job again, since spec.trainer cannot change, and ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
 `,
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			e := Explain(newScene(tc.scene...).facts(t))
 			e.Placement = nil
