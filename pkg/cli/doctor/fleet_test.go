@@ -205,7 +205,7 @@ func TestWorkersUnseen(t *testing.T) {
 	)
 	forbidden, noReviews, noAnswer := notAllowedTo("list", "x"), notAllowedTo("create", "subjectaccessreviews"), errors.New("no answer")
 	type told struct{ Remarks, Unseen, Passed []string }
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(f *Facts, west *Worker)
 		want   told
 	}{
@@ -234,8 +234,7 @@ func TestWorkersUnseen(t *testing.T) {
 			f.Unread[secrets], f.Workers[0].Access, f.Workers[1].Access = notAllowedTo("get", "secrets"), nil, nil
 		},
 			want: told{Unseen: []string{"secrets: you may not get them"}}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := with(t, inTheFleet)
 			tc.change(f, &f.Workers[1])
@@ -261,7 +260,7 @@ func TestWorkersUnseen(t *testing.T) {
 }
 
 func TestElsewhere(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		change func(manager, there *Facts)
 		want   string
 	}{
@@ -278,8 +277,7 @@ func TestElsewhere(t *testing.T) {
 			},
 			want: "is not the copy of this one",
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := with(t, inTheFleet)
 			tc.change(f, west(f))
