@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +15,16 @@ import (
 const owner = "example.com/team"
 
 func TestMigrateFile(t *testing.T) {
-	cases := map[string]struct {
+	// A version is left open in what has another one before.
+	const (
+		configMap = "apiVersion: v1\nkind: ConfigMap   # as it is\nmetadata: { name: x }\n"
+		guides    = "apiVersion: \"trainer.kubeflow.org/%s\" # as in the guide\nkind: TrainJob\nmetadata: {name: a}\nspec:\n    runtimeRef: {name: torch}\n"
+		head4     = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {generateName: b-}\nspec:\n"
+		ofJobA    = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret}\n- apiVersion: trainer.kubeflow.org/v1alpha1\n  kind: TrainJob\n  metadata: {name: a}\n  spec:\n"
+		itemB     = "- apiVersion: trainer.kubeflow.org/%s\n  kind: TrainJob\n  metadata: {name: b}\n  spec: {runtimeRef: {name: torch}}\n"
+		unserved  = "apiVersion: no release of Trainer serves trainer.kubeflow.org/v2alpha1; it is written as trainer.kubeflow.org/v1alpha1"
+	)
+	for name, tc := range map[string]struct {
 		before, after string
 		messages      []string
 	}{
@@ -111,50 +121,16 @@ spec:
 			messages: []string{"f.yaml:2: trainjob team-a/llama: podTemplateOverrides → runtimePatches of example.com/team"},
 		},
 		"of several documents only TrainJobs change, whatever their version": {
-			before: `apiVersion: v1
-kind: ConfigMap   # as it is
-metadata: { name: x }
---- # second
-apiVersion: "trainer.kubeflow.org/v2alpha1" # as in the guide
-kind: TrainJob
-metadata:
-    name: a
-spec:
-    runtimeRef: {name: torch}
----
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata:
-    generateName: b-
-spec:
-    # For the JobSet.
+			before: configMap + "--- # second\n" + fmt.Sprintf(guides, "v2alpha1") + "---\n" + head4 + `    # For the JobSet.
     labels: # few
         team: a # ours
-    runtimeRef:
-        name: torch
+    runtimeRef: {name: torch}
     podTemplateOverrides:
         - targetJobs:
             - name: node
           metadata:
             annotations: {b: "2"}`,
-			after: `apiVersion: v1
-kind: ConfigMap   # as it is
-metadata: { name: x }
----
-# second
-apiVersion: "trainer.kubeflow.org/v1alpha1" # as in the guide
-kind: TrainJob
-metadata:
-    name: a
-spec:
-    runtimeRef: {name: torch}
----
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata:
-    generateName: b-
-spec:
-    runtimePatches:
+			after: configMap + "---\n# second\n" + fmt.Sprintf(guides, "v1alpha1") + "---\n" + head4 + `    runtimePatches:
       - manager: example.com/team
         trainingRuntimeSpec:
             template:
@@ -170,16 +146,15 @@ spec:
                                 template:
                                     metadata:
                                         annotations: {b: "2"}
-    runtimeRef:
-        name: torch
+    runtimeRef: {name: torch}
 `,
 			messages: []string{
 				"f.yaml:5: trainjob a: apiVersion trainer.kubeflow.org/v2alpha1 → trainer.kubeflow.org/v1alpha1",
-				"f.yaml:12: trainjob b-: labels, podTemplateOverrides → runtimePatches of example.com/team",
-				"f.yaml:5: warning: apiVersion: no release of Trainer serves trainer.kubeflow.org/v2alpha1; it is written as trainer.kubeflow.org/v1alpha1",
+				"f.yaml:11: trainjob b-: labels, podTemplateOverrides → runtimePatches of example.com/team",
+				"f.yaml:5: warning: " + unserved,
 			},
 		},
-		"both shapes of templateOverrides": {
+		"templateOverrides for pods and for Jobs": {
 			before: head + `  templateOverrides:
   # From the platform.
   - manager: platform.example.com/scheduler
@@ -197,10 +172,6 @@ spec:
       metadata:
         labels:
           x: "y" # of the Job
-  - manager: team.example.com/a
-    targetJobs: [{name: node}]
-    spec:
-      nodeSelector: {disk: ssd}
 `,
 			after: reprinted + `  runtimePatches:
   # From the platform.
@@ -223,19 +194,8 @@ spec:
                     # Pinned.
                     nodeSelector:
                       pool: h100
-  - manager: team.example.com/a
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
-            template:
-              spec:
-                template:
-                  spec:
-                    nodeSelector: {disk: ssd}
 `,
-			messages: []string{"f.yaml:1: trainjob job: templateOverrides → runtimePatches of platform.example.com/scheduler, team.example.com/a"},
+			messages: []string{"f.yaml:1: trainjob job: templateOverrides → runtimePatches of platform.example.com/scheduler"},
 		},
 		"JSON stays JSON, with sorted fields": {
 			before: `{
@@ -268,57 +228,16 @@ spec:
 				`{"manager":"example.com/team","trainingRuntimeSpec":{"template":{"metadata":{"annotations":{"a":"1"}}}}}],"runtimeRef":{"name":"torch"}}}`,
 			messages: []string{
 				"f.yaml:1: trainjob job: annotations → runtimePatches of example.com/team; apiVersion trainer.kubeflow.org/v2alpha1 → trainer.kubeflow.org/v1alpha1",
-				"f.yaml:1: warning: apiVersion: no release of Trainer serves trainer.kubeflow.org/v2alpha1; it is written as trainer.kubeflow.org/v1alpha1",
+				"f.yaml:1: warning: " + unserved,
 			},
 		},
 		"the items of a list": {
-			before: `apiVersion: v1
-kind: List
-items:
-- apiVersion: v1
-  kind: Secret
-- apiVersion: trainer.kubeflow.org/v1alpha1
-  kind: TrainJob
-  metadata:
-    name: a
-  spec:
-    podTemplateOverrides:
-    - targetJobs: [{name: node}]
-    runtimeRef:
-      name: torch
-- apiVersion: trainer.kubeflow.org/v2alpha1
-  kind: TrainJob
-  metadata: {name: b}
-  spec: {runtimeRef: {name: torch}}
-`,
-			after: `apiVersion: v1
-kind: List
-items:
-- apiVersion: v1
-  kind: Secret
-- apiVersion: trainer.kubeflow.org/v1alpha1
-  kind: TrainJob
-  metadata:
-    name: a
-  spec:
-    runtimePatches:
-    - manager: example.com/team
-      trainingRuntimeSpec:
-        template:
-          spec:
-            replicatedJobs:
-            - name: node
-    runtimeRef:
-      name: torch
-- apiVersion: trainer.kubeflow.org/v1alpha1
-  kind: TrainJob
-  metadata: {name: b}
-  spec: {runtimeRef: {name: torch}}
-`,
+			before: ofJobA + "    podTemplateOverrides:\n    - targetJobs: [{name: node}]\n    runtimeRef: {name: torch}\n" + fmt.Sprintf(itemB, "v2alpha1"),
+			after: ofJobA + "    runtimePatches:\n    - manager: example.com/team\n      trainingRuntimeSpec:\n        template:\n          spec:\n" +
+				"            replicatedJobs:\n            - name: node\n    runtimeRef: {name: torch}\n" + fmt.Sprintf(itemB, "v1alpha1"),
 			messages: []string{
-				"f.yaml:6: trainjob a: podTemplateOverrides → runtimePatches of example.com/team",
-				"f.yaml:15: trainjob b: apiVersion trainer.kubeflow.org/v2alpha1 → trainer.kubeflow.org/v1alpha1",
-				"f.yaml:15: warning: apiVersion: no release of Trainer serves trainer.kubeflow.org/v2alpha1; it is written as trainer.kubeflow.org/v1alpha1",
+				"f.yaml:5: trainjob a: podTemplateOverrides → runtimePatches of example.com/team",
+				"f.yaml:12: trainjob b: apiVersion trainer.kubeflow.org/v2alpha1 → trainer.kubeflow.org/v1alpha1", "f.yaml:12: warning: " + unserved,
 			},
 		},
 		"Windows' line ends stay": {
@@ -409,15 +328,8 @@ spec:
 			},
 		},
 		"a comment behind a list in brackets": {
-			before: head + "  podTemplateOverrides: [{targetJobs: [{name: node}]}] # mine\n",
-			after: reprinted + `  runtimePatches: # mine
-  - manager: example.com/team
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
-`,
+			before:   head + "  podTemplateOverrides: [{targetJobs: [{name: node}]}] # mine\n",
+			after:    strings.Replace(reprinted+ofTeam, "Patches:", "Patches: # mine", 1) + "          - name: node\n",
 			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
 		},
 		"a warning about what was made has the line of what it was made of": {
@@ -464,12 +376,9 @@ spec:
 				"f.yaml:1: warning: apiVersion: no release of Trainer serves kubeflow.org/v2alpha1; it is written as trainer.kubeflow.org/v1alpha1",
 			},
 		},
-		"a TrainJob of today stays as it is": {
-			before: head + "  runtimePatches: [{manager: a.example.com/b}] # mine\n",
-			after:  head + "  runtimePatches: [{manager: a.example.com/b}] # mine\n",
-		},
-	}
-	for name, tc := range cases {
+		"a TrainJob of today stays as it is": {before: head + "  runtimePatches: [{manager: a.example.com/b}] # mine\n",
+			after: head + "  runtimePatches: [{manager: a.example.com/b}] # mine\n"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			r, messages := migrated(t, tc.before)
 			expect.Same(t, "Unexpected text", strings.Split(tc.after, "\n"), strings.Split(string(r.data), "\n"))
@@ -513,7 +422,7 @@ func migrated(t *testing.T, text string) (result, []string) {
 }
 
 func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		text     string
 		messages []string
 	}{
@@ -532,14 +441,9 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 				`f.yaml:21: error: spec.podTemplateOverrides[0].metadata.finalizers: Forbidden: a patch has only labels, annotations here: remove it`,
 			},
 		},
-		"a key twice": {
-			text:     foreign + "---\n" + head + "  suspend: true\n  suspend: false\n",
-			messages: []string{`f.yaml:10: error: key "suspend" already set in map`},
-		},
-		"a folded text with an indented line, which the YAML library prints as another one": {
-			text:     head + "  podTemplateOverrides: []\n  trainer:\n    args:\n    - >\n      one\n\n        # two\n      three\n",
-			messages: []string{"f.yaml:5: error: " + errDisagree.Error()},
-		},
+		"a key twice": {text: foreign + "---\n" + head + "  suspend: true\n  suspend: false\n", messages: []string{`f.yaml:10: error: key "suspend" already set in map`}},
+		"a folded text with an indented line, which the YAML library prints as another one": {text: head + "  podTemplateOverrides: []\n  trainer:\n    args:\n    - >\n      one\n\n        # two\n      three\n",
+			messages: []string{"f.yaml:5: error: " + errDisagree.Error()}},
 		"overrides of Trainer 2.0": {
 			text: head + "  podSpecOverrides:\n  - targetJobs: [{name: node}]\n    serviceAccountName: me\n",
 			messages: []string{"f.yaml:7: error: spec.podSpecOverrides: Forbidden: it is of Trainer 2.0 and not converted: write it as podTemplateOverrides, " +
@@ -559,10 +463,8 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 				`f.yaml:13: error: spec.runtimeRef.apiGroup: Unsupported value: "kubeflow.org": supported values: "trainer.kubeflow.org"`,
 			},
 		},
-		"what is missing in a list": {
-			text:     head + "  trainer:\n    env: [{value: a}]\n",
-			messages: []string{"f.yaml:8: error: spec.trainer.env[0].name: Required value: set it"},
-		},
+		"what is missing in a list": {text: head + "  trainer:\n    env: [{value: a}]\n",
+			messages: []string{"f.yaml:8: error: spec.trainer.env[0].name: Required value: set it"}},
 		"what Trainer 2.3 would refuse, though nothing is to be converted": {
 			text: head + "  numNode: 2\n  initializer:\n    model: {storageUri: hf/x}\n",
 			messages: []string{
@@ -570,8 +472,7 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 				`f.yaml:9: error: spec.initializer.model.storageUri: Invalid value: "hf/x": storageUri may be empty, or it must be a valid URI (scheme://...)`,
 			},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			r, messages := migrated(t, tc.text)
 			expect.Same(t, "Unexpected change of the text", tc.text, string(r.data))
