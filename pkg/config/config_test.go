@@ -60,7 +60,7 @@ func fileWith(t *testing.T, content string) string {
 }
 
 func TestLoad(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		content string
 		want    *Configuration
 	}{
@@ -89,10 +89,8 @@ integrations: {labelKeysToCopy: [team]}
 			}),
 		},
 		"no wait is not the default one": {content: head + "waitForJobSet: 0s\n", want: changed(func(c *Configuration) { c.WaitForJobSet.Duration = 0 })},
-		"another namespace goes where the namespace counts": {
-			content: head + "namespace: elsewhere\n",
-			want:    changed(func(c *Configuration) { c.Namespace, c.LeaderElection.ResourceNamespace = "elsewhere", "elsewhere" }),
-		},
+		"another namespace goes where the namespace counts": {content: head + "namespace: elsewhere\n",
+			want: changed(func(c *Configuration) { c.Namespace, c.LeaderElection.ResourceNamespace = "elsewhere", "elsewhere" })},
 		"an empty list of workers is no list": {content: head + "controller: {groupKindConcurrency: {}}\n", want: defaults()},
 		"a value that is Kueue's default is an override, too": {
 			content: head + "manageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}\nwaitForPodsReady: {}\n",
@@ -118,8 +116,7 @@ integrations: {labelKeysToCopy: [team]}
 				c.FeatureGates = map[string]bool{"TopologyAwareScheduling": false}
 			}),
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := expect.Must(Load(fileWith(t, tc.content)))(t)
 			expect.Same(t, "Unexpected configuration", tc.want, got)
@@ -138,7 +135,7 @@ func TestLoadGivesTheDefaults(t *testing.T) {
 }
 
 func TestLoadErrors(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		content   string
 		wantInErr []string
 	}{
@@ -156,12 +153,9 @@ func TestLoadErrors(t *testing.T) {
 		"a value of another type":  {content: head + "manageJobsWithoutQueueName: maybe\n", wantInErr: []string{"manageJobsWithoutQueueName"}},
 		"a duration without unit":  {content: head + "waitForPodsReady: {timeout: five}\n", wantInErr: []string{"five"}},
 		"a negative wait":          {content: head + "waitForJobSet: -10s\n", wantInErr: []string{`waitForJobSet: Invalid value: "-10s": must not be negative; 0s has TrainJobs queue without waiting`}},
-		"validation errors, all of them": {
-			content:   head + "controller: {groupKindConcurrency: {Job.batch: 2}}\nfeatureGates: {Nothing: true}\n",
-			wantInErr: []string{"controller.groupKindConcurrency", "Job.batch", "featureGates[Nothing]"},
-		},
-	}
-	for name, tc := range cases {
+		"validation errors, all of them": {content: head + "controller: {groupKindConcurrency: {Job.batch: 2}}\nfeatureGates: {Nothing: true}\n",
+			wantInErr: []string{"controller.groupKindConcurrency", "Job.batch", "featureGates[Nothing]"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			path := fileWith(t, tc.content)
 			cfg, err := Load(path)

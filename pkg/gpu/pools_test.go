@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -26,8 +27,8 @@ func node(name string, allocatable corev1.ResourceList, labels labelSet, taints 
 }
 
 var (
-	eightGPUs  = amounts("nvidia.com/gpu", "8")
-	noGPUs     = amounts("cpu", "64")
+	eightGPUs  = kit.Amounts("nvidia.com/gpu", "8")
+	noGPUs     = kit.Amounts("cpu", "64")
 	gkeTaint   = corev1.Taint{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}
 	azureTaint = corev1.Taint{Key: "sku", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}
 	teamTaint  = corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
@@ -58,15 +59,13 @@ func TestPools(t *testing.T) {
 	}
 	const machineSet = "machine.openshift.io/cluster-api-machineset"
 	longName := strings.Repeat("x", 55)
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		nodes []corev1.Node
 		want  []pool
 	}{
 		"no nodes": {},
-		"nodes with the same product are one pool, sorted": {
-			nodes: []corev1.Node{node("b", eightGPUs, h100(), gkeTaint), node("a", eightGPUs, h100(), gkeTaint)},
-			want:  []pool{ofGPUs("h100-80gb-hbm3", h100(), []string{"a", "b"}, gkeTaint)},
-		},
+		"nodes with the same product are one pool, sorted": {nodes: []corev1.Node{node("b", eightGPUs, h100(), gkeTaint), node("a", eightGPUs, h100(), gkeTaint)},
+			want: []pool{ofGPUs("h100-80gb-hbm3", h100(), []string{"a", "b"}, gkeTaint)}},
 		"two products are two pools, and nodes that labels pick without GPUs are one before them": {
 			nodes: []corev1.Node{
 				node("h", eightGPUs, h100()),
@@ -81,10 +80,7 @@ func TestPools(t *testing.T) {
 		},
 		"nodes that no label picks have a pool without labels": {
 			nodes: []corev1.Node{node("c", noGPUs, nil), node("h", eightGPUs, h100())},
-			want: []pool{
-				{Name: "cpu", Nodes: []string{"c"}},
-				ofGPUs("h100-80gb-hbm3", h100(), []string{"h"}),
-			},
+			want:  []pool{{Name: "cpu", Nodes: []string{"c"}}, ofGPUs("h100-80gb-hbm3", h100(), []string{"h"})},
 		},
 		"Windows nodes are no pool, with GPUs or without": {
 			nodes: []corev1.Node{
@@ -123,7 +119,7 @@ func TestPools(t *testing.T) {
 		"MIG under the single strategy has a product of its own": {
 			nodes: []corev1.Node{
 				node("a", eightGPUs, labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB"}),
-				node("b", amounts("nvidia.com/gpu", "56"), labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", migConfigLabel: "all-1g.5gb"}),
+				node("b", kit.Amounts("nvidia.com/gpu", "56"), labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", migConfigLabel: "all-1g.5gb"}),
 			},
 			want: []pool{
 				ofGPUs("a100-sxm4-40gb", labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB"}, []string{"a"}),
@@ -135,8 +131,8 @@ func TestPools(t *testing.T) {
 		},
 		"MIG under the mixed strategy is told apart by MIG manager's label or by counts of slices": {
 			nodes: []corev1.Node{
-				node("a", amounts("nvidia.com/mig-1g.10gb", "7"), h100(migConfigLabel, "all-1g.10gb")),
-				node("b", amounts("nvidia.com/gpu", "4", "nvidia.com/mig-3g.40gb", "8"), h100("nvidia.com/mig-3g.40gb.count", "8")),
+				node("a", kit.Amounts("nvidia.com/mig-1g.10gb", "7"), h100(migConfigLabel, "all-1g.10gb")),
+				node("b", kit.Amounts("nvidia.com/gpu", "4", "nvidia.com/mig-3g.40gb", "8"), h100("nvidia.com/mig-3g.40gb.count", "8")),
 				node("c", eightGPUs, h100("nvidia.com/gpu.count", "8")),
 			},
 			want: []pool{
@@ -153,8 +149,8 @@ func TestPools(t *testing.T) {
 		},
 		"shared GPUs, renamed or not": {
 			nodes: []corev1.Node{
-				node("a", amounts("nvidia.com/gpu", "40"), labelSet{ProductLabel: "NVIDIA-L4-SHARED", sharingLabel: "time-slicing", replicasLabel: "10"}),
-				node("b", amounts("nvidia.com/gpu.shared", "20"), labelSet{ProductLabel: "NVIDIA-L40S", sharingLabel: "mps", replicasLabel: "5"}),
+				node("a", kit.Amounts("nvidia.com/gpu", "40"), labelSet{ProductLabel: "NVIDIA-L4-SHARED", sharingLabel: "time-slicing", replicasLabel: "10"}),
+				node("b", kit.Amounts("nvidia.com/gpu.shared", "20"), labelSet{ProductLabel: "NVIDIA-L40S", sharingLabel: "mps", replicasLabel: "5"}),
 			},
 			want: []pool{
 				{
@@ -180,10 +176,7 @@ func TestPools(t *testing.T) {
 			},
 		},
 		"names that would be the same are numbered": {
-			nodes: []corev1.Node{
-				node("a", eightGPUs, labelSet{ProductLabel: "NVIDIA-L4"}),
-				node("b", eightGPUs, labelSet{ProductLabel: "L4"}),
-			},
+			nodes: []corev1.Node{node("a", eightGPUs, labelSet{ProductLabel: "NVIDIA-L4"}), node("b", eightGPUs, labelSet{ProductLabel: "L4"})},
 			want: []pool{
 				ofGPUs("l4", labelSet{ProductLabel: "L4"}, []string{"b"}),
 				ofGPUs("l4-2", labelSet{ProductLabel: "NVIDIA-L4"}, []string{"a"}),
@@ -199,18 +192,13 @@ func TestPools(t *testing.T) {
 				ofGPUs("h100-80gb-hbm3-"+longName[:48], h100(machineSet, longName+"-a"), []string{"a"}),
 			},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			for _, order := range []string{"as given", "the other way"} {
-				var got []pool
-				for _, p := range Pools(tc.nodes) {
-					var names []string
-					for _, n := range p.Nodes {
-						names = append(names, n.Name)
-					}
-					got = append(got, pool{p.Name, p.NodeLabels, names, p.Resources, p.Slicing, p.Taints})
-				}
+				got := expect.Each(Pools(tc.nodes), func(p Pool) pool {
+					names := expect.Each(p.Nodes, func(n *corev1.Node) string { return n.Name })
+					return pool{p.Name, p.NodeLabels, names, p.Resources, p.Slicing, p.Taints}
+				})
 				expect.Same(t, fmt.Sprintf("Nodes %s: unexpected pools", order), tc.want, got, cmpopts.EquateEmpty())
 				slices.Reverse(tc.nodes)
 			}
@@ -222,7 +210,7 @@ func TestTolerated(t *testing.T) {
 	taint := func(key, value string, effect corev1.TaintEffect) corev1.Taint {
 		return corev1.Taint{Key: key, Value: value, Effect: effect}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		taint corev1.Taint
 		name  corev1.ResourceName
 		want  bool
@@ -236,8 +224,7 @@ func TestTolerated(t *testing.T) {
 		"one that also drives running pods away": {taint: taint("nvidia.com/gpu", "true", "NoExecute"), name: Whole},
 		"Azure's":                                {taint: azureTaint, name: Whole},
 		"a spot pool's":                          {taint: spotTaint, name: Whole},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected answer whether it is tolerated", tc.want, Tolerated(tc.taint, tc.name))
 		})
@@ -246,7 +233,7 @@ func TestTolerated(t *testing.T) {
 
 func TestLevels(t *testing.T) {
 	host := "kubernetes.io/hostname"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		nodes []labelSet
 		want  []string
 	}{
@@ -254,8 +241,7 @@ func TestLevels(t *testing.T) {
 		"the node itself":        {nodes: []labelSet{{host: "a"}, {host: "b"}}, want: []string{host}},
 		"a clique within a zone": {nodes: []labelSet{{host: "a", CliqueLabel: "x.1", "topology.kubernetes.io/zone": "z"}}, want: []string{"topology.kubernetes.io/zone", CliqueLabel, host}},
 		"a label that one node lacks is no level": {nodes: []labelSet{{host: "a", CliqueLabel: "x.1"}, {host: "b"}}, want: []string{host}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var nodes []*corev1.Node
 			for _, l := range tc.nodes {

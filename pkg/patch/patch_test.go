@@ -14,11 +14,7 @@ import (
 
 func entries(t testing.TB, raw ...string) []trainjob.RuntimePatch {
 	t.Helper()
-	var all []trainjob.RuntimePatch
-	for _, data := range raw {
-		all = append(all, expect.FromJSON[trainjob.RuntimePatch](t, data))
-	}
-	return all
+	return expect.Each(raw, func(data string) trainjob.RuntimePatch { return expect.FromJSON[trainjob.RuntimePatch](t, data) })
 }
 
 func texts(t testing.TB, patches []trainjob.RuntimePatch) []string {
@@ -40,7 +36,7 @@ const (
 )
 
 func TestEntry(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		placements []Placement
 		want       string
 	}{
@@ -78,8 +74,7 @@ func TestEntry(t *testing.T) {
 				`]}}}}`,
 		},
 		"no replicated jobs": {want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var spec trainjob.Spec
 			expect.Must(Of(trainjob.Trainer23).Set(&spec, tc.placements))(t)
@@ -89,7 +84,7 @@ func TestEntry(t *testing.T) {
 }
 
 func TestOursGoesLastAndOthersStay(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		patches    []string
 		wantOthers []string
 		wantLast   bool
@@ -101,8 +96,7 @@ func TestOursGoesLastAndOthersStay(t *testing.T) {
 		"ours first":                            {patches: []string{ours, othersB, othersA}, wantOthers: []string{othersB, othersA}},
 		"ours twice":                            {patches: []string{othersB, ours, othersA, newOurs}, wantOthers: []string{othersB, othersA}},
 		"entries without a manager are somebody else's": {patches: []string{nobodys, ours, anything}, wantOthers: []string{nobodys, anything}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := Of(trainjob.Trainer23)
 			// Room at the end is where an append would write into the caller's array.
@@ -129,7 +123,7 @@ func jobsPatched(manager string, jobs ...string) string {
 }
 
 func TestUnknownJobs(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		patches []string
 		want    []string
 		message []string
@@ -156,8 +150,7 @@ func TestUnknownJobs(t *testing.T) {
 			},
 			message: []string{"a.io/x", `"worker"`},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			errs := Of(trainjob.Trainer23).UnknownJobs(&trainjob.Spec{RuntimePatches: entries(t, tc.patches...)}, []string{"node", "launcher"})
 			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(errs))
@@ -170,7 +163,7 @@ func TestUnknownJobs(t *testing.T) {
 
 func TestChanged(t *testing.T) {
 	forbidden := []string{"spec.runtimePatches[kueue.x-k8s.io/manager]: FieldValueForbidden"}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		before, after []string
 		allowed       []string
 		want          []string
@@ -185,8 +178,7 @@ func TestChanged(t *testing.T) {
 		"it is removed, which we repair": {before: []string{othersA, ours}, after: []string{othersA}},
 		"it is changed":                  {before: []string{ours}, after: []string{newOurs}, want: forbidden},
 		"it is brought in":               {before: []string{othersA}, after: []string{othersA, ours}, want: forbidden},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			spec := func(patches []string) *trainjob.Spec { return &trainjob.Spec{RuntimePatches: entries(t, patches...)} }
 			errs := Changed(Of(trainjob.Trainer23), spec(tc.before), spec(tc.after), spec(tc.allowed))

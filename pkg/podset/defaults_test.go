@@ -45,7 +45,7 @@ func TestDefaultsApply(t *testing.T) {
 	probed := func(grpc corev1.GRPCAction) corev1.Container {
 		return corev1.Container{LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &grpc}}}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		podSet, want kueue.PodSet
 	}{
 		"nothing to default":    {podSet: kueue.PodSet{Name: "node", Count: 2}, want: kueue.PodSet{Name: "node", Count: 2}},
@@ -61,8 +61,7 @@ func TestDefaultsApply(t *testing.T) {
 			want: kueue.PodSet{Name: "node", Template: template(map[string]string{"l": "v"}, map[string]string{"a": "v"}, nil, corev1.PodSpec{})},
 		},
 		"what a training pod has stays as it is": {podSet: trainingPodSet(), want: trainingPodSet()},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			given := tc.podSet.DeepCopy()
 			// Number and order stay.
@@ -107,7 +106,7 @@ func trainingPodSet() kueue.PodSet {
 }
 
 func TestNewDefaultsErrors(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		version   string
 		change    func(*apiextensionsv1.CustomResourceDefinitionVersion)
 		wantInErr []string
@@ -123,8 +122,7 @@ func TestNewDefaultsErrors(t *testing.T) {
 			},
 			wantInErr: []string{"spec.podSets"},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			crd := workloadCRD(t)
 			for i := range crd.Spec.Versions {

@@ -52,7 +52,7 @@ func TestExcess(t *testing.T) {
 	}
 	// The quota is for two Jobs of two pods with 8 GPUs.
 	admitted := []kueue.PodSet{{Name: "node", Count: 4, Template: pods(both("8"))}}
-	tests := map[string]struct {
+	for name, tc := range map[string]struct {
 		jobs      []jobsetapi.ReplicatedJob
 		children  []batchv1.Job
 		reclaimed int32
@@ -69,10 +69,8 @@ func TestExcess(t *testing.T) {
 		"pods of a selector":                      {jobs: []jobsetapi.ReplicatedJob{selecting(job("node", 2, 2, pods(both("8"))))}, starts: "replicated job node selects its pods by a selector of its own"},
 		"less is no excess":                       {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 2, pods(both("4")))}},
 		"as many pods in another arrangement":     {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 4, pods(both("8")))}},
-		"another replicated job": {
-			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8"))), job("extra", 1, 1, pods(both("8")))},
-			want: "replicated job extra is not among those that the job was admitted with",
-		},
+		"another replicated job": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8"))), job("extra", 1, 1, pods(both("8")))},
+			want: "replicated job extra is not among those that the job was admitted with"},
 		"more Jobs":         {jobs: []jobsetapi.ReplicatedJob{job("node", 3, 2, pods(both("8")))}, want: "replicated job node has 6 pods instead of 4"},
 		"more pods per Job": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 3, pods(both("8")))}, want: "replicated job node has 6 pods instead of 4"},
 		"more GPUs per pod": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(limits("9")))}, want: "replicated job node asks for 9 of nvidia.com/gpu per pod instead of 8"},
@@ -92,8 +90,7 @@ func TestExcess(t *testing.T) {
 		"a Job runs again whose quota was given back": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))},
 			children: []batchv1.Job{child(2, false), child(2, false)}, reclaimed: 2,
 			want: "replicated job node runs 2 pods again whose quota was given back when they had succeeded"},
-	}
-	for name, tc := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
 			reclaimed := []kueue.ReclaimablePod{{Name: "node", Count: tc.reclaimed}}

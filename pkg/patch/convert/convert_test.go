@@ -73,7 +73,7 @@ func way(way conversion) conversion {
 
 func TestManifests(t *testing.T) {
 	const served = "trainer.kubeflow.org/v1alpha1"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		// way is toPatches where it is left out.
 		way        conversion
 		apiVersion string
@@ -304,8 +304,7 @@ func TestManifests(t *testing.T) {
 		},
 		"overrides stay overrides": {way: ManifestToPodTemplateOverrides, spec: `{podTemplateOverrides: [{targetJobs: []}]}`,
 			want: `{podTemplateOverrides: [{targetJobs: []}]}`},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			got, warnings, errs := way(tc.way)(trainJob(t, cmp.Or(tc.apiVersion, served), tc.spec))
 			expect.Same(t, "Unexpected errors", nil, errs)
@@ -317,7 +316,7 @@ func TestManifests(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		// way is toPatches where it is left out.
 		way      conversion
 		manifest string
@@ -394,8 +393,7 @@ func TestRefusals(t *testing.T) {
 		"patches as text":            {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: x}`, want: []string{"spec.runtimePatches"}},
 		"a patch of nobody":          {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{}]}`, want: []string{"spec.runtimePatches[0].manager"}},
 		"a replicated job of nobody": {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{manager: a, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [null]}}}}]}`, want: []string{"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			manifest := []byte(tc.manifest)
 			if !strings.HasPrefix(tc.manifest, `{"`) && tc.manifest != "no" {

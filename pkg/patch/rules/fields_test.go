@@ -15,7 +15,7 @@ import (
 // TestFields is for what the API server says without a CRD; for what the CRDs say there
 // is test/generations.
 func TestFields(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		metadata, spec string
 		// fields and pods are the fields that Fields and Pods find wrong.
 		fields, pods []string
@@ -50,8 +50,7 @@ func TestFields(t *testing.T) {
 			},
 		},
 		"a trainer that is none": {spec: `trainer: 7`, fields: []string{"spec.trainer"}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			type object = map[string]any
 			spec := expect.FromYAML[object](t, cmp.Or(tc.spec, "{}"))
