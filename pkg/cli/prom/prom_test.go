@@ -61,7 +61,7 @@ func began(at model.SampleValue, labels ...string) *model.Sample {
 }
 
 func TestClusterLabel(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		began model.Vector
 		label string
 		want  []string
@@ -83,14 +83,9 @@ func TestClusterLabel(t *testing.T) {
 				began(200, "prometheus_replica", "b"),
 			},
 		},
-		"two clusters": {
-			began: model.Vector{began(100, "cluster", "b", "pod", "1"), began(200, "cluster", "a", "pod", "2")},
-			label: "cluster", want: []string{"a", "b"},
-		},
-		"two clusters, of which one has no label": {
-			began: model.Vector{began(100, "pod", "1"), began(200, "cluster", "a", "pod", "2")},
-			label: "cluster", want: []string{"", "a"},
-		},
+		"two clusters": {began: model.Vector{began(100, "cluster", "b", "pod", "1"), began(200, "cluster", "a", "pod", "2")}, label: "cluster", want: []string{"a", "b"}},
+		"two clusters, of which one has no label": {began: model.Vector{began(100, "pod", "1"), began(200, "cluster", "a", "pod", "2")},
+			label: "cluster", want: []string{"", "a"}},
 		"two clusters, the ledger of one began again": {
 			began: model.Vector{
 				began(100, "environment", "prod", "cluster", "b"), began(300, "environment", "prod", "cluster", "b"),
@@ -98,8 +93,7 @@ func TestClusterLabel(t *testing.T) {
 			},
 			label: "cluster", want: []string{"a", "b"},
 		},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			label, values := clusterLabel(tc.began)
 			expect.Same(t, "Unexpected label", tc.label, label)
@@ -109,7 +103,7 @@ func TestClusterLabel(t *testing.T) {
 }
 
 func TestSeveral(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		counts []model.SampleValue
 		want   bool
 	}{
@@ -119,8 +113,7 @@ func TestSeveral(t *testing.T) {
 		"two":                        {counts: []model.SampleValue{2, 2, 2}, want: true},
 		"two, of which one is gone":  {counts: []model.SampleValue{2, 2, 1}, want: true},
 		"one that began again twice": {counts: []model.SampleValue{2, 1, 2, 1}},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			series := &model.SampleStream{}
 			for _, count := range tc.counts {

@@ -129,12 +129,11 @@ func TestBillOfLocalQueuesTogether(t *testing.T) {
 }
 
 func TestBillOfSeveralClusters(t *testing.T) {
-	cases := map[string]struct{ us, want string }{
+	for name, tc := range map[string]struct{ us, want string }{
 		"with a label": {us: `"cluster":"us-1"`,
 			want: `it has the ledgers of several clusters, with label cluster ["eu-1" "us-1"]: choose one with --match cluster=us-1`},
 		"without": {us: `"cluster":"eu-1","pod":"a"`, want: "it has the ledgers of several clusters, and no label tells them apart"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -159,13 +158,12 @@ func TestBillOfSeveralClusters(t *testing.T) {
 }
 
 func TestPrometheusWithoutAnAnswer(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		token, want string
 	}{
 		"it has no ledger": {want: "it has no series of the ledger for this time"},
 		"it wants a token": {token: "Bearer secret", want: "Prometheus answers: client error: 401"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			q := querierOf(t, prom.Flags{URL: prometheusOf(t, tc.token, nil, nil)}, "")
 			_, _, err := q.bill(t.Context())
@@ -184,7 +182,7 @@ func TestLines(t *testing.T) {
 		total("a100", "nvidia.com/gpu", "bob", "deleted", 450), total("cpus", "memory", "ann", "running", 3600*(1<<30)), total("cpus", "cpu", "ann", "running", 1800),
 		total("h100", "whole-gpus", "cid", "running", 3600),
 	}
-	cases := map[string][]Line{
+	for by, want := range map[string][]Line{
 		byUser: {
 			{User: "ann", Resource: "cpu", Unit: "core-hours", Held: 0.5, Running: 0.5},
 			{User: "ann", Resource: "memory", Unit: "GiB-hours", Held: 1, Running: 1},
@@ -199,8 +197,7 @@ func TestLines(t *testing.T) {
 			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 3.5, Waiting: 1, Running: 2, Stopping: 0.5},
 			{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: "h100", Resource: "whole-gpus", Unit: "device-hours", Held: 1, Running: 1},
 		},
-	}
-	for by, want := range cases {
+	} {
 		expect.Same(t, "Unexpected lines by "+by, want, lines(totals, by))
 	}
 }
@@ -210,7 +207,7 @@ func TestCheck(t *testing.T) {
 		return options{by: byQueue, prometheus: prom.Flags{URL: "http://p"}, since: since, until: until}
 	}
 	month := [2]time.Time{noon.Add(-30 * 24 * time.Hour), noon}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		options options
 		want    [2]time.Time
 		columns string
@@ -226,8 +223,7 @@ func TestCheck(t *testing.T) {
 		"what is to come":       {options: of("", "2030-01-01T12:00:01Z"), err: "give a time that is past, such as 2030-01-01T00:00:00Z"},
 		"a day":                 {options: of("", "2029-12-01"), err: "--until 2029-12-01: give a time"},
 		"of the manager's book": {options: options{by: byQueue, until: "2030-01-01T11:00:00Z"}, err: "--until is for --prometheus"},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			from, to, err := tc.options.check(noon)
 			expect.Says(t, err, tc.err)
@@ -277,7 +273,7 @@ func TestHints(t *testing.T) {
 	progressed := func(percent, remaining int32) *trainer.TrainerStatus {
 		return &trainer.TrainerStatus{ProgressPercentage: new(percent), EstimatedRemainingSeconds: new(remaining)}
 	}
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		evictions, ran int32
 		grace          *int64
 		// runs is how long it has run since it was admitted again, negative where it was not.
@@ -294,8 +290,7 @@ func TestHints(t *testing.T) {
 			want: &Hint{Evictions: 1, LostSeconds: 1800, GraceSeconds: 30}},
 		"it kept all":              {evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(50, 4200)},
 		"it has time to save more": {evictions: 2, ran: 3600, grace: new(int64(1800))},
-	}
-	for name, tc := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm"}}
 			job.Status.TrainerStatus = tc.status
