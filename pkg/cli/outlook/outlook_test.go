@@ -236,61 +236,36 @@ func TestFewFuturesTellTheirRange(t *testing.T) {
 
 // Who came and is gone is not among those that the cluster still has: only of the time since the oldest end all are there.
 func TestArrivals(t *testing.T) {
+	const lost = ": of what ended before, nothing is left"
 	for name, tc := range map[string]struct {
-		set func(*outlook.Outlook)
+		// first came this long ago, and one in each such time before: jobs in all, of which something has become.
+		first, every time.Duration
+		jobs         int
+		become       func(n int, wl *kueue.Workload)
 		// between are bounds of how many come in two weeks.
 		between [2]int
 		warning string
 	}{
-		"three days are known": {
-			set: func(o *outlook.Outlook) {
-				for n := range 5 * 24 {
-					ended(job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n+1)*time.Hour), 30*time.Minute)
-				}
-			},
-			between: [2]int{300, 370},
-		},
-		"ended Workloads are kept for an hour": {
-			set: func(o *outlook.Outlook) {
-				for n := range 18 {
-					if wl := job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n)*5*time.Minute); n > 5 {
-						ended(wl, 30*time.Minute)
-					}
-				}
-			},
-			between: [2]int{3700, 4600}, warning: "others are taken to come as in the last 60 min: of what ended before, nothing is left",
-		},
-		"the cluster is a day old": {
-			set: func(o *outlook.Outlook) {
-				for n := range 24 {
-					ended(job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n+1)*time.Hour), 5*time.Minute)
-				}
-			},
-			between: [2]int{300, 370}, warning: "others are taken to come as in the last 24 h: of what ended before, nothing is left",
-		},
-		"none has ended": {
-			set: func(o *outlook.Outlook) {
-				for n := range 10 {
-					job(o, fmt.Sprintf("llm-%d", n), 1, time.Duration(n+1)*time.Hour)
-				}
-			},
-			between: [2]int{300, 370}, warning: "others are taken to come as in the last 10 h: of what ended before, nothing is left",
-		},
-		"they were stopped at their limits": {
-			set: func(o *outlook.Outlook) {
-				for n := range 100 {
-					overTime(job(o, fmt.Sprintf("past-%d", n), 1, time.Duration(n+1)*time.Hour), 1)
-				}
-			},
-			between: [2]int{300, 370},
-		},
-		"the first came just now": {set: func(o *outlook.Outlook) { job(o, "llm", 1, time.Second) },
-			between: [2]int{290, 380}, warning: "others are taken to come as in the last 60 min: of what ended before, nothing is left"},
+		"three days are known": {first: time.Hour, every: time.Hour, jobs: 5 * 24, become: func(_ int, wl *kueue.Workload) { ended(wl, 30*time.Minute) }, between: [2]int{300, 370}},
+		"ended Workloads are kept for an hour": {every: 5 * time.Minute, jobs: 18, become: func(n int, wl *kueue.Workload) {
+			if n > 5 {
+				ended(wl, 30*time.Minute)
+			}
+		}, between: [2]int{3700, 4600}, warning: "others are taken to come as in the last 60 min" + lost},
+		"the cluster is a day old": {first: time.Hour, every: time.Hour, jobs: 24, become: func(_ int, wl *kueue.Workload) { ended(wl, 5*time.Minute) },
+			between: [2]int{300, 370}, warning: "others are taken to come as in the last 24 h" + lost},
+		"none has ended":                    {first: time.Hour, every: time.Hour, jobs: 10, between: [2]int{300, 370}, warning: "others are taken to come as in the last 10 h" + lost},
+		"they were stopped at their limits": {first: time.Hour, every: time.Hour, jobs: 100, become: func(_ int, wl *kueue.Workload) { overTime(wl, 1) }, between: [2]int{300, 370}},
+		"the first came just now":           {first: time.Second, jobs: 1, between: [2]int{290, 380}, warning: "others are taken to come as in the last 60 min" + lost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := town()
 			o.NoArrivals = false
-			tc.set(o)
+			for n := range tc.jobs {
+				if wl := job(o, fmt.Sprintf("past-%d", n), 1, tc.first+time.Duration(n)*tc.every); tc.become != nil {
+					tc.become(n, wl)
+				}
+			}
 			q, warnings := o.Question()
 			jobs := q.Jobs(0)
 			for n := range jobs {
