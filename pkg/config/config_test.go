@@ -65,8 +65,7 @@ func TestLoad(t *testing.T) {
 		want    *Configuration
 	}{
 		"nothing but the head means the defaults": {content: head, want: defaults()},
-		"explicit values stay, their neighbours get defaults": {
-			content: head + `
+		"explicit values stay, their neighbours get defaults": {content: head + `
 webhook: {port: 9999}
 leaderElection: {leaderElect: false, leaseDuration: 30s}
 metrics: {bindAddress: "0", secureServing: false, localQueueLabels: false}
@@ -86,36 +85,29 @@ integrations: {labelKeysToCopy: [team]}
 				c.InternalCertManagement.Enable = ptr.To(false)
 				c.ManageJobsWithoutQueueName = ptr.To(true)
 				c.Integrations.LabelKeysToCopy = []string{"team"}
-			}),
-		},
+			})},
 		"no wait is not the default one": {content: head + "waitForJobSet: 0s\n", want: changed(func(c *Configuration) { c.WaitForJobSet.Duration = 0 })},
 		"another namespace goes where the namespace counts": {content: head + "namespace: elsewhere\n",
 			want: changed(func(c *Configuration) { c.Namespace, c.LeaderElection.ResourceNamespace = "elsewhere", "elsewhere" })},
 		"an empty list of workers is no list": {content: head + "controller: {groupKindConcurrency: {}}\n", want: defaults()},
-		"a value that is Kueue's default is an override, too": {
-			content: head + "manageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}\nwaitForPodsReady: {}\n",
+		"a value that is Kueue's default is an override, too": {content: head + "manageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}\nwaitForPodsReady: {}\n",
 			want: changed(func(c *Configuration) {
 				c.ManageJobsWithoutQueueName = ptr.To(false)
 				c.Integrations.LabelKeysToCopy = []string{}
 				c.WaitForPodsReady = &configapi.WaitForPodsReady{}
-			}),
-		},
-		"Kueue's configuration somewhere else": {
-			content: head + "kueueConfigMap: {namespace: openshift-kueue-operator, name: kueue-config}\n",
+			})},
+		"Kueue's configuration somewhere else": {content: head + "kueueConfigMap: {namespace: openshift-kueue-operator, name: kueue-config}\n",
 			want: changed(func(c *Configuration) {
 				c.KueueConfigMap.Namespace, c.KueueConfigMap.Name = "openshift-kueue-operator", "kueue-config"
-			}),
-		},
-		"settings of Kueue's, as Kueue writes them": {
-			content: head + "managedJobsNamespaceSelector: {matchLabels: {team: a}}\nwaitForPodsReady: {timeout: 7m}\n" +
-				"objectRetentionPolicies: {workloads: {afterFinished: 1h}}\nfeatureGates: {TopologyAwareScheduling: false}\n",
+			})},
+		"settings of Kueue's, as Kueue writes them": {content: head + "managedJobsNamespaceSelector: {matchLabels: {team: a}}\nwaitForPodsReady: {timeout: 7m}\n" +
+			"objectRetentionPolicies: {workloads: {afterFinished: 1h}}\nfeatureGates: {TopologyAwareScheduling: false}\n",
 			want: changed(func(c *Configuration) {
 				c.ManagedJobsNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 				c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: 7 * time.Minute}}
 				c.ObjectRetentionPolicies = &configapi.ObjectRetentionPolicies{Workloads: &configapi.WorkloadRetentionPolicy{AfterFinished: &metav1.Duration{Duration: time.Hour}}}
 				c.FeatureGates = map[string]bool{"TopologyAwareScheduling": false}
-			}),
-		},
+			})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := expect.Must(Load(fileWith(t, tc.content)))(t)

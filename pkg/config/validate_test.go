@@ -59,12 +59,9 @@ func TestValidate(t *testing.T) {
 		}},
 		"an unknown gate, even if off": {change: func(c *Configuration) { c.FeatureGates = map[string]bool{"Nothing": false, "Anything": true} },
 			want: []string{"featureGates[Anything]: FieldValueInvalid", "featureGates[Nothing]: FieldValueInvalid"}},
-		"a negative timeout": {
-			change: func(c *Configuration) {
-				c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: -time.Second}}
-			},
-			want: []string{"waitForPodsReady.timeout: FieldValueInvalid"},
-		},
+		"a negative timeout": {change: func(c *Configuration) {
+			c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: -time.Second}}
+		}, want: []string{"waitForPodsReady.timeout: FieldValueInvalid"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(validate(changed(tc.change))))

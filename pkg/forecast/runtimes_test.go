@@ -238,15 +238,12 @@ func TestExperimentsGoToQueues(t *testing.T) {
 	}{
 		"to several, and what runs elsewhere tells": {of: func(experiment int, _ string) float64 { return float64(1 + experiment) },
 			between: [2]time.Duration{18 * time.Hour, 22 * time.Hour}},
-		"to one each, and what runs elsewhere tells nothing": {
-			of: func(experiment int, queue string) float64 {
-				if queue == "a" {
-					return 1
-				}
-				return float64(2 + experiment)
-			},
-			between: [2]time.Duration{time.Hour / 2, 2 * time.Hour},
-		},
+		"to one each, and what runs elsewhere tells nothing": {of: func(experiment int, queue string) float64 {
+			if queue == "a" {
+				return 1
+			}
+			return float64(2 + experiment)
+		}, between: [2]time.Duration{time.Hour / 2, 2 * time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var past []forecast.Past

@@ -59,28 +59,20 @@ func TestResources(t *testing.T) {
 		"requests only": {pod: corev1.PodSpec{Containers: []corev1.Container{requesting(kit.Amounts("nvidia.com/gpu", "8"))}}, want: []corev1.ResourceName{"nvidia.com/gpu"}},
 		"init containers only": {pod: corev1.PodSpec{InitContainers: []corev1.Container{limitedTo(kit.Amounts("nvidia.com/mig-1g.10gb", "1"))}},
 			want: []corev1.ResourceName{"nvidia.com/mig-1g.10gb"}},
-		"zero amounts": {
-			pod: corev1.PodSpec{
-				InitContainers: []corev1.Container{limitedTo(kit.Amounts("nvidia.com/gpu.shared", "0"))},
-				Containers:     []corev1.Container{requesting(kit.Amounts("nvidia.com/gpu", "0"))},
+		"zero amounts": {pod: corev1.PodSpec{
+			InitContainers: []corev1.Container{limitedTo(kit.Amounts("nvidia.com/gpu.shared", "0"))},
+			Containers:     []corev1.Container{requesting(kit.Amounts("nvidia.com/gpu", "0"))},
+		}},
+		"a zero request beside a limit": {pod: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+			Requests: kit.Amounts("nvidia.com/gpu", "0"), Limits: kit.Amounts("nvidia.com/gpu", "1"),
+		}}}}, want: []corev1.ResourceName{"nvidia.com/gpu"}},
+		"the same resource in many places stands once, and all are sorted": {pod: corev1.PodSpec{
+			InitContainers: []corev1.Container{limitedTo(kit.Amounts("nvidia.com/mig-3g.40gb", "1", "nvidia.com/gpu", "1"))},
+			Containers: []corev1.Container{
+				requesting(kit.Amounts("nvidia.com/mig-3g.40gb", "2", "nvidia.com/gpu.shared", "1")),
+				limitedTo(kit.Amounts("nvidia.com/mig-1g.10gb", "1", "nvidia.com/gpu", "1", "memory", "1Gi")),
 			},
-		},
-		"a zero request beside a limit": {
-			pod: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
-				Requests: kit.Amounts("nvidia.com/gpu", "0"), Limits: kit.Amounts("nvidia.com/gpu", "1"),
-			}}}},
-			want: []corev1.ResourceName{"nvidia.com/gpu"},
-		},
-		"the same resource in many places stands once, and all are sorted": {
-			pod: corev1.PodSpec{
-				InitContainers: []corev1.Container{limitedTo(kit.Amounts("nvidia.com/mig-3g.40gb", "1", "nvidia.com/gpu", "1"))},
-				Containers: []corev1.Container{
-					requesting(kit.Amounts("nvidia.com/mig-3g.40gb", "2", "nvidia.com/gpu.shared", "1")),
-					limitedTo(kit.Amounts("nvidia.com/mig-1g.10gb", "1", "nvidia.com/gpu", "1", "memory", "1Gi")),
-				},
-			},
-			want: []corev1.ResourceName{"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"},
-		},
+		}, want: []corev1.ResourceName{"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected resources", tc.want, Resources(&tc.pod), cmpopts.EquateEmpty())

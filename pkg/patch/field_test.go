@@ -224,14 +224,12 @@ func TestSurplus(t *testing.T) {
 		want []string
 	}{
 		"a placement as the manager writes it": {spec: sides["podTemplateOverrides"].spec(sides["podTemplateOverrides"].placed)},
-		"what a user adds to it": {
-			spec: `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}]},{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"},"name":"n",` + mark + `},"spec":{"serviceAccountName":"mine","affinity":{"podAffinity":{"x":1}},"nodeSelector":{"a":"b"}}}]}`,
+		"what a user adds to it": {spec: `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}]},{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"},"name":"n",` + mark + `},"spec":{"serviceAccountName":"mine","affinity":{"podAffinity":{"x":1}},"nodeSelector":{"a":"b"}}}]}`,
 			want: []string{
 				"spec.podTemplateOverrides[1].metadata.name",
 				"spec.podTemplateOverrides[1].spec.affinity.podAffinity.x",
 				"spec.podTemplateOverrides[1].spec.serviceAccountName",
-			},
-		},
+			}},
 		"what says nothing": {spec: `{"podTemplateOverrides":[{"targetJobs":[],"metadata":{` + mark + `},"spec":{"volumes":[],"affinity":{},"hostname":null}}]}`},
 		"what cannot be read as a placement": {spec: `{"podTemplateOverrides":[{"metadata":{` + mark + `},"spec":{"tolerations":7}}]}`,
 			want: []string{"spec.podTemplateOverrides[0]"}},

@@ -40,39 +40,33 @@ func TestEntry(t *testing.T) {
 		placements []Placement
 		want       string
 	}{
-		"gated": {
-			placements: []Placement{Gated("node"), Gated("launcher")},
+		"gated": {placements: []Placement{Gated("node"), Gated("launcher")},
 			want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` +
 				`{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}}}},` +
 				`{"name":"launcher","template":{"spec":{"template":{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}}}}` +
-				`]}}}}`,
-		},
-		"everything an admission can add": {
-			placements: []Placement{{
-				Name:         "node",
-				Labels:       map[string]string{"kueue.x-k8s.io/podset": "node"},
-				Annotations:  map[string]string{"kueue.x-k8s.io/workload": "wl"},
-				NodeSelector: map[string]string{"pool": "h100", "gpu": "h100"},
-				Tolerations: []corev1.Toleration{
-					{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
-					{Key: "spot", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(0))},
-				},
-				SchedulingGates: []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/topology"}},
-			}},
+				`]}}}}`},
+		"everything an admission can add": {placements: []Placement{{
+			Name:         "node",
+			Labels:       map[string]string{"kueue.x-k8s.io/podset": "node"},
+			Annotations:  map[string]string{"kueue.x-k8s.io/workload": "wl"},
+			NodeSelector: map[string]string{"pool": "h100", "gpu": "h100"},
+			Tolerations: []corev1.Toleration{
+				{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+				{Key: "spot", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(0))},
+			},
+			SchedulingGates: []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/topology"}},
+		}},
 			want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` +
 				`{"name":"node","template":{"spec":{"template":{` +
 				`"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"},"annotations":{"kueue.x-k8s.io/workload":"wl"}},` +
 				`"spec":{"nodeSelector":{"gpu":"h100","pool":"h100"},` +
 				`"tolerations":[{"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"},{"key":"spot","effect":"NoExecute","tolerationSeconds":0}],` +
 				`"schedulingGates":[{"name":"kueue.x-k8s.io/topology"}]}}}}}` +
-				`]}}}}`,
-		},
-		"an admission that adds nothing": {
-			placements: []Placement{{Name: "node", Labels: map[string]string{}, NodeSelector: map[string]string{}}},
+				`]}}}}`},
+		"an admission that adds nothing": {placements: []Placement{{Name: "node", Labels: map[string]string{}, NodeSelector: map[string]string{}}},
 			want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` +
 				`{"name":"node","template":{"spec":{"template":{"spec":{}}}}}` +
-				`]}}}}`,
-		},
+				`]}}}}`},
 		"no replicated jobs": {want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,22 +128,16 @@ func TestUnknownJobs(t *testing.T) {
 		"a job that does not exist": {patches: []string{jobsPatched("b.io/x", "node"), jobsPatched("a.io/x", "node", "worker")},
 			want:    []string{"spec.runtimePatches[a.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[1].name: FieldValueInvalid"},
 			message: []string{`"worker"`, "node, launcher"}},
-		"all of them are told, and none of ours": {
-			patches: []string{jobsPatched(Manager, "w1"), jobsPatched("a.io/x", "w2", "w3")},
+		"all of them are told, and none of ours": {patches: []string{jobsPatched(Manager, "w1"), jobsPatched("a.io/x", "w2", "w3")},
 			want: []string{
 				"spec.runtimePatches[a.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid",
 				"spec.runtimePatches[a.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[1].name: FieldValueInvalid",
-			},
-			message: []string{`"w2"`, `"w3"`},
-		},
-		"an entry that cannot be read, and the next": {
-			patches: []string{`{"manager":"a.io/x","trainingRuntimeSpec":7}`, jobsPatched("b.io/x", "worker")},
+			}, message: []string{`"w2"`, `"w3"`}},
+		"an entry that cannot be read, and the next": {patches: []string{`{"manager":"a.io/x","trainingRuntimeSpec":7}`, jobsPatched("b.io/x", "worker")},
 			want: []string{
 				"spec.runtimePatches[a.io/x]: FieldValueInvalid",
 				"spec.runtimePatches[b.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid",
-			},
-			message: []string{"a.io/x", `"worker"`},
-		},
+			}, message: []string{"a.io/x", `"worker"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			errs := Of(trainjob.Trainer23).UnknownJobs(&trainjob.Spec{RuntimePatches: entries(t, tc.patches...)}, []string{"node", "launcher"})

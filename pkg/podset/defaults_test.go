@@ -54,12 +54,9 @@ func TestDefaultsApply(t *testing.T) {
 			want: of(listening(tcp(1)), listening(tcp(2), udp))},
 		"probes over gRPC get a service": {podSet: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1})),
 			want: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1, Service: new("")}))},
-		"metadata that the schema does not know goes": {
-			podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
-				Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}, GenerateName: "gone", UID: "gone",
-			}}},
-			want: kueue.PodSet{Name: "node", Template: template(map[string]string{"l": "v"}, map[string]string{"a": "v"}, nil, corev1.PodSpec{})},
-		},
+		"metadata that the schema does not know goes": {podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}, GenerateName: "gone", UID: "gone",
+		}}}, want: kueue.PodSet{Name: "node", Template: template(map[string]string{"l": "v"}, map[string]string{"a": "v"}, nil, corev1.PodSpec{})}},
 		"what a training pod has stays as it is": {podSet: trainingPodSet(), want: trainingPodSet()},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,13 +112,10 @@ func TestNewDefaultsErrors(t *testing.T) {
 			wantInErr: []string{"workloads.kueue.x-k8s.io", "v9", "Kueue v0.19"}},
 		"a version without a schema": {version: "v1beta2", change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) { v.Schema = nil },
 			wantInErr: []string{"v1beta2"}},
-		"a schema without PodSets": {
-			version: "v1beta2",
+		"a schema without PodSets": {version: "v1beta2",
 			change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) {
 				v.Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
-			},
-			wantInErr: []string{"spec.podSets"},
-		},
+			}, wantInErr: []string{"spec.podSets"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			crd := workloadCRD(t)

@@ -76,11 +76,9 @@ func TestExcess(t *testing.T) {
 		"more GPUs per pod": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(limits("9")))}, want: "replicated job node asks for 9 of nvidia.com/gpu per pod instead of 8"},
 		"a resource that nothing was charged for": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/nic": resource.MustParse("1")}}))},
 			want: "replicated job node asks for 1 of example.com/nic per pod instead of 0"},
-		"a limit of the pod stands for a request": {
-			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Gi")}}}})},
-			want: "replicated job node asks for 64Gi of memory per pod instead of 0",
-		},
+		"a limit of the pod stands for a request": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Gi")}}}})},
+			want: "replicated job node asks for 64Gi of memory per pod instead of 0"},
 		"a Job that was scaled": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}, children: []batchv1.Job{child(2, false), child(3, false)},
 			want: "replicated job node has child Jobs with 5 pods instead of 4"},
 		"Jobs that were scaled beyond counting": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}, children: []batchv1.Job{child(math.MaxInt32, false), child(math.MaxInt32, false)},

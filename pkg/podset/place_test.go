@@ -41,23 +41,19 @@ func TestPlace(t *testing.T) {
 		"no PodSets": {want: []patch.Placement{}},
 		"an admission that adds nothing keeps the base tolerations": {podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = []corev1.Toleration{exists("nvidia.com/gpu")} })},
 			infos: []kueuelib.PodSetInfo{{Name: "node"}}, want: []patch.Placement{{Name: "node", Tolerations: []corev1.Toleration{exists("nvidia.com/gpu")}}}},
-		"everything that an admission adds, each PodSet its own": {
-			podSets: []kueue.PodSet{
-				podSet("launcher", nil),
-				podSet("node", func(p *corev1.PodTemplateSpec) {
-					p.Labels = map[string]string{"mine": "1", "same": "s"}
-					p.Annotations = map[string]string{"mine": "1"}
-					p.Spec.NodeSelector = map[string]string{"zone": "z1", "pool": "h100"}
-					p.Spec.SchedulingGates = gates("example.com/mine")
-				}),
-			},
-			infos: []kueuelib.PodSetInfo{{Name: "launcher", Count: 1, NodeSelector: map[string]string{"pool": "cpu"}}, node()},
-			want:  []patch.Placement{{Name: "launcher", NodeSelector: map[string]string{"pool": "cpu"}}, as(node())},
-		},
-		"base tolerations first, then those of the admission that are not there": {
-			podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) {
-				p.Spec.Tolerations = []corev1.Toleration{{Key: "spot", Value: "yes"}, exists("nvidia.com/gpu"), {Key: "spot", Operator: corev1.TolerationOpEqual, Value: "yes"}}
-			})},
+		"everything that an admission adds, each PodSet its own": {podSets: []kueue.PodSet{
+			podSet("launcher", nil),
+			podSet("node", func(p *corev1.PodTemplateSpec) {
+				p.Labels = map[string]string{"mine": "1", "same": "s"}
+				p.Annotations = map[string]string{"mine": "1"}
+				p.Spec.NodeSelector = map[string]string{"zone": "z1", "pool": "h100"}
+				p.Spec.SchedulingGates = gates("example.com/mine")
+			}),
+		}, infos: []kueuelib.PodSetInfo{{Name: "launcher", Count: 1, NodeSelector: map[string]string{"pool": "cpu"}}, node()},
+			want: []patch.Placement{{Name: "launcher", NodeSelector: map[string]string{"pool": "cpu"}}, as(node())}},
+		"base tolerations first, then those of the admission that are not there": {podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) {
+			p.Spec.Tolerations = []corev1.Toleration{{Key: "spot", Value: "yes"}, exists("nvidia.com/gpu"), {Key: "spot", Operator: corev1.TolerationOpEqual, Value: "yes"}}
+		})},
 			infos: []kueuelib.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{
 				{Key: "spot", Operator: corev1.TolerationOpEqual, Value: "yes"},
 				{Key: "spot", Value: "no"},
@@ -71,8 +67,7 @@ func TestPlace(t *testing.T) {
 				{Key: "spot", Value: "no"},
 				{Key: "spot", Value: "yes", Effect: corev1.TaintEffectNoExecute},
 				exists("pool"),
-			}}},
-		},
+			}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect.Same(t, "Unexpected placements", tc.want, expect.Must(Place(tc.podSets, tc.infos))(t))

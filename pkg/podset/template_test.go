@@ -60,14 +60,12 @@ func TestPlaceTemplate(t *testing.T) {
 		"from one flavor to another: stale keys go, values change": {child: template(keys{"kueue.x-k8s.io/podset": "old"}, nil, keys{"pool": "h100", "gpu": "h100", "zone": "z1"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("h100")}}),
 			want:   template(keys{"kueue.x-k8s.io/podset": "new"}, nil, keys{"gpu": "a100", "zone": "z1"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100")}}),
 			placed: template(keys{"kueue.x-k8s.io/podset": "new"}, nil, keys{"gpu": "a100", "zone": "z1"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100")}})},
-		"Kueue's labels and annotations go, also those below its domain; others stay": {
-			child: template(
-				keys{"kueue.x-k8s.io/podset": "node", "tas.kueue.x-k8s.io/x": "1", "my-kueue.x-k8s.io/x": "1", "team": "a", "podset": "1", gatedLabel: "true", "kueue-trainer.dev/other": "1"},
-				keys{"kueue.x-k8s.io/workload": "wl", "kueue.x-k8s.io.example.com/x": "1", "note": "a"}, nil, corev1.PodSpec{}),
+		"Kueue's labels and annotations go, also those below its domain; others stay": {child: template(
+			keys{"kueue.x-k8s.io/podset": "node", "tas.kueue.x-k8s.io/x": "1", "my-kueue.x-k8s.io/x": "1", "team": "a", "podset": "1", gatedLabel: "true", "kueue-trainer.dev/other": "1"},
+			keys{"kueue.x-k8s.io/workload": "wl", "kueue.x-k8s.io.example.com/x": "1", "note": "a"}, nil, corev1.PodSpec{}),
 			placed: template(
 				keys{"my-kueue.x-k8s.io/x": "1", "team": "a", "podset": "1", "kueue-trainer.dev/other": "1"},
-				keys{"kueue.x-k8s.io.example.com/x": "1", "note": "a"}, nil, corev1.PodSpec{}),
-		},
+				keys{"kueue.x-k8s.io.example.com/x": "1", "note": "a"}, nil, corev1.PodSpec{})},
 		"what JobSet adds for exclusive placement stays": {child: template(nil, nil, keys{namespacedJob: "ns_job", "pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("h100"), jobsetOwn}}),
 			want:   template(nil, nil, keys{"gpu": "a100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100")}}),
 			placed: template(nil, nil, keys{namespacedJob: "ns_job", "gpu": "a100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100"), jobsetOwn}})},

@@ -144,12 +144,10 @@ func TestRenderCounts(t *testing.T) {
 		"torch takes numNodes from the runtime, other jobs their own replicas and parallelism": {runtime: torchRuntime, want: torch(2)},
 		"torch takes numNodes from the TrainJob":                                               {runtime: torchRuntime, trainer: nodes(7), want: torch(7)},
 		// A patch of a replicated job must not bring its replicas back to the default.
-		"a patch changes no counts and no order":                      {runtime: torchRuntime, patches: []RuntimePatch{patched}, want: torch(2)},
-		"MPI with runLauncherAsNode takes the launcher off the nodes": {runtime: mpiRuntime, trainer: nodes(5), want: mpi(4, 1)},
-		"MPI with runLauncherAsNode keeps one node at the least":      {runtime: mpiRuntime, trainer: nodes(1), want: mpi(1, 1)},
-		"MPI without runLauncherAsNode has all nodes beside the launcher": {
-			runtime: strings.Replace(mpiRuntime, "runLauncherAsNode: true", "runLauncherAsNode: false", 1), trainer: nodes(5), want: mpi(5, 1),
-		},
+		"a patch changes no counts and no order":                          {runtime: torchRuntime, patches: []RuntimePatch{patched}, want: torch(2)},
+		"MPI with runLauncherAsNode takes the launcher off the nodes":     {runtime: mpiRuntime, trainer: nodes(5), want: mpi(4, 1)},
+		"MPI with runLauncherAsNode keeps one node at the least":          {runtime: mpiRuntime, trainer: nodes(1), want: mpi(1, 1)},
+		"MPI without runLauncherAsNode has all nodes beside the launcher": {runtime: strings.Replace(mpiRuntime, "runLauncherAsNode: true", "runLauncherAsNode: false", 1), trainer: nodes(5), want: mpi(5, 1)},
 		// What Trainer 2.3 really does: numNodes of the runtime counts for the replicated
 		// job that carries the trainer's label, which is the launcher.
 		"MPI with several nodes in the runtime has as many launchers": {runtime: strings.Replace(mpiRuntime, "numNodes: 1", "numNodes: 4", 1), want: mpi(1, 4)},
@@ -307,13 +305,11 @@ func renderedByTrainer(t *testing.T, rt *trainer.TrainingRuntime, job *trainer.T
 func TestRenderDoesWhatTrainerDoesWithTheRuntimesItShips(t *testing.T) {
 	trainers := map[string]*trainer.Trainer{
 		"as it is": nil,
-		"with nodes, resources, a command": {
-			NumNodes: ptr.To[int32](3), Command: []string{"python"}, Args: []string{"train.py"}, Image: ptr.To("mine"),
+		"with nodes, resources, a command": {NumNodes: ptr.To[int32](3), Command: []string{"python"}, Args: []string{"train.py"}, Image: ptr.To("mine"),
 			Env: []corev1.EnvVar{{Name: "E", Value: "v"}},
 			ResourcesPerNode: &corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}, Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
-			},
-		},
+			}},
 		"with torchtune's command": {Command: []string{"tune", "run"}, Args: []string{"epochs=1"}},
 	}
 	patches := []RuntimePatch{}

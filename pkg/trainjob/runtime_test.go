@@ -106,10 +106,8 @@ func TestRuntimesFor(t *testing.T) {
 		"no kind means a cluster runtime": {cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)}, wantNodes: 1},
 		"a namespaced runtime, of the job's own namespace": {job: jobOf("uid", ptr.To("TrainingRuntime")),
 			cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("other", "torch", 3), namespacedRuntime("ns", "torch", 2)}, wantNodes: 2},
-		"the snapshot wins over the live runtime": {cluster: torch, snapshot: frozen(testUID), wantNodes: 8},
-		"the snapshot stands in for a deleted runtime": {
-			job: jobOf("uid", ptr.To("TrainingRuntime")), snapshot: snapshotOf(testUID, snapshotYAML("TrainingRuntime", 8)), wantNodes: 8,
-		},
+		"the snapshot wins over the live runtime":      {cluster: torch, snapshot: frozen(testUID), wantNodes: 8},
+		"the snapshot stands in for a deleted runtime": {job: jobOf("uid", ptr.To("TrainingRuntime")), snapshot: snapshotOf(testUID, snapshotYAML("TrainingRuntime", 8)), wantNodes: 8},
 		"a snapshot of another UID is ignored":         {cluster: torch, snapshot: frozen(ptr.To[types.UID]("former")), wantNodes: 1},
 		"a ConfigMap that nobody controls is ignored":  {cluster: torch, snapshot: frozen(nil), wantNodes: 1},
 		"a job without UID has no snapshot":            {job: jobOf("", nil), cluster: torch, snapshot: frozen(ptr.To[types.UID]("")), wantNodes: 1},

@@ -53,10 +53,8 @@ func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
 		patches, want string
 		wantManagers  []string
 	}{
-		"explicit zeros": {
-			patches: `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"spec":` +
-				`{"containers":[{"name":"node","env":[{"name":"E","value":""}],"volumeMounts":[{"name":"v","mountPath":"/v","readOnly":false}]}]}}}}}]}}}}]`,
-		},
+		"explicit zeros": {patches: `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"spec":` +
+			`{"containers":[{"name":"node","env":[{"name":"E","value":""}],"volumeMounts":[{"name":"v","mountPath":"/v","readOnly":false}]}]}}}}}]}}}}]`},
 		"fields that no type knows":                   {patches: `[{"manager":"a.io/x","future":{"deep":[1,2.50,null,true]},"trainingRuntimeSpec":{"unheardOf":0}}]`},
 		"fields in an order that Go would not choose": {patches: `[{"trainingRuntimeSpec":{"template":{}},"time":"2026-01-01T00:00:00Z","manager":"a.io/x"}]`},
 		"empty maps and lists":                        {patches: `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"metadata":{"labels":{}},"spec":{"replicatedJobs":[]}}}}]`},
@@ -110,18 +108,13 @@ func TestMergePatch(t *testing.T) {
 		change  func(*TrainJob)
 		want    string
 	}{
-		"only suspend changes": {patches: others, change: resume, want: `{"spec":{"suspend":false}}`},
-		"only suspend changes beside odd entries": {
-			patches: `[null,7,{"manager":7},{"manager":"a.io/x","n":9007199254740993}]`, change: resume, want: `{"spec":{"suspend":false}}`,
-		},
-		"nothing changes": {patches: others, change: func(*TrainJob) {}, want: `{}`},
-		"an entry is added: the list is written whole, with the zeros of others": {
-			patches: `[{"manager":"a.io/x","v":{"readOnly":false,"value":"","n":0,"none":null,"big":9007199254740993}}]`,
+		"only suspend changes":                    {patches: others, change: resume, want: `{"spec":{"suspend":false}}`},
+		"only suspend changes beside odd entries": {patches: `[null,7,{"manager":7},{"manager":"a.io/x","n":9007199254740993}]`, change: resume, want: `{"spec":{"suspend":false}}`},
+		"nothing changes":                         {patches: others, change: func(*TrainJob) {}, want: `{}`},
+		"an entry is added: the list is written whole, with the zeros of others": {patches: `[{"manager":"a.io/x","v":{"readOnly":false,"value":"","n":0,"none":null,"big":9007199254740993}}]`,
 			change: func(j *TrainJob) {
 				j.Spec.RuntimePatches = append(j.Spec.RuntimePatches, RuntimePatch{Manager: "b.io/x", raw: []byte(`{"manager":"b.io/x"}`)})
-			},
-			want: `{"spec":{"runtimePatches":[{"manager":"a.io/x","v":{"big":9007199254740993,"n":0,"none":null,"readOnly":false,"value":""}},{"manager":"b.io/x"}]}}`,
-		},
+			}, want: `{"spec":{"runtimePatches":[{"manager":"a.io/x","v":{"big":9007199254740993,"n":0,"none":null,"readOnly":false,"value":""}},{"manager":"b.io/x"}]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := expect.FromJSON[*TrainJob](t, jobWithPatches(tc.patches))

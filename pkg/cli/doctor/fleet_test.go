@@ -220,12 +220,9 @@ func TestWorkersUnseen(t *testing.T) {
 			want: told{[]string{mayNot + "you may not make them."}, []string{string(accessReviews) + ofWest + "you may not make them"}, []string{lasts}}},
 		"one that cannot say who may do what": {change: func(_ *Facts, west *Worker) { west.Unread[accessReviews] = noAnswer },
 			want: told{[]string{mayNot + "no answer."}, []string{string(accessReviews) + ofWest + "no answer"}, []string{lasts}}},
-		"a kubeconfig that runs a command": {
-			change: func(f *Facts, _ *Worker) {
-				f.Workers[1].Access = &Access{Secret: "west-access", Unclear: "it runs a command"}
-			},
-			want: told{Remarks: []string{"Could not check how long Kueue gets into worker cluster west: it runs a command.", mayNot + "it runs a command."}},
-		},
+		"a kubeconfig that runs a command": {change: func(f *Facts, _ *Worker) {
+			f.Workers[1].Access = &Access{Secret: "west-access", Unclear: "it runs a command"}
+		}, want: told{Remarks: []string{"Could not check how long Kueue gets into worker cluster west: it runs a command.", mayNot + "it runs a command."}}},
 		"a token of somebody": {change: func(f *Facts, _ *Worker) {
 			f.Workers[1].Access.User, f.Workers[1].Access.Unclear = "", "it is somebody's"
 		},
@@ -266,17 +263,14 @@ func TestElsewhere(t *testing.T) {
 	}{
 		"its worker":                 {change: func(*Facts, *Facts) {}},
 		"the manager cluster itself": {change: func(manager, there *Facts) { there.Namespaces = manager.Namespaces }, want: "is the manager cluster itself"},
-		"a cluster with a TrainJob of the same name": {
-			change: func(manager, there *Facts) {
-				job := &manager.TrainJobs[0]
-				manager.Workloads = []kueue.Workload{{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{Name: job.Name, UID: job.UID, Controller: new(true)}}},
-					Status:     kueue.WorkloadStatus{ClusterName: new("west")},
-				}}
-				there.TrainJobs = manager.TrainJobs
-			},
-			want: "is not the copy of this one",
-		},
+		"a cluster with a TrainJob of the same name": {change: func(manager, there *Facts) {
+			job := &manager.TrainJobs[0]
+			manager.Workloads = []kueue.Workload{{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{Name: job.Name, UID: job.UID, Controller: new(true)}}},
+				Status:     kueue.WorkloadStatus{ClusterName: new("west")},
+			}}
+			there.TrainJobs = manager.TrainJobs
+		}, want: "is not the copy of this one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := with(t, inTheFleet)

@@ -50,20 +50,15 @@ func TestReadAll(t *testing.T) {
 		want    map[string]Position
 		unseen  []string
 	}{
-		"by somebody who sees all": {
-			want: map[string]Position{
-				"z-first":  {Place: 1, Pending: 3, Source: Computed},
-				"m-second": {Place: 2, Pending: 3, Source: Computed, Ahead: []string{"team/z-first"}},
-				"a-third":  {Place: 3, Pending: 3, Source: Computed, Ahead: []string{"team/m-second"}},
-			},
-		},
-		"by somebody who sees a namespace, where Kueue answers": {
-			harness: harness{
-				forbidden: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue", "ResourceFlavor", "Node"},
-				visible:   []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-m-second"}, PositionInClusterQueue: 4}},
-			},
-			want: map[string]Position{"m-second": {Place: 5, Source: Visibility}},
-		},
+		"by somebody who sees all": {want: map[string]Position{
+			"z-first":  {Place: 1, Pending: 3, Source: Computed},
+			"m-second": {Place: 2, Pending: 3, Source: Computed, Ahead: []string{"team/z-first"}},
+			"a-third":  {Place: 3, Pending: 3, Source: Computed, Ahead: []string{"team/m-second"}},
+		}},
+		"by somebody who sees a namespace, where Kueue answers": {harness: harness{
+			forbidden: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue", "ResourceFlavor", "Node"},
+			visible:   []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-m-second"}, PositionInClusterQueue: 4}},
+		}, want: map[string]Position{"m-second": {Place: 5, Source: Visibility}}},
 		"by somebody who sees nothing but TrainJobs": {harness: harness{denied: []string{"WorkloadPriorityClass", "LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
 			unseen: []string{"jobsets.jobset.x-k8s.io", "jobs.batch", pods, workloads, localQueues, "events"}},
 	} {

@@ -137,10 +137,8 @@ func TestForetell(t *testing.T) {
 		"it waits and cannot":      {respelt: true, err: "waits, and would never start"},
 		"it runs and cannot stop":  {respelt: true, change: func(job *trainjob.TrainJob) { job.Spec.Suspend = nil }, err: "could not stop it"},
 		"it runs without an entry": {change: func(job *trainjob.TrainJob) { job.Spec.Suspend, job.Spec.RuntimePatches = nil, nil }, err: "runs without an entry"},
-		"it is in no queue": {
-			respelt: true, change: func(job *trainjob.TrainJob) { job.Labels, job.Spec.RuntimePatches = nil, nil }, said: "nothing stands in the way of 1 TrainJob",
-		},
-		"Trainer 2.1": {field: "podTemplateOverrides", err: "does not serve Trainer 2.1"},
+		"it is in no queue":        {respelt: true, change: func(job *trainjob.TrainJob) { job.Labels, job.Spec.RuntimePatches = nil, nil }, said: "nothing stands in the way of 1 TrainJob"},
+		"Trainer 2.1":              {field: "podTemplateOverrides", err: "does not serve Trainer 2.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", UID: "llm", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}}}

@@ -115,21 +115,16 @@ func TestMovable(t *testing.T) {
 		"one without a queue":          {change: func(v *view) { v.job.Labels = nil }, want: "set spec.suspend yourself"},
 		"one of another cluster":       {change: func(v *view) { v.job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }, want: "spec.managedBy"},
 		"one with a prebuilt Workload": {change: func(v *view) { v.job.Labels[kueueconstants.PrebuiltWorkloadLabel] = "wl" }, want: "the prebuilt Workload wl"},
-		"one whose prebuilt Workload is in an annotation": {
-			change: func(v *view) {
-				v.job.Annotations = map[string]string{kueueconstants.PrebuiltWorkloadAnnotation: "wl"}
-			}, want: "the prebuilt Workload wl",
-		},
+		"one whose prebuilt Workload is in an annotation": {change: func(v *view) {
+			v.job.Annotations = map[string]string{kueueconstants.PrebuiltWorkloadAnnotation: "wl"}
+		}, want: "the prebuilt Workload wl"},
 		"one that MultiKueue sent": {change: func(v *view) {
 			v.job.Labels[kueue.MultiKueueOriginLabel], v.workload.Labels = "far", map[string]string{kueue.MultiKueueOriginLabel: "far"}
 		}, want: "sent here by MultiKueue"},
 		"one that only says so": {change: func(v *view) { v.job.Labels[kueue.MultiKueueOriginLabel] = "far" }},
-		"one that has ended": {
-			change: func(v *view) {
-				v.job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobFailed, Status: metav1.ConditionTrue}}
-			},
-			want: "has ended",
-		},
+		"one that has ended": {change: func(v *view) {
+			v.job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobFailed, Status: metav1.ConditionTrue}}
+		}, want: "has ended"},
 	} {
 		t.Run(name, func(t *testing.T) { expect.Says(t, waits("gpus", tc.change).movable(), tc.want) })
 	}

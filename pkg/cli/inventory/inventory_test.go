@@ -106,12 +106,9 @@ func TestQuotas(t *testing.T) {
 			holds: []kueue.Workload{holding(waiting("q", "2", 3), "a")}, want: amounts{"a": {"18", "0", "0"}, "b": {"18", "0", "0"}}},
 		"what is lent is missing for its owner": {queues: []kueue.ClusterQueue{clusterQueue("a", "all", "16", "22", "6"), clusterQueue("b", "all", "8", "0", "0")},
 			holds: []kueue.Workload{holding(waiting("q", "22", 1), "a")}, want: amounts{"a": {"2", "6", "0"}, "b": {"2", "0", "6"}}},
-		"limits on borrowing and lending hold": {
-			queues: []kueue.ClusterQueue{
-				limited(clusterQueue("a", "all", "16", "0", "0"), "2", ""), limited(clusterQueue("b", "all", "8", "0", "0"), "", "3"),
-			},
-			want: amounts{"a": {"18", "0", "0"}, "b": {"24", "0", "0"}},
-		},
+		"limits on borrowing and lending hold": {queues: []kueue.ClusterQueue{
+			limited(clusterQueue("a", "all", "16", "0", "0"), "2", ""), limited(clusterQueue("b", "all", "8", "0", "0"), "", "3"),
+		}, want: amounts{"a": {"18", "0", "0"}, "b": {"24", "0", "0"}}},
 		"a stopped ClusterQueue has nothing free": {queues: []kueue.ClusterQueue{stopped}, want: amounts{"a": {"0", "0", "0"}}},
 		"quota taken away below what is held leaves nothing free, not less": {queues: []kueue.ClusterQueue{clusterQueue("a", "", "4", "6", "2")},
 			holds: []kueue.Workload{holding(waiting("q", "2", 3), "a")}, want: amounts{"a": {"0", "2", "0"}}},

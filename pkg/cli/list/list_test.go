@@ -141,12 +141,9 @@ func TestLines(t *testing.T) {
 		"one in a worker of which nothing is known": {change: in(explain.Worker{Problem: errors.New("no context")}),
 			want: "llm Elsewhere gpus <unknown> 16 100 - 3m InWorker", workers: []UnseenWorker{{Cluster: "west", Problem: "no context", TrainJobs: 1}}},
 		"one that has ended in a worker": {change: kit.All(dispatched, ended), want: "llm Succeeded gpus <unknown> 16 100 - 5m Done"},
-		"one that no worker has admitted yet": {
-			change: kit.All(dispatched, func(f *explain.Facts) {
-				f.Workload.Status.ClusterName, f.Workload.Status.NominatedClusterNames = nil, []string{"west", "east"}
-			}),
-			want: "llm Reserved gpus - 16 100 - 3m Dispatching",
-		},
+		"one that no worker has admitted yet": {change: kit.All(dispatched, func(f *explain.Facts) {
+			f.Workload.Status.ClusterName, f.Workload.Status.NominatedClusterNames = nil, []string{"west", "east"}
+		}), want: "llm Reserved gpus - 16 100 - 3m Dispatching"},
 		"one without queue": {change: func(f *explain.Facts) { f.Workload, f.Job.Labels, f.Job.Spec.Suspend = nil, nil, nil },
 			want: "llm NotManaged - - - - - - NoQueue"},
 	} {

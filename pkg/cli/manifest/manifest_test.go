@@ -69,11 +69,9 @@ func TestTrainJobs(t *testing.T) {
 		"from before the first release": {data: "{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a}}", want: []string{"a"}},
 		"another kind of the group":     {data: "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: a}}"},
 		"another group":                 {data: "{apiVersion: example.com/v1, kind: TrainJob, metadata: {name: a}}"},
-		"in a list": {
-			data: "{apiVersion: v1, kind: List, items: [{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a}}, " +
-				"{apiVersion: v1, kind: Pod}, {apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: b, namespace: ns}}]}",
-			want: []string{"a", "ns/b"},
-		},
+		"in a list": {data: "{apiVersion: v1, kind: List, items: [{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a}}, " +
+			"{apiVersion: v1, kind: Pod}, {apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: b, namespace: ns}}]}",
+			want: []string{"a", "ns/b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := expect.Must(Parse("f.yaml", []byte(tc.data)).Documents[0].TrainJobs())(t)

@@ -36,16 +36,12 @@ func TestExport(t *testing.T) {
 			want: exported + "spec:\n  labels:\n    a: \"1\"\n  runtimeRef:\n    name: torch\n  suspend: true\n  trainer:\n    numNodes: 2\n"},
 		"what kueue-trainer added is left out, and the suspension with it": {json: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[{"manager":"a.example.com/b","n":1},{"manager":"kueue.x-k8s.io/manager"}]}}`,
 			want: exported + "spec:\n  runtimePatches:\n  - manager: a.example.com/b\n    \"n\": 1\n  runtimeRef:\n    name: torch\n"},
-		"the in-tree integration's empty entry of a TrainJob that its user suspended is left out": {
-			json: strings.Replace(served, `"labels":{"kueue.x-k8s.io/queue-name":"q"},`, "", 1) +
-				`"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}]}}`,
-			want: strings.Replace(exported, "  labels:\n    kueue.x-k8s.io/queue-name: q\n", "", 1) + "spec:\n  runtimeRef:\n    name: torch\n  suspend: true\n",
-		},
-		"an entry with placements, of a TrainJob that Kueue manages without a queue's name": {
-			json: strings.Replace(served, `"labels":{"kueue.x-k8s.io/queue-name":"q"},`, "", 1) +
-				`"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node"}]}}}}]}}`,
-			want: strings.Replace(exported, "  labels:\n    kueue.x-k8s.io/queue-name: q\n", "", 1) + "spec:\n  runtimeRef:\n    name: torch\n",
-		},
+		"the in-tree integration's empty entry of a TrainJob that its user suspended is left out": {json: strings.Replace(served, `"labels":{"kueue.x-k8s.io/queue-name":"q"},`, "", 1) +
+			`"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}]}}`,
+			want: strings.Replace(exported, "  labels:\n    kueue.x-k8s.io/queue-name: q\n", "", 1) + "spec:\n  runtimeRef:\n    name: torch\n  suspend: true\n"},
+		"an entry with placements, of a TrainJob that Kueue manages without a queue's name": {json: strings.Replace(served, `"labels":{"kueue.x-k8s.io/queue-name":"q"},`, "", 1) +
+			`"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node"}]}}}}]}}`,
+			want: strings.Replace(exported, "  labels:\n    kueue.x-k8s.io/queue-name: q\n", "", 1) + "spec:\n  runtimeRef:\n    name: torch\n"},
 		"also in Trainer 2.1": {json: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"metadata":{"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}}}]}}`,
 			want: exported + "spec:\n  runtimeRef:\n    name: torch\n"},
 		"what runs in another cluster is left to the queue again": {json: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"managedBy":"kueue.x-k8s.io/multikueue"}}`,

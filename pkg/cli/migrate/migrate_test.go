@@ -47,12 +47,10 @@ func TestCommand(t *testing.T) {
 			wantFiles: map[string]string{"a.yaml": reprinted}},
 		"a diff changes nothing": {files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR", "--diff"},
 			wantOut: diff + "-  podTemplateOverrides: []\n"},
-		"a diff and the change of a last line that gets an end": {
-			files: map[string]string{"a.yaml": "# a\n" + older + "  suspend: true"}, args: []string{"-f", "DIR", "--diff", "--in-place"},
+		"a diff and the change of a last line that gets an end": {files: map[string]string{"a.yaml": "# a\n" + older + "  suspend: true"}, args: []string{"-f", "DIR", "--diff", "--in-place"},
 			wantOut: strings.Replace(diff, "-1,7 +1,5", "-2,8 +2,6", 1) +
 				"-  podTemplateOverrides: []\n-  suspend: true\n\\ No newline at end of file\n+  suspend: true\n",
-			wantFiles: map[string]string{"a.yaml": "# a\n" + reprinted + "  suspend: true\n"},
-		},
+			wantFiles: map[string]string{"a.yaml": "# a\n" + reprinted + "  suspend: true\n"}},
 		"a file that cannot be expressed is left out and the others are not": {files: map[string]string{"a.yaml": older, "b.yaml": broken, "c.yaml": foreign}, args: []string{"-f", "DIR"},
 			wantOut: reprinted + "---\n" + foreign, wantCode: exit.Findings},
 		"and left as it is in place": {files: map[string]string{"a.yaml": older, "b.yaml": older + "---\n" + broken}, args: []string{"-f", "DIR", "--in-place"},

@@ -286,12 +286,9 @@ func TestUnseen(t *testing.T) {
 		"queues alone": {set: func(*outlook.Outlook) {}, want: "cohorts.kueue.x-k8s.io"},
 		"nodes, where a flavor has a topology": {set: func(o *outlook.Outlook) { o.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks") },
 			want: "cohorts.kueue.x-k8s.io topologies.kueue.x-k8s.io nodes"},
-		"admission checks, where a ClusterQueue names one": {
-			set: func(o *outlook.Outlook) {
-				o.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "capacity"}}}
-			},
-			want: "cohorts.kueue.x-k8s.io admissionchecks.kueue.x-k8s.io",
-		},
+		"admission checks, where a ClusterQueue names one": {set: func(o *outlook.Outlook) {
+			o.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "capacity"}}}
+		}, want: "cohorts.kueue.x-k8s.io admissionchecks.kueue.x-k8s.io"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := town()

@@ -47,13 +47,11 @@ func TestMeasured(t *testing.T) {
 		want              []forecast.Histogram
 		note, err         string
 	}{
-		"of two queues, in any order": {
-			buckets: strings.Join([]string{bucket("main", "+Inf", "30.2"), bucket("main", "3600.0", "20"), bucket("main", "960", "2"), bucket("a", "60", "1")}, ","),
+		"of two queues, in any order": {buckets: strings.Join([]string{bucket("main", "+Inf", "30.2"), bucket("main", "3600.0", "20"), bucket("main", "960", "2"), bucket("a", "60", "1")}, ","),
 			want: []forecast.Histogram{
 				{Queue: "team/a", Buckets: []forecast.Bucket{{Seconds: 60, Jobs: 1}}},
 				{Queue: "team/main", Buckets: []forecast.Bucket{{Seconds: 960, Jobs: 2}, {Seconds: 3600, Jobs: 20}, {Seconds: math.Inf(1), Jobs: 30.2}}},
-			},
-		},
+			}},
 		"of queues that the manager puts together": {buckets: bucket("", "60", "1"), want: []forecast.Histogram{{Buckets: []forecast.Bucket{{Seconds: 60, Jobs: 1}}}}},
 		"it does not scrape the manager":           {note: "note: Prometheus has no running times of the last 30 days: check that it scrapes the manager\n"},
 		"it has several clusters":                  {clusters: "2", err: "it has the ledgers of several clusters, and no label tells them apart"},

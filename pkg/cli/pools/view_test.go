@@ -100,8 +100,7 @@ h100          nvidia.com/gpu   1/2     8             16      8          6       
 <no flavor>   nvidia.com/gpu   1/1     8             -       -          0         -         -      <none>
 <no flavor>   cpu              1/1     32            -       -          0         -         -      <none>
 `},
-		"what runs on a cordoned node takes nothing from the others": {
-			change: func(i *inventory.Inventory) { i.Pods[0].Spec.NodeName = "h1" }, figures: "h100 nvidia.com/gpu 1/2 8 16 8 6 0 6 vision"},
+		"what runs on a cordoned node takes nothing from the others": {change: func(i *inventory.Inventory) { i.Pods[0].Spec.NodeName = "h1" }, figures: "h100 nvidia.com/gpu 1/2 8 16 8 6 0 6 vision"},
 		"devices of DRA, by a name without a slash": {figures: "h100 whole-gpus 1/1 0 16 0 0 0 0 vision",
 			change: func(i *inventory.Inventory) {
 				i.Nodes, i.Pods = i.Nodes[:1], nil
@@ -121,18 +120,15 @@ h100          nvidia.com/gpu   1/2     8             16      8          6       
 		"a stopped ClusterQueue": {
 			change: func(i *inventory.Inventory) {
 				i.ClusterQueues[0].Spec.StopPolicy, i.Nodes = ptr.To(kueue.HoldAndDrain), nil
-			},
-			format: "wide",
+			}, format: "wide",
 			want: `
 POOL   RESOURCE         NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   PRODUCT   MEMORY
 h100   nvidia.com/gpu   0/0     0             16      8          0         0         0      <none>    <none>
 
 CLUSTERQUEUE   COHORT   POOL   RESOURCE         NOMINAL   RESERVED   ADMITTED   BORROWED   LENT   FREE   STOPPED                      USERS
 vision         <none>   h100   nvidia.com/gpu   16        8          6          0          0      0      stopPolicy is HoldAndDrain   <none>
-`,
-		},
-		"a user who may not list nodes and pods": {
-			change: kit.All(func(i *inventory.Inventory) { i.Nodes, i.Pods = nil, nil }, unseen("nodes", "pods")), figures: "h100 nvidia.com/gpu ? ? 16 8 ? 0 ? vision"},
+`},
+		"a user who may not list nodes and pods": {change: kit.All(func(i *inventory.Inventory) { i.Nodes, i.Pods = nil, nil }, unseen("nodes", "pods")), figures: "h100 nvidia.com/gpu ? ? 16 8 ? 0 ? vision"},
 		"nothing at all": {change: func(i *inventory.Inventory) { *i = inventory.Inventory{} },
 			want: "No pools: no ResourceFlavor and no node. \"kubectl trainjob pools generate\" makes flavors from nodes.\n"},
 		"nothing that the user may see": {
@@ -141,8 +137,7 @@ vision         <none>   h100   nvidia.com/gpu   16        8          6          
 			change: func(i *inventory.Inventory) {
 				i.Nodes, i.ClusterQueues = i.Nodes[1:2], nil
 				unseen("workloads.kueue.x-k8s.io")(i)
-			},
-			format: "yaml",
+			}, format: "yaml",
 			want: `
 pools:
 - allocatable: "8"
@@ -162,8 +157,7 @@ pools:
   running: "6"
 unseen:
 - workloads.kueue.x-k8s.io
-`,
-		},
+`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := kit.With(someCluster(), tc.change)

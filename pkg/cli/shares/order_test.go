@@ -35,12 +35,9 @@ func TestOrderIsThatOfAdmissions(t *testing.T) {
 	}{
 		"without fair sharing": {within: clusterQueueOf},
 		"with fair sharing":    {kueue: configapi.Configuration{FairSharing: &configapi.FairSharing{}}, within: clusterQueueOf},
-		"with admission fair sharing": {
-			kueue: configapi.Configuration{AdmissionFairSharing: &configapi.AdmissionFairSharing{
-				UsageHalfLifeTime: half, UsageSamplingInterval: metav1.Duration{Duration: 5 * time.Minute},
-			}},
-			within: func(wl *kueue.Workload, _ *outlook.Outlook) string { return string(wl.Spec.QueueName) },
-		},
+		"with admission fair sharing": {kueue: configapi.Configuration{AdmissionFairSharing: &configapi.AdmissionFairSharing{
+			UsageHalfLifeTime: half, UsageSamplingInterval: metav1.Duration{Duration: 5 * time.Minute},
+		}}, within: func(wl *kueue.Workload, _ *outlook.Outlook) string { return string(wl.Spec.QueueName) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(50) {

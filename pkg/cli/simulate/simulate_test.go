@@ -232,11 +232,9 @@ func TestWrongInput(t *testing.T) {
 
 		"a field that a scenario does not have": {scenario: "setQuotas: []\n", want: `unknown field "setQuotas"`},
 		"two scenarios in a file":               {scenario: "drain: [a]\n---\ndrain: [b]\n", want: "s.yaml:3: a scenario is one document, and here another begins"},
-		"a preemption policy that there is not": {
-			scenario: "preemption: {team-a: {withinClusterQueue: Any, reclaimWithinCohort: Sometimes, borrowWithinCohort: {policy: Any}}}\n",
+		"a preemption policy that there is not": {scenario: "preemption: {team-a: {withinClusterQueue: Any, reclaimWithinCohort: Sometimes, borrowWithinCohort: {policy: Any}}}\n",
 			want: "s.yaml: preemption[team-a].withinClusterQueue: \"Any\" is none of [Never LowerPriority LowerOrNewerEqualPriority]\n" +
-				"preemption[team-a].reclaimWithinCohort: \"Sometimes\" is none of [Never LowerPriority Any]\npreemption[team-a].borrowWithinCohort.policy: \"Any\" is none of [Never LowerPriority]",
-		},
+				"preemption[team-a].reclaimWithinCohort: \"Sometimes\" is none of [Never LowerPriority Any]\npreemption[team-a].borrowWithinCohort.policy: \"Any\" is none of [Never LowerPriority]"},
 		"a strategy that there is not": {scenario: "fairSharing: {preemptionStrategies: [LessThanInitialShare, Nonsense]}\n",
 			want: `s.yaml: fairSharing.preemptionStrategies[1]: "Nonsense" is none of [LessThanOrEqualToFinalShare LessThanInitialShare]`},
 	} {
@@ -433,8 +431,7 @@ STARTS   PREEMPTIONS   GPU-HOURS LOST TO THEM
 FLAVOR   GPUS      USED, OVER 24 H                                                MEAN
 h100     8         ███████████████████████████████████                            58 %
 `}},
-		"what comes after the end does not count, and who waits at the end has waited since it came": {
-			queues: queues, jobs: "0s,team-a/main,8,40h\n20h,team-a/main,8,4h\n25h,team-a/main,8,4h\n", args: []string{"-o", "csv", "--set-quota", large},
+		"what comes after the end does not count, and who waits at the end has waited since it came": {queues: queues, jobs: "0s,team-a/main,8,40h\n20h,team-a/main,8,4h\n25h,team-a/main,8,4h\n", args: []string{"-o", "csv", "--set-quota", large},
 			want: []string{`scenario,queue,size,jobs,waiting,medianSeconds,p90Seconds
 before,,,2,1,14400,14400
 before,team-a/main,,2,1,14400,14400
@@ -448,43 +445,28 @@ after,team-a/main,2-8 GPUs,2,0,0,0
 		"for scripts":       {queues: queues, jobs: arriving, args: []string{"-o", "json"}, want: []string{`"preemptions": 1`}},
 		"what changes bring has a row": {
 			queues: queues, one: one, args: []string{"--assume", "1h", "--job", "one.yaml@+2h"},
-			want: []string{"\nteam-a/main   1 GPU   0 → 1   0 → 0            0 min → 0 min   0 min → 0 min\n"},
-		},
-		"a Workload that is there comes twice more, from a file where it is deactivated": {
-			queues: queues + one, one: strings.ReplaceAll(one, "active: true", "active: false"), args: []string{"--assume", "1h", "--job", "one.yaml@+2h", "--job", "one.yaml@+3h"},
-			want: []string{"\n1 → 3    0 → 0         0 → 0\n"},
-		},
+			want: []string{"\nteam-a/main   1 GPU   0 → 1   0 → 0            0 min → 0 min   0 min → 0 min\n"}},
+		"a Workload that is there comes twice more, from a file where it is deactivated": {queues: queues + one, one: strings.ReplaceAll(one, "active: true", "active: false"), args: []string{"--assume", "1h", "--job", "one.yaml@+2h", "--job", "one.yaml@+3h"},
+			want: []string{"\n1 → 3    0 → 0         0 → 0\n"}},
 		"the taint of GPU nodes, which arrivals tolerate": {queues: in("metadata: {name: h100}", fmt.Sprintf(taint, "nvidia.com/gpu")), jobs: hour},
-		"a taint of the site, for which arrivals wait, and none of the others": {
-			queues: in("metadata: {name: h100}", fmt.Sprintf(taint, "example.com/reserved")), jobs: hour + "1h,team-a/main,8,1h\n",
-			warned: "warning: 2 jobs would not start even if nobody else was there, team-a/line-000001 among them\n",
-		},
+		"a taint of the site, for which arrivals wait, and none of the others": {queues: in("metadata: {name: h100}", fmt.Sprintf(taint, "example.com/reserved")), jobs: hour + "1h,team-a/main,8,1h\n",
+			warned: "warning: 2 jobs would not start even if nobody else was there, team-a/line-000001 among them\n"},
 		"nodes are room below a topology":  {queues: racked, jobs: two, args: []string{"-o", "csv"}, want: []string{"\nbefore,,,2,0,"}},
 		"of which one goes":                {queues: racked, jobs: two, args: []string{"-o", "csv", "--drain", "n1"}, want: []string{"\nafter,,,2,1,"}},
 		"of which one goes, and one comes": {queues: racked, jobs: two, args: []string{"-o", "csv", "--drain", "n1", "--add-nodes", "h100=1"}, want: []string{"\nafter,,,2,0,"}},
-		"nodes without a topology, which are no room": {
-			queues: strings.Replace(racked, ", topologyName: racks", "", 1), args: []string{"--drain", "n1", "--add-nodes", "h100=1"},
-			warned: "warning: nothing changes by more nodes of flavor h100 and node n1: nodes are room below a topology alone, and there is none\n",
-		},
-		"a job of which nothing is known, in both plays": {
-			queues: queues + mine, args: []string{"--set-quota", large},
-			warned: "warning: nothing is known of how long 1 job run, team-a/mine among them: they run to the end; --assume 4h takes a time for them\n",
-		},
-		"a job with a time limit": {
-			queues: queues + strings.ReplaceAll(of(workloads+runs, "mine", time.Hour, "4"), "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200"),
-		},
+		"nodes without a topology, which are no room": {queues: strings.Replace(racked, ", topologyName: racks", "", 1), args: []string{"--drain", "n1", "--add-nodes", "h100=1"},
+			warned: "warning: nothing changes by more nodes of flavor h100 and node n1: nodes are room below a topology alone, and there is none\n"},
+		"a job of which nothing is known, in both plays": {queues: queues + mine, args: []string{"--set-quota", large},
+			warned: "warning: nothing is known of how long 1 job run, team-a/mine among them: they run to the end; --assume 4h takes a time for them\n"},
+		"a job with a time limit":               {queues: queues + strings.ReplaceAll(of(workloads+runs, "mine", time.Hour, "4"), "active: true", "active: true\n  maximumExecutionTimeSeconds: 7200")},
 		"a flavor that is missing":              {queues: in("metadata: {name: h100}", "metadata: {name: other}"), jobs: hour, warned: fmt.Sprintf(missing, "ResourceFlavor(s): h100")},
 		"a check that is missing":               {queues: in("spec:\n", "spec:\n  admissionChecksStrategy: {admissionChecks: [{name: capacity}]}\n"), jobs: hour, warned: fmt.Sprintf(missing, "AdmissionCheck(s): capacity")},
 		"a queue that is stopped":               {queues: in("spec:\n", "spec:\n  stopPolicy: Hold\n"), jobs: hour, warned: stopped},
 		"a queue that is stopped, and is empty": {queues: in("spec:\n", "spec:\n  stopPolicy: Hold\n"), jobs: "25h,team-a/main,8,1h\n"},
-		"what names no namespace is in that of -n": {
-			queues: strings.ReplaceAll(queues, ", namespace: team-a", "") + without, one: without,
-			args: []string{"-n", "team-a", "--assume", "1h", "--job", "one.yaml@+2h", "-o", "csv"}, want: []string{"\nbefore,team-a/main,,1,0,", "\nafter,team-a/main,,2,0,"},
-		},
-		"who is left out there": {
-			queues: queues, one: without, args: []string{"-n", "team-b", "--assume", "1h", "--job", "one.yaml@+2h"},
-			warned: "warning: 1 Workload left out, whose queues are not there or have no quota for them, team-b/one among them\n",
-		},
+		"what names no namespace is in that of -n": {queues: strings.ReplaceAll(queues, ", namespace: team-a", "") + without, one: without,
+			args: []string{"-n", "team-a", "--assume", "1h", "--job", "one.yaml@+2h", "-o", "csv"}, want: []string{"\nbefore,team-a/main,,1,0,", "\nafter,team-a/main,,2,0,"}},
+		"who is left out there": {queues: queues, one: without, args: []string{"-n", "team-b", "--assume", "1h", "--job", "one.yaml@+2h"},
+			warned: "warning: 1 Workload left out, whose queues are not there or have no quota for them, team-b/one among them\n"},
 		"without whom a job would start": {queues: queues + full + mine, args: now, want: []string{`team-a/mine would start now without these; nothing is changed by this command:
 
 WAY   WITHOUT         LOSES                            IN ALL
@@ -492,14 +474,10 @@ WAY   WITHOUT         LOSES                            IN ALL
 1     team-a/young    2.0 GPU-hours since its start
 2     team-a/old      40.0 GPU-hours since its start   40.0 GPU-hours
 `}},
-		"one alone, which is cheaper than any set that is grown": {
-			queues: strings.ReplaceAll(queues, "nominalQuota: 8", "nominalQuota: 36") + alone, args: now,
-			want: []string{"\n1     team-a/alone   8.8 GPU-hours since its start    8.8 GPU-hours\n"},
-		},
-		"one that is held": {
-			queues: queues + strings.ReplaceAll(mine, "queueName: main", "queueName: main.held"), args: now,
-			err: "team-a/mine is held out of queue main: resume it first",
-		},
+		"one alone, which is cheaper than any set that is grown": {queues: strings.ReplaceAll(queues, "nominalQuota: 8", "nominalQuota: 36") + alone, args: now,
+			want: []string{"\n1     team-a/alone   8.8 GPU-hours since its start    8.8 GPU-hours\n"}},
+		"one that is held": {queues: queues + strings.ReplaceAll(mine, "queueName: main", "queueName: main.held"), args: now,
+			err: "team-a/mine is held out of queue main: resume it first"},
 		"one that Kueue tries again later": {queues: queues + of(workloads+later, "mine", time.Minute, "4"), args: now, err: "team-a/mine is to be tried again in "},
 	} {
 		t.Run(name, func(t *testing.T) {

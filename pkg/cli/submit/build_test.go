@@ -35,16 +35,13 @@ func TestTrainJob(t *testing.T) {
 	}{
 		"the least":                  {request: request{runtime: "torch"}, metadata: "{generateName: torch-}", spec: "{" + ofTorch + "}"},
 		"a runtime of the namespace": {request: request{name: "a", runtime: "trainingruntime/mine"}, metadata: "{name: a}", spec: "{runtimeRef: {apiGroup: trainer.kubeflow.org, kind: TrainingRuntime, name: mine}}"},
-		"everything": {
-			request: request{
-				name: "a", runtime: "torch", nodes: 2, gpus: 1, resource: "nvidia.com/mig-1g.10gb", image: "i",
-				command: []string{"run", "-x"}, args: []string{"a,b"}, env: []string{"A=b=c", "EMPTY="}, queue: "q", priority: "p",
-				labels: []string{"team=a"}, annotations: []string{"note="},
-			},
-			metadata: `{name: a, labels: {kueue.x-k8s.io/queue-name: q, kueue.x-k8s.io/priority-class: p, team: a}, annotations: {note: ""}}`,
+		"everything": {request: request{
+			name: "a", runtime: "torch", nodes: 2, gpus: 1, resource: "nvidia.com/mig-1g.10gb", image: "i",
+			command: []string{"run", "-x"}, args: []string{"a,b"}, env: []string{"A=b=c", "EMPTY="}, queue: "q", priority: "p",
+			labels: []string{"team=a"}, annotations: []string{"note="},
+		}, metadata: `{name: a, labels: {kueue.x-k8s.io/queue-name: q, kueue.x-k8s.io/priority-class: p, team: a}, annotations: {note: ""}}`,
 			spec: ofTorch + "\ntrainer: {numNodes: 2, image: i, command: [run, -x], args: [\"a,b\"], env: [{name: A, value: b=c}, {name: EMPTY}], " +
-				"resourcesPerNode: {limits: {nvidia.com/mig-1g.10gb: '1'}, requests: {nvidia.com/mig-1g.10gb: '1'}}}",
-		},
+				"resourcesPerNode: {limits: {nvidia.com/mig-1g.10gb: '1'}, requests: {nvidia.com/mig-1g.10gb: '1'}}}"},
 		"a topology": {request: request{name: "a", runtime: "torch", topology: "required=cloud.provider.com/rack"}, metadata: "{name: a}",
 			spec: patched("{metadata: {annotations: {kueue.x-k8s.io/podset-required-topology: cloud.provider.com/rack}}}")},
 		"a topology goes into the patch that is given": {request: request{name: "a", runtime: "torch", topology: "preferred=rack", patch: patchOfNode}, metadata: "{name: a}",

@@ -24,8 +24,7 @@ func TestDifferences(t *testing.T) {
 		want      []string
 	}{
 		"nothing is overridden": {file: head + "manageJobsWithoutQueueName: true\n"},
-		"each setting": {
-			file: head,
+		"each setting": {file: head,
 			overrides: Overrides{
 				ManageJobsWithoutQueueName:   ptr.To(true),
 				ManagedJobsNamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
@@ -34,21 +33,16 @@ func TestDifferences(t *testing.T) {
 				ObjectRetentionPolicies:      &configapi.ObjectRetentionPolicies{Workloads: &configapi.WorkloadRetentionPolicy{AfterDeactivatedByKueue: &metav1.Duration{}}},
 				FeatureGates:                 map[string]bool{"MultiKueue": false, "TopologyAwareScheduling": true},
 			},
-			want: []string{"manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "waitForPodsReady", "integrations.labelKeysToCopy", "objectRetentionPolicies", "featureGates.MultiKueue"},
-		},
+			want: []string{"manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "waitForPodsReady", "integrations.labelKeysToCopy", "objectRetentionPolicies", "featureGates.MultiKueue"}},
 		"the zero value is a value": {file: head + "manageJobsWithoutQueueName: true\nintegrations: {labelKeysToCopy: [team]}\n",
 			overrides: Overrides{ManageJobsWithoutQueueName: ptr.To(false), Integrations: Integrations{LabelKeysToCopy: []string{}}},
 			want:      []string{"manageJobsWithoutQueueName", "integrations.labelKeysToCopy"}},
-		"the same value is none": {
-			file: head + "waitForPodsReady: {timeout: 5m}\nfeatureGates: {MultiKueue: false}\n",
+		"the same value is none": {file: head + "waitForPodsReady: {timeout: 5m}\nfeatureGates: {MultiKueue: false}\n",
 			overrides: Overrides{
 				WaitForPodsReady: &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: 5 * time.Minute}},
 				FeatureGates:     map[string]bool{"MultiKueue": false},
-			},
-		},
-		"waiting for pods, which a file of the version before leaves off": {
-			file: headOfV1, overrides: Overrides{WaitForPodsReady: &configapi.WaitForPodsReady{}}, want: []string{"waitForPodsReady"},
-		},
+			}},
+		"waiting for pods, which a file of the version before leaves off": {file: headOfV1, overrides: Overrides{WaitForPodsReady: &configapi.WaitForPodsReady{}}, want: []string{"waitForPodsReady"}},
 		"waiting for pods, which a gate turns off": {file: head, overrides: Overrides{FeatureGates: map[string]bool{"DisableWaitForPodsReady": true}},
 			want: []string{"waitForPodsReady", "featureGates.DisableWaitForPodsReady"}},
 	} {

@@ -149,21 +149,17 @@ func TestEntries(t *testing.T) {
 			says: "spec.trainer.env"},
 		"the command of the trainer": {patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: node, command: [x], resources: {}}]}}}}}]}}}}]`,
 			want: []string{command + ".command: FieldValueForbidden", command + ".resources: FieldValueForbidden"}, says: "use spec.trainer.command"},
-		"metadata": {
-			patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {metadata: {labels: {a: b}, name: x, uid: u}, spec: {replicatedJobs: [{name: node, template: {metadata: {finalizers: []}}}]}}}}]`,
-			want:    []string{"[0].trainingRuntimeSpec.template.metadata.uid: FieldValueForbidden"},
+		"metadata": {patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {metadata: {labels: {a: b}, name: x, uid: u}, spec: {replicatedJobs: [{name: node, template: {metadata: {finalizers: []}}}]}}}}]`,
+			want: []string{"[0].trainingRuntimeSpec.template.metadata.uid: FieldValueForbidden"},
 			warning: []string{
 				"[0].trainingRuntimeSpec.template.metadata.name: FieldValueForbidden",
 				"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.metadata.finalizers: FieldValueForbidden",
-			},
-		},
-		"managers": {
-			patches: `[{manager: a.io/x}, {manager: a.io/x}, {}, {manager: x}, {manager: a.io/` + strings.Repeat("x", 249) + `}]`,
+			}},
+		"managers": {patches: `[{manager: a.io/x}, {manager: a.io/x}, {}, {manager: x}, {manager: a.io/` + strings.Repeat("x", 249) + `}]`,
 			want: []string{
 				"[1].manager: FieldValueDuplicate", "[2].manager: FieldValueRequired",
 				"[4].manager: FieldValueTooLong", "[3].manager: FieldValueInvalid",
-			},
-		},
+			}},
 		"a secret without a name, and another entry's": {patches: `[{manager: a.io/x, ` + secrets("[{}, {name: a}]") + `}, {manager: a.io/y, ` + secrets("[{name: b}]") + `}]`,
 			want: []string{"[0]." + inNode + ".imagePullSecrets[0].name: FieldValueRequired"}},
 		"a secret without a name, and an entry for another job": {overrides: `[{targetJobs: [{name: node}, {name: node}], spec: {imagePullSecrets: [{}]}}, {targetJobs: [{name: dataset-initializer}], spec: {imagePullSecrets: [{name: b}]}}]`,
