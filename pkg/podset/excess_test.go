@@ -108,3 +108,44 @@ func TestRequestsOfLeavesTheSpecAsItIs(t *testing.T) {
 	expect.Same(t, "The second time it asks for something else", requestsOf(spec)[corev1.ResourceMemory], requestsOf(spec)[corev1.ResourceMemory])
 	expect.Same(t, "The spec asks for something else by now", resource.MustParse("1.5Gi"), spec.Resources.Requests[corev1.ResourceMemory])
 }
+
+func TestExcessOfClaims(t *testing.T) {
+	gpu, nic := corev1.PodResourceClaim{Name: "gpu"}, corev1.PodResourceClaim{Name: "nic"}
+	for name, tc := range map[string]struct {
+		has, admitted []corev1.PodResourceClaim
+		want          string
+	}{
+		"the same":  {has: []corev1.PodResourceClaim{gpu}, admitted: []corev1.PodResourceClaim{gpu}},
+		"fewer":     {admitted: []corev1.PodResourceClaim{gpu}},
+		"others":    {has: []corev1.PodResourceClaim{nic}, admitted: []corev1.PodResourceClaim{gpu}, want: "replicated job node has other resource claims"},
+		"one more":  {has: []corev1.PodResourceClaim{gpu, nic}, admitted: []corev1.PodResourceClaim{gpu}, want: "replicated job node has other resource claims"},
+		"none":      {},
+		"the first": {has: []corev1.PodResourceClaim{gpu}, want: "replicated job node has other resource claims"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			js := replicated("node", 1, nil, nil)
+			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.ResourceClaims = tc.has
+			podSets := []kueue.PodSet{{Name: "node", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{ResourceClaims: tc.admitted}}}}
+			expect.Same(t, "Excess", tc.want, Excess(js, nil, podSets, nil))
+		})
+	}
+}
+
+func TestJobEnded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		condition batchv1.JobConditionType
+		status    corev1.ConditionStatus
+		want      bool
+	}{
+		"complete":      {batchv1.JobComplete, corev1.ConditionTrue, true},
+		"failed":        {batchv1.JobFailed, corev1.ConditionTrue, true},
+		"not failed":    {batchv1.JobFailed, corev1.ConditionFalse, false},
+		"not complete":  {batchv1.JobComplete, corev1.ConditionFalse, false},
+		"suspended":     {batchv1.JobSuspended, corev1.ConditionTrue, false},
+		"about to fail": {batchv1.JobFailureTarget, corev1.ConditionTrue, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect.Same(t, "JobEnded", tc.want, JobEnded(&batchv1.Job{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: tc.condition, Status: tc.status}}}}))
+		})
+	}
+}
