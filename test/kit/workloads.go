@@ -22,7 +22,7 @@ func Workload(namespace, name, queue string, since time.Time, podSets ...kueue.P
 
 // What Kueue, MultiKueue and people do with a Workload.
 
-// Runs gives it quota of a flavor, and admits it at a time.
+// Runs has it admitted at a time, with quota of a flavor.
 func Runs(clusterQueue, flavor string, since time.Time) func(*kueue.Workload) {
 	return All(Admitted, Assigned(clusterQueue, flavor), Since(since))
 }

@@ -262,13 +262,7 @@ metadata:
 spec:
   runtimeRef: {name: torch}
   trainer: {image: node}
-  runtimePatches:
-  - manager: example.com/team
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
+` + ofTeam + `          - name: node
             template:
               spec:
                 template:

@@ -58,12 +58,12 @@ func llm(o *outlook.Outlook, changes ...func(*kueue.Workload)) *kueue.Workload {
 	return kit.With(running(job(o, "llm", 8, time.Hour)), changes...)
 }
 
-// limited has Kueue stop one after so many hours, of which earlier runs have taken some.
-func limited(hours, taken int32) func(*kueue.Workload) {
+// limited has Kueue stop one after so many hours, of which earlier runs have used some.
+func limited(hours, used int32) func(*kueue.Workload) {
 	return func(wl *kueue.Workload) {
 		wl.Spec.MaximumExecutionTimeSeconds = ptr.To(3600 * hours)
-		if taken > 0 {
-			wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To(3600 * taken)
+		if used > 0 {
+			wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To(3600 * used)
 		}
 	}
 }
