@@ -79,9 +79,8 @@ func TestEntry(t *testing.T) {
 
 func TestOursGoesLastAndOthersStay(t *testing.T) {
 	for name, tc := range map[string]struct {
-		patches    []string
-		wantOthers []string
-		wantLast   bool
+		patches, wantOthers []string
+		wantLast            bool
 	}{
 		"no entries":                            {wantOthers: []string{}},
 		"only ours":                             {patches: []string{ours}, wantOthers: []string{}, wantLast: true},
@@ -117,11 +116,7 @@ func jobsPatched(manager string, jobs ...string) string {
 }
 
 func TestUnknownJobs(t *testing.T) {
-	for name, tc := range map[string]struct {
-		patches []string
-		want    []string
-		message []string
-	}{
+	for name, tc := range map[string]struct{ patches, want, message []string }{
 		"no patches":                      {},
 		"only jobs that exist":            {patches: []string{jobsPatched("a.io/x", "node", "launcher"), jobsPatched("b.io/x", "node")}},
 		"entries without replicated jobs": {patches: []string{`{"manager":"a.io/x"}`, `{"trainingRuntimeSpec":{}}`, `{"trainingRuntimeSpec":{"template":{}}}`, `{"trainingRuntimeSpec":{"template":{"spec":{}}}}`, `null`}},
@@ -151,11 +146,7 @@ func TestUnknownJobs(t *testing.T) {
 
 func TestChanged(t *testing.T) {
 	forbidden := []string{"spec.runtimePatches[kueue.x-k8s.io/manager]: FieldValueForbidden"}
-	for name, tc := range map[string]struct {
-		before, after []string
-		allowed       []string
-		want          []string
-	}{
+	for name, tc := range map[string]struct{ before, after, allowed, want []string }{
 		"it is brought in by our webhook":                   {before: []string{othersA}, after: []string{othersA, ours}, allowed: []string{ours}},
 		"it is brought in with something else":              {before: []string{othersA}, after: []string{othersA, newOurs}, allowed: []string{ours}, want: forbidden},
 		"what is allowed does not count where it was there": {before: []string{ours}, after: []string{newOurs}, allowed: []string{newOurs}, want: forbidden},

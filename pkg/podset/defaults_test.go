@@ -45,9 +45,7 @@ func TestDefaultsApply(t *testing.T) {
 	probed := func(grpc corev1.GRPCAction) corev1.Container {
 		return corev1.Container{LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &grpc}}}
 	}
-	for name, tc := range map[string]struct {
-		podSet, want kueue.PodSet
-	}{
+	for name, tc := range map[string]struct{ podSet, want kueue.PodSet }{
 		"nothing to default":    {podSet: kueue.PodSet{Name: "node", Count: 2}, want: kueue.PodSet{Name: "node", Count: 2}},
 		"a count of zero stays": {podSet: kueue.PodSet{Name: "node"}, want: kueue.PodSet{Name: "node"}},
 		"ports get a protocol, in every kind of container": {podSet: of(listening(corev1.ContainerPort{ContainerPort: 1}), listening(corev1.ContainerPort{ContainerPort: 2}, udp)),

@@ -80,11 +80,10 @@ func TestFromJobSetTopology(t *testing.T) {
 		return request
 	}
 	for name, tc := range map[string]struct {
-		off       bool
-		key       string
-		value     string
-		want      *kueue.PodSetTopologyRequest
-		wantInErr []string
+		off        bool
+		key, value string
+		want       *kueue.PodSetTopologyRequest
+		wantInErr  []string
 	}{
 		"ranks only, as Kueue's own integrations give": {want: ranked(func(*kueue.PodSetTopologyRequest) {})},
 		"required": {key: kueue.PodSetRequiredTopologyAnnotation, value: "block",

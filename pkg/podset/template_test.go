@@ -47,9 +47,7 @@ func selecting(nodeSelector map[string]string, gateNames ...string) corev1.PodTe
 func TestPlaceTemplate(t *testing.T) {
 	jobsetOwn := corev1.Toleration{Key: noSchedule, Operator: corev1.TolerationOpExists}
 	type keys = map[string]string
-	for name, tc := range map[string]struct {
-		child, want, placed corev1.PodTemplateSpec
-	}{
+	for name, tc := range map[string]struct{ child, want, placed corev1.PodTemplateSpec }{
 		"nothing on either side": {},
 		"from the gate to a placement": {child: template(keys{gatedLabel: "true", "jobset.sigs.k8s.io/job-index": "0"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)}),
 			want:   template(keys{"kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}}),

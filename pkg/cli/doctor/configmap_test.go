@@ -27,13 +27,9 @@ func TestPrintConfigMap(t *testing.T) {
 		ours       = "kind: Configuration # ours\ncontroller:\n  groupKindConcurrency:\n    TrainJob.trainer.kubeflow.org: 3\n"
 	)
 	for name, tc := range map[string]struct {
-		kueue, manager string
-		flag           string
-		ofKueue        bool
-		workers        bool
-		withoutJobSets bool
-		want           string
-		wantErr        string
+		kueue, manager, flag             string
+		ofKueue, workers, withoutJobSets bool
+		want, wantErr                    string
 	}{
 		"TrainJob goes from one list to the other, comments stay": {ofKueue: true,
 			kueue: "# ours\nintegrations:\n  frameworks:\n  - batch/job # keep\n  - trainer.kubeflow.org/trainjob\nwaitForPodsReady:\n  timeout: 5m\n",

@@ -371,10 +371,7 @@ func TestPreviewOfGenerateName(t *testing.T) {
 // TestPreviewOfAJobThatIsThere has it in nobody's way, its own least of all.
 func TestPreviewOfAJobThatIsThere(t *testing.T) {
 	other := "asks for 32 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100"
-	for name, tc := range map[string]struct {
-		file string
-		want string
-	}{
+	for name, tc := range map[string]struct{ file, want string }{
 		"the same again": {strings.Replace(jobYAML, "name: new", "name: llm", 1), "exists already; created again, it " + other},
 		"another job":    {jobYAML, "would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100: 0 of 32 GPUs are free; flavor a100: ClusterQueue gpus has 16 GPUs at the most"},
 	} {

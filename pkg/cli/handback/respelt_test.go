@@ -23,10 +23,7 @@ import (
 )
 
 func TestRespelt(t *testing.T) {
-	for name, tc := range map[string]struct {
-		spec string
-		want string
-	}{
+	for name, tc := range map[string]struct{ spec, want string }{
 		"an amount that is a number":              {spec: `{"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":8}}}}`, want: "spec.trainer"},
 		"one that is text":                        {spec: `{"trainer":{"numNodes":4,"resourcesPerNode":{"limits":{"nvidia.com/gpu":"8"}}}}`},
 		"text in another spelling":                {spec: `{"trainer":{"resourcesPerNode":{"limits":{"cpu":"1000m"}}}}`, want: "spec.trainer"},

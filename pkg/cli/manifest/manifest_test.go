@@ -37,10 +37,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseGoesOnBehindWhatCannotBeRead(t *testing.T) {
-	for name, tc := range map[string]struct {
-		data string
-		want string
-	}{
+	for name, tc := range map[string]struct{ data, want string }{
 		"a tab":                         {data: "a: 1\n---\nb: 1\n\tc: 2\n---\nd: 1\n", want: "f.yaml:4: "},
 		"a template":                    {data: "a: 1\n---\n{{- if .Values.a }}\nb: 2\n{{- end }}\n---\nd: 1\n", want: "f.yaml:3: "},
 		"two contents in one document":  {data: "a: 1\n---\n{b: 1}\n{c: 2}\n---\nd: 1\n", want: "f.yaml:4: "},

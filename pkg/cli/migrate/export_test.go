@@ -28,10 +28,7 @@ const served = `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob",
 	"labels":{"kueue.x-k8s.io/queue-name":"q"},"annotations":{"mine":"1","kubectl.kubernetes.io/last-applied-configuration":"{}"}},`
 
 func TestExport(t *testing.T) {
-	for name, tc := range map[string]struct {
-		json string
-		want string
-	}{
+	for name, tc := range map[string]struct{ json, want string }{
 		"what the API server sets is left out, and what no type of ours has stays": {json: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"labels":{"a":"1"},"trainer":{"numNodes":2}},"status":{"conditions":[]}}`,
 			want: exported + "spec:\n  labels:\n    a: \"1\"\n  runtimeRef:\n    name: torch\n  suspend: true\n  trainer:\n    numNodes: 2\n"},
 		"what kueue-trainer added is left out, and the suspension with it": {json: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[{"manager":"a.example.com/b","n":1},{"manager":"kueue.x-k8s.io/manager"}]}}`,

@@ -158,9 +158,7 @@ func TestBillOfSeveralClusters(t *testing.T) {
 }
 
 func TestPrometheusWithoutAnAnswer(t *testing.T) {
-	for name, tc := range map[string]struct {
-		token, want string
-	}{
+	for name, tc := range map[string]struct{ token, want string }{
 		"it has no ledger": {want: "it has no series of the ledger for this time"},
 		"it wants a token": {token: "Bearer secret", want: "Prometheus answers: client error: 401"},
 	} {
@@ -208,10 +206,9 @@ func TestCheck(t *testing.T) {
 	}
 	month := [2]time.Time{noon.Add(-30 * 24 * time.Hour), noon}
 	for name, tc := range map[string]struct {
-		options options
-		want    [2]time.Time
-		columns string
-		err     string
+		options      options
+		want         [2]time.Time
+		columns, err string
 	}{
 		"by user":               {options: options{by: "user"}, want: month, columns: "USER"},
 		"by several":            {options: options{by: "flavor,queue"}, want: month, columns: "CLUSTERQUEUE   QUEUE   FLAVOR"},
