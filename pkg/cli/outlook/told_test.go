@@ -5,35 +5,29 @@ package outlook_test
 import (
 	"bytes"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/outlook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/prom"
 	"github.com/kueue-trainer/kueue-trainer/pkg/forecast"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // prometheus serves the buckets of a Prometheus, which has the ledgers of so many clusters, and keeps what it is asked.
 func prometheus(t *testing.T, clusters, buckets string, asked *[]string) string {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		query := r.FormValue("query")
-		answer := `"vector","result":[` + buckets + `]`
+	return kit.Prometheus(t, "", func(query string, ranged bool) string {
 		switch {
-		case strings.HasPrefix(query, "count("):
-			answer = `"matrix","result":[{"metric":{},"values":[[0,"` + clusters + `"],[300,"` + clusters + `"]]}]`
+		case ranged:
+			return `{"metric":{},"values":[[0,"` + clusters + `"],[300,"` + clusters + `"]]}`
 		case strings.HasPrefix(query, "last_over_time("):
-			answer = `"vector","result":[]`
-		default:
-			*asked = append(*asked, query)
+			return ""
 		}
-		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":` + answer + `}}`))
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
+		*asked = append(*asked, query)
+		return buckets
+	}).URL
 }
 
 // bucket is a series of a queue.

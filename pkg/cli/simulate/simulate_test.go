@@ -5,8 +5,6 @@ package simulate
 import (
 	"fmt"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -362,14 +360,12 @@ func TestWhoComes(t *testing.T) {
 }
 
 func TestPrometheus(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer := `"vector","result":[{"metric":{"namespace":"team-a","local_queue":"main","le":"3600"},"value":[0,"20"]}]`
-		if strings.HasSuffix(r.URL.Path, "/query_range") {
-			answer = `"matrix","result":[]`
+	server := kit.Prometheus(t, "", func(_ string, ranged bool) string {
+		if ranged {
+			return ""
 		}
-		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":` + answer + `}}`))
-	}))
-	t.Cleanup(server.Close)
+		return `{"metric":{"namespace":"team-a","local_queue":"main","le":"3600"},"value":[0,"20"]}`
+	})
 	coming := map[string]string{"queues.yaml": queues + of(workloads, "mine", time.Minute, "4")}
 	_, got, err := plays(t, coming, "", "--prometheus", server.URL)
 	expect.NoError(t, err)

@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,39 +23,26 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // prometheusOf serves what a Prometheus answers, by the metric that is asked for.
 func prometheusOf(t *testing.T, token string, before, within map[string]string) string {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != token {
-			http.Error(w, "who are you?", http.StatusUnauthorized)
-			return
+	return kit.Prometheus(t, token, func(query string, ranged bool) (results string) {
+		if strings.HasPrefix(query, "count(count_values(") {
+			return ""
 		}
-		err := r.ParseForm()
-		expect.That(t, err == nil, "%v", err)
-		if strings.HasPrefix(r.Form.Get("query"), "count(count_values(") {
-			_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"matrix","result":[]}}`))
-			return
-		}
-		expect.That(t, strings.HasPrefix(r.Form.Get("query"), "max by (cluster_queue, namespace, local_queue, flavor, resource, priority_class, user, phase, outcome) (label_replace("),
-			"A label of the target may split a series in %s", r.Form.Get("query"))
-		answers, kind := within, "matrix"
-		if strings.HasSuffix(r.URL.Path, "/query") {
-			answers, kind = before, "vector"
-		}
-		result := ""
-		for metric, answer := range answers {
-			if strings.Contains(r.Form.Get("query"), metric) {
-				result = answer
+		expect.That(t, strings.HasPrefix(query, "max by (cluster_queue, namespace, local_queue, flavor, resource, priority_class, user, phase, outcome) (label_replace("),
+			"A label of the target may split a series in %s", query)
+		for metric, answer := range map[bool]map[string]string{true: within, false: before}[ranged] {
+			if strings.Contains(query, metric) {
+				results = answer
 			}
 		}
-		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"` + kind + `","result":[` + result + `]}}`))
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
+		return results
+	}).URL
 }
 
 // querierOf asks for the ten minutes from noon on.
@@ -136,15 +121,12 @@ func TestBillOfSeveralClusters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				asked = append(asked, r.FormValue("query"))
-				answer := `"vector","result":[{"metric":{"cluster":"eu-1"},"value":[0,"100"]},{"metric":{` + tc.us + `},"value":[0,"200"]}]`
-				if strings.HasSuffix(r.URL.Path, "/query_range") {
-					answer = `"matrix","result":[{"metric":{},"values":[[0,"2"],[300,"2"]]}]`
+			server := kit.Prometheus(t, "", func(query string, ranged bool) string {
+				if asked = append(asked, query); ranged {
+					return `{"metric":{},"values":[[0,"2"],[300,"2"]]}`
 				}
-				_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":` + answer + `}}`))
-			}))
-			t.Cleanup(server.Close)
+				return `{"metric":{"cluster":"eu-1"},"value":[0,"100"]},{"metric":{` + tc.us + `},"value":[0,"200"]}`
+			})
 			q := querierOf(t, prom.Flags{URL: server.URL, Match: map[string]string{"region": "all", "env": `"`}}, "")
 			_, _, err := q.bill(t.Context())
 			expect.Same(t, "Unexpected error", tc.want, expect.Text(err))
