@@ -36,7 +36,7 @@ func namespacedRuntime(namespace, name string, nodes int32) client.Object {
 
 // snapshotOf is the ConfigMap of a job with that UID, controlled by nobody where it is nil.
 func snapshotOf(owner *types.UID, text string) *corev1.ConfigMap {
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-runtime-snapshot"}, Data: map[string]string{"runtime": text}}
+	cm := kit.ConfigMap("ns", "job-runtime-snapshot", "runtime", text)
 	if owner != nil {
 		cm.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob", Name: "job", UID: *owner, Controller: ptr.To(true),

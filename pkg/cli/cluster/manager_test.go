@@ -31,13 +31,9 @@ import (
 
 // configMap has a rule for one resource.
 func configMap(name, resource string, minutes int) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: config.Namespace, Name: name,
-			CreationTimestamp: metav1.NewTime(time.Date(2030, 1, 1, 12, minutes, 0, 0, time.UTC)),
-		},
-		Data: map[string]string{ManagerConfigKey: "tolerationRules: [{resources: [" + resource + "], tolerations: [{key: a}]}]"},
-	}
+	cm := kit.ConfigMap(config.Namespace, name, ManagerConfigKey, "tolerationRules: [{resources: ["+resource+"], tolerations: [{key: a}]}]")
+	cm.CreationTimestamp = metav1.NewTime(time.Date(2030, 1, 1, 12, minutes, 0, 0, time.UTC))
+	return cm
 }
 
 func mounting(configMap string) *appsv1.Deployment {
@@ -185,11 +181,11 @@ func elsewhere() []client.Object {
 	webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}}
 	webhooks.Webhooks = []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{
 		Service: &admissionregistrationv1.ServiceReference{Namespace: "ml", Name: "webhook"}}}}
-	manager := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: ManagerConfigMap}, Data: map[string]string{
-		ManagerConfigKey: "metrics: {userLabel: example.com/user}\nkueueConfigMap: {namespace: queues, name: mine, key: kueue.yaml}"}}
-	kueue := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "queues", Name: "mine"}, Data: map[string]string{
-		"kueue.yaml": "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmanageJobsWithoutQueueName: true"}}
-	return []client.Object{webhooks, manager, kueue}
+	return []client.Object{
+		webhooks,
+		kit.ConfigMap("ml", ManagerConfigMap, ManagerConfigKey, "metrics: {userLabel: example.com/user}\nkueueConfigMap: {namespace: queues, name: mine, key: kueue.yaml}"),
+		kit.ConfigMap("queues", "mine", "kueue.yaml", "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmanageJobsWithoutQueueName: true"),
+	}
 }
 
 func TestConfigurationsAreReadWhereTheyAre(t *testing.T) {

@@ -95,7 +95,7 @@ func crd(name, version string, specFields ...string) apiextensionsv1.CustomResou
 }
 
 func configMap(p *part, content string) corev1.ConfigMap {
-	return corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.ConfigMap}, Data: map[string]string{p.configKey: content}}
+	return *kit.ConfigMap(p.Namespace, p.ConfigMap, p.configKey, content)
 }
 
 func deployment(p *part) appsv1.Deployment {

@@ -107,9 +107,7 @@ func (h *harness) previews(file string, queue ...string) (all []*Facts) {
 
 // managerConfig is a ConfigMap with the manager's configuration.
 func managerConfig(name, content string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: name}, Data: map[string]string{cluster.ManagerConfigKey: content},
-	}
+	return kit.ConfigMap(config.Namespace, name, cluster.ManagerConfigKey, content)
 }
 
 func (h *harness) list(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -245,8 +243,8 @@ func TestPreview(t *testing.T) {
 	runtime := func(nodes string) string { return fill(runtimeYAML, "ClusterTrainingRuntime", nodes) }
 	kueueIs := func(configuration string) func(*harness) {
 		return func(h *harness) {
-			h.objects = append(h.objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.KueueNamespace, Name: cluster.KueueConfigMap}, Data: map[string]string{
-				cluster.KueueConfigKey: "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n" + configuration}})
+			h.objects = append(h.objects, kit.ConfigMap(cluster.KueueNamespace, cluster.KueueConfigMap, cluster.KueueConfigKey,
+				"apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"+configuration))
 		}
 	}
 	defaultQueue := func(h *harness) { h.objects = append(h.objects, kit.LocalQueue("team", "default", "gpus")) }

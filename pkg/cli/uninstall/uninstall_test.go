@@ -70,9 +70,7 @@ func silent(*trainjob.TrainJob) error { return nil }
 
 // kueueConfigMap is Kueue's configuration with these frameworks.
 func kueueConfigMap(frameworks string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "kueue"}, Data: map[string]string{
-		"config": "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations: {frameworks: [" + frameworks + "]}",
-	}}
+	return kit.ConfigMap("kueue-system", "kueue", "config", "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations: {frameworks: ["+frameworks+"]}")
 }
 
 func uninstalling(c client.Client, out io.Writer) *uninstall {

@@ -61,9 +61,7 @@ func TestBillOfCluster(t *testing.T) {
 		ofAnn = " nvidia.com/gpu GPU-hours 6.00 0.00 6.00 0.00 0.00 2.00 0.00 0.00\n"
 		ofBob = " nvidia.com/gpu GPU-hours <0.01 0.00 <0.01 0.00 0.00 0.00 0.00 <0.01\n"
 	)
-	told := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerConfigMap}, Data: map[string]string{
-		cluster.ManagerConfigKey: "metrics: {userLabel: user}",
-	}}
+	told := kit.ConfigMap(config.Namespace, cluster.ManagerConfigMap, cluster.ManagerConfigKey, "metrics: {userLabel: user}")
 	for name, tc := range map[string]struct {
 		options   options
 		namespace string
